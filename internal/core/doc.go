@@ -1,0 +1,37 @@
+// Package core decides what happens to a task.
+//
+// A task is a list of steps that succeeds as a whole by its deadline or is
+// undone. Everything that happens to it is an [Event]; [Apply] is the one
+// function that decides what an event means. It changes the [Task] in memory
+// and hands back an [Outcome]: the journal [Record] that makes the change
+// durable, and the [Effect] values that may leave the process once that record
+// is committed. It sends nothing, stores nothing, and asks neither a clock nor
+// a random source: time and chance arrive inside the event.
+//
+// # Decide, then fold
+//
+// A record is sufficient to repeat the change it describes. Apply builds the
+// record and folds it into the task with the same functions that [Replay] uses
+// when a new owner rebuilds a task from its journal, so the live state and the
+// replayed state cannot drift apart.
+//
+// # The life of a task
+//
+//	pending ─▶ processing ─▶ processed
+//	   ▲  └──────┤  ├──────▶ error      (a person must look)
+//	   └─ parked ┘  └─▶ undoing ─▶ undone
+//	                        └────▶ error
+//
+// # The life of a step
+//
+//	waiting ─▶ running ─▶ done ─▶ undoing ─▶ undone
+//	   ▲         │ └────▶ failed ──┘ (when it may have left an effect)
+//	   └─────────┘ another try, after a backoff
+//
+// A reply counts once: it names the journal row that issued its command, and
+// only the command now out under that number can be answered, before its
+// complete-by. Everything else is [ErrStale].
+//
+// The package also holds the vocabulary that the roles and the adapters share:
+// [Submission], [Command], [Reply], [Batch]. It imports errors, fmt and time.
+package core

@@ -1,0 +1,36 @@
+package core
+
+// EffectKind says what must leave the process after a commit.
+type EffectKind uint8
+
+// The effects.
+const (
+	EffectDo       EffectKind = iota + 1 // send the do command of Step
+	EffectUndo                           // send the undo command of Step
+	EffectWake                           // raise EventWake at At; lost with the process, rebuilt by Resume
+	EffectReceived                       // tell the submitter that the task is stored
+	EffectEnded                          // tell everybody that the task ended
+)
+
+// Effect is one thing to do once the records of its outcome are committed.
+type Effect struct {
+	Kind    EffectKind
+	Step    int
+	Attempt int
+	Seq     int64   // number of the journal row that issued the command
+	At      Instant // of a command: its complete-by; of Wake: when
+}
+
+// Outcome is what one event led to. It is reused between calls.
+type Outcome struct {
+	Records []Record // in order; empty when nothing changed in the journal
+	Effects []Effect
+	Row     bool // the task's own row must be written too
+}
+
+// Reset empties the outcome and keeps its memory.
+func (o *Outcome) Reset() {
+	o.Records = o.Records[:0]
+	o.Effects = o.Effects[:0]
+	o.Row = false
+}

@@ -1,0 +1,39 @@
+package core
+
+// EventKind says what happened to a task.
+type EventKind uint8
+
+// The events. Who may raise them is noted; Apply does not check it.
+const (
+	EventReply    EventKind = iota + 1 // agent: the answer to the command numbered Seq
+	EventUnserved                      // bus: nobody listens to the command numbered Seq
+	EventWake                          // owner: a backoff or a grace is over
+	EventClaim                         // owner: the agent a parked task waits for has room again
+	EventOverdue                       // supervisor: the complete_by of the row has passed
+	EventCancel                        // client: end it; undo what was done
+	EventUndo                          // operator: undo it, also after processed, also again after an undo gave up
+	EventResubmit                      // operator: start again at the failed step, or from the first after an undo
+	EventResolve                       // operator: a task in error was settled by hand; As says how
+	EventExtend                        // operator: a later task deadline
+	EventPoison                        // owner: the database refuses the task's row, or its plan is gone
+)
+
+// Event is one thing that happened to one task.
+type Event struct {
+	Kind   EventKind
+	At     Instant // when it was read from its socket, never before the task's newest journal row
+	Rand   float64 // in [0,1): the jitter of a backoff this event may start
+	Actor  string  // who: a node, an agent, a person
+	Reason string  // a person's words
+
+	Seq    int64   // of Reply, Unserved: journal row that issued the command
+	Code   int     // of Reply: 0 = success, else the Nats-Service-Error-Code
+	Error  string  // of Reply, Poison: text of the failure
+	Result []byte  // of Reply: JSON
+	Step   string  // of Resubmit: the step to start from; empty = the failed one
+	Until  Instant // of Extend and Resubmit: the new task deadline; 0 = the plan's time anew
+	As     State   // of Resolve: StateProcessed or StateUndone
+	// Full has bit i set when the agent of step i has no room in its in-flight
+	// window: a do that would start there parks the task instead.
+	Full uint64
+}

@@ -1,0 +1,126 @@
+package core
+
+import (
+	"fmt"
+	"time"
+)
+
+// Submission is one request to run a task, as a door took it.
+type Submission struct {
+	Type        string
+	ID          string  // the caller's; unique across types
+	PlanVersion int64   // fixed by the door; 0: the owner takes the highest at birth
+	Input       []byte  // JSON, passed through as bytes
+	CompleteBy  Instant // of the whole task; 0: the plan's time from At
+	ReplyTo     string  // private status subject; may be empty
+	Trace       string  // W3C traceparent; may be empty
+	At          Instant // when the door took it
+}
+
+// Command is one call to an agent.
+type Command struct {
+	Undo       bool
+	Agent      string
+	Partition  int
+	Number     int64 // of the task in its partition
+	Seq        int64 // journal row that issued it; with Partition and Number it is the fence of the reply
+	Task       string
+	Type       string
+	Step       string
+	Attempt    int
+	Round      int
+	CompleteBy Instant
+	Left       time.Duration // time left when it was sent; the agent uses the earlier of both
+	Input      []byte        // JSON
+	Results    []StepResult  // of earlier steps that are done, in the plan's order
+	Result     []byte        // of an undo: what do answered, if it did
+	Trace      string
+}
+
+// Key names the effect of a step: the same on every attempt of do and undo.
+func (c *Command) Key() string { return Key(c.Task, c.Step, c.Round) }
+
+// Key is the idempotency key of a step: <task>/<step>/<round>.
+func Key(task, step string, round int) string {
+	if round >= 0 && round < 10 { // nearly always; fmt costs ten times as much
+		return task + "/" + step + "/" + string(rune('0'+round))
+	}
+	return fmt.Sprintf("%s/%s/%d", task, step, round)
+}
+
+// StepResult is what one step answered.
+type StepResult struct {
+	Step   string
+	Result []byte // JSON
+}
+
+// Reply is an agent's answer to one command.
+type Reply struct {
+	Partition int
+	Number    int64
+	Seq       int64
+	Code      int    // 0 = success, else as Nats-Service-Error-Code
+	Error     string // as Nats-Service-Error
+	Result    []byte // JSON
+}
+
+// Codes of failed replies with a meaning of their own; they are HTTP's.
+const (
+	CodeTimeout    = 408 // tried again
+	CodeGone       = 410 // the key carries a tombstone; final
+	CodeRefused    = 422 // what Refuse answers; final
+	CodeTooEarly   = 425 // the same key is at work elsewhere; tried again
+	CodeTooMany    = 429 // tried again
+	CodeBadResult  = 502 // the result was over its limit or not JSON; tried again
+	CodeAgentError = 500 // any other error of a handler; tried again
+)
+
+// FinalCode reports whether a failed reply is final: 4xx but not 408, 425, 429.
+func FinalCode(code int) bool {
+	return code >= 400 && code < 500 && code != CodeTimeout && code != CodeTooEarly && code != CodeTooMany
+}
+
+// Ending is the news that a task ended, told durably at least once.
+type Ending struct {
+	Partition int
+	EndNumber int64
+	ID        string
+	Type      string
+	State     State  // processed, undone or error
+	Seq       int64  // journal row that ended it
+	Step      string // step that failed, if one did
+	Error     string // text of that failure or the reason given
+	CreatedAt Instant
+	At        Instant
+}
+
+// StatusReceived and StatusRefused are told besides the states of a task.
+const (
+	StatusReceived = "received" // stored; will end
+	StatusRefused  = "refused"  // never became a task: bad input, or the id is taken by another input
+)
+
+// Status is one message to a submitter's private subject, or about a refused
+// submission.
+type Status struct {
+	ID     string
+	Type   string
+	Status string // StatusReceived, StatusRefused or a State
+	Error  string
+	Code   int // of a refusal, as HTTP: 400, 409, 413
+	At     Instant
+}
+
+// Control is one request about a task that exists, from the supervisor or a
+// person.
+type Control struct {
+	Kind    EventKind // Overdue, Cancel, Undo, Resubmit, Resolve, Extend
+	Numbers []int64   // of Overdue: the tasks asked about
+	ID      string    // of all others
+	Type    string    // of Cancel: the type of an id that is not known yet
+	Actor   string
+	Reason  string
+	Step    string
+	Until   Instant
+	As      State
+}

@@ -1,0 +1,231 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limits of names and plans; the wire and the schema rely on them.
+const (
+	NameBytesMax   = 64        // type, task id and step name
+	AgentTokensMax = 4         // dot-separated tokens of an agent's name
+	StepsMax       = 64        // steps of one plan; the in-flight windows are a 64-bit set
+	AttemptsLimit  = 1000      // largest attempts_max
+	InputBytesMax  = 256 << 10 // input of a task
+	ResultBytesMax = 64 << 10  // result of a step
+	// EnvelopeBytesMax bounds what a command carries besides input and results.
+	EnvelopeBytesMax = 8 << 10
+	// ErrorBytesMax bounds the error text kept of one failed try; longer text is cut.
+	ErrorBytesMax = 4 << 10
+)
+
+// Defaults of a plan, used where it is silent.
+const (
+	DefaultTaskCompleteBy  = 60 * time.Second
+	DefaultStepCompleteBy  = 10 * time.Second
+	DefaultAttemptsMax     = 3
+	DefaultUndoAttemptsMax = 10
+	DefaultBackoff         = 200 * time.Millisecond
+	DefaultBackoffCap      = 10 * time.Second
+	DefaultPause           = 5 * time.Minute
+	// DefaultGrace is how long after its complete-by a silent try may still
+	// take effect: clock skew plus the longest remote call that ignores its
+	// context.
+	DefaultGrace = 2 * time.Second
+	// DurationMax is the longest time-out a plan may name.
+	DurationMax = 365 * 24 * time.Hour
+)
+
+// Policy says what happens to a step whose attempts are exhausted.
+type Policy string
+
+// The exhaustion policies.
+const (
+	PolicyUndo  Policy = "undo"  // undo the whole task; the default
+	PolicyWait  Policy = "wait"  // pause for an extended period, then start again
+	PolicyError Policy = "error" // stop, keep what was done, call a person
+)
+
+// Plan is the shape of a task: immutable once stored, by name and version. A
+// task keeps the version it was submitted under for life.
+type Plan struct {
+	Name       string        // the task type
+	Version    int64         // 1 or more; a submission takes the highest
+	Steps      []Step        // in an order where After names only earlier steps
+	CompleteBy time.Duration // the whole task, from submission to the last answer
+	Grace      time.Duration // see DefaultGrace
+	InputMax   int           // bytes of input a submission may carry, at most InputBytesMax
+}
+
+// Step is one remote call of a plan.
+type Step struct {
+	Name            string
+	Agent           string        // who performs it: 1–4 tokens joined by dots
+	After           []int         // indexes of the steps that must be done before
+	Undoable        bool          // false for a check, which leaves nothing behind
+	CompleteBy      time.Duration // one try of do
+	UndoCompleteBy  time.Duration // one try of undo
+	AttemptsMax     int           // tries of do before OnExhausted
+	UndoAttemptsMax int           // tries of undo before the task is in error
+	Backoff         time.Duration // before the second try; doubles, full jitter
+	BackoffCap      time.Duration // upper bound of the doubling
+	OnExhausted     Policy
+	Pause           time.Duration // how long PolicyWait parks the task
+	ResultMax       int           // bytes of result an agent may answer, at most ResultBytesMax
+}
+
+// ErrPlan is wrapped by every error of [Plan.Validate].
+var ErrPlan = errors.New("plan cannot work")
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (p Plan) WithDefaults() Plan {
+	steps := make([]Step, len(p.Steps))
+	copy(steps, p.Steps)
+	p.Steps = steps
+	orDuration(&p.CompleteBy, DefaultTaskCompleteBy)
+	orDuration(&p.Grace, DefaultGrace)
+	orInt(&p.InputMax, InputBytesMax)
+	for i := range steps {
+		steps[i].fillDefaults()
+	}
+	return p
+}
+
+func (s *Step) fillDefaults() {
+	orDuration(&s.CompleteBy, DefaultStepCompleteBy)
+	orDuration(&s.UndoCompleteBy, s.CompleteBy)
+	orDuration(&s.Backoff, DefaultBackoff)
+	orDuration(&s.BackoffCap, DefaultBackoffCap)
+	orDuration(&s.Pause, DefaultPause)
+	orInt(&s.AttemptsMax, DefaultAttemptsMax)
+	orInt(&s.UndoAttemptsMax, DefaultUndoAttemptsMax)
+	orInt(&s.ResultMax, ResultBytesMax)
+	if s.OnExhausted == "" {
+		s.OnExhausted = PolicyUndo
+	}
+}
+
+func orDuration(d *time.Duration, def time.Duration) {
+	if *d == 0 {
+		*d = def
+	}
+}
+
+func orInt(n *int, def int) {
+	if *n == 0 {
+		*n = def
+	}
+}
+
+// Validate refuses a plan that cannot work. payloadMax is the largest message
+// the server takes in bytes (its max_payload); 0 skips that check. The plan
+// must have its defaults filled in.
+func (p *Plan) Validate(payloadMax int) error {
+	if err := CheckName("type", p.Name); err != nil {
+		return fmt.Errorf("%w: %w", ErrPlan, err)
+	}
+	if p.Version < 1 {
+		return fmt.Errorf("%w: plan %s: version %d is below 1", ErrPlan, p.Name, p.Version)
+	}
+	if n := len(p.Steps); n < 1 || n > StepsMax {
+		return fmt.Errorf("%w: plan %s: %d steps, want 1 to %d", ErrPlan, p.Name, n, StepsMax)
+	}
+	if err := checkDurations(p.Name, "", named{"complete_by", p.CompleteBy}, named{"grace", p.Grace}); err != nil {
+		return err
+	}
+	for i := range p.Steps {
+		if err := p.validateStep(i); err != nil {
+			return err
+		}
+	}
+	return p.validateSize(payloadMax)
+}
+
+func (p *Plan) validateStep(i int) error {
+	s := &p.Steps[i]
+	if err := CheckName("step", s.Name); err != nil {
+		return fmt.Errorf("%w: plan %s: step %d: %w", ErrPlan, p.Name, i+1, err)
+	}
+	if err := CheckAgent(s.Agent); err != nil {
+		return fmt.Errorf("%w: plan %s: step %s: %w", ErrPlan, p.Name, s.Name, err)
+	}
+	if j := p.StepIndex(s.Name); j != i {
+		return fmt.Errorf("%w: plan %s: steps %d and %d are both named %s", ErrPlan, p.Name, j+1, i+1, s.Name)
+	}
+	for _, a := range s.After {
+		if a < 0 || a >= i {
+			return fmt.Errorf("%w: plan %s: step %s comes after step number %d, which is not an earlier step (a cycle cannot run)", ErrPlan, p.Name, s.Name, a+1)
+		}
+	}
+	for _, n := range []struct {
+		what       string
+		value, max int
+	}{{"attempts_max", s.AttemptsMax, AttemptsLimit}, {"undo_attempts_max", s.UndoAttemptsMax, AttemptsLimit}, {"result_max", s.ResultMax, ResultBytesMax}} {
+		if n.value < 1 || n.value > n.max {
+			return fmt.Errorf("%w: plan %s: step %s: %s is %d, want 1 to %d", ErrPlan, p.Name, s.Name, n.what, n.value, n.max)
+		}
+	}
+	switch s.OnExhausted {
+	case PolicyUndo, PolicyWait, PolicyError:
+	default:
+		return fmt.Errorf("%w: plan %s: step %s: on_exhausted is %q, want undo, wait or error", ErrPlan, p.Name, s.Name, s.OnExhausted)
+	}
+	return checkDurations(p.Name, s.Name,
+		named{"complete_by", s.CompleteBy}, named{"undo_complete_by", s.UndoCompleteBy},
+		named{"backoff", s.Backoff}, named{"backoff_cap", s.BackoffCap}, named{"pause", s.Pause})
+}
+
+// validateSize makes sure that the last command of a task, with its input and
+// every earlier result at their limits, still fits one message.
+func (p *Plan) validateSize(payloadMax int) error {
+	if p.InputMax < 1 || p.InputMax > InputBytesMax {
+		return fmt.Errorf("%w: plan %s: input_max is %d, want 1 to %d", ErrPlan, p.Name, p.InputMax, InputBytesMax)
+	}
+	worst := p.InputMax + EnvelopeBytesMax
+	for i := range p.Steps {
+		worst += p.Steps[i].ResultMax
+	}
+	if payloadMax > 0 && worst > payloadMax {
+		return fmt.Errorf("%w: plan %s: input_max, %d times result_max and the envelope could reach %d bytes, over the server's max_payload of %d",
+			ErrPlan, p.Name, len(p.Steps), worst, payloadMax)
+	}
+	return nil
+}
+
+// StepIndex returns the index of the step of that name, or -1.
+func (p *Plan) StepIndex(name string) int {
+	for i := range p.Steps {
+		if p.Steps[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// ShortestTimeout is the shortest complete-by any command of the plan can have.
+// It is the first lower bound of a task's complete_by column.
+func (p *Plan) ShortestTimeout() time.Duration {
+	least := p.CompleteBy
+	for i := range p.Steps {
+		least = min(least, p.Steps[i].CompleteBy)
+		if p.Steps[i].Undoable {
+			least = min(least, p.Steps[i].UndoCompleteBy)
+		}
+	}
+	return least
+}
+
+type named struct {
+	name  string
+	value time.Duration
+}
+
+func checkDurations(plan, step string, ds ...named) error {
+	for _, d := range ds {
+		if d.value < time.Millisecond || d.value > DurationMax {
+			return fmt.Errorf("%w: plan %s: step %q: %s is %v, want 1ms to %v", ErrPlan, plan, step, d.name, d.value, DurationMax)
+		}
+	}
+	return nil
+}

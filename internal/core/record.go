@@ -1,0 +1,53 @@
+package core
+
+// Kind says what a journal row records.
+type Kind string
+
+// The kinds of journal rows. A row may also issue a command: see Record.Next.
+const (
+	KindSubmitted    Kind = "submitted"     // the task was born
+	KindStarted      Kind = "started"       // a waiting try left, or a parked task was claimed
+	KindDone         Kind = "done"          // do answered
+	KindRefused      Kind = "refused"       // do answered: final
+	KindFailed       Kind = "failed"        // do answered: may be tried again
+	KindOverdue      Kind = "overdue"       // do did not answer by its complete-by
+	KindUnserved     Kind = "unserved"      // no agent listens; not an attempt
+	KindUndone       Kind = "undone"        // undo answered
+	KindUndoRefused  Kind = "undo_refused"  // undo answered: final
+	KindUndoFailed   Kind = "undo_failed"   // undo answered: may be tried again
+	KindUndoOverdue  Kind = "undo_overdue"  // undo did not answer by its complete-by
+	KindUndoUnserved Kind = "undo_unserved" // no agent listens; not an attempt
+	KindExpired      Kind = "expired"       // the task's deadline passed between two tries
+	KindCancelled    Kind = "cancelled"
+	KindUndoAsked    Kind = "undo_asked"
+	KindResubmitted  Kind = "resubmitted"
+	KindResolved     Kind = "resolved"
+	KindExtended     Kind = "extended"
+	KindPoisoned     Kind = "poisoned"
+)
+
+// Record is one journal row: what one event changed in one task, enough to
+// change a replayed task in the same way.
+type Record struct {
+	Seq    int64 // 1, 2, 3 … within the task
+	Kind   Kind
+	At     Instant
+	Actor  string
+	Reason string
+	State  State // of the task, after this row
+	Round  int   // of the task, after this row
+
+	Step       int        // step whose try ended or that was reset; -1: none
+	StepStatus StepStatus // of Step, after this row
+	Attempt    int        // of Step, after this row; of Next when Step is -1
+	Code       int        // of the failure
+	Error      string     // text of the failure, as bytes in SQL
+	Result     []byte     // of a do that is done
+	Quiet      Instant    // of Step, after this row, when it changed
+
+	Next        int     // step whose command this row issues; -1: none
+	NextAttempt int     // attempt number of that command
+	Undo        bool    // the command is an undo
+	Due         Instant // complete-by of that command; without Next, when the next try of Step may leave
+	Deadline    Instant // of the task, when this row set it
+}

@@ -1,0 +1,115 @@
+package core
+
+import "time"
+
+// Instant is a point in time in microseconds since the Unix epoch, UTC: the
+// resolution that every store keeps, so that a replayed task equals the live
+// one. The zero Instant means "none".
+type Instant int64
+
+// InstantOf cuts t to microseconds.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
+
+// Time returns the instant as a time.Time in UTC.
+func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
+
+// Add moves the instant by d, cut to microseconds.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d/time.Microsecond) }
+
+// Sub is the duration from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i-j) * time.Microsecond }
+
+// State is where a task is in its life.
+type State string
+
+// The states of a task.
+const (
+	StatePending    State = "pending"    // stored, unclaimed or parked
+	StateProcessing State = "processing" // a step runs or waits for its next try
+	StateProcessed  State = "processed"  // every step is done; the end
+	StateUndoing    State = "undoing"    // being undone
+	StateUndone     State = "undone"     // nothing of it is left; the end
+	StateError      State = "error"      // a person must look; the end unless resubmitted
+)
+
+// Ended reports whether the state is one a task rests in: processed, undone or
+// error.
+func (s State) Ended() bool {
+	return s == StateProcessed || s == StateUndone || s == StateError
+}
+
+// StepStatus is where a step is in its life.
+type StepStatus uint8
+
+// The states of a step.
+const (
+	StepWaiting StepStatus = iota // not begun, or between two tries
+	StepRunning                   // its do command is out
+	StepDone
+	StepFailed  // refused, or its attempts are exhausted
+	StepUndoing // its undo command is out, or between two tries of it
+	StepUndone
+	StepSkipped // never begun in a task that was undone
+)
+
+var stepStatusNames = [...]string{"waiting", "running", "done", "failed", "undoing", "undone", "skipped"}
+
+// String is the word for the status that SQL, HTTP and the commands show.
+func (s StepStatus) String() string {
+	if int(s) < len(stepStatusNames) {
+		return stepStatusNames[s]
+	}
+	return "unknown"
+}
+
+// Task is one task in memory. Its owner alone changes it, through [Apply].
+type Task struct {
+	Partition   int
+	Number      int64 // given by the partition's owner in order of birth
+	ID          string
+	Type        string
+	PlanVersion int64 // 0: the plan was unknown at submission
+	Input       []byte
+	InputHash   []byte // SHA-256 of type and input
+	ReplyTo     string // the submitter's private status subject; may be empty
+	Trace       string // W3C traceparent; may be empty
+	Origin      uint64 // position of the submission in the task stream
+
+	State     State
+	Seq       int64   // number of the newest journal row
+	Round     int     // rises when an operator resubmits after an undo
+	Deadline  Instant // the task's own complete-by
+	Bound     Instant // the complete_by of its row: never above the truth of NextDue
+	Failures  int     // tries that failed or expired
+	LockedBy  string  // the owner, while claimed
+	WaitsFor  string  // agent whose window was full when the task was parked
+	CreatedAt Instant
+	UpdatedAt Instant
+	EndedAt   Instant
+	EndNumber int64 // partition-wide number of its ending, given by the owner; 0 while unended
+
+	Steps []StepState // one per step of the plan; nil when the plan was unknown
+}
+
+// StepState is what the owner knows of one step.
+type StepState struct {
+	Status   StepStatus
+	Attempt  int     // tries of the present do or undo
+	Unserved int     // tries nobody was there to hear since the last that was heard
+	Out      int64   // journal row that issued the command now out; 0: none is out
+	Due      Instant // of the command out: its complete-by; otherwise when the next try may leave
+	Quiet    Instant // no do of this step can still take effect after this
+	Dirty    bool    // a do may have left an effect that no undo has removed
+	Resent   bool    // the command out may be in more than one pair of hands; not journalled
+	Result   []byte  // what do answered
+}
+
+// Out returns the index of the step whose command is out, or -1.
+func (t *Task) Out() int {
+	for i := range t.Steps {
+		if t.Steps[i].Out != 0 {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,58 @@
+package core
+
+// View is a task as people and programs read it.
+type View struct {
+	ID          string
+	Type        string
+	PlanVersion int64
+	Partition   int
+	Number      int64
+	State       State
+	Round       int
+	Failures    int
+	LockedBy    string
+	WaitsFor    string
+	Input       []byte
+	InputHash   []byte
+	CompleteBy  Instant // the task's deadline
+	CreatedAt   Instant
+	UpdatedAt   Instant
+	EndedAt     Instant    // 0: not ended
+	Reason      string     // why it is where it is, from the newest row that says so
+	Steps       []StepView // in the plan's order; empty in a list
+}
+
+// StepView is one step of a View.
+type StepView struct {
+	Name    string
+	Agent   string
+	Status  string // a StepStatus's word
+	Attempt int
+	Due     Instant
+	Code    int
+	Error   string
+	Result  []byte
+	At      Instant // of its newest row
+}
+
+// Filter selects tasks for a list, newest first within a partition's order of
+// numbers. Empty fields select everything.
+type Filter struct {
+	Type  string
+	State State
+	Limit int    // 1 to 1000
+	After string // cursor of the page before, opaque
+}
+
+// Page is one page of a list.
+type Page struct {
+	Tasks []View
+	Next  string // cursor of the next page; empty: this was the last
+}
+
+// Count is how many tasks of a type are in a state.
+type Count struct {
+	Type  string
+	State State
+	Tasks int64
+}
