@@ -24,6 +24,7 @@ const (
 	KindResolved     Kind = "resolved"
 	KindExtended     Kind = "extended"
 	KindPoisoned     Kind = "poisoned"
+	KindAsked        Kind = "asked" // the supervisor asked too early: the task's bound was raised
 )
 
 // Record is one journal row: what one event changed in one task, enough to

@@ -88,6 +88,9 @@ type Task struct {
 	EndedAt   Instant
 	EndNumber int64 // partition-wide number of its ending, given by the owner; 0 while unended
 
+	FailedStep int    // 1 + index of the step that failed last in this round; 0: none
+	Why        string // text of the newest failure or reason that says why the task is where it is
+
 	Steps []StepState // one per step of the plan; nil when the plan was unknown
 }
 

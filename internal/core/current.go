@@ -1,0 +1,19 @@
+package core
+
+// Current returns the step that the task is at: the one whose command is out,
+// else, while processing, the one whose next try it waits for. -1: none.
+func (t *Task) Current(p *Plan) int {
+	if i := t.Out(); i >= 0 {
+		return i
+	}
+	if t.State == StateProcessing && p != nil {
+		return t.nextStep(p)
+	}
+	return -1
+}
+
+// Active reports whether the owner holds the task in memory: a command is out,
+// or a backoff or a grace is on.
+func (t *Task) Active() bool {
+	return t.State == StateProcessing || t.State == StateUndoing
+}

@@ -1,0 +1,349 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// apply lets the core decide about the mail, in the order control, replies,
+// wakes, parked tasks, new work, until the batch is full or the mail is done.
+func (s *Shard) apply(ctx context.Context) (full bool, err error) {
+	t := &s.turn
+	if t.mail.PlansChanged {
+		s.plans.stale()
+		t.mail.PlansChanged = false
+	}
+	s.applyTold()
+	for _, part := range []func(context.Context) (bool, error){
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyParked, s.applyTasks,
+	} {
+		if full, err = part(ctx); full || err != nil {
+			return full, err
+		}
+	}
+	return false, nil
+}
+
+// roomy reports whether the batch can take another write.
+func (s *Shard) roomy() bool { return len(s.turn.batch.Writes) < s.cfg.BatchMax }
+
+// use marks a task as used in this round, so that it is let go at its end if
+// nothing holds it.
+func (s *Shard) use(p *partition, e *entry) { s.turn.touched = append(s.turn.touched, touch{p, e}) }
+
+func (s *Shard) applyTold() {
+	t := &s.turn
+	for ; t.pos.told < len(t.mail.Told); t.pos.told++ {
+		m := &t.mail.Told[t.pos.told]
+		p := s.partitions[m.Partition]
+		if p == nil || p.epoch != m.Epoch {
+			continue
+		}
+		if m.Err != nil {
+			s.retell(*m)
+			continue
+		}
+		for i := range m.Endings {
+			p.told.add(m.Endings[i].EndNumber)
+		}
+	}
+	if s.retellAt != 0 && t.now >= s.retellAt {
+		again := s.retold
+		s.retold, s.retellAt = nil, 0
+		for _, m := range again {
+			if p := s.partitions[m.Partition]; p != nil && p.epoch == m.Epoch {
+				s.Stats.Retold += int64(len(m.Endings))
+				s.tell(p, m.Endings)
+			}
+		}
+	}
+}
+
+func (s *Shard) retell(m ToldMail) {
+	s.log.Warn("the event stream did not take endings; they are told again", "partition", m.Partition, "endings", len(m.Endings), "error", m.Err)
+	s.retold = append(s.retold, m)
+	if s.retellAt == 0 {
+		s.retellAt = s.turn.now.Add(s.cfg.TellRetry)
+	}
+}
+
+func (s *Shard) applyReplies(context.Context) (bool, error) {
+	t := &s.turn
+	for ; t.pos.reply < len(t.mail.Replies); t.pos.reply++ {
+		if !s.roomy() {
+			return true, nil
+		}
+		m := &t.mail.Replies[t.pos.reply]
+		p, e := s.inHand(m.Reply.Partition, m.Reply.Number)
+		if e == nil {
+			s.Stats.Stale++ // a late event for a task that is not in hand never brings it back
+			continue
+		}
+		if e.birth {
+			return true, nil
+		}
+		s.use(p, e)
+		ev := core.Event{
+			Kind: core.EventReply, At: m.At, Actor: "agent", Seq: m.Reply.Seq,
+			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
+		}
+		_ = s.event(p, e, &ev) // stale replies are counted; nothing else can be wrong with one
+	}
+	return false, nil
+}
+
+func (s *Shard) applyUnserved(context.Context) (bool, error) {
+	t := &s.turn
+	for ; t.pos.unserved < len(t.mail.Unserved); t.pos.unserved++ {
+		if !s.roomy() {
+			return true, nil
+		}
+		m := &t.mail.Unserved[t.pos.unserved]
+		p, e := s.inHand(m.Reply.Partition, m.Reply.Number)
+		if e == nil {
+			continue
+		}
+		if e.birth {
+			return true, nil
+		}
+		s.use(p, e)
+		_ = s.event(p, e, &core.Event{Kind: core.EventUnserved, At: m.At, Actor: s.cfg.Node, Seq: m.Reply.Seq})
+	}
+	return false, nil
+}
+
+func (s *Shard) inHand(partition int, number int64) (*partition, *entry) {
+	p := s.partitions[partition]
+	if p == nil {
+		return nil, nil
+	}
+	return p, p.tasks[number]
+}
+
+func (s *Shard) applyWakes(context.Context) (bool, error) {
+	for len(s.wakes) > 0 && s.wakes[0].at <= s.turn.now {
+		if !s.roomy() {
+			return true, nil
+		}
+		w := s.wakes[0]
+		p, e := s.inHand(w.partition, w.number)
+		if e != nil && e.birth {
+			return true, nil
+		}
+		s.wakes.pop()
+		if e == nil {
+			continue
+		}
+		s.use(p, e)
+		_ = s.event(p, e, &core.Event{Kind: core.EventWake, At: s.turn.now, Actor: s.cfg.Node})
+	}
+	return false, nil
+}
+
+// applyParked takes parked tasks up again where their agent has room: a quarter
+// of its window at least, so that the store is not asked for one task at a time.
+func (s *Shard) applyParked(ctx context.Context) (bool, error) {
+	for _, p := range s.inOrder() {
+		for slot, parked := range p.park {
+			room := s.cfg.AgentWindow - p.load[slot]
+			if !parked || room < max(1, s.cfg.AgentWindow/4) {
+				continue
+			}
+			room = min(room, s.cfg.BatchMax-len(s.turn.batch.Writes), s.cfg.InFlight-len(p.tasks))
+			if room <= 0 {
+				continue
+			}
+			if err := s.claim(ctx, p, slot, room); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
+}
+
+func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
+	numbers, err := s.store.Waiting(ctx, p.id, p.names[slot], 0, room)
+	if err != nil {
+		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
+	}
+	p.park[slot] = len(numbers) == room
+	entries, err := s.load(ctx, p, numbers)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.birth || e.write != 0 {
+			p.park[slot] = true // parked in this very round: its row is not committed yet
+			continue
+		}
+		_ = s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.turn.now, Actor: s.cfg.Node})
+	}
+	return nil
+}
+
+// load brings tasks into hand, by number; those in hand already are returned as
+// they are.
+func (s *Shard) load(ctx context.Context, p *partition, numbers []int64) ([]*entry, error) {
+	entries := make([]*entry, 0, len(numbers))
+	var missing []int64
+	for _, n := range numbers {
+		if e := p.tasks[n]; e != nil {
+			s.use(p, e)
+			entries = append(entries, e)
+		} else {
+			missing = append(missing, n)
+		}
+	}
+	if len(missing) == 0 {
+		return entries, nil
+	}
+	saved, err := s.store.LoadNumbers(ctx, p.id, missing)
+	if err != nil {
+		return nil, fmt.Errorf("tasks of partition %d: %w", p.id, err)
+	}
+	for i := range saved {
+		e, err := s.revive(ctx, p, &saved[i])
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// revive replays one stored task and takes it in hand.
+func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
+	e := &entry{slot: -1}
+	var plan *core.Plan
+	if saved.Row.PlanVersion != 0 {
+		var err error
+		if e.plan, err = s.planFor(ctx, p, saved.Row.Type, saved.Row.PlanVersion); err != nil {
+			return nil, err
+		}
+		if e.plan == nil {
+			s.log.Error("a stored task names a plan that is not stored; it is left alone", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
+			return nil, nil
+		}
+		plan = e.plan.plan
+	}
+	t, err := core.Replay(plan, saved)
+	if err != nil {
+		s.log.Error("a stored task cannot be replayed; it is left alone", "task", saved.Row.ID, "error", err)
+		return nil, nil
+	}
+	e.task = t
+	p.add(e)
+	s.use(p, e)
+	return e, nil
+}
+
+func (s *Shard) applyControls(ctx context.Context) (bool, error) {
+	t := &s.turn
+	for ; t.pos.control < len(t.mail.Controls); t.pos.control++ {
+		if !s.roomy() {
+			return true, nil
+		}
+		m := &t.mail.Controls[t.pos.control]
+		p := s.partitions[m.Partition]
+		if p == nil {
+			continue
+		}
+		if m.Pos > p.nextControl {
+			full, err := s.applyControl(ctx, p, m)
+			if full || err != nil {
+				return full, err
+			}
+			p.nextControl = m.Pos
+			p.dirty = true // the supervisor waits to see its question answered
+		}
+		p.acks = append(p.acks, m.Ack)
+	}
+	return false, nil
+}
+
+func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
+	c := &m.Control
+	ev := core.Event{Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Step: c.Step, Until: c.Until, As: c.As}
+	if c.Kind == 0 {
+		return false, nil
+	}
+	if c.Kind == core.EventOverdue {
+		return s.applyOverdue(ctx, p, c.Numbers, &ev)
+	}
+	e, err := s.find(ctx, p, c.ID)
+	if err != nil {
+		return false, err
+	}
+	if e == nil {
+		if c.Kind == core.EventCancel && c.Type != "" {
+			s.cancelUnknown(p, c, &ev)
+			return false, nil
+		}
+		s.log.Warn("a request names a task that does not exist", "kind", c.Kind, "task", c.ID, "actor", c.Actor)
+		return false, nil
+	}
+	if e.birth {
+		return true, nil // its row is in this very batch: after the commit
+	}
+	if e.plan == nil && c.Kind == core.EventResubmit { // its plan was unknown when it came
+		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0); err != nil {
+			return false, err
+		}
+	}
+	if err := s.event(p, e, &ev); err != nil {
+		s.log.Info("a request about a task changed nothing", "task", c.ID, "actor", c.Actor, "why", err)
+	}
+	return false, nil
+}
+
+// applyOverdue asks the core about each task the supervisor names. A round that
+// fills up on the way starts the message again: a task that was answered is no
+// longer due, so asking twice does no harm.
+func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (bool, error) {
+	entries, err := s.load(ctx, p, numbers)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if e.birth || !s.roomy() {
+			return true, nil
+		}
+		ask := *ev
+		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
+			s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
+		}
+	}
+	return false, nil
+}
+
+// find returns the task of that id, in hand or from the store; nil: none.
+func (s *Shard) find(ctx context.Context, p *partition, id string) (*entry, error) {
+	if e := p.ids[id]; e != nil {
+		s.use(p, e)
+		return e, nil
+	}
+	saved, err := s.store.LoadIDs(ctx, p.id, []string{id})
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", id, err)
+	}
+	if len(saved) == 0 {
+		return nil, nil
+	}
+	return s.revive(ctx, p, &saved[0])
+}
+
+// cancelUnknown lets a cancel take an id that nobody has submitted yet.
+func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
+	t := &core.Task{Partition: p.id, Number: p.nextNumber, ID: c.ID, Type: c.Type}
+	p.nextNumber++
+	e := &entry{task: t, slot: -1, birth: true}
+	core.BirthCancelled(t, ev, &s.turn.out)
+	p.add(e)
+	s.use(p, e)
+	s.keep(p, e, true)
+}

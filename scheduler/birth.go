@@ -1,0 +1,162 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// applyTasks turns submissions into tasks. The position of a message counts as
+// applied only after its last item.
+func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
+	t := &s.turn
+	for ; t.pos.task < len(t.mail.Tasks); t.pos.task, t.pos.sub = t.pos.task+1, 0 {
+		m := &t.mail.Tasks[t.pos.task]
+		p := s.partitions[m.Partition]
+		if p == nil {
+			continue // not ours any more: its owner reads it from the cursor
+		}
+		if m.Pos > p.nextCursor {
+			for ; t.pos.sub < len(m.Submissions); t.pos.sub++ {
+				if !s.roomy() {
+					return true, nil
+				}
+				if err := s.submit(ctx, p, m, &m.Submissions[t.pos.sub]); err != nil {
+					return false, err
+				}
+			}
+			t.refused = append(t.refused, m.Refused...)
+			p.nextCursor = m.Pos
+		}
+		p.acks = append(p.acks, m.Ack)
+	}
+	return false, nil
+}
+
+// submit makes one submission a task, unless its id is in hand already.
+func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core.Submission) error {
+	hash := hashInput(sub.Type, sub.Input)
+	if e := p.ids[sub.ID]; e != nil {
+		s.Stats.Duplicates++
+		s.again(sub, hash, &core.Existing{
+			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State,
+		})
+		return nil
+	}
+	ref, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion)
+	if err != nil {
+		return err
+	}
+	e := &entry{
+		task: &core.Task{
+			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
+			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
+		},
+		plan: ref, slot: -1, birth: true,
+	}
+	p.nextNumber++
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
+	var plan *core.Plan
+	if ref != nil {
+		plan = ref.plan
+	} else {
+		ev.Error = unknownPlan(sub)
+	}
+	core.Birth(plan, e.task, &ev, &s.turn.out)
+	p.add(e)
+	s.use(p, e)
+	s.keep(p, e, true)
+	return nil
+}
+
+func unknownPlan(sub *core.Submission) string {
+	if sub.PlanVersion == 0 {
+		return fmt.Sprintf("no plan is stored for type %q", sub.Type)
+	}
+	return fmt.Sprintf("no plan is stored for type %q in version %d", sub.Type, sub.PlanVersion)
+}
+
+// again answers a submission whose id is taken: the same input is the same
+// task, anything else is refused.
+func (s *Shard) again(sub *core.Submission, hash []byte, is *core.Existing) {
+	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
+		if sub.ReplyTo != "" {
+			status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.turn.now}
+			if is.State.Ended() {
+				status.Status, status.Error = string(is.State), is.Reason
+			}
+			s.bus.Notify(sub.ReplyTo, status)
+		}
+		return
+	}
+	why := "id " + sub.ID + " is a task already, with another input"
+	switch {
+	case is.Type != sub.Type:
+		why = fmt.Sprintf("id %s is a task of type %q already; ids are unique across types", sub.ID, is.Type)
+	case len(is.InputHash) == 0:
+		why = "id " + sub.ID + " was cancelled before it was submitted"
+	}
+	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: 409, Error: why, At: s.turn.now}
+	s.turn.refused = append(s.turn.refused, status)
+	if sub.ReplyTo != "" {
+		s.bus.Notify(sub.ReplyTo, status)
+	}
+}
+
+// hashInput tells two inputs apart; the type is part of it.
+func hashInput(typ string, input []byte) []byte {
+	h := sha256.New()
+	h.Write([]byte(typ))
+	h.Write([]byte{0})
+	h.Write(input)
+	return h.Sum(nil)
+}
+
+// settle deals with what a commit left out.
+func (s *Shard) settle(res *core.CommitResult) {
+	for _, id := range res.Fenced {
+		p := s.partitions[id]
+		if p == nil || p.lost {
+			continue
+		}
+		p.lost = true
+		s.log.Warn("another node has taken the partition over", "partition", id, "epoch", p.epoch)
+		s.turn.turned.Lost = append(s.turn.turned.Lost, id)
+		s.Drop(id)
+	}
+	for i := range res.Duplicates {
+		s.duplicate(&res.Duplicates[i])
+	}
+}
+
+// duplicate lets go of a birth whose id was taken in the store.
+func (s *Shard) duplicate(dup *core.Duplicate) {
+	p := s.partitions[dup.Partition]
+	if p == nil {
+		return
+	}
+	e := p.tasks[dup.Number]
+	if e == nil {
+		return
+	}
+	s.Stats.Duplicates++
+	p.drop(e, s.cfg.AgentWindow)
+	if end := e.task.EndNumber; end != 0 {
+		p.told.add(end) // the number is spent, there is nothing to tell
+	}
+	s.unqueue(e)
+	if len(e.task.InputHash) == 0 {
+		return // a cancel that lost the race against its submission; it comes again
+	}
+	sub := core.Submission{Type: e.task.Type, ID: e.task.ID, ReplyTo: e.task.ReplyTo}
+	s.again(&sub, e.task.InputHash, &dup.Existing)
+}
+
+// unqueue takes back the effects of a task in this round.
+func (s *Shard) unqueue(e *entry) {
+	s.turn.effects = slices.DeleteFunc(s.turn.effects, func(x pending) bool { return x.e == e })
+}

@@ -1,0 +1,174 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// commit writes the round as one batch. A partition takes part when something
+// of it changed, or, when the turn flushes, when its cursors moved.
+func (s *Shard) commit(ctx context.Context) error {
+	t := &s.turn
+	for _, p := range s.inOrder() {
+		if p.dirty || (t.flush && p.write() != p.saved) {
+			t.batch.Partitions = append(t.batch.Partitions, p.write())
+			t.owned = append(t.owned, p)
+		}
+	}
+	if len(t.batch.Partitions) == 0 {
+		return nil
+	}
+	t.batch.ID, t.batch.Node = s.nextCommitID(), s.cfg.Node
+	res, err := s.store.Commit(ctx, &t.batch)
+	if errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) > 0 {
+		res, err = s.halve(ctx, t.batch.Writes)
+	}
+	if err != nil {
+		return fmt.Errorf("commit %d of %d tasks: %w", t.batch.ID, len(t.batch.Writes), err)
+	}
+	s.Stats.Commits++
+	s.Stats.Writes += int64(len(t.batch.Writes))
+	s.Stats.Records += int64(len(t.records))
+	for i, p := range t.owned {
+		p.saved = t.batch.Partitions[i]
+	}
+	s.settle(&res)
+	return nil
+}
+
+func (s *Shard) nextCommitID() int64 {
+	s.commitID++
+	return s.commitID
+}
+
+// halve finds the one row the database refuses and commits all the others. The
+// cursors of the batch are those of the round before, so a crash in the middle
+// reads the messages again.
+func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.CommitResult, error) {
+	if len(writes) == 1 {
+		return s.poison(ctx, &writes[0])
+	}
+	var res core.CommitResult
+	for _, half := range [][]core.TaskWrite{writes[:len(writes)/2], writes[len(writes)/2:]} {
+		b := core.Batch{ID: s.nextCommitID(), Node: s.cfg.Node, Partitions: s.turn.batch.Partitions, Writes: half}
+		r, err := s.store.Commit(ctx, &b)
+		if errors.Is(err, core.ErrRowRefused) {
+			r, err = s.halve(ctx, half)
+		}
+		if err != nil {
+			return res, err
+		}
+		res.Fenced = append(res.Fenced, r.Fenced...)
+		res.Duplicates = append(res.Duplicates, r.Duplicates...)
+	}
+	return res, nil
+}
+
+// poison puts the one task whose row the database refuses into error, with its
+// input kept.
+func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResult, error) {
+	p, e := s.inHand(w.Task.Partition, w.Task.Number)
+	if e == nil {
+		return core.CommitResult{}, nil
+	}
+	s.Stats.Poisoned++
+	s.log.Error("the database refuses the row of a task; the task is put in error", "task", w.Task.ID, "partition", p.id, "number", w.Task.Number)
+	s.unqueue(e)
+	ev := core.Event{Kind: core.EventPoison, At: s.turn.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
+	if w.Birth {
+		return s.poisonBirth(ctx, p, e, &ev)
+	}
+	saved, err := s.store.LoadNumbers(ctx, p.id, []int64{w.Task.Number})
+	if err != nil {
+		return core.CommitResult{}, fmt.Errorf("task %s: %w", w.Task.ID, err)
+	}
+	if len(saved) != 1 || e.plan == nil {
+		p.drop(e, s.cfg.AgentWindow)
+		return core.CommitResult{}, nil
+	}
+	t, err := core.Replay(e.plan.plan, &saved[0])
+	if err != nil {
+		return core.CommitResult{}, err
+	}
+	e.task = t
+	if err := core.Apply(e.plan.plan, t, &ev, &s.turn.out); err != nil {
+		p.drop(e, s.cfg.AgentWindow)
+		return core.CommitResult{}, nil
+	}
+	return s.commitAlone(ctx, p, e, false)
+}
+
+// poisonBirth stores a task that cannot be stored as it came without its
+// optional texts; what is refused even so is a dead letter.
+func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
+	was := e.task
+	e.task = &core.Task{
+		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
+		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline, EndNumber: was.EndNumber,
+	}
+	e.plan = nil
+	core.Birth(nil, e.task, ev, &s.turn.out)
+	res, err := s.commitAlone(ctx, p, e, true)
+	if !errors.Is(err, core.ErrRowRefused) {
+		return res, err
+	}
+	s.unqueue(e)
+	p.drop(e, s.cfg.AgentWindow)
+	if end := e.task.EndNumber; end != 0 {
+		p.told.add(end)
+	}
+	sub := core.Submission{Type: was.Type, ID: was.ID, Input: was.Input, ReplyTo: was.ReplyTo, Trace: was.Trace, At: was.CreatedAt}
+	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
+		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
+	}
+	return core.CommitResult{}, nil
+}
+
+// commitAlone commits the outcome that is in s.turn.out as a batch of one.
+func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, birth bool) (core.CommitResult, error) {
+	e.write = 0
+	s.keep(p, e, birth)
+	w := s.turn.batch.Writes[e.write-1]
+	for i := range s.turn.batch.Partitions {
+		if s.turn.batch.Partitions[i].Partition == p.id { // an end number may have been given
+			s.turn.batch.Partitions[i] = p.write()
+		}
+	}
+	b := core.Batch{ID: s.nextCommitID(), Node: s.cfg.Node, Partitions: []core.PartitionWrite{p.write()}, Writes: []core.TaskWrite{w}}
+	return s.store.Commit(ctx, &b)
+}
+
+// acknowledge lets go of the messages whose every task is committed and whose
+// every status is out.
+func (s *Shard) acknowledge() {
+	for _, p := range s.inOrder() {
+		if p.lost {
+			continue
+		}
+		p.cursor, p.control = p.nextCursor, p.nextControl
+		for _, ack := range p.acks {
+			if ack != nil {
+				ack()
+			}
+		}
+		clear(p.acks)
+		p.acks = p.acks[:0]
+	}
+}
+
+// endRound lets go of tasks that nothing holds and of the round's memory.
+func (s *Shard) endRound() {
+	for _, x := range s.turn.touched {
+		x.e.write, x.e.birth = 0, false
+		if x.p.tasks[x.e.task.Number] == x.e && !x.e.task.Active() {
+			x.p.drop(x.e, s.cfg.AgentWindow)
+		}
+	}
+	for _, p := range s.partitions {
+		p.dirty = false
+	}
+	s.turn.endRound()
+}

@@ -1,0 +1,151 @@
+package scheduler
+
+import (
+	"sync"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Inbox gathers what arrives for the partitions of one shard until its next
+// turn. Its methods may be called from any goroutine.
+type Inbox struct {
+	now  func() core.Instant
+	wake chan struct{} // has an element when there is mail
+
+	mu    sync.Mutex
+	room  sync.Cond
+	mail  *Mail
+	spare *Mail
+	gates map[int]*gate
+}
+
+// gate holds new work of a partition back while it has enough in hand.
+type gate struct {
+	open   int // submissions it may still take
+	closed bool
+}
+
+func newInbox(now func() core.Instant) *Inbox {
+	b := &Inbox{now: now, wake: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}}
+	b.room.L = &b.mu
+	return b
+}
+
+// Reply takes an agent's answer and stamps it.
+func (b *Inbox) Reply(r core.Reply) {
+	b.mu.Lock()
+	b.mail.Replies = append(b.mail.Replies, ReplyMail{At: b.now(), Reply: r})
+	b.unlockWake()
+}
+
+// Unserved takes the news that nobody listens to a command.
+func (b *Inbox) Unserved(partition int, number, seq int64) {
+	b.mu.Lock()
+	b.mail.Unserved = append(b.mail.Unserved, ReplyMail{At: b.now(), Reply: core.Reply{Partition: partition, Number: number, Seq: seq}})
+	b.unlockWake()
+}
+
+// Control takes a message of the control stream and stamps it.
+func (b *Inbox) Control(m ControlMail) {
+	b.mu.Lock()
+	m.At = b.now()
+	b.mail.Controls = append(b.mail.Controls, m)
+	b.unlockWake()
+}
+
+// PlansChanged makes the shard read the plans again.
+func (b *Inbox) PlansChanged() {
+	b.mu.Lock()
+	b.mail.PlansChanged = true
+	b.unlockWake()
+}
+
+// told takes a confirmation of told endings.
+func (b *Inbox) told(m ToldMail) {
+	b.mu.Lock()
+	b.mail.Told = append(b.mail.Told, m)
+	b.unlockWake()
+}
+
+// Tasks takes a message of the task stream and stamps it. It blocks while the
+// partition has as much in hand as it may: that is the backpressure on the
+// stream. It reports false when the partition is no longer read here.
+func (b *Inbox) Tasks(m TaskMail) bool {
+	b.mu.Lock()
+	g := b.gates[m.Partition]
+	for g != nil && !g.closed && g.open <= 0 {
+		b.room.Wait()
+	}
+	if g == nil || g.closed {
+		b.mu.Unlock()
+		return false
+	}
+	g.open -= max(1, len(m.Submissions))
+	m.At = b.now()
+	b.mail.Tasks = append(b.mail.Tasks, m)
+	b.unlockWake()
+	return true
+}
+
+func (b *Inbox) unlockWake() {
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default: // a wake is pending
+	}
+}
+
+// take returns what arrived and starts anew.
+func (b *Inbox) take() *Mail {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	full := b.mail
+	b.mail, b.spare = b.spare, nil
+	return full
+}
+
+// giveBack returns the memory of a mail that is done.
+func (b *Inbox) giveBack(m *Mail) {
+	m.reset()
+	b.mu.Lock()
+	b.spare = m
+	b.mu.Unlock()
+}
+
+// setRoom says how many submissions the partition may still take; the ones that
+// wait in the mail already are counted off.
+func (b *Inbox) setRoom(partition, room int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.gates[partition]
+	if g == nil {
+		return
+	}
+	for i := range b.mail.Tasks {
+		if b.mail.Tasks[i].Partition == partition {
+			room -= max(1, len(b.mail.Tasks[i].Submissions))
+		}
+	}
+	if g.open <= 0 && room > 0 {
+		b.room.Broadcast()
+	}
+	g.open = room
+}
+
+// openGate lets new work of a partition in; closeGate keeps it out and frees
+// whoever waits.
+func (b *Inbox) openGate(partition, room int) {
+	b.mu.Lock()
+	b.gates[partition] = &gate{open: room}
+	b.mu.Unlock()
+}
+
+func (b *Inbox) closeGate(partition int) {
+	b.mu.Lock()
+	if g := b.gates[partition]; g != nil {
+		g.closed = true
+		delete(b.gates, partition)
+	}
+	b.room.Broadcast()
+	b.mu.Unlock()
+}

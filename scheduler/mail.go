@@ -1,0 +1,62 @@
+package scheduler
+
+import "duly.dev/duly/internal/core"
+
+// Mail is what arrived for the partitions of a shard.
+type Mail struct {
+	Controls []ControlMail // served first
+	Replies  []ReplyMail
+	Unserved []ReplyMail // only Partition, Number and Seq are set
+	Told     []ToldMail
+	Tasks    []TaskMail
+	// PlansChanged makes the shard read the plans again before new work.
+	PlansChanged bool
+}
+
+// TaskMail is one message of the task stream.
+type TaskMail struct {
+	Partition   int
+	Pos         uint64       // position in the stream
+	At          core.Instant // when it was read
+	Submissions []core.Submission
+	Refused     []core.Status // items the door let through that cannot be tasks
+	Ack         func()
+}
+
+// ControlMail is one message of the control stream.
+type ControlMail struct {
+	Partition int
+	Pos       uint64
+	At        core.Instant
+	Control   core.Control // Kind 0: it could not be decoded and is a dead letter by now
+	Ack       func()
+}
+
+// ReplyMail is one agent's answer.
+type ReplyMail struct {
+	At    core.Instant
+	Reply core.Reply
+}
+
+// ToldMail says that the event stream has stored endings, or why not.
+type ToldMail struct {
+	Partition int
+	Epoch     int64
+	Endings   []core.Ending
+	Err       error
+}
+
+// Empty reports whether there is nothing in it.
+func (m *Mail) Empty() bool {
+	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Told)+len(m.Tasks) == 0 && !m.PlansChanged
+}
+
+// reset empties the mail and keeps its memory.
+func (m *Mail) reset() {
+	clear(m.Controls)
+	clear(m.Replies)
+	clear(m.Told)
+	clear(m.Tasks)
+	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
+	m.Told, m.Tasks, m.PlansChanged = m.Told[:0], m.Tasks[:0], false
+}

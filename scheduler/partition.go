@@ -1,0 +1,156 @@
+package scheduler
+
+import (
+	"duly.dev/duly/internal/core"
+)
+
+// partition is what a shard knows of one partition it owns.
+type partition struct {
+	id    int
+	epoch int64
+
+	// Positions fully dealt with: every task of the message committed and every
+	// status it led to published. The next commit carries them.
+	cursor, control uint64
+	// Positions applied by the turn that is on; they become the cursors when the
+	// turn has published.
+	nextCursor, nextControl uint64
+	saved                   core.PartitionWrite // as last committed
+
+	nextNumber int64
+	nextEnd    int64
+	told       toldMark
+
+	tasks map[int64]*entry  // tasks in hand, by number
+	ids   map[string]*entry // the same, by id
+	slots map[string]int    // agent → index into load and parked
+	names []string          // agents, by slot
+	load  []int             // tasks in hand at each agent
+	full  int               // agents at their limit
+	park  []bool            // the store may hold parked tasks of the agent
+	acks  []func()          // of the turn that is on
+	dirty bool              // has a write in the turn that is on
+	lost  bool              // fenced: dropped at the end of the turn
+}
+
+// entry is one task in hand.
+type entry struct {
+	task  *core.Task
+	plan  *planRef
+	slot  int  // agent it is at; -1: none
+	write int  // 1 + index of its write in the turn that is on; 0: none
+	birth bool // born in the turn that is on
+}
+
+// planRef is a plan with its agents' slots in one partition.
+type planRef struct {
+	plan  *core.Plan
+	slots []int
+}
+
+func newPartition(st core.PartitionState) *partition {
+	return &partition{
+		id: st.Partition, epoch: st.Epoch,
+		cursor: st.Cursor, control: st.ControlCursor, nextCursor: st.Cursor, nextControl: st.ControlCursor,
+		saved: core.PartitionWrite{
+			Partition: st.Partition, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
+			NextNumber: st.NextNumber, NextEnd: st.NextEnd, Told: st.Told,
+		},
+		nextNumber: max(st.NextNumber, 1), nextEnd: max(st.NextEnd, 1),
+		told:  toldMark{mark: st.Told, ahead: map[int64]bool{}},
+		tasks: map[int64]*entry{}, ids: map[string]*entry{}, slots: map[string]int{},
+	}
+}
+
+// write is the partition's own part of a batch.
+func (p *partition) write() core.PartitionWrite {
+	return core.PartitionWrite{
+		Partition: p.id, Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control,
+		NextNumber: p.nextNumber, NextEnd: p.nextEnd, Told: p.told.mark,
+	}
+}
+
+func (p *partition) slot(agent string) int {
+	i, ok := p.slots[agent]
+	if !ok {
+		i = len(p.names)
+		p.slots[agent] = i
+		p.names = append(p.names, agent)
+		p.load = append(p.load, 0)
+		p.park = append(p.park, false)
+	}
+	return i
+}
+
+func (p *partition) add(e *entry) {
+	p.tasks[e.task.Number] = e
+	p.ids[e.task.ID] = e
+}
+
+// drop forgets a task in hand.
+func (p *partition) drop(e *entry, limit int) {
+	p.occupy(e, -1, limit)
+	delete(p.tasks, e.task.Number)
+	if p.ids[e.task.ID] == e {
+		delete(p.ids, e.task.ID)
+	}
+}
+
+// occupy moves a task to an agent's window, or out of all of them.
+func (p *partition) occupy(e *entry, slot, limit int) {
+	if e.slot == slot {
+		return
+	}
+	if e.slot >= 0 {
+		if p.load[e.slot] == limit {
+			p.full--
+		}
+		p.load[e.slot]--
+	}
+	if slot >= 0 {
+		p.load[slot]++
+		if p.load[slot] == limit {
+			p.full++
+		}
+	}
+	e.slot = slot
+}
+
+// fullMask has a bit for every step whose agent has no room.
+func (p *partition) fullMask(e *entry, limit int) uint64 {
+	if p.full == 0 || e.plan == nil {
+		return 0
+	}
+	var mask uint64
+	for i, slot := range e.plan.slots {
+		if slot != e.slot && p.load[slot] >= limit {
+			mask |= 1 << uint(i)
+		}
+	}
+	return mask
+}
+
+// toldMark is the highest end number up to which every ending is stored in the
+// event stream, and those beyond it that are stored already.
+type toldMark struct {
+	mark  int64
+	ahead map[int64]bool
+}
+
+func (m *toldMark) add(end int64) {
+	if end <= m.mark {
+		return
+	}
+	m.ahead[end] = true
+	for m.ahead[m.mark+1] {
+		m.mark++
+		delete(m.ahead, m.mark)
+	}
+}
+
+// skip marks the end numbers from first up to but not including end.
+func (m *toldMark) skip(first, end int64) {
+	for n := first; n < end; n++ {
+		m.add(n)
+	}
+}

@@ -1,0 +1,47 @@
+package scheduler
+
+import (
+	"context"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Store is what the scheduler needs of the state store.
+type Store interface {
+	// TakeOver raises the partition's epoch and makes owner its owner.
+	TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error)
+	// Release gives the partition up, if the epoch is still ours, so that a
+	// successor need not wait.
+	Release(ctx context.Context, partition int, epoch int64) error
+	// SetStream binds the partition's cursors to a stream, fenced by epoch.
+	SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error
+	// Commit writes a batch as a whole; it retries by itself until the outcome
+	// is known or ctx ends. Errors: core.ErrRowRefused, core.ErrForeignRow.
+	Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error)
+	LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error)
+	LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)
+	LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error)
+	Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error)
+	WaitingAgents(ctx context.Context, partition int) ([]string, error)
+	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
+	Plans(ctx context.Context) ([]core.Plan, error)
+	Cursors(ctx context.Context) ([]core.PartitionState, error)
+}
+
+// Bus is where effects leave. No method waits for an agent.
+type Bus interface {
+	// Send puts commands on their way to the agents. A command that is lost is
+	// recovered by its complete-by.
+	Send(cmds []core.Command)
+	// Tell stores endings in the event stream and calls done once, with nil when
+	// all of them are stored.
+	Tell(endings []core.Ending, done func(error))
+	// Refuse stores refusals in the event stream and waits for it.
+	Refuse(ctx context.Context, refused []core.Status) error
+	// Notify sends a status to a submitter's private subject.
+	Notify(subject string, status core.Status)
+	// Live publishes a status for whoever watches the task just now.
+	Live(status core.Status)
+	// Dead stores what could not be stored as a task, with its cause.
+	Dead(ctx context.Context, partition int, sub core.Submission, cause string) error
+}

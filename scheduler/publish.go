@@ -1,0 +1,138 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// publish lets the effects of the committed round leave. Refusals must be
+// stored before their messages are acknowledged; endings are confirmed later
+// and guarded by the told mark; commands are guarded by their complete-by.
+func (s *Shard) publish(ctx context.Context) error {
+	t := &s.turn
+	if len(t.refused) > 0 {
+		if err := s.bus.Refuse(ctx, t.refused); err != nil {
+			return fmt.Errorf("refusals: %w", err)
+		}
+	}
+	var endings []core.Ending
+	var of *partition
+	for i := range t.effects {
+		x := &t.effects[i]
+		if x.p.lost {
+			continue
+		}
+		if x.effect.Kind == core.EffectEnded {
+			if of != nil && of != x.p {
+				s.tell(of, endings)
+				endings = nil
+			}
+			of = x.p
+			endings = append(endings, ending(x))
+		}
+		s.effect(x)
+	}
+	if of != nil {
+		s.tell(of, endings)
+	}
+	if len(t.cmds) > 0 {
+		s.bus.Send(t.cmds)
+	}
+	return nil
+}
+
+// effect does one effect; commands are gathered.
+func (s *Shard) effect(x *pending) {
+	task := x.e.task
+	switch x.effect.Kind {
+	case core.EffectDo, core.EffectUndo:
+		if x.effect.Step < len(task.Steps) && task.Steps[x.effect.Step].Out == x.effect.Seq {
+			s.command(x)
+		}
+	case core.EffectWake:
+		s.wakes.push(wake{at: x.effect.At, partition: x.p.id, number: task.Number})
+	case core.EffectReceived:
+		s.status(task, core.StatusReceived, "", task.UpdatedAt)
+	case core.EffectEnded:
+		_, why := lastWords(task, x.e.plan)
+		status := core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.EndedAt}
+		s.bus.Live(status)
+		if task.ReplyTo != "" {
+			s.bus.Notify(task.ReplyTo, status)
+		}
+	}
+}
+
+func (s *Shard) status(task *core.Task, status, why string, at core.Instant) {
+	if task.ReplyTo != "" {
+		s.bus.Notify(task.ReplyTo, core.Status{ID: task.ID, Type: task.Type, Status: status, Error: why, At: at})
+	}
+}
+
+// command puts together what an agent needs.
+func (s *Shard) command(x *pending) {
+	t := &s.turn
+	task, plan := x.e.task, x.e.plan.plan
+	step := &plan.Steps[x.effect.Step]
+	from := len(t.results)
+	for i := range x.effect.Step {
+		if task.Steps[i].Status == core.StepDone {
+			t.results = append(t.results, core.StepResult{Step: plan.Steps[i].Name, Result: task.Steps[i].Result})
+		}
+	}
+	c := core.Command{
+		Undo: x.effect.Kind == core.EffectUndo, Agent: step.Agent,
+		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq,
+		Task: task.ID, Type: task.Type, Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round,
+		CompleteBy: x.effect.At, Left: max(0, x.effect.At.Sub(t.now)),
+		Input: task.Input, Results: t.results[from:len(t.results):len(t.results)], Trace: task.Trace,
+	}
+	if c.Undo {
+		c.Result = task.Steps[x.effect.Step].Result
+	}
+	t.cmds = append(t.cmds, c)
+}
+
+// tell hands endings to the event stream; the confirmation comes back as mail.
+func (s *Shard) tell(p *partition, endings []core.Ending) {
+	id, epoch, posted := p.id, p.epoch, s.posted
+	s.bus.Tell(endings, func(err error) {
+		posted(ToldMail{Partition: id, Epoch: epoch, Endings: endings, Err: err})
+	})
+}
+
+func ending(x *pending) core.Ending {
+	t := x.e.task
+	step, why := lastWords(t, x.e.plan)
+	return core.Ending{
+		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
+		Step: step, Error: why, CreatedAt: t.CreatedAt, At: t.EndedAt,
+	}
+}
+
+// lastWords says which step failed a task that did not come to be processed,
+// and why, from what memory still holds.
+func lastWords(t *core.Task, ref *planRef) (step, why string) {
+	if t.State == core.StateProcessed {
+		return "", ""
+	}
+	if ref != nil && t.FailedStep > 0 && t.FailedStep <= len(ref.plan.Steps) {
+		step = ref.plan.Steps[t.FailedStep-1].Name
+	}
+	return step, t.Why
+}
+
+// inOrder returns the partitions by number, so that a run can be repeated.
+func (s *Shard) inOrder() []*partition {
+	if len(s.ordered) != len(s.partitions) || s.reorder {
+		s.ordered, s.reorder = s.ordered[:0], false
+		for _, p := range s.partitions {
+			s.ordered = append(s.ordered, p)
+		}
+		slices.SortFunc(s.ordered, func(a, b *partition) int { return a.id - b.id })
+	}
+	return s.ordered
+}

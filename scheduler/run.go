@@ -1,0 +1,222 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Wires brings the mail of one partition to an inbox.
+type Wires interface {
+	// Listen subscribes to the replies of the partition's commands.
+	Listen(partition int, in *Inbox) (stop func(), err error)
+	// Read reads the partition's tasks and controls from where the adoption
+	// says. lost is called, from any goroutine, when a successor has made the
+	// reading impossible.
+	Read(ctx context.Context, partition int, from Adopted, in *Inbox, lost func()) (stop func(), err error)
+	// Stream is the identity of the task stream.
+	Stream(ctx context.Context) (string, error)
+}
+
+// Members tells who lives.
+type Members interface {
+	// Watch calls live with the names of the live nodes, first the present ones
+	// and then at each change, until ctx ends.
+	Watch(ctx context.Context, live func(nodes []string)) error
+}
+
+// RunConfig is what the shell around the shards needs.
+type RunConfig struct {
+	Config
+	Partitions  int
+	Shards      int           // committers; few are better: batches shrink with more
+	DrainMax    time.Duration // how long a stop waits for commands that are out; negative: not at all
+	HandoverMax time.Duration // how long to wait for a live predecessor to let go
+	FlushEvery  time.Duration // how long a moved cursor may wait for a commit to ride on
+	Now         func() core.Instant
+	Rand        func() float64 // safe for use by several goroutines
+}
+
+// The defaults of RunConfig.
+const (
+	DefaultShards      = 2
+	DefaultDrainMax    = 5 * time.Second
+	DefaultHandoverMax = 10 * time.Second
+	DefaultFlushEvery  = 200 * time.Millisecond
+	retakeAfter        = 500 * time.Millisecond
+)
+
+// Scheduler is the role: it owns the partitions that fall to this node among
+// the live ones, and runs their shards.
+type Scheduler struct {
+	cfg     RunConfig
+	store   Store
+	wires   Wires
+	members Members
+	log     *slog.Logger
+	runners []*runner
+
+	mu     sync.Mutex
+	live   []string
+	seen   bool // this node was among the live at least once
+	change chan struct{}
+}
+
+// New makes a scheduler. It does nothing until Run.
+func New(cfg RunConfig, store Store, bus Bus, wires Wires, members Members, log *slog.Logger) *Scheduler {
+	cfg.Config = cfg.Config.WithDefaults()
+	orInt(&cfg.Shards, DefaultShards)
+	cfg.Shards = min(cfg.Shards, cfg.Partitions)
+	for _, d := range []struct {
+		of  *time.Duration
+		def time.Duration
+	}{{&cfg.DrainMax, DefaultDrainMax}, {&cfg.HandoverMax, DefaultHandoverMax}, {&cfg.FlushEvery, DefaultFlushEvery}} {
+		if *d.of == 0 {
+			*d.of = d.def
+		}
+	}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, change: make(chan struct{}, 1)}
+	for range cfg.Shards {
+		s.runners = append(s.runners, newRunner(s, bus))
+	}
+	return s
+}
+
+// PlansChanged makes every shard read the plans again.
+func (s *Scheduler) PlansChanged() {
+	for _, r := range s.runners {
+		r.in.PlansChanged()
+	}
+}
+
+// Owned is how many partitions this node holds now.
+func (s *Scheduler) Owned() int {
+	n := 0
+	for _, r := range s.runners {
+		n += int(r.owned.Load())
+	}
+	return n
+}
+
+// Run owns and serves partitions until ctx ends, then drains: it takes no new
+// work, waits up to DrainMax for the commands that are out, commits and lets its
+// partitions go. It returns early only on a bug (core.ErrForeignRow).
+func (s *Scheduler) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for _, r := range s.runners {
+		wg.Go(func() {
+			if err := r.run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Go(func() {
+		if err := s.members.Watch(ctx, s.setLive); err != nil && ctx.Err() == nil {
+			cancel(fmt.Errorf("watch the live nodes: %w", err))
+		}
+	})
+	s.place(ctx)
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("scheduler %s: %w", s.cfg.Node, err)
+	}
+	return nil
+}
+
+func (s *Scheduler) setLive(nodes []string) {
+	s.mu.Lock()
+	s.live = nodes
+	for _, n := range nodes {
+		s.seen = s.seen || n == s.cfg.Node
+	}
+	s.mu.Unlock()
+	select {
+	case s.change <- struct{}{}:
+	default:
+	}
+}
+
+// place hands partitions to the runners and takes them back, whenever the live
+// nodes change and while something is not yet as it should be.
+func (s *Scheduler) place(ctx context.Context) {
+	tick := time.NewTicker(retakeAfter)
+	defer tick.Stop()
+	waiting := map[int]time.Time{} // since when a live predecessor is waited for
+	for {
+		s.placeOnce(ctx, waiting)
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.change:
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
+	s.mu.Lock()
+	live, seen := s.live, s.seen
+	s.mu.Unlock()
+	if !seen {
+		return
+	}
+	owners := Place(live, s.cfg.Partitions)
+	var wanted []int
+	for p, owner := range owners {
+		r := s.runners[p%len(s.runners)]
+		switch mine, held := owner == s.cfg.Node, r.holds(p); {
+		case mine && !held:
+			wanted = append(wanted, p)
+		case !mine && held:
+			r.ask(ctx, order{partition: p})
+		}
+	}
+	if len(wanted) == 0 {
+		clear(waiting)
+		return
+	}
+	for _, p := range s.free(ctx, wanted, live, waiting) {
+		s.runners[p%len(s.runners)].ask(ctx, order{partition: p, adopt: true})
+	}
+}
+
+// free leaves out the partitions that a live node still holds and is about to
+// let go, for HandoverMax at most: a planned handover drains first.
+func (s *Scheduler) free(ctx context.Context, wanted []int, live []string, waiting map[int]time.Time) []int {
+	states, err := s.store.Cursors(ctx)
+	if err != nil {
+		s.log.Warn("cannot read who owns the partitions", "error", err)
+		return nil
+	}
+	holder := map[int]string{}
+	for _, st := range states {
+		holder[st.Partition] = st.Owner
+	}
+	alive := map[string]bool{}
+	for _, n := range live {
+		alive[n] = n != s.cfg.Node
+	}
+	free := wanted[:0]
+	for _, p := range wanted {
+		if !alive[holder[p]] {
+			free = append(free, p)
+			continue
+		}
+		since, ok := waiting[p]
+		if !ok {
+			waiting[p] = time.Now()
+			continue
+		}
+		if time.Since(since) > s.cfg.HandoverMax {
+			free = append(free, p)
+		}
+	}
+	return free
+}

@@ -1,0 +1,297 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// runner is the goroutine of one shard: it feeds it mail and carries out the
+// orders to adopt or let go a partition between turns.
+type runner struct {
+	s      *Scheduler
+	shard  *Shard
+	in     *Inbox
+	orders chan order
+	owned  atomic.Int32
+
+	mu   sync.Mutex
+	held map[int]bool // partitions adopted, or about to be
+
+	feeds map[int]*feed // owned by the runner's goroutine
+}
+
+// order asks a runner to adopt a partition, let it go, or forget it as lost.
+type order struct {
+	partition int
+	adopt     bool
+	lost      bool
+	epoch     int64 // of lost: the ownership that was lost
+}
+
+// feed is what brings a partition's mail.
+type feed struct {
+	stopListen func()
+	stopRead   func()
+}
+
+func (f *feed) stopReading() {
+	if f.stopRead != nil {
+		f.stopRead()
+		f.stopRead = nil
+	}
+}
+
+func newRunner(s *Scheduler, bus Bus) *runner {
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, feeds: map[int]*feed{}}
+	r.in = newInbox(s.cfg.Now)
+	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
+	return r
+}
+
+func (r *runner) holds(partition int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[partition]
+}
+
+func (r *runner) setHeld(partition int, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held {
+		r.held[partition] = true
+	} else {
+		delete(r.held, partition)
+	}
+}
+
+func (r *runner) ask(ctx context.Context, o order) {
+	if o.adopt {
+		r.setHeld(o.partition, true)
+	}
+	select {
+	case r.orders <- o:
+	case <-ctx.Done():
+	}
+}
+
+// run serves until ctx ends, then drains. What is under way may go on for
+// DrainMax after that; with a negative DrainMax it is cut off as by a crash.
+func (r *runner) run(ctx context.Context) error {
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	stopCut := context.AfterFunc(ctx, func() {
+		if r.s.cfg.DrainMax < 0 {
+			cut()
+			return
+		}
+		late := time.AfterFunc(2*r.s.cfg.DrainMax, cut)
+		context.AfterFunc(work, func() { late.Stop() })
+	})
+	defer stopCut()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		r.setTimer(timer)
+		flush := false
+		select {
+		case <-ctx.Done():
+			return r.drain(work)
+		case o := <-r.orders:
+			if err := r.obey(ctx, work, o); err != nil {
+				return err
+			}
+			continue
+		case <-r.in.wake:
+		case <-timer.C:
+			flush = true
+		}
+		if err := r.turn(work, flush); err != nil {
+			return err
+		}
+	}
+}
+
+// setTimer arms the timer for the next wake, or for a cursor that has waited
+// long enough for a commit to ride on.
+func (r *runner) setTimer(timer *time.Timer) {
+	wait := time.Hour
+	if at := r.shard.NextWake(); at != 0 {
+		wait = max(0, at.Sub(r.s.cfg.Now()))
+	}
+	if r.shard.Unsaved() {
+		wait = min(wait, r.s.cfg.FlushEvery)
+	}
+	timer.Reset(wait)
+}
+
+// turn runs one turn and lets go of what it lost. Only a bug is an error.
+func (r *runner) turn(ctx context.Context, flush bool) error {
+	mail := r.in.take()
+	turned, err := r.shard.Turn(ctx, r.s.cfg.Now(), mail, flush)
+	r.in.giveBack(mail)
+	for _, p := range turned.Lost {
+		r.unfeed(p)
+	}
+	for p := range r.feeds {
+		r.in.setRoom(p, r.s.cfg.InFlight-r.shard.Load(p))
+	}
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	if errors.Is(err, core.ErrForeignRow) {
+		return err
+	}
+	r.s.log.Error("a turn failed; its partitions are taken over again", "error", err)
+	return nil
+}
+
+func (r *runner) obey(ctx, work context.Context, o order) error {
+	switch {
+	case o.lost:
+		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch {
+			r.s.log.Warn("another node reads the partition now", "partition", o.partition, "epoch", o.epoch)
+			r.shard.Drop(o.partition)
+			r.unfeed(o.partition)
+		}
+		return nil
+	case o.adopt:
+		r.adopt(ctx, o.partition)
+		return nil
+	}
+	if _, ok := r.shard.Owns(o.partition); !ok {
+		r.setHeld(o.partition, false)
+		return nil
+	}
+	return r.release(work, []int{o.partition})
+}
+
+func (r *runner) adopt(ctx context.Context, p int) {
+	if _, ok := r.shard.Owns(p); ok {
+		return
+	}
+	if err := r.tryAdopt(ctx, p); err != nil {
+		r.unfeed(p)
+		r.shard.Drop(p)
+		if ctx.Err() == nil {
+			r.s.log.Warn("cannot take a partition over; trying again", "partition", p, "error", err)
+		}
+	}
+}
+
+// tryAdopt listens to replies first: an answer to a command that is sent again
+// must find ears.
+func (r *runner) tryAdopt(ctx context.Context, p int) error {
+	stream, err := r.s.wires.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	f := &feed{}
+	r.feeds[p] = f
+	r.owned.Add(1)
+	if f.stopListen, err = r.s.wires.Listen(p, r.in); err != nil {
+		return err
+	}
+	from, err := r.shard.Adopt(ctx, r.s.cfg.Now(), p, stream)
+	if err != nil {
+		return err
+	}
+	r.in.openGate(p, r.s.cfg.InFlight-r.shard.Load(p))
+	lost := func() {
+		select {
+		case r.orders <- order{partition: p, lost: true, epoch: from.Epoch}:
+		default: // the next commit is fenced anyway
+		}
+	}
+	if f.stopRead, err = r.s.wires.Read(ctx, p, from, r.in, lost); err != nil {
+		return err
+	}
+	r.s.log.Debug("partition taken over", "partition", p, "epoch", from.Epoch, "cursor", from.Cursor, "resumed", from.Resumed)
+	return nil
+}
+
+// unfeed stops what brings a partition's mail.
+func (r *runner) unfeed(p int) {
+	r.in.closeGate(p)
+	if f := r.feeds[p]; f != nil {
+		f.stopReading()
+		if f.stopListen != nil {
+			f.stopListen()
+		}
+		delete(r.feeds, p)
+		r.owned.Add(-1)
+	}
+	r.setHeld(p, false)
+}
+
+// drain ends the shard: no new work, the answers that are due, the last commit.
+func (r *runner) drain(work context.Context) error {
+	all := make([]int, 0, len(r.feeds))
+	for p := range r.feeds {
+		all = append(all, p)
+	}
+	return r.release(work, all)
+}
+
+// release lets partitions go in order: stop reading, wait for the commands that
+// are out, commit the cursors, give up the ownership.
+func (r *runner) release(work context.Context, partitions []int) error {
+	if len(partitions) == 0 {
+		return nil
+	}
+	for _, p := range partitions {
+		r.in.closeGate(p)
+		if f := r.feeds[p]; f != nil {
+			f.stopReading()
+		}
+	}
+	if r.s.cfg.DrainMax >= 0 {
+		if err := r.settle(work, partitions); err != nil {
+			return err
+		}
+		for _, p := range partitions {
+			if epoch, ok := r.shard.Owns(p); ok {
+				if err := r.s.store.Release(work, p, epoch); err != nil {
+					r.s.log.Warn("cannot release a partition; its successor waits", "partition", p, "error", err)
+				}
+			}
+		}
+	}
+	for _, p := range partitions {
+		r.shard.Drop(p)
+		r.unfeed(p)
+	}
+	return nil
+}
+
+// settle keeps turning until the partitions have nothing in hand or DrainMax is
+// over, and commits what is left to commit.
+func (r *runner) settle(work context.Context, partitions []int) error {
+	work, cancel := context.WithTimeout(work, r.s.cfg.DrainMax)
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for work.Err() == nil {
+		if err := r.turn(work, true); err != nil {
+			return err
+		}
+		left := 0
+		for _, p := range partitions {
+			left += r.shard.Load(p)
+		}
+		if left == 0 && !r.shard.Unsaved() {
+			return nil
+		}
+		timer.Reset(r.s.cfg.FlushEvery / 10)
+		select {
+		case <-r.in.wake:
+		case <-timer.C:
+		case <-work.Done():
+		}
+	}
+	return nil
+}

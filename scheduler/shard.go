@@ -1,0 +1,232 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Config bounds a scheduler.
+type Config struct {
+	Node        string        // who we are: owner of partitions, actor in the journal
+	InFlight    int           // tasks in hand per partition
+	AgentWindow int           // tasks in hand per partition at one agent; the next ones are parked
+	BatchMax    int           // task writes per commit
+	TellRetry   time.Duration // before an ending the event stream refused is told again
+	PlansRetry  time.Duration // between two looks for a plan that is unknown
+}
+
+// The defaults of Config.
+const (
+	DefaultInFlight    = 4096
+	DefaultAgentWindow = 2048
+	DefaultBatchMax    = 1000
+	DefaultTellRetry   = time.Second
+	DefaultPlansRetry  = time.Second
+)
+
+// WithDefaults fills in what is zero.
+func (c Config) WithDefaults() Config {
+	orInt(&c.InFlight, DefaultInFlight)
+	orInt(&c.AgentWindow, DefaultAgentWindow)
+	orInt(&c.BatchMax, DefaultBatchMax)
+	if c.TellRetry == 0 {
+		c.TellRetry = DefaultTellRetry
+	}
+	if c.PlansRetry == 0 {
+		c.PlansRetry = DefaultPlansRetry
+	}
+	return c
+}
+
+func orInt(n *int, def int) {
+	if *n == 0 {
+		*n = def
+	}
+}
+
+// Shard handles some of a node's partitions: one commit at a time.
+type Shard struct {
+	cfg    Config
+	store  Store
+	bus    Bus
+	log    *slog.Logger
+	rand   func() float64
+	posted func(ToldMail) // where confirmations of told endings go; called from any goroutine
+
+	partitions map[int]*partition
+	ordered    []*partition // the same by number, as of reorder
+	reorder    bool
+	plans      planBook
+	wakes      wakeHeap
+	retold     []ToldMail // endings to tell again
+	retellAt   core.Instant
+	Stats      Stats
+
+	commitID int64
+	turn     turn
+}
+
+// Stats counts what a shard did; read it between turns.
+type Stats struct {
+	Commits    int64
+	Writes     int64
+	Records    int64
+	Stale      int64 // events that no longer meant anything
+	Duplicates int64
+	Poisoned   int64
+	Retold     int64
+}
+
+// Turned says what a turn came to.
+type Turned struct {
+	Lost []int // partitions that are no longer ours; their memory is gone
+}
+
+// NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for
+// jitter and commit ids; posted takes confirmations of told endings, from any
+// goroutine, and must bring them back as Mail.Told.
+func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(ToldMail)) *Shard {
+	s := &Shard{
+		cfg: cfg.WithDefaults(), store: store, bus: bus, log: log, rand: rand, posted: posted,
+		partitions: map[int]*partition{},
+	}
+	s.plans.init()
+	s.commitID = int64(rand() * (1 << 62)) // so that two lives of one node never share a commit id
+	return s
+}
+
+// Turn handles everything in mail and every wake that is due, in as many commits
+// as the batch limit asks for, and returns when all effects are out. flush also
+// commits what only moves cursors. An error means that the outcome of a commit
+// is a bug or the context ended; every partition of the shard is dropped then.
+func (s *Shard) Turn(ctx context.Context, now core.Instant, mail *Mail, flush bool) (Turned, error) {
+	t := &s.turn
+	t.begin(now, mail, flush)
+	for {
+		full, err := s.apply(ctx)
+		if err == nil {
+			err = s.commit(ctx)
+		}
+		if err == nil {
+			err = s.publish(ctx)
+		}
+		if err != nil {
+			s.abandon()
+			return t.turned, fmt.Errorf("turn of %d partitions: %w", len(t.turned.Lost), err)
+		}
+		s.acknowledge()
+		s.endRound()
+		if !full {
+			break
+		}
+	}
+	mail.reset()
+	return t.turned, nil
+}
+
+// Load is how many tasks of the partition are in hand, counting endings that
+// are not told yet; the door to the partition closes when it reaches InFlight.
+func (s *Shard) Load(partition int) int {
+	p := s.partitions[partition]
+	if p == nil {
+		return 0
+	}
+	return len(p.tasks) + int(p.nextEnd-1-p.told.mark)
+}
+
+// Owns reports whether the shard holds the partition, and its epoch.
+func (s *Shard) Owns(partition int) (epoch int64, ok bool) {
+	p := s.partitions[partition]
+	if p == nil {
+		return 0, false
+	}
+	return p.epoch, true
+}
+
+// NextWake is when the shard next wants a turn without mail; 0: never.
+func (s *Shard) NextWake() core.Instant {
+	next := s.retellAt
+	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
+		next = s.wakes[0].at
+	}
+	return next
+}
+
+// Unsaved reports whether a cursor or a told mark waits for a commit.
+func (s *Shard) Unsaved() bool {
+	for _, p := range s.partitions {
+		if p.write() != p.saved {
+			return true
+		}
+	}
+	return false
+}
+
+// abandon drops every partition: memory may be ahead of the store.
+func (s *Shard) abandon() {
+	for id := range s.partitions {
+		s.turn.turned.Lost = append(s.turn.turned.Lost, id)
+	}
+	clear(s.partitions)
+	clear(s.plans.refs)
+	s.reorder, s.wakes, s.retold, s.retellAt = true, nil, nil, 0
+	s.turn.endRound()
+}
+
+// Drop forgets a partition without a word to the store.
+func (s *Shard) Drop(partition int) {
+	delete(s.partitions, partition)
+	s.reorder = true
+	s.plans.forget(partition)
+	s.wakes.forget(partition)
+}
+
+// event applies one event to one task in hand and keeps what it led to. The
+// caller has made sure that the task was not born in this round.
+func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
+	ev.Rand = s.rand()
+	ev.Full = p.fullMask(e, s.cfg.AgentWindow)
+	var plan *core.Plan
+	if e.plan != nil {
+		plan = e.plan.plan
+	}
+	if err := core.Apply(plan, e.task, ev, &s.turn.out); err != nil {
+		if errors.Is(err, core.ErrStale) {
+			s.Stats.Stale++
+		}
+		return err
+	}
+	s.keep(p, e, false)
+	return nil
+}
+
+// keep adds the outcome of an event to the batch.
+func (s *Shard) keep(p *partition, e *entry, birth bool) {
+	t := &s.turn
+	p.dirty = p.dirty || len(t.out.Records) > 0 || t.out.Row
+	if len(t.out.Records) > 0 || t.out.Row {
+		t.write(e, birth)
+	}
+	for _, eff := range t.out.Effects {
+		if eff.Kind == core.EffectEnded && e.task.EndNumber == 0 {
+			e.task.EndNumber = p.nextEnd
+			p.nextEnd++
+		}
+		t.effects = append(t.effects, pending{p: p, e: e, effect: eff})
+	}
+	slot := -1
+	if e.plan != nil && e.task.Active() {
+		if i := e.task.Current(e.plan.plan); i >= 0 {
+			slot = e.plan.slots[i]
+		}
+	}
+	p.occupy(e, slot, s.cfg.AgentWindow)
+	if e.task.WaitsFor != "" {
+		p.park[p.slot(e.task.WaitsFor)] = true
+	}
+}
