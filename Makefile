@@ -1,0 +1,93 @@
+# `make test` is the whole check; the other targets are its parts.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+# Two cores: the parts run one after the other and the first failure stops all.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+BIN := bin
+# Go's own lines about each package, said again at the end: the demo comes last
+# and would push them off the screen.
+SUMMARY := $(BIN)/test-summary.txt
+
+heading = @printf '\n==> %s\n' '$(1)'
+
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo tidy report clean-room clean
+
+help: ## this list
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+test: deps fmt-check vet lint law unit nested e2e summary ## everything that must hold
+
+deps: ## install, or name, what the machine lacks
+	$(call heading,dependencies of the machine)
+	@scripts/deps
+
+# testdata is formatted like everything else; bin and hidden folders are not ours.
+GO_FILES = find . -name '*.go' -not -path './.*' -not -path './$(BIN)/*' -print0
+
+fmt: ## format all Go files
+	@$(GO_FILES) | xargs -0 -r gofmt -s -w
+
+fmt-check: ## fail on unformatted Go files
+	$(call heading,gofmt)
+	@bad="$$($(GO_FILES) | xargs -0 -r gofmt -s -l)"; \
+	if [[ -n "$$bad" ]]; then printf '%s\n' "$$bad" 'gofmt: run make fmt' >&2; exit 1; fi
+
+vet: ## go vet in every module
+	$(call heading,go vet)
+	@for module in $$(scripts/modules --all); do go -C "$$module" vet ./...; done
+
+lint: ## staticcheck and revive in every module
+	$(call heading,linters)
+	@scripts/lint
+
+law: ## who may import whom, and what must never be
+	$(call heading,import law)
+	@go test -count=1 ./internal/law/...
+
+unit: ## all Go tests under the race detector
+	$(call heading,tests with -race)
+	@mkdir -p $(BIN); : >$(SUMMARY)
+	@CGO_ENABLED=1 go test -race -count=1 -timeout=8m ./... 2>&1 | tee -a $(SUMMARY)
+
+nested: ## tests of the modules under test/
+	$(call heading,tests of the nested modules)
+	@mkdir -p $(BIN)
+	@for module in $$(scripts/modules); do \
+	  if [[ "$$module" == . ]]; then continue; fi; \
+	  go -C "$$module" test -count=1 -timeout=5m ./... 2>&1 | tee -a $(SUMMARY); \
+	done
+
+build: ## the binary, static: bin/duly
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/duly ./cmd/duly
+
+e2e: build ## the demo with faults, on both stores
+	$(call heading,end to end: SQLite)
+	@$(BIN)/duly demo --tasks 2000 --faults some --json
+	$(call heading,end to end: PostgreSQL)
+	@$(BIN)/duly demo --tasks 2000 --faults some --store postgres --json
+
+# The lines were printed before; a failure never gets here.
+summary:
+	$(call heading,all parts passed)
+	@grep -E '^ok[[:space:]]' $(SUMMARY) | grep -v 'no tests to run'
+
+demo: build ## the demo, as the README shows it
+	@$(BIN)/duly demo --tasks 1000 --faults some
+
+# -e, because tidy also looks up what only the tests of dependencies import, and a
+# module proxy need not have all of that; the build still says what is missing.
+tidy: ## go mod tidy in every module
+	@for module in $$(scripts/modules --all); do go -C "$$module" mod tidy -e; done
+
+report: ## sizes of files and functions, comments, tests: a report, not a gate
+	@scripts/report
+
+clean-room: ## both README commands from a fresh clone and empty caches
+	@scripts/clean-room
+
+clean:
+	rm -rf $(BIN)

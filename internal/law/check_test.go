@@ -1,0 +1,205 @@
+package law
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// breaches runs every check over every folder.
+func (tree forest) breaches() []breach {
+	var all []breach
+	for _, dir := range tree {
+		all = append(all, dir.comment()...)
+		for _, f := range dir.files {
+			all = append(all, f.sleeps()...)
+		}
+		if dir.foreign {
+			continue
+		}
+		here, known := placeOf(dir.name)
+		if !known {
+			first := dir.files[0]
+			all = append(all, first.breach(first.ast.Package,
+				"package %s is not in the law: give it a place in internal/law", dir.name))
+			continue
+		}
+		for _, f := range dir.files {
+			all = append(all, f.imports(dir.name, here)...)
+			all = append(all, f.subjects(dir.name)...)
+		}
+	}
+	return all
+}
+
+// placeOf finds a package in the map; an exact name goes before a tree.
+func placeOf(name string) (place, bool) {
+	if exact, ok := packages[name]; ok {
+		return exact, true
+	}
+	for pattern, place := range packages {
+		if covers(pattern, name) {
+			return place, true
+		}
+	}
+	return place{}, false
+}
+
+// imports checks one file's imports against the place of its package.
+func (f file) imports(name string, here place) []breach {
+	var found []breach
+	for _, spec := range f.ast.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			found = append(found, f.breach(spec.Pos(), "unreadable import %s", spec.Path.Value))
+			continue
+		}
+		if text := f.refusal(name, here, path); text != "" {
+			found = append(found, f.breach(spec.Pos(), "%s", text))
+		}
+	}
+	return found
+}
+
+// refusal says why a file may not import a path; empty means it may.
+func (f file) refusal(name string, here place, path string) string {
+	if target, ok := internal(path); ok {
+		return f.refusalInside(name, here, target)
+	}
+	if f.test {
+		return ""
+	}
+	if here.std != nil && !slices.Contains(here.std, path) {
+		return name + " imports " + path + "; it may import " + strings.Join(here.std, ", ") + " only"
+	}
+	for group, trees := range guarded {
+		if slices.Contains(here.links, group) {
+			continue
+		}
+		for _, tree := range trees {
+			if within(path, tree) {
+				return name + " imports " + path + ": it may not link " + group
+			}
+		}
+	}
+	return ""
+}
+
+func (f file) refusalInside(name string, here place, target string) string {
+	// An external test package imports the package it tests.
+	if target == name {
+		return ""
+	}
+	if slices.Contains(roles, name) && slices.Contains(roles, target) {
+		return "role " + name + " imports role " + target
+	}
+	if f.test || coversAny(here.imports, target) {
+		return ""
+	}
+	return name + " may not import " + target
+}
+
+// internal gives the map's name for an import path of this module.
+func internal(path string) (string, bool) {
+	if path == module {
+		return ".", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// subjects finds string literals that are subjects of the wire, outside the one
+// package that may name them.
+func (f file) subjects(name string) []breach {
+	if f.test || name == wireHome {
+		return nil
+	}
+	var found []breach
+	ast.Inspect(f.ast, func(node ast.Node) bool {
+		lit, ok := node.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING {
+			return true
+		}
+		value, err := strconv.Unquote(lit.Value)
+		if err == nil && isSubject(value) {
+			found = append(found, f.breach(lit.Pos(), "the subject %q is named outside %s", value, wireHome))
+		}
+		return true
+	})
+	return found
+}
+
+// isSubject knows a subject by its beginning. The bare "duly." and a format such
+// as "duly.%s.x" count: a subject is put together from them.
+func isSubject(value string) bool {
+	if value == "duly." || strings.HasPrefix(value, "duly.%") {
+		return true
+	}
+	return slices.ContainsFunc(wirePrefixes, func(prefix string) bool {
+		return value == prefix || strings.HasPrefix(value, prefix+".")
+	})
+}
+
+// sleeps finds time.Sleep in a test, whatever name the package was imported by.
+// A test that sleeps is slow when all is well and flaky when it is not: wait for
+// the event, or use testing/synctest and a timer.
+func (f file) sleeps() []breach {
+	if !f.test {
+		return nil
+	}
+	alias := ""
+	for _, spec := range f.ast.Imports {
+		if spec.Path.Value != `"time"` {
+			continue
+		}
+		alias = "time"
+		if spec.Name != nil {
+			alias = spec.Name.Name
+		}
+	}
+	if alias == "" || alias == "_" {
+		return nil
+	}
+	var found []breach
+	// The name after a dot is not the identifier that a dot import brings.
+	selected := map[*ast.Ident]bool{}
+	ast.Inspect(f.ast, func(node ast.Node) bool {
+		sleep := false
+		switch node := node.(type) {
+		case *ast.SelectorExpr:
+			selected[node.Sel] = true
+			base, ok := node.X.(*ast.Ident)
+			sleep = ok && base.Name == alias && node.Sel.Name == "Sleep"
+		case *ast.Ident:
+			sleep = alias == "." && node.Name == "Sleep" && !selected[node]
+		}
+		if sleep {
+			found = append(found, f.breach(node.Pos(), "time.Sleep in a test"))
+		}
+		return true
+	})
+	return found
+}
+
+// comment asks every package for a comment that says what it is for, in the form
+// that go doc expects: "Package x …", or any sentence on a program.
+func (dir folder) comment() []breach {
+	first := dir.files[0]
+	for _, f := range dir.files {
+		// A comment in a test speaks for the package only if there is nothing else.
+		if f.test && !dir.onlyTests() || f.ast.Doc == nil {
+			continue
+		}
+		name := f.ast.Name.Name
+		text := f.ast.Doc.Text()
+		if name == "main" && text != "" || strings.HasPrefix(text, "Package "+name+" ") {
+			return nil
+		}
+	}
+	return []breach{first.breach(first.ast.Package, "package %s has no package comment", dir.name)}
+}
+
+func (dir folder) onlyTests() bool {
+	return !slices.ContainsFunc(dir.files, func(f file) bool { return !f.test })
+}

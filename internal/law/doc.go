@@ -1,0 +1,12 @@
+// Package law holds what must stay true of the source itself, as tests: who may
+// import whom, where subjects of the wire and drivers of databases may be named,
+// that every package says what it is for, that no test waits by sleeping, and
+// that misuse of the public API does not compile.
+//
+// The law of imports is one map, `packages` in law_test.go. A package that is not in
+// it fails the tests, so a new one starts with a decision about its place. Every
+// check is run against planted violations in testdata as well, because a check
+// that cannot fail is no check.
+//
+// The package has no code outside its tests.
+package law

@@ -1,0 +1,161 @@
+package law
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// module is the path that the map's short names are relative to.
+const module = "duly.dev/duly"
+
+// place is where a package stands.
+type place struct {
+	// imports are the packages of this module it may import: paths relative to
+	// the module, "." for the root package, "x/..." for x and all below it.
+	imports []string
+	// links are the guarded dependencies from outside it may import: keys of
+	// guarded.
+	links []string
+	// std, where set, are the only packages of the standard library it may import.
+	std []string
+}
+
+// The four roles. None imports another, not even in a test: what needs two of
+// them belongs in internal/sim or internal/node.
+var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
+
+// packages is the law of imports: every package of the module and what it may
+// import of the others. Arrows point down only.
+//
+//	programs   cmd/duly        bench          examples
+//	doors      dev  ui           ↓         duly (the root package)
+//	wiring     internal/node     ↓               ↓
+//	roles      ingest scheduler agents supervisor | adapters: internal/bus schema
+//	decision                internal/core
+//
+// Test files are free to import what they exercise, but no role's tests import
+// another role.
+var packages = map[string]place{
+	// Programs.
+	"cmd/duly/...": {
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest"},
+		links:   []string{"nats"},
+	},
+	"bench/...": {
+		imports: []string{"bench/...", "dev", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest"},
+		links:   []string{"nats"},
+	},
+	// What a user would write: nothing but the public API.
+	"examples/...": {imports: []string{"examples/...", "."}, links: []string{"nats"}},
+
+	// Doors.
+	"dev": {
+		imports: []string{".", "ui", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest"},
+		links:   []string{"nats", "nats-server"},
+	},
+	"ui": {imports: []string{"internal/node", "internal/core"}},
+	// A user's agent links this one: neither a server nor a database comes with it.
+	".": {imports: []string{"agents", "internal/bus", "internal/core"}, links: []string{"nats"}},
+
+	// Wiring.
+	"internal/node": {
+		imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/bus", "schema/...", "internal/core"},
+		links:   []string{"nats"},
+	},
+
+	// Roles declare the ports they need; the wiring plugs the adapters in.
+	"ingest":     {imports: []string{"internal/core"}},
+	"scheduler":  {imports: []string{"internal/core"}},
+	"agents":     {imports: []string{"internal/core"}},
+	"supervisor": {imports: []string{"internal/core"}},
+
+	// Adapters.
+	"internal/bus": {imports: []string{"internal/core"}, links: []string{"nats"}},
+	"schema/...":   {imports: []string{"schema/...", "internal/core"}, links: []string{"sql"}},
+
+	// The decision: pure, so that a simulator and a proof can hold all of it.
+	"internal/core": {std: []string{"errors", "fmt", "time"}},
+
+	// Aids of the tests.
+	"internal/sim":    {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
+	"internal/pgtest": {},
+	"internal/law":    {},
+}
+
+// guarded are dependencies that only the packages naming them in links may
+// import outside their tests, each with the import paths (and all below them)
+// that count as it.
+var guarded = map[string][]string{
+	"sql": {
+		"database/sql",
+		"github.com/jackc",
+		"github.com/lib/pq",
+		"modernc.org/sqlite",
+		"github.com/mattn/go-sqlite3",
+		"github.com/pressly/goose",
+		"github.com/cockroachdb",
+	},
+	"nats":        {"github.com/nats-io/nats.go"},
+	"nats-server": {"github.com/nats-io/nats-server"},
+}
+
+// Only wireHome may write subjects of the wire as string literals; everyone else
+// calls its functions, so a change of the wire is a change of one package.
+const wireHome = "internal/bus"
+
+// wirePrefixes begin the wire's subjects.
+var wirePrefixes = []string{
+	"duly.do", "duly.undo", "duly.submit", "duly.in", "duly.tasks",
+	"duly.reply", "duly.control", "duly.events", "duly.plans",
+}
+
+// TestSource holds the repository to the law.
+func TestSource(t *testing.T) {
+	root := repository(t)
+	tree, err := read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tree) == 0 {
+		t.Fatalf("no Go package found under %s: the law saw nothing", root)
+	}
+	for _, breach := range tree.breaches() {
+		t.Error(breach)
+	}
+}
+
+// TestMapIsSound catches slips in the map itself: a name that no package can have
+// would allow nothing and say nothing.
+func TestMapIsSound(t *testing.T) {
+	for name, place := range packages {
+		for _, target := range place.imports {
+			if _, ok := packages[target]; !ok {
+				t.Errorf("%s may import %q, which is not in the map", name, target)
+			}
+		}
+		for _, link := range place.links {
+			if guarded[link] == nil {
+				t.Errorf("%s links %q, which is not guarded", name, link)
+			}
+		}
+	}
+	for _, role := range roles {
+		if got := packages[role].imports; len(got) != 1 || got[0] != "internal/core" {
+			t.Errorf("role %s may import %v, want internal/core alone", role, got)
+		}
+	}
+}
+
+// repository is the module's root folder.
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatalf("no module at %s: %v", root, err)
+	}
+	return root
+}

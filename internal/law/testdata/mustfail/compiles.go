@@ -1,0 +1,6 @@
+// want: undefined: absent
+
+// Command compiles should not.
+package main
+
+func main() {}

@@ -1,0 +1,6 @@
+// want: undefined: absent
+
+// Command other_error fails, for another reason.
+package main
+
+func main() { elsewhere() }

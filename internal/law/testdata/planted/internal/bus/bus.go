@@ -1,0 +1,6 @@
+// Package bus names subjects.
+package bus
+
+import _ "github.com/nats-io/nats.go/jetstream"
+
+const subject = "duly.do."

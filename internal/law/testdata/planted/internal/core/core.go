@@ -1,0 +1,12 @@
+// Package core reaches beyond its three packages.
+package core
+
+import (
+	_ "errors"
+	_ "fmt"
+	_ "os" // breach: it may import errors, fmt, time only
+	_ "time"
+
+	_ "duly.dev/duly/internal/bus" // breach: internal/core may not import internal/bus
+	_ "example.org/other"          // breach: it may import errors, fmt, time only
+)

@@ -1,0 +1,7 @@
+package core
+
+import (
+	_ "os"
+
+	_ "pgregory.net/rapid"
+)

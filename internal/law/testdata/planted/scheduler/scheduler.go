@@ -1,0 +1,1 @@
+package scheduler // breach: has no package comment

@@ -1,0 +1,2 @@
+// Package supervisor sleeps in its tests.
+package supervisor

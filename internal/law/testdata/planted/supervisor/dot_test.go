@@ -1,0 +1,8 @@
+package supervisor
+
+import . "time"
+
+func dot() {
+	Sleep(Second) // breach: time.Sleep
+	other{}.Sleep(1)
+}
