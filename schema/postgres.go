@@ -1,0 +1,296 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"duly.dev/duly/internal/core"
+)
+
+// postgres is the store on PostgreSQL or CockroachDB.
+type postgres struct {
+	reader
+	pool    *pgxpool.Pool
+	dialect string
+	version string
+	tx      pgx.TxOptions
+	cols    chan *columns // scratch memory of commits
+}
+
+// minPostgres is the oldest PostgreSQL, as its server_version_num.
+const minPostgres = 140000
+
+func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	cfg.MaxConns = int32(orInt(o.MaxConns, 8))
+	p := &postgres{cols: make(chan *columns, 8), tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}}
+	if o.Serializable {
+		p.tx.IsoLevel = pgx.Serializable
+	}
+	timeout := o.Timeout
+	if timeout == 0 {
+		timeout = 30 * time.Second
+	}
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepare(ctx, c, timeout) }
+	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if err := p.detect(ctx); err != nil {
+		p.pool.Close()
+		return nil, err
+	}
+	p.reader = reader{
+		db: stdlib.OpenDBFromPool(p.pool), params: dollars, list: func(v any) any { return v },
+		inInts: `= ANY(?2::INT8[])`, inText: `= ANY(?2::TEXT[])`, time: func(i core.Instant) any { return i.Time() },
+	}
+	return p, nil
+}
+
+// prepare sets up a new connection. A generic plan of UPDATE … FROM unnest can
+// flip to a sequential scan of tasks, which costs many times the commit: scans
+// of the whole table are priced out where only commits and keyed reads run.
+func prepare(ctx context.Context, c *pgx.Conn, timeout time.Duration) error {
+	set := fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds())
+	if _, err := c.Exec(ctx, set); err != nil {
+		return fmt.Errorf("set up connection: %w", err)
+	}
+	if c.PgConn().ParameterStatus("crdb_version") != "" {
+		return nil
+	}
+	for _, set := range []string{"SET idle_in_transaction_session_timeout = 60000", "SET enable_seqscan = off", "SET jit = off"} {
+		if _, err := c.Exec(ctx, set); err != nil {
+			return fmt.Errorf("set up connection: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *postgres) detect(ctx context.Context) error {
+	if err := p.pool.QueryRow(ctx, `SELECT version()`).Scan(&p.version); err != nil {
+		return fmt.Errorf("connect to database: %w", err)
+	}
+	if strings.Contains(p.version, "CockroachDB") {
+		p.dialect = "cockroach"
+		var major, minor int
+		if i := strings.Index(p.version, " v"); i >= 0 {
+			_, _ = fmt.Sscanf(p.version[i:], " v%d.%d", &major, &minor) // zero is refused below
+		}
+		if major < 24 || major == 24 && minor < 1 {
+			return fmt.Errorf("database: %s, want CockroachDB 24.1 or newer", p.version)
+		}
+		return nil
+	}
+	p.dialect = "postgres"
+	var number int
+	if err := p.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::INT8`).Scan(&number); err != nil {
+		return fmt.Errorf("version of the database: %w", err)
+	}
+	if number < minPostgres {
+		return fmt.Errorf("database: %s, want PostgreSQL 14 or newer", p.version)
+	}
+	return nil
+}
+
+func dollars(query string) string { return strings.ReplaceAll(query, "?", "$") }
+
+func orInt(n, def int) int {
+	if n == 0 {
+		return def
+	}
+	return n
+}
+
+// Dialect implements Store.
+func (p *postgres) Dialect() string { return p.dialect }
+
+// Version implements Store.
+func (p *postgres) Version() string { return p.version }
+
+// Ping implements Store.
+func (p *postgres) Ping(ctx context.Context) error { return p.pool.Ping(ctx) }
+
+// Close implements Store.
+func (p *postgres) Close() error {
+	err := p.db.Close()
+	p.pool.Close()
+	return err
+}
+
+// Partitions implements Store.
+func (p *postgres) Partitions(ctx context.Context, n int) error {
+	return p.run(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO partitions (partition) SELECT g FROM generate_series(0, $1::INT8 - 1) AS g
+			WHERE NOT EXISTS (SELECT 1 FROM partitions) ON CONFLICT DO NOTHING`, n)
+		if err != nil {
+			return err
+		}
+		var have int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM partitions`).Scan(&have); err != nil {
+			return err
+		}
+		return checkPartitions(have, n)
+	})
+}
+
+func checkPartitions(have, want int) error {
+	if have != want {
+		return fmt.Errorf("partitions: the database has %d, the configuration says %d; the number is fixed for the life of the data", have, want)
+	}
+	return nil
+}
+
+// TakeOver implements Store.
+func (p *postgres) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
+	var st core.PartitionState
+	err := p.run(ctx, func(tx pgx.Tx) error {
+		row := tx.QueryRow(ctx, `UPDATE partitions SET owner = $2, epoch = epoch + 1 WHERE partition = $1
+			RETURNING partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream`, partition, owner)
+		var err error
+		st, err = scanPartition(row)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
+		}
+		return err
+	})
+	return st, err
+}
+
+// Release implements Store.
+func (p *postgres) Release(ctx context.Context, partition int, epoch int64) error {
+	return p.run(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE partitions SET owner = '' WHERE partition = $1 AND epoch = $2`, partition, epoch)
+		return err
+	})
+}
+
+// SetStream implements Store.
+func (p *postgres) SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error {
+	return p.run(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE partitions SET stream = $3, cursor = $4, control_cursor = $5 WHERE partition = $1 AND epoch = $2`,
+			partition, epoch, stream, int64(cursor), int64(controlCursor))
+		if err == nil && tag.RowsAffected() != 1 {
+			err = fmt.Errorf("partition %d: epoch %d is no longer ours", partition, epoch)
+		}
+		return err
+	})
+}
+
+// PutPlan implements Store.
+func (p *postgres) PutPlan(ctx context.Context, plan core.Plan) error {
+	spec, err := encodePlan(&plan)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `INSERT INTO plans (name, version, spec) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, plan.Name, plan.Version, spec)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			var have []byte
+			if err := tx.QueryRow(ctx, `SELECT spec FROM plans WHERE name = $1 AND version = $2`, plan.Name, plan.Version).Scan(&have); err != nil {
+				return err
+			}
+			return samePlan(&plan, have, spec)
+		}
+		for i := range plan.Steps {
+			s := &plan.Steps[i]
+			if _, err := tx.Exec(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, plan.Name, plan.Version, i, s.Name, s.Agent, s.Undoable, after(&plan, i),
+				s.CompleteBy.Milliseconds(), s.AttemptsMax, string(s.OnExhausted)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func samePlan(p *core.Plan, have, want []byte) error {
+	if string(have) != string(want) {
+		return fmt.Errorf("plan %s version %d: %w", p.Name, p.Version, core.ErrPlanConflict)
+	}
+	return nil
+}
+
+// Purge implements Store.
+func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	touched := 0
+	err := p.run(ctx, func(tx pgx.Tx) error {
+		touched = 0
+		for _, q := range purges {
+			tag, err := tx.Exec(ctx, dollars(q.sql), partition, epoch, pick(q.rows, row, detail).Time(), limit)
+			if err != nil {
+				return err
+			}
+			if q.counts {
+				touched += int(tag.RowsAffected())
+			}
+		}
+		return nil
+	})
+	return touched, err
+}
+
+func pick(first bool, a, b core.Instant) core.Instant {
+	if first {
+		return a
+	}
+	return b
+}
+
+// purges: ended before the time, told, and the partition still ours. The journal
+// goes first, by the same choice of tasks as the rows after it.
+var purges = []struct {
+	sql          string
+	rows, counts bool
+}{
+	{`DELETE FROM tasks WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND t.input_hash IS NOT NULL AND t.purged ORDER BY t.end_number LIMIT ?4)`, true, true},
+	{`DELETE FROM journal WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND NOT t.purged ORDER BY t.end_number LIMIT ?4)`, false, false},
+	{`UPDATE tasks SET purged = TRUE, input = NULL WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND NOT t.purged ORDER BY t.end_number LIMIT ?4)`, false, true},
+}
+
+const purgeChoice = `SELECT t.number FROM tasks t JOIN partitions p ON p.partition = t.partition AND p.epoch = ?2
+	WHERE t.partition = ?1 AND t.end_number IS NOT NULL AND t.end_number <= p.told AND t.ended_at < ?3 AND t.state <> 'error'`
+
+// run runs a small transaction, tried again while the database asks for it.
+func (p *postgres) run(ctx context.Context, do func(pgx.Tx) error) error {
+	if p.dialect == "cockroach" {
+		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, do)
+	}
+	for try := 0; ; try++ {
+		err := pgx.BeginTxFunc(ctx, p.pool, p.tx, do)
+		if err == nil || !retryable(err) || ctx.Err() != nil {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// sqlState is the code of a server's error, or "".
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// retryable: rolled back, may succeed the next time.
+func retryable(err error) bool {
+	s := sqlState(err)
+	return s == "40001" || s == "40P01"
+}

@@ -1,0 +1,500 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// reader is the reading half of both stores: the same SQL, less the spelling of
+// a parameter and of a list of values.
+type reader struct {
+	db     *sql.DB
+	params func(query string) string // from ?1 to the dialect's own
+	list   func(values any) any      // a list as one parameter
+	inInts string                    // "IN (…)" for ?2, integers
+	inText string                    // the same for text
+	time   func(core.Instant) any
+}
+
+// instant scans a time as either store keeps it.
+type instant core.Instant
+
+// Scan accepts a timestamp, microseconds, or NULL.
+func (i *instant) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*i = 0
+	case time.Time:
+		*i = instant(core.InstantOf(v))
+	case int64:
+		*i = instant(v)
+	default:
+		return fmt.Errorf("cannot read %T as a time", v)
+	}
+	return nil
+}
+
+const taskColumns = `partition, number, id, type, plan_version, input, input_hash, state, seq, round,
+	COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline, failure_count, COALESCE(reply_to, ''),
+	COALESCE(trace, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0)`
+
+const (
+	qActive  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
+	qByIDs   = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND id `
+	qByNums  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number `
+	qJournal = `SELECT number, seq, at, actor, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
+	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline
+	FROM journal WHERE partition = ?1 AND number `
+	qWaiting       = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
+	qWaitingAgents = `SELECT DISTINCT waits_for FROM tasks WHERE partition = ?1 AND waits_for IS NOT NULL`
+	qUntold        = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
+	qCursors       = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions ORDER BY partition`
+	qPartition     = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions WHERE partition = ?1`
+	qOverdue       = `SELECT partition, number, complete_by FROM tasks
+	WHERE state IN ('pending', 'processing', 'undoing') AND partition = ?1 AND complete_by < ?2 AND (complete_by > ?3 OR (complete_by = ?3 AND number > ?4))
+	ORDER BY complete_by, number LIMIT ?5`
+	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
+	qPlans    = `SELECT spec FROM plans ORDER BY name, version`
+	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`
+	qExisting = `SELECT partition, number, id, type, input_hash, state FROM tasks WHERE partition = ?1 AND id `
+)
+
+func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return r.db.QueryContext(ctx, r.params(query), args...)
+}
+
+func scanTask(rows *sql.Rows) (core.Task, error) {
+	var t core.Task
+	var due, deadline, created, updated, ended instant
+	var state string
+	var origin int64
+	err := rows.Scan(&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.Input, &t.InputHash, &state, &t.Seq, &t.Round,
+		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber)
+	t.State, t.Origin = core.State(state), uint64(origin)
+	t.Bound, t.Deadline, t.CreatedAt = core.Instant(due), core.Instant(deadline), core.Instant(created)
+	t.UpdatedAt, t.EndedAt = core.Instant(updated), core.Instant(ended)
+	return t, err
+}
+
+// saved reads tasks by one query and their journals by another.
+func (r *reader) saved(ctx context.Context, partition int, query string, args ...any) ([]core.Saved, error) {
+	rows, err := r.query(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("tasks of partition %d: %w", partition, err)
+	}
+	defer rows.Close()
+	var found []core.Saved
+	var numbers []int64
+	for rows.Next() {
+		t, err := scanTask(rows)
+		if err != nil {
+			return nil, fmt.Errorf("task row of partition %d: %w", partition, err)
+		}
+		found = append(found, core.Saved{Row: t})
+		numbers = append(numbers, t.Number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("tasks of partition %d: %w", partition, err)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return found, r.journals(ctx, partition, numbers, found)
+}
+
+func (r *reader) journals(ctx context.Context, partition int, numbers []int64, into []core.Saved) error {
+	at := make(map[int64]*core.Saved, len(into))
+	for i := range into {
+		at[into[i].Row.Number] = &into[i]
+	}
+	rows, err := r.query(ctx, qJournal+r.inInts+` ORDER BY number, seq`, partition, r.list(numbers), []byte{})
+	if err != nil {
+		return fmt.Errorf("journal of partition %d: %w", partition, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		number, rec, err := scanRecord(rows)
+		if err != nil {
+			return fmt.Errorf("journal row of partition %d: %w", partition, err)
+		}
+		if s := at[number]; s != nil {
+			s.Journal = append(s.Journal, rec)
+		}
+	}
+	return rows.Err()
+}
+
+func scanRecord(rows *sql.Rows) (int64, core.Record, error) {
+	var rec core.Record
+	var number int64
+	var kind, state, status string
+	var at, quiet, due, deadline instant
+	var errText, reason []byte
+	err := rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
+		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline)
+	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
+	rec.At, rec.Quiet, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
+	rec.Error, rec.Reason = string(errText), string(reason)
+	return number, rec, err
+}
+
+// stepStatus is the status of that word; "" is the zero status, as a record
+// without a step has it.
+func stepStatus(word string) core.StepStatus {
+	for s := core.StepWaiting; s <= core.StepSkipped; s++ {
+		if s.String() == word {
+			return s
+		}
+	}
+	return core.StepWaiting
+}
+
+// LoadActive implements Store.
+func (r *reader) LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error) {
+	return r.saved(ctx, partition, qActive, partition, afterNumber, limit)
+}
+
+// LoadNumbers implements Store.
+func (r *reader) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
+	return r.saved(ctx, partition, qByNums+r.inInts+` ORDER BY number`, partition, r.list(numbers))
+}
+
+// LoadIDs implements Store.
+func (r *reader) LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
+	return r.saved(ctx, partition, qByIDs+r.inText+` ORDER BY number`, partition, r.list(ids))
+}
+
+// Waiting implements Store.
+func (r *reader) Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error) {
+	return column[int64](ctx, r, qWaiting, partition, agent, afterNumber, limit)
+}
+
+// WaitingAgents implements Store.
+func (r *reader) WaitingAgents(ctx context.Context, partition int) ([]string, error) {
+	return column[string](ctx, r, qWaitingAgents, partition)
+}
+
+func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {
+	rows, err := r.query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		var v T
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
+}
+
+// Untold implements Store.
+func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error) {
+	numbers, err := column[int64](ctx, r, qUntold, partition, afterEnd, limit)
+	if err != nil || len(numbers) == 0 {
+		return nil, err
+	}
+	saved, err := r.LoadNumbers(ctx, partition, numbers)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := r.planSet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byNumber := make(map[int64]core.Ending, len(saved))
+	for i := range saved {
+		byNumber[saved[i].Row.Number] = ending(plans[planKey{saved[i].Row.Type, saved[i].Row.PlanVersion}], &saved[i])
+	}
+	endings := make([]core.Ending, 0, len(numbers))
+	for _, n := range numbers {
+		endings = append(endings, byNumber[n])
+	}
+	return endings, nil
+}
+
+func ending(plan *core.Plan, saved *core.Saved) core.Ending {
+	t := saved.Row
+	e := core.Ending{
+		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
+		CreatedAt: t.CreatedAt, At: t.EndedAt,
+	}
+	if live, err := core.Replay(plan, saved); err == nil && t.State != core.StateProcessed {
+		e.Error = live.Why
+		if plan != nil && live.FailedStep > 0 {
+			e.Step = plan.Steps[live.FailedStep-1].Name
+		}
+	}
+	return e
+}
+
+// Cursors implements Store.
+func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
+	rows, err := r.query(ctx, qCursors)
+	if err != nil {
+		return nil, fmt.Errorf("partitions: %w", err)
+	}
+	defer rows.Close()
+	var all []core.PartitionState
+	for rows.Next() {
+		st, err := scanPartition(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, st)
+	}
+	return all, rows.Err()
+}
+
+func scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
+	var st core.PartitionState
+	var cursor, control int64
+	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream)
+	st.Cursor, st.ControlCursor = uint64(cursor), uint64(control)
+	return st, err
+}
+
+// Overdue implements Store.
+func (r *reader) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+	partitions, err := column[int](ctx, r, `SELECT partition FROM partitions WHERE partition >= ?1 ORDER BY partition`, after.Partition)
+	if err != nil {
+		return nil, fmt.Errorf("partitions: %w", err)
+	}
+	var all []core.Due
+	for _, p := range partitions {
+		from := core.Due{Partition: p}
+		if p == after.Partition {
+			from = after
+		}
+		rows, err := r.query(ctx, qOverdue, p, r.time(now), r.time(from.Bound), from.Number, limit-len(all))
+		if err != nil {
+			return nil, fmt.Errorf("overdue tasks of partition %d: %w", p, err)
+		}
+		if all, err = appendDue(all, rows); err != nil {
+			return nil, fmt.Errorf("overdue tasks of partition %d: %w", p, err)
+		}
+		if len(all) >= limit {
+			break
+		}
+	}
+	return all, nil
+}
+
+func appendDue(all []core.Due, rows *sql.Rows) ([]core.Due, error) {
+	defer rows.Close()
+	for rows.Next() {
+		var d core.Due
+		var bound instant
+		if err := rows.Scan(&d.Partition, &d.Number, &bound); err != nil {
+			return all, err
+		}
+		d.Bound = core.Instant(bound)
+		all = append(all, d)
+	}
+	return all, rows.Err()
+}
+
+type planKey struct {
+	name    string
+	version int64
+}
+
+func (r *reader) planSet(ctx context.Context) (map[planKey]*core.Plan, error) {
+	plans, err := r.Plans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set := make(map[planKey]*core.Plan, len(plans))
+	for i := range plans {
+		set[planKey{plans[i].Name, plans[i].Version}] = &plans[i]
+	}
+	return set, nil
+}
+
+// Plans implements Store.
+func (r *reader) Plans(ctx context.Context) ([]core.Plan, error) {
+	specs, err := column[[]byte](ctx, r, qPlans)
+	if err != nil {
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	plans := make([]core.Plan, len(specs))
+	for i, spec := range specs {
+		if err := json.Unmarshal(spec, &plans[i]); err != nil {
+			return nil, fmt.Errorf("plan number %d: %w", i+1, err)
+		}
+	}
+	return plans, nil
+}
+
+// Existing implements Store.
+func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error) {
+	rows, err := r.query(ctx, qExisting+r.inText, partition, r.list(ids))
+	if err != nil {
+		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
+	}
+	defer rows.Close()
+	var all []core.Existing
+	for rows.Next() {
+		var e core.Existing
+		var state string
+		if err := rows.Scan(&e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state); err != nil {
+			return nil, err
+		}
+		e.State = core.State(state)
+		all = append(all, e)
+	}
+	return all, rows.Err()
+}
+
+// Counts implements Store.
+func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
+	rows, err := r.query(ctx, qCounts)
+	if err != nil {
+		return nil, fmt.Errorf("counts: %w", err)
+	}
+	defer rows.Close()
+	var all []core.Count
+	for rows.Next() {
+		var c core.Count
+		var state string
+		if err := rows.Scan(&c.Type, &state, &c.Tasks); err != nil {
+			return nil, err
+		}
+		c.State = core.State(state)
+		all = append(all, c)
+	}
+	return all, rows.Err()
+}
+
+// Journal implements Store.
+func (r *reader) Journal(ctx context.Context, partition int, number int64) ([]core.Record, error) {
+	saved := []core.Saved{{Row: core.Task{Number: number}}}
+	err := r.journals(ctx, partition, []int64{number}, saved)
+	return saved[0].Journal, err
+}
+
+// Get implements Store.
+func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, error) {
+	saved, err := r.LoadIDs(ctx, partition, []string{id})
+	if err != nil {
+		return core.View{}, err
+	}
+	if len(saved) == 0 {
+		return core.View{}, fmt.Errorf("task %s: %w", id, core.ErrNotFound)
+	}
+	s := &saved[0]
+	var plan *core.Plan
+	if s.Row.PlanVersion != 0 {
+		specs, err := column[[]byte](ctx, r, qPlan, s.Row.Type, s.Row.PlanVersion)
+		if err != nil || len(specs) == 0 {
+			return core.View{}, fmt.Errorf("plan %s version %d of task %s: %w", s.Row.Type, s.Row.PlanVersion, id, errors.Join(err, core.ErrNotFound))
+		}
+		plan = &core.Plan{}
+		if err := json.Unmarshal(specs[0], plan); err != nil {
+			return core.View{}, fmt.Errorf("plan %s version %d: %w", s.Row.Type, s.Row.PlanVersion, err)
+		}
+	}
+	return viewOf(plan, s)
+}
+
+// viewOf shows a stored task with the steps its journal leads to.
+func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
+	t, err := core.Replay(plan, saved)
+	if err != nil {
+		return core.View{}, err
+	}
+	v := summary(&saved.Row)
+	v.State, v.Round, v.Failures, v.Reason, v.UpdatedAt = t.State, t.Round, t.Failures, t.Why, t.UpdatedAt
+	v.Input = saved.Row.Input
+	if t.State == core.StateProcessed {
+		v.Reason = ""
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		v.Steps = append(v.Steps, core.StepView{
+			Name: plan.Steps[i].Name, Agent: plan.Steps[i].Agent, Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+		})
+	}
+	for i := range saved.Journal {
+		rec := &saved.Journal[i]
+		if rec.Round != t.Round {
+			continue
+		}
+		if rec.Step >= 0 {
+			sv := &v.Steps[rec.Step]
+			sv.At, sv.Code, sv.Error = rec.At, rec.Code, rec.Error
+		}
+		if rec.Next >= 0 {
+			v.Steps[rec.Next].At = rec.At
+		}
+	}
+	return v, nil
+}
+
+func summary(t *core.Task) core.View {
+	return core.View{
+		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Partition: t.Partition, Number: t.Number, State: t.State, Round: t.Round,
+		Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash, CompleteBy: t.Deadline,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt,
+	}
+}
+
+// List implements Store. The order is by creation, newest first; the cursor is
+// the creation time, partition and number of the last task shown.
+func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
+	if f.Limit < 1 || f.Limit > 1000 {
+		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to 1000", f.Limit)
+	}
+	where, args := []string{"1 = 1"}, []any{f.Limit + 1}
+	add := func(cond string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			cond = strings.Replace(cond, "?", fmt.Sprintf("\x00%d", len(args)), 1)
+		}
+		where = append(where, strings.ReplaceAll(cond, "\x00", "?"))
+	}
+	if f.Type != "" {
+		add("type = ?", f.Type)
+	}
+	if f.State != "" {
+		add("state = ?", string(f.State))
+	}
+	if f.After != "" {
+		var at, partition, number int64
+		if _, err := fmt.Sscanf(f.After, "%d.%d.%d", &at, &partition, &number); err != nil {
+			return core.Page{}, fmt.Errorf("list: after %q is not a cursor of a page", f.After)
+		}
+		t := r.time(core.Instant(at))
+		add("(created_at < ? OR (created_at = ? AND (partition < ? OR (partition = ? AND number < ?))))", t, t, partition, partition, number)
+	}
+	rows, err := r.query(ctx, `SELECT `+taskColumns+` FROM tasks WHERE `+strings.Join(where, " AND ")+
+		` ORDER BY created_at DESC, partition DESC, number DESC LIMIT ?1`, args...)
+	if err != nil {
+		return core.Page{}, fmt.Errorf("list: %w", err)
+	}
+	defer rows.Close()
+	var page core.Page
+	for rows.Next() {
+		t, err := scanTask(rows)
+		if err != nil {
+			return core.Page{}, fmt.Errorf("list: %w", err)
+		}
+		if len(page.Tasks) == f.Limit {
+			last := &page.Tasks[f.Limit-1]
+			page.Next = fmt.Sprintf("%d.%d.%d", last.CreatedAt, last.Partition, last.Number)
+			break
+		}
+		page.Tasks = append(page.Tasks, summary(&t))
+	}
+	return page, rows.Err()
+}

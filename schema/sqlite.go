@@ -1,0 +1,229 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	sqlitedriver "modernc.org/sqlite"
+
+	"duly.dev/duly/internal/core"
+)
+
+// sqlite is the store of one process: one connection writes, others read.
+type sqlite struct {
+	reader
+	writer  *sql.DB
+	version string
+	turn    chan struct{} // held by whoever writes
+}
+
+func openSQLite(ctx context.Context, path string) (Store, error) {
+	if path == "" {
+		return nil, errors.New("database URL: sqlite: without a path")
+	}
+	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-65536)"
+	s := &sqlite{turn: make(chan struct{}, 1)}
+	var err error
+	if s.writer, err = sql.Open("sqlite", dsn+"&_txlock=immediate"); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	s.writer.SetMaxOpenConns(1)
+	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close())
+	}
+	db, err := sql.Open("sqlite", dsn+"&_pragma=query_only(1)")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close())
+	}
+	db.SetMaxOpenConns(4)
+	s.reader = reader{
+		db: db, params: func(q string) string { return q },
+		list: func(v any) any {
+			b, _ := json.Marshal(v) // numbers and names always can be
+			return string(b)
+		},
+		inInts: `IN (SELECT value FROM json_each(?2))`, inText: `IN (SELECT value FROM json_each(?2))`,
+		time: func(i core.Instant) any { return int64(i) },
+	}
+	return s, nil
+}
+
+// Dialect implements Store.
+func (s *sqlite) Dialect() string { return "sqlite" }
+
+// Version implements Store.
+func (s *sqlite) Version() string { return s.version }
+
+// Ping implements Store.
+func (s *sqlite) Ping(ctx context.Context) error { return s.writer.PingContext(ctx) }
+
+// Close implements Store.
+func (s *sqlite) Close() error {
+	return errors.Join(s.db.Close(), s.writer.Close())
+}
+
+// run runs one transaction; it waits for its turn, because a second writer in
+// this process would only wait inside SQLite.
+func (s *sqlite) run(ctx context.Context, do func(*sql.Tx) error) error {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	return tx.Commit()
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// Partitions implements Store.
+func (s *sqlite) Partitions(ctx context.Context, n int) error {
+	return s.run(ctx, func(tx *sql.Tx) error {
+		var have int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM partitions`).Scan(&have); err != nil {
+			return err
+		}
+		if have > 0 {
+			return checkPartitions(have, n)
+		}
+		for p := range n {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO partitions (partition) VALUES (?1)`, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TakeOver implements Store.
+func (s *sqlite) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
+	var st core.PartitionState
+	err := s.run(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE partitions SET owner = ?2, epoch = epoch + 1 WHERE partition = ?1`, partition, owner); err != nil {
+			return err
+		}
+		var err error
+		st, err = scanPartition(tx.QueryRowContext(ctx, qPartition, partition))
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
+		}
+		return err
+	})
+	return st, err
+}
+
+// Release implements Store.
+func (s *sqlite) Release(ctx context.Context, partition int, epoch int64) error {
+	return s.run(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE partitions SET owner = '' WHERE partition = ?1 AND epoch = ?2`, partition, epoch)
+		return err
+	})
+}
+
+// SetStream implements Store.
+func (s *sqlite) SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error {
+	return s.run(ctx, func(tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `UPDATE partitions SET stream = ?3, cursor = ?4, control_cursor = ?5 WHERE partition = ?1 AND epoch = ?2`,
+			partition, epoch, stream, int64(cursor), int64(controlCursor))
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			return errors.Join(err, fmt.Errorf("partition %d: epoch %d is no longer ours", partition, epoch))
+		}
+		return nil
+	})
+}
+
+// PutPlan implements Store.
+func (s *sqlite) PutPlan(ctx context.Context, plan core.Plan) error {
+	spec, err := encodePlan(&plan)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, func(tx *sql.Tx) error {
+		var have []byte
+		err := tx.QueryRowContext(ctx, qPlan, plan.Name, plan.Version).Scan(&have)
+		if err == nil {
+			return samePlan(&plan, have, spec)
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO plans (name, version, spec) VALUES (?1, ?2, ?3)`, plan.Name, plan.Version, spec); err != nil {
+			return err
+		}
+		for i := range plan.Steps {
+			p := &plan.Steps[i]
+			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted)
+				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`, plan.Name, plan.Version, i, p.Name, p.Agent, p.Undoable, after(&plan, i),
+				p.CompleteBy.Milliseconds(), p.AttemptsMax, string(p.OnExhausted)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Purge implements Store.
+func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	touched := 0
+	err := s.run(ctx, func(tx *sql.Tx) error {
+		touched = 0
+		for _, q := range purges {
+			res, err := tx.ExecContext(ctx, q.sql, partition, epoch, int64(pick(q.rows, row, detail)), limit)
+			if err != nil {
+				return err
+			}
+			if n, err := res.RowsAffected(); err != nil {
+				return err
+			} else if q.counts {
+				touched += int(n)
+			}
+		}
+		return nil
+	})
+	return touched, err
+}
+
+// refused reports whether SQLite refuses a row: a constraint (19), a wrong type
+// (20), or something too big (18).
+func refused(err error) bool {
+	var e *sqlitedriver.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case 18, 19, 20:
+		return true
+	}
+	return false
+}
+
+// nul finds a NUL where PostgreSQL's text would refuse it; SQLite's own check
+// stops at the NUL.
+func nul(texts ...string) bool {
+	for _, t := range texts {
+		if strings.IndexByte(t, 0) >= 0 {
+			return true
+		}
+	}
+	return false
+}

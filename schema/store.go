@@ -1,0 +1,130 @@
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Store is the state store. It is safe for concurrent use.
+type Store interface {
+	// Migrate brings the tables up to this binary's version; it refuses a
+	// database that is newer.
+	Migrate(ctx context.Context) error
+	Ping(ctx context.Context) error
+	Close() error
+	// Dialect is postgres, cockroach or sqlite; Version the server's own words.
+	Dialect() string
+	Version() string
+
+	// Partitions makes sure that there are n partitions. n is fixed for the life
+	// of the data: another number than the stored one is an error.
+	Partitions(ctx context.Context, n int) error
+	// TakeOver raises the partition's epoch and makes owner its owner.
+	TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error)
+	// Release forgets the partition's owner, if the epoch is still that one.
+	Release(ctx context.Context, partition int, epoch int64) error
+	// SetStream binds the partition's cursors to a stream, if the epoch is still
+	// that one.
+	SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error
+	// Commit writes a batch: see core.Batch. It tries again by itself until the
+	// outcome is known or ctx ends. Errors: core.ErrRowRefused, core.ErrForeignRow.
+	Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error)
+	// Purge forgets inputs, results and journals of up to limit tasks of a
+	// partition that ended before detail, keeping the row as a tombstone of its
+	// id, and the rows of those that ended before row. It returns how many tasks
+	// it touched; unfinished tasks and tasks not told yet are never touched.
+	Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error)
+
+	// LoadActive returns tasks that are processing or undoing, by number.
+	LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error)
+	LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)
+	LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error)
+	// Waiting returns parked tasks that wait for room at the agent, by number.
+	Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error)
+	WaitingAgents(ctx context.Context, partition int) ([]string, error)
+	// Untold returns endings after an end number, in order.
+	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
+	Cursors(ctx context.Context) ([]core.PartitionState, error)
+	// Overdue returns unfinished tasks whose bound lies before now, in the order
+	// of partition, bound, number, after a place in that order.
+	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)
+
+	// PutPlan stores a plan version; the same content again is fine, another is
+	// core.ErrPlanConflict.
+	PutPlan(ctx context.Context, p core.Plan) error
+	Plans(ctx context.Context) ([]core.Plan, error)
+
+	// Get returns one task with its steps, or core.ErrNotFound.
+	Get(ctx context.Context, partition int, id string) (core.View, error)
+	Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error)
+	List(ctx context.Context, f core.Filter) (core.Page, error)
+	Counts(ctx context.Context) ([]core.Count, error)
+	Journal(ctx context.Context, partition int, number int64) ([]core.Record, error)
+}
+
+// Options change how a store is opened.
+type Options struct {
+	MaxConns     int           // PostgreSQL: connections; default 8
+	Serializable bool          // PostgreSQL: isolation level SERIALIZABLE instead of READ COMMITTED
+	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
+}
+
+// Open opens the store of a URL: postgres://… or sqlite:PATH. It does not
+// migrate.
+func Open(ctx context.Context, url string, o Options) (Store, error) {
+	switch {
+	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
+		return openPostgres(ctx, url, o)
+	case strings.HasPrefix(url, "sqlite:"):
+		return openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"))
+	case url == "":
+		return nil, fmt.Errorf("database URL: none given, want postgres://… or sqlite:PATH")
+	}
+	scheme, _, _ := strings.Cut(url, ":")
+	return nil, fmt.Errorf("database URL: scheme %q, want postgres or sqlite", scheme)
+}
+
+// encodePlan is the stored form of a plan.
+func encodePlan(p *core.Plan) ([]byte, error) {
+	spec, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s version %d: %w", p.Name, p.Version, err)
+	}
+	return spec, nil
+}
+
+// after names the steps that step i comes after.
+func after(p *core.Plan, i int) string {
+	names := make([]string, len(p.Steps[i].After))
+	for k, a := range p.Steps[i].After {
+		names[k] = p.Steps[a].Name
+	}
+	return strings.Join(names, ",")
+}
+
+// fingerprint groups failures of one kind: what varies between two of them
+// (numbers, ids) is left out.
+func fingerprint(r *core.Record) string {
+	if r.Error == "" {
+		return ""
+	}
+	h := uint64(14695981039346656037)
+	mix := func(c byte) { h = (h ^ uint64(c)) * 1099511628211 }
+	for i := 0; i < len(r.Kind); i++ {
+		mix(r.Kind[i])
+	}
+	mix(byte(r.Step))
+	mix(byte(r.Code))
+	mix(byte(r.Code >> 8))
+	for i := 0; i < len(r.Error); i++ {
+		if c := r.Error[i]; c < '0' || c > '9' {
+			mix(c)
+		}
+	}
+	return fmt.Sprintf("%016x", h)
+}
