@@ -32,6 +32,14 @@
 // only the command now out under that number can be answered, before its
 // complete-by. Everything else is [ErrStale].
 //
+// # Where to read
+//
+// apply.go and decision.go are the frame: what happens on every event. do.go,
+// undo.go, wait.go, operator.go and planless.go hold one method per event;
+// due.go says what comes next and when; fold.go is what a journal row means;
+// replay.go is what a new owner does. testdata/cells.txt shows every event in
+// every situation, testdata/scripts whole lives of tasks.
+//
 // The package also holds the vocabulary that the roles and the adapters share:
 // [Submission], [Command], [Reply], [Batch]. It imports errors, fmt and time.
 package core

@@ -23,7 +23,8 @@ type Event struct {
 	Kind   EventKind
 	At     Instant // when it was read from its socket, never before the task's newest journal row
 	Rand   float64 // in [0,1): the jitter of a backoff this event may start
-	Actor  string  // who: a node, an agent, a person
+	Node   string  // the owner that applies the event: what locked_by becomes; empty: Actor
+	Actor  string  // who raised it: a node, an agent, a person
 	Reason string  // a person's words
 
 	Seq    int64   // of Reply, Unserved: journal row that issued the command

@@ -1,7 +1,5 @@
 package core
 
-import "fmt"
-
 // fold changes t as r says. Apply makes the same two calls with its decision
 // about what comes next between them, so a replayed task equals the live one.
 func (t *Task) fold(r *Record) {
@@ -41,7 +39,12 @@ func (t *Task) foldStep(r *Record) {
 	case KindFailed, KindOverdue, KindPoisoned:
 		s.Dirty = true // no answer, or one that may hide an effect, is not "no effect"
 		t.Failures++
-	case KindRefused, KindUndoRefused, KindUndoFailed, KindUndoOverdue:
+	case KindRefused:
+		// Only a command in one pair of hands is over with its refusal; Quiet
+		// ahead says that another copy of this one, or an earlier try, may not be.
+		s.Dirty = s.Dirty || r.Quiet > r.At
+		t.Failures++
+	case KindUndoRefused, KindUndoFailed, KindUndoOverdue:
 		t.Failures++
 	case KindUnserved, KindUndoUnserved:
 		s.Unserved++
@@ -53,9 +56,12 @@ func (t *Task) foldStep(r *Record) {
 // foldNext puts out the command that the row issues.
 func (t *Task) foldNext(r *Record) {
 	s := &t.Steps[r.Next]
-	s.Status = StepRunning
-	if r.Undo {
+	switch {
+	case !r.Undo:
+		s.Status = StepRunning
+	case s.Status != StepUndoing:
 		s.Status = StepUndoing
+		s.Unserved = 0 // what do waited for its agent does not count against undo
 	}
 	s.Attempt, s.Out, s.Due, s.Resent = r.NextAttempt, r.Seq, r.Due, false
 }
@@ -111,66 +117,4 @@ func (t *Task) foldWhy(r *Record) {
 	} else if r.Reason != "" {
 		t.Why = r.Reason
 	}
-}
-
-// Replay rebuilds a task from its row and its journal. p is the plan version of
-// the row; nil when that plan was unknown.
-func Replay(p *Plan, saved *Saved) (*Task, error) {
-	t := saved.Row
-	endNumber, waitsFor, lockedBy := t.EndNumber, t.WaitsFor, t.LockedBy
-	t.Seq, t.Failures, t.Round = 0, 0, 0
-	t.FailedStep, t.Why = 0, ""
-	if p != nil {
-		t.Steps = make([]StepState, len(p.Steps))
-	}
-	for i := range saved.Journal {
-		r := &saved.Journal[i]
-		if r.Seq != t.Seq+1 {
-			return nil, fmt.Errorf("task %s: journal row %d follows row %d", t.ID, r.Seq, t.Seq)
-		}
-		if max(r.Step, r.Next) >= len(t.Steps) {
-			return nil, fmt.Errorf("task %s: journal row %d names step %d of %d", t.ID, r.Seq, max(r.Step, r.Next)+1, len(t.Steps))
-		}
-		t.fold(r)
-	}
-	if t.Seq == 0 {
-		return nil, fmt.Errorf("task %s: its journal is empty", t.ID)
-	}
-	if t.State.Ended() {
-		t.EndNumber = endNumber
-	} else {
-		t.LockedBy = lockedBy
-	}
-	if t.State == StatePending {
-		t.WaitsFor, t.LockedBy = waitsFor, ""
-	}
-	return &t, nil
-}
-
-// Resume writes into out what a new owner does with a task it has just
-// replayed: the command out is sent again, with the same attempt and key, while
-// its complete-by is ahead; a wait is waited for again. It journals nothing.
-// From here on the command may be in two pairs of hands, so an answer no longer
-// proves that nobody is at work on it: an undo of that step will wait for its
-// complete-by and the grace.
-func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
-	out.Reset()
-	if t.State != StateProcessing && t.State != StateUndoing {
-		return
-	}
-	i := t.Out()
-	if i < 0 {
-		out.Effects = append(out.Effects, Effect{Kind: EffectWake, At: max(at, t.NextDue(p))})
-		return
-	}
-	s := &t.Steps[i]
-	s.Resent = true
-	if at >= s.Due {
-		return // the supervisor will ask
-	}
-	kind := EffectDo
-	if s.Status == StepUndoing {
-		kind = EffectUndo
-	}
-	out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
 }

@@ -1,0 +1,44 @@
+package core
+
+// Birth writes the first record of a new task. The caller has filled in what
+// the submission and the owner know (Partition, Number, ID, Type, Input,
+// InputHash, ReplyTo, Trace, Origin, CreatedAt) and Deadline, if the submission
+// names one. A nil plan puts the task in error, its input kept.
+func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
+	out.Reset()
+	d := decision{p: p, t: t, ev: ev, out: out, at: ev.At}
+	if t.CreatedAt == 0 {
+		t.CreatedAt = ev.At
+	}
+	if p == nil {
+		t.PlanVersion = 0 // how the row says that the task has no steps
+		r := d.record(KindPoisoned, -1)
+		r.Error = cut(ev.Error)
+		d.finish(&r, StateError)
+		return
+	}
+	t.PlanVersion = p.Version
+	t.Steps = make([]StepState, len(p.Steps))
+	r := d.record(KindSubmitted, -1)
+	r.Deadline = t.Deadline
+	if r.Deadline == 0 {
+		r.Deadline = t.CreatedAt.Add(p.CompleteBy)
+	}
+	out.Effects = append(out.Effects, Effect{Kind: EffectReceived})
+	d.finish(&r, StateProcessing)
+	t.Bound = min(t.Bound, ev.At.Add(p.ShortestTimeout()), t.Deadline)
+}
+
+// BirthCancelled writes the first and only record of a task that was cancelled
+// before it was submitted: it takes the id, so that the submission, when it
+// comes, starts nothing.
+func BirthCancelled(t *Task, ev *Event, out *Outcome) {
+	out.Reset()
+	d := decision{t: t, ev: ev, out: out, at: ev.At}
+	if t.CreatedAt == 0 {
+		t.CreatedAt = ev.At
+	}
+	t.PlanVersion = 0
+	r := d.record(KindCancelled, -1)
+	d.finish(&r, StateUndone)
+}

@@ -1,0 +1,171 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// Corners that a random storm meets too seldom to rely on it.
+
+// An undo that nobody hears is given up in the end: the task needs a person.
+func TestUnservedUndoGivesUp(t *testing.T) {
+	p := stepsPlan(1)
+	p.Steps[0].UndoAttemptsMax = 1
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0)
+	r.must(Event{Kind: EventUndo})
+	for n := 1; r.task.State == StateUndoing; n++ {
+		if n > undoUnservedFactor {
+			t.Fatalf("not given up after %d tries: %s", n, r.task)
+		}
+		if r.task.Out() < 0 {
+			r.wait()
+		}
+		r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
+	}
+	if r.task.State != StateError || r.task.Why == "" {
+		t.Fatalf("gave up: %s, why %q", r.task, r.task.Why)
+	}
+}
+
+// A retry that finds no room is parked like a first try: it waits for room, not
+// for its backoff, and nobody asks about it before the deadline.
+func TestRetryParks(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.answer(CodeAgentError)
+	r.now = r.task.NextDue(r.plan)
+	r.must(Event{Kind: EventWake, Full: 1})
+	if r.task.State != StatePending || r.row.Bound != r.task.Deadline {
+		t.Fatalf("parked: %s, bound of the row %d", r.task, r.row.Bound)
+	}
+	r.must(Event{Kind: EventClaim})
+}
+
+// A submission may name a deadline shorter than any time-out of its plan.
+func TestOwnDeadlineBoundsTheRow(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.own = r.now.Add(time.Second)
+	r.birth(1)
+	if r.row.Bound > r.own {
+		t.Fatalf("bound %d above the deadline %d", r.row.Bound, r.own)
+	}
+	late := newRig(t, stepsPlan(1))
+	late.own = late.now
+	late.birth(0)
+	if late.task.State != StateUndone || late.row.Bound != 0 {
+		t.Fatalf("born after its deadline: %s", late.task)
+	}
+}
+
+// Quiet never moves back: a resubmit with a short deadline gives the second try a
+// complete-by before that of the first, one copy of which may still be at work.
+func TestQuietIsTheLatestOfAllTries(t *testing.T) {
+	p := stepsPlan(1)
+	p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = PolicyError, 1
+	r := newRig(t, p)
+	r.birth(0)
+	first := r.task.Steps[0].Due
+	r.crash()
+	r.answer(CodeAgentError)
+	r.must(Event{Kind: EventResubmit, Until: r.now.Add(time.Second)})
+	r.late()
+	r.must(Event{Kind: EventUndo})
+	if due := r.task.NextDue(r.plan); due != first.Add(r.plan.Grace) {
+		t.Fatalf("the undo may leave at %d, want %d", due, first.Add(r.plan.Grace))
+	}
+}
+
+// A try that nobody heard ends with the task's deadline, and the same row undoes
+// another step: its Due is the undo's, not the lost try's.
+func TestUnservedAtTheDeadline(t *testing.T) {
+	r := newRig(t, stepsPlan(2))
+	r.birth(0)
+	r.answer(0)
+	r.now = r.task.Deadline
+	r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
+	if s := r.task.Steps; s[0].Status != StepUndoing || s[1].Due != 0 {
+		t.Fatalf("unserved at the deadline: %s", r.task)
+	}
+}
+
+// Unserved tries are no attempts, of an undo neither, and the backoff begins anew
+// once somebody was there.
+func TestUnservedIsNoAttempt(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	unserved := func(attempt int, wait time.Duration) {
+		t.Helper()
+		if got := r.task.Steps[0].Attempt; got != attempt {
+			t.Fatalf("try %d is out, want %d", got, attempt)
+		}
+		r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
+		if got := r.task.NextDue(r.plan).Sub(r.now); got != wait {
+			t.Fatalf("waits %v, want %v", got, wait)
+		}
+		r.wait()
+	}
+	unserved(1, time.Second/2)
+	unserved(1, time.Second)
+	r.answer(CodeAgentError)
+	r.wait()
+	unserved(2, time.Second/2)
+	r.answer(0)
+	r.must(Event{Kind: EventUndo})
+	unserved(1, time.Second/2)
+	unserved(1, time.Second)
+}
+
+// The set a step comes after decides, not its place in the plan.
+func TestAfterSetDecides(t *testing.T) {
+	p := stepsPlan(3)
+	p.Steps[1].After = []int{0}
+	task := Task{Steps: []StepState{{Status: StepRunning}, {}, {}}}
+	if i := task.nextStep(&p); i != 2 {
+		t.Fatalf("while a runs, step %d may start, want 2", i)
+	}
+}
+
+// One step runs at a time: a task with a command out issues none.
+func TestOneRunsAtATime(t *testing.T) {
+	r := newRig(t, stepsPlan(2))
+	r.birth(0)
+	d := decision{p: r.plan, t: r.task, ev: &Event{}, out: &r.out, at: r.now}
+	row := d.record(KindExtended, -1)
+	if d.advance(&row); row.Next >= 0 {
+		t.Fatalf("step %d starts while another runs", row.Next)
+	}
+}
+
+// Resume sends again, so whoever resumes makes two of one.
+func TestResumeMarksResent(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	Resume(r.plan, r.task, r.now, &r.out)
+	if !r.task.Steps[0].Resent || len(r.out.Effects) != 1 {
+		t.Fatalf("resumed: %s %+v", r.task, r.out)
+	}
+	Resume(r.plan, r.task, r.task.Steps[0].Due, &r.out)
+	if len(r.out.Effects) != 0 {
+		t.Fatalf("sent again after its complete-by: %+v", r.out.Effects)
+	}
+}
+
+// Current is what a supervisor's list shows of a task.
+func TestCurrent(t *testing.T) {
+	r := newRig(t, stepsPlan(2))
+	r.birth(0)
+	r.answer(0)
+	if i := r.task.Current(r.plan); i != 1 {
+		t.Errorf("at work: step %d", i)
+	}
+	r.answer(CodeAgentError)
+	if i := r.task.Current(r.plan); i != 1 {
+		t.Errorf("between tries: step %d", i)
+	}
+	r.must(Event{Kind: EventPoison})
+	if i := r.task.Current(r.plan); i != -1 {
+		t.Errorf("in error: step %d", i)
+	}
+}

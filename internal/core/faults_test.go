@@ -1,0 +1,228 @@
+package core
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// A command that was sent twice is in two pairs of hands. One refuses; the other
+// may have done it: the step is undone like any other of unknown outcome.
+func TestRefusalOfOneCopyIsNotNoEffect(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.crash()
+	due := r.task.Steps[0].Due
+	r.answer(CodeRefused)
+	if r.task.State != StateUndoing || r.task.Steps[0].Status != StepFailed {
+		t.Fatalf("after one copy refused: %s", r.task)
+	}
+	r.wait()
+	if at := due.Add(r.plan.Grace); r.now != at || r.task.Steps[0].Status != StepUndoing {
+		t.Fatalf("its undo left at %d, want %d: %s", r.now, at, r.task)
+	}
+}
+
+// A new owner does not know in how many hands a command is, whether or not it
+// sends it again: the mark does not depend on Resume being called.
+func TestReplayedCommandCountsAsResent(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.task = r.replayed()
+	r.answer(0)
+	r.must(Event{Kind: EventUndo, Actor: person})
+	if r.task.Out() >= 0 {
+		t.Fatalf("an undo left while a copy of its do may be at work: %s", r.task)
+	}
+}
+
+// The do of a task that is being undone is not sent again: it would only make
+// work for the undo. Its answer still counts.
+func TestResumeSendsNoDoOfATaskBeingUndone(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.must(Event{Kind: EventCancel})
+	r.crash()
+	if len(r.out.Effects) != 0 {
+		t.Fatalf("resumed with %+v", r.out.Effects)
+	}
+	if !r.task.Steps[0].Resent {
+		t.Fatal("an earlier owner may have sent it twice: it must count as resent")
+	}
+	r.answer(0)
+}
+
+// The patience for a missing undo agent is its own: what the do waited for its
+// agent does not count against it.
+func TestUndoHasItsOwnUnservedCount(t *testing.T) {
+	p := stepsPlan(1)
+	p.CompleteBy = time.Hour
+	p.Steps[0].UndoAttemptsMax = 1
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(CodeAgentError) // may have left an effect
+	for range 2 * undoUnservedFactor {
+		r.wait()
+		r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
+	}
+	r.must(Event{Kind: EventCancel})
+	if s := r.task.Steps[0]; s.Status != StepUndoing {
+		t.Fatalf("cancelled: %s", r.task)
+	}
+	r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
+	if r.task.State != StateUndoing {
+		t.Fatalf("the undo gave up at its first unserved try: %s", r.task)
+	}
+}
+
+// locked_by names the owner, never the person or the supervisor whose request
+// made it take the task up.
+func TestLockedByIsTheOwner(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[0].OnExhausted = PolicyWait
+	p.Steps[0].AttemptsMax = 1
+	p.CompleteBy = time.Hour
+	p.Steps[1].OnExhausted = PolicyError
+	r := newRig(t, p)
+	owner := func(when string) {
+		t.Helper()
+		if r.task.LockedBy != node {
+			t.Fatalf("%s: locked by %q, want %q", when, r.task.LockedBy, node)
+		}
+	}
+	r.birth(0)
+	owner("born")
+	r.answer(CodeAgentError) // paused
+	r.now = r.task.NextDue(r.plan)
+	r.must(Event{Kind: EventOverdue, Actor: "supervisor", Node: node})
+	owner("pause over")
+	r.answer(0)
+	r.answer(CodeRefused)
+	r.must(Event{Kind: EventResubmit, Actor: person, Node: node})
+	owner("resubmitted")
+	r.answer(CodeRefused)
+	r.must(Event{Kind: EventUndo, Actor: person, Node: node})
+	owner("being undone")
+}
+
+// With no failed step there is still just one step a resubmit can start from.
+func TestResubmitNamesTheStepThatIsNext(t *testing.T) {
+	p := stepsPlan(2)
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0)
+	r.answer(CodeAgentError)
+	if r.task.Out() >= 0 {
+		t.Fatalf("b does not wait for its second try: %s", r.task)
+	}
+	r.must(Event{Kind: EventPoison, Error: "refused by the database"})
+	for _, step := range []string{"a", "nonsense"} {
+		if err := r.apply(Event{Kind: EventResubmit, Actor: person, Step: step}); !errors.Is(err, ErrNotAllowed) {
+			t.Fatalf("resubmit from %q: %v", step, err)
+		}
+	}
+	r.must(Event{Kind: EventResubmit, Actor: person, Step: "b"})
+	if s := r.task.Steps[1]; s.Status != StepRunning || s.Attempt != 1 {
+		t.Fatalf("resubmitted from b: %s", r.task)
+	}
+}
+
+// A task whose plan is gone can be put in error; what its steps did is unknown,
+// so nobody may call it undone but a person who looked.
+func TestPlanGone(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	task := r.row // as a new owner finds it: without steps
+	task.Seq = 1
+	var out Outcome
+	if err := Apply(nil, &task, &Event{Kind: EventPoison, At: r.now, Error: "its plan is gone"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if task.State != StateError || !out.Row || out.Records[0].Seq != 2 {
+		t.Fatalf("poisoned: %s %+v", &task, out)
+	}
+	saved := Saved{Row: task, Journal: append(r.journal, out.Records...)}
+	for _, kind := range []EventKind{EventCancel, EventUndo, EventResubmit, EventExtend} {
+		if err := Apply(r.plan, &task, &Event{Kind: kind, At: r.now}, &out); !errors.Is(err, ErrNotAllowed) {
+			t.Fatalf("event %d of a task whose steps are unknown: %v", kind, err)
+		}
+	}
+	if without, err := Replay(nil, &saved); err != nil || without.State != StateError || without.Steps != nil {
+		t.Fatalf("replayed without its plan: %v %v", without, err)
+	}
+	if err := Apply(nil, &task, &Event{Kind: EventResolve, At: r.now, As: StateUndone}, &out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A plan that comes back finds a command that was out when the task was stopped.
+// It may have been done: the task can be undone, but not taken up.
+func TestPlanGoneAndBack(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	bare := r.row
+	bare.Seq = 1
+	var out Outcome
+	if err := Apply(nil, &bare, &Event{Kind: EventPoison, At: r.now}, &out); err != nil {
+		t.Fatal(err)
+	}
+	task, err := Replay(r.plan, &Saved{Row: bare, Journal: append(r.journal, out.Records...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Apply(r.plan, task, &Event{Kind: EventReply, At: r.now, Seq: 1}, &out); !errors.Is(err, ErrStale) {
+		t.Fatalf("a reply to a task in error: %v", err)
+	}
+	if err := Apply(r.plan, task, &Event{Kind: EventResubmit, At: r.now}, &out); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("resubmit: %v", err)
+	}
+	if err := Apply(r.plan, task, &Event{Kind: EventUndo, At: r.now}, &out); err != nil || task.State != StateUndoing {
+		t.Fatalf("undo: %v %s", err, task)
+	}
+	if err := Apply(r.plan, task, &Event{Kind: EventOverdue, At: task.NextDue(r.plan)}, &out); err != nil || !task.Steps[0].Dirty {
+		t.Fatalf("overdue: %v %s", err, task)
+	}
+}
+
+// A deadline that has passed extends nothing.
+func TestExtendIntoThePast(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.now = r.task.Deadline.Add(time.Minute)
+	if err := r.apply(Event{Kind: EventExtend, Until: r.task.Deadline.Add(time.Second)}); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("extend into the past: %v", err)
+	}
+}
+
+// The journal keeps the number of the try that failed last, also when there is
+// no time left for the pause after it.
+func TestAttemptIsKeptWhenThereIsNoTimeToPause(t *testing.T) {
+	p := stepsPlan(1)
+	p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = PolicyWait, 1
+	r := newRig(t, p) // the pause is longer than the task
+	r.birth(0)
+	r.answer(CodeAgentError)
+	if rec := r.journal[1]; rec.StepStatus != StepFailed || rec.Attempt != 1 {
+		t.Fatalf("journal row: %+v", rec)
+	}
+}
+
+// Record.Attempt is that of Next when the row ends no try.
+func TestAttemptOfARowThatOnlyIssues(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	if r.journal[0].Attempt != 1 {
+		t.Fatalf("attempt %d of the first row", r.journal[0].Attempt)
+	}
+}
+
+// A plan that was never known cannot be carried over from the door's request:
+// version 0 is how the row says that there are no steps.
+func TestBirthWithoutPlanHasVersionZero(t *testing.T) {
+	task := &Task{ID: "t1", Type: "order", PlanVersion: 7}
+	var out Outcome
+	Birth(nil, task, &Event{At: birthTime, Error: "no plan"}, &out)
+	if task.PlanVersion != 0 || task.State != StateError {
+		t.Fatalf("version %d: %s", task.PlanVersion, task)
+	}
+}

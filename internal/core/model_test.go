@@ -1,0 +1,189 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The model: agents, the services behind them and the net between, as invariants
+// 6 and 7 allow them to behave. It knows nothing of the core's Quiet, Dirty or
+// Resent; it sees commands leave and replies arrive.
+
+// model holds what happened outside the task.
+type model struct {
+	grace   Instant
+	tries   []*try
+	copies  []*hand
+	replies []answer
+	zombies []*hand // copies that an owner committed but had not sent when it lost the task
+	timers  []Instant
+	effects map[effectKey]*effectAt
+	settled map[int]bool // rounds that a person settled by hand
+}
+
+// try is one command, known by the number of the journal row that issued it.
+type try struct {
+	seq     int64
+	key     effectKey
+	undo    bool
+	due     Instant
+	copies  int  // that left or may leave
+	counted bool // its answer was taken
+	unheard bool // nobody was there to hear it, and it left once
+}
+
+// hand is one copy of a command with somebody at work on it.
+type hand struct {
+	try  *try
+	done bool // it will do nothing more
+}
+
+type answer struct {
+	try  *try
+	code int
+	at   Instant // when it reached the owner's socket
+}
+
+type effectKey struct{ round, step int }
+
+// effectAt is one key in the service that step calls: the effect and its
+// tombstone change together, do and undo one after the other.
+type effectAt struct {
+	live, tombstone bool
+	applied         int
+}
+
+func newModel(p *Plan) *model {
+	return &model{grace: Instant(0).Add(p.Grace), effects: map[effectKey]*effectAt{}, settled: map[int]bool{}}
+}
+
+func (m *model) effect(k effectKey) *effectAt {
+	if m.effects[k] == nil {
+		m.effects[k] = &effectAt{}
+	}
+	return m.effects[k]
+}
+
+// find returns the try of that number, or nil.
+func (m *model) find(seq int64) *try {
+	for _, t := range m.tries {
+		if t.seq == seq {
+			return t
+		}
+	}
+	return nil
+}
+
+// send takes a command that left (or will: lost says that its owner lost the
+// task first, and may still send it at any time).
+func (m *model) send(e Effect, round int, lost bool) {
+	t := m.find(e.Seq)
+	if t == nil {
+		t = &try{seq: e.Seq, key: effectKey{round, e.Step}, undo: e.Kind == EffectUndo, due: e.At}
+		m.tries = append(m.tries, t)
+	}
+	t.copies++
+	if lost {
+		m.zombies = append(m.zombies, &hand{try: t})
+		return
+	}
+	m.copies = append(m.copies, &hand{try: t})
+}
+
+// work lets one copy be worked on at now. code is what it would like to answer,
+// effect whether the service is reached, silent that no answer arrives. It
+// returns what must never be: a do on a key that was undone.
+func (m *model) work(h *hand, now Instant, code int, effect, silent bool) string {
+	t := h.try
+	h.done = true
+	if now >= t.due+m.grace {
+		return "" // the agent's context is long over
+	}
+	e := m.effect(t.key)
+	switch {
+	case !effect:
+	case t.undo:
+		e.live, e.tombstone = false, true
+	case e.tombstone && !m.settled[t.key.round]:
+		return fmt.Sprintf("do %d of step %d reached the service after its undo", t.seq, t.key.step)
+	case e.tombstone:
+		code = CodeGone
+	case !e.live:
+		e.live = true
+		e.applied++
+	}
+	if now < t.due && !silent { // after complete-by an agent is silent
+		m.replies = append(m.replies, answer{t, code, now})
+	}
+	return ""
+}
+
+// quiet says whether a do of k may still take effect at the time an undo leaves.
+// This is the rule of invariant 7 as the owner can know it: its answer was taken
+// and it was in one pair of hands, or nobody heard it, or its time and the grace
+// are over.
+func (m *model) quiet(k effectKey, now Instant) (*try, bool) {
+	for _, t := range m.tries {
+		over := now >= t.due+m.grace || t.copies == 1 && (t.counted || t.unheard)
+		if t.key == k && !t.undo && !over {
+			return t, false
+		}
+	}
+	return nil, true
+}
+
+// checkSend judges a command at the moment it leaves.
+func (m *model) checkSend(p *Plan, e Effect, round int, now Instant) string {
+	k := effectKey{round, e.Step}
+	if e.Kind == EffectDo {
+		if m.effect(k).tombstone && !m.settled[round] {
+			return fmt.Sprintf("a do of step %d leaves after its undo", e.Step)
+		}
+		return ""
+	}
+	if t, ok := m.quiet(k, now); !ok {
+		return fmt.Sprintf("the undo of step %d leaves at %d, but do %d (complete-by %d, grace %d, %d copies) may still be at work",
+			e.Step, now, t.seq, t.due, m.grace, t.copies)
+	}
+	for j := e.Step + 1; j < len(p.Steps); j++ {
+		if p.Steps[j].Undoable && m.effect(effectKey{round, j}).live && !m.settled[round] {
+			return fmt.Sprintf("step %d is undone before step %d, whose effect is live", e.Step, j)
+		}
+	}
+	return ""
+}
+
+// checkEnd judges the services of a task in its present state: nothing is live
+// after undone, one effect of every step is after processed.
+func (m *model) checkEnd(p *Plan, t *Task) string {
+	for k, e := range m.effects {
+		if m.settled[k.round] || !p.Steps[k.step].Undoable {
+			continue
+		}
+		if e.live && (k.round < t.Round || t.State == StateUndone) {
+			return fmt.Sprintf("the effect of step %d in round %d is live after undone", k.step, k.round)
+		}
+		if e.applied > 1 {
+			return fmt.Sprintf("step %d took effect %d times in round %d", k.step, e.applied, k.round)
+		}
+	}
+	if t.State != StateProcessed || m.settled[t.Round] {
+		return ""
+	}
+	for i := range p.Steps {
+		if p.Steps[i].Undoable && !m.effect(effectKey{t.Round, i}).live {
+			return fmt.Sprintf("processed without the effect of step %d", i)
+		}
+	}
+	return ""
+}
+
+// open lists the copies that somebody may still work on.
+func (m *model) open() []*hand {
+	return slices.DeleteFunc(slices.Clone(m.copies), func(h *hand) bool { return h.done })
+}
+
+// hasTimer reports whether a wake is pending at or before due.
+func (m *model) hasTimer(due Instant) bool {
+	return slices.ContainsFunc(m.timers, func(at Instant) bool { return at <= due })
+}

@@ -1,0 +1,72 @@
+package core
+
+// Tasks without steps: their plan is unknown, or they were cancelled before they
+// were submitted. PlanVersion 0 says that no step of the task ever began.
+
+// withoutPlan serves what still makes sense without steps. When steps may have
+// begun that nobody knows any more, only a person can say what the task came to.
+func (d *decision) withoutPlan() error {
+	switch d.ev.Kind {
+	case EventResolve:
+		return d.resolve()
+	case EventPoison:
+		return d.poisonPlanless()
+	case EventResubmit:
+		return d.resubmitPlanless()
+	case EventExtend:
+		return d.notAllowed("its plan is unknown")
+	case EventCancel, EventUndo:
+		return d.undoPlanless()
+	}
+	return d.stale("its plan is unknown")
+}
+
+func (d *decision) undoPlanless() error {
+	if d.t.PlanVersion != 0 {
+		return d.notAllowed("its plan is gone: look at what its steps left, then resolve it")
+	}
+	if d.t.State != StateError {
+		return d.stale("it has no steps")
+	}
+	kind := KindCancelled
+	if d.ev.Kind == EventUndo {
+		kind = KindUndoAsked
+	}
+	r := d.record(kind, -1)
+	d.finish(&r, StateUndone)
+	return nil
+}
+
+func (d *decision) poisonPlanless() error {
+	if d.t.State.Ended() {
+		return d.stale("it has ended")
+	}
+	d.t.Steps = nil // without its plan they mean nothing
+	r := d.record(KindPoisoned, -1)
+	r.Error = cut(d.ev.Error)
+	d.finish(&r, StateError)
+	return nil
+}
+
+// resubmitPlanless starts a task whose plan was unknown when it came and is
+// known now.
+func (d *decision) resubmitPlanless() error {
+	switch {
+	case d.t.State != StateError:
+		return d.notAllowed("it never had a step to start again")
+	case d.p == nil || d.t.PlanVersion != 0:
+		return d.notAllowed("its plan is unknown")
+	case d.ev.Step != "" && d.ev.Step != d.p.Steps[0].Name:
+		return d.notAllowed("it starts at its first step, " + d.p.Steps[0].Name)
+	}
+	until, err := d.newDeadline()
+	if err != nil {
+		return err
+	}
+	d.t.PlanVersion = d.p.Version
+	d.t.Steps = make([]StepState, len(d.p.Steps))
+	r := d.record(KindResubmitted, -1)
+	r.Deadline = until
+	d.finish(&r, StateProcessing)
+	return nil
+}

@@ -1,0 +1,404 @@
+package core
+
+import (
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// More tries than rapid's own default, unless the command line says how many.
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"rapid.checks": "400", "rapid.nofailfile": "true"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	flag.Parse()
+	m.Run()
+}
+
+// TestStormThenCalm puts a random task through a storm of events, then answers
+// everything. What must hold after any event is checked after every event: see
+// rig.check and storm.check.
+func TestStormThenCalm(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newStorm(rt)
+		for range s.n("events", 200) {
+			s.step()
+		}
+		s.calm()
+		s.drain()
+	})
+}
+
+// chance is where a storm's choices come from. Half of the tries draw each choice
+// from rapid, which prefers small values and shrinks what fails; the other half
+// draw one seed, and are spread evenly over long lives.
+type chance struct {
+	rt  *rapid.T
+	rng *rand.Rand
+}
+
+func newChance(rt *rapid.T) chance {
+	c := chance{rt: rt}
+	if rapid.Bool().Draw(rt, "even") {
+		c.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+	}
+	return c
+}
+
+// n is one of 0 … n-1.
+func (c chance) n(name string, n int) int {
+	if c.rng != nil {
+		return c.rng.IntN(n)
+	}
+	return rapid.IntRange(0, n-1).Draw(c.rt, name)
+}
+
+// one is true once in n.
+func (c chance) one(name string, n int) bool { return c.n(name, n) == n-1 }
+
+// span is lo to hi tenths of a second.
+func (c chance) span(name string, lo, hi int) time.Duration {
+	return time.Duration(lo+c.n(name, hi-lo+1)) * 100 * time.Millisecond
+}
+
+func pick[T any](c chance, name string, of ...T) T { return of[c.n(name, len(of))] }
+
+func (c chance) drawPlan() Plan {
+	p := Plan{Name: "order", Version: 3, CompleteBy: c.span("task complete-by", 20, 1200), Grace: c.span("grace", 1, 40)}
+	for i := range 1 + c.n("steps", 6) {
+		st := Step{
+			Name: string(rune('a' + i)), Agent: "agent." + string(rune('a'+i)),
+			Undoable:        !c.one("check", 4),
+			CompleteBy:      c.span("complete-by", 10, 200),
+			UndoCompleteBy:  c.span("undo complete-by", 10, 200),
+			AttemptsMax:     1 + c.n("attempts", 3),
+			UndoAttemptsMax: 1 + c.n("undo attempts", 3),
+			Backoff:         c.span("backoff", 1, 30),
+			BackoffCap:      c.span("backoff cap", 1, 60),
+			Pause:           c.span("pause", 5, 300),
+			OnExhausted:     pick(c, "policy", PolicyUndo, PolicyUndo, PolicyWait, PolicyError),
+		}
+		for a := range i {
+			if c.one("after", 2) {
+				st.After = append(st.After, a)
+			}
+		}
+		p.Steps = append(p.Steps, st)
+	}
+	return p
+}
+
+// errLost says that the owner died before the event was committed.
+var errLost = errors.New("lost with its owner")
+
+// storm is a task in its rig inside the model's world.
+type storm struct {
+	*rig
+	chance
+	m *model
+}
+
+func newStorm(rt *rapid.T) *storm {
+	c := newChance(rt)
+	s := &storm{rig: newRig(rt, c.drawPlan()), chance: c}
+	s.m = newModel(s.plan)
+	if s.one("own deadline", 4) {
+		s.own = s.now.Add(s.span("within", 0, 600))
+	}
+	s.birth(s.full())
+	s.leave(false)
+	return s
+}
+
+// full draws which agents have no room; mostly all have.
+func (s *storm) full() uint64 {
+	if s.one("full", 5) {
+		return uint64(s.n("which are full", 64))
+	}
+	return 0
+}
+
+// step is one thing that happens.
+func (s *storm) step() {
+	if s.task.State.Ended() && s.one("taken up", 3) {
+		s.people()
+		return
+	}
+	switch what := s.n("what", 40); {
+	case what < 10:
+		s.work()
+	case what < 20:
+		s.deliver()
+	case what < 25:
+		s.elapse()
+	case what < 28:
+		s.wakeUp()
+	case what < 31:
+		s.event(Event{Kind: EventOverdue, Actor: "supervisor", Node: node})
+	case what < 34:
+		s.event(Event{Kind: EventClaim, Full: s.full()})
+	case what < 35:
+		s.unservedSend()
+	case what < 36:
+		s.takeover()
+	case what < 37:
+		s.zombie()
+	default:
+		s.people()
+	}
+}
+
+// elapse moves time on: a little, to what is due, or well past it.
+func (s *storm) elapse() {
+	due := s.task.NextDue(s.plan)
+	switch s.n("how long", 4) {
+	case 0:
+		s.now = max(s.now, due)
+	case 1:
+		s.now = max(s.now, due-1)
+	default:
+		s.now = s.now.Add(time.Duration(1+s.n("ms", 8000)) * time.Millisecond)
+	}
+}
+
+func (s *storm) work() {
+	open := s.m.open()
+	if len(open) == 0 {
+		return
+	}
+	h := open[s.n("copy", len(open))]
+	code := pick(s.chance, "code", 0, 0, 0, 0, 0, 0, CodeAgentError, CodeAgentError, CodeTooEarly, CodeRefused)
+	// Success has taken effect, a refusal has not; any other error may have.
+	effect := code == 0 || code != CodeRefused && s.one("effect", 2)
+	s.breach(s.m.work(h, s.now, code, effect, s.one("silent", 5)))
+}
+
+func (s *storm) deliver() {
+	if len(s.m.replies) == 0 {
+		return
+	}
+	i := s.n("reply", len(s.m.replies))
+	a := s.m.replies[i]
+	if s.one("once", 2) { // else it stays and may come again
+		s.m.replies = slices.Delete(s.m.replies, i, i+1)
+	}
+	at := s.now
+	if s.one("read before", 3) {
+		at = a.at
+	}
+	s.reply(a, at)
+}
+
+func (s *storm) reply(a answer, at Instant) {
+	out := s.task.Out()
+	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < a.try.due && !a.try.counted
+	before := s.task.Seq
+	err := s.try(Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"})
+	if valid != (err == nil) && err != errLost {
+		s.rt.Fatalf("reply to %d at %d (complete-by %d, counted %v): %v", a.try.seq, at, a.try.due, a.try.counted, err)
+	}
+	if err != nil && s.task.Seq != before {
+		s.rt.Fatalf("a stale reply wrote a journal row")
+	}
+}
+
+// unservedSend: a copy finds nobody who listens.
+func (s *storm) unservedSend() {
+	open := s.m.open()
+	if len(open) == 0 {
+		return
+	}
+	h := open[s.n("copy", len(open))]
+	h.done = true
+	s.event(Event{Kind: EventUnserved, Seq: h.try.seq})
+}
+
+func (s *storm) wakeUp() {
+	if len(s.m.timers) == 0 || s.one("spurious", 4) {
+		s.event(Event{Kind: EventWake, Full: s.full()})
+		return
+	}
+	i := s.n("timer", len(s.m.timers))
+	s.m.timers = slices.Delete(s.m.timers, i, i+1)
+	s.event(Event{Kind: EventWake, Full: s.full()})
+}
+
+// zombie lets an owner that lost the task send what it had committed.
+func (s *storm) zombie() {
+	if n := len(s.m.zombies); n > 0 {
+		s.m.copies = append(s.m.copies, s.m.zombies[n-1])
+		s.m.zombies = s.m.zombies[:n-1]
+	}
+}
+
+func (s *storm) people() {
+	switch who := s.n("who", 12); {
+	case who < 1:
+		s.event(Event{Kind: EventCancel, Actor: "client", Node: node})
+	case who < 2:
+		s.event(Event{Kind: EventUndo, Actor: person, Node: node})
+	case who < 8:
+		ev := Event{Kind: EventResubmit, Actor: person, Node: node, Full: s.full()}
+		if s.one("another deadline", 2) {
+			ev.Until = s.now.Add(s.span("within", 1, 100))
+		}
+		s.event(ev)
+	case who < 10:
+		s.event(Event{Kind: EventExtend, Actor: person, Until: s.now.Add(time.Duration(s.n("until", 100)) * time.Second)})
+	case who < 11:
+		s.event(Event{Kind: EventPoison, Error: "refused by the database"})
+	default:
+		as := pick(s.chance, "as", StateProcessed, StateUndone, StatePending)
+		round, was := s.task.Round, s.m.settled[s.task.Round]
+		s.m.settled[round] = true
+		if s.try(Event{Kind: EventResolve, Actor: person, As: as}) != nil {
+			s.m.settled[round] = was
+		}
+	}
+}
+
+// event is try for an event that may as well be refused.
+func (s *storm) event(ev Event) { _ = s.try(ev) }
+
+// try applies ev, or loses it with a crash before the commit; its effects
+// leave, or are lost with a crash after the commit.
+func (s *storm) try(ev Event) error {
+	ev.Rand = float64(s.n("jitter", 1000)) / 1000
+	if ev.Full == 0 {
+		ev.Full = s.full()
+	}
+	if ev.Actor == "" {
+		ev.Actor = node
+	}
+	if s.one("crash before commit", 40) {
+		var out Outcome
+		lost := ev
+		lost.At = max(lost.At, s.now)
+		_ = Apply(s.plan, s.task, &lost, &out)
+		s.takeover()
+		return errLost
+	}
+	s.rt.Logf("%d: event %d seq %d code %d: %s", s.now-birthTime, ev.Kind, ev.Seq, ev.Code, s.task)
+	if err := s.apply(ev); err != nil {
+		return err
+	}
+	if t := s.m.find(ev.Seq); t != nil && len(s.out.Records) > 0 {
+		t.counted = t.counted || ev.Kind == EventReply
+		t.unheard = t.unheard || ev.Kind == EventUnserved
+	}
+	lost := s.one("crash after commit", 25)
+	s.leave(lost)
+	if lost {
+		s.takeover()
+	}
+	return nil
+}
+
+// leave hands the effects of the outcome to the world.
+func (s *storm) leave(lost bool) {
+	for _, e := range s.out.Effects {
+		switch e.Kind {
+		case EffectDo, EffectUndo:
+			at := s.now
+			if len(s.out.Records) > 0 { // as decided, which is never later than now
+				at = s.out.Records[0].At
+			}
+			s.breach(s.m.checkSend(s.plan, e, s.task.Round, at))
+			s.m.send(e, s.task.Round, lost)
+		case EffectWake:
+			s.m.timers = append(s.m.timers, e.At)
+		}
+	}
+	s.check()
+}
+
+// takeover: a new owner knows only what was committed.
+func (s *storm) takeover() {
+	s.m.timers = nil
+	s.crash()
+	s.leave(false)
+}
+
+func (s *storm) check() {
+	s.breach(s.m.checkEnd(s.plan, s.task))
+	if s.task.Active() && s.task.Out() < 0 && !s.m.hasTimer(max(s.now, s.task.NextDue(s.plan))) {
+		s.rt.Fatalf("it waits and nothing will wake it: %s", s.task)
+	}
+	for i := range s.task.Steps {
+		if slices.Contains(never[s.task.State], s.task.Steps[i].Status) {
+			s.rt.Fatalf("a state that should be impossible: %s", s.task)
+		}
+	}
+}
+
+func (s *storm) breach(what string) {
+	s.rt.Helper()
+	if what != "" {
+		s.rt.Fatalf("%s\n%s", what, s.task)
+	}
+}
+
+// calm: no more faults. Every agent answers, time moves on, the supervisor asks;
+// the task must end (invariant 11).
+func (s *storm) calm() {
+	for range 200 {
+		if s.task.State.Ended() {
+			return
+		}
+		s.calmStep()
+	}
+	s.rt.Fatalf("it does not end: %s", s.task)
+}
+
+func (s *storm) calmStep() {
+	out := s.task.Out()
+	if out < 0 {
+		s.now = max(s.now, s.task.NextDue(s.plan))
+		kind := EventWake
+		if s.task.State == StatePending {
+			kind = EventOverdue
+		}
+		if s.task.WaitsFor != "" {
+			kind = EventClaim
+		}
+		s.settle(Event{Kind: kind})
+		return
+	}
+	for _, h := range s.m.open() {
+		if h.try.seq == s.task.Steps[out].Out && s.now < h.try.due {
+			s.breach(s.m.work(h, s.now, 0, true, false))
+			a := s.m.replies[len(s.m.replies)-1]
+			a.try.counted = true
+			s.settle(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code})
+			return
+		}
+	}
+	s.now = max(s.now, s.task.NextDue(s.plan))
+	s.settle(Event{Kind: EventOverdue})
+}
+
+func (s *storm) settle(ev Event) {
+	s.must(ev)
+	s.leave(false)
+}
+
+// drain lets everything that is still on its way arrive after the end.
+func (s *storm) drain() {
+	s.m.copies = append(s.m.copies, s.m.zombies...)
+	for _, h := range s.m.open() {
+		s.breach(s.m.work(h, s.now, 0, true, false))
+	}
+	for _, a := range s.m.replies {
+		if err := s.apply(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code}); !errors.Is(err, ErrStale) {
+			s.rt.Fatalf("a reply after the end: %v", err)
+		}
+	}
+	s.check()
+}

@@ -1,0 +1,80 @@
+package core
+
+import "fmt"
+
+// Replay rebuilds a task from its row and its journal. p is the plan version of
+// the row; nil when that plan is unknown: then the task has no steps, only its
+// state. A command that is out counts as resent until it ends, because nobody
+// remembers in how many hands it is.
+func Replay(p *Plan, saved *Saved) (*Task, error) {
+	t := saved.Row
+	endNumber, waitsFor, lockedBy := t.EndNumber, t.WaitsFor, t.LockedBy
+	t.Seq, t.Failures, t.Round = 0, 0, 0
+	t.FailedStep, t.Why = 0, ""
+	if p != nil {
+		t.Steps = make([]StepState, len(p.Steps))
+	}
+	for i := range saved.Journal {
+		r := &saved.Journal[i]
+		if p == nil && r.Next+r.Step > -2 { // rows of steps nobody knows any more
+			bare := *r
+			bare.Step, bare.Next = -1, -1
+			r = &bare
+		}
+		if r.Seq != t.Seq+1 {
+			return nil, fmt.Errorf("task %s: journal row %d follows row %d", t.ID, r.Seq, t.Seq)
+		}
+		if max(r.Step, r.Next) >= len(t.Steps) {
+			return nil, fmt.Errorf("task %s: journal row %d names step %d of %d", t.ID, r.Seq, max(r.Step, r.Next)+1, len(t.Steps))
+		}
+		t.fold(r)
+	}
+	if i := t.Out(); i >= 0 {
+		t.Steps[i].Resent = true // the journal does not say how often it was sent
+	}
+	if t.Seq == 0 {
+		return nil, fmt.Errorf("task %s: its journal is empty", t.ID)
+	}
+	if t.State.Ended() {
+		t.EndNumber = endNumber
+	} else {
+		t.LockedBy = lockedBy
+	}
+	if t.State == StatePending {
+		t.WaitsFor, t.LockedBy = waitsFor, ""
+	}
+	return &t, nil
+}
+
+// Resume writes into out what a new owner does with a task it has just
+// replayed: the command out is sent again, with the same attempt and key, while
+// its complete-by is ahead; a wait is waited for again. It journals nothing.
+//
+// From here on the command may be in two pairs of hands, so an answer no longer
+// proves that nobody is at work on it: an undo of that step will wait for its
+// complete-by and the grace. The do of a task that is being undone is not sent
+// again; if it never left, its complete-by ends the wait.
+func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
+	out.Reset()
+	if !t.Active() {
+		return
+	}
+	i := t.Out()
+	if i < 0 {
+		out.Effects = append(out.Effects, Effect{Kind: EffectWake, At: max(at, t.NextDue(p))})
+		return
+	}
+	s := &t.Steps[i]
+	s.Resent = true
+	if at >= s.Due {
+		return // the supervisor will ask
+	}
+	kind := EffectDo
+	switch {
+	case s.Status == StepUndoing:
+		kind = EffectUndo
+	case t.State == StateUndoing:
+		return
+	}
+	out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
+}
