@@ -152,12 +152,18 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			if !parked || room < max(1, s.cfg.AgentWindow/4) {
 				continue
 			}
+			if !s.roomy() {
+				return true, nil // nothing else may come to remind us of them
+			}
 			room = min(room, s.cfg.BatchMax-len(s.turn.batch.Writes), s.cfg.InFlight-len(p.tasks))
 			if room <= 0 {
 				continue
 			}
 			if err := s.claim(ctx, p, slot, room); err != nil {
 				return false, err
+			}
+			if p.park[slot] && !s.roomy() {
+				return true, nil
 			}
 		}
 	}
@@ -225,11 +231,11 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 		if e.plan, err = s.planFor(ctx, p, saved.Row.Type, saved.Row.PlanVersion); err != nil {
 			return nil, err
 		}
-		if e.plan == nil {
-			s.log.Error("a stored task names a plan that is not stored; it is left alone", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
-			return nil, nil
+		if e.plan != nil {
+			plan = e.plan.plan
+		} else {
+			s.log.Error("ALERT: a stored task names a plan that is not stored", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
 		}
-		plan = e.plan.plan
 	}
 	t, err := core.Replay(plan, saved)
 	if err != nil {
@@ -314,6 +320,9 @@ func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64,
 			return true, nil
 		}
 		ask := *ev
+		if e.plan == nil && e.task.PlanVersion != 0 { // nobody can go on with it: a person must look
+			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
+		}
 		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
 			s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
 		}

@@ -25,11 +25,17 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 				if !s.roomy() {
 					return true, nil
 				}
-				if err := s.submit(ctx, p, m, &m.Submissions[t.pos.sub]); err != nil {
+				sub := &m.Submissions[t.pos.sub]
+				if e := p.ids[sub.ID]; e != nil && e.birth {
+					return true, nil // whether that id is ours to compare with, the commit says
+				}
+				if err := s.submit(ctx, p, m, sub); err != nil {
 					return false, err
 				}
 			}
-			t.refused = append(t.refused, m.Refused...)
+			for i := range m.Refused {
+				t.refused = append(t.refused, notice{p: p, status: m.Refused[i]})
+			}
 			p.nextCursor = m.Pos
 		}
 		p.acks = append(p.acks, m.Ack)
@@ -42,8 +48,8 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	hash := hashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
 		s.Stats.Duplicates++
-		s.again(sub, hash, &core.Existing{
-			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State,
+		s.again(p, sub, hash, &core.Existing{
+			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
 		return nil
 	}
@@ -59,7 +65,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		plan: ref, slot: -1, birth: true,
 	}
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
 	var plan *core.Plan
 	if ref != nil {
 		plan = ref.plan
@@ -82,15 +88,13 @@ func unknownPlan(sub *core.Submission) string {
 
 // again answers a submission whose id is taken: the same input is the same
 // task, anything else is refused.
-func (s *Shard) again(sub *core.Submission, hash []byte, is *core.Existing) {
+func (s *Shard) again(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
 	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
-		if sub.ReplyTo != "" {
-			status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.turn.now}
-			if is.State.Ended() {
-				status.Status, status.Error = string(is.State), is.Reason
-			}
-			s.bus.Notify(sub.ReplyTo, status)
+		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.turn.now}
+		if is.State.Ended() {
+			status.Status, status.Error = string(is.State), is.Reason
 		}
+		s.notify(p, sub.ReplyTo, status)
 		return
 	}
 	why := "id " + sub.ID + " is a task already, with another input"
@@ -101,9 +105,14 @@ func (s *Shard) again(sub *core.Submission, hash []byte, is *core.Existing) {
 		why = "id " + sub.ID + " was cancelled before it was submitted"
 	}
 	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: 409, Error: why, At: s.turn.now}
-	s.turn.refused = append(s.turn.refused, status)
-	if sub.ReplyTo != "" {
-		s.bus.Notify(sub.ReplyTo, status)
+	s.turn.refused = append(s.turn.refused, notice{p: p, status: status})
+	s.notify(p, sub.ReplyTo, status)
+}
+
+// notify tells a submitter, who may not have asked for it, after the commit.
+func (s *Shard) notify(p *partition, subject string, status core.Status) {
+	if subject != "" {
+		s.turn.notices = append(s.turn.notices, notice{p: p, subject: subject, status: status})
 	}
 }
 
@@ -145,18 +154,21 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	}
 	s.Stats.Duplicates++
 	p.drop(e, s.cfg.AgentWindow)
-	if end := e.task.EndNumber; end != 0 {
-		p.told.add(end) // the number is spent, there is nothing to tell
-	}
 	s.unqueue(e)
 	if len(e.task.InputHash) == 0 {
 		return // a cancel that lost the race against its submission; it comes again
 	}
 	sub := core.Submission{Type: e.task.Type, ID: e.task.ID, ReplyTo: e.task.ReplyTo}
-	s.again(&sub, e.task.InputHash, &dup.Existing)
+	s.again(p, &sub, e.task.InputHash, &dup.Existing)
 }
 
-// unqueue takes back the effects of a task in this round.
+// unqueue takes back the effects of a task in this round. The number of an
+// ending is spent: there is nothing to tell under it.
 func (s *Shard) unqueue(e *entry) {
-	s.turn.effects = slices.DeleteFunc(s.turn.effects, func(x pending) bool { return x.e == e })
+	s.turn.effects = slices.DeleteFunc(s.turn.effects, func(x pending) bool {
+		if x.e == e && x.end != 0 {
+			x.p.told.add(x.end)
+		}
+		return x.e == e
+	})
 }

@@ -23,7 +23,8 @@ func (s *Shard) commit(ctx context.Context) error {
 	}
 	t.batch.ID, t.batch.Node = s.nextCommitID(), s.cfg.Node
 	res, err := s.store.Commit(ctx, &t.batch)
-	if errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) > 0 {
+	halved := errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) > 0
+	if halved {
 		res, err = s.halve(ctx, t.batch.Writes)
 	}
 	if err != nil {
@@ -32,8 +33,10 @@ func (s *Shard) commit(ctx context.Context) error {
 	s.Stats.Commits++
 	s.Stats.Writes += int64(len(t.batch.Writes))
 	s.Stats.Records += int64(len(t.records))
-	for i, p := range t.owned {
-		p.saved = t.batch.Partitions[i]
+	if !halved { // else not every partition was in the last part: the next flush sees to it
+		for i, p := range t.owned {
+			p.saved = t.batch.Partitions[i]
+		}
 	}
 	s.settle(&res)
 	return nil
@@ -98,7 +101,14 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		p.drop(e, s.cfg.AgentWindow)
 		return core.CommitResult{}, nil
 	}
-	return s.commitAlone(ctx, p, e, false)
+	res, err := s.commitAlone(ctx, p, e, false)
+	if errors.Is(err, core.ErrRowRefused) {
+		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "task", t.ID, "partition", p.id, "number", t.Number)
+		s.unqueue(e)
+		p.drop(e, s.cfg.AgentWindow)
+		return core.CommitResult{}, nil
+	}
+	return res, err
 }
 
 // poisonBirth stores a task that cannot be stored as it came without its
@@ -107,7 +117,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	was := e.task
 	e.task = &core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
-		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline, EndNumber: was.EndNumber,
+		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline,
 	}
 	e.plan = nil
 	core.Birth(nil, e.task, ev, &s.turn.out)
@@ -117,9 +127,6 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	}
 	s.unqueue(e)
 	p.drop(e, s.cfg.AgentWindow)
-	if end := e.task.EndNumber; end != 0 {
-		p.told.add(end)
-	}
 	sub := core.Submission{Type: was.Type, ID: was.ID, Input: was.Input, ReplyTo: was.ReplyTo, Trace: was.Trace, At: was.CreatedAt}
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"sync"
 
 	"duly.dev/duly/internal/core"
@@ -45,9 +46,14 @@ func (b *Inbox) Unserved(partition int, number, seq int64) {
 	b.unlockWake()
 }
 
-// Control takes a message of the control stream and stamps it.
+// Control takes a message of the control stream and stamps it, or lets it go
+// when the partition is no longer read here.
 func (b *Inbox) Control(m ControlMail) {
 	b.mu.Lock()
+	if b.gates[m.Partition] == nil {
+		b.mu.Unlock()
+		return
+	}
 	m.At = b.now()
 	b.mail.Controls = append(b.mail.Controls, m)
 	b.unlockWake()
@@ -132,20 +138,25 @@ func (b *Inbox) setRoom(partition, room int) {
 	g.open = room
 }
 
-// openGate lets new work of a partition in; closeGate keeps it out and frees
-// whoever waits.
+// openGate lets a partition's tasks and controls in, and asks for a turn: there
+// may be parked tasks to take up.
 func (b *Inbox) openGate(partition, room int) {
 	b.mu.Lock()
 	b.gates[partition] = &gate{open: room}
-	b.mu.Unlock()
+	b.unlockWake()
 }
 
+// closeGate keeps them out and frees whoever waits. What lies here unhandled is
+// thrown away: the next owner, which may be us, reads it again from its cursor,
+// and must not find a later message handled before an earlier one.
 func (b *Inbox) closeGate(partition int) {
 	b.mu.Lock()
 	if g := b.gates[partition]; g != nil {
 		g.closed = true
 		delete(b.gates, partition)
 	}
+	b.mail.Tasks = slices.DeleteFunc(b.mail.Tasks, func(m TaskMail) bool { return m.Partition == partition })
+	b.mail.Controls = slices.DeleteFunc(b.mail.Controls, func(m ControlMail) bool { return m.Partition == partition })
 	b.room.Broadcast()
 	b.mu.Unlock()
 }

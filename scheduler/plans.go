@@ -70,7 +70,9 @@ func (b *planBook) read(plans []core.Plan, now core.Instant) {
 func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64) (*planRef, error) {
 	now := s.turn.now
 	plan := s.plans.find(name, version)
-	if s.plans.old || (plan == nil && now >= s.plans.readAt.Add(s.cfg.PlansRetry)) {
+	// A version was read from the store by whoever names it, so it is there; a
+	// type alone may be anybody's guess, and a flood of those is not looked up.
+	if s.plans.old || (plan == nil && (version != 0 || now >= s.plans.readAt.Add(s.cfg.PlansRetry))) {
 		plans, err := s.store.Plans(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("plans: %w", err)

@@ -31,7 +31,7 @@ type Store interface {
 // Bus is where effects leave. No method waits for an agent.
 type Bus interface {
 	// Send puts commands on their way to the agents. A command that is lost is
-	// recovered by its complete-by.
+	// recovered by its complete-by. Their memory is used again after the call.
 	Send(cmds []core.Command)
 	// Tell stores endings in the event stream and calls done once, with nil when
 	// all of them are stored.

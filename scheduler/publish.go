@@ -13,10 +13,8 @@ import (
 // and guarded by the told mark; commands are guarded by their complete-by.
 func (s *Shard) publish(ctx context.Context) error {
 	t := &s.turn
-	if len(t.refused) > 0 {
-		if err := s.bus.Refuse(ctx, t.refused); err != nil {
-			return fmt.Errorf("refusals: %w", err)
-		}
+	if err := s.refuse(ctx); err != nil {
+		return err
 	}
 	var endings []core.Ending
 	var of *partition
@@ -26,6 +24,10 @@ func (s *Shard) publish(ctx context.Context) error {
 			continue
 		}
 		if x.effect.Kind == core.EffectEnded {
+			if x.end != x.e.task.EndNumber {
+				x.p.told.add(x.end) // it was taken up again in the same round: there is nothing to tell
+				continue
+			}
 			if of != nil && of != x.p {
 				s.tell(of, endings)
 				endings = nil
@@ -40,6 +42,28 @@ func (s *Shard) publish(ctx context.Context) error {
 	}
 	if len(t.cmds) > 0 {
 		s.bus.Send(t.cmds)
+	}
+	return nil
+}
+
+// refuse stores the refusals of the round and tells the submitters.
+func (s *Shard) refuse(ctx context.Context) error {
+	t := &s.turn
+	var refused []core.Status
+	for i := range t.refused {
+		if !t.refused[i].p.lost {
+			refused = append(refused, t.refused[i].status)
+		}
+	}
+	if len(refused) > 0 {
+		if err := s.bus.Refuse(ctx, refused); err != nil {
+			return fmt.Errorf("refusals: %w", err)
+		}
+	}
+	for i := range t.notices {
+		if n := &t.notices[i]; !n.p.lost {
+			s.bus.Notify(n.subject, n.status)
+		}
 	}
 	return nil
 }

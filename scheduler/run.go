@@ -106,8 +106,8 @@ func (s *Scheduler) Owned() int {
 // Run owns and serves partitions until ctx ends, then drains: it takes no new
 // work, waits up to DrainMax for the commands that are out, commits and lets its
 // partitions go. It returns early only on a bug (core.ErrForeignRow).
-func (s *Scheduler) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (s *Scheduler) Run(parent context.Context) error {
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	for _, r := range s.runners {
@@ -124,7 +124,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	})
 	s.place(ctx)
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := context.Cause(ctx); !errors.Is(err, context.Cause(parent)) && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("scheduler %s: %w", s.cfg.Node, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,9 @@ type runner struct {
 	mu   sync.Mutex
 	held map[int]bool // partitions adopted, or about to be
 
-	feeds map[int]*feed // owned by the runner's goroutine
+	// Owned by the runner's goroutine.
+	feeds   map[int]*feed
+	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 }
 
 // order asks a runner to adopt a partition, let it go, or forget it as lost.
@@ -97,7 +100,6 @@ func (r *runner) run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		r.setTimer(timer)
-		flush := false
 		select {
 		case <-ctx.Done():
 			return r.drain(work)
@@ -108,9 +110,8 @@ func (r *runner) run(ctx context.Context) error {
 			continue
 		case <-r.in.wake:
 		case <-timer.C:
-			flush = true
 		}
-		if err := r.turn(work, flush); err != nil {
+		if err := r.turn(work, r.flushAt != 0 && r.s.cfg.Now() >= r.flushAt); err != nil {
 			return err
 		}
 	}
@@ -120,11 +121,10 @@ func (r *runner) run(ctx context.Context) error {
 // long enough for a commit to ride on.
 func (r *runner) setTimer(timer *time.Timer) {
 	wait := time.Hour
-	if at := r.shard.NextWake(); at != 0 {
-		wait = max(0, at.Sub(r.s.cfg.Now()))
-	}
-	if r.shard.Unsaved() {
-		wait = min(wait, r.s.cfg.FlushEvery)
+	for _, at := range []core.Instant{r.shard.NextWake(), r.flushAt} {
+		if at != 0 {
+			wait = min(wait, max(0, at.Sub(r.s.cfg.Now())))
+		}
 	}
 	timer.Reset(wait)
 }
@@ -136,6 +136,12 @@ func (r *runner) turn(ctx context.Context, flush bool) error {
 	r.in.giveBack(mail)
 	for _, p := range turned.Lost {
 		r.unfeed(p)
+	}
+	if flush || !r.shard.Unsaved() {
+		r.flushAt = 0
+	}
+	if r.flushAt == 0 && r.shard.Unsaved() {
+		r.flushAt = r.s.cfg.Now().Add(r.s.cfg.FlushEvery)
 	}
 	for p := range r.feeds {
 		r.in.setRoom(p, r.s.cfg.InFlight-r.shard.Load(p))
@@ -279,11 +285,7 @@ func (r *runner) settle(work context.Context, partitions []int) error {
 		if err := r.turn(work, true); err != nil {
 			return err
 		}
-		left := 0
-		for _, p := range partitions {
-			left += r.shard.Load(p)
-		}
-		if left == 0 && !r.shard.Unsaved() {
+		if !slices.ContainsFunc(partitions, r.shard.busy) {
 			return nil
 		}
 		timer.Reset(r.s.cfg.FlushEvery / 10)

@@ -157,6 +157,13 @@ func (s *Shard) NextWake() core.Instant {
 	return next
 }
 
+// busy reports whether the partition has tasks in hand, endings that are not
+// told, or a cursor that is not committed.
+func (s *Shard) busy(partition int) bool {
+	p := s.partitions[partition]
+	return p != nil && (s.Load(partition) > 0 || p.write() != p.saved)
+}
+
 // Unsaved reports whether a cursor or a told mark waits for a commit.
 func (s *Shard) Unsaved() bool {
 	for _, p := range s.partitions {
@@ -189,7 +196,7 @@ func (s *Shard) Drop(partition int) {
 // event applies one event to one task in hand and keeps what it led to. The
 // caller has made sure that the task was not born in this round.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
-	ev.Rand = s.rand()
+	ev.Rand, ev.Node = s.rand(), s.cfg.Node
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow)
 	var plan *core.Plan
 	if e.plan != nil {
@@ -213,11 +220,13 @@ func (s *Shard) keep(p *partition, e *entry, birth bool) {
 		t.write(e, birth)
 	}
 	for _, eff := range t.out.Effects {
-		if eff.Kind == core.EffectEnded && e.task.EndNumber == 0 {
-			e.task.EndNumber = p.nextEnd
+		x := pending{p: p, e: e, effect: eff}
+		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person settles a task in error
+			x.end = p.nextEnd
+			e.task.EndNumber = x.end
 			p.nextEnd++
 		}
-		t.effects = append(t.effects, pending{p: p, e: e, effect: eff})
+		t.effects = append(t.effects, x)
 	}
 	slot := -1
 	if e.plan != nil && e.task.Active() {

@@ -18,7 +18,8 @@ type turn struct {
 	owned   []*partition  // partitions of the batch, as batch.Partitions
 	touched []touch       // tasks used in this round
 	effects []pending
-	refused []core.Status
+	refused []notice // to be stored in the event stream
+	notices []notice // to be sent to submitters
 	cmds    []core.Command
 	results []core.StepResult // arena of the commands' results
 }
@@ -34,6 +35,15 @@ type pending struct {
 	p      *partition
 	e      *entry
 	effect core.Effect
+	end    int64 // of an ending: the number it was given
+}
+
+// notice is a status about a submission that waits for the commit: what it says
+// may rest on a task that is not committed yet.
+type notice struct {
+	p       *partition
+	subject string // of the submitter
+	status  core.Status
 }
 
 func (t *turn) begin(now core.Instant, mail *Mail, flush bool) {
@@ -65,9 +75,12 @@ func (t *turn) endRound() {
 	clear(t.cmds)
 	clear(t.touched)
 	clear(t.results)
+	clear(t.refused)
+	clear(t.notices)
 	t.batch.Writes, t.batch.Partitions = t.batch.Writes[:0], t.batch.Partitions[:0]
 	t.records, t.owned, t.touched = t.records[:0], t.owned[:0], t.touched[:0]
-	t.effects, t.refused, t.cmds, t.results = t.effects[:0], t.refused[:0], t.cmds[:0], t.results[:0]
+	t.effects, t.cmds, t.results = t.effects[:0], t.cmds[:0], t.results[:0]
+	t.refused, t.notices = t.refused[:0], t.notices[:0]
 }
 
 // wake is one backoff or grace that ends.

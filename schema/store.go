@@ -65,6 +65,8 @@ type Store interface {
 	List(ctx context.Context, f core.Filter) (core.Page, error)
 	Counts(ctx context.Context) ([]core.Count, error)
 	Journal(ctx context.Context, partition int, number int64) ([]core.Record, error)
+	// Audit reads all tasks and the journal for a check of the books.
+	Audit(ctx context.Context) (Audit, error)
 }
 
 // Options change how a store is opened.

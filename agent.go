@@ -1,0 +1,100 @@
+package duly
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/agents"
+)
+
+// Agent performs steps: the ones its process serves. Several agents, and
+// several processes of one agent, share the work.
+type Agent struct {
+	nc      *nats.Conn
+	runtime *agents.Runtime
+	log     *slog.Logger
+}
+
+// AgentOption changes how an [Agent] works.
+type AgentOption func(*agents.Config)
+
+// Running is how many commands of one agent name are at work at a time in this
+// process; 1024 unless said. Choose what the service behind it can take.
+func Running(most int) AgentOption { return func(c *agents.Config) { c.RunningMax = most } }
+
+// Waiting is how many commands of one agent name may wait for room in this
+// process; 4096 unless said. One more is refused at once and tried again later.
+func Waiting(most int) AgentOption { return func(c *agents.Config) { c.WaitingMax = most } }
+
+// Retries is how many more times a handler that fails is called within one
+// command, with a growing random pause and never past the complete-by; 2 unless
+// said. They do not count as attempts of the step. Refusals and panics are not
+// repeated.
+func Retries(most int) AgentOption { return func(c *agents.Config) { c.TriesMax = most + 1 } }
+
+// Drain is how long [Agent.Run] finishes what is in hand after its context has
+// ended; 30 s unless said.
+func Drain(d time.Duration) AgentOption { return func(c *agents.Config) { c.DrainMax = d } }
+
+// Log is where panics and lost replies go; slog.Default() unless said.
+func Log(log *slog.Logger) AgentOption { return func(c *agents.Config) { c.Log = log } }
+
+// Ledger remembers what became of keys: see [agents.Ledger]. Implement it in
+// the database of your service to make handlers idempotent that are not.
+type Ledger = agents.Ledger
+
+// WithLedger puts a ledger before the handlers of every [Step] of the agent: a
+// key is done once and undone once, and a do after its undo is refused.
+func WithLedger(ledger Ledger) AgentOption { return func(c *agents.Config) { c.Ledger = ledger } }
+
+// NewMemoryLedger makes a [Ledger] in the memory of this process. It suits
+// tests, and agents that run as one process whose effects die with it: what it
+// knows is lost on a restart. A key is forgotten after it has rested for age
+// (zero: 10 minutes), which must be longer than a task can take; keysMax bounds
+// how many are remembered (zero: 1,048,576), and beyond it new keys are refused
+// for the time being rather than others forgotten.
+func NewMemoryLedger(age time.Duration, keysMax int) Ledger {
+	return agents.NewMemoryLedger(wall{}.Now, age, keysMax)
+}
+
+// NewAgent makes an agent on nc that serves nothing yet: see [Check.Serve] and
+// [Step.Serve]. A nil nc makes one that cannot run, for tests of its handlers:
+// see package dulytest.
+func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
+	if nc != nil && nc.IsClosed() {
+		return nil, errors.New("new agent: the connection to NATS is closed")
+	}
+	config := agents.Config{Time: wall{}}
+	for _, option := range options {
+		option(&config)
+	}
+	return &Agent{nc: nc, runtime: agents.New(config), log: config.Log}, nil
+}
+
+// Run performs the served steps until ctx ends; then it takes no new command,
+// finishes what is in hand and returns nil. It returns an error when it could
+// not go on, or when handlers outlived the drain.
+func (a *Agent) Run(ctx context.Context) error {
+	if a.nc == nil {
+		return errors.New("run agent: it has no connection to NATS")
+	}
+	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log}), a.flush(ctx))
+}
+
+// flush sees the last replies out; the connection is the caller's to close.
+func (a *Agent) flush(ctx context.Context) error {
+	if a.nc.IsClosed() {
+		return nil // said by Run
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return a.nc.FlushWithContext(ctx)
+}
+
+// Runtime is the agent without its connection: what package dulytest plays
+// commands against.
+func (a *Agent) Runtime() *agents.Runtime { return a.runtime }

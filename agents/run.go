@@ -1,0 +1,195 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// stopMax is how long Run waits, after it has cancelled the handlers that
+// outlived the drain, for them to notice.
+const stopMax = time.Second
+
+// Run serves the registered steps with the commands of source until ctx ends.
+// Then it takes no more, finishes what is in hand within DrainMax, cancels the
+// rest and answers it 503. It returns an error when the source failed, or when
+// handlers that ignore their contexts were still running at the end.
+func (r *Runtime) Run(ctx context.Context, source Source) error {
+	if len(r.agents) == 0 {
+		return errors.New("agent serves no step")
+	}
+	if r.running.Swap(true) {
+		return errors.New("agent runs already")
+	}
+	defer r.running.Store(false)
+
+	// Work outlives ctx, which only ends the intake.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	hand := r.newHand(work)
+	err := source.Serve(ctx, r.Agents(), hand.accept)
+	if err != nil {
+		err = fmt.Errorf("agents %v: %w", r.agents, err)
+	}
+	left := r.wait(hand, r.config.DrainMax)
+	if left > 0 {
+		cancel()
+		left = r.wait(hand, stopMax)
+	}
+	if left > 0 {
+		err = errors.Join(err, fmt.Errorf("agents %v: %d commands still at work after the drain", r.agents, left))
+	}
+	return err
+}
+
+// wait returns as soon as nothing is in hand, or after d with what still is.
+func (r *Runtime) wait(hand *hand, d time.Duration) (left int) {
+	ctx, cancel := r.config.Time.WithTimeout(context.Background(), d)
+	defer cancel()
+	select {
+	case <-hand.idle():
+		return 0
+	case <-ctx.Done():
+		return hand.size()
+	}
+}
+
+// hand is the work in hand of one Run. Its goroutines are as many as commands
+// run, and end when nothing waits.
+type hand struct {
+	runtime *Runtime
+	ctx     context.Context
+
+	mu    sync.Mutex
+	lanes map[string]*lane
+	count int           // commands in hand, of all lanes
+	empty chan struct{} // closed when count falls to 0; nil while nobody asks
+}
+
+// lane is one agent's part of the hand.
+type lane struct {
+	running int
+	waiting []job // first in, first out
+	head    int   // of waiting
+}
+
+// job is one command in hand.
+type job struct {
+	cmd     *core.Command
+	respond Respond
+	now     core.Instant // when it was read
+}
+
+func (r *Runtime) newHand(ctx context.Context) *hand {
+	h := &hand{runtime: r, ctx: ctx, lanes: map[string]*lane{}}
+	for _, agent := range r.agents {
+		h.lanes[agent] = &lane{}
+	}
+	return h
+}
+
+// accept starts a job, lets it wait, or refuses it.
+func (h *hand) accept(cmd *core.Command, respond Respond) {
+	j := job{cmd: cmd, respond: respond, now: h.runtime.config.Time.Now()}
+	config := &h.runtime.config
+	h.mu.Lock()
+	l := h.lanes[cmd.Agent]
+	switch {
+	case l == nil: // the source brought what nobody asked for
+	case l.running < config.RunningMax:
+		l.running++
+		h.count++
+		h.mu.Unlock()
+		go h.work(l, j)
+		return
+	case len(l.waiting)-l.head < config.WaitingMax:
+		l.push(j)
+		h.count++
+		h.mu.Unlock()
+		return
+	}
+	h.mu.Unlock()
+	if l == nil {
+		h.send(j, fail(cmd, &Error{Code: codeUnknownStep, Err: errors.New("this agent is not served here")}))
+		return
+	}
+	h.send(j, fail(cmd, &Error{Code: core.CodeTooMany, Err: fmt.Errorf("agent %s is full: %d running, %d waiting", cmd.Agent, config.RunningMax, config.WaitingMax)}))
+}
+
+// work runs a job and then those that wait, until none does.
+func (h *hand) work(l *lane, j job) {
+	for more := true; more; j, more = h.next(l) {
+		if reply, answered := h.runtime.Handle(h.ctx, j.now, j.cmd); answered {
+			h.send(j, reply)
+		}
+	}
+}
+
+// next counts one job out and takes the one that waits longest.
+func (h *hand) next(l *lane) (job, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count--
+	if h.count == 0 && h.empty != nil {
+		close(h.empty)
+		h.empty = nil
+	}
+	if l.head == len(l.waiting) {
+		l.running--
+		return job{}, false
+	}
+	return l.pop(), true
+}
+
+func (h *hand) send(j job, reply core.Reply) {
+	if err := j.respond(reply); err != nil {
+		// The scheduler will hear nothing and, at complete-by, act on that.
+		h.runtime.config.Log.Warn("reply not sent", "agent", j.cmd.Agent, "task", j.cmd.Task, "step", j.cmd.Step, "error", err)
+	}
+}
+
+// idle gives a channel that is closed once nothing is in hand.
+func (h *hand) idle() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.empty == nil {
+		h.empty = make(chan struct{})
+	}
+	idle := h.empty
+	if h.count == 0 {
+		close(h.empty)
+		h.empty = nil
+	}
+	return idle
+}
+
+func (h *hand) size() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count
+}
+
+func (l *lane) push(j job) {
+	if l.head > 0 && l.head == len(l.waiting) {
+		l.waiting, l.head = l.waiting[:0], 0
+	}
+	l.waiting = append(l.waiting, j)
+}
+
+func (l *lane) pop() job {
+	j := l.waiting[l.head]
+	l.waiting[l.head] = job{}
+	l.head++
+	if l.head*2 > len(l.waiting) {
+		// Moving half of it, at most, keeps the cost per job constant and the
+		// memory within twice of what waits.
+		n := copy(l.waiting, l.waiting[l.head:])
+		clear(l.waiting[n:])
+		l.waiting, l.head = l.waiting[:n], 0
+	}
+	return j
+}

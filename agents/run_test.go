@@ -1,0 +1,260 @@
+package agents_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"duly.dev/duly/agents"
+	"duly.dev/duly/internal/core"
+)
+
+// source hands out what a test puts in.
+type source struct {
+	accept agents.Accept
+	ready  chan struct{}
+	broken chan error
+}
+
+func (s *source) Serve(ctx context.Context, _ []string, accept agents.Accept) error {
+	s.accept = accept
+	close(s.ready)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.broken:
+		return err
+	}
+}
+
+// rig is a runtime at work in a bubble.
+type rig struct {
+	*source
+	t       *testing.T
+	stop    context.CancelFunc
+	done    chan error
+	mu      sync.Mutex
+	replies []core.Reply
+}
+
+func newRig(t *testing.T, config agents.Config, do agents.Handler) *rig {
+	r := &rig{source: &source{ready: make(chan struct{}), broken: make(chan error, 1)}, t: t, done: make(chan error, 1)}
+	runtime := newRuntime(t, config, agents.Handlers{Do: do})
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.done <- runtime.Run(ctx, r.source) }()
+	<-r.ready
+	return r
+}
+
+// send puts a command in whose reply carries seq.
+func (r *rig) send(seq int64, left time.Duration) {
+	cmd := command(left)
+	cmd.Seq = seq
+	r.accept(cmd, r.respond)
+	synctest.Wait()
+}
+
+func (r *rig) respond(reply core.Reply) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replies = append(r.replies, reply)
+	return nil
+}
+
+// codes are the replies so far, as seq:code.
+func (r *rig) codes() string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for _, reply := range r.replies {
+		all = append(all, string('0'+rune(reply.Seq))+":"+map[int]string{0: "ok", 429: "full", 500: "error", 501: "unknown", 503: "stopping"}[reply.Code])
+	}
+	return strings.Join(all, " ")
+}
+
+func (r *rig) expect(want string) {
+	r.t.Helper()
+	if got := r.codes(); got != want {
+		r.t.Errorf("replies: %q, want %q", got, want)
+	}
+}
+
+// for one second
+func oneSecond(context.Context, *core.Command) ([]byte, error) { pass(time.Second); return nil, nil }
+
+func TestRunBoundsTheWorkInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, agents.Config{RunningMax: 1, WaitingMax: 2}, oneSecond)
+		for seq := range 4 {
+			r.send(int64(seq), time.Minute)
+		}
+		r.expect("3:full")
+		pass(time.Second)
+		r.expect("3:full 0:ok")
+		r.send(4, time.Minute)
+		r.send(5, time.Minute)
+		r.expect("3:full 0:ok 5:full")
+		pass(3 * time.Second)
+		r.expect("3:full 0:ok 5:full 1:ok 2:ok 4:ok")
+		r.stop()
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What waited past its complete-by is not begun and not answered.
+func TestRunDropsWhatWaitedTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := 0
+		r := newRig(t, agents.Config{RunningMax: 1}, func(context.Context, *core.Command) ([]byte, error) {
+			begun++
+			pass(time.Second)
+			return nil, nil
+		})
+		r.send(0, 2*time.Second)
+		r.send(1, 500*time.Millisecond)
+		r.send(2, 4*time.Second)
+		r.stop()
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		r.expect("0:ok 2:ok")
+		if begun != 2 {
+			t.Errorf("%d handlers begun, want 2", begun)
+		}
+	})
+}
+
+func TestRunAnswersForAnAgentItDoesNotServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, agents.Config{}, nothing)
+		cmd := command(time.Minute)
+		cmd.Agent = "bank"
+		r.accept(cmd, r.respond)
+		r.expect("5:unknown")
+		r.stop()
+		<-r.done
+	})
+}
+
+func TestRunDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := 0
+		r := newRig(t, agents.Config{RunningMax: 1, DrainMax: 1500 * time.Millisecond}, func(ctx context.Context, _ *core.Command) ([]byte, error) {
+			begun++
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(time.Second):
+				return nil, nil
+			}
+		})
+		for seq := range 3 {
+			r.send(int64(seq), time.Minute)
+		}
+		start := time.Now()
+		r.stop()
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		r.expect("0:ok 1:stopping 2:stopping")
+		if took := time.Since(start); took != 1500*time.Millisecond {
+			t.Errorf("drained for %v", took)
+		}
+		if begun != 2 {
+			t.Errorf("%d handlers begun, want 2: the last only waited", begun)
+		}
+	})
+}
+
+// A handler that ignores its context holds Run up for a bounded time only.
+func TestRunGivesUpOnADeafHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, agents.Config{DrainMax: 5 * time.Second}, func(context.Context, *core.Command) ([]byte, error) {
+			pass(time.Hour)
+			return nil, nil
+		})
+		r.send(0, time.Minute)
+		start := time.Now()
+		r.stop()
+		err := <-r.done
+		if err == nil || !strings.Contains(err.Error(), "1 commands still at work") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(start); took != 6*time.Second {
+			t.Errorf("gave up after %v", took)
+		}
+		pass(time.Hour)
+		r.expect("")
+	})
+}
+
+func TestRunReportsItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, agents.Config{}, oneSecond)
+		r.send(0, time.Minute)
+		lost := errors.New("connection closed")
+		r.broken <- lost
+		if err := <-r.done; !errors.Is(err, lost) || !strings.Contains(err.Error(), "payment") {
+			t.Errorf("got %v", err)
+		}
+		r.expect("0:ok")
+		r.stop()
+	})
+}
+
+func TestRunRefusals(t *testing.T) {
+	if err := agents.New(agents.Config{Time: bubbleTime{}}).Run(t.Context(), nil); err == nil {
+		t.Error("an agent without a step runs")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{ready: make(chan struct{})}
+		runtime := newRuntime(t, agents.Config{}, agents.Handlers{Do: nothing})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- runtime.Run(ctx, src) }()
+		<-src.ready
+		if err := runtime.Run(ctx, src); err == nil {
+			t.Error("a second Run beside the first")
+		}
+		if err := runtime.Register("payment", "refund", agents.Handlers{Do: nothing}); err == nil {
+			t.Error("a step was added to an agent at work")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The queue of a lane keeps its order while it grows and shrinks.
+func TestRunKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []int64
+		r := newRig(t, agents.Config{RunningMax: 1}, func(_ context.Context, cmd *core.Command) ([]byte, error) {
+			order = append(order, cmd.Seq)
+			pass(time.Second)
+			return nil, nil
+		})
+		for seq := range int64(300) {
+			r.send(seq, time.Hour)
+			if seq%3 == 0 {
+				pass(time.Second)
+			}
+		}
+		r.stop()
+		pass(time.Hour)
+		<-r.done
+		if len(order) < 100 || !slices.IsSorted(order) {
+			t.Errorf("%d in order %v", len(order), order)
+		}
+	})
+}

@@ -1,0 +1,242 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Codes of replies that the runtime gives for itself; both are tried again.
+const (
+	codeUnknownStep = 501 // this agent does not serve that step
+	codeStopping    = 503 // the agent stops before it could answer
+)
+
+// Handler does the work of one command. The context ends at its complete-by.
+type Handler func(ctx context.Context, cmd *core.Command) (result []byte, err error)
+
+// Handlers serve one step.
+type Handlers struct {
+	Do        Handler
+	Undo      Handler // nil for a check, which leaves nothing behind
+	ResultMax int     // bytes; 0: core.ResultBytesMax
+}
+
+// Config is what a Runtime works with. Time is required; every other zero value
+// has a default.
+type Config struct {
+	Time       Time
+	Log        *slog.Logger  // default slog.Default()
+	Ledger     Ledger        // none: the handlers are idempotent by themselves
+	TriesMax   int           // tries of a handler within one command; default 3
+	Backoff    time.Duration // before the second try; doubles, full jitter; default 50 ms
+	BackoffCap time.Duration // default 1 s
+	RunningMax int           // commands at work at a time, per agent; default 1024
+	WaitingMax int           // commands that wait for room, per agent; default 4096
+	DrainMax   time.Duration // how long Run finishes what is in hand; default 30 s
+}
+
+// Runtime serves the steps of one or more agents.
+type Runtime struct {
+	config  Config
+	routes  map[route]Handlers
+	agents  []string // in the order of their first step
+	running atomic.Bool
+}
+
+type route struct{ agent, step string }
+
+// New makes a runtime that serves nothing yet.
+func New(config Config) *Runtime {
+	orDefault(&config.TriesMax, 3)
+	orDefault(&config.Backoff, 50*time.Millisecond)
+	orDefault(&config.BackoffCap, time.Second)
+	orDefault(&config.RunningMax, 1024)
+	orDefault(&config.WaitingMax, 4096)
+	orDefault(&config.DrainMax, 30*time.Second)
+	if config.Log == nil {
+		config.Log = slog.Default()
+	}
+	return &Runtime{config: config, routes: map[route]Handlers{}}
+}
+
+func orDefault[T int | time.Duration](value *T, def T) {
+	if *value == 0 {
+		*value = def
+	}
+}
+
+// Register serves step on agent. It refuses names outside their alphabets, a
+// step that is served already, and any step once Run has begun.
+func (r *Runtime) Register(agent, step string, handlers Handlers) error {
+	if err := core.CheckAgent(agent); err != nil {
+		return fmt.Errorf("serve step %s: %w", step, err)
+	}
+	if err := core.CheckName("step", step); err != nil {
+		return fmt.Errorf("serve on agent %s: %w", agent, err)
+	}
+	if handlers.Do == nil {
+		return fmt.Errorf("serve step %s of agent %s: no do handler", step, agent)
+	}
+	if r.running.Load() {
+		return fmt.Errorf("serve step %s of agent %s: the agent runs already", step, agent)
+	}
+	at := route{agent, step}
+	if _, taken := r.routes[at]; taken {
+		return fmt.Errorf("serve step %s of agent %s: served already", step, agent)
+	}
+	orDefault(&handlers.ResultMax, core.ResultBytesMax)
+	r.routes[at] = handlers
+	if !slices.Contains(r.agents, agent) {
+		r.agents = append(r.agents, agent)
+	}
+	return nil
+}
+
+// Agents are the names served, in the order of their first step.
+func (r *Runtime) Agents() []string { return slices.Clone(r.agents) }
+
+// Handle works on one command and gives its reply, or answered = false when
+// there must be none. now is when the command was read from its socket: the
+// command's complete-by and now plus its time left both bind, the earlier wins.
+// A handler that ignores its context is waited for, and not answered for.
+func (r *Runtime) Handle(ctx context.Context, now core.Instant, cmd *core.Command) (reply core.Reply, answered bool) {
+	deadline := now.Add(cmd.Left)
+	if cmd.CompleteBy != 0 {
+		deadline = min(deadline, cmd.CompleteBy)
+	}
+	left := deadline.Sub(r.config.Time.Now())
+	if left <= 0 {
+		return core.Reply{}, false
+	}
+	if ctx.Err() != nil {
+		return fail(cmd, &Error{Code: codeStopping, Err: errors.New("the agent stops")}), true
+	}
+	handlers, handler := r.find(cmd)
+	if handler == nil {
+		return fail(cmd, &Error{Code: codeUnknownStep, Err: errors.New("this agent does not serve the step")}), true
+	}
+	work, cancel := r.config.Time.WithTimeout(ctx, left)
+	defer cancel()
+	result, err := r.try(work, deadline, handler, cmd)
+	if r.config.Time.Now() >= deadline || errors.Is(work.Err(), context.DeadlineExceeded) {
+		return core.Reply{}, false
+	}
+	switch {
+	case err != nil && ctx.Err() != nil && again(err):
+		return fail(cmd, &Error{Code: codeStopping, Err: err}), true
+	case err != nil:
+		return fail(cmd, err), true
+	case cmd.Undo:
+		return answer(cmd), true
+	}
+	return succeed(cmd, handlers.ResultMax, result), true
+}
+
+func (r *Runtime) find(cmd *core.Command) (Handlers, Handler) {
+	handlers := r.routes[route{cmd.Agent, cmd.Step}]
+	if cmd.Undo {
+		return handlers, handlers.Undo
+	}
+	return handlers, handlers.Do
+}
+
+// try calls the handler until it succeeds, fails for good, has used its tries,
+// or the next try could not begin before the deadline. In the last case the
+// failure is worth more now, while it may still be told.
+func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handler, cmd *core.Command) ([]byte, error) {
+	for n := 1; ; n++ {
+		result, err := r.call(ctx, handler, cmd)
+		if err == nil || n >= r.config.TriesMax || !again(err) {
+			return result, err
+		}
+		pause := r.pause(n)
+		if r.config.Time.Now().Add(pause) >= deadline || r.config.Time.Sleep(ctx, pause) != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause is the backoff after the nth try: doubled each time, capped, full jitter.
+func (r *Runtime) pause(n int) time.Duration {
+	most := r.config.BackoffCap
+	if shift := n - 1; shift < 32 {
+		if d := r.config.Backoff << shift; d > 0 {
+			most = min(most, d)
+		}
+	}
+	return time.Duration(r.config.Time.Float64() * float64(most))
+}
+
+// call is one try, through the ledger where there is one and the step leaves
+// something behind.
+func (r *Runtime) call(ctx context.Context, handler Handler, cmd *core.Command) (result []byte, err error) {
+	defer func() { r.panicked(cmd, recover(), &err) }() // a ledger may panic too
+	ledger := r.config.Ledger
+	switch {
+	case ledger == nil || r.routes[route{cmd.Agent, cmd.Step}].Undo == nil:
+		return handler(ctx, cmd)
+	case cmd.Undo:
+		return nil, ledger.Undo(ctx, cmd.Key(), func(ctx context.Context, result []byte, known bool) (err error) {
+			defer func() { r.panicked(cmd, recover(), &err) }()
+			if known && cmd.Result == nil {
+				// The do answered too late for the scheduler, not for us.
+				remembered := *cmd
+				if remembered.Result = result; len(result) == 0 {
+					remembered.Result = []byte("null")
+				}
+				_, err = handler(ctx, &remembered)
+				return err
+			}
+			_, err = handler(ctx, cmd)
+			return err
+		})
+	}
+	return ledger.Do(ctx, cmd.Key(), func(ctx context.Context) (result []byte, err error) {
+		// Here already, so that no ledger has to think of panics.
+		defer func() { r.panicked(cmd, recover(), &err) }()
+		return handler(ctx, cmd)
+	})
+}
+
+// panicked turns a recovered panic into an error, and logs it with its stack.
+func (r *Runtime) panicked(cmd *core.Command, value any, err *error) {
+	if value == nil {
+		return
+	}
+	failure := &panicError{value: value, stack: debug.Stack()}
+	r.config.Log.Error("handler panicked", "agent", cmd.Agent, "task", cmd.Task, "step", cmd.Step,
+		"undo", cmd.Undo, "attempt", cmd.Attempt, "panic", failure.Error(), "stack", string(failure.stack))
+	*err = failure
+}
+
+// answer is the empty success of a command, with the fence of its reply.
+func answer(cmd *core.Command) core.Reply {
+	return core.Reply{Partition: cmd.Partition, Number: cmd.Number, Seq: cmd.Seq}
+}
+
+func succeed(cmd *core.Command, resultMax int, result []byte) core.Reply {
+	if len(result) > resultMax {
+		return fail(cmd, &Error{Code: core.CodeBadResult, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), resultMax)})
+	}
+	if len(result) > 0 && !json.Valid(result) {
+		return fail(cmd, &Error{Code: core.CodeBadResult, Err: errors.New("result is not JSON")})
+	}
+	reply := answer(cmd)
+	reply.Result = result
+	return reply
+}
+
+func fail(cmd *core.Command, err error) core.Reply {
+	reply := answer(cmd)
+	reply.Code, reply.Error = codeOf(err), textOf(err)
+	return reply
+}

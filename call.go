@@ -1,0 +1,74 @@
+package duly
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Call is one call of a check or a step. Its context's deadline is the
+// complete-by: what is answered after it does not count.
+type Call[In any] struct {
+	Task    string // the task's id
+	Type    string // the plan's name
+	Step    string
+	Key     string // <task>/<step>/<round>: the same for every attempt of do and undo
+	Attempt int    // 1, 2, 3 …
+	Trace   string // W3C traceparent of the submission; may be empty
+	Input   In
+
+	results []core.StepResult
+}
+
+// Undo is one call to take a step back. It is known by its key, and must work
+// without a result: no answer from do is not the same as no effect.
+type Undo[In, Out any] struct {
+	Call[In]
+	Result Out  // what do answered, if Known
+	Known  bool // whether do is known to have answered
+}
+
+// Earlier is a [Call] or an [Undo]: where the results of earlier steps are read.
+type Earlier[In any] interface {
+	takes(In)
+	find(step string) (result []byte, task string, ok bool)
+}
+
+func (c Call[In]) takes(In) {}
+
+func (c Call[In]) find(step string) ([]byte, string, bool) {
+	for _, r := range c.results {
+		if r.Step == step {
+			return r.Result, c.Task, true
+		}
+	}
+	return nil, c.Task, false
+}
+
+// result reads one earlier result; an empty one is null.
+func result[Out, In any](step string, in Earlier[In]) (Out, error) {
+	var out Out
+	data, task, ok := in.find(step)
+	if !ok {
+		return out, fmt.Errorf("task %s: no result of step %s here: is it an earlier step of the plan?", task, step)
+	}
+	if len(data) == 0 {
+		return out, nil
+	}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return out, fmt.Errorf("task %s: result of step %s: %w", task, step, err)
+	}
+	return out, nil
+}
+
+func callOf[In any](cmd *core.Command) (Call[In], error) {
+	call := Call[In]{
+		Task: cmd.Task, Type: cmd.Type, Step: cmd.Step, Key: cmd.Key(), Attempt: cmd.Attempt,
+		Trace: cmd.Trace, results: cmd.Results,
+	}
+	if err := json.Unmarshal(cmd.Input, &call.Input); err != nil {
+		return call, fmt.Errorf("input of task %s is not what step %s expects: %w", cmd.Task, cmd.Step, err)
+	}
+	return call, nil
+}

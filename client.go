@@ -1,0 +1,88 @@
+package duly
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/agents"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// Client submits tasks, watches them and cancels them. It is safe for
+// concurrent use and holds nothing that must be closed.
+type Client struct {
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	clock agents.Time
+	actor string
+}
+
+// ClientOption changes how a [Client] works.
+type ClientOption func(*Client)
+
+// Actor is who the journal of a task names for what this client asks of it; the
+// connection's name, or "client", unless said.
+func Actor(name string) ClientOption { return func(c *Client) { c.actor = name } }
+
+// NewClient makes a client on nc, which stays the caller's to close.
+func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {
+	if nc == nil || nc.IsClosed() {
+		return nil, errors.New("new client: no open connection to NATS")
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("new client: %w", err)
+	}
+	c := &Client{nc: nc, js: js, clock: wall{}, actor: cmp.Or(nc.Opts.Name, "client")}
+	for _, option := range options {
+		option(c)
+	}
+	return c, nil
+}
+
+// Apply stores the plan, so that its tasks can be submitted. The same content
+// again is fine; another content under a stored version is refused (409), and
+// so is what cannot work (400): errors.Is(err, ErrRefused). While nobody
+// answers it tries again, until ctx ends.
+func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
+	if err := p.check(int(c.nc.MaxPayload())); err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	what := fmt.Sprintf("apply plan %s version %d", p.spec.Name, p.spec.Version)
+	spec, err := bus.EncodePlan(&p.spec)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", what, ErrRefused, err)
+	}
+	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.apply(ctx, p.spec.Name, spec) })
+}
+
+// Cancel asks that a task end: what it did is undone, and an id that is not
+// known yet becomes a cancelled task. It returns once the request is stored;
+// [Client.Watch] shows what comes of it. reason is written into the journal.
+// While the server does not answer it tries again, until ctx ends; a second
+// request does no harm.
+func (c *Client) Cancel(ctx context.Context, typ, id, reason string) error {
+	what := fmt.Sprintf("cancel task %s of type %s", id, typ)
+	if err := checkNames(typ, id); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	control := core.Control{Kind: core.EventCancel, ID: id, Type: typ, Actor: c.actor, Reason: reason}
+	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.ask(ctx, &control) })
+}
+
+// checkNames refuses, before anything is sent, what no door would take.
+func checkNames(typ, id string) error {
+	if err := core.CheckName("type", typ); err != nil {
+		return &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
+	}
+	if err := core.CheckName("id", id); err != nil {
+		return &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
+	}
+	return nil
+}

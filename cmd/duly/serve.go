@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly"
+	"duly.dev/duly/dev"
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/node"
+)
+
+type serveCmd struct {
+	node.Config `embed:""`
+}
+
+// Run runs roles until it is told to stop, and then drains.
+func (c *serveCmd) Run(ctx context.Context, std streams) error {
+	if strings.HasPrefix(c.DatabaseURL, "sqlite:") {
+		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
+	}
+	log := newLog(std.err, c.Logs)
+	n, err := node.Open(ctx, c.Config, log)
+	if err != nil {
+		return err
+	}
+	log.Info("serving", "roles", c.Roles, "http", c.HTTPAddr)
+	return errors.Join(n.Run(ctx), n.Close())
+}
+
+type migrateCmd struct {
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" required:"" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
+}
+
+// Run brings the tables up to date.
+func (c *migrateCmd) Run(ctx context.Context, std streams) error {
+	if err := node.Migrate(ctx, c.DatabaseURL); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(std.out, "the tables are up to date")
+	return err
+}
+
+type devCmd struct {
+	DataDir  string `name:"data-dir" help:"Where to keep everything; without it a temporary directory, removed at the end."`
+	Port     int    `default:"7310" help:"HTTP port."`
+	NATSPort int    `name:"nats-port" default:"4222" help:"NATS port; 0: any free one."`
+	Store    string `default:"sqlite" help:"sqlite, postgres (a throwaway server of this machine's binaries) or a database URL."`
+	Demo     bool   `help:"Add the drone-delivery plan and its agents."`
+
+	node.Logs `embed:""`
+}
+
+// Run runs everything in one process until it is told to stop.
+func (c *devCmd) Run(ctx context.Context, std streams) error {
+	dir := c.DataDir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "duly-dev-"); err != nil {
+			return fmt.Errorf("temporary directory: %w", err)
+		}
+		defer os.RemoveAll(dir)
+	}
+	cfg := demoConfig()
+	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
+	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: newLog(std.err, c.Logs)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.serve(ctx, std, s, dir), s.Close())
+}
+
+func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	failed := make(chan error, 1)
+	if c.Demo {
+		wg.Go(func() {
+			if err := serveDrone(ctx, s.NATSURL); err != nil && ctx.Err() == nil {
+				failed <- err
+				cancel()
+			}
+		})
+	}
+	c.greet(std, s, dir)
+	err := s.Run(ctx)
+	select {
+	case drone := <-failed:
+		err = errors.Join(drone, err)
+	default:
+	}
+	return err
+}
+
+func (c *devCmd) greet(std streams, s *dev.System, dir string) {
+	fmt.Fprintf(std.out, "duly is up\n  http  http://127.0.0.1:%d\n  nats  %s\n  data  %s\n", c.Port, s.NATSURL, dir)
+	if c.DataDir == "" {
+		fmt.Fprintln(std.out, "        (removed at the end; --data-dir keeps it)")
+	}
+	if c.Demo {
+		fmt.Fprintf(std.out, "try\n  duly submit delivery d-1 '%s'\n  duly get delivery d-1\n", sampleDelivery)
+	} else {
+		fmt.Fprintln(std.out, "try\n  duly dev --demo      (adds a plan and agents to submit to)\n  duly list")
+	}
+}
+
+const sampleDelivery = `{"deliveryId":"d-1","ownerId":"o-1","pickupLocation":"A","dropOffLocation":"B","confirmationRequired":"None","packageInfo":{"packageId":"p-1","size":"Small","weight":1}}`
+
+// serveDrone stores the plan of a delivery and serves its agents.
+func serveDrone(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url, nats.Name("drone"), nats.MaxReconnects(-1))
+	if err != nil {
+		return fmt.Errorf("drone example: %w", err)
+	}
+	defer nc.Close()
+	services, err := drone.NewServices(drone.ServiceOptions{Seed: 1, Scale: 1})
+	if err != nil {
+		return err
+	}
+	flow := drone.NewWorkflow(drone.PlanOptions{})
+	agent, err := drone.NewAgent(nc, flow, services)
+	if err != nil {
+		return err
+	}
+	client, err := duly.NewClient(nc)
+	if err != nil {
+		return err
+	}
+	if err := flow.Plan.Apply(ctx, client); err != nil {
+		return err
+	}
+	return agent.Run(ctx)
+}

@@ -1,0 +1,231 @@
+package natsserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// The defaults of Options.
+const (
+	DefaultHost       = "127.0.0.1"
+	DefaultMaxPayload = 8 << 20
+	DefaultReady      = 10 * time.Second
+)
+
+// ports that are not numbers of their own.
+const (
+	FreePort    = 0  // the system chooses; ClientURL tells
+	DefaultPort = -1 // NATS's own, 4222
+)
+
+// lockName is the file in the store directory that says it is in use.
+const lockName = "duly.lock"
+
+// ErrInUse says that another server has the store directory.
+var ErrInUse = errors.New("store directory is in use by another server")
+
+// Options of Start.
+type Options struct {
+	Dir             string // store directory; required, made if absent
+	Host            string // default DefaultHost
+	Port            int    // FreePort, DefaultPort or a number
+	HTTPMonitorPort int    // of /varz and /jsz; 0: none, -1: the system chooses
+	MaxPayload      int    // bytes of the largest message; default DefaultMaxPayload
+	Name            string // of the server; default "duly"
+	// SyncOff lets the server write to disk behind the answer. Only for
+	// measurements: an accepted task can then be lost with the power.
+	SyncOff bool
+	Logger  *slog.Logger  // default: the server is silent
+	Ready   time.Duration // how long Start waits for the server; default DefaultReady
+}
+
+// Server is one running server.
+type Server struct {
+	server *server.Server
+	lock   *flock.Flock
+}
+
+// Start starts a server and returns when it takes connections. Errors: ErrInUse;
+// the store directory cannot be made; the port is taken.
+func Start(o Options) (*Server, error) {
+	if o.Dir == "" {
+		return nil, errors.New("nats server: no store directory")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("nats server: store directory %s: %w", o.Dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("nats server: store directory %s: %w", dir, err)
+	}
+	lock := flock.New(filepath.Join(dir, lockName))
+	held, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("nats server: lock on store directory %s: %w", dir, err)
+	}
+	if !held {
+		return nil, fmt.Errorf("nats server: %w: %s", ErrInUse, dir)
+	}
+	s, err := start(o, dir)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return &Server{server: s, lock: lock}, nil
+}
+
+func start(o Options, dir string) (*server.Server, error) {
+	config, err := o.server(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := server.NewServer(config)
+	if err != nil {
+		return nil, fmt.Errorf("nats server: %w", err)
+	}
+	failed := make(failures, 1)
+	s.SetLogger(logger{to: o.Logger, failed: failed}, false, false)
+	s.Start()
+	if err := awaitReady(s, failed, orDuration(o.Ready, DefaultReady)); err != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		return nil, fmt.Errorf("nats server at %s: %w", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)), err)
+	}
+	return s, nil
+}
+
+// awaitReady polls in small steps so that a fatal error, a port that is taken
+// for instance, is told at once and not after the whole wait.
+func awaitReady(s *server.Server, failed failures, wait time.Duration) error {
+	const step = 50 * time.Millisecond
+	for waited := time.Duration(0); waited < wait; waited += step {
+		if s.ReadyForConnections(step) {
+			if !s.JetStreamEnabled() {
+				return errors.New("JetStream did not start")
+			}
+			return nil
+		}
+		select {
+		case why := <-failed:
+			return errors.New(why)
+		default:
+		}
+	}
+	return fmt.Errorf("not ready after %v", wait)
+}
+
+// server translates the options.
+func (o Options) server(dir string) (*server.Options, error) {
+	if o.MaxPayload < 0 || o.MaxPayload > math.MaxInt32 {
+		return nil, fmt.Errorf("nats server: max payload %d, want 1 to %d bytes", o.MaxPayload, math.MaxInt32)
+	}
+	port := o.Port
+	switch port {
+	case FreePort:
+		port = server.RANDOM_PORT
+	case DefaultPort:
+		port = server.DEFAULT_PORT
+	}
+	payload := o.MaxPayload
+	if payload == 0 {
+		payload = DefaultMaxPayload
+	}
+	// Pending must exceed payload, or a subscriber that waits for one largest
+	// message counts as slow.
+	pending := max(int64(server.MAX_PENDING_SIZE), 4*int64(payload))
+	return &server.Options{
+		ServerName: orString(o.Name, "duly"),
+		Host:       orString(o.Host, DefaultHost),
+		Port:       port,
+		HTTPHost:   orString(o.Host, DefaultHost),
+		HTTPPort:   o.HTTPMonitorPort,
+		MaxPayload: int32(payload),
+		MaxPending: pending,
+		JetStream:  true,
+		StoreDir:   dir,
+		SyncAlways: !o.SyncOff,
+		NoSigs:     true,
+	}, nil
+}
+
+// ClientURL is where clients connect.
+func (s *Server) ClientURL() string { return s.server.ClientURL() }
+
+// MonitorURL is where the monitoring pages are, or empty.
+func (s *Server) MonitorURL() string {
+	if a := s.server.MonitorAddr(); a != nil {
+		return "http://" + a.String()
+	}
+	return ""
+}
+
+// SyncAlways reports whether the server syncs every write before it answers.
+func (s *Server) SyncAlways() bool {
+	v, err := s.server.Varz(nil)
+	return err == nil && v.JetStream.Config != nil && v.JetStream.Config.SyncAlways
+}
+
+// Shutdown stops the server, waits until it has, and gives the directory free.
+// It may be called again.
+func (s *Server) Shutdown() error {
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+	if err := s.lock.Unlock(); err != nil {
+		return fmt.Errorf("nats server: unlock of store directory: %w", err)
+	}
+	return nil
+}
+
+// failures carries the first fatal message of a starting server.
+type failures chan string
+
+// logger hands the server's log to slog.
+type logger struct {
+	to     *slog.Logger
+	failed failures
+}
+
+func (l logger) log(level slog.Level, format string, v []any) {
+	if l.to != nil && l.to.Enabled(context.Background(), level) {
+		l.to.Log(context.Background(), level, fmt.Sprintf(format, v...), "from", "nats-server")
+	}
+}
+
+func (l logger) Noticef(format string, v ...any) { l.log(slog.LevelDebug, format, v) }
+func (l logger) Warnf(format string, v ...any)   { l.log(slog.LevelWarn, format, v) }
+func (l logger) Errorf(format string, v ...any)  { l.log(slog.LevelError, format, v) }
+func (l logger) Debugf(format string, v ...any)  { l.log(slog.LevelDebug-1, format, v) }
+func (l logger) Tracef(format string, v ...any)  { l.log(slog.LevelDebug-2, format, v) }
+
+// Fatalf does not end the process, as nats-server's own logger would.
+func (l logger) Fatalf(format string, v ...any) {
+	l.log(slog.LevelError, format, v)
+	select {
+	case l.failed <- fmt.Sprintf(format, v...):
+	default: // the first one is kept
+	}
+}
+
+func orString(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+func orDuration(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return d
+}

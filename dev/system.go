@@ -1,0 +1,149 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/pgtest"
+)
+
+// The stores that Options.Store knows by a word.
+const (
+	StoreSQLite   = "sqlite"
+	StorePostgres = "postgres"
+)
+
+// Options of Start.
+type Options struct {
+	Dir      string // where everything is kept; locked while in use
+	Store    string // StoreSQLite, StorePostgres (a throwaway server) or a database URL
+	NATSPort int    // 0: any free one
+	Config   node.Config
+	Log      *slog.Logger
+}
+
+// System is a running NATS server and store with a node that has not begun.
+type System struct {
+	NATSURL string
+	Node    *node.Node
+
+	log      *slog.Logger
+	lock     *flock.Flock
+	nats     *natsserver.Server
+	pg       *pgtest.Cluster
+	restarts atomic.Int64
+}
+
+// ErrInUse says that another process has the data directory.
+var ErrInUse = errors.New("data directory is in use by another process")
+
+// Start starts the servers, brings the tables up to date and connects the node.
+// The roles begin with Run or Keep.
+func Start(ctx context.Context, o Options) (*System, error) {
+	s := &System{log: o.Log}
+	if err := s.start(ctx, o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *System) start(ctx context.Context, o Options) error {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return fmt.Errorf("data directory %s: %w", o.Dir, err)
+	}
+	lock := flock.New(filepath.Join(o.Dir, "duly.lock"))
+	held, err := lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("lock data directory %s: %w", o.Dir, err)
+	}
+	if !held {
+		return fmt.Errorf("%s: %w", o.Dir, ErrInUse)
+	}
+	s.lock = lock
+	if s.nats, err = natsserver.Start(natsserver.Options{Dir: filepath.Join(o.Dir, "nats"), Port: o.NATSPort, Logger: o.Log}); err != nil {
+		return err
+	}
+	s.NATSURL = s.nats.ClientURL()
+	cfg := o.Config
+	cfg.NATSURL = s.NATSURL
+	if cfg.DatabaseURL, err = s.store(ctx, o); err != nil {
+		return err
+	}
+	if err := node.Migrate(ctx, cfg.DatabaseURL); err != nil {
+		return err
+	}
+	s.Node, err = node.Open(ctx, cfg, o.Log)
+	return err
+}
+
+func (s *System) store(ctx context.Context, o Options) (string, error) {
+	switch o.Store {
+	case StoreSQLite, "":
+		return "sqlite:" + filepath.Join(o.Dir, "duly.db"), nil
+	case StorePostgres:
+		var err error
+		if s.pg, err = pgtest.Start(pgtest.Options{}); err != nil {
+			return "", fmt.Errorf("throwaway PostgreSQL: %w", err)
+		}
+		return s.pg.NewDatabase(ctx)
+	}
+	return o.Store, nil
+}
+
+// Run runs all roles until ctx ends, then drains.
+func (s *System) Run(ctx context.Context) error { return s.Node.Run(ctx) }
+
+// Keep runs each role until ctx ends and ends and begins it anew every so often:
+// every second time without a drain, as if it had crashed.
+func (s *System) Keep(ctx context.Context, every time.Duration) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(node.Roles))
+	for i, role := range node.Roles {
+		wg.Go(func() {
+			for life := 0; ctx.Err() == nil && errs[i] == nil; life++ {
+				if life > 0 {
+					s.restarts.Add(1)
+				}
+				// The roles do not fall over all at once.
+				span := every + time.Duration(i)*every/time.Duration(2*len(node.Roles))
+				lived, cancel := context.WithTimeout(ctx, span)
+				errs[i] = s.Node.RunRole(lived, role, life%2 == 1)
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Restarts is how many times Keep has begun a role anew.
+func (s *System) Restarts() int { return int(s.restarts.Load()) }
+
+// Close ends everything that Start began.
+func (s *System) Close() error {
+	var errs []error
+	if s.Node != nil {
+		errs = append(errs, s.Node.Close())
+	}
+	if s.nats != nil {
+		errs = append(errs, s.nats.Shutdown())
+	}
+	if s.pg != nil {
+		errs = append(errs, s.pg.Stop())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Unlock())
+	}
+	return errors.Join(errs...)
+}

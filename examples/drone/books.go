@@ -1,0 +1,209 @@
+package drone
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Step is one of the five steps of a delivery, in their order.
+type Step uint8
+
+// The steps.
+const (
+	StepAccount Step = iota
+	StepPackage
+	StepTransport
+	StepDrone
+	StepDelivery
+
+	StepCount = 5
+)
+
+var stepNames = [StepCount]string{"account", "package", "transport", "drone", "delivery"}
+
+// String is the step's name in the plan.
+func (s Step) String() string { return stepNames[s] }
+
+// Undoable is false for the two checks, which leave nothing behind.
+func (s Step) Undoable() bool { return s != StepAccount && s != StepTransport }
+
+// Books are the ledgers of all five services: what every key was asked, and
+// what of it is in effect. One row per task holds all five, because a million
+// tasks must fit; each service touches its own entry alone.
+type Books struct {
+	shards [shardCount]shard
+	keep   bool // the full log too
+}
+
+// shardCount spreads the locks; a power of two.
+const shardCount = 256
+
+type shard struct {
+	mu   sync.Mutex
+	rows map[string]*row // by task id, round 0 first
+	log  []LogLine
+	_    [24]byte // two shards on one cache line would wait for each other
+}
+
+// row is one round of one task.
+type row struct {
+	entries [StepCount]entry
+	round   int
+	next    *row // a later round, made by a resubmission after an undo
+}
+
+// entry is what one service knows of one key.
+type entry struct {
+	serial  uint32 // what the first effect made: the drone's number, …
+	calls   uint16 // do and undo together, as they arrived
+	applied uint8  // effects that do ever made; of a check, its successes
+	live    uint8  // effects that stand
+	ghosts  uint8  // effects made although the tombstone stood
+	flags   uint8
+	last    uint8 // attempt of the newest call, with lastUndo
+	repeat  uint8 // how often that attempt was made before
+}
+
+const (
+	flagBusy      = 1 << iota // a call for the key is in progress
+	flagDone                  // a do has answered well, or would have
+	flagTombstone             // undo came: no do may ever take effect again
+
+	lastUndo = 1 << 7
+)
+
+// LogLine is one call in the full log.
+type LogLine struct {
+	Step    Step
+	Task    string
+	Key     string
+	Attempt int
+	Undo    bool
+	Began   time.Time
+	Ended   time.Time
+	Late    bool  // the effect of a call that was given up; Began is when it was
+	Applied bool  // this call changed what is in effect
+	Live    bool  // an effect of the key stands after it
+	Code    int   // of the failure; 0 for success, 408 for silence
+	Err     error // nil for success
+}
+
+// ErrKey is returned for a key that does not read <task>/<step>/<round>.
+var ErrKey = errors.New("key refused")
+
+// splitKey takes a key apart without allocating; task and step come from the
+// call itself, so the key must agree with them.
+func splitKey(key, task string, step Step) (round int, err error) {
+	rest, ok := strings.CutPrefix(key, task)
+	if ok {
+		rest, ok = strings.CutPrefix(rest, "/")
+	}
+	if ok {
+		rest, ok = strings.CutPrefix(rest, stepNames[step])
+	}
+	if ok {
+		rest, ok = strings.CutPrefix(rest, "/")
+	}
+	if ok && len(rest) > 0 && len(rest) < 9 {
+		for i := 0; i < len(rest) && ok; i++ {
+			ok = rest[i] >= '0' && rest[i] <= '9'
+			round = round*10 + int(rest[i]-'0')
+		}
+		if ok {
+			return round, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %q, want %s/%s/<round>", ErrKey, key, task, step)
+}
+
+// open finds or makes the row of a task's round. The caller holds the shard.
+func (sh *shard) open(task string, round int) *row {
+	r := sh.rows[task]
+	if r == nil {
+		if sh.rows == nil {
+			sh.rows = make(map[string]*row)
+		}
+		r = &row{round: round}
+		// The id may be a part of a whole message, which must not stay for its sake.
+		sh.rows[strings.Clone(task)] = r
+		return r
+	}
+	for r.round != round {
+		if r.next == nil {
+			r.next = &row{round: round}
+		}
+		r = r.next
+	}
+	return r
+}
+
+func (b *Books) shard(hash uint64) *shard { return &b.shards[mix(hash)%shardCount] }
+
+// Tasks is how many tasks any service has heard of.
+func (b *Books) Tasks() int {
+	n := 0
+	for i := range b.shards {
+		sh := &b.shards[i]
+		sh.mu.Lock()
+		n += len(sh.rows)
+		sh.mu.Unlock()
+	}
+	return n
+}
+
+// Log returns the full log of one task, in the order in which the calls ended.
+// It is empty unless ServiceOptions.Log was set.
+func (b *Books) Log(task string) []LogLine {
+	sh := b.shard(hashText(task))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	var lines []LogLine
+	for _, line := range sh.log {
+		if line.Task == task {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// Entry is what one service's book says of a task, all rounds together.
+type Entry struct {
+	Calls      int    // do and undo together
+	Applied    int    // effects ever made; of a check, its successes
+	Live       int    // effects that stand
+	Ghosts     int    // effects made although the tombstone stood
+	Tombstones int    // rounds that an undo has closed
+	Busy       bool   // a call is in progress
+	Serial     uint32 // what the newest round's effect made; 0: nothing yet
+}
+
+// Entry reads one service's book about a task.
+func (b *Books) Entry(task string, step Step) Entry {
+	sh := b.shard(hashText(task))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.rows[task].sum(step)
+}
+
+// sum adds up the rounds. The caller holds the shard; a nil row is empty.
+func (r *row) sum(step Step) Entry {
+	var s Entry
+	for ; r != nil; r = r.next {
+		e := &r.entries[step]
+		s.Calls += int(e.calls)
+		s.Applied += int(e.applied)
+		s.Live += int(e.live)
+		s.Ghosts += int(e.ghosts)
+		s.Busy = s.Busy || e.flags&flagBusy != 0
+		if e.flags&flagTombstone != 0 {
+			s.Tombstones++
+		}
+		if e.serial != 0 {
+			s.Serial = e.serial
+		}
+	}
+	return s
+}

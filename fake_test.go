@@ -1,0 +1,222 @@
+package duly_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// fake stands in for a Duly server: a real NATS server, and behind the wire a
+// scheduler that keeps everything in memory, calls each step once and undoes at
+// the first failure.
+type fake struct {
+	url    string
+	dir    string
+	server *natsserver.Server
+	conn   *bus.Conn
+
+	mu       sync.Mutex
+	plans    map[string]*core.Plan
+	specs    map[string][]byte
+	inputs   map[string][]byte
+	requests []*bus.SubmitRequest // at the fast door, refused ones too
+	controls []core.Control
+	waits    map[int64]chan core.Reply // commands out, by their task's number
+	running  sync.WaitGroup
+
+	// refuse, where set, is asked first about every submission; nil: take it.
+	refuse func(r *bus.SubmitRequest) *bus.RefusedError
+}
+
+// newFake starts one; the caller stops it.
+func newFake(ctx context.Context) (*fake, error) {
+	dir, err := os.MkdirTemp("", "duly-test-")
+	if err != nil {
+		return nil, err
+	}
+	server, err := natsserver.Start(natsserver.Options{Dir: dir, SyncOff: true})
+	if err != nil {
+		return nil, err
+	}
+	f := &fake{
+		url: server.ClientURL(), dir: dir, server: server,
+		plans: map[string]*core.Plan{}, specs: map[string][]byte{}, inputs: map[string][]byte{}, waits: map[int64]chan core.Reply{},
+	}
+	if f.conn, err = bus.Dial(ctx, bus.Options{URL: f.url, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(f.conn.NATS())
+	if err != nil {
+		return nil, err
+	}
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: bus.StreamEvents, Subjects: []string{"duly.events.*.*"}})
+	if err != nil {
+		return nil, err
+	}
+	return f, f.serve()
+}
+
+func (f *fake) serve() error {
+	_, err1 := f.conn.ServePlans(f.apply)
+	_, err2 := f.conn.ServeSubmit(f.submit)
+	_, err3 := f.conn.ServeAsk(func(r *bus.AskRequest) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.controls = append(f.controls, r.Control)
+		r.Accept(uint64(len(f.controls)), 0)
+	})
+	_, err4 := f.conn.ServeReplies(0, f.reply, func(_ int, number, _ int64) {
+		f.reply(core.Reply{Number: number, Code: 503, Error: "no agent listens"})
+	})
+	return errors.Join(err1, err2, err3, err4)
+}
+
+func (f *fake) stop() error {
+	f.running.Wait()
+	f.conn.Close()
+	return errors.Join(f.server.Shutdown(), os.RemoveAll(f.dir))
+}
+
+// connect is a user's connection.
+func (f *fake) connect() (*nats.Conn, error) { return nats.Connect(f.url, nats.Name("shop")) }
+
+func (f *fake) apply(spec []byte) bus.PlanAnswer {
+	plan, err := bus.DecodePlan(spec)
+	if err != nil {
+		return bus.PlanAnswer{Error: &bus.WireError{Code: 400, Description: err.Error()}}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if old := f.specs[plan.Name]; old != nil && f.plans[plan.Name].Version == plan.Version && !bytes.Equal(old, spec) {
+		return bus.PlanAnswer{Error: &bus.WireError{Code: 409, Description: core.ErrPlanConflict.Error()}}
+	}
+	f.specs[plan.Name], f.plans[plan.Name] = bytes.Clone(spec), &plan
+	return bus.PlanAnswer{Name: plan.Name, Version: plan.Version, Stored: true}
+}
+
+func (f *fake) submit(r *bus.SubmitRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, r)
+	if f.refuse != nil {
+		if refusal := f.refuse(r); refusal != nil {
+			r.Reject(refusal.Code, refusal.ErrCode, refusal.Description, refusal.Retry)
+			return
+		}
+	}
+	plan := f.plans[r.Type]
+	if plan == nil {
+		r.Reject(404, 0, "no plan "+r.Type, 0)
+		return
+	}
+	old, known := f.inputs[r.ID]
+	if known && !bytes.Equal(old, r.Payload) {
+		r.Reject(409, 0, "the id is a task with another input", 0)
+		return
+	}
+	f.inputs[r.ID] = bytes.Clone(r.Payload)
+	number := int64(len(f.inputs))
+	r.Accept(bus.StreamTasks, uint64(number), 0)
+	if !known {
+		f.running.Go(func() { f.run(plan, number, *r) })
+	}
+}
+
+// run is the life of a task.
+func (f *fake) run(plan *core.Plan, number int64, r bus.SubmitRequest) {
+	tell := func(state string) {
+		f.conn.Live(core.Status{ID: r.ID, Type: r.Type, Status: state, At: core.InstantOf(time.Now())})
+	}
+	tell(core.StatusReceived)
+	tell(string(core.StateProcessing))
+	end := core.Ending{EndNumber: number, ID: r.ID, Type: r.Type, State: core.StateProcessed, At: core.InstantOf(time.Now())}
+	var results []core.StepResult
+	for i := range plan.Steps {
+		reply := f.call(&plan.Steps[i], number, &r, results, nil)
+		if reply.Code == 0 {
+			results = append(results, core.StepResult{Step: plan.Steps[i].Name, Result: reply.Result})
+			continue
+		}
+		tell(string(core.StateUndoing))
+		end.State, end.Step, end.Error = core.StateUndone, plan.Steps[i].Name, reply.Error
+		for j := i - 1; j >= 0; j-- {
+			if plan.Steps[j].Undoable {
+				f.call(&plan.Steps[j], number, &r, results, results[j].Result)
+			}
+		}
+		break
+	}
+	told := make(chan error, 1)
+	f.conn.TellEnded([]core.Ending{end}, func(err error) { told <- err })
+	<-told
+	tell(string(end.State))
+}
+
+// call sends one command and waits for its answer; a result makes it an undo.
+func (f *fake) call(step *core.Step, number int64, r *bus.SubmitRequest, results []core.StepResult, result []byte) core.Reply {
+	answer := make(chan core.Reply, 1)
+	f.mu.Lock()
+	f.waits[number] = answer
+	f.mu.Unlock()
+	err := f.conn.SendCommand(&core.Command{
+		Undo: result != nil, Agent: step.Agent, Number: number, Seq: 1,
+		Task: r.ID, Type: r.Type, Step: step.Name, Attempt: 1,
+		CompleteBy: core.InstantOf(time.Now().Add(step.CompleteBy)), Left: step.CompleteBy,
+		Input: r.Payload, Results: results, Result: result, Trace: r.Trace,
+	})
+	if err != nil {
+		return core.Reply{Code: 500, Error: err.Error()}
+	}
+	select {
+	case reply := <-answer:
+		return reply
+	case <-time.After(step.CompleteBy):
+		return core.Reply{Code: 408, Error: "overdue"}
+	}
+}
+
+func (f *fake) reply(r core.Reply) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case f.waits[r.Number] <- r:
+	default: // answered already
+	}
+}
+
+// seen are the submissions that came to the fast door, as "id by" each.
+func (f *fake) seen() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []string
+	for _, r := range f.requests {
+		all = append(all, strings.TrimSpace(r.ID+" "+r.CompleteBy))
+	}
+	return strings.Join(all, ", ")
+}
+
+// request is the nth submission that came.
+func (f *fake) request(n int) *bus.SubmitRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.requests[n]
+}
+
+// asked are the control messages that came.
+func (f *fake) asked() []core.Control {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.controls
+}

@@ -1,0 +1,181 @@
+package ingest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The defaults of APIConfig.
+const (
+	DefaultConcurrentMax = 1024
+	DefaultReadMax       = 2 * time.Second
+	DefaultControlMax    = 5 * time.Second
+	DefaultActor         = "http"
+)
+
+// Headers of the API that are not HTTP's own. Those of a submission are the
+// same as on NATS.
+const (
+	headerKey        = "Idempotency-Key"
+	headerCompleteBy = "Duly-Complete-By"
+	headerReplyTo    = "Duly-Reply-To"
+	headerTrace      = "traceparent"
+)
+
+// APIConfig is how the HTTP API works. Zero fields take their defaults, except
+// those that say otherwise.
+type APIConfig struct {
+	Partitions    int                                     // required
+	PartitionOf   func(id string, partitions int) int     // required
+	NewID         func() string                           // makes an id for a POST without a key; required
+	InputHash     func(taskType string, in []byte) []byte // as the owner keeps it; nil: SHA-256 of type, NUL and input
+	ConcurrentMax int                                     // submissions whose bodies are in memory, at most
+	ReadMax       time.Duration                           // how long the state store may take
+	ControlMax    time.Duration                           // how long the control stream may take
+	Actor         string                                  // who the journal names for a cancellation
+}
+
+// Submitter is where the API hands submissions in: an [Ingest].
+type Submitter interface {
+	// Submit takes a request and answers it once, without waiting.
+	Submit(Request)
+}
+
+// api serves the paths below /v1.
+type api struct {
+	cfg      APIConfig
+	door     Submitter
+	reader   Reader
+	controls Controls
+	log      *slog.Logger
+	bodies   atomic.Int64 // submissions whose bodies are in memory
+}
+
+// NewAPI makes the HTTP handler of the API:
+//
+//	POST   /v1/tasks/{type}       submit; the id is the Idempotency-Key
+//	PUT    /v1/tasks/{type}/{id}  submit; 202, again 200, with another input 409
+//	GET    /v1/tasks/{type}/{id}  the task and its steps
+//	DELETE /v1/tasks/{type}/{id}  ask that it end
+//	GET    /v1/tasks              a list: type, state, limit, after
+//	GET    /v1/counts             how many are in which state
+//
+// Errors are problem documents (RFC 9457). The server that uses it must set its
+// own timeouts for reading headers and bodies. Error: a configuration that
+// cannot work.
+func NewAPI(cfg APIConfig, door Submitter, reader Reader, controls Controls, log *slog.Logger) (http.Handler, error) {
+	orInt(&cfg.ConcurrentMax, DefaultConcurrentMax)
+	orInt(&cfg.ReadMax, DefaultReadMax)
+	orInt(&cfg.ControlMax, DefaultControlMax)
+	if cfg.Actor == "" {
+		cfg.Actor = DefaultActor
+	}
+	if cfg.InputHash == nil {
+		cfg.InputHash = inputHash
+	}
+	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
+		return nil, errors.New("ingest: Partitions, PartitionOf and NewID of the API are required")
+	}
+	if door == nil || reader == nil || controls == nil || log == nil {
+		return nil, errors.New("ingest: the API needs a door, a reader, controls and a log")
+	}
+	a := &api{cfg: cfg, door: door, reader: reader, controls: controls, log: log}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/tasks", methods{http.MethodGet: a.list})
+	mux.Handle("/v1/tasks/{type}", methods{http.MethodPost: a.post})
+	mux.Handle("/v1/tasks/{type}/{id}", methods{http.MethodPut: a.put, http.MethodGet: a.get, http.MethodDelete: a.cancel})
+	mux.Handle("/v1/counts", methods{http.MethodGet: a.counts})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		problem(w, refusal(404, CauseNotFound, "path %s is not served here", short(r.URL.Path)))
+	})
+	return mux, nil
+}
+
+// methods dispatches by method, so that a wrong one is a problem document too.
+type methods map[string]http.HandlerFunc
+
+// ServeHTTP calls the handler of the method; GET serves HEAD.
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if serve, ok := m[method]; ok {
+		serve(w, r)
+		return
+	}
+	allow := ""
+	for _, known := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		if m[known] == nil && (known != http.MethodHead || m[http.MethodGet] == nil) {
+			continue
+		}
+		if allow != "" {
+			allow += ", "
+		}
+		allow += known
+	}
+	w.Header().Set("Allow", allow)
+	problem(w, refusal(405, CauseMethod, "method %s is not served at %s; it takes %s", short(r.Method), short(r.URL.Path), allow))
+}
+
+// names checks the type and id of a path.
+func names(r *http.Request) (taskType, id string, bad *Refusal) {
+	taskType, id = r.PathValue("type"), r.PathValue("id")
+	if err := core.CheckName("type", taskType); err != nil {
+		return "", "", refusal(400, CauseTypeName, "%v", err)
+	}
+	if err := core.CheckName("id", id); err != nil {
+		return "", "", refusal(400, CauseIDName, "%v", err)
+	}
+	return taskType, id, nil
+}
+
+func (a *api) partition(id string) int { return a.cfg.PartitionOf(id, a.cfg.Partitions) }
+
+// find reads a task, bounded in time. A task of another type is not found.
+func (a *api) find(r *http.Request, taskType, id string) (core.View, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
+	defer cancel()
+	view, err := a.reader.Get(ctx, a.partition(id), id)
+	if err == nil && view.Type != taskType {
+		return view, fmt.Errorf("task %s of type %s: it is of type %s: %w", id, taskType, view.Type, errOtherType)
+	}
+	return view, err
+}
+
+var errOtherType = errors.New("the id is a task of another type")
+
+// storeFailed answers that the state store did, and keeps its words for the log.
+func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, err error) {
+	if r.Context().Err() != nil {
+		return // the client is gone
+	}
+	a.log.Warn("a request could not be served", "what", what, "path", r.URL.Path, "error", err)
+	problem(w, refusal(503, CauseStore, "%s: it did not answer as it should", what).retry(retryLog))
+}
+
+func notFound(taskType, id string) *Refusal {
+	return refusal(404, CauseNotFound, "no task %s of type %s", short(id), short(taskType))
+}
+
+// inputHash tells two inputs apart as core.Task.InputHash does.
+func inputHash(taskType string, input []byte) []byte {
+	sum := sha256.Sum256(slices.Concat([]byte(taskType), []byte{0}, input))
+	return sum[:]
+}
+
+// keyID makes an id of an idempotency key outside the ids' alphabet: the same
+// key is the same task, whatever it looks like.
+func keyID(taskType, key string) string {
+	return "key-" + hex.EncodeToString(inputHash(taskType, []byte(key)))[:40]
+}

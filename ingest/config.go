@@ -1,0 +1,128 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The defaults of Config.
+const (
+	DefaultPackItems    = 64
+	DefaultPackBytes    = 512 << 10
+	DefaultPayloadMax   = 1 << 20 // the server's own default
+	DefaultWindowMax    = 10 * time.Millisecond
+	DefaultQuietItems   = 4
+	DefaultBusyItems    = 64
+	DefaultItemsMax     = 32 << 10
+	DefaultBytesMax     = 64 << 20
+	DefaultBacklogMax   = 100_000
+	DefaultPublishMax   = 4 * time.Second
+	DefaultUnknownMax   = 1024
+	DefaultReloadPause  = 250 * time.Millisecond
+	DefaultReloadMax    = 3 * time.Second
+	requestBytesBesides = 256 // memory of a request less its input and headers, roughly
+)
+
+// Config is how a door works. Zero fields take their defaults, except those
+// that say otherwise.
+type Config struct {
+	Stream     string // name of the task stream, told in answers
+	Partitions int    // required
+	// PartitionOf is the partition of an id among so many; required.
+	PartitionOf func(id string, partitions int) int
+	// SizeOf is how many bytes a submission takes in a pack; nil: an estimate
+	// that is never too small for fields within their limits.
+	SizeOf func(*core.Submission) int
+	// CheckReplyTo refuses a private status subject; nil: every one is refused.
+	CheckReplyTo func(subject string) error
+
+	PackItems  int // submissions of one pack at most
+	PackBytes  int // bytes of one pack at most, unless a single item is larger
+	PayloadMax int // the server's max_payload in bytes
+
+	// WindowMax is how long the oldest item of a pack waits for company in a
+	// flood. The window is WindowMax × (unanswered − QuietItems) / BusyItems,
+	// within 0 and WindowMax: by Little's law the unanswered items measure the
+	// rate and the slowness of the stream at once.
+	WindowMax  time.Duration
+	QuietItems int
+	BusyItems  int
+
+	ItemsMax   int           // unanswered requests at most; more are refused at once
+	BytesMax   int64         // bytes of unanswered requests at most
+	BacklogMax int64         // messages of a partition that nobody has read yet, at most
+	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
+
+	UnknownMax  int           // requests of unknown types that wait for the plans, at most
+	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
+	ReloadMax   time.Duration // how long one reading may take
+}
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (c Config) WithDefaults() Config {
+	orInt(&c.PackItems, DefaultPackItems)
+	orInt(&c.PackBytes, DefaultPackBytes)
+	orInt(&c.PayloadMax, DefaultPayloadMax)
+	orInt(&c.WindowMax, DefaultWindowMax)
+	orInt(&c.QuietItems, DefaultQuietItems)
+	orInt(&c.BusyItems, DefaultBusyItems)
+	orInt(&c.ItemsMax, DefaultItemsMax)
+	orInt(&c.BytesMax, DefaultBytesMax)
+	orInt(&c.BacklogMax, DefaultBacklogMax)
+	orInt(&c.PublishMax, DefaultPublishMax)
+	orInt(&c.UnknownMax, DefaultUnknownMax)
+	orInt(&c.ReloadPause, DefaultReloadPause)
+	orInt(&c.ReloadMax, DefaultReloadMax)
+	if c.SizeOf == nil {
+		c.SizeOf = estimate
+	}
+	if c.CheckReplyTo == nil {
+		c.CheckReplyTo = func(string) error { return errNoReplyTo }
+	}
+	return c
+}
+
+var errNoReplyTo = errors.New("private status subjects are not configured here")
+
+// Validate refuses a configuration that cannot work, naming the field.
+func (c *Config) Validate() error {
+	if c.PartitionOf == nil {
+		return errors.New("ingest: PartitionOf is missing")
+	}
+	for _, n := range []struct {
+		name string
+		is   int64
+	}{
+		{"Partitions", int64(c.Partitions)}, {"PackItems", int64(c.PackItems)}, {"PackBytes", int64(c.PackBytes)},
+		{"PayloadMax", int64(c.PayloadMax)}, {"WindowMax", int64(c.WindowMax)}, {"QuietItems", int64(c.QuietItems)},
+		{"BusyItems", int64(c.BusyItems)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
+		{"BacklogMax", c.BacklogMax}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
+		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)},
+	} {
+		if n.is < 1 {
+			return fmt.Errorf("ingest: %s is %d, want 1 or more", n.name, n.is)
+		}
+	}
+	return nil
+}
+
+// packBytes is the size at which a pack is full.
+func (c *Config) packBytes() int { return min(c.PackBytes, c.PayloadMax) - packHeadBytes }
+
+// packHeadBytes is what a pack holds besides its items: the version byte.
+const packHeadBytes = 1
+
+// estimate bounds the packed size of a submission: eight length prefixes and
+// numbers of at most ten bytes each.
+func estimate(s *core.Submission) int {
+	return len(s.Type) + len(s.ID) + len(s.Input) + len(s.ReplyTo) + len(s.Trace) + 9*10
+}
+
+func orInt[N ~int | ~int64](n *N, def N) {
+	if *n == 0 {
+		*n = def
+	}
+}

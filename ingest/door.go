@@ -1,0 +1,212 @@
+package ingest
+
+import (
+	"errors"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Door takes submissions: one goroutine calls Submit, Flush, Due and Close with
+// the time as it sees it. Outcomes of the ports may arrive from any goroutine;
+// they take effect at the next Flush.
+type Door struct {
+	cfg     Config
+	plans   Plans
+	log     Log
+	backlog Backlog // may be nil
+	budget  budget
+	stats   counters
+	full    *Refusal
+	events  queue[event]
+	spare   []event // memory of the events taken last
+
+	shelves []*pack // by partition: the pack that is open, or nil
+	open    int     // packs that are open
+	flights flights
+	free    []*pack
+	unknown unknown
+	closed  bool
+}
+
+// event is the outcome of something a port was asked for.
+type event struct {
+	pack   *pack // nil: the plans were read
+	flight uint64
+	seq    uint64
+	err    error
+}
+
+// NewDoor makes a door. backlog may be nil: then only the stream's own limits
+// hold submissions back. Error: a configuration that cannot work.
+func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if plans == nil || log == nil {
+		return nil, errors.New("ingest: plans and log are required")
+	}
+	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog, shelves: make([]*pack, cfg.Partitions)}
+	// Made once: in a flood it is what the door says most.
+	d.full = refusal(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
+		cfg.ItemsMax, cfg.BytesMax).retry(retryFull)
+	d.budget.itemsMax, d.budget.bytesMax = int64(cfg.ItemsMax), cfg.BytesMax
+	return d, nil
+}
+
+// Submit takes one request. It is answered now if it is refused, and otherwise
+// in a later Flush.
+func (d *Door) Submit(now core.Instant, req Request) {
+	if d.admit(&req) {
+		d.take(now, &req)
+	}
+}
+
+// admit takes room for a request, or refuses it. It is safe for concurrent use.
+func (d *Door) admit(req *Request) bool {
+	d.stats.taken.Add(1)
+	if d.budget.reserve(req.bytes()) {
+		return true
+	}
+	d.tell(req, d.full)
+	return false
+}
+
+// take handles a request that has its room.
+func (d *Door) take(now core.Instant, req *Request) {
+	if d.closed {
+		d.refuse(req, stopping())
+		return
+	}
+	var sub core.Submission
+	if r := d.check(now, req, &sub); r != nil {
+		d.refuse(req, r)
+		return
+	}
+	plan := d.plans.Plan(req.Type)
+	if plan == nil {
+		d.wait(req, &sub)
+		return
+	}
+	d.accept(now, req, &sub, plan)
+}
+
+// accept packs a request whose plan is known, unless it would not fit.
+func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan *core.Plan) {
+	if r := checkSize(req, plan.InputMax); r != nil {
+		d.refuse(req, r)
+		return
+	}
+	sub.PlanVersion = plan.Version
+	size := d.cfg.SizeOf(sub)
+	if size+packHeadBytes > d.cfg.PayloadMax {
+		d.refuse(req, refusal(413, CauseInputSize, "input of type %s has %d bytes and makes a message of %d; the server's max_payload is %d",
+			short(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
+		return
+	}
+	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
+	if d.backlog != nil {
+		if n := d.backlog.Pending(partition); n > d.cfg.BacklogMax {
+			d.refuse(req, refusal(429, CauseBacklog, "partition %d is %d messages behind, the limit is %d", partition, n, d.cfg.BacklogMax).retry(retryBacklog))
+			return
+		}
+	}
+	d.pack(now, partition, size, req, sub)
+}
+
+// refuse answers a request that has its room, and gives the room back.
+func (d *Door) refuse(req *Request, r *Refusal) {
+	d.budget.release(req.bytes())
+	d.tell(req, r)
+}
+
+func (d *Door) tell(req *Request, r *Refusal) {
+	d.stats.refused[r.ErrCode-causeFirst].Add(1)
+	if req.Answer != nil {
+		req.Answer(Answer{Task: req.ID, Err: r})
+	}
+}
+
+func stopping() *Refusal {
+	return refusal(503, CauseStopping, "this door is closing; nothing was stored").retry(retryUnknown)
+}
+
+// Flush does what is due: it answers what the stream has stored, gives up what
+// the stream left unanswered, and publishes packs whose window is over.
+func (d *Door) Flush(now core.Instant) {
+	d.settle(now)
+	d.expire(now)
+	d.unknown.expire(d, now)
+	d.unknown.ask(d, now)
+	if d.open == 0 {
+		return
+	}
+	window := d.window()
+	for _, p := range d.shelves {
+		if p != nil && p.since.Add(window) <= now {
+			d.publish(now, p)
+		}
+	}
+}
+
+// settle takes what the ports have answered.
+func (d *Door) settle(now core.Instant) {
+	d.spare = d.events.take(d.spare)
+	for i := range d.spare {
+		e := &d.spare[i]
+		if e.pack == nil {
+			d.unknown.read(d, now, e)
+			continue
+		}
+		if e.pack.flight != e.flight {
+			d.stats.lateDone.Add(1) // its requests were answered as unknown
+			continue
+		}
+		d.answer(e.pack, e.seq, e.err)
+		d.recycle(e.pack)
+	}
+	clear(d.spare)
+}
+
+// Due is when Flush has something to do at the latest; 0: nothing until a
+// request or an outcome comes. It may be in the past.
+func (d *Door) Due(now core.Instant) core.Instant {
+	if !d.events.empty() {
+		return now
+	}
+	next := earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg))
+	if d.open == 0 {
+		return next
+	}
+	window := d.window()
+	for _, p := range d.shelves {
+		if p != nil {
+			next = earlier(next, p.since.Add(window))
+		}
+	}
+	return next
+}
+
+// earlier is the earlier of two times of which 0 means none.
+func earlier(a, b core.Instant) core.Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Close lets nothing more in and publishes what is packed. Requests of unknown
+// types are refused. Flush goes on until Idle.
+func (d *Door) Close(now core.Instant) {
+	d.closed = true
+	d.unknown.close(d)
+	for _, p := range d.shelves {
+		if p != nil {
+			d.publish(now, p)
+		}
+	}
+}
+
+// Idle reports whether every request that came has been answered. It is safe
+// for concurrent use.
+func (d *Door) Idle() bool { return d.budget.items.Load() == 0 }

@@ -1,0 +1,192 @@
+package ingest
+
+import (
+	"errors"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// freeMax is how many empty packs keep their memory.
+const freeMax = 128
+
+// pack is a message in the making, and afterwards the list of those who wait
+// for its outcome.
+type pack struct {
+	partition int
+	subs      []core.Submission
+	asks      []ask // of the same items
+	bytes     int
+	since     core.Instant // when its oldest item came
+	flight    uint64       // number of its publishing; 0: open or empty
+}
+
+// ask is somebody who waits for an answer.
+type ask struct {
+	task   string
+	room   int64 // bytes to give back
+	answer func(Answer)
+}
+
+// pack puts a submission on its partition's shelf and publishes the pack when
+// it is full.
+func (d *Door) pack(now core.Instant, partition, size int, req *Request, sub *core.Submission) {
+	p := d.shelves[partition]
+	if p != nil && p.bytes+size > d.cfg.packBytes() {
+		d.publish(now, p)
+		p = nil
+	}
+	if p == nil {
+		p = d.fresh(partition, now)
+		d.shelves[partition] = p
+		d.open++
+	}
+	p.subs = append(p.subs, *sub)
+	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), answer: req.Answer})
+	p.bytes += size
+	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
+		d.publish(now, p)
+	}
+}
+
+func (d *Door) fresh(partition int, now core.Instant) *pack {
+	var p *pack
+	if last := len(d.free) - 1; last >= 0 {
+		p, d.free = d.free[last], d.free[:last]
+	} else {
+		p = &pack{}
+	}
+	p.partition, p.since = partition, now
+	return p
+}
+
+// recycle keeps an answered pack's memory for the next one. A pack whose
+// outcome never came is not recycled: the stream may still hold it.
+func (d *Door) recycle(p *pack) {
+	clear(p.asks)
+	*p = pack{subs: p.subs[:0], asks: p.asks[:0]}
+	if len(d.free) < freeMax {
+		d.free = append(d.free, p)
+	}
+}
+
+// window is how long an open pack waits for company just now. In a closed door
+// nobody comes.
+func (d *Door) window() time.Duration {
+	busy := d.budget.items.Load() - int64(d.cfg.QuietItems)
+	if busy <= 0 || d.closed {
+		return 0
+	}
+	return d.cfg.WindowMax * time.Duration(min(busy, int64(d.cfg.BusyItems))) / time.Duration(d.cfg.BusyItems)
+}
+
+// publish takes a pack off its shelf and hands it to the stream.
+func (d *Door) publish(now core.Instant, p *pack) {
+	d.shelves[p.partition] = nil
+	d.open--
+	d.stats.packs.Add(1)
+	d.stats.packed.Add(int64(len(p.subs)))
+	flight := d.flights.add(p, now)
+	d.log.Publish(p.partition, p.subs, func(seq uint64, err error) {
+		d.events.put(event{pack: p, flight: flight, seq: seq, err: err})
+	})
+	clear(p.subs)
+	p.subs = p.subs[:0]
+}
+
+// answer tells everybody in a pack what became of it.
+func (d *Door) answer(p *pack, seq uint64, err error) {
+	p.flight = 0
+	answer := Answer{Stream: d.cfg.Stream, Seq: seq, Partition: p.partition}
+	if err != nil {
+		answer = Answer{Err: d.logRefusal(p.partition, err)}
+		d.stats.refused[answer.Err.ErrCode-causeFirst].Add(int64(len(p.asks)))
+	} else {
+		d.stats.accepted.Add(int64(len(p.asks)))
+	}
+	for i := range p.asks {
+		a := &p.asks[i]
+		d.budget.release(a.room)
+		if a.answer != nil {
+			answer.Task = a.task
+			a.answer(answer)
+		}
+	}
+}
+
+// errNoOutcome is the outcome of a pack the stream said nothing about.
+var errNoOutcome = errors.New("the stream did not answer in time")
+
+// logRefusal says what an error of the stream means for a request. Only what is
+// known not to be stored is told so.
+func (d *Door) logRefusal(partition int, err error) *Refusal {
+	switch {
+	case errors.Is(err, ErrLogFull):
+		return refusal(429, CauseLogFull, "not stored: partition %d: %v", partition, err).retry(retryBacklog)
+	case errors.Is(err, ErrLogDown):
+		return refusal(503, CauseLogDown, "not stored: partition %d: %v", partition, err).retry(retryLog)
+	}
+	return refusal(504, CauseOutcome, "unknown whether it was stored, submit again with the same id: partition %d, waited up to %v: %v",
+		partition, d.cfg.PublishMax, err).retry(retryUnknown)
+}
+
+// flights are the published packs in the order of their publishing, so that the
+// oldest unanswered one is at the front.
+type flights struct {
+	list []flight
+	head int
+	last uint64
+}
+
+type flight struct {
+	pack   *pack
+	number uint64
+	at     core.Instant
+}
+
+func (f *flights) add(p *pack, now core.Instant) uint64 {
+	f.last++
+	p.flight = f.last
+	f.list = append(f.list, flight{pack: p, number: f.last, at: now})
+	return f.last
+}
+
+// front is the oldest pack without an outcome, or nil.
+func (f *flights) front() *flight {
+	for f.head < len(f.list) && f.list[f.head].pack.flight != f.list[f.head].number {
+		f.drop()
+	}
+	if f.head == len(f.list) {
+		f.list, f.head = f.list[:0], 0
+		return nil
+	}
+	return &f.list[f.head]
+}
+
+// drop removes the front; once half the list is gone the rest moves down.
+func (f *flights) drop() {
+	f.list[f.head] = flight{}
+	f.head++
+	if f.head > freeMax && f.head*2 > len(f.list) {
+		n := copy(f.list, f.list[f.head:])
+		clear(f.list[n:])
+		f.list, f.head = f.list[:n], 0
+	}
+}
+
+func (f *flights) due(cfg *Config) core.Instant {
+	if front := f.front(); front != nil {
+		return front.at.Add(cfg.PublishMax)
+	}
+	return 0
+}
+
+// expire answers packs the stream has said nothing about for too long. Their
+// outcome is unknown; should it come after all, nobody waits for it.
+func (d *Door) expire(now core.Instant) {
+	for front := d.flights.front(); front != nil && front.at.Add(d.cfg.PublishMax) <= now; front = d.flights.front() {
+		p := front.pack
+		d.flights.drop()
+		d.answer(p, 0, errNoOutcome)
+	}
+}

@@ -1,0 +1,74 @@
+package ingest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Causes of refusals: Refusal.ErrCode. The numbers are part of the wire and
+// never given a second meaning.
+const (
+	CauseTypeName       = 7001 // type outside its alphabet
+	CauseTypeUnknown    = 7002 // no plan of that name
+	CauseIDName         = 7003 // id outside its alphabet
+	CauseInputJSON      = 7004 // input is not JSON
+	CauseInputText      = 7005 // input holds a NUL or is not UTF-8
+	CauseInputSize      = 7006 // input over its limit
+	CauseCompleteByForm = 7007 // neither RFC 3339 nor a duration
+	CauseCompleteByPast = 7008 // not after now
+	CauseCompleteByFar  = 7009 // beyond core.DurationMax
+	CauseReplyTo        = 7010 // private status subject not allowed
+	CauseFull           = 7020 // the door holds as many requests as it may
+	CauseBacklog        = 7021 // the readers are too far behind
+	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
+	CauseLogDown        = 7030 // not stored: the stream is out of reach
+	CauseLogFull        = 7031 // not stored: the stream is full
+	CauseOutcome        = 7032 // nobody knows whether it was stored
+	CauseStopping       = 7033 // the door is closing
+	CausePlans          = 7034 // the plans could not be read
+	CauseMethod         = 7040 // HTTP: no such method here
+	CauseNotFound       = 7041 // HTTP: no such path or task
+	CauseConflict       = 7042 // HTTP: the id is a task with another input
+	CauseQuery          = 7043 // HTTP: a query parameter or header is wrong
+	CauseStore          = 7044 // HTTP: the state store or control stream did not answer
+	CauseBody           = 7045 // HTTP: the body could not be read
+
+	causeFirst = 7000
+	causeLast  = 7045
+)
+
+// Hints of when to try again.
+const (
+	retryFull    = 250 * time.Millisecond
+	retryBacklog = 2 * time.Second
+	retryLog     = time.Second
+	retryUnknown = 100 * time.Millisecond
+)
+
+// Bounds of what a description repeats of the input.
+const (
+	valueBytesMax       = 64
+	descriptionBytesMax = 1024
+)
+
+func refusal(code, cause int, format string, args ...any) *Refusal {
+	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
+	if len(text) > descriptionBytesMax {
+		text = strings.ToValidUTF8(text[:descriptionBytesMax], "") + "…"
+	}
+	return &Refusal{Code: code, ErrCode: cause, Description: text}
+}
+
+func (r *Refusal) retry(after time.Duration) *Refusal {
+	r.Retry = after
+	return r
+}
+
+// short quotes a value for a description without repeating megabytes of it.
+func short(value string) string {
+	if len(value) > valueBytesMax {
+		return fmt.Sprintf("%q…", value[:valueBytesMax])
+	}
+	return fmt.Sprintf("%q", value)
+}

@@ -1,0 +1,49 @@
+package ingest
+
+import (
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Request is one submission as it came in, unchecked.
+type Request struct {
+	Type       string
+	ID         string
+	Input      []byte // JSON; not changed until the answer
+	CompleteBy string // RFC 3339 or a duration; empty: the plan's time
+	ReplyTo    string // private status subject; may be empty
+	Trace      string // W3C traceparent; a bad one is dropped
+	// Answer is called exactly once, from any goroutine. It must not block and
+	// not call the door. nil: nobody waits.
+	Answer func(Answer)
+}
+
+// Answer is what became of a request: stored, or refused for a reason.
+type Answer struct {
+	Task      string // the id
+	Stream    string // where it is stored
+	Seq       uint64 // position in the stream
+	Partition int
+	Err       *Refusal // nil: stored, synced
+}
+
+// Refusal is why a request was not accepted. Several answers may share one: it
+// is not changed.
+type Refusal struct {
+	Code        int           // as HTTP's: 400, 404, 413, 429, 503, 504
+	ErrCode     int           // one stable number per cause
+	Description string        // field, value and limit
+	Retry       time.Duration // when the same may succeed; 0: never, or unknown
+}
+
+// Error is the description.
+func (r *Refusal) Error() string { return r.Description }
+
+// Retryable reports whether the same request may be accepted later.
+func (r *Refusal) Retryable() bool { return !core.FinalCode(r.Code) }
+
+// bytes is what the request takes of the door's room.
+func (r *Request) bytes() int64 {
+	return int64(len(r.Type) + len(r.ID) + len(r.Input) + len(r.CompleteBy) + len(r.ReplyTo) + len(r.Trace) + requestBytesBesides)
+}

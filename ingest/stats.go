@@ -1,0 +1,36 @@
+package ingest
+
+import "sync/atomic"
+
+// Stats counts what a door did since it was made. It is a copy.
+type Stats struct {
+	Taken         int64         // requests that came, refused ones too
+	Accepted      int64         // answered as stored
+	Refused       map[int]int64 // by cause; causes that did not occur are left out
+	Packs         int64         // messages published
+	Packed        int64         // submissions in them
+	TracesDropped int64
+	LateDone      int64 // outcomes that came after their requests had been answered as unknown
+	Items         int64 // unanswered now
+	Bytes         int64 // of the unanswered
+}
+
+type counters struct {
+	taken, accepted, packs, packed, tracesDropped, lateDone atomic.Int64
+	refused                                                 [causeLast - causeFirst + 1]atomic.Int64
+}
+
+// Stats returns the counts. It is safe for concurrent use.
+func (d *Door) Stats() Stats {
+	s := Stats{
+		Taken: d.stats.taken.Load(), Accepted: d.stats.accepted.Load(), Refused: map[int]int64{},
+		Packs: d.stats.packs.Load(), Packed: d.stats.packed.Load(), TracesDropped: d.stats.tracesDropped.Load(),
+		LateDone: d.stats.lateDone.Load(), Items: d.budget.items.Load(), Bytes: d.budget.bytes.Load(),
+	}
+	for i := range d.stats.refused {
+		if n := d.stats.refused[i].Load(); n > 0 {
+			s.Refused[causeFirst+i] = n
+		}
+	}
+	return s
+}

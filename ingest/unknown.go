@@ -1,0 +1,105 @@
+package ingest
+
+import (
+	"errors"
+
+	"duly.dev/duly/internal/core"
+)
+
+// unknown holds requests whose type no plan has. Before one is refused the
+// plans are read again, because its plan may have been stored a moment ago and
+// the news be on its way. Readings are one at a time and ReloadPause apart,
+// however many strangers knock.
+type unknown struct {
+	waiting []waiter
+	reading bool
+	readers int          // number of the reading under way
+	asked   core.Instant // when the last reading began
+	upTo    int          // waiting requests that came before it
+}
+
+type waiter struct {
+	req Request
+	sub core.Submission
+}
+
+// wait keeps a request until the plans have been read again.
+func (d *Door) wait(req *Request, sub *core.Submission) {
+	u := &d.unknown
+	if len(u.waiting) >= d.cfg.UnknownMax {
+		d.refuse(req, refusal(429, CauseUnknownMany, "type %s is not known here, and %d requests of unknown types wait for the plans, the limit",
+			short(req.Type), d.cfg.UnknownMax).retry(d.cfg.ReloadPause))
+		return
+	}
+	u.waiting = append(u.waiting, waiter{req: *req, sub: *sub})
+}
+
+// ask has the plans read when somebody waits and it may be done again.
+func (u *unknown) ask(d *Door, now core.Instant) {
+	if len(u.waiting) == 0 || u.reading || !u.may(&d.cfg, now) {
+		return
+	}
+	u.reading, u.asked, u.upTo = true, now, len(u.waiting)
+	u.readers++
+	number := uint64(u.readers)
+	d.plans.Reload(func(err error) { d.events.put(event{flight: number, err: err}) })
+}
+
+func (u *unknown) may(cfg *Config, now core.Instant) bool {
+	return u.asked == 0 || u.asked.Add(cfg.ReloadPause) <= now
+}
+
+// read goes on with those who waited for this reading.
+func (u *unknown) read(d *Door, now core.Instant, e *event) {
+	if u.reading && e.flight == uint64(u.readers) {
+		u.finish(d, now, e.err)
+	}
+}
+
+// finish decides about those who came before the reading began; it cannot
+// speak for the others.
+func (u *unknown) finish(d *Door, now core.Instant, err error) {
+	done := u.waiting[:u.upTo]
+	for i := range done {
+		w := &done[i]
+		plan := d.plans.Plan(w.req.Type)
+		switch {
+		case plan != nil:
+			d.accept(now, &w.req, &w.sub, plan)
+		case err != nil:
+			d.refuse(&w.req, refusal(503, CausePlans, "type %s is not known here, and the plans could not be read: %v", short(w.req.Type), err).retry(retryLog))
+		default:
+			d.refuse(&w.req, refusal(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", short(w.req.Type)))
+		}
+	}
+	n := copy(u.waiting, u.waiting[u.upTo:])
+	clear(u.waiting[n:])
+	u.waiting, u.upTo, u.reading = u.waiting[:n], 0, false
+}
+
+var errPlansLate = errors.New("no answer in time")
+
+// expire gives up a reading that takes too long.
+func (u *unknown) expire(d *Door, now core.Instant) {
+	if u.reading && u.asked.Add(d.cfg.ReloadMax) <= now {
+		u.finish(d, now, errPlansLate)
+	}
+}
+
+func (u *unknown) due(cfg *Config) core.Instant {
+	switch {
+	case u.reading:
+		return u.asked.Add(cfg.ReloadMax)
+	case len(u.waiting) == 0:
+		return 0
+	}
+	return u.asked.Add(cfg.ReloadPause)
+}
+
+// close refuses everybody who waits.
+func (u *unknown) close(d *Door) {
+	for i := range u.waiting {
+		d.refuse(&u.waiting[i].req, stopping())
+	}
+	*u = unknown{asked: u.asked, readers: u.readers}
+}

@@ -1,0 +1,64 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+)
+
+// ConsumerAlerts is the durable consumer that supervisors share: it holds what
+// ended in error and was not yet told to a person.
+const ConsumerAlerts = "alerts"
+
+const alertsAgain = time.Second // before an ending that was not taken comes again
+
+// ReadErrors calls take with every task that ended in error, also those told
+// while nobody read, until ctx ends (nil) or reading fails. What take returns an
+// error for comes again. Several readers share the endings between them.
+func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) error {
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, StreamEvents, jetstream.ConsumerConfig{
+		Durable: ConsumerAlerts, FilterSubject: "duly.events.*." + string(core.StateError),
+		AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", ConsumerAlerts, err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", ConsumerAlerts, err)
+	}
+	defer messages.Stop()
+	for {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("consumer %s: %w", ConsumerAlerts, err)
+		}
+		if err := c.takeError(msg, take); err != nil {
+			return fmt.Errorf("consumer %s: %w", ConsumerAlerts, publishError(err))
+		}
+	}
+}
+
+func (c *Conn) takeError(msg jetstream.Msg, take func(core.Ending) error) error {
+	endings, err := DecodeEndings(msg.Data())
+	if err != nil {
+		c.log.Error("an ending in error cannot be decoded", "subject", msg.Subject(), "error", err)
+		return msg.Term()
+	}
+	var failed error
+	for i := range endings {
+		failed = errors.Join(failed, take(endings[i]))
+	}
+	if failed != nil {
+		return msg.NakWithDelay(alertsAgain)
+	}
+	return msg.Ack()
+}

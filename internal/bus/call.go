@@ -1,0 +1,49 @@
+package bus
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+)
+
+// SendCommand puts a command on its way to its agent. The answer comes to
+// whoever serves the partition's replies on this connection; so does the word
+// that nobody listens.
+func (c *Conn) SendCommand(cmd *core.Command) error {
+	b := buffer()
+	defer release(b)
+	*b = AppendCommand(*b, cmd)
+	subject, reply := CommandSubject(cmd.Agent, cmd.Undo), ReplySubject(cmd.Partition, cmd.Number, cmd.Seq)
+	var err error
+	if cmd.Trace == "" {
+		err = c.nc.PublishRequest(subject, reply, *b)
+	} else {
+		err = c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: *b, Header: nats.Header{HeaderTrace: {cmd.Trace}}})
+	}
+	if err != nil {
+		return fmt.Errorf("command %s attempt %d to %s: %w", cmd.Key(), cmd.Attempt, cmd.Agent, publishError(err))
+	}
+	return nil
+}
+
+// ServeReplies listens to the answers to a partition's commands. unserved gets
+// the commands that nobody listens to. Results are limited to
+// core.ResultBytesMax; a step's own smaller limit is the owner's to check.
+func (c *Conn) ServeReplies(partition int, reply func(core.Reply), unservedBy func(partition int, number, seq int64)) (*Subscription, error) {
+	return c.subscribe(ReplyPattern(partition), "", func(msg *nats.Msg) {
+		if unserved(msg) {
+			if p, number, seq, err := ParseReply(msg.Subject); err == nil {
+				unservedBy(p, number, seq)
+			}
+			return
+		}
+		r, err := DecodeReply(msg, core.ResultBytesMax)
+		if err != nil {
+			c.log.Warn("reply passed over", "error", err)
+			return
+		}
+		reply(r)
+	})
+}

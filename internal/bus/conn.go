@@ -1,0 +1,306 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The oldest server Duly works with: consumers by epoch need nothing newer, but
+// the leases need bucket expiry that watchers see.
+const (
+	serverMajorMin = 2
+	serverMinorMin = 11
+)
+
+// Defaults of Options.
+const (
+	DefaultURL        = nats.DefaultURL
+	DefaultAckTimeout = 5 * time.Second
+	DefaultPacksMax   = 1024
+)
+
+const (
+	connectTimeout = 2 * time.Second
+	reconnectWait  = 100 * time.Millisecond
+	reconnectDelay = 400 * time.Millisecond // most of the jitter added to it
+	drainTimeout   = 5 * time.Second
+	pingInterval   = 10 * time.Second // a dead server is noticed within twice this
+)
+
+// Errors of Dial and of a connection.
+var (
+	ErrServerTooOld = errors.New("NATS server is too old")
+	ErrNoJetStream  = errors.New("NATS server has no JetStream")
+	ErrClosed       = errors.New("connection is closed")
+)
+
+// Options of Dial.
+type Options struct {
+	URL             string        // one or more, separated by commas; default DefaultURL
+	Name            string        // of the connection, as the server shows it
+	Context         string        // name of a context of the nats command; the fields below win over it
+	CredentialsFile string        // JWT and nkey seed
+	Logger          *slog.Logger  // default slog.Default()
+	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
+	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
+}
+
+// Conn is a connection to NATS that speaks Duly's wire. Its methods may be
+// called from any goroutine. Callbacks run on goroutines of the connection: one
+// that blocks holds back its own subscription and nothing else. None runs after
+// the Stop of its subscription, or Close, has returned.
+type Conn struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	log      *slog.Logger
+	own      bool // Close closes nc too
+	closedCh chan struct{}
+	acks     *acks
+	packs    atomic.Int64 // not yet confirmed
+	packsMax int64
+	dropped  atomic.Int64 // by subscriptions that are gone
+
+	mu      sync.Mutex
+	subs    map[*Subscription]struct{}
+	readers map[*Reader]struct{}
+	nodes   jetstream.KeyValue
+	closed  bool
+}
+
+// Dial connects, waiting for a server that is not up yet until ctx ends, and
+// stays connected until Close. Errors: ErrServerTooOld, ErrNoJetStream; the
+// server's refusal of the credentials; ctx's, with the last reason.
+func Dial(ctx context.Context, o Options) (*Conn, error) {
+	c := newConn(o)
+	c.own = true
+	url, opts, err := c.options(o)
+	if err != nil {
+		return nil, err
+	}
+	if c.nc, err = connect(ctx, url, opts, c.log); err != nil {
+		return nil, fmt.Errorf("nats at %s: %w", redact(url), err)
+	}
+	if err = c.begin(); err == nil {
+		err = c.checkServer(ctx)
+	}
+	if err != nil {
+		c.nc.Close()
+		return nil, fmt.Errorf("nats at %s: %w", redact(url), err)
+	}
+	c.log.Info("connected to NATS", "url", c.nc.ConnectedUrlRedacted(), "version", c.nc.ConnectedServerVersion())
+	return c, nil
+}
+
+// Wrap speaks Duly's wire on a connection that somebody else made and closes.
+// It checks nothing: an agent needs neither JetStream nor the right to ask for
+// it.
+func Wrap(nc *nats.Conn, log *slog.Logger) (*Conn, error) {
+	c := newConn(Options{Logger: log})
+	c.nc = nc
+	return c, c.begin()
+}
+
+func newConn(o Options) *Conn {
+	c := &Conn{log: o.Logger, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
+		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	if c.packsMax <= 0 {
+		c.packsMax = DefaultPacksMax
+	}
+	timeout := o.AckTimeout
+	if timeout <= 0 {
+		timeout = DefaultAckTimeout
+	}
+	c.acks = newAcks(timeout)
+	return c
+}
+
+func (c *Conn) begin() (err error) {
+	c.acks.nc = c.nc
+	c.js, err = jetstream.New(c.nc)
+	return err
+}
+
+// options are what Dial gives to nats.go.
+func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
+	url, opts, err = loadContext(o.Context)
+	if err != nil {
+		return "", nil, err
+	}
+	if o.URL != "" {
+		url = o.URL
+	}
+	if url == "" {
+		url = DefaultURL
+	}
+	if o.CredentialsFile != "" {
+		opts = append(opts, nats.UserCredentials(o.CredentialsFile))
+	}
+	return url, append(opts,
+		nats.Name(o.Name),
+		nats.Timeout(connectTimeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectDelay, reconnectDelay),
+		// While there is no server a publish fails at once. Kept for later it
+		// would arrive when its caller has given up.
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval),
+		nats.DrainTimeout(drainTimeout),
+		nats.DisconnectErrHandler(c.onDisconnect),
+		nats.ReconnectHandler(c.onReconnect),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closedCh) }),
+		nats.ErrorHandler(c.onError),
+	), nil
+}
+
+// connect tries until it works, ctx ends or the server refuses the credentials.
+func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logger) (*nats.Conn, error) {
+	wait := reconnectWait
+	for told := false; ; told = true {
+		nc, err := nats.Connect(url, opts...)
+		if err == nil {
+			return nc, nil
+		}
+		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || !retryable(err) {
+			return nil, err
+		}
+		if !told {
+			log.Warn("waiting for NATS", "url", redact(url), "error", err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-timer.C:
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// retryable tells a server that is not there from options that cannot work.
+func retryable(err error) bool {
+	text := err.Error()
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrConnectionClosed) ||
+		strings.Contains(text, "dial") || strings.Contains(text, "i/o") || strings.Contains(text, "EOF") || strings.Contains(text, "lookup")
+}
+
+func (c *Conn) checkServer(ctx context.Context) error {
+	version := c.nc.ConnectedServerVersion()
+	if !newEnough(version) {
+		return fmt.Errorf("%w: version %s, want %d.%d or newer", ErrServerTooOld, version, serverMajorMin, serverMinorMin)
+	}
+	_, err := c.js.AccountInfo(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: version %s: %w", ErrNoJetStream, version, err)
+	case err != nil:
+		return fmt.Errorf("account: %w", err)
+	}
+	return nil
+}
+
+// newEnough reads the first two numbers of a version.
+func newEnough(version string) bool {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err1 := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	return err1 == nil && err2 == nil && (a > serverMajorMin || a == serverMajorMin && b >= serverMinorMin)
+}
+
+// NATS is the connection itself.
+func (c *Conn) NATS() *nats.Conn { return c.nc }
+
+// MaxPayload is the largest message the server takes, in bytes.
+func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
+
+// Connected reports whether there is a server just now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Dropped is how many messages this connection's subscriptions had no room for.
+// Each was lost: more than 0 means that something here is too slow.
+func (c *Conn) Dropped() int64 {
+	n := c.dropped.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.subs {
+		n += s.drops()
+	}
+	return n
+}
+
+// Close stops what still runs, lets subscriptions finish what they have, and
+// closes the connection if Dial made it. It must not be called from a callback.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	readers, subs := keys(c.readers), keys(c.subs)
+	c.mu.Unlock()
+	for _, r := range readers {
+		r.Stop()
+	}
+	for _, s := range subs {
+		s.Stop()
+	}
+	c.acks.close()
+	if !c.own {
+		return
+	}
+	if err := c.nc.Drain(); err != nil {
+		c.nc.Close()
+	}
+	<-c.closedCh
+}
+
+func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
+	// The confirmations under way are lost with the connection.
+	c.acks.failAll(&BusyError{Retry: retryLater, Unknown: true, Err: nats.ErrDisconnected})
+	if err != nil {
+		c.log.Warn("lost the connection to NATS", "error", err)
+	}
+}
+
+func (c *Conn) onReconnect(nc *nats.Conn) {
+	c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+	c.mu.Lock()
+	readers := keys(c.readers)
+	c.mu.Unlock()
+	for _, r := range readers {
+		r.recheck()
+	}
+}
+
+func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if sub == nil {
+		c.log.Error("NATS reports an error", "error", err)
+		return
+	}
+	dropped, _ := sub.Dropped() // of a subscription that is gone: 0
+	c.log.Error("NATS reports an error", "subject", sub.Subject, "error", err, "dropped", dropped)
+}
+
+func keys[K comparable](m map[K]struct{}) []K {
+	list := make([]K, 0, len(m))
+	for k := range m {
+		list = append(list, k)
+	}
+	return list
+}

@@ -1,0 +1,131 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// open makes the reader's consumer after r.last, and removes the ones it takes
+// the place of: its own before, and those of lower epochs. The new one is made
+// first, so that whoever finds his consumer gone can see why.
+func (r *Reader) open(ctx context.Context) error {
+	r.mu.Lock()
+	after := r.last
+	r.mu.Unlock()
+	stream, err := r.conn.js.Stream(ctx, r.stream)
+	if err != nil {
+		return err
+	}
+	if end := stream.CachedInfo().State.LastSeq; end < after {
+		return fmt.Errorf("%w: it ends at %d, the cursor is %d", ErrRewound, end, after)
+	}
+	old, err := r.consumers(ctx, stream)
+	if err != nil {
+		return err
+	}
+	r.n++
+	name := ConsumerName(r.partition, r.epoch, r.n)
+	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable:           name,
+		FilterSubject:     r.filter,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       after + 1,
+		AckPolicy:         jetstream.AckExplicitPolicy,
+		AckWait:           r.config.AckWait,
+		MaxDeliver:        -1,
+		MaxAckPending:     r.config.AckPending,
+		InactiveThreshold: consumerIdle,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", name, err)
+	}
+	// A message larger than the limit would never come.
+	limit := max(prefetchBytes, r.conn.MaxPayload()+deadRoom)
+	iter, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(r.config.Prefetch, limit), jetstream.PullExpiry(pullExpiry),
+		jetstream.PullHeartbeat(pullHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", name, err)
+	}
+	if r.iter != nil {
+		r.iter.Stop()
+	}
+	r.iter, r.name, r.dseq, r.dirty = iter, name, 0, false
+	for _, o := range old {
+		if err := stream.DeleteConsumer(ctx, o); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			// It only wastes the server's memory: SQL keeps its reader from writing.
+			r.conn.log.Warn("an old consumer stays", "consumer", o, "stream", r.stream, "error", err)
+		}
+	}
+	return nil
+}
+
+// consumers lists the partition's consumers of this epoch and lower ones. A
+// higher one means ErrLost.
+func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]string, error) {
+	var old []string
+	names := stream.ConsumerNames(ctx)
+	for name := range names.Name() {
+		p, epoch, n, ok := ParseConsumer(name)
+		if !ok || p != r.partition {
+			continue
+		}
+		if epoch > r.epoch {
+			for range names.Name() { // the lister ends with its channel
+			}
+			return nil, fmt.Errorf("%w: consumer %s", ErrLost, name)
+		}
+		if epoch == r.epoch {
+			r.n = max(r.n, n)
+		}
+		old = append(old, name)
+	}
+	if err := names.Err(); err != nil {
+		return nil, fmt.Errorf("list of consumers: %w", err)
+	}
+	return old, nil
+}
+
+// reopen makes the consumer anew until that works, the reader is lost or ctx
+// ends.
+func (r *Reader) reopen(ctx context.Context) error {
+	wait := reopenFirst
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		r.again = false // a Reset from here on makes it anew once more
+		clear(r.unacked)
+		r.mu.Unlock()
+		bounded, cancel := context.WithTimeout(ctx, reopenDeadline)
+		err := r.open(bounded)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, ErrLost) || errors.Is(err, ErrRewound) {
+			return fmt.Errorf("partition %d of %s under epoch %d: %w", r.partition, r.stream, r.epoch, err)
+		}
+		if ctx.Err() == nil {
+			r.conn.log.Warn("a consumer cannot be made anew yet", "stream", r.stream, "partition", r.partition, "error", err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		wait = min(2*wait, reopenMost)
+	}
+	return nil
+}
+
+// gone reports whether the consumer no longer exists: a reader that was frozen
+// or cut off while it was removed hears nothing but missing heartbeats.
+func (r *Reader) gone(ctx context.Context) bool {
+	bounded, cancel := context.WithTimeout(ctx, reopenDeadline)
+	defer cancel()
+	_, err := r.conn.js.Consumer(bounded, r.stream, r.name)
+	return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+}

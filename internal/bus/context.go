@@ -1,0 +1,124 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// natsContext is what Duly uses of a context file of the nats command.
+type natsContext struct {
+	URL         string `json:"url"`
+	User        string `json:"user"`
+	Password    string `json:"password"`
+	Token       string `json:"token"`
+	Creds       string `json:"creds"`
+	NKey        string `json:"nkey"`
+	UserJWT     string `json:"user_jwt"`
+	UserSeed    string `json:"user_seed"`
+	Cert        string `json:"cert"`
+	Key         string `json:"key"`
+	CA          string `json:"ca"`
+	TLSFirst    bool   `json:"tls_first"`
+	InboxPrefix string `json:"inbox_prefix"`
+	// These change how the server is reached in ways Duly does not follow.
+	NSC       string `json:"nsc"`
+	Socks     string `json:"socks_proxy"`
+	Domain    string `json:"jetstream_domain"`
+	APIPrefix string `json:"jetstream_api_prefix"`
+}
+
+// loadContext reads a context of the nats command by its name. An empty name is
+// no context.
+func loadContext(name string) (url string, opts []nats.Option, err error) {
+	if name == "" {
+		return "", nil, nil
+	}
+	if strings.ContainsAny(name, `/\`) {
+		return "", nil, fmt.Errorf("nats context %q: a name has no slash", name)
+	}
+	folder := os.Getenv("XDG_CONFIG_HOME")
+	if folder == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", nil, fmt.Errorf("nats context %s: %w", name, err)
+		}
+		folder = filepath.Join(home, ".config")
+	}
+	data, err := os.ReadFile(filepath.Join(folder, "nats", "context", name+".json"))
+	if err != nil {
+		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
+	}
+	var c natsContext
+	if err := json.Unmarshal(data, &c); err != nil {
+		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
+	}
+	opts, err = c.options()
+	if err != nil {
+		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
+	}
+	return c.URL, opts, nil
+}
+
+func (c *natsContext) options() ([]nats.Option, error) {
+	for _, f := range [...]struct{ name, value string }{{"nsc", c.NSC}, {"socks_proxy", c.Socks}, {"jetstream_domain", c.Domain}, {"jetstream_api_prefix", c.APIPrefix}} {
+		if f.value != "" {
+			return nil, fmt.Errorf("%s is not supported", f.name)
+		}
+	}
+	var opts []nats.Option
+	switch {
+	case c.Creds != "":
+		opts = append(opts, nats.UserCredentials(expand(c.Creds)))
+	case c.NKey != "":
+		nkey, err := nats.NkeyOptionFromSeed(expand(c.NKey))
+		if err != nil {
+			return nil, fmt.Errorf("nkey: %w", err)
+		}
+		opts = append(opts, nkey)
+	case c.UserJWT != "":
+		opts = append(opts, nats.UserJWTAndSeed(c.UserJWT, c.UserSeed))
+	case c.Token != "":
+		opts = append(opts, nats.Token(c.Token))
+	case c.User != "":
+		opts = append(opts, nats.UserInfo(c.User, c.Password))
+	}
+	if c.Cert != "" {
+		opts = append(opts, nats.ClientCert(expand(c.Cert), expand(c.Key)))
+	}
+	if c.CA != "" {
+		opts = append(opts, nats.RootCAs(expand(c.CA)))
+	}
+	if c.TLSFirst {
+		opts = append(opts, nats.TLSHandshakeFirst())
+	}
+	if c.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
+	}
+	return opts, nil
+}
+
+// expand replaces a leading ~, as the nats command does.
+func expand(path string) string {
+	rest, ok := strings.CutPrefix(path, "~")
+	if home, err := os.UserHomeDir(); ok && err == nil {
+		return home + rest
+	}
+	return path
+}
+
+// redact hides the passwords in a list of URLs.
+func redact(urls string) string {
+	list := strings.Split(urls, ",")
+	for i := range list {
+		if u, err := url.Parse(strings.TrimSpace(list[i])); err == nil {
+			list[i] = u.Redacted()
+		}
+	}
+	return strings.Join(list, ",")
+}

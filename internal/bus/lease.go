@@ -1,0 +1,241 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Lease is one key of the bucket DULY_NODES: the membership of a node, or the
+// lead of the supervisors. It has no goroutine: its holder's own loop renews it,
+// so that a loop that stands still loses it. It is for speed only; what must not
+// happen twice is fenced by the epoch in SQL.
+type Lease struct {
+	conn  *Conn
+	key   string
+	body  []byte // what the key holds; unique to this lease
+	ttl   time.Duration
+	clock func() time.Time
+
+	mu    sync.Mutex
+	rev   uint64    // of our value; 0: not ours
+	until time.Time // by the local monotonic clock; after it the lease is not ours to use
+}
+
+// leaseBody is the value of a key.
+type leaseBody struct {
+	V      int    `json:"v"`
+	Holder string `json:"holder"` // tells two lives of one node apart
+	Value  string `json:"value,omitempty"`
+}
+
+// NewLease prepares a lease on a key; value is for people to read. ttl is the
+// bucket's, as StreamConfig.Lease; 0 is DefaultLease. Renew it at ttl/3.
+func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
+	body, err := json.Marshal(leaseBody{V: Version, Holder: rand.Text(), Value: value})
+	if err != nil {
+		return nil, fmt.Errorf("lease %s: %w", key, err)
+	}
+	return &Lease{conn: c, key: key, body: body, ttl: orDefault(ttl, DefaultLease), clock: time.Now}, nil
+}
+
+// Held reports whether the lease is ours to use now: it was renewed within two
+// thirds of its life, by the local clock. The last third is for the server's
+// clock and for what is under way.
+func (l *Lease) Held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.clock().Before(l.until)
+}
+
+// Renew takes the lease if it is free and renews it if it is ours. held is what
+// Held reports afterwards; err says why a renewal did not work, while the lease
+// may still be held by the one before. A lease that somebody else has is no error.
+func (l *Lease) Renew(ctx context.Context) (held bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	began := l.clock() // the server counts from later, so this errs on the safe side
+	kv, err := l.conn.nodesBucket(ctx)
+	if err == nil {
+		err = l.put(ctx, kv, began)
+	}
+	if err != nil {
+		err = fmt.Errorf("lease %s: %w", l.key, err)
+	}
+	return l.clock().Before(l.until), err
+}
+
+func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
+	var rev uint64
+	var err error
+	if l.rev == 0 {
+		rev, err = kv.Create(ctx, l.key, l.body)
+	} else {
+		rev, err = kv.Update(ctx, l.key, l.body, l.rev)
+	}
+	switch {
+	case err == nil:
+		l.rev, l.until = rev, began.Add(l.ttl*2/3)
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return l.settle(ctx, kv)
+	}
+	return err
+}
+
+// settle finds out who has the key when it did not have our revision: it may
+// still be ours, when the answer to a write before was lost.
+func (l *Lease) settle(ctx context.Context, kv jetstream.KeyValue) error {
+	entry, err := kv.Get(ctx, l.key)
+	if err == nil && string(entry.Value()) == string(l.body) {
+		// Not renewed now, because nobody knows when it was: the next call does.
+		l.rev = entry.Revision()
+		return nil
+	}
+	if err == nil || errors.Is(err, jetstream.ErrKeyNotFound) {
+		l.rev, l.until = 0, time.Time{}
+		return nil
+	}
+	return err
+}
+
+// Release gives the lease back, so that others need not wait for its end.
+func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rev := l.rev
+	l.rev, l.until = 0, time.Time{}
+	if rev == 0 {
+		return nil
+	}
+	kv, err := l.conn.nodesBucket(ctx)
+	if err == nil {
+		err = kv.Delete(ctx, l.key, jetstream.LastRevision(rev))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return fmt.Errorf("release of lease %s: %w", l.key, err)
+	}
+	return nil
+}
+
+// nodesBucket opens the bucket once.
+func (c *Conn) nodesBucket(ctx context.Context) (jetstream.KeyValue, error) {
+	c.mu.Lock()
+	kv := c.nodes
+	c.mu.Unlock()
+	if kv != nil {
+		return kv, nil
+	}
+	kv, err := c.js.KeyValue(ctx, BucketNodes)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", BucketNodes, err)
+	}
+	c.mu.Lock()
+	c.nodes = kv
+	c.mu.Unlock()
+	return kv, nil
+}
+
+// WatchNodes calls live with the names of the nodes that hold their lease, in
+// order: first the present ones, then at each change. It blocks until ctx ends,
+// and returns nil then. Errors: the bucket cannot be watched.
+func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error {
+	kv, err := c.nodesBucket(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", BucketNodes, err)
+	}
+	watcher, err := kv.Watch(ctx, KeyNodePrefix+">")
+	if err != nil {
+		return fmt.Errorf("watch of nodes: %w", err)
+	}
+	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
+	m := members{seen: map[string]time.Time{}, ttl: status.TTL()}
+	// A server that was down when a lease ended leaves no mark of it: a node that
+	// is not renewed is dropped here in the end.
+	tick := time.NewTicker(max(status.TTL()/3, time.Second/10))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-watcher.Updates():
+			if !ok {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return fmt.Errorf("watch of nodes: %w", ErrClosed)
+			}
+			m.update(entry)
+		case <-tick.C:
+			m.prune(c.Connected())
+		}
+		if names, changed := m.take(); changed {
+			live(names)
+		}
+	}
+}
+
+// members is what a watcher knows of the nodes.
+type members struct {
+	ttl     time.Duration
+	seen    map[string]time.Time // when the lease was last renewed, as seen here
+	primed  bool                 // the present nodes are all in
+	changed bool
+}
+
+// update takes one entry of the watch; nil ends the present ones.
+func (m *members) update(entry jetstream.KeyValueEntry) {
+	if entry == nil {
+		m.primed, m.changed = true, true
+		return
+	}
+	node := strings.TrimPrefix(entry.Key(), KeyNodePrefix)
+	_, known := m.seen[node]
+	if entry.Operation() == jetstream.KeyValuePut {
+		m.seen[node] = time.Now()
+		m.changed = m.changed || !known
+		return
+	}
+	delete(m.seen, node)
+	m.changed = m.changed || known
+}
+
+// prune drops nodes that were not renewed for two lives of a lease. Without a
+// server nothing is renewed and nothing dropped.
+func (m *members) prune(connected bool) {
+	now := time.Now()
+	for node, seen := range m.seen {
+		if !connected {
+			m.seen[node] = now
+		} else if m.ttl > 0 && now.Sub(seen) > 2*m.ttl {
+			delete(m.seen, node)
+			m.changed = true
+		}
+	}
+}
+
+// take returns the nodes when they have changed.
+func (m *members) take() ([]string, bool) {
+	if !m.primed || !m.changed {
+		return nil, false
+	}
+	m.changed = false
+	names := make([]string, 0, len(m.seen))
+	for node := range m.seen {
+		names = append(names, node)
+	}
+	slices.Sort(names)
+	return names, true
+}

@@ -1,0 +1,160 @@
+package bus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// PlanSpec is a plan as files and the wire show it. A field that is absent has
+// its default, except undoable, which must be said: a forgotten undo is how half
+// a task stays behind.
+type PlanSpec struct {
+	V          int        `json:"v,omitempty"` // absent: 1
+	Name       string     `json:"name"`
+	Version    int64      `json:"version"`
+	CompleteBy int64      `json:"complete_by_ms,omitempty"`
+	Grace      int64      `json:"grace_ms,omitempty"`
+	InputMax   int        `json:"input_max,omitempty"`
+	Steps      []StepSpec `json:"steps"`
+}
+
+// StepSpec is one step of a PlanSpec.
+type StepSpec struct {
+	Name            string   `json:"name"`
+	Agent           string   `json:"agent"`
+	After           []string `json:"after,omitempty"` // names of earlier steps
+	Undoable        *bool    `json:"undoable"`
+	CompleteBy      int64    `json:"complete_by_ms,omitempty"`
+	UndoCompleteBy  int64    `json:"undo_complete_by_ms,omitempty"`
+	AttemptsMax     int      `json:"attempts_max,omitempty"`
+	UndoAttemptsMax int      `json:"undo_attempts_max,omitempty"`
+	Backoff         int64    `json:"backoff_ms,omitempty"`
+	BackoffCap      int64    `json:"backoff_cap_ms,omitempty"`
+	OnExhausted     string   `json:"on_exhausted,omitempty"`
+	Pause           int64    `json:"pause_ms,omitempty"`
+	ResultMax       int      `json:"result_max,omitempty"`
+}
+
+// EncodePlan returns the JSON of a plan; the same plan gives the same bytes.
+// Errors wrap core.ErrPlan: a duration that is not whole milliseconds, a step
+// after one that does not exist.
+func EncodePlan(p *core.Plan) ([]byte, error) {
+	var m millis
+	spec := PlanSpec{V: Version, Name: p.Name, Version: p.Version, InputMax: p.InputMax, Steps: make([]StepSpec, len(p.Steps)),
+		CompleteBy: m.of("complete_by", p.CompleteBy), Grace: m.of("grace", p.Grace)}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		undoable := s.Undoable
+		spec.Steps[i] = StepSpec{Name: s.Name, Agent: s.Agent, Undoable: &undoable, AttemptsMax: s.AttemptsMax,
+			UndoAttemptsMax: s.UndoAttemptsMax, OnExhausted: string(s.OnExhausted), ResultMax: s.ResultMax,
+			CompleteBy: m.of("complete_by", s.CompleteBy), UndoCompleteBy: m.of("undo_complete_by", s.UndoCompleteBy),
+			Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap), Pause: m.of("pause", s.Pause)}
+		for _, a := range s.After {
+			if a < 0 || a >= len(p.Steps) {
+				return nil, fmt.Errorf("%w: plan %s: step %s comes after step number %d of %d", core.ErrPlan, p.Name, s.Name, a+1, len(p.Steps))
+			}
+			spec.Steps[i].After = append(spec.Steps[i].After, p.Steps[a].Name)
+		}
+	}
+	if m.err != nil {
+		return nil, fmt.Errorf("%w: plan %s: %w", core.ErrPlan, p.Name, m.err)
+	}
+	return json.Marshal(spec)
+}
+
+// millis turns durations into whole milliseconds and keeps the first error.
+type millis struct{ err error }
+
+func (m *millis) of(name string, d time.Duration) int64 {
+	if d%time.Millisecond != 0 && m.err == nil {
+		m.err = fmt.Errorf("%s is %v, want whole milliseconds", name, d)
+	}
+	return d.Milliseconds()
+}
+
+// DecodePlan reads the JSON of a plan. It neither fills in defaults nor
+// validates: see core.Plan. Errors wrap core.ErrPlan: an unknown field, another
+// version of the form, a step after one that is not there, undoable not said.
+func DecodePlan(data []byte) (core.Plan, error) {
+	var spec PlanSpec
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&spec); err != nil {
+		return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return core.Plan{}, fmt.Errorf("%w: more than one JSON value", core.ErrPlan)
+	}
+	if spec.V != 0 && spec.V != Version {
+		return core.Plan{}, fmt.Errorf("%w: form version %d, want %d", core.ErrPlan, spec.V, Version)
+	}
+	p := core.Plan{Name: spec.Name, Version: spec.Version, CompleteBy: ms(spec.CompleteBy), Grace: ms(spec.Grace),
+		InputMax: spec.InputMax, Steps: make([]core.Step, len(spec.Steps))}
+	for i := range spec.Steps {
+		if err := decodeStep(&p, &spec.Steps[i], i); err != nil {
+			return core.Plan{}, fmt.Errorf("%w: plan %q: %w", core.ErrPlan, short(p.Name), err)
+		}
+	}
+	return p, nil
+}
+
+func decodeStep(p *core.Plan, s *StepSpec, i int) error {
+	if s.Undoable == nil {
+		return fmt.Errorf("step %q: undoable is not said: true, or false for a check that leaves nothing behind", short(s.Name))
+	}
+	step := core.Step{Name: s.Name, Agent: s.Agent, Undoable: *s.Undoable, CompleteBy: ms(s.CompleteBy),
+		UndoCompleteBy: ms(s.UndoCompleteBy), AttemptsMax: s.AttemptsMax, UndoAttemptsMax: s.UndoAttemptsMax,
+		Backoff: ms(s.Backoff), BackoffCap: ms(s.BackoffCap), OnExhausted: core.Policy(s.OnExhausted), Pause: ms(s.Pause), ResultMax: s.ResultMax}
+	for _, name := range s.After {
+		// Only earlier steps are filled in, so a later one is not found either.
+		a := p.StepIndex(name)
+		if a < 0 || a >= i {
+			return fmt.Errorf("step %q comes after %q, which is not an earlier step", short(s.Name), short(name))
+		}
+		step.After = append(step.After, a)
+	}
+	p.Steps[i] = step
+	return nil
+}
+
+// ms keeps what overflows out of range, so that Validate refuses it.
+func ms(n int64) time.Duration {
+	const most = int64(core.DurationMax/time.Millisecond) + 1
+	return time.Duration(max(-most, min(n, most))) * time.Millisecond
+}
+
+// PlanAnswer is the answer to duly.plans.apply.
+type PlanAnswer struct {
+	Name    string     `json:"name,omitempty"`
+	Version int64      `json:"version,omitempty"`
+	Stored  bool       `json:"stored"` // false with no error: it was there already, the same
+	Error   *WireError `json:"error,omitempty"`
+}
+
+// WireError is an error in an answer, in the form of JetStream's.
+type WireError struct {
+	Code        int    `json:"code"` // as HTTP
+	ErrCode     int    `json:"err_code,omitempty"`
+	Description string `json:"description"`
+}
+
+// Error is the description and the code.
+func (e *WireError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.Code) }
+
+// DecodePlanAnswer reads the answer to duly.plans.apply; the error of a refused
+// plan is a *WireError.
+func DecodePlanAnswer(data []byte) (PlanAnswer, error) {
+	var a PlanAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("%w: answer about a plan: %w", ErrUndecodable, err)
+	}
+	if a.Error != nil {
+		return a, a.Error
+	}
+	return a, nil
+}

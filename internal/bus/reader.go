@@ -1,0 +1,281 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Errors that end a reader.
+var (
+	// ErrLost: a successor reads the partition under a higher epoch.
+	ErrLost = errors.New("partition has a successor")
+	// ErrRewound: the stream ends before the cursor. It is another stream, or was
+	// restored from an older backup: new messages would pass for old ones.
+	ErrRewound = errors.New("stream ends before the cursor")
+)
+
+// Defaults of ReadConfig.
+const (
+	DefaultPrefetch   = 64
+	DefaultAckWait    = 60 * time.Second
+	DefaultAckPending = 4096
+)
+
+// How a reader waits.
+const (
+	pullExpiry     = 30 * time.Second
+	pullHeartbeat  = 3 * time.Second
+	consumerIdle   = time.Hour // the server removes a consumer nobody pulls from
+	reopenFirst    = 50 * time.Millisecond
+	reopenMost     = 2 * time.Second
+	reopenDeadline = 10 * time.Second
+)
+
+// prefetchBytes bounds what waits in memory for a handler that is busy, unless
+// one message is larger.
+const prefetchBytes = 4 << 20
+
+// ReadConfig says how a partition is read. The zero value has the defaults.
+type ReadConfig struct {
+	Prefetch   int           // messages asked for ahead of the handler
+	AckWait    time.Duration // until a message that is not acknowledged comes again
+	AckPending int           // messages handed out and not acknowledged; then the server waits
+}
+
+// TaskMessage is one message of a partition, of the task or the control stream.
+type TaskMessage struct {
+	Seq        uint64       // position in the stream
+	Time       core.Instant // when the stream took it
+	Subject    string
+	Header     nats.Header
+	Data       []byte
+	Generation uint64 // see Reader.Reset
+
+	reader *Reader
+	msg    jetstream.Msg
+}
+
+// Ack tells the server that what the message holds is committed. It may be lost;
+// then the message comes again and the reader acknowledges it by itself.
+func (m *TaskMessage) Ack() error {
+	m.reader.acked(m)
+	if err := m.msg.Ack(); err != nil {
+		return fmt.Errorf("ack of %s %d: %w", m.reader.stream, m.Seq, publishError(err))
+	}
+	return nil
+}
+
+// Reader reads one partition of one stream: every message once, in order, from a
+// cursor, however often the server delivers it. It makes its consumer anew by
+// itself when a delivery was lost, the connection was, or somebody removed the
+// consumer; only a successor under a higher epoch ends it.
+type Reader struct {
+	conn      *Conn
+	stream    string
+	filter    string
+	partition int
+	epoch     int64
+	config    ReadConfig
+	handler   func(*TaskMessage)
+	lost      func(error)
+	stop      context.CancelFunc
+	finished  chan struct{}
+
+	// Of the reading goroutine alone.
+	name  string // of the consumer now in use
+	n     int    // counts the consumers of this epoch
+	iter  jetstream.MessagesContext
+	dseq  uint64 // the consumer's own number of the newest delivery
+	dirty bool   // deliveries may be lost: make the consumer anew
+
+	mu         sync.Mutex
+	last       uint64              // position of the newest message handed out
+	unacked    map[uint64]struct{} // handed out by the present consumer, not acknowledged
+	generation uint64
+	again      bool               // make the consumer anew
+	interrupt  context.CancelFunc // ends a wait for the next message
+}
+
+// ReadTasks reads a partition's submissions after cursor, as its owner under
+// epoch. handler gets each on one goroutine and may block: then the stream waits.
+// lost is called once, on that goroutine, when the reader ends by itself: its
+// error wraps ErrLost or ErrRewound. Until ctx ends or Stop. Errors: ErrLost,
+// ErrRewound.
+func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
+	return c.read(ctx, StreamTasks, TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
+}
+
+// ReadControl does the same with a partition's control messages.
+func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
+	return c.read(ctx, StreamControl, ControlSubject(partition), partition, epoch, cursor, config, handler, lost)
+}
+
+func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
+	r := &Reader{conn: c, stream: stream, filter: filter, partition: partition, epoch: epoch, config: config.withDefaults(),
+		handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, unacked: map[uint64]struct{}{}, interrupt: func() {}}
+	if err := r.open(ctx); err != nil {
+		return nil, fmt.Errorf("partition %d of %s under epoch %d: %w", partition, stream, epoch, err)
+	}
+	ctx, r.stop = context.WithCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		r.stop()
+		r.iter.Stop()
+		return nil, fmt.Errorf("partition %d of %s: %w", partition, stream, ErrClosed)
+	}
+	c.readers[r] = struct{}{}
+	go r.run(ctx)
+	return r, nil
+}
+
+func (config ReadConfig) withDefaults() ReadConfig {
+	if config.Prefetch <= 0 {
+		config.Prefetch = DefaultPrefetch
+	}
+	if config.AckWait <= 0 {
+		config.AckWait = DefaultAckWait
+	}
+	if config.AckPending <= 0 {
+		config.AckPending = DefaultAckPending
+	}
+	return config
+}
+
+// Stop ends the reading and returns when handler has run for the last time. The
+// consumer stays: it shows what is unread until a successor removes it. Stop must
+// not be called from handler or lost.
+func (r *Reader) Stop() {
+	r.stop()
+	<-r.finished
+}
+
+// Reset makes the reader go on after another cursor: what is handed out after it
+// has the generation that Reset returns. A call of handler that is on still has
+// an older one.
+func (r *Reader) Reset(cursor uint64) (generation uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = cursor
+	r.generation++
+	r.again = true
+	clear(r.unacked)
+	r.interrupt()
+	return r.generation
+}
+
+// recheck makes the consumer anew: what was on its way when the connection broke
+// is lost, and would come again only after the ack wait and out of order.
+func (r *Reader) recheck() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again = true
+	r.interrupt()
+}
+
+func (r *Reader) acked(m *TaskMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.Generation == r.generation {
+		delete(r.unacked, m.Seq)
+	}
+}
+
+// run reads until ctx ends or the reader is lost.
+func (r *Reader) run(ctx context.Context) {
+	defer close(r.finished)
+	defer func() {
+		r.iter.Stop()
+		r.conn.mu.Lock()
+		delete(r.conn.readers, r)
+		r.conn.mu.Unlock()
+	}()
+	for ctx.Err() == nil {
+		if err := r.step(ctx); err != nil {
+			r.conn.log.Warn("a reader ends", "stream", r.stream, "partition", r.partition, "epoch", r.epoch, "error", err)
+			if r.lost != nil {
+				r.lost(err)
+			}
+			return
+		}
+	}
+}
+
+// step waits for one message and hands it out, or makes the consumer anew. Its
+// error ends the reader.
+func (r *Reader) step(ctx context.Context) error {
+	if r.wantsReopen() {
+		return r.reopen(ctx)
+	}
+	msg, err := r.next(ctx)
+	switch {
+	case err == nil:
+		r.receive(msg)
+	case errors.Is(err, context.Canceled):
+		// The loop looks why.
+	case errors.Is(err, jetstream.ErrNoHeartbeat):
+		r.dirty = r.gone(ctx)
+	default:
+		r.conn.log.Info("making a consumer anew", "consumer", r.name, "stream", r.stream, "error", err)
+		r.dirty = true
+	}
+	return nil
+}
+
+// next waits for a message. Reset, recheck and the end of ctx cancel the wait.
+func (r *Reader) next(ctx context.Context) (jetstream.Msg, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.mu.Lock()
+	r.interrupt = cancel
+	if r.again {
+		cancel()
+	}
+	r.mu.Unlock()
+	return r.iter.Next(jetstream.NextContext(ctx))
+}
+
+func (r *Reader) wantsReopen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.again || r.dirty
+}
+
+// receive hands a message out if it is the next one. A delivery is numbered by
+// its consumer: a number left out is a delivery that was lost.
+func (r *Reader) receive(msg jetstream.Msg) {
+	meta, err := msg.Metadata()
+	if err != nil || meta.Sequence.Consumer != r.dseq+1 {
+		r.dirty = true
+		return
+	}
+	r.dseq = meta.Sequence.Consumer
+	seq := meta.Sequence.Stream
+	r.mu.Lock()
+	if r.again {
+		r.mu.Unlock()
+		return // of the consumer before; it comes again
+	}
+	if seq <= r.last {
+		_, held := r.unacked[seq]
+		r.mu.Unlock()
+		if !held {
+			_ = msg.Ack() // our ack was lost; if this one is too, it comes again
+		}
+		return
+	}
+	r.last = seq
+	r.unacked[seq] = struct{}{}
+	m := &TaskMessage{Seq: seq, Time: core.InstantOf(meta.Timestamp), Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(),
+		Generation: r.generation, reader: r, msg: msg}
+	r.mu.Unlock()
+	r.handler(m)
+}

@@ -1,0 +1,80 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+)
+
+// null is the result of an agent that answers with nothing.
+var null = []byte("null")
+
+// EncodeReply returns the header and the payload of an agent's answer. The
+// header of a success is nil.
+func EncodeReply(r *core.Reply) (nats.Header, []byte) {
+	if r.Code == 0 {
+		return nil, r.Result
+	}
+	text := CutText(r.Error)
+	if text == "" {
+		text = "error " + strconv.Itoa(r.Code)
+	}
+	return nats.Header{HeaderError: {text}, HeaderErrorCode: {strconv.Itoa(r.Code)}}, nil
+}
+
+// DecodeReply reads an agent's answer; its subject says to which command. The
+// result is part of the message. A result that is not JSON or larger than
+// resultMax is a failed try with core.CodeBadResult. Errors wrap ErrSubject.
+func DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
+	partition, number, seq, err := ParseReply(msg.Subject)
+	if err != nil {
+		return core.Reply{}, err
+	}
+	r := core.Reply{Partition: partition, Number: number, Seq: seq}
+	if len(msg.Header) > 0 {
+		text, code := msg.Header.Get(HeaderError), msg.Header.Get(HeaderErrorCode)
+		if text != "" || code != "" {
+			r.Code, r.Error = replyCode(code), CutText(text)
+			return r, nil
+		}
+	}
+	switch {
+	case len(msg.Data) > resultMax:
+		r.Code, r.Error = core.CodeBadResult, fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(msg.Data), resultMax)
+	case len(msg.Data) == 0:
+		r.Result = null
+	case !json.Valid(msg.Data):
+		r.Code, r.Error = core.CodeBadResult, "bad_result: not JSON: "+quoteCut(msg.Data)
+	default:
+		r.Result = msg.Data
+	}
+	return r, nil
+}
+
+// replyCode reads a code; what is no HTTP error is an error of the agent.
+func replyCode(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 400 || n > 599 {
+		return core.CodeAgentError
+	}
+	return n
+}
+
+// unserved reports whether a message on a reply subject is the server's word
+// that nobody listens to the command.
+func unserved(msg *nats.Msg) bool {
+	return len(msg.Data) == 0 && len(msg.Header) > 0 && msg.Header.Get("Status") == "503"
+}
+
+// quoteCut shows the beginning of a payload in an error text.
+func quoteCut(b []byte) string {
+	const most = 100
+	if len(b) > most {
+		return fmt.Sprintf("%q…", b[:most])
+	}
+	return fmt.Sprintf("%q", b)
+}

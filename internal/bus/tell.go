@@ -1,0 +1,227 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+)
+
+// deadRoom is kept free in a dead letter for its headers.
+const deadRoom = 16 << 10
+
+// TellEnded stores endings in the event stream: processed ones in packs by type,
+// the others one by one. It calls done once, with nil when the stream has all of
+// them. endings may be reused as soon as TellEnded returns.
+func (c *Conn) TellEnded(endings []core.Ending, done func(err error)) {
+	t := &tally{left: 1, done: done} // 1: this call, so that done waits for its end
+	packs := map[string]*pack{}
+	for i := range endings {
+		e := &endings[i]
+		if e.State != core.StateProcessed {
+			b := buffer()
+			*b = AppendEnding(*b, e)
+			c.tell(t, EventSubject(e.Type, string(e.State)), *b)
+			release(b)
+			continue
+		}
+		p := packs[e.Type]
+		if p == nil {
+			p = &pack{buf: buffer()}
+			packs[e.Type] = p
+		}
+		p.add(e)
+		if p.items == EventsMax || len(*p.buf) >= PackBytesMax {
+			c.tellPack(t, e.Type, p)
+		}
+	}
+	for taskType, p := range packs {
+		c.tellPack(t, taskType, p)
+		release(p.buf)
+	}
+	t.end(nil)
+}
+
+// pack gathers the processed endings of one type.
+type pack struct {
+	buf   *[]byte
+	items int
+}
+
+func (p *pack) add(e *core.Ending) {
+	if p.items == 0 {
+		*p.buf = beginEvents((*p.buf)[:0], e.Type, e.State)
+	}
+	*p.buf = addEvent(*p.buf, p.items, e)
+	p.items++
+}
+
+func (c *Conn) tellPack(t *tally, taskType string, p *pack) {
+	if p.items == 0 {
+		return
+	}
+	p.items = 0
+	*p.buf = endEvents(*p.buf)
+	c.tell(t, EventSubject(taskType, string(core.StateProcessed)), *p.buf)
+}
+
+func (c *Conn) tell(t *tally, subject string, data []byte) {
+	t.begin()
+	c.acks.publish(subject, nil, data, func(_ uint64, err error) {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", subject, err)
+		}
+		t.end(err)
+	})
+}
+
+// tally calls done when everything begun has ended, with the first error.
+type tally struct {
+	mu   sync.Mutex
+	left int
+	err  error
+	done func(error)
+}
+
+func (t *tally) begin() {
+	t.mu.Lock()
+	t.left++
+	t.mu.Unlock()
+}
+
+func (t *tally) end(err error) {
+	t.mu.Lock()
+	if t.err == nil {
+		t.err = err
+	}
+	t.left--
+	last, err := t.left == 0, t.err
+	t.mu.Unlock()
+	if last {
+		t.done(err)
+	}
+}
+
+// TellRefused stores refusals in the event stream and waits until it has them.
+func (c *Conn) TellRefused(ctx context.Context, refused []core.Status) error {
+	done := make(chan error, 1)
+	t := &tally{left: 1, done: func(err error) { done <- err }}
+	for i := range refused {
+		b := buffer()
+		*b = AppendStatus(*b, &refused[i])
+		c.tell(t, EventSubject(refused[i].Type, core.StatusRefused), *b)
+		release(b)
+	}
+	t.end(nil)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%d refusals: %w", len(refused), ctx.Err())
+	}
+}
+
+// Notify sends a status to a submitter's private subject: once, to whoever
+// listens now. Nothing is sent where there is no subject.
+func (c *Conn) Notify(replyTo string, status core.Status) {
+	if replyTo == "" || safeSubject(replyTo) != nil {
+		return
+	}
+	c.publishStatus(replyTo, &status)
+}
+
+// Live publishes a status for whoever watches the task just now.
+func (c *Conn) Live(status core.Status) {
+	if core.CheckName("type", status.Type) == nil && core.CheckName("id", status.ID) == nil {
+		c.publishStatus(LiveSubject(status.Type, status.ID), &status)
+	}
+}
+
+func (c *Conn) publishStatus(subject string, status *core.Status) {
+	b := buffer()
+	defer release(b)
+	*b = AppendStatus(*b, status)
+	if err := c.nc.Publish(subject, *b); err != nil {
+		c.log.Debug("status not sent", "task", status.ID, "subject", subject, "error", err)
+	}
+}
+
+// OnLive calls f with the statuses of one task as they happen. An empty id
+// stands for every task of the type; both empty, for every task.
+func (c *Conn) OnLive(taskType, id string, f func(core.Status)) (*Subscription, error) {
+	if taskType == "" {
+		taskType = "*"
+	}
+	if id == "" {
+		id = "*"
+	}
+	return c.OnStatus(LiveSubject(taskType, id), f)
+}
+
+// OnStatus calls f with the statuses sent to a subject, a submitter's private
+// one for instance.
+func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, error) {
+	return c.subscribe(subject, "", func(msg *nats.Msg) {
+		s, err := DecodeStatus(msg.Data)
+		if err != nil {
+			c.log.Debug("status passed over", "subject", msg.Subject, "error", err)
+			return
+		}
+		f(s)
+	})
+}
+
+// Dead stores what could not be decoded, with its cause and where it was, and
+// waits until the stream of dead letters has it. Its own headers come along but
+// for those the server would act on. What does not fit a message is cut.
+func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, cause string, header nats.Header) error {
+	h := nats.Header{}
+	for name, values := range header {
+		if !strings.HasPrefix(name, "Nats-") {
+			h[name] = values
+		}
+	}
+	if most := c.MaxPayload() - deadRoom; most > 0 && len(data) > most {
+		cause = fmt.Sprintf("%s (cut from %d bytes)", cause, len(data))
+		data = data[:most]
+	}
+	h[HeaderCause] = []string{CutText(cause)}
+	h[HeaderSubject] = []string{short(subject)}
+	_, err := c.store(ctx, DeadSubject(stream), h, data)
+	if err != nil {
+		return fmt.Errorf("dead letter of %s: %w", stream, err)
+	}
+	return nil
+}
+
+// PublishControl stores a control message and returns its position.
+func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.Control) (uint64, error) {
+	b := buffer()
+	defer release(b)
+	*b = AppendControl(*b, control)
+	seq, err := c.store(ctx, ControlSubject(partition), nil, *b)
+	if err != nil {
+		return 0, fmt.Errorf("control %s for partition %d: %w", ControlWord(control.Kind), partition, err)
+	}
+	return seq, nil
+}
+
+// store publishes to a stream and waits for its confirmation.
+func (c *Conn) store(ctx context.Context, subject string, header nats.Header, data []byte) (uint64, error) {
+	type outcome struct {
+		seq uint64
+		err error
+	}
+	got := make(chan outcome, 1)
+	c.acks.publish(subject, header, data, func(seq uint64, err error) { got <- outcome{seq, err} })
+	select {
+	case o := <-got:
+		return o.seq, o.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// HTTPPort is where a node serves its API and health unless told otherwise.
+const HTTPPort = 7310
+
+// HealthPaths are the paths every node answers, whatever its roles.
+var HealthPaths = []string{"/healthz", "/readyz"}
+
+// The roles a node can run.
+const (
+	RoleIngest     = "ingest"
+	RoleScheduler  = "scheduler"
+	RoleSupervisor = "supervisor"
+)
+
+// Roles lists the roles a node can run.
+var Roles = []string{RoleIngest, RoleScheduler, RoleSupervisor}
+
+// Config is what a node needs to know. The tags are its command-line flags and
+// environment: a flag goes before the environment, that before the default.
+type Config struct {
+	Roles       []string `name:"roles" env:"DULY_ROLES" default:"ingest,scheduler,supervisor" help:"Roles to run: ingest, scheduler, supervisor."`
+	NodeName    string   `name:"node-name" env:"DULY_NODE_NAME" help:"Name of this node, unique among the live ones (default: host name and process id)."`
+	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:":7310" help:"Where to serve the API and health."`
+	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data."`
+	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler: few are better, because batches shrink with more."`
+	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in hand per partition."`
+	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in hand per partition at one agent."`
+
+	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
+	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place."`
+	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
+	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,status." help:"Prefixes that a submitter's private status subject may have."`
+
+	StreamMaxAge   time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; at least the interval between backups of the database."`
+	StreamMaxBytes int64         `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"10737418240" help:"Size of the task stream, in bytes; a full one refuses submissions."`
+	SyncAlways     bool          `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
+	StreamReplicas int           `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams."`
+
+	Links `embed:""`
+	Logs  `embed:""`
+}
+
+// Links are what a node connects to.
+type Links struct {
+	NATSURL     string `name:"nats-url" env:"NATS_URL" default:"nats://127.0.0.1:4222" help:"NATS servers, 2.11 or newer, with JetStream."`
+	NATSContext string `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by, instead of a URL."`
+	NATSCreds   string `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
+}
+
+// Logs are how a node speaks.
+type Logs struct {
+	LogFormat string `name:"log-format" env:"DULY_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`
+	LogLevel  string `name:"log-level" env:"DULY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+}
+
+// Setting is one thing that can be configured.
+type Setting struct {
+	Flag    string // without dashes
+	Env     string
+	Default string
+	Usage   string
+}
+
+// Settings lists every setting of a node.
+func Settings() []Setting {
+	var all []Setting
+	collect(reflect.TypeFor[Config](), &all)
+	return all
+}
+
+func collect(t reflect.Type, all *[]Setting) {
+	for f := range t.Fields() {
+		if f.Anonymous {
+			collect(f.Type, all)
+			continue
+		}
+		*all = append(*all, Setting{
+			Flag: f.Tag.Get("name"), Env: f.Tag.Get("env"), Default: f.Tag.Get("default"), Usage: f.Tag.Get("help"),
+		})
+	}
+}
+
+// Validate refuses a configuration that cannot work, naming the setting.
+func (c *Config) Validate() error {
+	if len(c.Roles) == 0 {
+		return fmt.Errorf("roles: none given, want some of %s", strings.Join(Roles, ", "))
+	}
+	for _, r := range c.Roles {
+		if !slices.Contains(Roles, r) {
+			return fmt.Errorf("roles: %q is not a role, want some of %s", r, strings.Join(Roles, ", "))
+		}
+	}
+	if c.NodeName == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("node-name: not given, and the host's name is unknown: %w", err)
+		}
+		c.NodeName = fmt.Sprintf("%s-%d", token(host), os.Getpid())
+	}
+	if err := core.CheckName("node-name", c.NodeName); err != nil {
+		return err
+	}
+	for _, n := range []struct {
+		name     string
+		is       int
+		min, max int
+	}{
+		{"partitions", c.Partitions, 1, 1024},
+		{"shards", c.Shards, 1, 64},
+		{"in-flight", c.InFlight, 1, 1 << 20},
+		{"agent-window", c.AgentWindow, 1, 1 << 20},
+		{"stream-replicas", c.StreamReplicas, 1, 5},
+	} {
+		if n.is < n.min || n.is > n.max {
+			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.min, n.max)
+		}
+	}
+	if c.Lease < time.Second {
+		return fmt.Errorf("lease: %v, want 1s or more", c.Lease)
+	}
+	if c.ScanInterval < 10*time.Millisecond || c.ScanInterval > c.Lease/2 {
+		return fmt.Errorf("scan-interval: %v, want 10ms to half the lease (%v): the leader renews at each scan", c.ScanInterval, c.Lease/2)
+	}
+	if c.Drain <= 0 {
+		return fmt.Errorf("drain: %v, want more than 0", c.Drain)
+	}
+	return nil
+}
+
+// token makes a name of any text: what is outside the alphabet becomes "-".
+func token(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if core.CheckName("", string(c)) != nil {
+			b[i] = '-'
+		}
+	}
+	return string(b[:min(len(b), core.NameBytesMax-12)])
+}
+
+// Has reports whether the node runs the role.
+func (c *Config) Has(role string) bool { return slices.Contains(c.Roles, role) }

@@ -1,0 +1,163 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// ownerBus is scheduler.Bus on NATS.
+type ownerBus struct {
+	conn *bus.Conn
+	log  *slog.Logger
+}
+
+// Send implements scheduler.Bus.
+func (b ownerBus) Send(cmds []core.Command) {
+	for i := range cmds {
+		if err := b.conn.SendCommand(&cmds[i]); err != nil {
+			b.log.Debug("command not sent; its complete-by recovers it", "task", cmds[i].Task, "step", cmds[i].Step, "error", err)
+		}
+	}
+}
+
+// Tell implements scheduler.Bus.
+func (b ownerBus) Tell(endings []core.Ending, done func(error)) { b.conn.TellEnded(endings, done) }
+
+// Notify implements scheduler.Bus.
+func (b ownerBus) Notify(subject string, status core.Status) { b.conn.Notify(subject, status) }
+
+// Live implements scheduler.Bus.
+func (b ownerBus) Live(status core.Status) { b.conn.Live(status) }
+
+// Refuse implements scheduler.Bus. Without it the messages must not be
+// acknowledged, so it tries until the stream takes them.
+func (b ownerBus) Refuse(ctx context.Context, refused []core.Status) error {
+	return persist(ctx, b.log, "refusals", func() error { return b.conn.TellRefused(ctx, refused) })
+}
+
+// Dead implements scheduler.Bus.
+func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, cause string) error {
+	data := bus.EncodePack(nil, []core.Submission{sub})
+	return persist(ctx, b.log, "dead letter", func() error {
+		return b.conn.Dead(ctx, bus.StreamTasks, bus.PackSubject(partition), data, cause, nil)
+	})
+}
+
+// persist tries until it works or ctx ends.
+func persist(ctx context.Context, log *slog.Logger, what string, do func() error) error {
+	const between = 200 * time.Millisecond
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		log.Warn("the stream does not take a message; trying again", "what", what, "error", err)
+		timer := time.NewTimer(between)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%s: %w", what, errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// ownerWires is scheduler.Wires on NATS.
+type ownerWires struct {
+	n *Node
+}
+
+// Stream implements scheduler.Wires.
+func (w ownerWires) Stream(context.Context) (string, error) { return w.n.stream, nil }
+
+// Listen implements scheduler.Wires.
+func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {
+	sub, err := w.n.conn.ServeReplies(partition, in.Reply, in.Unserved)
+	if err != nil {
+		return nil, fmt.Errorf("listen to the replies of partition %d: %w", partition, err)
+	}
+	return sub.Stop, nil
+}
+
+// Read implements scheduler.Wires. Controls begin first: they go before new work.
+func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adopted, in *scheduler.Inbox, lost func()) (func(), error) {
+	gone := func(err error) {
+		if errors.Is(err, bus.ErrRewound) {
+			w.n.log.Error("ALERT: the stream ends before the cursor of the database", "partition", partition, "error", err)
+		}
+		lost()
+	}
+	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, bus.ReadConfig{},
+		func(m *bus.TaskMessage) { w.controls(ctx, partition, m, in) }, gone)
+	if err != nil {
+		return nil, fmt.Errorf("read the controls of partition %d: %w", partition, err)
+	}
+	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, bus.ReadConfig{},
+		func(m *bus.TaskMessage) { w.tasks(ctx, partition, m, in) }, gone)
+	if err != nil {
+		control.Stop()
+		return nil, fmt.Errorf("read the tasks of partition %d: %w", partition, err)
+	}
+	return func() {
+		control.Stop()
+		tasks.Stop()
+	}, nil
+}
+
+// doors decodes what the task stream holds, also what the plain door let in
+// unseen.
+func (n *Node) doors() bus.Doors {
+	return bus.Doors{Partitions: n.cfg.Partitions, ReplyPrefixes: n.cfg.ReplyTo}
+}
+
+func (w ownerWires) tasks(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
+	mail := scheduler.TaskMail{Partition: partition, Pos: m.Seq, Ack: w.ack(m)}
+	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, m.Time)
+	if err != nil {
+		if !w.bury(ctx, bus.StreamTasks, m, err) {
+			return
+		}
+	}
+	mail.Submissions, mail.Refused = d.Submissions, d.Refused
+	in.Tasks(mail)
+}
+
+func (w ownerWires) controls(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
+	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Ack: w.ack(m)}
+	c, err := bus.DecodeControl(m.Data)
+	if err != nil {
+		if !w.bury(ctx, bus.StreamControl, m, err) {
+			return
+		}
+		c = core.Control{}
+	}
+	mail.Control = c
+	in.Control(mail)
+}
+
+// ack acknowledges one message. A lost acknowledgement brings it again, and the
+// reader acknowledges that by itself.
+func (w ownerWires) ack(m *bus.TaskMessage) func() {
+	return func() {
+		if err := m.Ack(); err != nil {
+			w.n.log.Debug("acknowledgement not sent", "seq", m.Seq, "error", err)
+		}
+	}
+}
+
+// bury stores what cannot be decoded as a dead letter; only then may its
+// message be acknowledged.
+func (w ownerWires) bury(ctx context.Context, stream string, m *bus.TaskMessage, cause error) bool {
+	w.n.log.Error("a message cannot be decoded; it is a dead letter", "stream", stream, "seq", m.Seq, "error", cause)
+	err := persist(ctx, w.n.log, "dead letter", func() error {
+		return w.n.conn.Dead(ctx, stream, m.Subject, m.Data, cause.Error(), m.Header)
+	})
+	return err == nil
+}

@@ -1,0 +1,217 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+	"duly.dev/duly/supervisor"
+)
+
+// openDoor is the ingest role while it runs.
+type openDoor struct{ in *ingest.Ingest }
+
+func (n *Node) doorConfig() ingest.Config {
+	return ingest.Config{
+		Stream: bus.StreamTasks, Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, SizeOf: bus.PackedSize,
+		CheckReplyTo: func(subject string) error { return bus.CheckReplyTo(subject, n.cfg.ReplyTo) },
+		PayloadMax:   n.conn.MaxPayload(),
+	}
+}
+
+// runIngest serves the front door. An abrupt end makes no difference to it: what
+// has no answer was promised nothing, and the answers that are due are cheap.
+func (n *Node) runIngest(ctx context.Context) error {
+	door, err := ingest.NewDoor(n.doorConfig(), n.plans, doorLog{n.conn}, nil)
+	if err != nil {
+		return err
+	}
+	in := ingest.New(door, now)
+	n.setDoor(&openDoor{in})
+	defer n.setDoor(nil)
+	if err := n.plans.read(ctx); err != nil {
+		n.log.Warn("cannot read the plans yet", "error", err)
+	}
+	changed, err := n.conn.OnPlansChanged(func() {
+		n.plans.Reload(func(err error) {
+			if err != nil {
+				n.log.Warn("plans changed, but cannot be read; a submission that needs them reads them again", "error", err)
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	defer changed.Stop()
+	asks, err := n.conn.ServeAsk(n.serveAsk)
+	if err != nil {
+		return err
+	}
+	defer asks.Stop()
+	submits, err := n.conn.ServeSubmit(func(r *bus.SubmitRequest) { in.Submit(submission(r)) })
+	if err != nil {
+		return err
+	}
+	// The subscription ends first, so that what it has is still answered.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		<-ctx.Done()
+		submits.Stop()
+		cancel()
+	})
+	err = in.Run(work)
+	wg.Wait()
+	return err
+}
+
+func (n *Node) setDoor(d *openDoor) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.door = d
+}
+
+func (n *Node) setOwner(o owner) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.own = o
+}
+
+// runScheduler owns partitions while this node's lease lives.
+func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
+	cfg := scheduler.RunConfig{
+		Config:     scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow},
+		Partitions: n.cfg.Partitions, Shards: n.shards(), DrainMax: n.cfg.Drain, Now: now, Rand: random,
+	}
+	if abrupt {
+		cfg.DrainMax = -1
+	}
+	s := scheduler.New(cfg, n.store, ownerBus{n.conn, n.log}, ownerWires{n}, n.members(abrupt), n.log)
+	n.setOwner(s)
+	defer n.setOwner(nil)
+	applies, err := n.conn.ServePlans(n.applyPlan)
+	if err != nil {
+		return err
+	}
+	defer applies.Stop()
+	changed, err := n.conn.OnPlansChanged(s.PlansChanged)
+	if err != nil {
+		return err
+	}
+	defer changed.Stop()
+	return s.Run(ctx)
+}
+
+// shards is the number of committers: SQLite has one writer.
+func (n *Node) shards() int {
+	if n.store.Dialect() == "sqlite" {
+		return 1
+	}
+	return n.cfg.Shards
+}
+
+// members is scheduler.Members: it keeps this node's lease and watches all.
+func (n *Node) members(abrupt bool) scheduler.Members { return &membership{n: n, abrupt: abrupt} }
+
+type membership struct {
+	n      *Node
+	abrupt bool
+}
+
+// Watch implements scheduler.Members.
+func (m *membership) Watch(ctx context.Context, live func([]string)) error {
+	lease, err := m.n.conn.NewLease(bus.NodeKey(m.n.cfg.NodeName), m.n.cfg.NodeName, m.n.cfg.Lease)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { m.keep(ctx, lease) })
+	defer wg.Wait()
+	for {
+		err := m.n.conn.WatchNodes(ctx, live)
+		if ctx.Err() != nil {
+			return nil
+		}
+		m.n.log.Warn("cannot watch the live nodes; trying again", "error", err)
+		if !wait(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// keep renews the lease. One that an earlier life of this node has not let go
+// yet is asked for more often.
+func (m *membership) keep(ctx context.Context, lease *bus.Lease) {
+	for {
+		held, err := lease.Renew(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.n.log.Warn("cannot renew this node's lease", "error", err)
+		}
+		pause := m.n.cfg.Lease / 3
+		if !held {
+			pause = m.n.cfg.Lease / 20
+		}
+		if !wait(ctx, pause) {
+			break
+		}
+	}
+	if m.abrupt {
+		return
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	if err := lease.Release(bounded); err != nil {
+		m.n.log.Debug("this node's lease ends by itself", "error", err)
+	}
+}
+
+// wait waits for d; false: ctx ended before.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// runSupervisor looks for what is overdue while it leads, and raises alerts.
+func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
+	lease, err := n.conn.NewLease(bus.KeyLeader, n.cfg.NodeName, n.cfg.Lease)
+	if err != nil {
+		return err
+	}
+	sup := supervisor.New(supervisor.Config{}, n.store, controls{n.conn}, leadership{lease, abrupt})
+	alerter := supervisor.NewAlerter(supervisor.AlertConfig{}, supervisor.LogSink{Log: n.log})
+	cfg := supervisor.RunConfig{Interval: n.cfg.ScanInterval, Now: now}
+	return supervisor.NewRunner(cfg, sup, alertReader{n.conn}, alerter, n.log).Run(ctx)
+}
+
+// leadership is supervisor.Lease; a killed leader releases nothing.
+type leadership struct {
+	*bus.Lease
+	abrupt bool
+}
+
+// Release implements supervisor.Lease.
+func (l leadership) Release(ctx context.Context) error {
+	if l.abrupt {
+		return nil
+	}
+	return l.Lease.Release(ctx)
+}
+
+// alertReader is supervisor.Alerts on the event stream.
+type alertReader struct{ conn *bus.Conn }
+
+// Errors implements supervisor.Alerts.
+func (r alertReader) Errors(ctx context.Context, take func(core.Ending) error) error {
+	return r.conn.ReadErrors(ctx, take)
+}

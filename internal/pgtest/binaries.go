@@ -1,0 +1,59 @@
+package pgtest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNotInstalled says that the machine has no PostgreSQL server, and how it
+// gets one.
+var ErrNotInstalled = errors.New("no PostgreSQL server on this machine; install one: apt-get install -y postgresql")
+
+// binaries is the directory of the server's programs.
+type binaries string
+
+func (b binaries) path(program string) string { return filepath.Join(string(b), program) }
+
+// find looks where pg_config points, then where Debian puts the versions, newest
+// first, then in PATH.
+func find() (binaries, error) {
+	var candidates []string
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		candidates = append(candidates, strings.TrimSpace(string(out)))
+	}
+	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is well formed
+	slices.SortFunc(versions, func(a, b string) int { return major(b) - major(a) })
+	candidates = append(candidates, versions...)
+	if initdb, err := exec.LookPath("initdb"); err == nil {
+		candidates = append(candidates, filepath.Dir(initdb))
+	}
+	for _, dir := range candidates {
+		if complete(dir) {
+			return binaries(dir), nil
+		}
+	}
+	return "", ErrNotInstalled
+}
+
+func complete(dir string) bool {
+	for _, program := range []string{"initdb", "postgres", "psql"} {
+		if info, err := os.Stat(filepath.Join(dir, program)); err != nil || info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// major is the version in a path …/<version>/bin; 0 when it is no number.
+func major(bin string) int {
+	n, err := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
+	if err != nil {
+		return 0
+	}
+	return n
+}

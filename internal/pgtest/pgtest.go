@@ -1,0 +1,230 @@
+// Package pgtest starts throwaway PostgreSQL clusters from the machine's own
+// binaries, for tests and local runs. A cluster disappears with the process that
+// started it, also when that process is killed.
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options change a cluster; the zero value is fine.
+type Options struct {
+	Dir      string            // parent of the cluster's directory; empty: the system's temporary directory
+	FsyncOff bool              // faster, and a loss of power may lose everything
+	Settings map[string]string // of the server, by name
+}
+
+// Cluster is one running server.
+type Cluster struct {
+	dir, sockets string
+	port         int
+	bin          binaries
+	guard        *guard
+	databases    atomic.Int64
+	stop         sync.Once
+	stopped      error
+}
+
+const (
+	superuser  = "postgres"
+	portTries  = 5
+	startLimit = 60 * time.Second
+	stopLimit  = 30 * time.Second
+	// socketPathMax leaves room for the name of the socket within the 107 bytes
+	// that an address may have.
+	socketPathMax = 80
+)
+
+// Start makes a cluster and waits until it takes connections. A missing
+// installation is an error that says how to install it.
+func Start(o Options) (*Cluster, error) {
+	bin, err := find()
+	if err != nil {
+		return nil, err
+	}
+	user, err := serverUser()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{bin: bin}
+	if c.dir, err = makeDir(o.Dir, "dulypg", user); err != nil {
+		return nil, err
+	}
+	if c.sockets, err = makeSocketDir(user); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.dir))
+	}
+	if c.guard, err = watch(user, c.dir, c.sockets); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.dir), os.RemoveAll(c.sockets))
+	}
+	if err := c.start(o); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// makeSocketDir makes the directory of the sockets apart from the data, because
+// the address of a socket is short.
+func makeSocketDir(user *account) (string, error) {
+	dir, err := makeDir("", "dpg", user)
+	if err == nil && len(dir) > socketPathMax {
+		err = errors.Join(fmt.Errorf("socket directory %s is longer than %d bytes: set TMPDIR to a shorter path", dir, socketPathMax), os.Remove(dir))
+	}
+	return dir, err
+}
+
+func makeDir(parent, prefix string, user *account) (string, error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
+	parent, err := filepath.Abs(parent)
+	if err != nil {
+		return "", fmt.Errorf("parent of the cluster: %w", err)
+	}
+	if err := user.openPath(parent); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(parent, prefix)
+	if err != nil {
+		return "", fmt.Errorf("directory of the cluster: %w", err)
+	}
+	if err := user.own(dir); err != nil {
+		return "", errors.Join(err, os.Remove(dir))
+	}
+	return dir, nil
+}
+
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
+
+func (c *Cluster) start(o Options) error {
+	init := c.guard.command(c.dir, c.bin.path("initdb"), "-D", c.data(), "-U", superuser, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	if out, err := init.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, bytes.TrimSpace(out))
+	}
+	var last error
+	for range portTries {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		c.port = port
+		if last = c.serve(o); last == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("start PostgreSQL, %d ports tried: %w", portTries, last)
+}
+
+// serve starts the server on c.port and waits until it is ready or has exited.
+func (c *Cluster) serve(o Options) error {
+	var log bytes.Buffer
+	cmd := c.guard.command(c.dir, c.bin.path("postgres"), c.arguments(o)...)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case err := <-exited:
+			return fmt.Errorf("postgres exited: %w: %s", errors.Join(err, errors.New("before it was ready")), bytes.TrimSpace(log.Bytes()))
+		case <-limit.C:
+			return errors.Join(fmt.Errorf("postgres is not ready after %v", startLimit), cmd.Process.Kill())
+		case <-tick.C:
+			if c.ready() {
+				c.guard.serverExited = exited
+				return nil
+			}
+		}
+	}
+}
+
+// ready reads the server's own word for it: a port that answers may be another
+// server's.
+func (c *Cluster) ready() bool {
+	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
+	if err != nil {
+		return false
+	}
+	lines := strings.Split(string(text), "\n")
+	return len(lines) >= 8 && strings.TrimSpace(lines[7]) == "ready" && strings.TrimSpace(lines[3]) == strconv.Itoa(c.port)
+}
+
+func (c *Cluster) arguments(o Options) []string {
+	args := []string{"-D", c.data(), "-p", strconv.Itoa(c.port), "-k", c.sockets, "-c", "listen_addresses=127.0.0.1"}
+	if o.FsyncOff {
+		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+	}
+	names := make([]string, 0, len(o.Settings))
+	for name := range o.Settings {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		args = append(args, "-c", name+"="+o.Settings[name])
+	}
+	return args
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}
+
+// URL is where a database of the cluster is.
+func (c *Cluster) URL(database string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", superuser, c.port, database)
+}
+
+// NewDatabase makes an empty database and returns its URL.
+func (c *Cluster) NewDatabase(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("d%d", c.databases.Add(1))
+	cmd := exec.CommandContext(ctx, c.bin.path("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", c.URL("postgres"), "-c", "CREATE DATABASE "+name)
+	cmd.Env = environment()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("create database %s: %w: %s", name, err, bytes.TrimSpace(out))
+	}
+	return c.URL(name), nil
+}
+
+// Stop ends the server at once and removes everything it wrote.
+func (c *Cluster) Stop() error {
+	c.stop.Do(func() {
+		c.stopped = c.guard.release()
+		for _, dir := range []string{c.dir, c.sockets} {
+			if _, err := os.Lstat(dir); err == nil {
+				c.stopped = errors.Join(c.stopped, fmt.Errorf("%s is still there", dir))
+			}
+		}
+	})
+	return c.stopped
+}
+
+// environment is ours without what would lead the server's programs elsewhere.
+func environment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
+		return strings.HasPrefix(s, "PG") || strings.HasPrefix(s, "LC_") || strings.HasPrefix(s, "LANG")
+	})
+	return append(env, "LC_ALL=C")
+}

@@ -1,0 +1,280 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"duly.dev/duly/internal/core"
+)
+
+// ErrCorrupt is what MemStore answers to a batch that no correct owner writes:
+// a gap in a journal, a row without a journal, a row that its journal does not
+// replay to. A real store would not notice.
+var ErrCorrupt = errors.New("batch breaks the journal")
+
+// MemStore is the state store in memory: the meaning of the SQL, without SQL.
+// The other stores are held to it by what they have in common, the roles by
+// what it refuses. Safe for concurrent use.
+type MemStore struct {
+	// RefuseRow, when set, is the database that refuses a row.
+	RefuseRow func(w *core.TaskWrite) bool
+	// BeforeCommit, when set, may fail a commit before anything is written.
+	BeforeCommit func(b *core.Batch) error
+	// AfterCommit, when set, sees what was committed; its error cuts the caller
+	// off after the fact, as a crash would.
+	AfterCommit func(b *core.Batch, res core.CommitResult) error
+	// Twice, when set, says whether a batch is sent a second time, as a store
+	// does that has lost the answer to its COMMIT.
+	Twice func() bool
+
+	mu         sync.Mutex
+	plans      []core.Plan
+	partitions map[int]*core.PartitionState
+	rows       map[rowKey]*row
+	ids        map[idKey]*row
+}
+
+type rowKey struct {
+	partition int
+	number    int64
+}
+
+type idKey struct {
+	partition int
+	id        string
+}
+
+// row is one task's row and its journal.
+type row struct {
+	task    core.Task
+	journal []core.Record
+	commits []int64 // the commit_id of each journal row
+}
+
+// NewMemStore makes an empty store.
+func NewMemStore() *MemStore {
+	return &MemStore{partitions: map[int]*core.PartitionState{}, rows: map[rowKey]*row{}, ids: map[idKey]*row{}}
+}
+
+// TakeOver raises the partition's epoch and makes owner its owner.
+func (m *MemStore) TakeOver(_ context.Context, partition int, owner string) (core.PartitionState, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := m.partition(partition)
+	st.Epoch++
+	st.Owner = owner
+	return *st, nil
+}
+
+// partition returns the partition's own row; every partition has one.
+func (m *MemStore) partition(id int) *core.PartitionState {
+	st := m.partitions[id]
+	if st == nil {
+		st = &core.PartitionState{Partition: id, NextNumber: 1, NextEnd: 1}
+		m.partitions[id] = st
+	}
+	return st
+}
+
+// Release gives the partition up, if the epoch is still the caller's.
+func (m *MemStore) Release(_ context.Context, partition int, epoch int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if st := m.partition(partition); st.Epoch == epoch {
+		st.Owner = ""
+	}
+	return nil
+}
+
+// SetStream binds the partition's cursors to a stream, fenced by epoch.
+func (m *MemStore) SetStream(_ context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := m.partition(partition)
+	if st.Epoch != epoch {
+		return fmt.Errorf("stream of partition %d: epoch %d is not ours, %d", partition, st.Epoch, epoch)
+	}
+	st.Stream, st.Cursor, st.ControlCursor = stream, cursor, controlCursor
+	return nil
+}
+
+// Commit writes the batch as a whole, less the fenced partitions and the births
+// whose id is taken. The same batch again changes nothing.
+func (m *MemStore) Commit(_ context.Context, b *core.Batch) (core.CommitResult, error) {
+	if m.BeforeCommit != nil {
+		if err := m.BeforeCommit(b); err != nil {
+			return core.CommitResult{}, err
+		}
+	}
+	res, err := m.commit(b)
+	if err == nil && m.Twice != nil && m.Twice() {
+		res, err = m.commit(b)
+	}
+	if err == nil && m.AfterCommit != nil {
+		err = m.AfterCommit(b, res)
+	}
+	return res, err
+}
+
+func (m *MemStore) commit(b *core.Batch) (core.CommitResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var res core.CommitResult
+	fenced := map[int]bool{}
+	for i := range b.Partitions {
+		if w := &b.Partitions[i]; m.partition(w.Partition).Epoch != w.Epoch {
+			fenced[w.Partition] = true
+			res.Fenced = append(res.Fenced, w.Partition)
+		}
+	}
+	var writes []*core.TaskWrite
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		if !slices.ContainsFunc(b.Partitions, func(p core.PartitionWrite) bool { return p.Partition == w.Task.Partition }) {
+			return core.CommitResult{}, fmt.Errorf("%w: task %s without its partition", ErrCorrupt, w.Task.ID)
+		}
+		if fenced[w.Task.Partition] {
+			continue
+		}
+		if m.RefuseRow != nil && m.RefuseRow(w) {
+			return core.CommitResult{}, core.ErrRowRefused
+		}
+		dup, err := m.check(b.ID, w)
+		if err != nil {
+			return core.CommitResult{}, err
+		}
+		if dup != nil {
+			res.Duplicates = append(res.Duplicates, *dup)
+			continue
+		}
+		writes = append(writes, w)
+	}
+	for _, w := range b.Partitions {
+		if !fenced[w.Partition] {
+			st := m.partition(w.Partition)
+			st.Cursor, st.ControlCursor = w.Cursor, w.ControlCursor
+			st.NextNumber, st.NextEnd, st.Told = w.NextNumber, w.NextEnd, w.Told
+		}
+	}
+	for _, w := range writes {
+		if err := m.write(b.ID, w); err != nil {
+			return core.CommitResult{}, err
+		}
+	}
+	return res, nil
+}
+
+// check says whether a write is a duplicate, or why it cannot be.
+func (m *MemStore) check(commit int64, w *core.TaskWrite) (*core.Duplicate, error) {
+	t := w.Task
+	is := m.rows[rowKey{t.Partition, t.Number}]
+	if w.Birth {
+		if has := m.ids[idKey{t.Partition, t.ID}]; has != nil && (has != is || is.commits[0] != commit) {
+			return &core.Duplicate{Partition: t.Partition, Number: t.Number, Existing: m.existing(has)}, nil
+		}
+		if is != nil && is.commits[0] != commit {
+			return nil, fmt.Errorf("%w: number %d of partition %d is task %s, not %s", core.ErrForeignRow, t.Number, t.Partition, is.task.ID, t.ID)
+		}
+	} else if is == nil {
+		return nil, fmt.Errorf("%w: task %s has no row", ErrCorrupt, t.ID)
+	}
+	have := int64(0)
+	if is != nil {
+		have = int64(len(is.journal))
+	}
+	for i := range w.Records {
+		seq := w.Records[i].Seq
+		if seq <= have && is.commits[seq-1] != commit {
+			return nil, fmt.Errorf("%w: row %d of task %s", core.ErrForeignRow, seq, t.ID)
+		}
+		if seq > have+int64(i)+1 {
+			return nil, fmt.Errorf("%w: row %d of task %s follows row %d", ErrCorrupt, seq, t.ID, have)
+		}
+	}
+	return nil, nil
+}
+
+func (m *MemStore) existing(r *row) core.Existing {
+	ending := m.ending(r)
+	return core.Existing{
+		Partition: r.task.Partition, Number: r.task.Number, ID: r.task.ID, Type: r.task.Type,
+		InputHash: r.task.InputHash, State: r.task.State, Reason: ending.Error,
+	}
+}
+
+func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
+	t := w.Task
+	key := rowKey{t.Partition, t.Number}
+	r := m.rows[key]
+	if r == nil {
+		r = &row{task: columns(t)}
+		m.rows[key], m.ids[idKey{t.Partition, t.ID}] = r, r
+	}
+	for i := range w.Records {
+		if w.Records[i].Seq > int64(len(r.journal)) {
+			r.journal = append(r.journal, w.Records[i])
+			r.commits = append(r.commits, commit)
+		}
+	}
+	if w.Row && r.task.Seq < t.Seq {
+		r.task = columns(t)
+	}
+	return m.verify(r, t)
+}
+
+// columns is what the task's row keeps of it.
+func columns(t *core.Task) core.Task {
+	c := *t
+	c.Steps, c.FailedStep, c.Why = nil, 0, ""
+	return c
+}
+
+// verify holds the row to its journal: the task its owner has in memory is the
+// one that a successor would replay, and the bound of the row is not above the
+// truth.
+func (m *MemStore) verify(r *row, live *core.Task) error {
+	plan, t, err := m.replay(r)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	want := *live
+	want.Steps = slices.Clone(live.Steps)
+	for i := range want.Steps { // in how many hands a command is, is not journalled
+		want.Steps[i].Resent, t.Steps[i].Resent = false, false
+	}
+	if !reflect.DeepEqual(*t, want) {
+		return fmt.Errorf("%w: the journal of task %s replays to another task:\n%+v\nlive:\n%+v", ErrCorrupt, t.ID, *t, want)
+	}
+	if plan != nil && r.task.Bound > t.NextDue(plan) {
+		return fmt.Errorf("%w: the bound of task %s, %d, is above the truth, %d", ErrCorrupt, t.ID, r.task.Bound, t.NextDue(plan))
+	}
+	return nil
+}
+
+func (m *MemStore) replay(r *row) (*core.Plan, *core.Task, error) {
+	var plan *core.Plan
+	for i := range m.plans {
+		if p := &m.plans[i]; p.Name == r.task.Type && p.Version == r.task.PlanVersion {
+			plan = p
+		}
+	}
+	t, err := core.Replay(plan, &core.Saved{Row: r.task, Journal: r.journal})
+	return plan, t, err
+}
+
+// inOrder is the partition's rows by number.
+func (m *MemStore) inOrder(partition int, keep func(*row) bool) []*row {
+	var rows []*row
+	for key, r := range m.rows {
+		if key.partition == partition && keep(r) {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.task.Number, b.task.Number) })
+	return rows
+}

@@ -1,0 +1,116 @@
+package duly
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// definition is a step before it stands in a plan.
+type definition struct {
+	step     core.Step
+	after    []string
+	afterSet bool
+}
+
+// resolve finds the indexes of the names in after among the steps before.
+func (d *definition) resolve(before []core.Step) ([]int, error) {
+	var indexes []int
+	for _, name := range d.after {
+		i := slices.IndexFunc(before, func(s core.Step) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("step %s comes after %s, which is not an earlier step of the plan", d.step.Name, name)
+		}
+		indexes = append(indexes, i)
+	}
+	return indexes, nil
+}
+
+// CheckOption changes the definition of a [Check].
+type CheckOption interface{ forCheck(*definition) }
+
+// StepOption changes the definition of a [Step].
+type StepOption interface{ forStep(*definition) }
+
+// Option changes the definition of a [Check] or a [Step].
+type Option func(*definition)
+
+func (o Option) forCheck(d *definition) { o(d) }
+func (o Option) forStep(d *definition)  { o(d) }
+
+// UndoOption changes how a [Step] is undone. A check has no undo.
+type UndoOption func(*definition)
+
+func (o UndoOption) forStep(d *definition) { o(d) }
+
+// CompleteBy is how long one call of the step may take; 10 s unless said. Then
+// its context ends, its answer no longer counts, and another attempt begins.
+func CompleteBy(d time.Duration) Option {
+	return func(def *definition) { def.step.CompleteBy = d }
+}
+
+// UndoCompleteBy is how long one call of undo may take; CompleteBy unless said.
+func UndoCompleteBy(d time.Duration) UndoOption {
+	return func(def *definition) { def.step.UndoCompleteBy = d }
+}
+
+// Attempts is how many calls may fail or stay silent before [OnExhausted]
+// applies; 3 unless said.
+func Attempts(most int) Option {
+	return func(def *definition) { def.step.AttemptsMax = most }
+}
+
+// UndoAttempts is how many calls of undo may fail before a person is asked; 10
+// unless said.
+func UndoAttempts(most int) UndoOption {
+	return func(def *definition) { def.step.UndoAttemptsMax = most }
+}
+
+// Backoff is the pause before the second attempt, doubled for each one after it
+// up to most, each drawn at random between nothing and that; 200 ms and 10 s
+// unless said.
+func Backoff(first, most time.Duration) Option {
+	return func(def *definition) { def.step.Backoff, def.step.BackoffCap = first, most }
+}
+
+// Policy is what happens when a step's attempts are exhausted.
+type Policy string
+
+// The policies of [OnExhausted].
+const (
+	UndoTask   Policy = Policy(core.PolicyUndo)  // undo the whole task; the default
+	WaitLonger Policy = Policy(core.PolicyWait)  // pause (see Pause), then start over with the attempts
+	AskPerson  Policy = Policy(core.PolicyError) // keep what was done and alert an operator
+)
+
+// OnExhausted chooses what happens when the step's attempts are exhausted.
+func OnExhausted(policy Policy) Option {
+	return func(def *definition) { def.step.OnExhausted = core.Policy(policy) }
+}
+
+// Pause is how long [WaitLonger] waits; 5 minutes unless said.
+func Pause(d time.Duration) Option {
+	return func(def *definition) { def.step.Pause = d }
+}
+
+// Named is what [After] takes: a [Check] or a [Step] of any types.
+type Named interface{ Name() string }
+
+// After names the steps that must be done before this one, instead of the one
+// defined before it. They must stand earlier in the plan. No argument: none.
+func After(steps ...Named) Option {
+	return func(def *definition) {
+		def.after, def.afterSet = nil, true
+		for _, step := range steps {
+			def.after = append(def.after, step.Name())
+		}
+	}
+}
+
+// ResultMax is how many bytes of JSON the step's result may have; 64 KiB, the
+// most, unless said. A larger result is a failed attempt.
+func ResultMax(bytes int) Option {
+	return func(def *definition) { def.step.ResultMax = bytes }
+}

@@ -1,0 +1,82 @@
+package duly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/agents"
+)
+
+// How a client persists: the pause before the nth next try is drawn between
+// nothing and pauseFirst doubled n times, at most pauseMost. One try may take
+// tryMax, so that a lost request does not use up the caller's whole time.
+const (
+	pauseFirst = 50 * time.Millisecond
+	pauseMost  = 2 * time.Second
+	tryMax     = 5 * time.Second
+	hintMax    = time.Minute // of a server's wish
+)
+
+// persist calls try until it succeeds, fails for good or ctx ends. Trying again
+// is safe because the caller chose the id.
+func persist(ctx context.Context, clock agents.Time, what string, try func(context.Context) error) error {
+	var last error
+	for most := pauseFirst; ; most = min(2*most, pauseMost) {
+		if ctx.Err() == nil {
+			last = once(ctx, clock, try)
+			if last == nil {
+				return nil
+			}
+			if !worthAgain(last) {
+				return fmt.Errorf("%s: %w", what, last)
+			}
+			pause := time.Duration(clock.Float64() * float64(most))
+			if clock.Sleep(ctx, hint(last)+pause) == nil {
+				continue
+			}
+		}
+		if last == nil {
+			return fmt.Errorf("%s: %w: %w", what, ErrTimeout, ctx.Err())
+		}
+		return fmt.Errorf("%s: %w: %w: last try: %w", what, ErrTimeout, ctx.Err(), last)
+	}
+}
+
+func once(ctx context.Context, clock agents.Time, try func(context.Context) error) error {
+	ctx, cancel := clock.WithTimeout(ctx, tryMax)
+	defer cancel()
+	return try(ctx)
+}
+
+// hint is how long the server asked to wait: the jitter comes on top, so that
+// those refused together do not come back together.
+func hint(err error) time.Duration {
+	if refused, ok := errors.AsType[*SubmitError](err); ok {
+		return max(0, min(refused.RetryAfter, hintMax))
+	}
+	return 0
+}
+
+// finalErrors are those that no waiting heals.
+var finalErrors = []error{
+	ErrRefused, errAnswer,
+	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrInvalidConnection,
+	nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrPermissionViolation, nats.ErrAuthorization,
+	nats.ErrHeadersNotSupported,
+}
+
+// errAnswer: whoever answered does not speak the wire's version.
+var errAnswer = errors.New("answer not understood")
+
+func worthAgain(err error) bool {
+	for _, final := range finalErrors {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,72 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// bus writes down what leaves the shard.
+type bus struct {
+	list    []string
+	sent    []core.Command // since the last take
+	refused []core.Status
+	notices []core.Status
+	dead    []core.Submission
+
+	tellErr, refuseErr, deadErr error
+	hold                        bool // no confirmation of endings
+}
+
+func (b *bus) note(format string, args ...any) { b.list = append(b.list, fmt.Sprintf(format, args...)) }
+
+// take returns the commands since the last call.
+func (b *bus) take() []core.Command {
+	cmds := b.sent
+	b.sent = nil
+	return cmds
+}
+
+func (b *bus) Send(cmds []core.Command) {
+	for _, c := range cmds {
+		verb := "do"
+		if c.Undo {
+			verb = "undo"
+		}
+		b.note("%s %s try %d", verb, c.Key(), c.Attempt)
+		c.Results = slices.Clone(c.Results)
+		b.sent = append(b.sent, c)
+	}
+}
+
+func (b *bus) Tell(endings []core.Ending, done func(error)) {
+	for _, e := range endings {
+		b.note("tell %s %s %d", e.ID, e.State, e.EndNumber)
+	}
+	if !b.hold {
+		done(b.tellErr)
+	}
+}
+
+func (b *bus) Refuse(_ context.Context, refused []core.Status) error {
+	for _, s := range refused {
+		b.note("refuse %s %d", s.ID, s.Code)
+	}
+	b.refused = append(b.refused, refused...)
+	return b.refuseErr
+}
+
+func (b *bus) Notify(subject string, s core.Status) {
+	b.note("notify %s %s", subject, s.Status)
+	b.notices = append(b.notices, s)
+}
+
+func (b *bus) Live(s core.Status) { b.note("live %s %s", s.ID, s.Status) }
+
+func (b *bus) Dead(_ context.Context, _ int, sub core.Submission, cause string) error {
+	b.note("dead %s: %s", sub.ID, cause)
+	b.dead = append(b.dead, sub)
+	return b.deadErr
+}

@@ -1,0 +1,128 @@
+package scheduler_test
+
+import (
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// Submitting an id twice is one task; where the first one stands when the second
+// comes makes no difference to what the second is told.
+func TestDuplicates(t *testing.T) {
+	same := order("t1")
+	other := order("t1")
+	other.Input = []byte(`{"of":"else"}`)
+	typ := order("t1")
+	typ.Type = "refund"
+	silent := other
+	silent.ReplyTo = ""
+	for _, second := range []struct {
+		name string
+		sub  core.Submission
+		want []string
+		why  string
+	}{
+		{"same", same, []string{"notify private.t1 received"}, ""},
+		{"other input", other, []string{"refuse t1 409", "notify private.t1 refused"}, "another input"},
+		{"other type", typ, []string{"refuse t1 409", "notify private.t1 refused"}, `a task of type "order"`},
+		{"other input, no reply-to", silent, []string{"refuse t1 409"}, "another input"},
+	} {
+		for _, where := range []string{"in the batch", "in hand", "in the store", "in the store, twice in the batch"} {
+			t.Run(second.name+" "+where, func(t *testing.T) {
+				r := newRig(t, scheduler.Config{InFlight: 8})
+				r.store.AddPlan(orderPlan("refund", 1, "a"))
+				r.tasks(0, order("t1"))
+				if where != "in the batch" {
+					r.turn()
+				}
+				want := second.want
+				if strings.HasPrefix(where, "in the store") {
+					r.finish()
+					if second.name == "same" {
+						want = []string{"notify private.t1 processed"}
+					}
+				}
+				r.news()
+				r.tasks(0, second.sub)
+				if strings.HasSuffix(where, "twice in the batch") {
+					r.tasks(0, second.sub)
+				}
+				r.turn()
+				checkDuplicate(t, r, want, second.why)
+			})
+		}
+	}
+}
+
+func checkDuplicate(t *testing.T, r *rig, want []string, why string) {
+	t.Helper()
+	told := map[string]int{}
+	for _, line := range r.news() {
+		told[line]++
+		if strings.HasPrefix(line, "do ") && line != "do t1/a/0 try 1" {
+			t.Errorf("%s for a duplicate", line)
+		}
+	}
+	for _, line := range want {
+		if told[line] == 0 {
+			t.Errorf("no %q in %v", line, told)
+		}
+	}
+	if len(want) == 1 && told["refuse t1 409"] > 0 && want[0] != "refuse t1 409" {
+		t.Errorf("refused: %v", told)
+	}
+	for _, s := range r.bus.refused {
+		if !strings.Contains(s.Error, why) {
+			t.Errorf("refused with %q, want %q in it", s.Error, why)
+		}
+	}
+	if r.shard.Stats.Duplicates == 0 {
+		t.Error("no duplicate counted")
+	}
+	r.finish()
+	r.state("t1", core.StateProcessed)
+	if n := r.shard.Load(0); n != 0 {
+		t.Errorf("load %d after the end", n)
+	}
+}
+
+// A duplicate of a task whose ending is in the same round is told that ending
+// only once it is committed.
+func TestDuplicateOfATaskThatEndsInTheRound(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.answer(r.one(), 0)
+	r.turn()
+	r.answer(r.one(), 0)
+	r.tasks(0, order("t1"))
+	r.news()
+	r.store.BeforeCommit = func(*core.Batch) error { return errCut }
+	if _, err := r.try(false); err == nil {
+		t.Fatal("no error")
+	}
+	r.expect()
+}
+
+// An id that was cancelled before it came starts nothing, then or later.
+func TestCancelledBeforeSubmitted(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		r := newRig(t, scheduler.Config{})
+		r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order", Actor: "olga"})
+		if !together {
+			r.turn()
+		}
+		r.tasks(0, order("t1"))
+		r.turn()
+		if len(r.bus.take()) > 0 || len(r.bus.refused) != 1 || !strings.Contains(r.bus.refused[0].Error, "cancelled before") {
+			t.Errorf("together %v: refused %+v", together, r.bus.refused)
+		}
+		r.state("t1", core.StateUndone)
+		r.turn() // the ending is told
+		if n := r.shard.Load(0); n != 0 {
+			t.Errorf("load %d", n)
+		}
+	}
+}

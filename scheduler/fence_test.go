@@ -1,0 +1,108 @@
+package scheduler_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// A partition that a successor has taken is left out whole: none of its effects
+// leave, none of its messages is acknowledged, its memory goes. The others of
+// the same commit are as if nothing had been.
+func TestFencedPartitionIsLeftOut(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.adopt(1)
+	r.steal(0)
+	bad := core.Status{ID: "bad", Type: "order", Status: core.StatusRefused, Code: 400}
+	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t3"})
+	r.mail.Tasks[0].Refused = []core.Status{bad}
+	r.tasks(1, order("t2"))
+	r.control(core.Control{Kind: core.EventCancel, ID: "t4", Type: "order"})
+	turned := r.turn()
+	if !slices.Equal(turned.Lost, []int{0}) {
+		t.Fatalf("lost %v", turned.Lost)
+	}
+	r.expect("commit 4 fenced [0]", "notify private.t2 received", "do t2/a/0 try 1", "ack 2")
+	if _, owns := r.shard.Owns(0); owns || r.shard.Load(0) != 0 {
+		t.Fatal("the fenced partition is still held")
+	}
+	if task := r.store.Task(0, "t1"); task != nil {
+		t.Fatalf("a zombie wrote %+v", task)
+	}
+	// What still comes for it is nobody's business here.
+	r.tasks(0, order("t1"))
+	r.control(core.Control{Kind: core.EventCancel, ID: "t4", Type: "order"})
+	r.answer(core.Command{Partition: 0, Number: 1, Seq: 1}, 0)
+	r.turn()
+	r.expect()
+}
+
+// A fence met in a later round of a turn stops the messages of that partition
+// there.
+func TestFencedBetweenTwoRounds(t *testing.T) {
+	r := newRig(t, scheduler.Config{BatchMax: 1})
+	r.adopt(1)
+	first := true
+	r.store.BeforeCommit = func(*core.Batch) error {
+		if !first {
+			r.store.BeforeCommit = nil
+			r.steal(0)
+		}
+		first = false
+		return nil
+	}
+	r.tasks(0, order("t1"), order("t2"), order("t3"))
+	r.tasks(1, order("t4"))
+	turned := r.turn()
+	if !slices.Equal(turned.Lost, []int{0}) {
+		t.Fatalf("lost %v", turned.Lost)
+	}
+	r.expect(
+		"commit 1", "notify private.t1 received", "do t1/a/0 try 1",
+		"commit 1 fenced [0]",
+		"commit 1", "notify private.t4 received", "do t4/a/0 try 1", "ack 2",
+	)
+}
+
+// A wake and a retelling of an ownership that is over do nothing.
+func TestNothingOutlivesTheOwnership(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.bus.tellErr = errCut
+	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t2"})
+	r.turn()
+	r.answer(r.one(), core.CodeAgentError)
+	r.turn()
+	if r.shard.NextWake() == 0 {
+		t.Fatal("no backoff")
+	}
+	r.shard.Drop(0)
+	r.steal(0)
+	r.news()
+	r.now = r.now.Add(core.DurationMax)
+	r.turn()
+	r.turn()
+	r.expect()
+	if r.shard.NextWake() != 0 {
+		t.Fatal("a wake of a dropped partition is left")
+	}
+}
+
+// A foreign row under our own epoch is a bug: the turn says so and every
+// partition is dropped.
+func TestForeignRow(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	cmd := r.one()
+	r.store.BeforeCommit = func(*core.Batch) error { return core.ErrForeignRow }
+	r.answer(cmd, 0)
+	if _, err := r.try(false); err == nil || !strings.Contains(err.Error(), core.ErrForeignRow.Error()) {
+		t.Fatalf("turn: %v", err)
+	}
+	if _, owns := r.shard.Owns(0); owns {
+		t.Fatal("the partition is kept")
+	}
+}

@@ -1,0 +1,189 @@
+package scheduler_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// The order of a turn is the promise of the program: nothing leaves before the
+// commit has returned, and the ack is last.
+func TestOrderOfATurn(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t2", ReplyTo: "private.t2"})
+	r.turn()
+	r.expect(
+		"commit 2",
+		"notify private.t1 received",
+		"live t2 error",
+		"notify private.t2 error",
+		"tell t2 error 1",
+		"do t1/a/0 try 1",
+		"ack 1",
+	)
+	r.answer(r.one(), 0)
+	r.turn()
+	r.expect("commit 1", "do t1/b/0 try 1")
+	r.answer(r.one(), 0)
+	r.turn()
+	r.expect("commit 1", "live t1 processed", "notify private.t1 processed", "tell t1 processed 2")
+	if n := r.shard.Load(0); n != 1 {
+		t.Fatalf("load %d, want the ending that is not told yet", n)
+	}
+	r.turn()
+	if n := r.shard.Load(0); n != 0 {
+		t.Fatalf("load %d of nothing", n)
+	}
+}
+
+// A commit that fails lets nothing leave: no command, no status, no refusal, no
+// ack, also none about a submission that rests on what was not committed.
+func TestFailedCommitLetsNothingLeave(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.BeforeCommit = func(*core.Batch) error { return errCut }
+	other := order("t1")
+	other.Input = []byte(`{"of":"else"}`)
+	r.tasks(0, order("t1"), order("t1"), other)
+	r.control(core.Control{Kind: core.EventCancel, ID: "t9", Type: "order"})
+	turned, err := r.try(false)
+	if !errors.Is(err, errCut) || !slices.Equal(turned.Lost, []int{0}) {
+		t.Fatalf("turn: %v, lost %v", err, turned.Lost)
+	}
+	r.expect()
+	if _, owns := r.shard.Owns(0); owns {
+		t.Fatal("its memory is ahead of the store, yet the partition is kept")
+	}
+}
+
+// What a submission that came twice in one mail is told waits for the commit of
+// the first as well.
+func TestAnswersAboutUncommittedTasksWait(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	other := order("t1")
+	other.Input = []byte(`{"of":"else"}`)
+	r.tasks(0, order("t1"), order("t1"), other)
+	r.turn()
+	r.expect(
+		"commit 1", "notify private.t1 received", "do t1/a/0 try 1", // the round of the birth
+		"refuse t1 409", "notify private.t1 received", "notify private.t1 refused", "ack 1",
+	)
+}
+
+// A crash after the commit loses the effects, never the tasks: whoever takes
+// over sends them again.
+func TestCrashBetweenCommitAndPublish(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
+	r.tasks(0, order("t1"))
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatalf("turn: %v", err)
+	}
+	r.expect()
+	r.store.AfterCommit = nil
+	r.start("n2")
+	r.adopt(0)
+	r.expect("do t1/a/0 try 1")
+}
+
+// A message is acknowledged when its last task is committed, not before, and
+// each message for itself.
+func TestAckOneByOne(t *testing.T) {
+	r := newRig(t, scheduler.Config{BatchMax: 2})
+	r.tasks(0, orders(3)...)
+	r.tasks(0, order("t4"))
+	r.tasks(0, order("t5"))
+	r.turn()
+	var got []string
+	for _, line := range r.news() {
+		if strings.HasPrefix(line, "commit") || strings.HasPrefix(line, "ack") {
+			got = append(got, line)
+		}
+	}
+	want := []string{"commit 2", "commit 2", "ack 1", "ack 2", "commit 1", "ack 3"}
+	if !slices.Equal(got, want) {
+		t.Fatalf("happened %q, want %q", got, want)
+	}
+}
+
+// Refusals are stored before the message that carried them is acknowledged; when
+// they cannot be stored it is not.
+func TestRefusalsAreStoredBeforeTheAck(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	bad := core.Status{ID: "bad", Type: "order", Status: core.StatusRefused, Code: 400}
+	r.tasks(0)
+	r.mail.Tasks[0].Refused = []core.Status{bad}
+	r.turn()
+	r.expect("refuse bad 400", "ack 1")
+
+	r.bus.refuseErr = errCut
+	r.tasks(0)
+	r.mail.Tasks[0].Refused = []core.Status{bad}
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatalf("turn: %v", err)
+	}
+	r.expect("refuse bad 400")
+}
+
+// The cursor in a commit is that of the round before: it covers only what is
+// committed and published.
+func TestCursorLagsByOneRound(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	if c := r.store.Partition(0).Cursor; c != 0 {
+		t.Fatalf("cursor %d is committed with the births it covers", c)
+	}
+	if !r.shard.Unsaved() {
+		t.Fatal("a cursor waits for a commit, and nobody knows")
+	}
+	r.answer(r.one(), 0)
+	r.turn()
+	if c := r.store.Partition(0).Cursor; c != 1 {
+		t.Fatalf("cursor %d, want 1", c)
+	}
+	if r.shard.Unsaved() {
+		t.Fatal("nothing moved, yet something waits for a commit")
+	}
+}
+
+// Without other work a flush commits the cursors, once.
+func TestFlushCommitsCursors(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0)
+	r.flush()
+	r.news()
+	r.turn()
+	r.expect()
+	r.flush()
+	r.flush()
+	r.expect("commit 0")
+	if c := r.store.Partition(0).Cursor; c != 1 || r.shard.Unsaved() {
+		t.Fatalf("cursor %d, unsaved %v", c, r.shard.Unsaved())
+	}
+}
+
+// A message at or below the cursor was dealt with by an earlier owner: it is
+// acknowledged and has no other effect.
+func TestPositionsBelowTheCursor(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	c := r.control(core.Control{Kind: core.EventCancel, ID: "t2", Type: "order"})
+	r.turn()
+	r.flush()
+	r.start("n2")
+	from := r.adopt(0)
+	if from.Cursor != 1 || from.ControlCursor != c || from.Resumed != 1 {
+		t.Fatalf("adopted from %+v", from)
+	}
+	r.news()
+	r.pos = 0
+	r.tasks(0, order("t1"))
+	r.control(core.Control{Kind: core.EventCancel, ID: "t1"})
+	r.turn()
+	r.expect("ack control 2", "ack 1")
+	r.state("t1", core.StateProcessing)
+}

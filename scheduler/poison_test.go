@@ -1,0 +1,186 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// refuse makes the database refuse rows of those tasks: all of them, or all but
+// the one that puts the task in error.
+func (r *rig) refuse(bareToo bool, ids ...string) {
+	r.store.RefuseRow = func(w *core.TaskWrite) bool {
+		bare := w.Records[len(w.Records)-1].Kind == core.KindPoisoned
+		return slices.Contains(ids, w.Task.ID) && (bareToo || !bare)
+	}
+}
+
+// Rows that the database refuses are found by halving; their tasks go to error
+// with their input kept, all others are born.
+func TestPoisonBirth(t *testing.T) {
+	for n := 1; n <= 9; n++ {
+		for bad := 1; bad <= n; bad++ {
+			r := newRig(t, scheduler.Config{})
+			r.refuse(false, fmt.Sprintf("t%d", bad), "t8")
+			r.tasks(0, orders(n)...)
+			r.turn()
+			poisoned := int64(1)
+			if n >= 8 && bad != 8 {
+				poisoned = 2
+			}
+			if r.shard.Stats.Poisoned != poisoned {
+				t.Fatalf("%d of %d: %d poisoned", bad, n, r.shard.Stats.Poisoned)
+			}
+			task := r.state(fmt.Sprintf("t%d", bad), core.StateError)
+			if string(task.Input) != string(order(task.ID).Input) {
+				t.Fatalf("input %s is not kept", task.Input)
+			}
+			r.finish()
+			for i := 1; i <= n; i++ {
+				if i != bad && i != 8 {
+					r.state(fmt.Sprintf("t%d", i), core.StateProcessed)
+				}
+			}
+			r.checkTold()
+		}
+	}
+}
+
+// checkTold checks that every end number is accounted for.
+func (r *rig) checkTold() {
+	r.t.Helper()
+	if n := r.shard.Load(0); n != 0 {
+		r.t.Fatalf("load %d of nothing", n)
+	}
+	r.flush()
+	if st := r.store.Partition(0); st.Told != st.NextEnd-1 || r.shard.Unsaved() {
+		r.t.Fatalf("told up to %d of %d, unsaved %v", st.Told, st.NextEnd-1, r.shard.Unsaved())
+	}
+}
+
+// A birth that is refused even without its optional texts is a dead letter, and
+// its message is acknowledged only after that is stored.
+func TestPoisonDeadLetter(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.refuse(true, "t2")
+	r.tasks(0, orders(3)...)
+	r.turn()
+	if len(r.bus.dead) != 1 || r.bus.dead[0].ID != "t2" || string(r.bus.dead[0].Input) != string(order("t2").Input) {
+		t.Fatalf("dead letters %+v", r.bus.dead)
+	}
+	if list := r.news(); list[len(list)-1] != "ack 1" || !strings.HasPrefix(strings.Join(list, "\n"), "commit 1\ndead t2") {
+		t.Fatalf("happened %q", list)
+	}
+	r.finish()
+	r.checkTold()
+
+	r.refuse(true, "t4")
+	r.bus.deadErr = errCut
+	r.tasks(0, order("t4"))
+	r.news()
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatalf("turn: %v", err)
+	}
+	if list := r.news(); slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(s, "ack") }) {
+		t.Fatalf("happened %q", list)
+	}
+}
+
+// When the one refused row was all there was to write, the cursors of other
+// partitions in that commit are still owed.
+func TestPoisonAloneOwesTheOtherCursors(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.adopt(1)
+	pos := r.tasks(1)
+	r.turn()
+	r.refuse(true, "t1")
+	r.tasks(0, order("t1"))
+	r.flush()
+	r.flush()
+	r.flush()
+	if c := r.store.Partition(1).Cursor; c != pos || r.shard.Unsaved() {
+		t.Fatalf("cursor %d, want %d", c, pos)
+	}
+}
+
+// An update the database refuses puts the task in error as it was stored.
+func TestPoisonUpdate(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, orders(4)...)
+	r.turn()
+	cmds := r.bus.take()
+	r.refuse(false, "t3")
+	for _, c := range cmds {
+		r.answer(c, 0)
+	}
+	r.turn()
+	task := r.state("t3", core.StateError)
+	if task.Steps[0].Result != nil || string(task.Input) != string(order("t3").Input) {
+		t.Fatalf("stored %+v", task)
+	}
+	r.store.RefuseRow = nil
+	r.finish()
+	for _, id := range []string{"t1", "t2", "t4"} {
+		r.state(id, core.StateProcessed)
+	}
+	r.checkTold()
+}
+
+// The refused update may have been an ending: the number it was given is spent.
+func TestPoisonedEnding(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.answer(r.one(), 0)
+	r.turn()
+	r.answer(r.one(), 0)
+	r.refuse(false, "t1")
+	r.turn()
+	r.state("t1", core.StateError)
+	r.turn()
+	r.checkTold()
+	if list := r.news(); slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "processed") }) {
+		t.Fatalf("told %q", list)
+	}
+}
+
+// A task whose every row is refused is left as it is stored: it stops nothing.
+func TestPoisonUpdateRefusedTwice(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, orders(2)...)
+	r.turn()
+	r.refuse(true, "t1")
+	for _, c := range r.bus.take() {
+		r.answer(c, 0)
+	}
+	r.turn()
+	r.logged("ALERT")
+	r.state("t1", core.StateProcessing)
+	r.finish()
+	r.state("t2", core.StateProcessed)
+	r.checkTold()
+}
+
+// Poison in one partition, a fence in another, in one commit.
+func TestPoisonAndFence(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.adopt(1)
+	r.steal(1)
+	r.refuse(false, "t2")
+	r.tasks(0, orders(4)...)
+	r.tasks(1, order("t5"), order("t6"))
+	if turned := r.turn(); !slices.Equal(turned.Lost, []int{1}) {
+		t.Fatalf("lost %v", turned.Lost)
+	}
+	r.state("t2", core.StateError)
+	r.finish()
+	for _, id := range []string{"t1", "t3", "t4"} {
+		r.state(id, core.StateProcessed)
+	}
+	r.checkTold()
+}

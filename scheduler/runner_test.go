@@ -1,0 +1,128 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// Parked tasks of a partition that was taken over are taken up although no mail
+// comes.
+func TestParkedTasksAfterATakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, scheduler.Config{AgentWindow: 1})
+		r.now = core.InstantOf(time.Now())
+		r.tasks(0, orders(3)...)
+		r.turn()
+		r.answer(r.one(), 0)
+		r.turn()
+		cmds := r.bus.take()
+		r.answer(cmds[0], core.CodeRefused) // t1 is undone
+		r.answer(cmds[1], core.CodeRefused) // t2 too; t3 stays parked as the owner dies
+		r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
+		if _, err := r.try(false); err == nil {
+			t.Fatal("no error")
+		}
+		r.store.AfterCommit = nil
+
+		c := newCluster(t)
+		c.store.MemStore = r.store
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(5 * time.Second)
+		c.want(core.StateProcessed, 0, "t3")
+		c.end(n1)
+	})
+}
+
+// A cursor that moved is committed within FlushEvery, also while other
+// partitions keep the shard busy.
+func TestFlushWhileBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) { cfg.Shards = 1 })
+		pass(time.Second)
+		pos := c.submit(1) // nothing but a position
+		for i := range 30 {
+			c.submit(0, order(fmt.Sprintf("t%d", i)))
+			pass(20 * time.Millisecond)
+		}
+		if got := c.store.Partition(1).Cursor; got != pos {
+			t.Fatalf("cursor %d, want %d", got, pos)
+		}
+		c.end(n1)
+	})
+}
+
+// A backoff ends by itself.
+func TestBackoffEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.code = core.CodeAgentError
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		c.submit(0, order("t1"))
+		pass(500 * time.Millisecond)
+		c.mu.Lock()
+		c.code = 0
+		c.mu.Unlock()
+		pass(5 * time.Second)
+		c.want(core.StateProcessed, 0, "t1")
+		c.end(n1)
+	})
+}
+
+// A partition with as much in hand as it may have holds its own stream back and
+// no other.
+func TestGateOfABusyPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.answer = -1
+		c.setLive("n1")
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) { cfg.Shards, cfg.InFlight, cfg.DrainMax = 1, 3, -1 })
+		pass(time.Second)
+		for i := range 9 {
+			c.submit(0, order(fmt.Sprintf("t%d", i)))
+		}
+		pass(time.Second)
+		c.submit(1, order("other"))
+		pass(time.Second)
+		c.want(core.StateProcessing, 1, "other")
+		c.want(core.StateProcessing, 0, "t0", "t2")
+		if c.store.Task(0, "t3") != nil {
+			t.Fatal("more in hand than allowed")
+		}
+		c.end(n1)
+	})
+}
+
+// The announcement of a plan reaches every shard.
+func TestPlansChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		for p := range 8 {
+			c.submit(p, core.Submission{Type: "later", ID: "before"})
+		}
+		pass(100 * time.Millisecond)
+		c.store.AddPlan(orderPlan("later", 1, "a"))
+		n1.s.PlansChanged()
+		for p := range 8 {
+			c.submit(p, core.Submission{Type: "later", ID: "after"})
+		}
+		pass(time.Second)
+		for p := range 8 {
+			c.want(core.StateError, p, "before")
+			c.want(core.StateProcessed, p, "after")
+		}
+		c.end(n1)
+	})
+}

@@ -1,0 +1,192 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// A successor sends the commands that are out again, with the same attempt and
+// number, and an answer to either copy counts, once.
+func TestTakeoverResends(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	first := r.one()
+	r.answer(first, core.CodeAgentError)
+	r.turn()
+	r.now = r.shard.NextWake()
+	r.turn()
+	second := r.one()
+	r.start("n2")
+	if from := r.adopt(0); from.Epoch != 2 || from.Resumed != 1 {
+		t.Fatalf("adopted %+v", from)
+	}
+	again := r.one()
+	if again.Seq != second.Seq || again.Attempt != 2 || again.Key() != second.Key() || again.CompleteBy != second.CompleteBy {
+		t.Fatalf("sent again as %+v, was %+v", again, second)
+	}
+	r.answer(second, 0)
+	r.answer(again, 0)
+	r.answer(first, 0)
+	r.turn()
+	if r.shard.Stats.Stale != 2 {
+		t.Fatalf("%d stale replies, want 2", r.shard.Stats.Stale)
+	}
+	if c := r.one(); c.Step != "b" || len(c.Results) != 1 || c.Results[0].Step != "a" {
+		t.Fatalf("then %+v", c)
+	}
+}
+
+// Waits are in memory only: a successor rebuilds them.
+func TestTakeoverRebuildsWaits(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.answer(r.one(), core.CodeAgentError)
+	r.turn()
+	at := r.shard.NextWake()
+	r.start("n2")
+	r.adopt(0)
+	if got := r.shard.NextWake(); got != at || at == 0 {
+		t.Fatalf("wakes at %d, want %d", got, at)
+	}
+	r.now = at
+	r.turn()
+	if c := r.one(); c.Attempt != 2 {
+		t.Fatalf("then %+v", c)
+	}
+}
+
+// A command whose time is over is not sent again: the supervisor will ask.
+func TestTakeoverSendsNothingLate(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	c := r.one()
+	r.now = c.CompleteBy
+	r.start("n2")
+	if from := r.adopt(0); from.Resumed != 1 || len(r.bus.take()) > 0 {
+		t.Fatalf("adopted %+v", from)
+	}
+	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{c.Number}, Actor: "supervisor"})
+	r.turn()
+	r.now = r.shard.NextWake()
+	r.turn()
+	if c := r.one(); c.Attempt != 2 {
+		t.Fatalf("then %+v", c)
+	}
+}
+
+// What ended after the told mark is told again. Numbers that were spent on
+// nothing, or whose task was taken up again, do not hold the mark back.
+func TestTakeoverTellsAgain(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.bus.hold = true
+	for _, id := range []string{"t1", "t2", "t3", "t4"} { // ends 1 to 4
+		r.tasks(0, core.Submission{Type: "later", ID: id})
+	}
+	r.turn()
+	r.store.AddPlan(orderPlan("later", 1, "a"))
+	r.mail.PlansChanged = true
+	r.control(core.Control{Kind: core.EventResubmit, ID: "t2", Actor: "olga"})                         // 2 is a hole
+	r.control(core.Control{Kind: core.EventResolve, ID: "t4", As: core.StateProcessed, Actor: "olga"}) // 4 too; 5 is told
+	r.turn()
+	r.tasks(0, core.Submission{Type: "later", ID: "t5"})
+	r.turn()
+	r.bus.hold = false
+	r.news()
+	r.start("n2")
+	r.adopt(0)
+	r.expect("tell t1 error 1", "tell t3 error 3", "tell t4 processed 5", "do t2/a/0 try 1", "do t5/a/0 try 1")
+	r.flush()
+	if st := r.store.Partition(0); st.Told != 5 || st.NextEnd != 6 {
+		t.Fatalf("told up to %d of %d", st.Told, st.NextEnd-1)
+	}
+	r.start("n3")
+	r.adopt(0)
+	r.expect("commit 0", "do t2/a/0 try 1", "do t5/a/0 try 1")
+}
+
+// Many tasks take several pages.
+func TestTakeoverInPages(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	const n = 2003
+	for i := range n {
+		r.tasks(0, order(fmt.Sprintf("t%d", i)), core.Submission{Type: "unknown", ID: fmt.Sprintf("u%d", i)})
+	}
+	r.bus.hold = true
+	r.turn()
+	r.bus.hold = false
+	r.bus.take()
+	r.start("n2")
+	if from := r.adopt(0); from.Resumed != n || len(r.bus.take()) != n || r.shard.Stats.Retold != n {
+		t.Fatalf("adopted %+v, retold %d", from, r.shard.Stats.Retold)
+	}
+	if r.turn(); r.shard.Load(0) != n {
+		t.Fatalf("load %d, want %d: all endings are told", r.shard.Load(0), n)
+	}
+}
+
+// Parked tasks are not loaded at a takeover; they are taken up in its first turn.
+func TestTakeoverLeavesParkedTasks(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, orders(3)...)
+	r.turn()
+	r.one()
+	r.start("n2")
+	if from := r.adopt(0); from.Resumed != 1 {
+		t.Fatalf("adopted %+v", from)
+	}
+	r.finish()
+	for _, id := range []string{"t1", "t2", "t3"} {
+		r.state(id, core.StateProcessed)
+	}
+}
+
+// A stream with another identity is an alert and a fresh start.
+func TestOtherStream(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.control(core.Control{Kind: core.EventCancel, ID: "t9", Type: "order"})
+	r.turn()
+	r.flush()
+	r.start("n2")
+	from, err := r.shard.Adopt(t.Context(), r.now, 0, "stream-2")
+	if err != nil || from.Cursor != 0 || from.ControlCursor != 0 {
+		t.Fatalf("adopted %+v, %v", from, err)
+	}
+	r.logged("ALERT")
+	if st := r.store.Partition(0); st.Stream != "stream-2" || st.Cursor != 0 || st.ControlCursor != 0 {
+		t.Fatalf("stored %+v", st)
+	}
+	r.pos = 0
+	r.news()
+	r.tasks(0, order("t2"))
+	r.turn()
+	r.expect("commit 1", "notify private.t2 received", "do t2/a/0 try 1", "ack 1")
+}
+
+// A task whose plan is gone from the store cannot go on; it ends in error when
+// the supervisor asks about it, and the others are none the worse.
+func TestTakeoverWithoutThePlan(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AddPlan(orderPlan("refund", 1, "a"))
+	r.tasks(0, core.Submission{Type: "refund", ID: "t1"}, order("t2"))
+	r.turn()
+	r.bus.take()
+	r.store.RemovePlan("refund")
+	r.start("n2")
+	r.adopt(0)
+	if c := r.one(); c.Task != "t2" {
+		t.Fatalf("sent again: %+v", c)
+	}
+	r.logged("ALERT")
+	r.now = r.now.Add(time.Minute)
+	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1}, Actor: "supervisor"})
+	r.turn()
+	r.state("t1", core.StateError)
+}

@@ -1,0 +1,118 @@
+package scheduler_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// Endings the event stream refuses are told again until it takes them; until
+// then they count against the partition, and the mark stays.
+func TestTellAgain(t *testing.T) {
+	r := newRig(t, scheduler.Config{TellRetry: time.Second})
+	r.bus.tellErr = errCut
+	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"}, core.Submission{Type: "unknown", ID: "t2"})
+	r.turn()
+	r.turn()
+	if at := r.shard.NextWake(); at != r.now.Add(time.Second) {
+		t.Fatalf("wakes at %d", at)
+	}
+	for range 3 {
+		r.news()
+		r.now = r.shard.NextWake()
+		r.turn()
+		r.expect("tell t1 error 1", "tell t2 error 2")
+		r.turn()
+		if r.shard.Load(0) != 2 {
+			t.Fatalf("load %d", r.shard.Load(0))
+		}
+	}
+	r.bus.tellErr = nil
+	r.now = r.shard.NextWake()
+	r.turn()
+	r.turn()
+	r.checkTold()
+	if r.shard.NextWake() != 0 {
+		t.Fatal("it is told, yet there is a wake")
+	}
+}
+
+// The mark moves only without a gap.
+func TestToldOutOfOrder(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.bus.hold = true
+	for _, id := range []string{"t1", "t2", "t3"} {
+		r.tasks(0, core.Submission{Type: "unknown", ID: id})
+		r.turn()
+	}
+	epoch, _ := r.shard.Owns(0)
+	confirm := func(epoch int64, ends ...int64) {
+		m := scheduler.ToldMail{Partition: 0, Epoch: epoch}
+		for _, e := range ends {
+			m.Endings = append(m.Endings, core.Ending{EndNumber: e})
+		}
+		r.mail.Told = append(r.mail.Told, m)
+		r.flush()
+	}
+	for _, step := range []struct {
+		epoch int64
+		end   int64
+		told  int64
+	}{{epoch, 3, 0}, {epoch + 1, 1, 0}, {epoch, 1, 1}, {epoch, 1, 1}, {epoch, 2, 3}} {
+		confirm(step.epoch, step.end)
+		if got := r.store.Partition(0).Told; got != step.told {
+			t.Fatalf("after %+v the mark is %d", step, got)
+		}
+	}
+}
+
+// A turn of many rounds commits no more than the limit at a time and does the
+// same as one round would.
+func TestRounds(t *testing.T) {
+	var want []string
+	for _, max := range []int{1000, 1, 2, 7} {
+		r := newRig(t, scheduler.Config{BatchMax: max})
+		r.store.BeforeCommit = func(b *core.Batch) error {
+			if len(b.Writes) > max {
+				t.Errorf("%d writes in a batch of at most %d", len(b.Writes), max)
+			}
+			return nil
+		}
+		for i := range 4 {
+			r.tasks(0, orders(20)[5*i:5*i+5]...)
+		}
+		r.turn()
+		r.finish()
+		var got []string
+		for _, s := range orders(20) {
+			r.state(s.ID, core.StateProcessed)
+			got = append(got, r.store.History(0, s.ID))
+		}
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("batches of %d change the outcome", max)
+		}
+		r.checkTold()
+	}
+}
+
+// Load is what the gate of a partition goes by: tasks in hand and endings that
+// are not told.
+func TestLoad(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.bus.hold = true
+	r.tasks(0, orders(3)...)
+	r.tasks(0, core.Submission{Type: "unknown", ID: "t4"})
+	r.turn()
+	if n := r.shard.Load(0); n != 4 {
+		t.Fatalf("load %d", n)
+	}
+	if r.shard.Load(5) != 0 {
+		t.Fatal("load of a partition that is not ours")
+	}
+}

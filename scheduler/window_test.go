@@ -1,0 +1,178 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+func (r *rig) sentTasks() []string {
+	var ids []string
+	for _, c := range r.bus.take() {
+		ids = append(ids, c.Task)
+	}
+	return ids
+}
+
+// Tasks of an agent whose window is full are parked, outside memory; others go
+// on; the parked ones are taken up, oldest first, when there is room.
+func TestWindowParks(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 4})
+	r.store.AddPlan(orderPlan("other", 1, "c"))
+	r.tasks(0, orders(7)...)
+	r.tasks(0, core.Submission{Type: "other", ID: "free"})
+	r.turn()
+	cmds := r.bus.take()
+	var ids []string
+	for _, c := range cmds {
+		ids = append(ids, c.Task)
+	}
+	if !slices.Equal(ids, []string{"t1", "t2", "t3", "t4", "free"}) {
+		t.Fatalf("sent %v", ids)
+	}
+	if n := r.shard.Load(0); n != 5 {
+		t.Fatalf("load %d, want the parked ones out of hand", n)
+	}
+	if task := r.state("t5", core.StatePending); task.WaitsFor != "agent.a" || task.LockedBy != "" {
+		t.Fatalf("parked %+v", task)
+	}
+	r.answer(cmds[0], 0)
+	r.turn() // t1 leaves agent a only now: room for one in this very turn
+	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t1", "t5"}) {
+		t.Fatalf("sent %v", ids)
+	}
+	r.answer(cmds[1], 0)
+	r.answer(cmds[2], 0)
+	r.turn()
+	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2", "t3", "t6", "t7"}) {
+		t.Fatalf("sent %v", ids)
+	}
+}
+
+// A task between two steps parks too when the next agent is full, and its
+// result is kept.
+func TestWindowParksBetweenSteps(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, orders(2)...)
+	r.turn()
+	r.answer(r.one(), 0) // t1 goes to b, t2 to a
+	r.turn()
+	cmds := r.bus.take()
+	if len(cmds) != 2 {
+		t.Fatalf("sent %+v", cmds)
+	}
+	r.answer(cmds[1], 0) // t2: a is done, b is full
+	r.turn()
+	if task := r.state("t2", core.StatePending); task.WaitsFor != "agent.b" {
+		t.Fatalf("parked %+v", task)
+	}
+	r.answer(cmds[0], 0)
+	r.turn()
+	if c := r.one(); c.Task != "t2" || c.Step != "b" || string(c.Results[0].Result) != `"a"` {
+		t.Fatalf("sent %+v", c)
+	}
+}
+
+// A batch that is full when there is room for parked tasks must not forget
+// them: nothing else may come to remind the shard.
+func TestParkedTasksAreNotForgotten(t *testing.T) {
+	for _, batch := range []int{1, 2, 3, 5} {
+		r := newRig(t, scheduler.Config{AgentWindow: 2, BatchMax: batch})
+		r.store.AddPlan(orderPlan("single", 1, "a"))
+		var subs []core.Submission
+		for i := range 9 {
+			subs = append(subs, core.Submission{Type: "single", ID: fmt.Sprintf("t%d", i)})
+		}
+		r.tasks(0, subs...)
+		r.turn()
+		r.finish()
+		for _, s := range subs {
+			r.state(s.ID, core.StateProcessed)
+		}
+	}
+}
+
+// The window counts tasks between two tries at the agent they wait for, and
+// lets go of tasks that end or are undone.
+func TestWindowIsGivenBack(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, orders(2)...)
+	r.turn()
+	r.answer(r.one(), core.CodeAgentError)
+	r.turn()
+	if ids := r.sentTasks(); len(ids) > 0 {
+		t.Fatalf("sent %v while t1 waits for its next try there", ids)
+	}
+	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Actor: "olga"})
+	r.turn()
+	undo := r.one() // it is at the agent as well
+	if !undo.Undo || undo.Task != "t1" {
+		t.Fatalf("sent %+v", undo)
+	}
+	r.answer(undo, 0)
+	r.turn()
+	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2"}) {
+		t.Fatalf("sent %v", ids)
+	}
+}
+
+// A command that nobody is there to hear is no attempt: the task waits, and
+// tries again.
+func TestUnserved(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.unserved(r.one())
+	r.unserved(core.Command{Partition: 0, Number: 99, Seq: 1})
+	r.unserved(core.Command{Partition: 7, Number: 1, Seq: 1})
+	r.turn()
+	at := r.shard.NextWake()
+	if at == 0 || at > r.now.Add(time.Second) {
+		t.Fatalf("wakes at %d, now %d", at, r.now)
+	}
+	r.now = at
+	r.turn()
+	if c := r.one(); c.Attempt != 1 {
+		t.Fatalf("attempt %d", c.Attempt)
+	}
+}
+
+// Replies that mean nothing any more change nothing, and never bring a task
+// back into memory.
+func TestStaleReplies(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	c := r.one()
+	wrong := c
+	wrong.Seq++
+	late := c
+	r.answer(wrong, 0)
+	r.now = c.CompleteBy
+	r.answer(late, 0) // at its complete-by it is too late
+	r.answer(core.Command{Partition: 0, Number: 99, Seq: 1}, 0)
+	r.answer(core.Command{Partition: 3, Number: 1, Seq: 1}, 0)
+	r.news()
+	r.turn()
+	r.expect()
+	if r.shard.Stats.Stale != 4 {
+		t.Fatalf("%d stale", r.shard.Stats.Stale)
+	}
+	r.now = began
+	r.answer(c, 0)
+	r.turn()
+	b := r.one()
+	r.answer(b, 0)
+	r.turn()
+	r.turn()
+	r.answer(b, 0)
+	r.store.BeforeCommit = func(*core.Batch) error { t.Error("a late reply is committed"); return nil }
+	r.turn()
+	if r.shard.Load(0) != 0 {
+		t.Fatal("a late reply brought its task back")
+	}
+}

@@ -1,0 +1,73 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+)
+
+// Audit is what closing the books needs: how every task stands, and whether any
+// answer was counted twice. It reads everything, for checks after a run.
+type Audit struct {
+	States    map[string]string // task id → state
+	StepRows  int64             // answers to do and undo in the journal
+	DoneTwice []DoneRows        // steps with more than one done row in a round
+}
+
+// DoneRows is how many done rows one step of a task has in one round.
+type DoneRows struct {
+	Task  string
+	Step  string
+	Round int
+	Rows  int
+}
+
+const (
+	qAuditStates = `SELECT id, state FROM tasks`
+	qAuditRows   = `SELECT count(*) FROM journal WHERE kind IN ('done', 'undone')`
+	qAuditTwice  = `SELECT t.id, ps.name, j.round, count(*) FROM journal j
+	JOIN tasks t ON t.partition = j.partition AND t.number = j.number
+	JOIN plan_steps ps ON ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = j.step
+	WHERE j.kind = 'done' GROUP BY t.id, ps.name, j.round HAVING count(*) > 1`
+)
+
+// Audit implements Store.
+func (r *reader) Audit(ctx context.Context) (Audit, error) {
+	a := Audit{States: map[string]string{}}
+	rows, err := r.query(ctx, qAuditStates)
+	if err != nil {
+		return a, fmt.Errorf("audit tasks: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, state string
+		if err := rows.Scan(&id, &state); err != nil {
+			return a, fmt.Errorf("audit tasks: %w", err)
+		}
+		a.States[id] = state
+	}
+	if err := rows.Err(); err != nil {
+		return a, fmt.Errorf("audit tasks: %w", err)
+	}
+	count, err := column[int64](ctx, r, qAuditRows)
+	if err != nil {
+		return a, fmt.Errorf("audit journal: %w", err)
+	}
+	a.StepRows = count[0]
+	return a, r.doneTwice(ctx, &a)
+}
+
+func (r *reader) doneTwice(ctx context.Context, a *Audit) error {
+	rows, err := r.query(ctx, qAuditTwice)
+	if err != nil {
+		return fmt.Errorf("audit journal: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var d DoneRows
+		if err := rows.Scan(&d.Task, &d.Step, &d.Round, &d.Rows); err != nil {
+			return fmt.Errorf("audit journal: %w", err)
+		}
+		a.DoneTwice = append(a.DoneTwice, d)
+	}
+	return rows.Err()
+}

@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+func testMigrateTwice(r *rig) {
+	r.must(r.s.Migrate(r.ctx))
+	r.must(r.s.Ping(r.ctx))
+	if d := r.s.Dialect(); !slices.Contains([]string{"postgres", "cockroach", "sqlite"}, d) {
+		r.Errorf("dialect %q", d)
+	}
+	if r.s.Version() == "" {
+		r.Error("the version is empty")
+	}
+}
+
+func testPartitions(r *rig) {
+	r.must(r.s.Partitions(r.ctx, partitions))
+	for _, n := range []int{partitions - 1, partitions + 1} {
+		if r.s.Partitions(r.ctx, n) == nil {
+			r.Errorf("%d partitions were taken where %d are stored", n, partitions)
+		}
+	}
+	var want []core.PartitionState
+	for p := range partitions {
+		want = append(want, core.PartitionState{Partition: p, NextNumber: 1, NextEnd: 1})
+	}
+	r.equal("new partitions", get(r.s.Cursors(r.ctx))(r), want)
+}
+
+func testTakeOver(r *rig) {
+	want := core.PartitionState{Partition: 2, Owner: "a", Epoch: 1, NextNumber: 1, NextEnd: 1}
+	r.equal("first takeover", get(r.s.TakeOver(r.ctx, 2, "a"))(r), want)
+	want.Owner, want.Epoch = "b", 2
+	r.equal("second takeover", get(r.s.TakeOver(r.ctx, 2, "b"))(r), want)
+
+	r.must(r.s.Release(r.ctx, 2, 1)) // no longer ours: nothing happens
+	r.equal("after a stale release", get(r.s.Cursors(r.ctx))(r)[2], want)
+	r.must(r.s.Release(r.ctx, 2, 2))
+	want.Owner = ""
+	r.equal("after a release", get(r.s.Cursors(r.ctx))(r)[2], want)
+
+	if _, err := r.s.TakeOver(r.ctx, partitions, "a"); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("takeover of a partition that is not there: %v", err)
+	}
+}
+
+func testSetStream(r *rig) {
+	st := r.takeOver(1)
+	r.must(r.s.SetStream(r.ctx, 1, st.Epoch, "stream-a", 17, 18))
+	if err := r.s.SetStream(r.ctx, 1, st.Epoch-1, "stream-b", 1, 2); err == nil {
+		r.Error("a stale epoch bound the stream")
+	}
+	st = r.takeOver(1)
+	want := core.PartitionState{
+		Partition: 1, Owner: node, Epoch: 2, Cursor: 17, ControlCursor: 18, NextNumber: 1, NextEnd: 1, Stream: "stream-a",
+	}
+	r.equal("takeover after the stream was set", *st, want)
+}
+
+func testEmptyBatch(r *rig) {
+	r.result(&core.Batch{ID: 1, Node: node}, core.CommitResult{})
+}
+
+// A write of a partition that the batch does not move would be left out without
+// a word.
+func testWriteWithoutPartition(r *rig) {
+	b := r.batch(birth(1, 1, "a"))
+	b.Writes = append(b.Writes, birth(2, 1, "b"))
+	if _, err := r.s.Commit(r.ctx, b); err == nil {
+		r.Error("the batch was taken")
+	}
+	if r.load(1, 1) != nil {
+		r.Error("a part of it was written")
+	}
+}
+
+func testCursorsAlone(r *rig) {
+	st := r.takeOver(3)
+	st.Cursor, st.ControlCursor, st.NextNumber, st.NextEnd, st.Told = 100, 200, 30, 20, 19
+	b := r.batch()
+	b.Partitions = []core.PartitionWrite{r.partition(3)}
+	r.taken(b)
+	want := *st
+	r.equal("partition", get(r.s.Cursors(r.ctx))(r)[3], want)
+	st.Cursor, st.Told = 1<<62, 20
+	b.ID, b.Partitions = b.ID+1, []core.PartitionWrite{r.partition(3)}
+	r.taken(b)
+	r.equal("partition", get(r.s.Cursors(r.ctx))(r)[3], *st)
+	r.equal("partition of others", get(r.s.Cursors(r.ctx))(r)[0], core.PartitionState{NextNumber: 1, NextEnd: 1})
+}
+
+// A row that is already further on is not set back.
+func testLowerSeq(r *rig) {
+	w := birth(1, 1, "a")
+	r.write(w)
+	third := next(w.Task, true, func(t *core.Task, _ *core.Record) { t.Failures = 3 })
+	third.Task.Seq, third.Records[0].Seq = 3, 3
+	r.write(third)
+	second := next(w.Task, true, func(t *core.Task, _ *core.Record) { t.Failures = 2 })
+	r.write(second)
+	got := r.load(1, 1)
+	if got.Row.Seq != 3 || got.Row.Failures != 3 {
+		r.Errorf("row has seq %d and %d failures, want 3 and 3", got.Row.Seq, got.Row.Failures)
+	}
+	if len(got.Journal) != 3 {
+		r.Errorf("%d journal rows, want 3", len(got.Journal))
+	}
+}

@@ -1,0 +1,64 @@
+package storetest
+
+import (
+	"testing"
+
+	"duly.dev/duly/schema"
+)
+
+// Open gives a migrated store without data of its own, closed when the test
+// ends.
+type Open func(tb testing.TB) schema.Store
+
+// Run holds a store to all that its users rely on.
+func Run(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name string
+		test func(*rig)
+	}{
+		{"migrate twice", testMigrateTwice},
+		{"partitions are fixed for life", testPartitions},
+		{"take over", testTakeOver},
+		{"stream", testSetStream},
+		{"every field comes back", testRoundTrip},
+		{"any value comes back", testRoundTripAny},
+		{"a live task equals its replay", testReplay},
+		{"empty batch", testEmptyBatch},
+		{"write without its partition", testWriteWithoutPartition},
+		{"cursors alone", testCursorsAlone},
+		{"row of a lower seq", testLowerSeq},
+		{"taken id", testTakenID},
+		{"taken id within a batch", testTakenWithinBatch},
+		{"stale epoch", testStaleEpoch},
+		{"stale epoch and taken id", testStaleEpochAndTakenID},
+		{"owners by turns", testOwnersByTurns},
+		{"owners at once", testOwnersAtOnce},
+		{"same batch twice", testSameBatchTwice},
+		{"same batch twice with duplicates", testSameDuplicatesTwice},
+		{"same batch after a takeover", testSameBatchAfterTakeover},
+		{"poison", testPoison},
+		{"words of people", testWordsOfPeople},
+		{"foreign journal row", testForeignRow},
+		{"foreign task number", testForeignNumber},
+		{"foreign end number", testForeignEndNumber},
+		{"load active", testLoadActive},
+		{"load by number and id", testLoadByKey},
+		{"overdue", testOverdue},
+		{"waiting", testWaiting},
+		{"untold", testUntold},
+		{"list", testList},
+		{"counts", testCounts},
+		{"plans", testPlans},
+		{"view", testView},
+		{"view without a plan", testViewWithoutPlan},
+		{"existing", testExisting},
+		{"purge", testPurge},
+		{"purge is fenced", testPurgeFenced},
+		{"audit", testAudit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, open(t))
+			c.test(r)
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package duly
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"duly.dev/duly/agents"
+	"duly.dev/duly/internal/core"
+)
+
+// Check is a step that leaves nothing behind, so that there is nothing to undo:
+// it reads, validates or asks. In is the task's input, Out what the check finds.
+type Check[In, Out any] struct{ def definition }
+
+// NewCheck defines a check. name is unique within the plan, 1 to 64 of
+// A–Z a–z 0–9 _ -; agent is who performs it, 1 to 4 such names joined by dots.
+func NewCheck[In, Out any](name, agent string, options ...CheckOption) *Check[In, Out] {
+	c := &Check[In, Out]{definition{step: core.Step{Name: name, Agent: agent}}}
+	for _, option := range options {
+		option.forCheck(&c.def)
+	}
+	return c
+}
+
+// Name is the step's name.
+func (c *Check[In, Out]) Name() string { return c.def.step.Name }
+
+// Agent is the name of who performs it.
+func (c *Check[In, Out]) Agent() string { return c.def.step.Agent }
+
+// Serve lets a perform the check with do, from [Agent.Run] on.
+func (c *Check[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out, error)) error {
+	return a.runtime.Register(c.Agent(), c.Name(), agents.Handlers{
+		Do:        doHandler(do),
+		ResultMax: c.def.step.ResultMax,
+	})
+}
+
+// Result reads what the check answered, in a later step of the same task.
+func (c *Check[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](c.Name(), in) }
+
+func (c *Check[In, Out]) takes(In)           {}
+func (c *Check[In, Out]) define() definition { return c.def }
+
+// Step is a step with an effect, and therefore with an undo. In is the task's
+// input, Out the receipt that do answers and undo is given.
+type Step[In, Out any] struct{ def definition }
+
+// NewStep defines a step. name is unique within the plan, 1 to 64 of
+// A–Z a–z 0–9 _ -; agent is who performs it, 1 to 4 such names joined by dots.
+func NewStep[In, Out any](name, agent string, options ...StepOption) *Step[In, Out] {
+	s := &Step[In, Out]{definition{step: core.Step{Name: name, Agent: agent, Undoable: true}}}
+	for _, option := range options {
+		option.forStep(&s.def)
+	}
+	return s
+}
+
+// Name is the step's name.
+func (s *Step[In, Out]) Name() string { return s.def.step.Name }
+
+// Agent is the name of who performs it.
+func (s *Step[In, Out]) Agent() string { return s.def.step.Agent }
+
+// Serve lets a perform the step with do and take it back with undo, from
+// [Agent.Run] on.
+//
+// Either may be called more than once for one key, do may have taken effect
+// without undo being told its result (Undo.Known is false), and undo may come
+// for a do that never did anything. Both must cope, or the agent keeps a ledger:
+// see [WithLedger]. dulytest.RunTwice tries it out.
+func (s *Step[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out, error), undo func(context.Context, Undo[In, Out]) error) error {
+	if undo == nil {
+		return fmt.Errorf("serve step %s of agent %s: no undo handler", s.Name(), s.Agent())
+	}
+	return a.runtime.Register(s.Agent(), s.Name(), agents.Handlers{
+		Do:        doHandler(do),
+		Undo:      undoHandler(undo),
+		ResultMax: s.def.step.ResultMax,
+	})
+}
+
+// Result reads what the step answered, in a later step of the same task.
+func (s *Step[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](s.Name(), in) }
+
+func (s *Step[In, Out]) takes(In)           {}
+func (s *Step[In, Out]) define() definition { return s.def }
+
+// doHandler keeps a nil do nil, so that it is refused where it is served.
+func doHandler[In, Out any](do func(context.Context, Call[In]) (Out, error)) agents.Handler {
+	if do == nil {
+		return nil
+	}
+	return func(ctx context.Context, cmd *core.Command) ([]byte, error) {
+		call, err := callOf[In](cmd)
+		if err != nil {
+			// It will not decode the next time either.
+			return nil, agents.Refuse(400, err)
+		}
+		out, err := do(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(out)
+		if err != nil {
+			return nil, &agents.Error{Code: core.CodeBadResult, Err: fmt.Errorf("result of step %s: %w", cmd.Step, err)}
+		}
+		return data, nil
+	}
+}
+
+func undoHandler[In, Out any](undo func(context.Context, Undo[In, Out]) error) agents.Handler {
+	return func(ctx context.Context, cmd *core.Command) ([]byte, error) {
+		// What does not decode is tried again here: an undo that is given up is
+		// work for a person, and a corrected agent may be on its way.
+		call, err := callOf[In](cmd)
+		if err != nil {
+			return nil, err
+		}
+		u := Undo[In, Out]{Call: call, Known: cmd.Result != nil}
+		if len(cmd.Result) > 0 {
+			if err := json.Unmarshal(cmd.Result, &u.Result); err != nil {
+				return nil, fmt.Errorf("result of step %s of task %s is not what its undo expects: %w", cmd.Step, cmd.Task, err)
+			}
+		}
+		return nil, undo(ctx, u)
+	}
+}

@@ -1,0 +1,133 @@
+package duly
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Receipt says that a task is stored, synced to disk, and will end.
+type Receipt struct {
+	Task      string
+	Type      string
+	Seq       uint64 // position of the submission in the task stream
+	Partition int
+	At        time.Time // when this call began; see Since
+}
+
+// SubmitOption changes one submission.
+type SubmitOption func(*submission)
+
+// submission is what the options ask for.
+type submission struct {
+	completeBy time.Time
+	within     time.Duration
+	bounded    bool // within counts
+	replyTo    string
+	trace      string
+}
+
+// Deadline is when the task must be done; after it the task is undone. Without
+// it the plan's own time counts, from when the task is taken.
+func Deadline(t time.Time) SubmitOption {
+	return func(s *submission) { s.completeBy, s.bounded = t, false }
+}
+
+// Within is [Deadline] as a time from this call on, and independent of the
+// clocks of the two sides.
+func Within(d time.Duration) SubmitOption {
+	return func(s *submission) { s.completeBy, s.within, s.bounded = time.Time{}, d, true }
+}
+
+// ReplyTo is a private NATS subject that is told when the task was received and
+// how it ended. The server allows certain prefixes only.
+func ReplyTo(subject string) SubmitOption {
+	return func(s *submission) { s.replyTo = subject }
+}
+
+// Trace hands a W3C traceparent to every call the task makes.
+func Trace(traceparent string) SubmitOption {
+	return func(s *submission) { s.trace = traceparent }
+}
+
+// Submit hands one task in and returns once it is stored and synced. id is
+// yours, unique across types, 1 to 64 of A–Z a–z 0–9 _ -: the same id with the
+// same input is the same task however often it is submitted, and with another
+// input it is refused.
+//
+// While the system is full, restarting or out of reach it tries again with a
+// growing random pause until ctx ends ([ErrTimeout]): give ctx a deadline. What
+// would be refused again is returned at once as a [SubmitError] that is
+// [ErrRefused].
+func (p *Plan[In]) Submit(ctx context.Context, c *Client, id string, input In, options ...SubmitOption) (Receipt, error) {
+	if err := p.check(int(c.nc.MaxPayload())); err != nil {
+		return Receipt{}, fmt.Errorf("submit task %s: %w", id, err)
+	}
+	data, err := json.Marshal(input)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("submit task %s of type %s: input: %w", id, p.spec.Name, err)
+	}
+	return c.submit(ctx, p.spec.Name, id, data, p.spec.InputMax, options)
+}
+
+// SubmitRaw is [Plan.Submit] for callers without the plan's types: input is the
+// JSON as it shall reach the agents.
+func (c *Client) SubmitRaw(ctx context.Context, typ, id string, input []byte, options ...SubmitOption) (Receipt, error) {
+	return c.submit(ctx, typ, id, input, core.InputBytesMax, options)
+}
+
+func (c *Client) submit(ctx context.Context, typ, id string, input []byte, inputMax int, options []SubmitOption) (Receipt, error) {
+	what := fmt.Sprintf("submit task %s of type %s", id, typ)
+	if err := checkNames(typ, id); err != nil {
+		return Receipt{}, fmt.Errorf("%s: %w", what, err)
+	}
+	if err := checkInput(typ, id, input, inputMax); err != nil {
+		return Receipt{}, fmt.Errorf("%s: %w", what, err)
+	}
+	var s submission
+	for _, option := range options {
+		option(&s)
+	}
+	began := c.clock.Now()
+	if left, bounded := s.left(began); bounded {
+		if left <= 0 {
+			return Receipt{}, fmt.Errorf("%s: %w", what, &SubmitError{Type: typ, Task: id, Code: 400, Description: "its deadline has passed"})
+		}
+		// A task that is taken after its own deadline would only be undone.
+		var cancel context.CancelFunc
+		ctx, cancel = c.clock.WithTimeout(ctx, left)
+		defer cancel()
+	}
+	receipt := Receipt{}
+	err := persist(ctx, c.clock, what, func(ctx context.Context) error {
+		var err error
+		receipt, err = c.hand(ctx, typ, id, input, &s, c.clock.Now().Sub(began))
+		return err
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	receipt.At = began.Time()
+	return receipt, nil
+}
+
+// left is how long the task has from now, if the submission says so.
+func (s *submission) left(now core.Instant) (d time.Duration, bounded bool) {
+	if !s.completeBy.IsZero() {
+		return core.InstantOf(s.completeBy).Sub(now), true
+	}
+	return s.within, s.bounded
+}
+
+func checkInput(typ, id string, input []byte, inputMax int) error {
+	if len(input) > inputMax {
+		return &SubmitError{Type: typ, Task: id, Code: 413, Description: fmt.Sprintf("input has %d bytes, the limit is %d", len(input), inputMax)}
+	}
+	if !json.Valid(input) {
+		return &SubmitError{Type: typ, Task: id, Code: 400, Description: "input is not JSON"}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package supervisor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The defaults of AlertConfig.
+const (
+	DefaultAlertEvery   = 100 * time.Millisecond
+	DefaultAlertBurst   = 20
+	DefaultSummaryEvery = 10 * time.Second
+
+	alertKindsMax  = 64
+	alertErrorMax  = 512 // bytes of an error text that an alert repeats
+	alertOtherType = "other types"
+)
+
+// AlertConfig bounds the alerts. Zero fields take their defaults.
+type AlertConfig struct {
+	Every        time.Duration // one alert of its own per so long, on average
+	Burst        int           // alerts that may come at once
+	SummaryEvery time.Duration // how often the others are told, added up by type and step
+}
+
+// Alert tells that a person must look: at one task, or at several that had no
+// room of their own.
+type Alert struct {
+	Task  string // of several: the last one
+	Type  string
+	Step  string // that failed, if one did
+	Error string // cut
+	At    core.Instant
+	Tasks int // how many tasks it speaks of
+}
+
+// Alerter turns endings into alerts and bounds their rate: an outage that fails
+// a hundred thousand tasks must not hide the one alert that names its cause. It
+// is safe for concurrent use.
+type Alerter struct {
+	cfg  AlertConfig
+	sink Sink
+
+	mu    sync.Mutex
+	next  core.Instant    // when the average rate is kept again
+	held  map[kind]*Alert // sums not told yet
+	since core.Instant    // of the oldest in held
+}
+
+type kind struct{ taskType, step string }
+
+// NewAlerter makes an alerter that tells sink.
+func NewAlerter(cfg AlertConfig, sink Sink) *Alerter {
+	orInt(&cfg.Every, DefaultAlertEvery)
+	orInt(&cfg.Burst, DefaultAlertBurst)
+	orInt(&cfg.SummaryEvery, DefaultSummaryEvery)
+	return &Alerter{cfg: cfg, sink: sink, held: map[kind]*Alert{}}
+}
+
+// Take alerts about one ending, at once or in the next summary. Endings that
+// need no person pass in silence. An error says that the sink did not take it:
+// the ending should come again.
+func (a *Alerter) Take(now core.Instant, e core.Ending) error {
+	if e.State != core.StateError {
+		return nil
+	}
+	alert := Alert{Task: e.ID, Type: e.Type, Step: e.Step, Error: cut(e.Error), At: e.At, Tasks: 1}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := max(a.next, now).Add(a.cfg.Every)
+	if next.Sub(now) > time.Duration(a.cfg.Burst)*a.cfg.Every {
+		a.hold(now, alert)
+		return nil
+	}
+	if err := a.sink.Alert(alert); err != nil {
+		return fmt.Errorf("alert about task %s: %w", e.ID, err)
+	}
+	a.next = next
+	return nil
+}
+
+func (a *Alerter) hold(now core.Instant, alert Alert) {
+	k := kind{alert.Type, alert.Step}
+	if a.held[k] == nil && len(a.held) >= alertKindsMax {
+		alert.Type, alert.Step = alertOtherType, ""
+		k = kind{alertOtherType, ""}
+	}
+	if len(a.held) == 0 {
+		a.since = now
+	}
+	if sum := a.held[k]; sum != nil {
+		alert.Tasks += sum.Tasks
+	}
+	a.held[k] = &alert
+}
+
+// Flush tells the summary when it is due.
+func (a *Alerter) Flush(now core.Instant) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.held) == 0 || now < a.since.Add(a.cfg.SummaryEvery) {
+		return nil
+	}
+	return a.tellHeld()
+}
+
+// Finish tells whatever has not been told.
+func (a *Alerter) Finish() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tellHeld()
+}
+
+// tellHeld keeps what the sink does not take.
+func (a *Alerter) tellHeld() error {
+	sums := make([]*Alert, 0, len(a.held))
+	for _, sum := range a.held {
+		sums = append(sums, sum)
+	}
+	slices.SortFunc(sums, func(x, y *Alert) int {
+		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Step, y.Step))
+	})
+	var failed error
+	for _, sum := range sums {
+		if err := a.sink.Alert(*sum); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("alert about %d tasks of type %s: %w", sum.Tasks, sum.Type, err))
+			continue
+		}
+		delete(a.held, kind{sum.Type, sum.Step})
+	}
+	return failed
+}
+
+func cut(text string) string {
+	if len(text) <= alertErrorMax {
+		return text
+	}
+	end := alertErrorMax
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// LogSink writes alerts to a log, at level error.
+type LogSink struct{ Log *slog.Logger }
+
+// Alert implements Sink. It never fails.
+func (s LogSink) Alert(a Alert) error {
+	what := "a task is in error: a person must look"
+	if a.Tasks > 1 {
+		what = "more tasks are in error: a person must look"
+	}
+	s.Log.Error(what, "task", a.Task, "type", a.Type, "step", a.Step, "error", a.Error, "at", a.At.Time(), "tasks", a.Tasks)
+	return nil
+}

@@ -1,0 +1,165 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The defaults of Config.
+const (
+	DefaultScanMax    = 1000
+	DefaultMessageMax = 1000
+	DefaultSlack      = 100 * time.Millisecond
+	DefaultAskAgain   = 30 * time.Second
+	DefaultActor      = "supervisor"
+)
+
+// Config is how a supervisor works. Zero fields take their defaults.
+type Config struct {
+	ScanMax    int           // rows read in one tick at most
+	MessageMax int           // tasks one message asks about at most, one message per partition and tick
+	Slack      time.Duration // how long after its bound a task is asked about: clocks differ, and an owner refuses what comes early
+	AskAgain   time.Duration // after it a partition is asked again though it has not read the last message
+	Actor      string        // who the journal names
+}
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (c Config) WithDefaults() Config {
+	orInt(&c.ScanMax, DefaultScanMax)
+	orInt(&c.MessageMax, DefaultMessageMax)
+	orInt(&c.Slack, DefaultSlack)
+	orInt(&c.AskAgain, DefaultAskAgain)
+	if c.Actor == "" {
+		c.Actor = DefaultActor
+	}
+	return c
+}
+
+func orInt[N ~int | ~int64](n *N, def N) {
+	if *n == 0 {
+		*n = def
+	}
+}
+
+// Report says what one tick did.
+type Report struct {
+	Held     bool // this supervisor leads
+	Read     int  // rows read
+	Asked    int  // tasks asked about
+	Messages int  // messages stored
+	Unread   int  // partitions left out because they have yet to read their last message
+	Full     bool // there was more than one tick may read or ask
+}
+
+// Supervisor looks for what is overdue. It is not safe for concurrent use.
+type Supervisor struct {
+	cfg   Config
+	store Store
+	bus   Bus
+	lease Lease
+
+	places map[int]*place
+	next   int // partition the next scan begins with
+}
+
+// place is what the supervisor remembers of one partition. All of it may be
+// lost: asking again is harmless.
+type place struct {
+	asked   uint64 // position of our last message; 0: none that we know of
+	askedAt core.Instant
+	unread  bool     // as of this tick
+	resume  core.Due // where the next scan of it begins; zero: at its beginning
+	numbers []int64  // found in this tick
+}
+
+// New makes a supervisor. It does nothing until Tick.
+func New(cfg Config, store Store, bus Bus, lease Lease) *Supervisor {
+	return &Supervisor{cfg: cfg.WithDefaults(), store: store, bus: bus, lease: lease, places: map[int]*place{}}
+}
+
+// Tick renews the lease and, if it is held, scans once and asks. An error leaves
+// nothing undone that the next tick does not do again.
+func (s *Supervisor) Tick(ctx context.Context, now core.Instant) (Report, error) {
+	var rep Report
+	held, err := s.lease.Renew(ctx)
+	if err != nil {
+		return rep, fmt.Errorf("renew the lease: %w", err)
+	}
+	if rep.Held = held; !held {
+		return rep, nil
+	}
+	cursors, err := s.store.Cursors(ctx)
+	if err != nil {
+		return rep, fmt.Errorf("read the partitions: %w", err)
+	}
+	s.look(cursors, now, &rep)
+	// What was found before an error is asked all the same.
+	scanErr := s.scan(ctx, now, &rep)
+	return rep, errors.Join(scanErr, s.ask(ctx, now, &rep))
+}
+
+// look sees which partitions have read what they were asked. One that has not
+// is left alone, or requests would pile up before a partition without an owner;
+// but not for ever, because positions start anew when a stream is lost.
+func (s *Supervisor) look(cursors []core.PartitionState, now core.Instant, rep *Report) {
+	for _, c := range cursors {
+		p := s.place(c.Partition)
+		p.unread = p.asked > c.ControlCursor && now < p.askedAt.Add(s.cfg.AskAgain)
+		if p.unread {
+			rep.Unread++
+		}
+	}
+}
+
+func (s *Supervisor) place(partition int) *place {
+	p := s.places[partition]
+	if p == nil {
+		p = &place{}
+		s.places[partition] = p
+	}
+	return p
+}
+
+// ask sends each partition the tasks that were found.
+func (s *Supervisor) ask(ctx context.Context, now core.Instant, rep *Report) error {
+	var failed error
+	for _, partition := range s.found() {
+		p := s.places[partition]
+		seq, err := s.bus.Ask(ctx, partition, core.Control{Kind: core.EventOverdue, Numbers: p.numbers, Actor: s.cfg.Actor})
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("ask partition %d about %d tasks: %w", partition, len(p.numbers), err))
+			p.resume = core.Due{}
+		} else {
+			p.asked, p.askedAt = seq, now
+			rep.Messages++
+			rep.Asked += len(p.numbers)
+		}
+		p.numbers = nil // the bus may still hold them
+	}
+	return failed
+}
+
+// found is the partitions with something to ask, in order.
+func (s *Supervisor) found() []int {
+	var all []int
+	for partition, p := range s.places {
+		if len(p.numbers) > 0 {
+			all = append(all, partition)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Resign gives the lease up.
+func (s *Supervisor) Resign(ctx context.Context) error {
+	if err := s.lease.Release(ctx); err != nil {
+		return fmt.Errorf("release the lease: %w", err)
+	}
+	return nil
+}

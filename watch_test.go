@@ -1,0 +1,206 @@
+package duly_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly"
+	"duly.dev/duly/internal/core"
+)
+
+// watching is a watch at work, and what may be told to it.
+type watching struct {
+	*rig
+	t    *testing.T
+	next func() (duly.Status, error, bool)
+}
+
+// watch begins to watch a task, and returns when it listens: it has told the
+// state "hello", which is none.
+func (r *rig) watch(t *testing.T, id string) *watching {
+	t.Helper()
+	w := &watching{rig: r, t: t}
+	var stop func()
+	w.next, stop = iter.Pull2(r.Watch(t.Context(), "order", id))
+	t.Cleanup(stop)
+	quit, silent := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(silent)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				w.live(id, "hello", 0)
+			}
+		}
+	}()
+	if got := w.read(); got != "hello" {
+		t.Fatalf("first news: %s", got)
+	}
+	close(quit)
+	<-silent
+	return w
+}
+
+func (w *watching) live(id, state string, code int) {
+	w.conn.Live(core.Status{ID: id, Type: "order", Status: state, Code: code, At: 1})
+}
+
+// tell stores endings, as "id state".
+func (r *rig) tell(t *testing.T, all ...string) {
+	t.Helper()
+	var endings []core.Ending
+	for _, one := range all {
+		id, state, _ := strings.Cut(one, " ")
+		endings = append(endings, core.Ending{ID: id, Type: "order", State: core.State(state), Step: "ship", Error: "no drone", At: 1})
+	}
+	told := make(chan error, 1)
+	r.conn.TellEnded(endings, func(err error) { told <- err })
+	if err := <-told; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *watching) read() string {
+	w.t.Helper()
+	status, err, ok := w.next()
+	switch {
+	case !ok:
+		return "end"
+	case err != nil:
+		return err.Error()
+	}
+	return string(status.State)
+}
+
+func (w *watching) expect(want ...string) {
+	w.t.Helper()
+	for _, state := range want {
+		if got := w.read(); got != state {
+			w.t.Errorf("got %s, want %s", got, state)
+		}
+	}
+}
+
+// Each state comes once, whoever tells it how often, and the end comes last.
+func TestWatchTellsEachStateOnce(t *testing.T) {
+	r := newRig(t)
+	w := r.watch(t, "a")
+	for _, state := range []string{"received", "received", "processing", "received", "processing", "undoing"} {
+		w.live("a", state, 0)
+	}
+	w.live("b", "error", 0)
+	if _, err := r.conn.NATS().Request("nobody.here", nil, time.Second); err == nil {
+		t.Fatal("somebody there")
+	}
+	w.expect("received", "processing", "undoing")
+	r.tell(t, "b error", "c processed", "d processed", "a undone", "a undone")
+	w.expect("undone", "end")
+}
+
+func TestWatchFindsAnEndInThePast(t *testing.T) {
+	r := newRig(t)
+	before := time.Now()
+	r.tell(t, "x processed", "a processed", "y processed", "b error")
+	if got := r.last(t, "a"); got.State != duly.Processed || got.Task != "a" || got.Type != "order" {
+		t.Errorf("a: %+v", got)
+	}
+	if got := r.last(t, "b", duly.Since(before)); got.State != duly.NeedsHelp || got.Step != "ship" || got.Error != "no drone" || !got.At.Equal(core.Instant(1).Time()) {
+		t.Errorf("b: %+v", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	for status, err := range r.Watch(ctx, "order", "a", duly.Since(time.Now().Add(time.Hour))) {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "task a of type order") {
+			t.Errorf("got %+v, %v", status, err)
+		}
+	}
+}
+
+func TestWatchOfARefusal(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		first []string // told live before
+		code  int
+		want  []string // after the refusal a processed is told
+	}{
+		{"a task that never was", nil, 413, []string{"refused", "end"}},
+		{"the id is another task's", nil, 409, []string{"refused", "processed", "end"}},
+		{"a second submission of a task", []string{"processing"}, 400, []string{"processing", "refused", "processed", "end"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			var got []string
+			id := fmt.Sprint("t-", test.code)
+			refused := []core.Status{{ID: id, Type: "order", Status: core.StatusRefused, Code: test.code, Error: "no", At: 1}}
+			if test.first == nil {
+				if err := r.conn.TellRefused(t.Context(), refused); err != nil {
+					t.Fatal(err)
+				}
+				r.tell(t, id+" processed")
+				for status, err := range r.Watch(t.Context(), "order", id) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, string(status.State))
+				}
+				got = append(got, "end")
+			} else {
+				w := r.watch(t, id)
+				for _, state := range test.first {
+					w.live(id, state, 0)
+				}
+				got = append(got, w.read())
+				if err := r.conn.TellRefused(t.Context(), refused); err != nil {
+					t.Fatal(err)
+				}
+				r.tell(t, id+" processed")
+				for len(got) < len(test.want) {
+					got = append(got, w.read())
+				}
+			}
+			if g, want := strings.Join(got, " "), strings.Join(test.want, " "); g != want {
+				t.Errorf("got %s, want %s", g, want)
+			}
+		})
+	}
+}
+
+func TestWatchEndsEarly(t *testing.T) {
+	r := newRig(t)
+	for _, err := range r.Watch(t.Context(), "order", "a b") {
+		if !errors.Is(err, duly.ErrRefused) {
+			t.Errorf("got %v", err)
+		}
+	}
+	r.tell(t, "a processed")
+	for range r.Watch(t.Context(), "order", "a") {
+		break
+	}
+	nc, err := r.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := duly.NewClient(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.tell(t, "b processed")
+	w := &watching{rig: r, t: t}
+	next, stop := iter.Pull2(client.Watch(t.Context(), "order", "c"))
+	defer stop()
+	w.next = next
+	timer := time.AfterFunc(50*time.Millisecond, nc.Close)
+	defer timer.Stop()
+	if got := w.read(); !strings.Contains(got, "connection closed") {
+		t.Errorf("a connection that closes: %s", got)
+	}
+}

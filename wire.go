@@ -1,0 +1,152 @@
+package duly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/agents"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// source hands an agent's runtime what comes over NATS.
+type source struct {
+	nc  *nats.Conn
+	log *slog.Logger
+}
+
+// Serve implements agents.Source: each agent is a NATS micro service.
+func (s source) Serve(ctx context.Context, names []string, accept agents.Accept) error {
+	conn, err := bus.Wrap(s.nc, s.log)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	closed := s.nc.StatusChanged(nats.CLOSED)
+	defer s.nc.RemoveStatusListener(closed)
+	var services []*bus.Service
+	defer func() {
+		for _, service := range services {
+			service.Stop()
+		}
+	}()
+	for _, name := range names {
+		service, err := conn.ServeCommands(name, func(r *bus.CommandRequest) { accept(&r.Command, r.Reply) })
+		if err != nil {
+			return err
+		}
+		services = append(services, service)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-closed:
+		return nats.ErrConnectionClosed
+	}
+}
+
+// request sends one message and gives the payload of its answer.
+func (c *Client) request(ctx context.Context, subject string, header nats.Header, data []byte) ([]byte, error) {
+	answer, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
+	if err != nil {
+		return nil, err
+	}
+	return answer.Data, nil
+}
+
+// apply asks once that the plan be stored.
+func (c *Client) apply(ctx context.Context, plan string, spec []byte) error {
+	data, err := c.request(ctx, bus.SubjectPlansApply, nil, spec)
+	if err != nil {
+		return err
+	}
+	_, err = bus.DecodePlanAnswer(data)
+	return refusalOf(plan, "", err)
+}
+
+// hand asks once that the task be taken. elapsed is how long the call has
+// lasted: a duration counts from the moment the door reads it.
+func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *submission, elapsed time.Duration) (Receipt, error) {
+	completeBy := ""
+	switch {
+	case s.bounded:
+		completeBy = (s.within - elapsed).String()
+	case !s.completeBy.IsZero():
+		completeBy = bus.FormatTime(core.InstantOf(s.completeBy))
+	}
+	data, err := c.request(ctx, bus.SubmitSubject(typ, id), bus.SubmitHeaders(completeBy, s.replyTo, s.trace), input)
+	if err != nil {
+		return Receipt{}, err
+	}
+	answer, err := bus.DecodeSubmitAnswer(data)
+	if err != nil {
+		return Receipt{}, refusalOf(typ, id, err)
+	}
+	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition}, nil
+}
+
+// ask asks once that a control message be stored.
+func (c *Client) ask(ctx context.Context, control *core.Control) error {
+	data, err := c.request(ctx, bus.AskSubject(bus.ControlWord(control.Kind)), nil, bus.AppendControl(nil, control))
+	if err != nil {
+		return err
+	}
+	_, err = bus.DecodeSubmitAnswer(data) // its answers have the same form
+	return refusalOf(control.Type, control.ID, err)
+}
+
+// refusalOf says in this package's words what an answer says.
+func refusalOf(typ, id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	refusal := &SubmitError{Type: typ, Task: id}
+	if refused, ok := errors.AsType[*bus.RefusedError](err); ok {
+		refusal.Code, refusal.Description, refusal.RetryAfter = refused.Code, refused.Description, refused.Retry
+		return refusal
+	}
+	if wire, ok := errors.AsType[*bus.WireError](err); ok {
+		refusal.Code, refusal.Description = wire.Code, wire.Description
+		return refusal
+	}
+	return fmt.Errorf("%w: %w", errAnswer, err)
+}
+
+// liveStatus reads the live news of a task; ok is false for what is none. The
+// end is left to the event stream, which tells it surely and with its step.
+func liveStatus(msg *nats.Msg) (s Status, ok bool) {
+	status, err := bus.DecodeStatus(msg.Data)
+	s = statusOf(status)
+	return s, err == nil && !s.State.Ended()
+}
+
+// endings reads a message of the event stream. What does not decode was told to
+// an operator by others.
+func endings(typ string, msg jetstream.Msg) []Status {
+	if msg.Subject() == bus.EventSubject(typ, core.StatusRefused) {
+		status, err := bus.DecodeStatus(msg.Data())
+		if err != nil {
+			return nil
+		}
+		return []Status{statusOf(status)}
+	}
+	ended, err := bus.DecodeEndings(msg.Data())
+	if err != nil {
+		return nil
+	}
+	all := make([]Status, len(ended))
+	for i, e := range ended {
+		all[i] = Status{Task: e.ID, Type: e.Type, State: State(e.State), Step: e.Step, Error: e.Error, At: e.At.Time()}
+	}
+	return all
+}
+
+func statusOf(s core.Status) Status {
+	return Status{Task: s.ID, Type: s.Type, State: State(s.Status), Error: s.Error, Code: s.Code, At: s.At.Time()}
+}
