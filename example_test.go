@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,7 +23,7 @@ func connect() (nc *nats.Conn, stop func()) {
 	if err != nil {
 		panic(err)
 	}
-	agent, err := duly.NewAgent(nc)
+	agent, err := duly.NewAgent(nc, duly.Log(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		panic(err)
 	}
@@ -32,8 +33,11 @@ func connect() (nc *nats.Conn, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- agent.Run(ctx) }()
+	if err := f.await(ctx); err != nil {
+		panic(err)
+	}
 	return nc, func() {
-		f.running.Wait()
+		f.settle()
 		cancel()
 		err := <-done
 		nc.Close()

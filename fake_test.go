@@ -34,7 +34,8 @@ type fake struct {
 	requests []*bus.SubmitRequest // at the fast door, refused ones too
 	controls []core.Control
 	waits    map[int64]chan core.Reply // commands out, by their task's number
-	running  sync.WaitGroup
+	out      int                       // tasks at work
+	ended    sync.Cond                 // one fewer is
 
 	// refuse, where set, is asked first about every submission; nil: take it.
 	refuse func(r *bus.SubmitRequest) *bus.RefusedError
@@ -54,6 +55,7 @@ func newFake(ctx context.Context) (*fake, error) {
 		url: server.ClientURL(), dir: dir, server: server,
 		plans: map[string]*core.Plan{}, specs: map[string][]byte{}, inputs: map[string][]byte{}, waits: map[int64]chan core.Reply{},
 	}
+	f.ended.L = &f.mu
 	if f.conn, err = bus.Dial(ctx, bus.Options{URL: f.url, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
@@ -83,14 +85,40 @@ func (f *fake) serve() error {
 	return errors.Join(err1, err2, err3, err4)
 }
 
+// settle returns when every task that was answered for has ended.
+func (f *fake) settle() {
+	f.mu.Lock() // an answer is sent with it held
+	defer f.mu.Unlock()
+	for f.out > 0 {
+		f.ended.Wait()
+	}
+}
+
 func (f *fake) stop() error {
-	f.running.Wait()
+	f.settle()
 	f.conn.Close()
 	return errors.Join(f.server.Shutdown(), os.RemoveAll(f.dir))
 }
 
 // connect is a user's connection.
 func (f *fake) connect() (*nats.Conn, error) { return nats.Connect(f.url, nats.Name("shop")) }
+
+// await returns when the server knows of the shop's agents.
+func (f *fake) await(ctx context.Context) error {
+	for _, agent := range []string{Credit.Agent(), Charge.Agent(), Ship.Agent()} {
+		for _, undo := range []bool{false, true} {
+			err := nats.ErrNoResponders
+			for errors.Is(err, nats.ErrNoResponders) {
+				// It is not understood, but it is answered.
+				_, err = f.conn.NATS().RequestWithContext(ctx, bus.CommandSubject(agent, undo), nil)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 func (f *fake) apply(spec []byte) bus.PlanAnswer {
 	plan, err := bus.DecodePlan(spec)
@@ -128,10 +156,11 @@ func (f *fake) submit(r *bus.SubmitRequest) {
 	}
 	f.inputs[r.ID] = bytes.Clone(r.Payload)
 	number := int64(len(f.inputs))
-	r.Accept(bus.StreamTasks, uint64(number), 0)
 	if !known {
-		f.running.Go(func() { f.run(plan, number, *r) })
+		f.out++
+		go f.run(plan, number, *r)
 	}
+	r.Accept(bus.StreamTasks, uint64(number), 0)
 }
 
 // run is the life of a task.
@@ -162,6 +191,10 @@ func (f *fake) run(plan *core.Plan, number int64, r bus.SubmitRequest) {
 	f.conn.TellEnded([]core.Ending{end}, func(err error) { told <- err })
 	<-told
 	tell(string(end.State))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.out--
+	f.ended.Broadcast()
 }
 
 // call sends one command and waits for its answer; a result makes it an undo.

@@ -119,7 +119,7 @@ func (c *Client) follow(ctx context.Context, typ, id string, since time.Time) (*
 		FilterSubjects:    []string{bus.EventSubject(typ, "*")},
 		DeliverPolicy:     jetstream.DeliverByStartTimePolicy,
 		OptStartTime:      &since,
-		InactiveThreshold: 30 * time.Second,
+		InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
 		_ = sub.Unsubscribe()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly"
+	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
 
@@ -202,5 +203,17 @@ func TestWatchEndsEarly(t *testing.T) {
 	defer timer.Stop()
 	if got := w.read(); !strings.Contains(got, "connection closed") {
 		t.Errorf("a connection that closes: %s", got)
+	}
+}
+
+func TestParseStatus(t *testing.T) {
+	data := bus.AppendStatus(nil, &core.Status{ID: "a", Type: "order", Status: core.StatusRefused, Error: "no", Code: 413, At: 1})
+	got, err := duly.ParseStatus(data)
+	want := duly.Status{Task: "a", Type: "order", State: duly.Refused, Error: "no", Code: 413, At: core.Instant(1).Time()}
+	if got != want || err != nil {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if got, err := duly.ParseStatus([]byte("hello")); err == nil || got != (duly.Status{}) {
+		t.Errorf("what is no status: %+v, %v", got, err)
 	}
 }

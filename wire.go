@@ -148,5 +148,9 @@ func endings(typ string, msg jetstream.Msg) []Status {
 }
 
 func statusOf(s core.Status) Status {
-	return Status{Task: s.ID, Type: s.Type, State: State(s.Status), Error: s.Error, Code: s.Code, At: s.At.Time()}
+	status := Status{Task: s.ID, Type: s.Type, State: State(s.Status), Error: s.Error, Code: s.Code}
+	if s.At != 0 {
+		status.At = s.At.Time()
+	}
+	return status
 }

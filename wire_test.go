@@ -67,24 +67,13 @@ func (r *rig) work(t *testing.T, s *shop, options ...duly.AgentOption) {
 			t.Error(err)
 		}
 	})
-	r.await(t, "credit.check", "payment.charge")
+	r.await(t)
 }
 
-// await returns when the server knows of the agents.
-func (r *rig) await(t *testing.T, agents ...string) {
+func (r *rig) await(t *testing.T) {
 	t.Helper()
-	for _, agent := range agents {
-		for _, undo := range []bool{false, true} {
-			for {
-				_, err := r.conn.NATS().RequestWithContext(t.Context(), bus.CommandSubject(agent, undo), nil)
-				if err == nil {
-					break // it does not understand, but it is there
-				}
-				if !errors.Is(err, nats.ErrNoResponders) {
-					t.Fatal(err)
-				}
-			}
-		}
+	if err := r.fake.await(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -333,7 +322,7 @@ func TestAgentEndsWithItsConnection(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- agent.Run(t.Context()) }()
-	r.await(t, "credit.check", "payment.charge")
+	r.await(t)
 	nc.Close()
 	if err := <-done; !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("got %v", err)

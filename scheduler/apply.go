@@ -162,9 +162,6 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			if err := s.claim(ctx, p, slot, room); err != nil {
 				return false, err
 			}
-			if p.park[slot] && !s.roomy() {
-				return true, nil
-			}
 		}
 	}
 	return false, nil

@@ -119,9 +119,9 @@ func (s *Shard) notify(p *partition, subject string, status core.Status) {
 // hashInput tells two inputs apart; the type is part of it.
 func hashInput(typ string, input []byte) []byte {
 	h := sha256.New()
-	h.Write([]byte(typ))
-	h.Write([]byte{0})
-	h.Write(input)
+	_, _ = h.Write([]byte(typ))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write(input)
 	return h.Sum(nil)
 }
 

@@ -76,7 +76,8 @@ type node struct {
 	name string
 	s    *scheduler.Scheduler
 	stop context.CancelFunc
-	done chan error
+	done chan struct{}
+	err  error
 }
 
 func (c *cluster) run(name string, change func(*scheduler.RunConfig)) *node {
@@ -89,8 +90,15 @@ func (c *cluster) run(name string, change func(*scheduler.RunConfig)) *node {
 		change(&cfg)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	n := &node{name: name, s: scheduler.New(cfg, c.store, c, c, c, c.logs), stop: stop, done: make(chan error, 1)}
-	go func() { n.done <- n.s.Run(ctx) }()
+	n := &node{name: name, s: scheduler.New(cfg, c.store, c, c, c, c.logs), stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(n.done)
+		n.err = n.s.Run(ctx)
+	}()
+	c.t.Cleanup(func() { // a test that has failed leaves no goroutine either
+		stop()
+		<-n.done
+	})
 	return n
 }
 
@@ -101,8 +109,8 @@ func (c *cluster) end(nodes ...*node) {
 		n.stop()
 	}
 	for _, n := range nodes {
-		if err := <-n.done; err != nil {
-			c.t.Errorf("%s: %v", n.name, err)
+		if <-n.done; n.err != nil {
+			c.t.Errorf("%s: %v", n.name, n.err)
 		}
 	}
 }

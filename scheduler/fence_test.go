@@ -90,6 +90,21 @@ func TestNothingOutlivesTheOwnership(t *testing.T) {
 	}
 }
 
+// The wakes of a partition go with it.
+func TestDropForgetsWakes(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, orders(3)...)
+	r.turn()
+	for _, c := range r.bus.take() {
+		r.answer(c, core.CodeAgentError)
+	}
+	r.turn()
+	r.shard.Drop(0)
+	if at := r.shard.NextWake(); at != 0 {
+		t.Fatalf("wakes at %d", at)
+	}
+}
+
 // A foreign row under our own epoch is a bug: the turn says so and every
 // partition is dropped.
 func TestForeignRow(t *testing.T) {

@@ -20,8 +20,8 @@ func Place(nodes []string, n int) []string {
 
 func weight(node string, partition int) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(node))
-	h.Write([]byte{byte(partition >> 8), byte(partition)})
+	_, _ = h.Write([]byte(node))
+	_, _ = h.Write([]byte{byte(partition >> 8), byte(partition)})
 	// FNV's last bytes barely reach its high bits: mix, or neighbours tie up.
 	x := h.Sum64()
 	x ^= x >> 33

@@ -169,13 +169,19 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 	}
 	owners := Place(live, s.cfg.Partitions)
 	var wanted []int
+	letGo := make([][]int, len(s.runners)) // together: their drains take as long as the longest
 	for p, owner := range owners {
-		r := s.runners[p%len(s.runners)]
-		switch mine, held := owner == s.cfg.Node, r.holds(p); {
+		i := p % len(s.runners)
+		switch mine, held := owner == s.cfg.Node, s.runners[i].holds(p); {
 		case mine && !held:
 			wanted = append(wanted, p)
 		case !mine && held:
-			r.ask(ctx, order{partition: p})
+			letGo[i] = append(letGo[i], p)
+		}
+	}
+	for i, r := range s.runners {
+		if len(letGo[i]) > 0 {
+			r.ask(ctx, order{letGo: letGo[i]})
 		}
 	}
 	if len(wanted) == 0 {

@@ -89,7 +89,7 @@ func TestPlannedHandover(t *testing.T) {
 		if n2.s.Owned() != 0 {
 			t.Fatalf("n2 took %d partitions that have commands out", n2.s.Owned())
 		}
-		pass(10 * time.Second)
+		pass(3500 * time.Millisecond) // their drains took place together
 		taken := c.store.takenFrom()
 		if len(taken) == 0 || len(taken) != n2.s.Owned() || slices.ContainsFunc(taken, func(owner string) bool { return owner != "" }) {
 			t.Fatalf("taken from %q", taken)
@@ -223,8 +223,8 @@ func TestForeignRowEndsRun(t *testing.T) {
 			return nil
 		}
 		c.submit(3, order("t1"))
-		if err := <-n1.done; !errors.Is(err, core.ErrForeignRow) {
-			t.Fatalf("ended with %v", err)
+		if <-n1.done; !errors.Is(n1.err, core.ErrForeignRow) {
+			t.Fatalf("ended with %v", n1.err)
 		}
 		if len(c.ears[3])+len(c.ears[4]) != 0 {
 			t.Fatal("it still listens")

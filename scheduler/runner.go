@@ -28,12 +28,14 @@ type runner struct {
 	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 }
 
-// order asks a runner to adopt a partition, let it go, or forget it as lost.
+// order asks a runner to adopt a partition, to forget it as lost, or to let
+// some go.
 type order struct {
 	partition int
 	adopt     bool
 	lost      bool
 	epoch     int64 // of lost: the ownership that was lost
+	letGo     []int
 }
 
 // feed is what brings a partition's mail.
@@ -169,11 +171,15 @@ func (r *runner) obey(ctx, work context.Context, o order) error {
 		r.adopt(ctx, o.partition)
 		return nil
 	}
-	if _, ok := r.shard.Owns(o.partition); !ok {
-		r.setHeld(o.partition, false)
-		return nil
+	var owned []int
+	for _, p := range o.letGo {
+		if _, ok := r.shard.Owns(p); ok {
+			owned = append(owned, p)
+		} else {
+			r.setHeld(p, false)
+		}
 	}
-	return r.release(work, []int{o.partition})
+	return r.release(work, owned)
 }
 
 func (r *runner) adopt(ctx context.Context, p int) {

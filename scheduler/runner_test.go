@@ -59,6 +59,28 @@ func TestFlushWhileBusy(t *testing.T) {
 	})
 }
 
+// A partition is handed over as soon as it is drained, however busy the others
+// of its shard are.
+func TestHandoverWhileBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) { cfg.Shards = 1 })
+		busy := shareOf("n1", "n1", "n2")[0]
+		for i := range 300 {
+			c.submit(busy, order(fmt.Sprintf("t%d", i)))
+			pass(10 * time.Millisecond)
+			if i == 100 {
+				c.setLive("n1", "n2")
+			}
+		}
+		if want := len(shareOf("n1", "n1", "n2")); n1.s.Owned() != want {
+			t.Fatalf("after two seconds it still owns %d, want %d", n1.s.Owned(), want)
+		}
+		c.end(n1)
+	})
+}
+
 // A backoff ends by itself.
 func TestBackoffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

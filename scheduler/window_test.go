@@ -88,6 +88,7 @@ func TestParkedTasksAreNotForgotten(t *testing.T) {
 			subs = append(subs, core.Submission{Type: "single", ID: fmt.Sprintf("t%d", i)})
 		}
 		r.tasks(0, subs...)
+		r.bus.hold = true // not even a confirmation
 		r.turn()
 		r.finish()
 		for _, s := range subs {

@@ -9,6 +9,7 @@ import (
 
 	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/puddle/v2"
 
 	"duly.dev/duly/internal/core"
 )
@@ -68,17 +69,19 @@ FROM unnest($2::INT8[], $3::INT8[], $4::INT8[], $5::TEXT[], $6::INT8[], $7::INT8
 WHERE t.partition = u.partition AND t.number = u.number AND t.seq < u.seq AND u.partition = ANY($16::INT8[])`
 
 // bornSQL tells what stands where births were left out.
-const bornSQL = `SELECT t.partition, t.number, t.id, t.type, t.input_hash, t.state, t.commit_id
-FROM unnest($1::INT8[], $2::TEXT[]) AS u(partition, id) JOIN tasks AS t ON t.partition = u.partition AND t.id = u.id`
+const bornSQL = `SELECT u.place, t.partition, t.number, t.id, t.type, t.input_hash, t.state, t.commit_id
+FROM unnest($1::INT8[], $2::TEXT[], $3::INT8[]) AS u(partition, id, place) JOIN tasks AS t ON t.partition = u.partition AND t.id = u.id ORDER BY u.place`
 
-// oursSQL counts the journal rows that stand under our commit.
+// oursSQL counts the journal rows that stand under our commit, in partitions that
+// are still ours: those of an earlier sending may be another's by now.
 const oursSQL = `SELECT count(*) FROM unnest($2::INT8[], $3::INT8[], $4::INT8[]) AS u(partition, number, seq)
-JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq = u.seq WHERE j.commit_id = $1`
+JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq = u.seq
+WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 
 // Commit implements Store.
 func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
-	if len(b.Partitions) == 0 {
-		return core.CommitResult{}, nil
+	if err := complete(b); err != nil || len(b.Partitions) == 0 {
+		return core.CommitResult{}, err
 	}
 	var c *columns
 	select {
@@ -125,11 +128,11 @@ func (p *postgres) judge(err error) error {
 // unless it says that it rolled back, is going away, or is short of something.
 func again(err error) bool {
 	state := sqlState(err)
-	if state == "" {
-		return true // no word from the server: the connection broke
+	if state == "" { // no word from the server: the connection broke, unless it was never asked
+		return !errors.Is(err, puddle.ErrClosedPool)
 	}
 	switch state[:2] {
-	case "40", "08", "53", "57", "58":
+	case "40", "08", "25", "53", "57", "58": // 25: ended while idle, or not the primary any more
 		return true
 	}
 	return false
@@ -155,10 +158,12 @@ func (p *postgres) commitOnce(ctx context.Context, b *core.Batch, c *columns) (c
 		res, err = write(ctx, tx, b, c)
 		return err
 	}
+	var err error
 	if p.dialect == "cockroach" {
-		return res, crdbpgx.ExecuteTx(ctx, p.pool, p.tx, write)
+		err = crdbpgx.ExecuteTx(ctx, p.pool, p.tx, write)
+	} else {
+		err = pgx.BeginTxFunc(ctx, p.pool, p.tx, write)
 	}
-	err := pgx.BeginTxFunc(ctx, p.pool, p.tx, write)
 	return res, err
 }
 
@@ -188,7 +193,7 @@ func write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.Comm
 	}
 	if written != rows {
 		var ours int
-		if err := tx.QueryRow(ctx, oursSQL, b.ID, c.j.partition, c.j.number, c.j.seq).Scan(&ours); err != nil {
+		if err := tx.QueryRow(ctx, oursSQL, b.ID, some(c.j.partition), some(c.j.number), some(c.j.seq), own).Scan(&ours); err != nil {
 			return res, err
 		}
 		if ours != rows {
@@ -224,15 +229,15 @@ func expected(b *core.Batch, owned map[int]bool) (births, rows int) {
 func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned map[int]bool, res *core.CommitResult) (int, error) {
 	var partitions []int64
 	var ids []string
-	byID := map[string]*core.TaskWrite{}
+	var places []int64 // of the births in the batch
 	for i := range b.Writes {
 		if w := &b.Writes[i]; w.Birth && owned[w.Task.Partition] {
 			partitions = append(partitions, int64(w.Task.Partition))
 			ids = append(ids, w.Task.ID)
-			byID[w.Task.ID] = w
+			places = append(places, int64(i))
 		}
 	}
-	rows, err := tx.Query(ctx, bornSQL, partitions, ids)
+	rows, err := tx.Query(ctx, bornSQL, partitions, ids, places)
 	if err != nil {
 		return 0, err
 	}
@@ -241,12 +246,13 @@ func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned map[int]bool, 
 	for rows.Next() {
 		var e core.Existing
 		var state string
+		var place int
 		var commit int64
-		if err := rows.Scan(&e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state, &commit); err != nil {
+		if err := rows.Scan(&place, &e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state, &commit); err != nil {
 			return 0, err
 		}
 		e.State = core.State(state)
-		w := byID[e.ID]
+		w := &b.Writes[place]
 		if commit == b.ID && e.Number == w.Task.Number {
 			continue
 		}

@@ -32,8 +32,8 @@ type sqliteStatements struct{ fence, birth, row, journal *sql.Stmt }
 // Commit implements Store: the same as PostgreSQL's, in single statements under
 // BEGIN IMMEDIATE.
 func (s *sqlite) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
-	if len(b.Partitions) == 0 {
-		return core.CommitResult{}, nil
+	if err := complete(b); err != nil || len(b.Partitions) == 0 {
+		return core.CommitResult{}, err
 	}
 	for i := range b.Writes {
 		if t := b.Writes[i].Task; b.Writes[i].Birth && !storable(t) {

@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -85,10 +86,33 @@ func Open(ctx context.Context, url string, o Options) (Store, error) {
 	case strings.HasPrefix(url, "sqlite:"):
 		return openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"))
 	case url == "":
-		return nil, fmt.Errorf("database URL: none given, want postgres://… or sqlite:PATH")
+		return nil, errors.New("database URL: none given, want postgres://… or sqlite:PATH")
 	}
 	scheme, _, _ := strings.Cut(url, ":")
 	return nil, fmt.Errorf("database URL: scheme %q, want postgres or sqlite", scheme)
+}
+
+// complete refuses a batch with a write whose partition it does not move: the
+// fence would leave that write out without a word.
+func complete(b *core.Batch) error {
+	moves := func(partition int) bool {
+		for i := range b.Partitions {
+			if b.Partitions[i].Partition == partition {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range b.Writes {
+		t := b.Writes[i].Task
+		if i > 0 && t.Partition == b.Writes[i-1].Task.Partition {
+			continue
+		}
+		if !moves(t.Partition) {
+			return fmt.Errorf("commit %d: task %s is of partition %d, which the batch does not move", b.ID, t.ID, t.Partition)
+		}
+	}
+	return nil
 }
 
 // encodePlan is the stored form of a plan.

@@ -82,7 +82,7 @@ func TestUnreadPartitionIsLeftAlone(t *testing.T) {
 		t.Errorf("an unread partition was asked %d times after 30s, want 2", len(w.asked[0]))
 	}
 	w.read(0)
-	if rep := mustTick(t, s, epoch.Add(31*time.Second)); rep.Unread != 1 { // partition 1 has its second message
+	if rep := mustTick(t, s, epoch.Add(30*time.Second+1)); rep.Unread != 1 { // partition 1 has its second message
 		t.Errorf("unread %d, want 1", rep.Unread)
 	}
 }
@@ -175,24 +175,47 @@ func TestBacklogDoesNotStarveOthers(t *testing.T) {
 }
 
 // Tasks that stay overdue whatever they are asked must not hide those behind
-// them in their own partition.
+// them in their own partition, also when the scan comes to it from another.
 func TestStuckFrontOfPartition(t *testing.T) {
-	w := newWorld(2)
-	w.add(0, 1, 50)
-	s := New(Config{ScanMax: 20, MessageMax: 10}, w, w, always{})
-	for i := range 12 {
-		mustTick(t, s, epoch.Add(time.Duration(i)*time.Second))
-		w.cursors[0] = uint64(len(w.asked[0])) // read, and nothing done about it
+	for _, before := range []int{0, 3} {
+		w := newWorld(2)
+		w.add(0, 1, before)
+		w.add(1, 1, 50)
+		s := New(Config{ScanMax: 20, MessageMax: 10}, w, w, always{})
+		for i := range 30 {
+			mustTick(t, s, epoch.Add(time.Duration(i)*time.Second))
+			for p := range 2 {
+				w.cursors[p] = uint64(len(w.asked[p])) // read, and nothing done about it
+			}
+		}
+		seen := map[int64]int{}
+		for _, n := range w.numbers(1) {
+			seen[n]++
+		}
+		if len(seen) != 50 {
+			t.Errorf("%d before: %d of 50 tasks were ever asked about", before, len(seen))
+		}
+		if seen[1] < 2 {
+			t.Errorf("%d before: the first was asked about %d times, want again after the round", before, seen[1])
+		}
 	}
-	seen := map[int64]int{}
-	for _, n := range w.numbers(0) {
-		seen[n]++
-	}
-	if len(seen) != 50 {
-		t.Errorf("%d of 50 tasks were ever asked about", len(seen))
-	}
-	if seen[1] < 2 {
-		t.Errorf("the first was asked about %d times, want again after the round", seen[1])
+}
+
+// A scan that began in the middle does not ask twice about where it began.
+func TestScanGoesRoundOnce(t *testing.T) {
+	w := newWorld(4)
+	w.add(1, 1, 2)
+	w.add(2, 1, 3)
+	w.add(3, 1, 1)
+	s := New(Config{}, w, w, always{})
+	for start := range 5 {
+		s.next = start
+		if rep := mustTick(t, s, epoch); rep.Asked != 6 {
+			t.Errorf("from partition %d: asked about %d tasks, want 6", start, rep.Asked)
+		}
+		for p := range 4 {
+			w.cursors[p] = uint64(len(w.asked[p]))
+		}
 	}
 }
 

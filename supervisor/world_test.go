@@ -67,8 +67,12 @@ func (w *world) Overdue(_ context.Context, now core.Instant, after core.Due, lim
 		return nil, w.scanErr
 	}
 	var found []core.Due
-	for _, d := range w.rows {
-		if inOrder(d, after) > 0 && d.Bound < now && len(found) < limit {
+	from, _ := slices.BinarySearchFunc(w.rows, after, inOrder)
+	for _, d := range w.rows[from:] {
+		if len(found) == limit {
+			break
+		}
+		if inOrder(d, after) > 0 && d.Bound < now {
 			found = append(found, d)
 		}
 	}

@@ -68,7 +68,7 @@ func taskPath(taskType, id string) string {
 }
 
 // show prints an answer as it is, or as text by into and print.
-func (s *server) show(w io.Writer, data []byte, into any, print func(io.Writer)) error {
+func (s *server) show(w io.Writer, data []byte, into any, render func(io.Writer)) error {
 	if s.Output == "json" {
 		_, err := fmt.Fprintf(w, "%s\n", bytes.TrimSpace(data))
 		return err
@@ -76,7 +76,7 @@ func (s *server) show(w io.Writer, data []byte, into any, print func(io.Writer))
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("answer of %s: %w", s.Server, err)
 	}
-	print(w)
+	render(w)
 	return nil
 }
 

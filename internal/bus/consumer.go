@@ -45,8 +45,8 @@ func (r *Reader) open(ctx context.Context) error {
 	}
 	// A message larger than the limit would never come.
 	limit := max(prefetchBytes, r.conn.MaxPayload()+deadRoom)
-	iter, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(r.config.Prefetch, limit), jetstream.PullExpiry(pullExpiry),
-		jetstream.PullHeartbeat(pullHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	iter, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(r.config.Prefetch, limit), jetstream.PullExpiry(r.config.expiry),
+		jetstream.PullHeartbeat(r.config.heartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", name, err)
 	}

@@ -48,6 +48,8 @@ type ReadConfig struct {
 	Prefetch   int           // messages asked for ahead of the handler
 	AckWait    time.Duration // until a message that is not acknowledged comes again
 	AckPending int           // messages handed out and not acknowledged; then the server waits
+
+	expiry, heartbeat time.Duration // of a pull request; shorter in tests
 }
 
 // TaskMessage is one message of a partition, of the task or the control stream.
@@ -146,6 +148,9 @@ func (config ReadConfig) withDefaults() ReadConfig {
 	}
 	if config.AckPending <= 0 {
 		config.AckPending = DefaultAckPending
+	}
+	if config.expiry == 0 {
+		config.expiry, config.heartbeat = pullExpiry, pullHeartbeat
 	}
 	return config
 }

@@ -39,11 +39,11 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest"},
+		imports: []string{"bench/...", "dev", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	// What a user would write: nothing but the public API.
@@ -51,16 +51,21 @@ var packages = map[string]place{
 
 	// Doors.
 	"dev": {
-		imports: []string{".", "ui", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest"},
-		links:   []string{"nats", "nats-server"},
+		imports: []string{"dev/natsserver", ".", "ui", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
+		links:   []string{"nats"},
 	},
+	// The embedded server, and the only package that links it.
+	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui": {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/bus", "internal/core"}, links: []string{"nats"}},
 
+	// For the tests of a user's handlers.
+	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
+
 	// Wiring.
 	"internal/node": {
-		imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/bus", "schema/...", "internal/core"},
+		imports: []string{"internal/health", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "schema/...", "internal/core"},
 		links:   []string{"nats"},
 	},
 
@@ -79,7 +84,10 @@ var packages = map[string]place{
 
 	// Aids of the tests.
 	"internal/sim":    {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
-	"internal/pgtest": {},
+	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
+
+	// What every process serves, whatever its roles.
+	"internal/health": {},
 	"internal/law":    {},
 }
 

@@ -55,7 +55,7 @@ func (w *World) openDoor() {
 
 func (w *World) partitionOf(id string) int {
 	h := fnv.New32a()
-	h.Write([]byte(id))
+	_, _ = h.Write([]byte(id))
 	return int(h.Sum32()) % w.cfg.Partitions
 }
 
@@ -128,7 +128,7 @@ func (w *World) submit(id string) {
 
 func fnvOf(s string) uint32 {
 	h := fnv.New32a()
-	h.Write([]byte("type of " + s))
+	_, _ = h.Write([]byte("type of " + s))
 	return h.Sum32()
 }
 

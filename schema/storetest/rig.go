@@ -2,10 +2,13 @@ package storetest
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"reflect"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
@@ -21,16 +24,18 @@ const node = "node-1"
 
 // rig is a store with what its owner remembers of it.
 type rig struct {
-	testing.TB
+	rapid.TB // a *testing.T, or a *rapid.T within a property
+
 	ctx    context.Context
 	s      schema.Store
+	db     *sql.DB // nil: not to be had
 	own    map[int]*core.PartitionState
 	commit int64
 }
 
-func newRig(tb testing.TB, s schema.Store) *rig {
+func newRig(tb testing.TB, s schema.Store, db *sql.DB) *rig {
 	tb.Helper()
-	r := &rig{TB: tb, ctx: context.Background(), s: s, own: map[int]*core.PartitionState{}}
+	r := &rig{TB: tb, ctx: context.Background(), s: s, db: db, own: map[int]*core.PartitionState{}}
 	r.must(s.Partitions(r.ctx, partitions))
 	return r
 }

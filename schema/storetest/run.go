@@ -1,14 +1,15 @@
 package storetest
 
 import (
+	"database/sql"
 	"testing"
 
 	"duly.dev/duly/schema"
 )
 
 // Open gives a migrated store without data of its own, closed when the test
-// ends.
-type Open func(tb testing.TB) schema.Store
+// ends, and its database, to look behind the store.
+type Open func(tb testing.TB) (schema.Store, *sql.DB)
 
 // Run holds a store to all that its users rely on.
 func Run(t *testing.T, open Open) {
@@ -57,8 +58,8 @@ func Run(t *testing.T, open Open) {
 		{"audit", testAudit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, open(t))
-			c.test(r)
+			s, db := open(t)
+			c.test(newRig(t, s, db))
 		})
 	}
 }

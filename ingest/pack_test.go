@@ -1,0 +1,274 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+func TestQuietDoorPublishesAtOnce(t *testing.T) {
+	r := newRig(t, nil)
+	r.submit(epoch, "a1")
+	if due := r.door.Due(epoch); due != epoch {
+		t.Errorf("due %d, want now", due)
+	}
+	r.door.Flush(epoch)
+	if len(r.log.got) != 1 || r.log.got[0].partition != 1 {
+		t.Fatalf("messages %+v", r.log.got)
+	}
+	r.log.store(0)
+	r.door.Flush(epoch)
+	if a := r.answer("a1"); a.Err != nil || a.Stream != "TASKS" || a.Seq != 1 || a.Partition != 1 || a.Task != "a1" {
+		t.Errorf("answer %+v", a)
+	}
+	r.idle()
+	if due := r.door.Due(epoch); due != 0 {
+		t.Errorf("an idle door is due at %d", due)
+	}
+}
+
+func TestFullPacksGoWithoutFlush(t *testing.T) {
+	r := newRig(t, nil)
+	r.submit(epoch, ids("a", 63, 1)...)
+	if len(r.log.got) != 0 {
+		t.Fatalf("%d messages before the pack is full", len(r.log.got))
+	}
+	r.submit(epoch, "last-1")
+	if len(r.log.got) != 1 || len(r.log.got[0].ids) != 64 {
+		t.Fatalf("messages %+v", r.log.got)
+	}
+	r.submit(epoch, ids("b", 130, 2)...)
+	if len(r.log.got) != 3 {
+		t.Errorf("%d messages, want 3: two more full ones", len(r.log.got))
+	}
+}
+
+func TestPackBytes(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.PackBytes = 1001
+		c.SizeOf = func(s *core.Submission) int { return len(s.Input) }
+	})
+	send := func(id string, size int) {
+		req := r.request(id)
+		req.Input = jsonOf(size)
+		r.door.Submit(epoch, req)
+	}
+	send("a1", 600)
+	send("b1", 400) // exactly full
+	if len(r.log.got) != 1 || len(r.log.got[0].ids) != 2 {
+		t.Fatalf("messages %+v", r.log.got)
+	}
+	send("c1", 600)
+	send("d1", 401) // one byte too many: it opens the next pack
+	if len(r.log.got) != 2 || !slices.Equal(r.log.got[1].ids, []string{"c1"}) {
+		t.Fatalf("messages %+v", r.log.got)
+	}
+}
+
+// The window grows with what is unanswered, up to its bound, and shrinks as
+// answers come.
+func TestWindow(t *testing.T) {
+	tests := []struct {
+		unanswered int
+		want       time.Duration
+	}{{1, 0}, {4, 0}, {5, 156250 * time.Nanosecond}, {10, 937500 * time.Nanosecond}, {36, ms(5)}, {68, ms(10)}, {69, ms(10)}, {5000, ms(10)}}
+	for _, tt := range tests {
+		r := newRig(t, nil)
+		r.submit(epoch, ids("x", tt.unanswered, 0)...)
+		if got := r.door.window(); got != tt.want {
+			t.Errorf("%d unanswered: window %v, want %v", tt.unanswered, got, tt.want)
+		}
+	}
+}
+
+func TestWindowInTime(t *testing.T) {
+	r := newRig(t, nil)
+	r.submit(epoch, ids("x", 64, 0)...) // a full pack, and 64 unanswered
+	r.submit(epoch.Add(ms(1)), "a1")
+	r.submit(epoch.Add(ms(2)), "b1", "c2", "d2")
+	window := ms(10) // 68 unanswered
+	if due := r.door.Due(epoch.Add(ms(2))); due != epoch.Add(ms(1)+window) {
+		t.Fatalf("due after %v, want %v", due.Sub(epoch), ms(1)+window)
+	}
+	steps := []struct {
+		at       time.Duration
+		messages int
+	}{{ms(2), 1}, {ms(10.999), 1}, {ms(11), 2}, {ms(11.9), 2}, {ms(12), 3}}
+	for _, s := range steps {
+		if r.door.Flush(epoch.Add(s.at)); len(r.log.got) != s.messages {
+			t.Fatalf("at %v: %d messages, want %d", s.at, len(r.log.got), s.messages)
+		}
+	}
+	if !slices.Equal(r.log.got[1].ids, []string{"a1", "b1"}) || !slices.Equal(r.log.got[2].ids, []string{"c2", "d2"}) {
+		t.Errorf("packs %v and %v", r.log.got[1].ids, r.log.got[2].ids)
+	}
+	r.submit(epoch.Add(ms(13)), "e3")
+	r.door.Flush(epoch.Add(ms(13)))
+	if len(r.log.got) != 3 {
+		t.Fatal("no window in a flood")
+	}
+	for i := range 3 { // calm: what waits goes at once
+		r.log.store(i)
+	}
+	if r.door.Flush(epoch.Add(ms(13))); len(r.log.got) != 4 {
+		t.Error("a window in a quiet door")
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	tests := []struct {
+		err         error
+		code, cause int
+		words       string
+	}{
+		{fmt.Errorf("pack: %w", ErrLogDown), 503, CauseLogDown, "not stored"},
+		{fmt.Errorf("pack: %w", ErrLogFull), 429, CauseLogFull, "not stored"},
+		{errors.New("timeout"), 504, CauseOutcome, "submit again with the same id"},
+		{errors.New(strings.Repeat("\xffx", 1<<20)), 504, CauseOutcome, "submit again with the same id"},
+	}
+	for _, tt := range tests {
+		r := newRig(t, nil)
+		r.submit(epoch, "a1", "b1")
+		r.door.Flush(epoch)
+		r.log.got[0].done(0, tt.err)
+		r.door.Flush(epoch)
+		for _, id := range []string{"a1", "b1"} {
+			e := r.refused(id, tt.code, tt.cause)
+			if !e.Retryable() || e.Retry <= 0 || !strings.Contains(e.Description, tt.words) || len(e.Description) > descriptionBytesMax+8 {
+				t.Errorf("%v: retryable %v, retry %v, %q", tt.err, e.Retryable(), e.Retry, e.Description)
+			}
+		}
+		if n := r.door.Stats().Refused[tt.cause]; n != 2 {
+			t.Errorf("%d counted, want 2", n)
+		}
+		r.idle()
+	}
+}
+
+// A stream that says nothing is unknown after PublishMax; what it says later
+// changes nothing.
+func TestSilentStream(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.PublishMax = 4 * time.Second })
+	r.submit(epoch, "a1")
+	r.door.Flush(epoch)
+	r.submit(epoch.Add(time.Second), "b2")
+	r.door.Flush(epoch.Add(time.Second))
+	if due := r.door.Due(epoch.Add(time.Second)); due != epoch.Add(4*time.Second) {
+		t.Errorf("due after %v", due.Sub(epoch))
+	}
+	r.door.Flush(epoch.Add(4*time.Second - 1))
+	if len(r.answers) != 0 {
+		t.Fatal("gave up before the time")
+	}
+	r.door.Flush(epoch.Add(4 * time.Second))
+	if e := r.refused("a1", 504, CauseOutcome); !strings.Contains(e.Description, "did not answer in time") {
+		t.Error(e)
+	}
+	r.log.store(0)
+	r.log.store(1)
+	r.log.store(1) // a stream that confirms twice
+	r.door.Flush(epoch.Add(4 * time.Second))
+	r.answer("a1")
+	if r.answer("b2").Err != nil || r.door.Stats().LateDone != 2 {
+		t.Errorf("b2 %+v, %d late", r.answer("b2"), r.door.Stats().LateDone)
+	}
+	r.idle()
+}
+
+func TestRecycledPackIsNotAnsweredByAnOldOutcome(t *testing.T) {
+	r := newRig(t, nil)
+	r.submit(epoch, "a1")
+	r.door.Flush(epoch)
+	r.log.store(0)
+	r.door.Flush(epoch)
+	r.submit(epoch, "b2") // in the memory of the first pack
+	r.door.Flush(epoch)
+	r.log.store(0)
+	r.door.Flush(epoch)
+	if len(r.answers["b2"]) != 0 {
+		t.Fatal("answered by the outcome of another pack")
+	}
+	r.log.store(1)
+	r.door.Flush(epoch)
+	r.answer("b2")
+}
+
+func TestFullDoor(t *testing.T) {
+	t.Run("items", func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.ItemsMax = 3 })
+		r.submit(epoch, "a1", "b1", "c1", "d1")
+		if e := r.refused("d1", 429, CauseFull); e.Retry <= 0 || !strings.Contains(e.Description, "3 requests") {
+			t.Errorf("retry %v: %s", e.Retry, e)
+		}
+		r.door.Flush(epoch)
+		r.log.store(0)
+		r.door.Flush(epoch)
+		r.submit(epoch, "e1") // room again
+		if len(r.answers["e1"]) != 0 {
+			t.Errorf("refused though there is room: %v", r.answers["e1"])
+		}
+	})
+	t.Run("bytes", func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.BytesMax = 1000 })
+		for _, id := range []string{"a1", "b1"} {
+			req := r.request(id)
+			req.Input = jsonOf(500)
+			r.door.Submit(epoch, req)
+		}
+		r.refused("b1", 429, CauseFull)
+		if n := r.door.Stats().Refused[CauseFull]; n != 1 {
+			t.Errorf("%d counted", n)
+		}
+	})
+}
+
+type backlog []int64
+
+func (b backlog) Pending(partition int) int64 { return b[partition] }
+
+func TestBacklog(t *testing.T) {
+	r := newRig(t, nil)
+	r.door.cfg.BacklogMax = 1000
+	r.door.backlog = backlog{0, 1000, 1001, 1 << 60}
+	r.submit(epoch, "a0", "a1", "a2", "a3")
+	for _, id := range []string{"a2", "a3"} {
+		if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, "limit is 1000") {
+			t.Errorf("retry %v: %s", e.Retry, e)
+		}
+	}
+	if len(r.answers) != 2 {
+		t.Error("a partition that keeps up was refused")
+	}
+}
+
+func TestClose(t *testing.T) {
+	r := newRig(t, nil)
+	r.submit(epoch, ids("x", 70, 0)...)
+	r.submit(epoch, "a1", "b2")
+	stranger := r.request("s1")
+	stranger.Type = "unknown"
+	r.door.Submit(epoch, stranger)
+	r.door.Close(epoch)
+	r.refused("s1", 503, CauseStopping)
+	if len(r.log.got) != 4 {
+		t.Errorf("%d messages, want 4: what was packed goes out", len(r.log.got))
+	}
+	r.submit(epoch, "late1")
+	r.refused("late1", 503, CauseStopping)
+	if r.door.Idle() {
+		t.Error("idle with outcomes missing")
+	}
+	for i := range r.log.got {
+		r.log.store(i)
+	}
+	r.door.Flush(epoch)
+	if a := r.answer("b2"); a.Err != nil {
+		t.Error(a.Err)
+	}
+	r.idle()
+}

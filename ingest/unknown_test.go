@@ -1,0 +1,137 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+func stranger(r *rig, id, taskType string) Request {
+	req := r.request(id)
+	req.Type = taskType
+	return req
+}
+
+func TestUnknownTypeAfterReading(t *testing.T) {
+	r := newRig(t, nil)
+	r.door.Submit(epoch, stranger(r, "a1", "nosuch"))
+	r.door.Flush(epoch)
+	if len(r.plans.readings) != 1 || len(r.answers) != 0 {
+		t.Fatalf("%d readings, %d answers: the plans are read before a refusal", len(r.plans.readings), len(r.answers))
+	}
+	r.plans.read(nil)
+	r.door.Flush(epoch)
+	if e := r.refused("a1", 404, CauseTypeUnknown); !strings.Contains(e.Description, `"nosuch"`) || e.Retryable() {
+		t.Error(e)
+	}
+	r.idle()
+}
+
+func TestPlanFoundByReading(t *testing.T) {
+	r := newRig(t, nil)
+	r.plans.later = map[string]*core.Plan{"new": {Name: "new", Version: 1, InputMax: 5}}
+	r.door.Submit(epoch, stranger(r, "a1", "new")) // its input has 7 bytes
+	ok := stranger(r, "b1", "new")
+	ok.Input = []byte(`[1]`)
+	r.door.Submit(epoch, ok)
+	r.door.Flush(epoch)
+	r.plans.read(nil)
+	r.door.Flush(epoch)
+	r.refused("a1", 413, CauseInputSize)
+	if len(r.log.got) != 1 || r.log.got[0].subs[0].PlanVersion != 1 {
+		t.Errorf("messages %+v", r.log.got)
+	}
+}
+
+func TestPlansNotRead(t *testing.T) {
+	for name, end := range map[string]func(*rig){
+		"error":   func(r *rig) { r.plans.read(errors.New("no database")); r.door.Flush(epoch) },
+		"silence": func(r *rig) { r.door.Flush(epoch.Add(DefaultReloadMax)) },
+	} {
+		r := newRig(t, nil)
+		r.door.Submit(epoch, stranger(r, "a1", "new"))
+		r.door.Flush(epoch)
+		end(r)
+		if e := r.refused("a1", 503, CausePlans); !e.Retryable() || e.Retry <= 0 {
+			t.Errorf("%s: %v", name, e)
+		}
+		r.idle()
+	}
+}
+
+// A reading speaks only for those who came before it: a plan may have been
+// stored after it began.
+func TestReadingDoesNotSpeakForLaterOnes(t *testing.T) {
+	r := newRig(t, nil)
+	r.door.Submit(epoch, stranger(r, "a1", "new"))
+	r.door.Flush(epoch)
+	r.door.Submit(epoch, stranger(r, "b1", "new"))
+	r.plans.read(nil)
+	r.door.Flush(epoch.Add(ms(1)))
+	r.refused("a1", 404, CauseTypeUnknown)
+	if len(r.answers["b1"]) != 0 {
+		t.Fatal("refused by a reading that began before it came")
+	}
+	if due := r.door.Due(epoch.Add(ms(1))); due != epoch.Add(DefaultReloadPause) {
+		t.Errorf("next reading due after %v, want %v", due.Sub(epoch), DefaultReloadPause)
+	}
+	r.plans.later = map[string]*core.Plan{"new": {Name: "new", Version: 1, InputMax: 100}}
+	r.door.Flush(epoch.Add(DefaultReloadPause))
+	r.plans.read(nil)
+	r.door.Flush(epoch.Add(DefaultReloadPause))
+	if len(r.log.got) != 1 {
+		t.Error("not submitted though its plan was read")
+	}
+}
+
+func TestStrangersDoNotFloodTheStore(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.UnknownMax = 50 })
+	now := epoch
+	readings := 0
+	for i := range 1000 {
+		now = now.Add(time.Millisecond)
+		r.door.Submit(now, stranger(r, fmt.Sprintf("s%d", i), "nosuch"))
+		r.door.Flush(now)
+		if len(r.plans.readings) > 0 {
+			readings++
+			r.plans.read(nil)
+			r.door.Flush(now)
+		}
+	}
+	if readings > 5 {
+		t.Errorf("%d readings in a second, want at most one in %v", readings, DefaultReloadPause)
+	}
+	many := r.door.Stats().Refused[CauseUnknownMany]
+	if many < 700 || r.door.Stats().Items > 50 {
+		t.Errorf("%d refused as too many, %d waiting", many, r.door.Stats().Items)
+	}
+	r.submit(now, "known1")
+	if len(r.answers["known1"]) != 0 {
+		t.Error("strangers keep others out")
+	}
+}
+
+// A reading that was given up ends later: its late word is about nobody.
+func TestLateReading(t *testing.T) {
+	r := newRig(t, nil)
+	r.door.Submit(epoch, stranger(r, "a1", "new"))
+	r.door.Flush(epoch)
+	now := epoch.Add(DefaultReloadMax)
+	r.door.Flush(now)
+	r.door.Submit(now, stranger(r, "b1", "new"))
+	r.door.Flush(now)
+	r.plans.read(nil) // the first one
+	r.door.Flush(now)
+	if len(r.answers["b1"]) != 0 {
+		t.Fatal("answered by a reading that began before it came")
+	}
+	r.plans.read(nil)
+	r.door.Flush(now)
+	r.refused("b1", 404, CauseTypeUnknown)
+	r.refused("a1", 503, CausePlans)
+	r.idle()
+}

@@ -1,0 +1,237 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// testList has tasks of two types and several states in all partitions, and
+// reads them in pages: all of them once, newest first within a partition.
+func testList(r *rig) {
+	want := 0
+	for p := range partitions {
+		var writes []core.TaskWrite
+		for n := range int64(10 + p) {
+			w := birth(p, n+1, fmt.Sprintf("t%d-%d", p, n+1))
+			if n%3 == 0 {
+				w.Task.Type = "other"
+			}
+			if n%5 == 0 {
+				w.Task.State, w.Task.EndedAt, w.Task.EndNumber = core.StateError, start, n+1
+			}
+			writes = append(writes, w)
+			want++
+		}
+		r.write(writes...)
+	}
+	for _, limit := range []int{1, 3, 7, 1000} {
+		r.equal(fmt.Sprintf("tasks in pages of %d", limit), r.listed(core.Filter{Limit: limit}), want)
+	}
+	r.equal("of one type", r.listed(core.Filter{Limit: 2, Type: "other"}), 4+4+4+5)
+	r.equal("in one state", r.listed(core.Filter{Limit: 3, State: core.StateError}), 2+3+3+3)
+	r.equal("of a type in a state", r.listed(core.Filter{Limit: 3, State: core.StateError, Type: "other"}), 4)
+	r.equal("none", r.listed(core.Filter{Limit: 3, Type: "third"}), 0)
+	for _, f := range []core.Filter{{}, {Limit: 1001}, {Limit: -1}, {Limit: 5, After: "nonsense"}, {Limit: 5, After: "1;DROP TABLE tasks"}} {
+		if _, err := r.s.List(r.ctx, f); err == nil {
+			r.Errorf("filter %+v was taken", f)
+		}
+	}
+	first := get(r.s.List(r.ctx, core.Filter{Limit: 1}))(r).Tasks[0]
+	if first.ID == "" || first.Number < 10 || first.State == "" || first.CompleteBy == 0 || first.CreatedAt == 0 {
+		r.Errorf("newest: %+v", first)
+	}
+}
+
+// listed reads all pages and returns how many tasks there were, after checking
+// that none came twice, that they match, and that their order is right.
+func (r *rig) listed(f core.Filter) int {
+	r.Helper()
+	seen := map[string]bool{}
+	last := map[int]int64{}
+	for {
+		page := get(r.s.List(r.ctx, f))(r)
+		if len(page.Tasks) > f.Limit || page.Next != "" && len(page.Tasks) < f.Limit {
+			r.Fatalf("page of %d, limit %d, next %q", len(page.Tasks), f.Limit, page.Next)
+		}
+		for i := range page.Tasks {
+			v := &page.Tasks[i]
+			if seen[v.ID] {
+				r.Fatalf("%s came twice", v.ID)
+			}
+			seen[v.ID] = true
+			if n, ok := last[v.Partition]; ok && v.Number >= n {
+				r.Fatalf("partition %d: %d after %d", v.Partition, v.Number, n)
+			}
+			last[v.Partition] = v.Number
+			if f.Type != "" && v.Type != f.Type || f.State != "" && v.State != f.State {
+				r.Fatalf("%+v does not match %+v", v, f)
+			}
+		}
+		if page.Next == "" {
+			return len(seen)
+		}
+		f.After = page.Next
+	}
+}
+
+func testCounts(r *rig) {
+	r.equal("nothing yet", len(get(r.s.Counts(r.ctx))(r)), 0)
+	all := births(1, 5)
+	all[0].Task.Type = "other"
+	r.write(append(all, births(2, 3)...)...)
+	r.write(ended(all[1].Task, core.StateProcessed, 1))
+	got := map[core.Count]bool{}
+	for _, c := range get(r.s.Counts(r.ctx))(r) {
+		got[c] = true
+	}
+	r.equal("counts", got, map[core.Count]bool{
+		{Type: "order", State: core.StateProcessed, Tasks: 1}: true, {Type: "order", State: core.StateProcessing, Tasks: 6}: true,
+		{Type: "other", State: core.StateProcessing, Tasks: 1}: true,
+	})
+}
+
+func testPlans(r *rig) {
+	p := plan()
+	r.equal("none yet", len(get(r.s.Plans(r.ctx))(r)), 0)
+	r.must(r.s.PutPlan(r.ctx, p))
+	r.must(r.s.PutPlan(r.ctx, plan()))
+	for name, change := range map[string]func(*core.Plan){
+		"time":       func(p *core.Plan) { p.CompleteBy += time.Microsecond },
+		"step":       func(p *core.Plan) { p.Steps[1].Agent = "other" },
+		"steps":      func(p *core.Plan) { p.Steps = p.Steps[:2] },
+		"exhaustion": func(p *core.Plan) { p.Steps[2].OnExhausted = core.PolicyError },
+	} {
+		other := plan()
+		change(&other)
+		if err := r.s.PutPlan(r.ctx, other); !errors.Is(err, core.ErrPlanConflict) {
+			r.Errorf("another %s under the same version: %v", name, err)
+		}
+	}
+	second, another := plan(), plan()
+	second.Version, another.Name = 2, "another"
+	second.Steps[0].Agent = "other"
+	r.must(r.s.PutPlan(r.ctx, second))
+	r.must(r.s.PutPlan(r.ctx, another))
+	r.equal("plans", get(r.s.Plans(r.ctx))(r), []core.Plan{another, p, second})
+	r.putAtOnce()
+}
+
+// putAtOnce stores one plan from several processes at once.
+func (r *rig) putAtOnce() {
+	r.Helper()
+	p := plan()
+	p.Name = "at-once"
+	errs := make(chan error)
+	for range 6 {
+		go func() { errs <- r.s.PutPlan(r.ctx, p) }()
+	}
+	for range 6 {
+		if err := <-errs; err != nil {
+			r.Errorf("the same plan at once: %v", err)
+		}
+	}
+}
+
+// testPurge has ten tasks that ended one second after the other, one of them in
+// error, one not told, and one that never ended.
+func testPurge(r *rig) {
+	all := births(1, 12)
+	r.write(append(all, births(2, 1)...)...)
+	var writes []core.TaskWrite
+	for i := range 11 {
+		state := core.StateProcessed
+		switch i {
+		case 2:
+			state = core.StateError
+		case 3:
+			state = core.StateUndone
+		}
+		writes = append(writes, ended(all[i].Task, state, int64(i+1)))
+	}
+	st := r.own[1]
+	st.Told = 10
+	r.write(writes...)
+	never := core.Instant(0)
+	endOf := func(i int) core.Instant { return writes[i].Task.EndedAt }
+
+	r.purged(never, endOf(5), 3, 3) // 1, 2 and 4: the task in error stays
+	r.purged(never, endOf(5), 3, 1) // 5
+	r.purged(never, endOf(5), 3, 0) // 6 has not ended before its own end
+	for i := range 12 {
+		got := r.load(1, int64(i+1))
+		if gone := i < 5 && i != 2; gone != (got.Row.Input == nil) || gone != (len(got.Journal) == 0) {
+			r.Errorf("task %d: input %q and %d journal rows", i+1, got.Row.Input, len(got.Journal))
+		}
+		if got.Row.State == "" || string(got.Row.InputHash) == "" {
+			r.Errorf("task %d has lost what a tombstone keeps: %+v", i+1, got.Row)
+		}
+	}
+	r.tombstone(all[0])
+	r.purged(never, start.Add(time.Hour), 100, 5) // 6 to 10; 11 is not told, 12 has not ended
+	if r.load(1, 11).Row.Input == nil || r.load(1, 12).Row.Input == nil {
+		r.Error("a task was purged that is not told or has not ended")
+	}
+	r.purged(endOf(1), start.Add(time.Hour), 100, 1)
+	if r.load(1, 1) != nil || r.load(1, 2) == nil {
+		r.Error("the wrong tombstone went")
+	}
+	r.write(birth(1, 20, "t1-1")) // the id is free again
+	r.purged(start.Add(time.Hour), start.Add(time.Hour), 100, 8)
+	r.equal("what is left", numbers(get(r.s.LoadNumbers(r.ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20}))(r)), []int64{3, 11, 12, 20})
+	r.equal("the other partition", numbers(get(r.s.LoadActive(r.ctx, 2, 0, 10))(r)), []int64{1})
+}
+
+// purged purges once and checks how many tasks that touched.
+func (r *rig) purged(row, detail core.Instant, limit, want int) {
+	r.Helper()
+	r.equal("tasks purged", get(r.s.Purge(r.ctx, 1, r.own[1].Epoch, detail, row, limit))(r), want)
+}
+
+// tombstone checks that a purged task still answers for its id.
+func (r *rig) tombstone(w core.TaskWrite) {
+	r.Helper()
+	want := existing(w)
+	want.State = core.StateProcessed
+	again := birth(1, 19, w.Task.ID)
+	r.result(r.batch(again), core.CommitResult{Duplicates: []core.Duplicate{{Partition: 1, Number: 19, Existing: want}}})
+	v := get(r.s.Get(r.ctx, 1, w.Task.ID))(r)
+	if v.State != core.StateProcessed || v.EndedAt == 0 || v.Input != nil || len(v.Steps) != 0 {
+		r.Errorf("view of a tombstone: %+v", v)
+	}
+}
+
+func testPurgeFenced(r *rig) {
+	w := birth(1, 1, "a")
+	r.write(w)
+	r.own[1].Told = 1
+	r.write(ended(w.Task, core.StateProcessed, 1))
+	get(r.s.TakeOver(r.ctx, 1, "successor"))(r)
+	n, err := r.s.Purge(r.ctx, 1, r.own[1].Epoch, start.Add(time.Hour), start.Add(time.Hour), 10)
+	if err == nil && n > 0 {
+		r.Errorf("a stale owner purged %d tasks", n)
+	}
+	if got := r.load(1, 1); got == nil || got.Row.Input == nil || len(got.Journal) != 2 {
+		r.Errorf("purged by a stale owner: %+v", got)
+	}
+}
+
+func testAudit(r *rig) {
+	r.must(r.s.PutPlan(r.ctx, plan()))
+	all := births(1, 2)
+	r.write(all...)
+	end := ended(all[0].Task, core.StateProcessed, 1)
+	r.write(end)
+	a := get(r.s.Audit(r.ctx))(r)
+	r.equal("states", a.States, map[string]string{"t1-1": "processed", "t1-2": "processing"})
+	if a.StepRows != 1 || len(a.DoneTwice) != 0 {
+		r.Errorf("audit: %+v", a)
+	}
+	r.write(ended(end.Task, core.StateProcessed, 2)) // the same step done again
+	a = get(r.s.Audit(r.ctx))(r)
+	if len(a.DoneTwice) != 1 || a.DoneTwice[0].Task != "t1-1" || a.DoneTwice[0].Step != "check" || a.DoneTwice[0].Rows != 2 {
+		r.Errorf("a step done twice: %+v", a.DoneTwice)
+	}
+}

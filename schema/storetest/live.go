@@ -1,0 +1,145 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"duly.dev/duly/internal/core"
+)
+
+// live is a partition with tasks that really run: the core decides, the store
+// keeps, and every so often what the store has kept must replay to what is live.
+type live struct {
+	*rig
+	plan    core.Plan
+	now     core.Instant
+	tasks   []*core.Task
+	out     core.Outcome
+	nextEnd int64
+}
+
+func testReplay(r *rig) {
+	tb, round := r.TB, int64(0)
+	r.must(r.s.PutPlan(r.ctx, plan()))
+	check := func(t *rapid.T) {
+		r.TB = t
+		// Another batch of ids each time, in the same partition.
+		l := &live{rig: r, plan: plan(), now: start, nextEnd: round*1000 + 1}
+		l.born(round*1000, rapid.IntRange(1, 4).Draw(t, "tasks"))
+		round++
+		for range rapid.IntRange(1, 30).Draw(t, "turns") {
+			l.turn(t)
+		}
+		l.compare()
+	}
+	rapid.Check(tb, check)
+	r.TB = tb
+}
+
+func (l *live) born(base int64, n int) {
+	l.Helper()
+	var writes []core.TaskWrite
+	for i := range int64(n) {
+		t := &core.Task{
+			Partition: 1, Number: base + i + 1, ID: fmt.Sprintf("t%d", base+i), Type: l.plan.Name, Input: []byte(`{}`), InputHash: []byte{1}, CreatedAt: l.now,
+		}
+		core.Birth(&l.plan, t, &core.Event{At: l.now, Actor: node, Node: node}, &l.out)
+		l.tasks = append(l.tasks, t)
+		writes = append(writes, core.TaskWrite{Task: t, Birth: true, Records: append([]core.Record(nil), l.out.Records...)})
+	}
+	l.write(writes...)
+}
+
+// turn lets one event happen to some of the tasks and commits what it led to.
+func (l *live) turn(t *rapid.T) {
+	l.now = l.now.Add(time.Duration(rapid.IntRange(0, 8_000).Draw(t, "ms")) * time.Millisecond)
+	var writes []core.TaskWrite
+	for _, task := range l.tasks {
+		ev := l.event(t, task)
+		if core.Apply(&l.plan, task, &ev, &l.out) != nil || len(l.out.Records) == 0 && !l.out.Row {
+			continue
+		}
+		if task.State.Ended() && task.EndNumber == 0 {
+			task.EndNumber = l.nextEnd
+			l.nextEnd++
+		}
+		writes = append(writes, core.TaskWrite{Task: task, Row: l.out.Row, Records: append([]core.Record(nil), l.out.Records...)})
+	}
+	if len(writes) > 0 {
+		l.write(writes...)
+	}
+}
+
+func (l *live) event(t *rapid.T, task *core.Task) core.Event {
+	ev := core.Event{
+		At: l.now, Actor: "somebody", Node: node, Rand: rapid.Float64Range(0, 0.999).Draw(t, "jitter"), Reason: rapid.SampledFrom([]string{"", "words"}).Draw(t, "reason"),
+		Full: rapid.Uint64Range(0, 7).Draw(t, "full"),
+	}
+	kinds := []core.EventKind{
+		core.EventReply, core.EventReply, core.EventReply, core.EventReply, core.EventUnserved, core.EventWake, core.EventWake, core.EventClaim, core.EventOverdue,
+		core.EventOverdue, core.EventCancel, core.EventUndo, core.EventResubmit, core.EventResolve, core.EventExtend, core.EventPoison,
+	}
+	ev.Kind = rapid.SampledFrom(kinds).Draw(t, "event")
+	if i := task.Out(); i >= 0 {
+		ev.Seq = task.Steps[i].Out
+	}
+	switch ev.Kind {
+	case core.EventReply:
+		ev.Code = rapid.SampledFrom([]int{0, 0, 0, 0, 422, 500}).Draw(t, "code")
+		if ev.Code != 0 {
+			ev.Error = "no such order 17"
+		} else {
+			ev.Result = fmt.Appendf(nil, "%d", ev.Seq)
+		}
+	case core.EventResolve:
+		ev.As = rapid.SampledFrom([]core.State{core.StateProcessed, core.StateUndone}).Draw(t, "as")
+	case core.EventExtend, core.EventResubmit:
+		ev.Until = l.now.Add(time.Minute)
+	}
+	return ev
+}
+
+// compare replays what is stored and compares it with what is live.
+func (l *live) compare() {
+	l.Helper()
+	for _, task := range l.tasks {
+		saved := l.load(task.Partition, task.Number)
+		got, err := core.Replay(&l.plan, saved)
+		l.must(err)
+		want := *task
+		want.Steps = append([]core.StepState(nil), task.Steps...)
+		for i := range want.Steps { // not journalled
+			got.Steps[i].Resent, want.Steps[i].Resent = false, false
+		}
+		got.Bound, want.Bound = 0, 0 // the row's may lag: it is a bound
+		l.equal("task "+task.ID, *got, want)
+		l.sameSteps(task)
+	}
+}
+
+// sameSteps compares the view `steps` with what is live.
+func (l *live) sameSteps(task *core.Task) {
+	l.Helper()
+	if l.db == nil {
+		return
+	}
+	rows := get(l.db.QueryContext(l.ctx, `SELECT ordinal, name, status, attempt FROM steps WHERE task = '`+task.ID+`' ORDER BY ordinal`))(l.rig)
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		var ordinal, attempt int
+		var name, status string
+		l.must(rows.Scan(&ordinal, &name, &status, &attempt))
+		s := &task.Steps[n]
+		if ordinal != n || name != l.plan.Steps[n].Name || status != s.Status.String() || attempt != s.Attempt {
+			l.Fatalf("task %s (%s): the view shows step %d %s %s attempt %d, want %d %s %s attempt %d",
+				task.ID, task.State, ordinal, name, status, attempt, n, l.plan.Steps[n].Name, s.Status, s.Attempt)
+		}
+	}
+	l.must(rows.Err())
+	if n != len(l.plan.Steps) {
+		l.Fatalf("task %s: the view shows %d steps of %d", task.ID, n, len(l.plan.Steps))
+	}
+}
