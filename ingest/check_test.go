@@ -28,7 +28,11 @@ func TestBadInput(t *testing.T) {
 		return badInput{"input " + what, func(r *Request) { r.Input = value }, code, cause, want}
 	}
 	by := func(value string, cause int, want ...string) badInput {
-		return badInput{"complete-by " + value[:min(len(value), 24)], func(r *Request) { r.CompleteBy = value }, 400, cause, want}
+		code := 400
+		if cause == 0 {
+			code = 0
+		}
+		return badInput{"complete-by " + value[:min(len(value), 24)], func(r *Request) { r.CompleteBy = value }, code, cause, want}
 	}
 	tests = append(tests,
 		input("at the plan's limit", jsonOf(1000), 0, 0),

@@ -25,6 +25,7 @@ type Door struct {
 	flights flights
 	free    []*pack
 	unknown unknown
+	sub     core.Submission // the one in hand; SizeOf would move a local one to the heap
 	closed  bool
 }
 
@@ -78,17 +79,17 @@ func (d *Door) take(now core.Instant, req *Request) {
 		d.refuse(req, stopping())
 		return
 	}
-	var sub core.Submission
-	if r := d.check(now, req, &sub); r != nil {
+	sub := &d.sub
+	if r := d.check(now, req, sub); r != nil {
 		d.refuse(req, r)
 		return
 	}
 	plan := d.plans.Plan(req.Type)
 	if plan == nil {
-		d.wait(req, &sub)
+		d.wait(req, sub)
 		return
 	}
-	d.accept(now, req, &sub, plan)
+	d.accept(now, req, sub, plan)
 }
 
 // accept packs a request whose plan is known, unless it would not fit.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,8 @@ const (
 	stormEvery   = 3 * time.Second  // between two restarts of a role
 	demoGrace    = 90 * time.Second // without any task ending: then the rest counts as lost
 	demoAskEvery = 100 * time.Millisecond
-	demoWorkers  = 256 // submissions under way at a time
+	readyMax     = 5 * time.Second // until the partitions are taken
+	demoWorkers  = 256             // submissions under way at a time
 )
 
 // demoCmd runs deliveries through everything and checks the books.
@@ -35,6 +37,7 @@ type demoCmd struct {
 	Faults string `enum:"none,some,storm" default:"some" help:"What goes wrong: none, some or storm."`
 	Store  string `default:"sqlite" help:"sqlite, postgres (a throwaway server of this machine's binaries) or a database URL."`
 	Seed   uint64 `default:"1" help:"Seed of deliveries, latencies and faults."`
+	CPU    string `name:"cpu-profile" type:"path" help:"Write a CPU profile of the run to this file, for go tool pprof."`
 	JSON   bool   `name:"json" help:"Print the result as one JSON object on the last line."`
 
 	node.Logs `embed:""`
@@ -54,6 +57,11 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 		return fmt.Errorf("temporary directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	stopProfile, err := profile(c.CPU)
+	if err != nil {
+		return err
+	}
+	defer stopProfile()
 	d := &demo{cmd: c, out: std.out, bar: newBar(std.out, c.Tasks)}
 	report, err := d.run(ctx, dir, std)
 	if err != nil {
@@ -68,6 +76,24 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 		return errUnclean
 	}
 	return nil
+}
+
+// profile writes a CPU profile until the function it returns is called.
+func profile(path string) (stop func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("cpu-profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("cpu-profile: %w", err), f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
 }
 
 // newBar is a progress bar where a person looks on.
@@ -206,9 +232,9 @@ func (d *demo) drive(ctx context.Context) error {
 	if err := d.flow.Plan.Apply(ctx, client); err != nil {
 		return err
 	}
+	d.ready(ctx)
 	inbox := nc.NewInbox()
-	ends := make(chan struct{}, 1)
-	sub, err := nc.Subscribe(inbox, func(m *nats.Msg) { d.status(m.Data, ends) })
+	sub, err := nc.Subscribe(inbox, func(m *nats.Msg) { d.status(m.Data) })
 	if err != nil {
 		return fmt.Errorf("listen to statuses: %w", err)
 	}
@@ -222,8 +248,24 @@ func (d *demo) drive(ctx context.Context) error {
 	return d.await(ctx)
 }
 
+// ready waits until the partitions are taken, so that the figures are not those
+// of the start; a storm may begin before, which is no matter.
+func (d *demo) ready(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readyMax)
+	defer cancel()
+	tick := time.NewTicker(demoAskEvery / 10)
+	defer tick.Stop()
+	for !d.system.Node.OwnsAll() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // status notes when a delivery ended, once.
-func (d *demo) status(data []byte, _ chan struct{}) {
+func (d *demo) status(data []byte) {
 	status, err := duly.ParseStatus(data)
 	if err != nil || !status.State.Ended() {
 		return

@@ -1,11 +1,14 @@
 package bus
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"duly.dev/duly/internal/core"
@@ -20,7 +23,8 @@ const codeStopping = 503
 // CommandRequest is one command at an agent, with the way to answer it.
 type CommandRequest struct {
 	Command core.Command
-	req     micro.Request
+	service *Service
+	reply   string // subject of the answer
 }
 
 // Respond answers with success; an empty result is null.
@@ -33,18 +37,27 @@ func (r *CommandRequest) Fail(code int, text string) error {
 	return r.Reply(core.Reply{Code: code, Error: text})
 }
 
-// Reply answers with either. Only Code, Error and Result are read.
+// Reply answers with either. Only Code, Error and Result are read. A result that
+// no message can hold is answered as a failure. It does not use the micro
+// library's own answer, which may not be given by another goroutine.
 func (r *CommandRequest) Reply(reply core.Reply) error {
+	nc := r.service.conn.nc
 	header, data := EncodeReply(&reply)
 	var err error
 	if header == nil {
-		err = r.req.Respond(data)
-	} else {
-		err = r.req.Error(strconv.Itoa(reply.Code), header.Get(HeaderError), nil)
+		err = nc.Publish(r.reply, data)
+		if errors.Is(err, nats.ErrMaxPayload) {
+			header, _ = EncodeReply(&core.Reply{Code: core.CodeBadResult, Error: fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(data), core.ResultBytesMax)})
+		}
+	}
+	if header != nil {
+		r.service.failed.Add(1)
+		err = nc.PublishMsg(&nats.Msg{Subject: r.reply, Header: header})
 	}
 	if err != nil {
-		return fmt.Errorf("answer to %s attempt %d: %w", r.Command.Key(), r.Command.Attempt, err)
+		return fmt.Errorf("answer to %s attempt %d: %w", r.Command.Key(), r.Command.Attempt, publishError(err))
 	}
+	r.service.answered.Add(1)
 	return nil
 }
 
@@ -53,6 +66,8 @@ type Service struct {
 	conn    *Conn
 	service micro.Service
 	handler func(*CommandRequest)
+
+	answered, failed atomic.Int64 // failed ones are answered too
 
 	mu      sync.Mutex
 	stopped bool
@@ -75,6 +90,10 @@ func (c *Conn) ServeCommands(agent string, handler func(*CommandRequest)) (*Serv
 		Version:     serviceVersion,
 		Description: "Duly agent " + agent,
 		Metadata:    map[string]string{"duly_agent": agent, "duly_wire": strconv.Itoa(Version)},
+		// The library counts only what a handler answers before it returns.
+		StatsHandler: func(*micro.Endpoint) any {
+			return map[string]int64{"answered": s.answered.Load(), "failed": s.failed.Load()}
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", agent, err)
@@ -99,7 +118,7 @@ func (c *Conn) ServeCommands(agent string, handler func(*CommandRequest)) (*Serv
 
 func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	return func(req micro.Request) {
-		r := &CommandRequest{req: req}
+		r := &CommandRequest{service: s, reply: req.Reply()}
 		var err error
 		if r.Command, err = DecodeCommand(req.Data()); err != nil {
 			s.conn.log.Warn("command refused", "agent", agent, "error", err)
@@ -110,7 +129,7 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 		r.Command.Trace = CleanTrace(req.Headers().Get(HeaderTrace))
 		// A caller that is not Duly's scheduler may wait elsewhere; then there is
 		// no fence to read.
-		if p, number, seq, err := ParseReply(req.Reply()); err == nil {
+		if p, number, seq, err := ParseReply(r.reply); err == nil {
 			r.Command.Partition, r.Command.Number, r.Command.Seq = p, number, seq
 		}
 		if !s.enter() {

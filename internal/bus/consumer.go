@@ -39,6 +39,9 @@ func (r *Reader) open(ctx context.Context) error {
 		MaxDeliver:        -1,
 		MaxAckPending:     r.config.AckPending,
 		InactiveThreshold: consumerIdle,
+		// The cursor is in SQL: what the server would write to disk, and sync, at
+		// every acknowledgement is never read again.
+		MemoryStorage: true,
 	})
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", name, err)

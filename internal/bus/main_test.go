@@ -163,3 +163,5 @@ func publishPack(t testing.TB, c *Conn, partition int, subs ...core.Submission) 
 }
 
 func isUndecodable(err error) bool { return errors.Is(err, ErrUndecodable) }
+
+func isBusy(err error) bool { return errors.Is(err, ErrBusy) }

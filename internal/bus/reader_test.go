@@ -140,7 +140,7 @@ func TestTakeover(t *testing.T) {
 
 	zombie := newSink()
 	zombie.gate = make(chan struct{})
-	zombie.read(t, c, 4, 0, ReadConfig{})
+	zombie.read(t, c, 4, 0, ReadConfig{expiry: time.Second, heartbeat: 500 * time.Millisecond})
 	zombie.await(t, 1) // it is frozen in the first message and has prefetched more
 
 	heir := newSink()
@@ -273,10 +273,11 @@ func TestBackpressure(t *testing.T) {
 	s := newSink()
 	s.gate = make(chan struct{}, 1000)
 	s.read(t, c, 1, 0, ReadConfig{Prefetch: 4, expiry: time.Second, heartbeat: 500 * time.Millisecond})
-	publishTasks(t, c, 50)
+	publishTasks(t, c, 3)
 	s.await(t, 1)
 	// Longer than request and heartbeat live: the server drops the request.
 	eventually(t, "the end of the request", func() bool { return consumer(t, c, "p03-e1-1").NumWaiting == 0 })
+	publishTasks(t, c, 47)
 	if d := consumer(t, c, "p03-e1-1").Delivered.Stream; d > 9 {
 		t.Errorf("%d messages were delivered to a handler that blocks, prefetch 4", d)
 	}

@@ -34,6 +34,8 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http-addr %s: %w", n.cfg.HTTPAddr, err)
 	}
+	// The port may have been left to the system.
+	n.log.Info("http is up", "addr", listener.Addr().String())
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readWriteMax, WriteTimeout: readWriteMax,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,

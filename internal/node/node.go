@@ -162,6 +162,13 @@ func (n *Node) EndedTasks(ctx context.Context) (int, error) {
 	return int(ended), nil
 }
 
+// OwnsAll reports whether this node holds every partition.
+func (n *Node) OwnsAll() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.own != nil && n.own.Owned() == n.cfg.Partitions
+}
+
 // Audit reads all tasks for a check of the books.
 func (n *Node) Audit(ctx context.Context) (schema.Audit, error) { return n.store.Audit(ctx) }
 

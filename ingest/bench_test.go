@@ -1,0 +1,99 @@
+package ingest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// nowLog stores at once.
+type nowLog struct{ seq uint64 }
+
+func (l *nowLog) Publish(_ int, _ []core.Submission, done func(uint64, error)) {
+	l.seq++
+	done(l.seq, nil)
+}
+
+func fnvOf(id string, n int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return int(h.Sum32() % uint32(n))
+}
+
+func benchDoor(b *testing.B) *Door {
+	b.Helper()
+	door, err := NewDoor(Config{Partitions: 16, PartitionOf: fnvOf, QuietItems: 1, BusyItems: 1, ItemsMax: 1 << 20, BytesMax: 4 << 30}, plans("order"), &nowLog{}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return door
+}
+
+// delivery is about what the drone application submits.
+const delivery = `{"deliveryId":"d-000001","ownerId":"owner-17","pickupLocation":"12 Harbour Road","dropOffLocation":"3 Hill Street",` +
+	`"pickupTime":"2024-05-01T10:00:00Z","deadline":"","expedited":true,"confirmationRequired":"None",` +
+	`"packageInfo":{"packageId":"p-1","size":"Small","weight":1.5,"tag":"t"}}`
+
+// BenchmarkDoor is the way of one submission through the door: checks, packing,
+// publishing, answering. ns/op and allocs/op are per submission.
+func BenchmarkDoor(b *testing.B) {
+	for _, in := range []struct{ name, input string }{{"tiny", `{}`}, {"delivery", delivery}} {
+		b.Run(in.name, func(b *testing.B) {
+			door := benchDoor(b)
+			var answered int
+			answer := func(Answer) { answered++ }
+			ids := make([]string, 4096)
+			for i := range ids {
+				ids[i] = fmt.Sprintf("delivery-%06d", i)
+			}
+			req := Request{Type: "order", Input: []byte(in.input), Answer: answer}
+			now := epoch
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				req.ID = ids[i%len(ids)]
+				door.Submit(now, req)
+				if i%512 == 511 { // 512 a turn: 32 to a pack
+					now = now.Add(10 * time.Millisecond)
+					door.Flush(now)
+				}
+			}
+			door.Close(now)
+			door.Flush(now)
+			if int64(answered) != door.Stats().Accepted || !door.Idle() {
+				b.Fatalf("%d answers, %+v", answered, door.Stats())
+			}
+			b.ReportMetric(float64(door.Stats().Packed)/float64(door.Stats().Packs), "items/pack")
+		})
+	}
+}
+
+// BenchmarkIngest is the same from other goroutines through the inbox and the
+// loop.
+func BenchmarkIngest(b *testing.B) {
+	door := benchDoor(b)
+	in := New(door, clock)
+	ctx := b.Context()
+	go func() { _ = in.Run(ctx) }()
+	ids := make([]string, 4096)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("delivery-%06d", i)
+	}
+	var answered, refused atomic.Int64
+	answer := func(a Answer) {
+		answered.Add(1)
+		if a.Err != nil {
+			refused.Add(1)
+		}
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			in.Submit(Request{Type: "order", ID: ids[i%len(ids)], Input: []byte(delivery), Answer: answer})
+		}
+	})
+	b.ReportMetric(float64(refused.Load())/float64(b.N), "refused/op")
+}
