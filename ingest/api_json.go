@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -143,9 +144,13 @@ func problem(w http.ResponseWriter, r *Refusal) {
 }
 
 func write(w http.ResponseWriter, status int, contentType string, body any) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		status, data = http.StatusInternalServerError, []byte(`{"title":"Internal Server Error","status":500}`)
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false) // inputs and results leave as they came
+	if err := encoder.Encode(body); err != nil {
+		status = http.StatusInternalServerError
+		data.Reset()
+		data.WriteString(`{"title":"Internal Server Error","status":500}`)
 	}
 	header := w.Header()
 	header.Set("Content-Type", contentType)
@@ -153,5 +158,5 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	// An error here is a client that went away: there is nobody left to tell.
-	_, _ = w.Write(append(data, '\n'))
+	_, _ = w.Write(data.Bytes())
 }

@@ -1,8 +1,10 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,8 +78,12 @@ func BenchmarkDoor(b *testing.B) {
 func BenchmarkIngest(b *testing.B) {
 	door := benchDoor(b)
 	in := New(door, clock)
-	ctx := b.Context()
-	go func() { _ = in.Run(ctx) }()
+	ctx, cancel := context.WithCancel(b.Context())
+	var loop sync.WaitGroup
+	loop.Go(func() { _ = in.Run(ctx) })
+	defer loop.Wait()
+	defer cancel()
+	input := []byte(delivery)
 	ids := make([]string, 4096)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("delivery-%06d", i)
@@ -92,7 +98,7 @@ func BenchmarkIngest(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			in.Submit(Request{Type: "order", ID: ids[i%len(ids)], Input: []byte(delivery), Answer: answer})
+			in.Submit(Request{Type: "order", ID: ids[i%len(ids)], Input: input, Answer: answer})
 		}
 	})
 	b.ReportMetric(float64(refused.Load())/float64(b.N), "refused/op")

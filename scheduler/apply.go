@@ -90,9 +90,27 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			Kind: core.EventReply, At: m.At, Actor: "agent", Seq: m.Reply.Seq,
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
+		boundResult(e, &ev)
 		_ = s.event(p, e, &ev) // stale replies are counted; nothing else can be wrong with one
 	}
 	return false, nil
+}
+
+// boundResult makes a result over the step's own limit a failed try. Duly's
+// agents check it themselves; any NATS client can be an agent.
+func boundResult(e *entry, ev *core.Event) {
+	if ev.Code != 0 || e.plan == nil {
+		return
+	}
+	i := e.task.Out()
+	if i < 0 {
+		return
+	}
+	if step := &e.plan.plan.Steps[i]; len(ev.Result) > step.ResultMax {
+		ev.Code = core.CodeBadResult
+		ev.Error = fmt.Sprintf("bad_result: result of step %s has %d bytes, the limit is %d", step.Name, len(ev.Result), step.ResultMax)
+		ev.Result = nil
+	}
 }
 
 func (s *Shard) applyUnserved(context.Context) (bool, error) {

@@ -57,6 +57,10 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	if err != nil {
 		return err
 	}
+	if ref != nil && len(sub.Input) > ref.plan.InputMax {
+		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))
+		return nil
+	}
 	e := &entry{
 		task: &core.Task{
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
@@ -104,7 +108,13 @@ func (s *Shard) again(p *partition, sub *core.Submission, hash []byte, is *core.
 	case len(is.InputHash) == 0:
 		why = "id " + sub.ID + " was cancelled before it was submitted"
 	}
-	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: 409, Error: why, At: s.turn.now}
+	s.refusal(p, sub, 409, why)
+}
+
+// refusal tells, durably and to the submitter, that a submission never became a
+// task. code is HTTP's.
+func (s *Shard) refusal(p *partition, sub *core.Submission, code int, why string) {
+	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: s.turn.now}
 	s.turn.refused = append(s.turn.refused, notice{p: p, status: status})
 	s.notify(p, sub.ReplyTo, status)
 }

@@ -47,14 +47,12 @@ func AppendCommand(dst []byte, c *core.Command) []byte {
 }
 
 // DecodeCommand reads the JSON of a command. Input and results are parts of
-// data, not copies. Agent, Undo, Trace and the numbers of the fence are not in
+// data, not copies, and not parsed: whoever unmarshals them finds what is wrong
+// with them. Agent, Undo, Trace and the numbers of the fence are not in
 // it: they are in the subjects and headers. Unknown members are passed over, so
 // that an older agent understands a newer scheduler. Errors wrap ErrUndecodable.
 func DecodeCommand(data []byte) (core.Command, error) {
 	var c core.Command
-	if !json.Valid(data) {
-		return c, fmt.Errorf("%w: command is not JSON", ErrUndecodable)
-	}
 	var version int64
 	var failed error
 	ok := eachMember(data, func(name, value []byte) bool {
@@ -80,7 +78,7 @@ func DecodeCommand(data []byte) (core.Command, error) {
 		return c, failed
 	}
 	if !ok {
-		return c, fmt.Errorf("%w: command is not an object", ErrUndecodable)
+		return c, fmt.Errorf("%w: command is not a JSON object", ErrUndecodable)
 	}
 	if version != Version {
 		return c, fmt.Errorf("%w: command has version %d, want %d", ErrUndecodable, version, Version)

@@ -60,6 +60,7 @@ func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subs
 // it has run for the last time. It must not be called from the callback.
 func (s *Subscription) Stop() {
 	s.once.Do(func() {
+		dropped := s.drops() // the library forgets it with the subscription
 		if err := s.sub.Drain(); err != nil {
 			s.unsubscribe()
 		}
@@ -70,7 +71,7 @@ func (s *Subscription) Stop() {
 		}
 		s.conn.mu.Lock()
 		defer s.conn.mu.Unlock()
-		s.conn.dropped.Add(s.drops())
+		s.conn.dropped.Add(dropped)
 		delete(s.conn.subs, s)
 	})
 }
@@ -89,7 +90,7 @@ func (s *Subscription) await() bool {
 	}
 }
 
-// drops is 0 for a subscription that is gone: the library forgets.
+// drops is 0 for a subscription that is gone.
 func (s *Subscription) drops() int64 {
 	n, err := s.sub.Dropped()
 	if err != nil {

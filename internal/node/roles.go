@@ -31,8 +31,6 @@ func (n *Node) runIngest(ctx context.Context) error {
 		return err
 	}
 	in := ingest.New(door, now)
-	n.setDoor(&openDoor{in})
-	defer n.setDoor(nil)
 	if err := n.plans.read(ctx); err != nil {
 		n.log.Warn("cannot read the plans yet", "error", err)
 	}
@@ -56,6 +54,8 @@ func (n *Node) runIngest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.setDoor(&openDoor{in}) // ready only now: a request before the subscription has no responder
+	defer n.setDoor(nil)
 	// The subscription ends first, so that what it has is still answered.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -92,8 +92,6 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		cfg.DrainMax = -1
 	}
 	s := scheduler.New(cfg, n.store, ownerBus{n.conn, n.log}, ownerWires{n}, n.members(abrupt), n.log)
-	n.setOwner(s)
-	defer n.setOwner(nil)
 	applies, err := n.conn.ServePlans(n.applyPlan)
 	if err != nil {
 		return err
@@ -104,6 +102,8 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer changed.Stop()
+	n.setOwner(s) // ready only now: plans can be applied
+	defer n.setOwner(nil)
 	return s.Run(ctx)
 }
 

@@ -1,0 +1,216 @@
+package dev_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// inputMax is what the test's plan allows, so that limits are cheap to pass.
+const inputMax = 1000
+
+var badPlan = fmt.Sprintf(`{"name":"good","version":1,"input_max":%d,"steps":[{"name":"only","agent":"good.only","undoable":false,"backoff_ms":20}]}`, inputMax)
+
+// sized is JSON of exactly n bytes.
+func sized(n int) string { return `"` + strings.Repeat("a", n-2) + `"` }
+
+// badCase is one submission that must be refused, at all doors alike.
+type badCase struct {
+	name, taskType, id, input string
+	completeBy, replyTo       string
+	code                      int      // as HTTP's
+	want                      []string // parts of the text: field, value, limit
+	notPlain                  bool     // it is none at that door
+}
+
+var badCases = []badCase{
+	{name: "unknown type", taskType: "nosuch", id: "b1", input: `{}`, code: 404, want: []string{"type", "nosuch"}},
+	{name: "malformed", taskType: "good", id: "b2", input: `{"a":`, code: 400, want: []string{"input", "JSON"}},
+	{name: "empty", taskType: "good", id: "b3", input: ``, code: 400, want: []string{"input", "JSON"}},
+	{name: "id outside the alphabet", taskType: "good", id: "b%4", input: `{}`, code: 400, want: []string{"id", "b%4"}},
+	{name: "id too long", taskType: "good", id: strings.Repeat("x", 65), input: `{}`, code: 400, want: []string{"id", "xxx", "64"}},
+	{name: "type outside the alphabet", taskType: "go+od", id: "b6", input: `{}`, code: 400, want: []string{"type", "go+od"}},
+	{name: "over the plan's limit", taskType: "good", id: "b7", input: sized(inputMax + 1), code: 413, want: []string{"input", "1001", "1000"}},
+	{name: "over every limit", taskType: "good", id: "b8", input: sized(256<<10 + 1), code: 413, want: []string{"input", "262145"}},
+	{name: "complete-by in the past", taskType: "good", id: "b9", input: `{}`, completeBy: "2001-02-03T04:05:06Z", code: 400, want: []string{"complete-by", "2001-02-03T04:05:06Z"}},
+	{name: "complete-by below zero", taskType: "good", id: "b10", input: `{}`, completeBy: "-5s", code: 400, want: []string{"complete-by", "-5s"}},
+	{name: "complete-by of no form", taskType: "good", id: "b11", input: `{}`, completeBy: "soon", code: 400, want: []string{"complete-by", "soon", "RFC 3339"}},
+	{name: "complete-by beyond a year", taskType: "good", id: "b12", input: `{}`, completeBy: "90000h", code: 400, want: []string{"complete-by", "90000h", "8760h"}},
+	{name: "reply-to of ours", taskType: "good", id: "b13", input: `{}`, replyTo: "duly.do.good.only", code: 400, want: []string{"reply", "duly.do.good.only"}},
+	{name: "reply-to of the server's", taskType: "good", id: "b14", input: `{}`, replyTo: "$JS.API.STREAM.PURGE.DULY_TASKS", code: 400, want: []string{"reply", "$JS.API"}},
+	{name: "reply-to elsewhere", taskType: "good", id: "b15", input: `{}`, replyTo: "orders.new", code: 400, want: []string{"reply", "orders.new", "_INBOX."}},
+	{name: "NUL escaped", taskType: "good", id: "b16", input: `{"a":"x\u0000y"}`, code: 400, want: []string{"input", "NUL", "byte 8"}, notPlain: true},
+	{name: "NUL as a byte", taskType: "good", id: "b17", input: "{\"a\":\"x\x00y\"}", code: 400, want: []string{"input"}},
+}
+
+// TestBadInput puts everything wrong to every door: each answer names what is
+// wrong with what, nothing stops, and a good task runs afterwards.
+func TestBadInput(t *testing.T) {
+	w := start(t)
+	w.plan(badPlan)
+	w.agent("good.only", answers(`{}`), nil)
+	refused := make(chan *nats.Msg, 1000)
+	if _, err := w.nc.ChanSubscribe("duly.events.*.refused", refused); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range badCases {
+		t.Run(c.name, func(t *testing.T) {
+			c.fast(t, w)
+			c.http(t, w)
+			c.plain(t, w, refused)
+			if _, found := w.task("good", url.PathEscape(c.id)); found && c.code != 404 {
+				t.Error("it became a task all the same")
+			}
+		})
+	}
+	t.Run("at the limit", func(t *testing.T) {
+		w.accepted("good", "limit", sized(inputMax), nil)
+		w.ends("good", "limit", "processed")
+	})
+	t.Run("NUL through the plain door", func(t *testing.T) { plainNUL(t, w, refused) })
+	t.Run("same id, another input", func(t *testing.T) { otherInput(t, w, refused) })
+	t.Run("good", func(t *testing.T) {
+		w.accepted("good", "last", `{}`, nil)
+		w.ends("good", "last", "processed")
+	})
+}
+
+func (c *badCase) headers() map[string]string {
+	h := map[string]string{}
+	if c.completeBy != "" {
+		h["Duly-Complete-By"] = c.completeBy
+	}
+	if c.replyTo != "" {
+		h["Duly-Reply-To"] = c.replyTo
+	}
+	return h
+}
+
+func (c *badCase) message(door string) *nats.Msg {
+	msg := nats.NewMsg("duly." + door + "." + c.taskType + "." + c.id)
+	msg.Data = []byte(c.input)
+	for k, v := range c.headers() {
+		msg.Header.Set(k, v)
+	}
+	return msg
+}
+
+// says fails unless the text names all that it must.
+func (c *badCase) says(t *testing.T, door, text string) {
+	t.Helper()
+	for _, want := range c.want {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s door does not name %q: %.300s", door, want, text)
+		}
+	}
+}
+
+func (c *badCase) fast(t *testing.T, w *world) {
+	t.Helper()
+	msg, err := w.nc.RequestMsg(c.message("submit"), patience)
+	if err != nil {
+		t.Errorf("fast door: %v", err)
+		return
+	}
+	var answer struct {
+		Error *struct {
+			Code        int
+			Description string
+		}
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil || answer.Error == nil {
+		t.Errorf("fast door: %s", msg.Data)
+		return
+	}
+	if answer.Error.Code != c.code {
+		t.Errorf("fast door: code %d, want %d", answer.Error.Code, c.code)
+	}
+	c.says(t, "fast", answer.Error.Description)
+}
+
+func (c *badCase) http(t *testing.T, w *world) {
+	t.Helper()
+	code, body := w.http("PUT", "/v1/tasks/"+url.PathEscape(c.taskType)+"/"+url.PathEscape(c.id), c.input, c.headers())
+	var problem struct {
+		Status int
+		Detail string
+	}
+	if err := json.Unmarshal([]byte(body), &problem); err != nil || code != c.code || problem.Status != c.code {
+		t.Errorf("http: %d, want %d: %s", code, c.code, body)
+	}
+	c.says(t, "http", problem.Detail)
+}
+
+// plain publishes to the stream, which takes everything; what is wrong is told
+// as a refused event, by the task's owner.
+func (c *badCase) plain(t *testing.T, w *world, refused chan *nats.Msg) {
+	t.Helper()
+	if c.notPlain {
+		return
+	}
+	if _, err := w.js.PublishMsg(c.message("in")); err != nil {
+		t.Errorf("plain door: %v", err)
+		return
+	}
+	status := nextRefused(t, refused)
+	if status.Task != c.id && !strings.HasPrefix(c.id, strings.TrimSuffix(status.Task, "…")) || status.Code != c.code {
+		t.Errorf("plain door: refused %q with code %d, want %q with %d", status.Task, status.Code, c.id, c.code)
+	}
+	c.says(t, "plain", status.Error)
+}
+
+// refusedEvent is what the event stream tells.
+type refusedEvent struct {
+	Task, Type, Status, Error string
+	Code                      int
+}
+
+func nextRefused(t *testing.T, refused chan *nats.Msg) (e refusedEvent) {
+	t.Helper()
+	select {
+	case msg := <-refused:
+		if err := json.Unmarshal(msg.Data, &e); err != nil || e.Status != "refused" {
+			t.Errorf("event %s", msg.Data)
+		}
+	case <-time.After(patience):
+		t.Fatal("no refused event came")
+	}
+	return e
+}
+
+// plainNUL: the plain door checks nothing but JSON, and input is kept as bytes.
+func plainNUL(t *testing.T, w *world, refused chan *nats.Msg) {
+	const input = `{"a":"x\u0000y"}`
+	if _, err := w.js.Publish("duly.in.good.nul", []byte(input)); err != nil {
+		t.Fatal(err)
+	}
+	w.ends("good", "nul", "processed")
+	if len(refused) != 0 {
+		t.Errorf("it was refused too: %s", (<-refused).Data)
+	}
+	if code, body := w.http("GET", "/v1/tasks/good/nul", "", nil); code != 200 || !strings.Contains(body, input) {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// otherInput: the fast door does not look, the owner refuses; PUT looks.
+func otherInput(t *testing.T, w *world, refused chan *nats.Msg) {
+	w.accepted("good", "twice", `{"n":1}`, nil)
+	w.ends("good", "twice", "processed")
+	w.accepted("good", "twice", `{"n":1}`, nil) // the same again is fine
+	w.accepted("good", "twice", `{"n":2}`, nil)
+	if e := nextRefused(t, refused); e.Task != "twice" || e.Code != 409 || !strings.Contains(e.Error, "input") {
+		t.Errorf("event %+v", e)
+	}
+	if code, body := w.http("PUT", "/v1/tasks/good/twice", `{"n":3}`, nil); code != 409 || !strings.Contains(body, "another input") {
+		t.Errorf("PUT with another input: %d %s", code, body)
+	}
+	if v, _ := w.task("good", "twice"); v.State != "processed" {
+		t.Errorf("the first task is %s", v.State)
+	}
+}

@@ -1,0 +1,241 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/dev/natsserver"
+)
+
+const leaseLife = time.Second // of the bucket in these tests
+
+func newLease(t *testing.T, c *Conn, key, value string) *Lease {
+	t.Helper()
+	l, err := c.NewLease(key, value, leaseLife)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func renew(t *testing.T, l *Lease, want bool) {
+	t.Helper()
+	held, err := l.Renew(within(t))
+	if err != nil || held != want || l.Held() != want {
+		t.Fatalf("held %v, %v, want %v", held, err, want)
+	}
+}
+
+func TestLeaseHasOneHolder(t *testing.T) {
+	c := ready(t)
+	a, b := newLease(t, c, KeyLeader, "a"), newLease(t, c, KeyLeader, "b")
+	if a.Held() {
+		t.Error("held before it was taken")
+	}
+	renew(t, a, true)
+	renew(t, b, false)
+	renew(t, a, true)
+	if err := b.Release(within(t)); err != nil { // it has nothing
+		t.Fatal(err)
+	}
+	renew(t, a, true)
+	if err := a.Release(within(t)); err != nil || a.Held() {
+		t.Fatalf("held after release, %v", err)
+	}
+	renew(t, b, true)
+	renew(t, a, false)
+}
+
+// TestLeaseZombie: a holder that slept loses the lease by its own clock first,
+// then on the server, and cannot take it back from its successor.
+func TestLeaseZombie(t *testing.T) {
+	c := ready(t)
+	zombie, heir := newLease(t, c, KeyLeader, "zombie"), newLease(t, c, KeyLeader, "heir")
+	renew(t, zombie, true)
+	began := time.Now()
+	eventually(t, "the local end", func() bool { return !zombie.Held() })
+	if slept := time.Since(began); slept > leaseLife {
+		t.Errorf("it stepped down after %v of %v", slept, leaseLife)
+	}
+	// Still ours on the server: nobody else may have it yet.
+	if held, err := heir.Renew(within(t)); err == nil && held && time.Since(began) < leaseLife*9/10 {
+		t.Errorf("taken %v after the last renewal", time.Since(began))
+	}
+	eventually(t, "the heir's turn", func() bool { held, err := heir.Renew(within(t)); return err == nil && held })
+	if passed := time.Since(began); passed < leaseLife*9/10 {
+		t.Errorf("taken after %v", passed)
+	}
+	kv, err := c.nodesBucket(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Update(within(t), KeyLeader, zombie.body, zombie.rev); !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		t.Errorf("the zombie's own update: %v", err)
+	}
+	renew(t, zombie, false)
+	renew(t, heir, true)
+}
+
+// TestLeaseLateRenewal: one that comes late but before anybody else is good.
+func TestLeaseLateRenewal(t *testing.T) {
+	c := ready(t)
+	l := newLease(t, c, KeyLeader, "")
+	renew(t, l, true)
+	eventually(t, "the local end", func() bool { return !l.Held() })
+	eventually(t, "held again", func() bool { held, err := l.Renew(within(t)); return err == nil && held })
+}
+
+// TestLeaseLostAnswer: a write that was done without our hearing of it does not
+// cost us the lease, nor does it count as a renewal.
+func TestLeaseLostAnswer(t *testing.T) {
+	c := ready(t)
+	l := newLease(t, c, KeyLeader, "")
+	kv, err := c.nodesBucket(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Create(within(t), KeyLeader, l.body); err != nil {
+		t.Fatal(err)
+	}
+	renew(t, l, false)
+	renew(t, l, true)
+	if _, err := kv.Update(within(t), KeyLeader, l.body, l.rev); err != nil {
+		t.Fatal(err)
+	}
+	renew(t, l, true) // by the renewal before
+	renew(t, l, true)
+}
+
+func TestLeaseWithoutServer(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{Lease: leaseLife})
+	l := newLease(t, c, KeyLeader, "")
+	renew(t, l, true)
+	if err := server.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "disconnect", func() bool { return !c.Connected() })
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	held, err := l.Renew(ctx)
+	if err == nil || held != l.Held() {
+		t.Errorf("held %v, %v", held, err)
+	}
+	eventually(t, "the local end", func() bool { return !l.Held() })
+	if err := l.Release(ctx); err == nil {
+		t.Error("released without a server")
+	}
+}
+
+// TestLeaseKeepsExpiring: renewal must not make the key live for ever, as an
+// update of a key with a life of its own does.
+func TestLeaseKeepsExpiring(t *testing.T) {
+	c := ready(t)
+	l := newLease(t, c, NodeKey("n1"), "")
+	for range 3 {
+		renew(t, l, true)
+	}
+	kv, err := c.nodesBucket(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "expiry", func() bool {
+		_, err := kv.Get(within(t), NodeKey("n1"))
+		return errors.Is(err, jetstream.ErrKeyNotFound)
+	})
+}
+
+// crowd gathers what WatchNodes says.
+type crowd struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *crowd) live(nodes []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, fmt.Sprint(nodes))
+}
+
+func (w *crowd) last() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.said) == 0 {
+		return "nothing"
+	}
+	return w.said[len(w.said)-1]
+}
+
+func TestWatchNodes(t *testing.T) {
+	c := ready(t)
+	b := newLease(t, c, NodeKey("b"), "")
+	renew(t, b, true)
+	ctx, cancel := context.WithCancel(context.Background())
+	var w crowd
+	ended := make(chan error, 1)
+	go func() { ended <- c.WatchNodes(ctx, w.live) }()
+	defer func() {
+		cancel()
+		if err := receive(t, "end of the watch", ended); err != nil {
+			t.Error(err)
+		}
+	}()
+	is := func(what, want string) {
+		t.Helper()
+		eventually(t, what+" "+want, func() bool { renew(t, b, true); return w.last() == want })
+	}
+	is("at first", "[b]")
+	renew(t, newLease(t, c, KeyLeader, ""), true) // is no node
+	a := newLease(t, c, NodeKey("a"), "")
+	renew(t, a, true)
+	is("joined", "[a b]")
+	if err := a.Release(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	is("left", "[b]")
+	renew(t, newLease(t, c, NodeKey("dies"), ""), true)
+	is("joined", "[b dies]")
+	is("expired", "[b]")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if want := []string{"[b]", "[a b]", "[b]", "[b dies]", "[b]"}; !slices.Equal(w.said, want) {
+		t.Errorf("said %v, want %v: renewals are no news", w.said, want)
+	}
+}
+
+func TestWatchNodesEmpty(t *testing.T) {
+	c := ready(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, said := make(chan error, 1), make(chan []string, 1)
+	go func() { ended <- c.WatchNodes(ctx, func(nodes []string) { said <- nodes }) }()
+	if nodes := receive(t, "that nobody is there", said); len(nodes) != 0 {
+		t.Errorf("%v", nodes)
+	}
+	cancel()
+	if err := receive(t, "end of the watch", ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMembersPrune: a node whose end left no mark is dropped in the end, but not
+// for want of a server.
+func TestMembersPrune(t *testing.T) {
+	m := members{ttl: time.Minute, primed: true, seen: map[string]time.Time{"fresh": time.Now(), "stale": time.Now().Add(-3 * time.Minute)}}
+	m.prune(false)
+	if _, changed := m.take(); changed || len(m.seen) != 2 {
+		t.Error("dropped while there was no server")
+	}
+	m.seen["stale"] = time.Now().Add(-3 * time.Minute)
+	m.prune(true)
+	if nodes, changed := m.take(); !changed || !slices.Equal(nodes, []string{"fresh"}) {
+		t.Errorf("%v, %v", nodes, changed)
+	}
+}
