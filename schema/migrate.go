@@ -38,10 +38,32 @@ func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, dir string)
 	return nil
 }
 
-// Migrate implements Store. Every statement of the first version is idempotent,
-// so two processes may start at once.
+// migrateTries bounds how often processes that migrate at once get in each
+// other's way.
+const migrateTries = 20
+
+// Migrate implements Store. Processes may start at once: every statement is
+// idempotent, but not safe beside itself, so whoever collides tries again.
 func (p *postgres) Migrate(ctx context.Context) error {
-	return migrate(ctx, p.db, goose.DialectPostgres, "postgres")
+	for try := 1; ; try++ {
+		err := migrate(ctx, p.db, goose.DialectPostgres, "postgres")
+		if err == nil || try == migrateTries || !collided(err) {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// collided: somebody else was making the same table, or the same row of
+// versions, at the same moment.
+func collided(err error) bool {
+	switch sqlState(err) {
+	case "23505", "42P07", "42710", "XX000", "40001", "40P01":
+		return true
+	}
+	return false
 }
 
 // Migrate implements Store.
