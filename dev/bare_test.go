@@ -133,7 +133,7 @@ func TestNobodyServes(t *testing.T) {
 	w.until("the step is unserved", func() bool {
 		var found bool
 		v, found = w.task("later", "n1")
-		return found && len(v.Steps) == 1 && v.Steps[0].Status == "unserved"
+		return found && len(v.Steps) == 1 && strings.Contains(v.Steps[0].Error, "no agent listens on bare.later")
 	})
 	if v.State != "processing" {
 		t.Errorf("state %s, want processing", v.State)

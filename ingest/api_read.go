@@ -60,6 +60,9 @@ func (a *api) passed(r *http.Request, id string, after uint64) (bool, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
 	defer cancel()
 	cursor, err := a.reader.Cursor(ctx, a.partition(id))
+	if errors.Is(err, core.ErrNotFound) {
+		return false, nil // nobody has owned the partition yet
+	}
 	return cursor >= after, err
 }
 

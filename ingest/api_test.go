@@ -38,6 +38,8 @@ type site struct {
 	answer   func(Request) (Answer, bool) // false: no answer
 	onGet    func()
 	nextID   int
+
+	ownerless bool // no partition has a cursor yet
 }
 
 func newSite(t testing.TB) *site {
@@ -86,6 +88,9 @@ func (s *site) List(_ context.Context, f core.Filter) (core.Page, error) {
 func (s *site) Counts(context.Context) ([]core.Count, error) { return s.counts, s.err }
 
 func (s *site) Cursor(_ context.Context, partition int) (uint64, error) {
+	if s.ownerless {
+		return 0, fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
+	}
 	return s.cursors[partition], s.err
 }
 
@@ -250,6 +255,7 @@ func TestGetAfterPosition(t *testing.T) {
 		{"read, and not a task", "1.17", 17, false, 404, "no task"},
 		{"read long ago", "1.17", 1 << 60, false, 404, "no task"},
 		{"read in between", "1.17", 17, true, 200, `"state":"processing"`},
+		{"never owned", "1.17", 0, false, 200, `"state":"pending"`},
 		{"wrong partition", "2.17", 0, false, 400, "belongs to partition 1"},
 		{"no number", "x", 0, false, 400, "as the 202 told it"}, {"no position", "1.", 0, false, 400, "after is"},
 		{"zero", "1.0", 0, false, 400, "after is"}, {"negative", "1.-1", 0, false, 400, "after is"},
@@ -262,6 +268,7 @@ func TestGetAfterPosition(t *testing.T) {
 			if tt.born {
 				s.onGet = func() { s.put("d-1", "delivery", `{}`) }
 			}
+			s.ownerless = tt.name == "never owned"
 			w := s.do("GET", "/v1/tasks/delivery/d-1?after="+tt.after, "")
 			if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.want) {
 				t.Errorf("%d %s, want %d with %s", w.Code, w.Body, tt.code, tt.want)

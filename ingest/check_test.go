@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 )
@@ -107,7 +108,7 @@ func (tt badInput) run(t *testing.T) {
 			t.Errorf("%q does not contain %q", refusal.Description, part)
 		}
 	}
-	if len(refusal.Description) > descriptionBytesMax+len("…") || strings.ContainsAny(refusal.Description, "\x00\xff") {
+	if len(refusal.Description) > descriptionBytesMax+len("…") || strings.Contains(refusal.Description, "\x00") || !utf8.ValidString(refusal.Description) {
 		t.Errorf("description of %d bytes: %q", len(refusal.Description), refusal.Description)
 	}
 	if r.door.Stats().Refused[tt.cause] != 1 {

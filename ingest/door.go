@@ -117,7 +117,7 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 
 // refuse answers a request that has its room, and gives the room back.
 func (d *Door) refuse(req *Request, r *Refusal) {
-	
+	d.budget.release(req.bytes())
 	d.tell(req, r)
 }
 

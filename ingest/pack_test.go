@@ -221,6 +221,10 @@ func TestFullDoor(t *testing.T) {
 			r.door.Submit(epoch, req)
 		}
 		r.refused("b1", 429, CauseFull)
+		r.door.Flush(epoch)
+		r.log.store(0)
+		r.door.Flush(epoch)
+		r.idle()
 		if n := r.door.Stats().Refused[CauseFull]; n != 1 {
 			t.Errorf("%d counted", n)
 		}

@@ -36,7 +36,6 @@ type storm struct {
 	unclear map[int]bool        // messages whose outcome the stream kept to itself or did not know
 	at      map[string]int      // message of an id
 	known   map[string]struct{} // ids submitted
-	closed  bool
 }
 
 func newStorm(t *rapid.T) *storm {

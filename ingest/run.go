@@ -45,7 +45,14 @@ func (in *Ingest) signal() {
 // The answer comes from another goroutine, or from this one when the door is
 // full or closing.
 func (in *Ingest) Submit(req Request) {
-	if in.door.admit(&req) && !in.inbox.put(req) {
+	if in.door.admit(&req) {
+		in.enter(req)
+	}
+}
+
+// enter queues a request that has its room.
+func (in *Ingest) enter(req Request) {
+	if !in.inbox.put(req) {
 		in.door.refuse(&req, stopping())
 		in.signal() // the closing loop may have seen its room taken
 	}

@@ -95,8 +95,9 @@ func running(t *testing.T, log Log, change func(*Config)) (in *Ingest, stop func
 	in = New(door, clock)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }()
-	return in, func() {
+	role := in
+	go func() { ended <- role.Run(ctx) }()
+	return role, func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
@@ -220,6 +221,31 @@ func TestStopUnderLoad(t *testing.T) {
 			t.Fatalf("%d items, %d bytes left", st.Items, st.Bytes)
 		}
 	}
+}
+
+// A request that got its room just before the end, and came to the inbox just
+// after, is refused, and the role does not wait for it for ever.
+func TestStopBetweenRoomAndInbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTally()
+		in, stop := running(t, &slowLog{}, nil)
+		req := c.request("x1")
+		if !in.door.admit(&req) {
+			t.Fatal("no room")
+		}
+		entered := make(chan struct{})
+		go func() {
+			<-time.After(time.Second) // Run has closed the inbox and waits
+			in.enter(req)
+			close(entered)
+		}()
+		stop()
+		<-entered
+		c.once(t, 1)
+		if c.causes[CauseStopping] != 1 {
+			t.Errorf("causes %v", c.causes)
+		}
+	})
 }
 
 func TestRunTwice(t *testing.T) {

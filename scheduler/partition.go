@@ -21,16 +21,18 @@ type partition struct {
 	nextEnd    int64
 	told       toldMark
 
-	tasks map[int64]*entry  // tasks in hand, by number
-	ids   map[string]*entry // the same, by id
-	slots map[string]int    // agent → index into load and parked
-	names []string          // agents, by slot
-	load  []int             // tasks in hand at each agent
-	full  int               // agents at their limit
-	park  []bool            // the store may hold parked tasks of the agent
-	acks  []func()          // of the turn that is on
-	dirty bool              // has a write in the turn that is on
-	lost  bool              // fenced: dropped at the end of the turn
+	tasks   map[int64]*entry  // tasks in hand, by number
+	ids     map[string]*entry // the same, by id
+	slots   map[string]int    // agent → index into load and parked
+	names   []string          // agents, by slot
+	load    []int             // tasks in hand at each agent
+	full    int               // agents at their limit
+	park    []bool            // the store may hold parked tasks of the agent
+	endings []core.Ending     // of the round, to be told
+	acks    []func()          // of the turn that is on
+	ended   int               // endings of the round
+	dirty   bool              // has a write in the turn that is on
+	lost    bool              // fenced: dropped at the end of the turn
 }
 
 // entry is one task in hand.

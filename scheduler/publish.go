@@ -16,8 +16,6 @@ func (s *Shard) publish(ctx context.Context) error {
 	if err := s.refuse(ctx); err != nil {
 		return err
 	}
-	var endings []core.Ending
-	var of *partition
 	for i := range t.effects {
 		x := &t.effects[i]
 		if x.p.lost {
@@ -28,17 +26,18 @@ func (s *Shard) publish(ctx context.Context) error {
 				x.p.told.add(x.end) // it was taken up again in the same round: there is nothing to tell
 				continue
 			}
-			if of != nil && of != x.p {
-				s.tell(of, endings)
-				endings = nil
+			if x.p.endings == nil {
+				x.p.endings = make([]core.Ending, 0, x.p.ended)
 			}
-			of = x.p
-			endings = append(endings, ending(x))
+			x.p.endings = append(x.p.endings, ending(x))
 		}
 		s.effect(x)
 	}
-	if of != nil {
-		s.tell(of, endings)
+	for _, p := range s.inOrder() {
+		if len(p.endings) > 0 {
+			s.tell(p, p.endings)
+		}
+		p.endings, p.ended = nil, 0 // the bus keeps them
 	}
 	if len(t.cmds) > 0 {
 		s.bus.Send(t.cmds)

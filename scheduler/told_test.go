@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -37,6 +38,21 @@ func TestTellAgain(t *testing.T) {
 	r.checkTold()
 	if r.shard.NextWake() != 0 {
 		t.Fatal("it is told, yet there is a wake")
+	}
+}
+
+// The endings of a partition are told together, however they were mixed with
+// those of others.
+func TestToldByPartition(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.adopt(1)
+	for i := range 3 {
+		r.tasks(0, core.Submission{Type: "unknown", ID: fmt.Sprintf("a%d", i)})
+		r.tasks(1, core.Submission{Type: "unknown", ID: fmt.Sprintf("b%d", i)})
+	}
+	r.turn()
+	if len(r.mail.Told) != 2 || len(r.mail.Told[0].Endings) != 3 || len(r.mail.Told[1].Endings) != 3 {
+		t.Fatalf("told %+v", r.mail.Told)
 	}
 }
 

@@ -1,6 +1,11 @@
 package schema
 
-import "duly.dev/duly/internal/core"
+import (
+	"strings"
+	"unicode/utf8"
+
+	"duly.dev/duly/internal/core"
+)
 
 // columns is a batch turned into the array parameters of the commit's
 // statements. Its memory is kept between commits.
@@ -44,8 +49,8 @@ func (c *columns) fill(b *core.Batch) {
 			c.b.add(w.Task)
 			c.b.id = append(c.b.id, w.Task.ID)
 			c.b.typ = append(c.b.typ, w.Task.Type)
-			c.b.input = append(c.b.input, w.Task.Input)
-			c.b.hash = append(c.b.hash, w.Task.InputHash)
+			c.b.input = append(c.b.input, payload(w.Task.Input))
+			c.b.hash = append(c.b.hash, payload(w.Task.InputHash))
 			c.b.replyTo = append(c.b.replyTo, w.Task.ReplyTo)
 			c.b.trace = append(c.b.trace, w.Task.Trace)
 			c.b.origin = append(c.b.origin, int64(w.Task.Origin))
@@ -81,7 +86,7 @@ func (c *journalColumns) add(w *core.TaskWrite, r *core.Record) {
 	c.number = append(c.number, w.Task.Number)
 	c.seq = append(c.seq, r.Seq)
 	c.at = append(c.at, int64(r.At))
-	c.actor = append(c.actor, r.Actor)
+	c.actor = append(c.actor, words(r.Actor))
 	c.kind = append(c.kind, string(r.Kind))
 	c.state = append(c.state, string(r.State))
 	c.round = append(c.round, int64(r.Round))
@@ -92,7 +97,7 @@ func (c *journalColumns) add(w *core.TaskWrite, r *core.Record) {
 	c.errs = append(c.errs, text(r.Error))
 	c.fingerprint = append(c.fingerprint, fingerprint(r))
 	c.reason = append(c.reason, text(r.Reason))
-	c.result = append(c.result, r.Result)
+	c.result = append(c.result, payload(r.Result))
 	c.quiet = append(c.quiet, int64(r.Quiet))
 	c.next = append(c.next, int64(r.Next))
 	c.nextAttempt = append(c.nextAttempt, int64(r.NextAttempt))
@@ -117,6 +122,24 @@ func text(s string) []byte {
 		return nil
 	}
 	return []byte(s)
+}
+
+// payload is bytes as stored: none is NULL, because SQLite's driver reads no bytes
+// back as NULL.
+func payload(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// words makes a name that comes from outside fit for a column of text, so that no
+// name can keep a task from being written.
+func words(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 func (c *columns) commitArgs(id int64) []any {

@@ -100,13 +100,16 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 	for try := 0; ; try++ {
 		res, err := p.commitOnce(ctx, b, c)
 		err = p.judge(err)
-		if err == nil || errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrForeignRow) || !again(err) {
-			return res, err
+		if err == nil {
+			return res, p.reasons(ctx, res.Duplicates)
+		}
+		if errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrForeignRow) || !again(err) {
+			return core.CommitResult{}, err
 		}
 		// Rolled back, or nobody knows: the same batch is sent again, and
 		// recognises its own rows by the commit id.
 		if err := errors.Join(pause(ctx, try), ctx.Err()); err != nil {
-			return res, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, err)
+			return core.CommitResult{}, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, err)
 		}
 	}
 }
@@ -116,6 +119,9 @@ func (p *postgres) judge(err error) error {
 	state := sqlState(err)
 	if len(state) != 5 {
 		return err
+	}
+	if state == "23505" { // ids give way to each other: these are numbers that we give
+		return fmt.Errorf("%w: %w", core.ErrForeignRow, err)
 	}
 	switch state[:2] {
 	case "22", "23", "54":

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -229,8 +230,13 @@ func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail
 	touched := 0
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		touched = 0
+		// The lock keeps commits away, ours and a successor's: a task that is
+		// started again meanwhile would lose the journal it needs.
+		if ours, err := epochIs(tx.QueryRow(ctx, dollars(qEpoch)+` FOR UPDATE`, partition), epoch); err != nil || !ours {
+			return err
+		}
 		for _, q := range purges {
-			tag, err := tx.Exec(ctx, dollars(q.sql), partition, epoch, pick(q.rows, row, detail).Time(), limit)
+			tag, err := tx.Exec(ctx, dollars(q.sql), partition, pick(q.rows, row, detail).Time(), limit)
 			if err != nil {
 				return err
 			}
@@ -250,19 +256,29 @@ func pick(first bool, a, b core.Instant) core.Instant {
 	return b
 }
 
-// purges: ended before the time, told, and the partition still ours. The journal
-// goes first, by the same choice of tasks as the rows after it.
+// epochIs reads the epoch of a partition, in a transaction that holds its row.
+func epochIs(row interface{ Scan(...any) error }, epoch int64) (bool, error) {
+	var have int64
+	err := row.Scan(&have)
+	if errors.Is(err, sql.ErrNoRows) { // pgx's error is that one too
+		return false, nil
+	}
+	return have == epoch, err
+}
+
+// purges: ended before the time, and told. The journal goes first, by the same
+// choice of tasks as the rows after it.
 var purges = []struct {
 	sql          string
 	rows, counts bool
 }{
-	{`DELETE FROM tasks WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND t.input_hash IS NOT NULL AND t.purged ORDER BY t.end_number LIMIT ?4)`, true, true},
-	{`DELETE FROM journal WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND NOT t.purged ORDER BY t.end_number LIMIT ?4)`, false, false},
-	{`UPDATE tasks SET purged = TRUE, input = NULL WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND NOT t.purged ORDER BY t.end_number LIMIT ?4)`, false, true},
+	{`DELETE FROM tasks WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND t.purged ORDER BY t.end_number LIMIT ?3)`, true, true},
+	{`DELETE FROM journal WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND NOT t.purged ORDER BY t.end_number LIMIT ?3)`, false, false},
+	{`UPDATE tasks SET purged = TRUE, input = NULL WHERE partition = ?1 AND number IN (` + purgeChoice + ` AND NOT t.purged ORDER BY t.end_number LIMIT ?3)`, false, true},
 }
 
-const purgeChoice = `SELECT t.number FROM tasks t JOIN partitions p ON p.partition = t.partition AND p.epoch = ?2
-	WHERE t.partition = ?1 AND t.end_number IS NOT NULL AND t.end_number <= p.told AND t.ended_at < ?3 AND t.state <> 'error'`
+const purgeChoice = `SELECT t.number FROM tasks t JOIN partitions p ON p.partition = t.partition
+	WHERE t.partition = ?1 AND t.end_number IS NOT NULL AND t.end_number <= p.told AND t.ended_at < ?2 AND t.state <> 'error'`
 
 // run runs a small transaction, tried again while the database asks for it.
 func (p *postgres) run(ctx context.Context, do func(pgx.Tx) error) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,6 +61,7 @@ const (
 	ORDER BY complete_by, number LIMIT ?5`
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT spec FROM plans ORDER BY name, version`
+	qEpoch    = `SELECT epoch FROM partitions WHERE partition = ?1`
 	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`
 	qExisting = `SELECT partition, number, id, type, input_hash, state FROM tasks WHERE partition = ?1 AND id `
 )
@@ -218,7 +218,9 @@ func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limi
 	}
 	endings := make([]core.Ending, 0, len(numbers))
 	for _, n := range numbers {
-		endings = append(endings, byNumber[n])
+		if e := byNumber[n]; e.EndNumber > afterEnd { // else it is gone, or was started again, since the first query
+			endings = append(endings, e)
+		}
 	}
 	return endings, nil
 }
@@ -353,7 +355,55 @@ func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]c
 		e.State = core.State(state)
 		all = append(all, e)
 	}
-	return all, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
+	}
+	found := make([]*core.Existing, len(all))
+	for i := range all {
+		found[i] = &all[i]
+	}
+	return all, r.explain(ctx, found)
+}
+
+// reasons fills in why the tasks that took the ids of births ended.
+func (r *reader) reasons(ctx context.Context, duplicates []core.Duplicate) error {
+	found := make([]*core.Existing, len(duplicates))
+	for i := range duplicates {
+		found[i] = &duplicates[i].Existing
+	}
+	return r.explain(ctx, found)
+}
+
+// explain fills in why tasks that did not end well ended.
+func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
+	byPartition := map[int][]int64{}
+	for _, e := range found {
+		if e.State == core.StateUndone || e.State == core.StateError {
+			byPartition[e.Partition] = append(byPartition[e.Partition], e.Number)
+		}
+	}
+	if len(byPartition) == 0 {
+		return nil
+	}
+	plans, err := r.planSet(ctx)
+	if err != nil {
+		return err
+	}
+	why := map[[2]int64]string{}
+	for partition, numbers := range byPartition {
+		saved, err := r.LoadNumbers(ctx, partition, numbers)
+		if err != nil {
+			return err
+		}
+		for i := range saved {
+			row := &saved[i].Row
+			why[[2]int64{int64(partition), row.Number}] = ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i]).Error
+		}
+	}
+	for _, e := range found {
+		e.Reason = why[[2]int64{int64(e.Partition), e.Number}]
+	}
+	return nil
 }
 
 // Counts implements Store.
@@ -395,27 +445,43 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	s := &saved[0]
 	var plan *core.Plan
 	if s.Row.PlanVersion != 0 {
-		specs, err := column[[]byte](ctx, r, qPlan, s.Row.Type, s.Row.PlanVersion)
-		if err != nil || len(specs) == 0 {
-			return core.View{}, fmt.Errorf("plan %s version %d of task %s: %w", s.Row.Type, s.Row.PlanVersion, id, errors.Join(err, core.ErrNotFound))
-		}
-		plan = &core.Plan{}
-		if err := json.Unmarshal(specs[0], plan); err != nil {
-			return core.View{}, fmt.Errorf("plan %s version %d: %w", s.Row.Type, s.Row.PlanVersion, err)
+		if plan, err = r.plan(ctx, s.Row.Type, s.Row.PlanVersion); err != nil {
+			return core.View{}, err
 		}
 	}
 	return viewOf(plan, s)
 }
 
-// viewOf shows a stored task with the steps its journal leads to.
+// plan is one plan version, nil when nobody knows it.
+func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Plan, error) {
+	specs, err := column[[]byte](ctx, r, qPlan, name, version)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s version %d: %w", name, version, err)
+	}
+	if len(specs) == 0 {
+		return nil, nil
+	}
+	p := &core.Plan{}
+	if err := json.Unmarshal(specs[0], p); err != nil {
+		return nil, fmt.Errorf("plan %s version %d: %w", name, version, err)
+	}
+	return p, nil
+}
+
+// viewOf shows a stored task with the steps its journal leads to. Of a purged
+// task the row is all there is; of one whose plan is unknown, all but the steps.
 func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
+	if len(saved.Journal) == 0 {
+		v := summary(&saved.Row)
+		v.Input = saved.Row.Input
+		return v, nil
+	}
 	t, err := core.Replay(plan, saved)
 	if err != nil {
 		return core.View{}, err
 	}
-	v := summary(&saved.Row)
-	v.State, v.Round, v.Failures, v.Reason, v.UpdatedAt = t.State, t.Round, t.Failures, t.Why, t.UpdatedAt
-	v.Input = saved.Row.Input
+	v := summary(t) // the journal may be newer than the row
+	v.Reason, v.Input = t.Why, t.Input
 	if t.State == core.StateProcessed {
 		v.Reason = ""
 	}
@@ -430,11 +496,11 @@ func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
 		if rec.Round != t.Round {
 			continue
 		}
-		if rec.Step >= 0 {
+		if rec.Step >= 0 && rec.Step < len(v.Steps) {
 			sv := &v.Steps[rec.Step]
 			sv.At, sv.Code, sv.Error = rec.At, rec.Code, rec.Error
 		}
-		if rec.Next >= 0 {
+		if rec.Next >= 0 && rec.Next < len(v.Steps) {
 			v.Steps[rec.Next].At = rec.At
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 
 	sqlitedriver "modernc.org/sqlite"
 
@@ -187,8 +186,11 @@ func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, 
 	touched := 0
 	err := s.run(ctx, func(tx *sql.Tx) error {
 		touched = 0
+		if ours, err := epochIs(tx.QueryRowContext(ctx, qEpoch, partition), epoch); err != nil || !ours {
+			return err
+		}
 		for _, q := range purges {
-			res, err := tx.ExecContext(ctx, q.sql, partition, epoch, int64(pick(q.rows, row, detail)), limit)
+			res, err := tx.ExecContext(ctx, q.sql, partition, int64(pick(q.rows, row, detail)), limit)
 			if err != nil {
 				return err
 			}
@@ -203,6 +205,13 @@ func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, 
 	return touched, err
 }
 
+// foreign reports whether a number that we give is taken (primary key 1555, unique
+// index 2067); ids give way to each other.
+func foreign(err error) bool {
+	var e *sqlitedriver.Error
+	return errors.As(err, &e) && (e.Code() == 1555 || e.Code() == 2067)
+}
+
 // refused reports whether SQLite refuses a row: a constraint (19), a wrong type
 // (20), or something too big (18).
 func refused(err error) bool {
@@ -213,17 +222,6 @@ func refused(err error) bool {
 	switch e.Code() & 0xff {
 	case 18, 19, 20:
 		return true
-	}
-	return false
-}
-
-// nul finds a NUL where PostgreSQL's text would refuse it; SQLite's own check
-// stops at the NUL.
-func nul(texts ...string) bool {
-	for _, t := range texts {
-		if strings.IndexByte(t, 0) >= 0 {
-			return true
-		}
 	}
 	return false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
@@ -36,7 +37,7 @@ func (s *sqlite) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, 
 		return core.CommitResult{}, err
 	}
 	for i := range b.Writes {
-		if t := b.Writes[i].Task; b.Writes[i].Birth && !storable(t) {
+		if t := b.Writes[i].Task; !storable(t) {
 			return core.CommitResult{}, fmt.Errorf("task %d of partition %d: a text is not UTF-8 or holds a NUL: %w", t.Number, t.Partition, core.ErrRowRefused)
 		}
 	}
@@ -45,15 +46,23 @@ func (s *sqlite) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, 
 		res = core.CommitResult{}
 		return s.write(ctx, tx, b, &res)
 	})
-	if refused(err) {
+	switch {
+	case foreign(err):
+		err = fmt.Errorf("%w: %w", core.ErrForeignRow, err)
+	case refused(err):
 		err = fmt.Errorf("%w: %w", core.ErrRowRefused, err)
 	}
-	return res, err
+	if err != nil {
+		return core.CommitResult{}, err
+	}
+	return res, s.reasons(ctx, res.Duplicates)
 }
 
+// storable holds SQLite to what PostgreSQL takes as text; its own checks stop at a
+// NUL.
 func storable(t *core.Task) bool {
-	for _, text := range []string{t.ID, t.Type, t.ReplyTo, t.Trace} {
-		if !utf8.ValidString(text) || nul(text) {
+	for _, text := range []string{t.ID, t.Type, t.ReplyTo, t.Trace, t.LockedBy, t.WaitsFor} {
+		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
 			return false
 		}
 	}
@@ -110,7 +119,7 @@ func prepareAll(ctx context.Context, tx *sql.Tx) (sqliteStatements, error) {
 func (s *sqlite) writeTask(ctx context.Context, tx *sql.Tx, st sqliteStatements, b *core.Batch, w *core.TaskWrite, res *core.CommitResult) error {
 	t := w.Task
 	if w.Birth {
-		r, err := st.birth.ExecContext(ctx, t.Partition, t.Number, t.ID, t.Type, t.PlanVersion, t.Input, t.InputHash, string(t.State), t.Seq, t.Round,
+		r, err := st.birth.ExecContext(ctx, t.Partition, t.Number, t.ID, t.Type, t.PlanVersion, payload(t.Input), payload(t.InputHash), string(t.State), t.Seq, t.Round,
 			t.LockedBy, t.WaitsFor, int64(t.Bound), int64(t.Deadline), t.Failures, t.ReplyTo, t.Trace, int64(t.Origin),
 			int64(t.CreatedAt), int64(t.UpdatedAt), int64(t.EndedAt), t.EndNumber, b.ID)
 		if err != nil {
@@ -155,8 +164,8 @@ func (s *sqlite) taken(ctx context.Context, tx *sql.Tx, b *core.Batch, w *core.T
 }
 
 func writeRecord(ctx context.Context, tx *sql.Tx, st sqliteStatements, commit int64, t *core.Task, r *core.Record) error {
-	done, err := st.journal.ExecContext(ctx, t.Partition, t.Number, r.Seq, int64(r.At), r.Actor, commit, string(r.Kind), string(r.State), r.Round,
-		r.Step, statusWord(r), r.Attempt, r.Code, text(r.Error), fingerprint(r), text(r.Reason), r.Result, int64(r.Quiet),
+	done, err := st.journal.ExecContext(ctx, t.Partition, t.Number, r.Seq, int64(r.At), words(r.Actor), commit, string(r.Kind), string(r.State), r.Round,
+		r.Step, statusWord(r), r.Attempt, r.Code, text(r.Error), fingerprint(r), text(r.Reason), payload(r.Result), int64(r.Quiet),
 		r.Next, r.NextAttempt, r.Undo, int64(r.Due), int64(r.Deadline))
 	if err != nil {
 		return err

@@ -46,12 +46,24 @@ func newWorld(partitions int) *world {
 	return w
 }
 
-// add makes n tasks of a partition overdue, the first of that number.
+// add makes n tasks of a partition overdue, numbered from first and behind all
+// that were added to it before.
 func (w *world) add(partition int, first int64, n int) {
+	var rows []core.Due
 	for i := range int64(n) {
-		w.rows = append(w.rows, core.Due{Partition: partition, Number: first + i, Bound: epoch.Add(-time.Hour) + core.Instant(first+i)})
+		rows = append(rows, core.Due{Partition: partition, Number: first + i, Bound: w.behind(partition) + core.Instant(1+i)})
 	}
-	slices.SortFunc(w.rows, inOrder)
+	end, _ := slices.BinarySearchFunc(w.rows, core.Due{Partition: partition + 1}, inOrder)
+	w.rows = slices.Insert(w.rows, end, rows...)
+}
+
+// behind is the last bound of a partition.
+func (w *world) behind(partition int) core.Instant {
+	end, _ := slices.BinarySearchFunc(w.rows, core.Due{Partition: partition + 1}, inOrder)
+	if end > 0 && w.rows[end-1].Partition == partition {
+		return w.rows[end-1].Bound
+	}
+	return epoch.Add(-time.Hour)
 }
 
 func inOrder(a, b core.Due) int {
@@ -108,8 +120,11 @@ func (w *world) read(partition int) int {
 			gone[n] = true
 		}
 	}
+	from, _ := slices.BinarySearchFunc(w.rows, core.Due{Partition: partition}, inOrder)
+	to, _ := slices.BinarySearchFunc(w.rows, core.Due{Partition: partition + 1}, inOrder)
 	before := len(w.rows)
-	w.rows = slices.DeleteFunc(w.rows, func(d core.Due) bool { return d.Partition == partition && gone[d.Number] })
+	kept := slices.DeleteFunc(slices.Clone(w.rows[from:to]), func(d core.Due) bool { return gone[d.Number] })
+	w.rows = slices.Replace(w.rows, from, to, kept...)
 	w.cursors[partition] = uint64(len(w.asked[partition]))
 	return before - len(w.rows)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
@@ -302,13 +303,11 @@ func TestTellFails(t *testing.T) {
 func TestStatuses(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	live, mine := make(chan core.Status, 8), make(chan core.Status, 8)
-	for subject, to := range map[string]chan core.Status{"status.me": mine} {
-		sub, err := c.OnStatus(subject, func(s core.Status) { to <- s })
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sub.Stop()
+	own, err := c.OnStatus("status.me", func(s core.Status) { mine <- s })
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer own.Stop()
 	sub, err := c.OnLive("order", "o-1", func(s core.Status) { live <- s })
 	if err != nil {
 		t.Fatal(err)
@@ -456,4 +455,55 @@ func TestSubscriptionStop(t *testing.T) {
 	if d := c.Dropped(); d != 0 {
 		t.Errorf("%d dropped", d)
 	}
+}
+
+// TestLeastPrivilege: an agent needs its two subjects, discovery and the right to
+// answer what it was asked; nothing else.
+func TestLeastPrivilege(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Users: []*server.User{
+		{Username: "scheduler", Password: "x"},
+		{Username: "agent", Password: "x", Permissions: &server.Permissions{
+			Subscribe: &server.SubjectPermission{Allow: []string{"duly.do.payment", "duly.undo.payment", "$SRV.>"}},
+			Publish:   &server.SubjectPermission{Deny: []string{">"}},
+			Response:  &server.ResponsePermission{MaxMsgs: 1, Expires: time.Minute},
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("server is not ready")
+	}
+	conns := map[string]*Conn{}
+	for _, user := range []string{"scheduler", "agent"} {
+		nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		if conns[user], err = Wrap(nc, quiet()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := serveReplies(t, conns["scheduler"], 3)
+	service, err := conns["agent"].ServeCommands("payment", func(r *CommandRequest) { _ = r.Respond([]byte("1")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Stop()
+	// What an agent makes up is not let through; what it was asked for is.
+	if err := conns["agent"].nc.Publish(ReplySubject(3, 17, 6), []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := goldenCommand
+	cmd.Agent = "payment"
+	if err := conns["scheduler"].SendCommand(&cmd); err != nil {
+		t.Fatal(err)
+	}
+	if r := receive(t, "the reply", w.replies); r.Seq != 5 || string(r.Result) != "1" {
+		t.Errorf("%+v", r)
+	}
+	nothing(t, "another reply", w.replies)
 }

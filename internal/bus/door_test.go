@@ -373,3 +373,24 @@ func TestAcksOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestPubAckErrors sorts the stream's words: busy, or never.
+func TestPubAckErrors(t *testing.T) {
+	for text, busy := range map[string]bool{
+		`{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"}}`:                   true,
+		`{"error":{"code":429,"err_code":10167,"description":"too many requests"}}`:                        true,
+		`{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`: true,
+		`{"error":{"code":500,"err_code":10118,"description":"stream is offline"}}`:                        true,
+		`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"}}`:     false,
+		`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence"}}`:                      false,
+		`{}`: false, `x`: false, `{"stream":"","seq":1}`: false,
+	} {
+		_, err := decodePubAck(&nats.Msg{Data: []byte(text)})
+		if err == nil || isBusy(err) != busy {
+			t.Errorf("%s: %v, want busy %v", text, err, busy)
+		}
+	}
+	if seq, err := decodePubAck(&nats.Msg{Data: []byte(`{"stream":"DULY_TASKS","seq":9,"duplicate":true}`)}); err != nil || seq != 9 {
+		t.Errorf("%d, %v", seq, err)
+	}
+}

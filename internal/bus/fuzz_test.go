@@ -108,6 +108,35 @@ func FuzzDecodeCommand(f *testing.F) {
 	})
 }
 
+// FuzzEachMember holds our cutting of objects against the library's.
+func FuzzEachMember(f *testing.F) {
+	f.Add([]byte(` {"a" : 1 , "b":[{"]":"}"}],"c":"\\\"","d":{} } `))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"a":1,}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got := map[string]string{}
+		ok := eachMember(data, func(name, value []byte) bool {
+			var s string
+			if json.Unmarshal([]byte(`"`+string(name)+`"`), &s) == nil {
+				got[s] = string(value)
+			}
+			return true
+		})
+		var want map[string]json.RawMessage
+		if json.Unmarshal(data, &want) != nil || want == nil {
+			return // ours may pass what is no JSON inside
+		}
+		if !ok || len(got) != len(want) {
+			t.Fatalf("%s: %v, %v, want %v", data, got, ok, want)
+		}
+		for name, value := range want {
+			if got[name] != string(value) {
+				t.Fatalf("%s: %q is %s, want %s", data, name, got[name], value)
+			}
+		}
+	})
+}
+
 // FuzzInstant holds our own writing of times against the library's.
 func FuzzInstant(f *testing.F) {
 	f.Add(int64(at))

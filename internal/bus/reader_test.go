@@ -396,7 +396,7 @@ func TestStopWaits(t *testing.T) {
 	n := len(s.got())
 	publishTasks(t, c, 1)
 	if got := len(s.got()); got != n {
-		t.Errorf("handed out after Stop")
+		t.Error("handed out after Stop")
 	}
 	nothing(t, "loss", s.lost)
 }

@@ -2,35 +2,52 @@ package sim
 
 import (
 	"context"
+	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/supervisor"
 )
 
-// ask is the supervisor: it finds tasks whose bound has passed and asks their
-// owner about them. In the storm it may be away, and its clock fast.
-func (w *World) ask() {
-	if w.fault(0.2) {
-		return
-	}
-	at := w.now
-	if w.fault(0.1) {
-		at = at.Add(w.upTo(slow))
-	}
-	for p := range w.cfg.Partitions {
-		due, err := w.Store.Due(context.Background(), p, at, 1000)
-		if err != nil || len(due) == 0 {
-			continue
-		}
-		c := core.Control{Kind: core.EventOverdue, Actor: "supervisor"}
-		for _, d := range due {
-			c.Numbers = append(c.Numbers, d.Number)
-		}
-		w.append(&w.controls, message{partition: p, control: c})
+// addSupervisors makes two of them: in the storm none may lead, or both, and a
+// clock may be fast.
+func (w *World) addSupervisors() {
+	for i := range 2 {
+		s := supervisor.New(supervisor.Config{Slack: 10 * time.Millisecond, AskAgain: time.Second}, w.Store, askBus{w}, lease{w, i})
+		w.every(100*time.Millisecond, func() {
+			at := w.now
+			if w.fault(0.1) {
+				at = at.Add(w.upTo(slow))
+			}
+			_, _ = s.Tick(context.Background(), at) // what a fault left undone, the next tick does
+		})
 	}
 }
 
-// meddle is the last thing the storm leaves on a partition: every owner is asked
-// once more, so that consumers that missed a message notice.
-func (w *World) meddle(p int) {
-	w.append(&w.controls, message{partition: p, control: core.Control{}})
+// lease is the leadership as one supervisor sees it.
+type lease struct {
+	w *World
+	i int
+}
+
+func (l lease) Renew(context.Context) (bool, error) {
+	if l.w.fault(0.1) {
+		return false, errFault
+	}
+	return l.i == 0 && !l.w.fault(0.2) || l.w.fault(0.2), nil
+}
+
+func (lease) Release(context.Context) error { return nil }
+
+// askBus is the control stream as a supervisor sees it.
+type askBus struct{ w *World }
+
+func (b askBus) Ask(_ context.Context, partition int, c core.Control) (uint64, error) {
+	if b.w.fault(0.05) {
+		return 0, errFault
+	}
+	seq := b.w.append(&b.w.controls, message{partition: partition, control: c})
+	if b.w.fault(0.05) {
+		return 0, errFault
+	}
+	return seq, nil
 }

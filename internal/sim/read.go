@@ -116,21 +116,6 @@ func (m *MemStore) ending(r *row) core.Ending {
 	return e
 }
 
-// Due is the supervisor's scan: the unended tasks of the partition whose bound
-// is at or before at, lowest bound first.
-func (m *MemStore) Due(_ context.Context, partition int, at core.Instant, limit int) ([]core.Due, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var due []core.Due
-	for _, r := range m.inOrder(partition, func(r *row) bool { return !r.task.State.Ended() && r.task.Bound <= at }) {
-		due = append(due, core.Due{Partition: partition, Number: r.task.Number, Bound: r.task.Bound})
-	}
-	slices.SortFunc(due, func(a, b core.Due) int {
-		return cmp.Or(cmp.Compare(a.Bound, b.Bound), cmp.Compare(a.Number, b.Number))
-	})
-	return due[:min(limit, len(due))], nil
-}
-
 // Task returns a task as stored, replayed, or nil.
 func (m *MemStore) Task(partition int, id string) *core.Task {
 	m.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
+	"duly.dev/duly/supervisor"
 )
 
 // Config is the size of a world. Everything else is drawn from the seed.
@@ -87,13 +88,10 @@ func New(cfg Config) *World {
 func (w *World) Run() error {
 	w.storm = true
 	w.every(25*time.Millisecond, w.keep)
-	w.every(100*time.Millisecond, w.ask)
+	w.addSupervisors()
 	w.after(0, w.submitAll)
 	w.until(w.now.Add(w.cfg.Storm), func() bool { return false })
 	w.storm = false
-	for p := range w.cfg.Partitions {
-		w.meddle(p)
-	}
 	limit := w.now.Add(w.cfg.Calm)
 	w.until(limit, w.ended)
 	if w.err == nil {
@@ -180,4 +178,8 @@ func (w *World) keep() {
 	}
 }
 
-var _ scheduler.Store = (*MemStore)(nil)
+var (
+	_ scheduler.Store  = (*MemStore)(nil)
+	_ supervisor.Store = (*MemStore)(nil)
+	_ ingest.Reader    = (*MemStore)(nil)
+)

@@ -93,7 +93,8 @@ func testSameDuplicatesTwice(r *rig) {
 }
 
 // An answer may be lost and a successor may take over before the batch is sent
-// again: it had been committed, and that is what the second answer says.
+// again: the sender is fenced, whatever had been committed, and the rows that
+// stand under its commit are no foreign rows.
 func testSameBatchAfterTakeover(r *rig) {
 	old := birth(1, 1, "old")
 	r.write(old)
@@ -101,13 +102,17 @@ func testSameBatchAfterTakeover(r *rig) {
 	rows := r.batch(ended(old.Task, core.StateProcessed, 1), birth(1, 2, "new"))
 	r.taken(births)
 	r.taken(rows)
-	for p := range partitions {
-		get(r.s.TakeOver(r.ctx, p, "successor"))(r)
+	get(r.s.TakeOver(r.ctx, 2, "successor"))(r)
+	r.result(births, core.CommitResult{Fenced: []int{2}}) // 3 is still ours, and done
+	get(r.s.TakeOver(r.ctx, 1, "successor"))(r)
+	get(r.s.TakeOver(r.ctx, 3, "successor"))(r)
+	r.result(births, core.CommitResult{Fenced: []int{2, 3}})
+	r.result(rows, core.CommitResult{Fenced: []int{1}})
+	for _, w := range append(births.Writes, rows.Writes[1]) {
+		r.comesBack(w.Task, w.Records)
 	}
-	r.taken(births)
-	r.taken(rows)
-	other := r.batch(birth(1, 3, "late"))
-	r.result(other, core.CommitResult{Fenced: []int{1}})
+	r.comesBack(rows.Writes[0].Task, append(old.Records, rows.Writes[0].Records...))
+	r.result(r.batch(birth(1, 3, "late")), core.CommitResult{Fenced: []int{1}})
 }
 
 func testPoison(r *rig) {

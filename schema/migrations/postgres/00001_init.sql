@@ -97,8 +97,11 @@ SELECT t.partition, t.number, t.id AS task, t.type, t.round, ps.ordinal, ps.name
             WHEN j.next = ps.ordinal THEN 'running'
             WHEN j.step_status = 'waiting' AND t.state = 'undone' THEN 'skipped'
             ELSE j.step_status END AS status,
-       CASE WHEN j.next = ps.ordinal THEN j.next_attempt ELSE j.attempt END AS attempt,
-       j.due, j.code, j.error, j.result, j.at, j.actor, j.seq
+       CASE WHEN j.seq IS NULL THEN 0 WHEN j.next = ps.ordinal THEN COALESCE(j.next_attempt, 0) ELSE j.attempt END AS attempt,
+       CASE WHEN j.next = ps.ordinal OR j.next IS NULL THEN j.due END AS due,
+       CASE WHEN j.step = ps.ordinal THEN j.code END AS code,
+       CASE WHEN j.step = ps.ordinal THEN j.error END AS error,
+       CASE WHEN j.step = ps.ordinal THEN j.result END AS result, j.at, j.actor, j.seq
 FROM tasks t
 JOIN plan_steps ps ON ps.plan = t.type AND ps.version = t.plan_version
 LEFT JOIN LATERAL (
@@ -106,4 +109,5 @@ LEFT JOIN LATERAL (
     WHERE x.partition = t.partition AND x.number = t.number AND x.round = t.round
       AND (x.step = ps.ordinal OR x.next = ps.ordinal)
     ORDER BY x.seq DESC LIMIT 1
-) j ON TRUE;
+) j ON TRUE
+WHERE NOT t.purged;
