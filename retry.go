@@ -27,9 +27,13 @@ func persist(ctx context.Context, clock agents.Time, what string, try func(conte
 	var last error
 	for most := pauseFirst; ; most = min(2*most, pauseMost) {
 		if ctx.Err() == nil {
-			last = once(ctx, clock, try)
-			if last == nil {
+			err := once(ctx, clock, try)
+			if err == nil {
 				return nil
+			}
+			// A try that ctx cut short says less than the answer before it.
+			if last == nil || ctx.Err() == nil {
+				last = err
 			}
 			if !worthAgain(last) {
 				return fmt.Errorf("%s: %w", what, last)

@@ -140,6 +140,21 @@ func TestTimeoutSaysWhy(t *testing.T) {
 			t.Errorf("error reads %q", err)
 		}
 	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		tries := 0
+		err := persist(ctx, sure{}, "submit", func(ctx context.Context) error {
+			if tries++; tries == 1 {
+				return refusal(503)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if refused, ok := errors.AsType[*SubmitError](err); !ok || refused.Code != 503 || !errors.Is(err, ErrTimeout) {
+			t.Errorf("a last try cut short hides why: %v", err)
+		}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := persist(ctx, sure{}, "submit", func(context.Context) error { t.Error("tried"); return nil })

@@ -150,7 +150,7 @@ func demoConfig() node.Config {
 	return node.Config{
 		Roles: node.Roles, NodeName: "demo", Partitions: 16, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: 250 * time.Millisecond, Lease: 2 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 4 << 30, StreamReplicas: 1,
+		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 1 << 30, StreamReplicas: 1,
 	}
 }
 

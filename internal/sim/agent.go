@@ -12,7 +12,7 @@ import (
 // books are what the services keep: which keys have their effect.
 type books struct {
 	w          *World
-	tombstones bool // the services refuse a do after its undo by themselves
+	tombstones bool // a service takes no call of a key whose undo it has seen; then the network may double commands
 	live       map[string]bool
 	tomb       map[string]bool
 	refused    map[string]bool
@@ -26,7 +26,8 @@ func newBooks(w *World) books {
 	}
 }
 
-func (b *books) do(key string) {
+// late is a call that lands after its handler was given up.
+func (b *books) late(key string) {
 	if !b.tombstones || !b.tomb[key] {
 		b.live[key] = true
 	}
@@ -81,6 +82,9 @@ func (w *World) work(c core.Command) {
 	reply, answered := w.runtime.Handle(context.Background(), w.now, &c)
 	took := w.lag
 	w.lag = 0
+	if answered && w.now.Add(took) >= c.CompleteBy {
+		w.wrong(c.Partition, c.Task, "an agent spoke after its complete-by: %+v", reply)
+	}
 	if !answered || w.fault(0.04) {
 		return
 	}
@@ -97,6 +101,9 @@ var errHandler = errors.New("no luck")
 func (w *World) do(ctx context.Context, c *core.Command) ([]byte, error) {
 	key := c.Key()
 	undoable := w.undoable(c)
+	if w.now.Add(w.lag) >= c.CompleteBy {
+		w.wrong(c.Partition, c.Task, "an agent worked after its complete-by: %+v", *c)
+	}
 	if w.books.busy[key] > w.now {
 		return nil, agents.ErrInProgress
 	}
@@ -107,19 +114,19 @@ func (w *World) do(ctx context.Context, c *core.Command) ([]byte, error) {
 	case w.fault(0.05):
 		return nil, errHandler
 	case w.fault(0.05) && undoable:
-		w.books.do(key)
+		w.books.live[key] = true // that no undo went before is the ledger's part
 		return nil, errHandler
 	case w.fault(0.05):
 		left := c.CompleteBy.Sub(w.now)
 		w.books.busy[key] = c.CompleteBy
 		w.lag += left
 		if undoable {
-			w.after(left+w.upTo(slow), func() { w.books.do(key) })
+			w.after(left+w.upTo(slow), func() { w.books.late(key) })
 		}
 		return nil, ctx.Err()
 	}
 	if undoable {
-		w.books.do(key)
+		w.books.live[key] = true
 	}
 	return []byte(`{"step":"` + c.Step + `"}`), nil
 }
