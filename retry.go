@@ -31,12 +31,12 @@ func persist(ctx context.Context, clock agents.Time, what string, try func(conte
 			if err == nil {
 				return nil
 			}
+			if !worthAgain(err) {
+				return fmt.Errorf("%s: %w", what, err)
+			}
 			// A try that ctx cut short says less than the answer before it.
 			if last == nil || ctx.Err() == nil {
 				last = err
-			}
-			if !worthAgain(last) {
-				return fmt.Errorf("%s: %w", what, last)
 			}
 			pause := time.Duration(clock.Float64() * float64(most))
 			if clock.Sleep(ctx, hint(last)+pause) == nil {

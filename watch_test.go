@@ -91,11 +91,12 @@ func (w *watching) expect(want ...string) {
 	}
 }
 
-// Each state comes once, whoever tells it how often, and the end comes last.
+// Each state comes once, whoever tells it how often, and the end comes last: it
+// is believed of the event stream alone.
 func TestWatchTellsEachStateOnce(t *testing.T) {
 	r := newRig(t)
 	w := r.watch(t, "a")
-	for _, state := range []string{"received", "received", "processing", "received", "processing", "undoing"} {
+	for _, state := range []string{"received", "received", "processing", "undone", "received", "processing", "undoing"} {
 		w.live("a", state, 0)
 	}
 	w.live("b", "error", 0)

@@ -159,16 +159,16 @@ func (c *badCase) plain(t *testing.T, w *world, refused chan *nats.Msg) {
 		return
 	}
 	status := nextRefused(t, refused)
-	if status.Task != c.id && !strings.HasPrefix(c.id, strings.TrimSuffix(status.Task, "…")) || status.Code != c.code {
-		t.Errorf("plain door: refused %q with code %d, want %q with %d", status.Task, status.Code, c.id, c.code)
+	if status.ID != c.id && !strings.HasPrefix(c.id, strings.TrimSuffix(status.ID, "…")) || status.Code != c.code {
+		t.Errorf("plain door: refused %q with code %d, want %q with %d", status.ID, status.Code, c.id, c.code)
 	}
 	c.says(t, "plain", status.Error)
 }
 
 // refusedEvent is what the event stream tells.
 type refusedEvent struct {
-	Task, Type, Status, Error string
-	Code                      int
+	ID, Type, Status, Error string
+	Code                    int
 }
 
 func nextRefused(t *testing.T, refused chan *nats.Msg) (e refusedEvent) {
@@ -216,7 +216,7 @@ func otherInput(t *testing.T, w *world, refused chan *nats.Msg) {
 	w.ends("good", "twice", "processed")
 	w.accepted("good", "twice", `{"n":1}`, nil) // the same again is fine
 	w.accepted("good", "twice", `{"n":2}`, nil)
-	if e := nextRefused(t, refused); e.Task != "twice" || e.Code != 409 || !strings.Contains(e.Error, "input") {
+	if e := nextRefused(t, refused); e.ID != "twice" || e.Code != 409 || !strings.Contains(e.Error, "input") {
 		t.Errorf("event %+v", e)
 	}
 	if code, body := w.http("PUT", "/v1/tasks/good/twice", `{"n":3}`, nil); code != 409 || !strings.Contains(body, "another input") {

@@ -125,6 +125,8 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
+var client = &http.Client{Timeout: patience}
+
 // http makes one request.
 func (w *world) http(method, path, body string, header map[string]string) (int, string) {
 	w.t.Helper()
@@ -135,7 +137,7 @@ func (w *world) http(method, path, body string, header map[string]string) (int, 
 	for k, v := range header {
 		req.Header.Set(k, v)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		w.t.Fatal(err)
 	}

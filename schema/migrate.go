@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
+	sqlitedriver "modernc.org/sqlite"
 )
 
 //go:embed migrations
@@ -66,7 +68,23 @@ func collided(err error) bool {
 	return false
 }
 
-// Migrate implements Store.
+// Migrate implements Store. A second process may open the file at the same time;
+// whoever comes second finds the tables when it looks again.
 func (s *sqlite) Migrate(ctx context.Context) error {
-	return migrate(ctx, s.writer, goose.DialectSQLite3, "sqlite")
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	for try := 1; ; try++ {
+		err := migrate(ctx, s.writer, goose.DialectSQLite3, "sqlite")
+		var e *sqlitedriver.Error
+		if err == nil || try == migrateTries || !errors.As(err, &e) {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
 }

@@ -52,8 +52,7 @@ WITH own AS (
         AS u(partition, number, seq, at, actor, kind, state, round, step, step_status, attempt, code, error, fingerprint, reason, result, quiet, next, next_attempt, undo,
              due, deadline, birth)
     JOIN own ON own.partition = u.partition
-    LEFT JOIN born ON born.partition = u.partition AND born.number = u.number
-    WHERE NOT u.birth OR born.number IS NOT NULL
+    WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)
     ON CONFLICT DO NOTHING
     RETURNING 1
 )

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 
 	sqlitedriver "modernc.org/sqlite"
 
@@ -19,6 +20,9 @@ type sqlite struct {
 	writer  *sql.DB
 	version string
 	turn    chan struct{} // held by whoever writes
+
+	preparing sync.Mutex
+	prepared  sqliteStatements // of the writer; guarded by preparing
 }
 
 func openSQLite(ctx context.Context, path string) (Store, error) {

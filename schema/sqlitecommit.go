@@ -41,10 +41,14 @@ func (s *sqlite) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, 
 			return core.CommitResult{}, fmt.Errorf("task %d of partition %d: a text is not UTF-8 or holds a NUL: %w", t.Number, t.Partition, core.ErrRowRefused)
 		}
 	}
+	st, err := s.prepare(ctx)
+	if err != nil {
+		return core.CommitResult{}, err
+	}
 	var res core.CommitResult
-	err := s.run(ctx, func(tx *sql.Tx) error {
+	err = s.run(ctx, func(tx *sql.Tx) error {
 		res = core.CommitResult{}
-		return s.write(ctx, tx, b, &res)
+		return s.write(ctx, tx, st.in(ctx, tx), b, &res)
 	})
 	switch {
 	case foreign(err):
@@ -69,12 +73,8 @@ func storable(t *core.Task) bool {
 	return true
 }
 
-func (s *sqlite) write(ctx context.Context, tx *sql.Tx, b *core.Batch, res *core.CommitResult) error {
+func (s *sqlite) write(ctx context.Context, tx *sql.Tx, st sqliteStatements, b *core.Batch, res *core.CommitResult) error {
 	own := make(map[int]bool, len(b.Partitions))
-	st, err := prepareAll(ctx, tx)
-	if err != nil {
-		return err
-	}
 	for i := range b.Partitions {
 		w := &b.Partitions[i]
 		r, err := st.fence.ExecContext(ctx, w.Partition, w.Epoch, int64(w.Cursor), int64(w.ControlCursor), w.NextNumber, w.NextEnd, w.Told)
@@ -101,19 +101,36 @@ func (s *sqlite) write(ctx context.Context, tx *sql.Tx, b *core.Batch, res *core
 	return nil
 }
 
-func prepareAll(ctx context.Context, tx *sql.Tx) (sqliteStatements, error) {
+// prepare compiles the commit's statements, once: not when the store is opened,
+// because before Migrate there are no tables, and not within a transaction, which
+// holds the writer's only connection.
+func (s *sqlite) prepare(ctx context.Context) (sqliteStatements, error) {
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
+	if s.prepared.journal != nil {
+		return s.prepared, nil
+	}
 	var st sqliteStatements
 	for _, p := range []struct {
 		into  **sql.Stmt
 		query string
 	}{{&st.fence, liteFence}, {&st.birth, liteBirth}, {&st.row, liteRow}, {&st.journal, liteJournal}} {
-		stmt, err := tx.PrepareContext(ctx, p.query)
+		stmt, err := s.writer.PrepareContext(ctx, p.query) // closed with the writer
 		if err != nil {
 			return st, fmt.Errorf("prepare: %w", err)
 		}
-		*p.into = stmt // closed with the transaction
+		*p.into = stmt
 	}
+	s.prepared = st
 	return st, nil
+}
+
+// in binds the statements to a transaction.
+func (st sqliteStatements) in(ctx context.Context, tx *sql.Tx) sqliteStatements {
+	return sqliteStatements{
+		fence: tx.StmtContext(ctx, st.fence), birth: tx.StmtContext(ctx, st.birth),
+		row: tx.StmtContext(ctx, st.row), journal: tx.StmtContext(ctx, st.journal),
+	}
 }
 
 func (s *sqlite) writeTask(ctx context.Context, tx *sql.Tx, st sqliteStatements, b *core.Batch, w *core.TaskWrite, res *core.CommitResult) error {

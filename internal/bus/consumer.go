@@ -29,7 +29,7 @@ func (r *Reader) open(ctx context.Context) error {
 	}
 	r.n++
 	name := ConsumerName(r.partition, r.epoch, r.n)
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	_, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable:           name,
 		FilterSubject:     r.filter,
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -48,15 +48,14 @@ func (r *Reader) open(ctx context.Context) error {
 	}
 	// A message larger than the limit would never come.
 	limit := max(prefetchBytes, r.conn.MaxPayload()+deadRoom)
-	iter, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(r.config.Prefetch, limit), jetstream.PullExpiry(r.config.expiry),
-		jetstream.PullHeartbeat(r.config.heartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	pull, err := newPuller(r.conn.nc, r.stream, name, r.config, limit)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", name, err)
 	}
-	if r.iter != nil {
-		r.iter.Stop()
+	if r.pull != nil {
+		r.pull.close()
 	}
-	r.iter, r.name, r.dseq, r.dirty = iter, name, 0, false
+	r.pull, r.name, r.dseq, r.dirty = pull, name, 0, false
 	for _, o := range old {
 		if err := stream.DeleteConsumer(ctx, o); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			// It only wastes the server's memory: SQL keeps its reader from writing.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
 )
@@ -52,6 +51,9 @@ type ReadConfig struct {
 	expiry, heartbeat time.Duration // of a pull request; shorter in tests
 }
 
+// ackText is JetStream's acknowledgement.
+var ackText = []byte("+ACK")
+
 // TaskMessage is one message of a partition, of the task or the control stream.
 type TaskMessage struct {
 	Seq        uint64       // position in the stream
@@ -62,14 +64,14 @@ type TaskMessage struct {
 	Generation uint64 // see Reader.Reset
 
 	reader *Reader
-	msg    jetstream.Msg
+	reply  string
 }
 
 // Ack tells the server that what the message holds is committed. It may be lost;
 // then the message comes again and the reader acknowledges it by itself.
 func (m *TaskMessage) Ack() error {
 	m.reader.acked(m)
-	if err := m.msg.Ack(); err != nil {
+	if err := m.reader.conn.nc.Publish(m.reply, ackText); err != nil {
 		return fmt.Errorf("ack of %s %d: %w", m.reader.stream, m.Seq, publishError(err))
 	}
 	return nil
@@ -94,7 +96,7 @@ type Reader struct {
 	// Of the reading goroutine alone.
 	name  string // of the consumer now in use
 	n     int    // counts the consumers of this epoch
-	iter  jetstream.MessagesContext
+	pull  *puller
 	dseq  uint64 // the consumer's own number of the newest delivery
 	dirty bool   // deliveries may be lost: make the consumer anew
 
@@ -102,14 +104,14 @@ type Reader struct {
 	last       uint64              // position of the newest message handed out
 	unacked    map[uint64]struct{} // handed out by the present consumer, not acknowledged
 	generation uint64
-	again      bool               // make the consumer anew
-	interrupt  context.CancelFunc // ends a wait for the next message
+	again      bool          // make the consumer anew
+	wake       chan struct{} // has an element when a wait for a message is to end
 }
 
 // ReadTasks reads a partition's submissions after cursor, as its owner under
 // epoch. handler gets each on one goroutine and may block: then the stream waits.
 // lost is called once, on that goroutine, when the reader ends by itself: its
-// error wraps ErrLost or ErrRewound. Until ctx ends or Stop. Errors: ErrLost,
+// error wraps ErrLost, ErrRewound, or ErrClosed when the connection was. Until ctx ends or Stop. Errors: ErrLost,
 // ErrRewound.
 func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	return c.read(ctx, StreamTasks, TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
@@ -122,7 +124,7 @@ func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, curs
 
 func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	r := &Reader{conn: c, stream: stream, filter: filter, partition: partition, epoch: epoch, config: config.withDefaults(),
-		handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, unacked: map[uint64]struct{}{}, interrupt: func() {}}
+		handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, unacked: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("partition %d of %s under epoch %d: %w", partition, stream, epoch, err)
 	}
@@ -131,7 +133,7 @@ func (c *Conn) read(ctx context.Context, stream, filter string, partition int, e
 	defer c.mu.Unlock()
 	if c.closed {
 		r.stop()
-		r.iter.Stop()
+		r.pull.close()
 		return nil, fmt.Errorf("partition %d of %s: %w", partition, stream, ErrClosed)
 	}
 	c.readers[r] = struct{}{}
@@ -173,7 +175,7 @@ func (r *Reader) Reset(cursor uint64) (generation uint64) {
 	r.generation++
 	r.again = true
 	clear(r.unacked)
-	r.interrupt()
+	r.wakeUp()
 	return r.generation
 }
 
@@ -183,7 +185,14 @@ func (r *Reader) recheck() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.again = true
-	r.interrupt()
+	r.wakeUp()
+}
+
+func (r *Reader) wakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // a wake is pending
+	}
 }
 
 func (r *Reader) acked(m *TaskMessage) {
@@ -198,7 +207,7 @@ func (r *Reader) acked(m *TaskMessage) {
 func (r *Reader) run(ctx context.Context) {
 	defer close(r.finished)
 	defer func() {
-		r.iter.Stop()
+		r.pull.close()
 		r.conn.mu.Lock()
 		delete(r.conn.readers, r)
 		r.conn.mu.Unlock()
@@ -220,32 +229,21 @@ func (r *Reader) step(ctx context.Context) error {
 	if r.wantsReopen() {
 		return r.reopen(ctx)
 	}
-	msg, err := r.next(ctx)
+	msg, err := r.pull.next(ctx, r.wake)
 	switch {
 	case err == nil:
 		r.receive(msg)
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, errWoken), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		// The loop looks why.
-	case errors.Is(err, jetstream.ErrNoHeartbeat):
+	case errors.Is(err, errMute):
 		r.dirty = r.gone(ctx)
+	case errors.Is(err, ErrClosed):
+		return fmt.Errorf("partition %d of %s: %w", r.partition, r.stream, err)
 	default:
 		r.conn.log.Info("making a consumer anew", "consumer", r.name, "stream", r.stream, "error", err)
 		r.dirty = true
 	}
 	return nil
-}
-
-// next waits for a message. Reset, recheck and the end of ctx cancel the wait.
-func (r *Reader) next(ctx context.Context) (jetstream.Msg, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	r.mu.Lock()
-	r.interrupt = cancel
-	if r.again {
-		cancel()
-	}
-	r.mu.Unlock()
-	return r.iter.Next(jetstream.NextContext(ctx))
 }
 
 func (r *Reader) wantsReopen() bool {
@@ -256,9 +254,10 @@ func (r *Reader) wantsReopen() bool {
 
 // receive hands a message out if it is the next one. A delivery is numbered by
 // its consumer: a number left out is a delivery that was lost.
-func (r *Reader) receive(msg jetstream.Msg) {
+func (r *Reader) receive(msg *nats.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil || meta.Sequence.Consumer != r.dseq+1 {
+		r.conn.log.Info("a delivery was lost: making the consumer anew", "consumer", r.name, "stream", r.stream)
 		r.dirty = true
 		return
 	}
@@ -273,14 +272,14 @@ func (r *Reader) receive(msg jetstream.Msg) {
 		_, held := r.unacked[seq]
 		r.mu.Unlock()
 		if !held {
-			_ = msg.Ack() // our ack was lost; if this one is too, it comes again
+			_ = r.conn.nc.Publish(msg.Reply, ackText) // ours was lost; if this one is too, it comes again
 		}
 		return
 	}
 	r.last = seq
 	r.unacked[seq] = struct{}{}
-	m := &TaskMessage{Seq: seq, Time: core.InstantOf(meta.Timestamp), Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(),
-		Generation: r.generation, reader: r, msg: msg}
+	m := &TaskMessage{Seq: seq, Time: core.InstantOf(meta.Timestamp), Subject: msg.Subject, Header: msg.Header, Data: msg.Data,
+		Generation: r.generation, reader: r, reply: msg.Reply}
 	r.mu.Unlock()
 	r.handler(m)
 }

@@ -427,3 +427,28 @@ func TestControl(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// TestLargeMessage: one that is larger than what a request allows comes all the
+// same.
+func TestLargeMessage(t *testing.T) {
+	c := ready(t)
+	large := submission(0)
+	large.Input = make([]byte, 100<<10)
+	publishPack(t, c, part, submission(1))
+	publishPack(t, c, part, large, large)
+	publishPack(t, c, part, submission(2))
+	if _, err := c.js.CreateConsumer(within(t), StreamTasks, jetstream.ConsumerConfig{Durable: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPuller(c.nc, StreamTasks, "x", ReadConfig{}.withDefaults(), 4<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for i := range 3 {
+		m, err := p.next(within(t), nil)
+		if err != nil || (len(m.Data) > 100<<10) != (i == 1) {
+			t.Fatalf("%d: %v", i+1, err)
+		}
+	}
+}

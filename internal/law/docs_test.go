@@ -198,12 +198,23 @@ func (s source) lineProblems(line string) []string {
 		case testFile == "":
 			bad("%s stands after no test file", test)
 		case !s.decls[testFile][test]:
-			bad("%s has no %s", testFile, test)
+			bad("%s has no %s%s", testFile, test, s.elsewhere(testFile, test))
 		case subtest != "" && !s.subtest(path.Dir(testFile), subtest):
 			bad("%s: %s has no subtest %s", testFile, test, subtest)
 		}
 	}
 	return found
+}
+
+// elsewhere helps after a test has moved: it names the file of the same folder
+// that holds it now.
+func (s source) elsewhere(testFile, test string) string {
+	for file, decls := range s.decls {
+		if decls[test] && path.Dir(file) == path.Dir(testFile) {
+			return "; it is in " + file
+		}
+	}
+	return ""
 }
 
 // subtest looks for a subtest's name in the folder and below: as a text of the

@@ -21,6 +21,9 @@ func (l doorLog) Publish(partition int, subs []core.Submission, done func(uint64
 
 // logError says in ingest's words whether anything was stored.
 func logError(err error) error {
+	if errors.Is(err, bus.ErrClosed) {
+		return fmt.Errorf("%w: %w", ingest.ErrLogDown, err)
+	}
 	var busy *bus.BusyError
 	if !errors.As(err, &busy) || busy.Unknown {
 		return err

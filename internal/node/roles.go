@@ -26,7 +26,8 @@ func (n *Node) doorConfig() ingest.Config {
 // runIngest serves the front door. An abrupt end makes no difference to it: what
 // has no answer was promised nothing, and the answers that are due are cheap.
 func (n *Node) runIngest(ctx context.Context) error {
-	door, err := ingest.NewDoor(n.doorConfig(), n.plans, doorLog{n.conn}, nil)
+	behind := newBacklog(n.conn)
+	door, err := ingest.NewDoor(n.doorConfig(), n.plans, doorLog{n.conn}, behind)
 	if err != nil {
 		return err
 	}
@@ -60,6 +61,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var wg sync.WaitGroup
+	wg.Go(func() { behind.run(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
 		submits.Stop()

@@ -21,15 +21,16 @@ const childEnv = "DULY_PGTEST_CHILD_DIR"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
 		child(dir)
+		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 func child(dir string) {
 	c, err := Start(Options{Dir: dir, FsyncOff: true})
 	if err != nil {
 		fmt.Println("error", err)
-		os.Exit(1)
+		return
 	}
 	fmt.Println(c.dir, c.sockets, c.port)
 	select {}

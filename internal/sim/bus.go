@@ -30,7 +30,7 @@ func (b *nodeBus) Send(cmds []core.Command) {
 		default:
 			b.w.after(b.w.delay(), func() { b.w.work(c) })
 			if b.w.books.tombstones && b.w.fault(0.05) {
-				b.w.after(b.w.delay(), func() { b.w.work(c) })
+				b.w.after(b.w.upTo(c.Left+slow), func() { b.w.work(c) })
 			}
 		}
 	}

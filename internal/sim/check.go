@@ -78,7 +78,7 @@ func (w *World) check() error {
 		if told := w.told[id]; told.State != t.State || told.EndNumber != t.EndNumber {
 			return fmt.Errorf("task %s is %s, told was %+v\n%s", id, t.State, told, w.Store.History(p, id))
 		}
-		if err := w.checkBooks(t, known); err != nil {
+		if err := errors.Join(w.checkBooks(t, known), w.Store.checkJournal(t)); err != nil {
 			return err
 		}
 	}
@@ -88,6 +88,26 @@ func (w *World) check() error {
 	for key := range w.books.live {
 		if !known[key] {
 			return fmt.Errorf("an effect under key %s belongs to no step that should have one", key)
+		}
+	}
+	return nil
+}
+
+// checkJournal: a reply counts only before the complete-by of the command that
+// it answers.
+func (m *MemStore) checkJournal(t *core.Task) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var due core.Instant
+	for _, j := range m.rows[rowKey{t.Partition, t.Number}].journal {
+		switch j.Kind {
+		case core.KindDone, core.KindFailed, core.KindRefused, core.KindUndone, core.KindUndoFailed, core.KindUndoRefused:
+			if j.At >= due {
+				return fmt.Errorf("task %s: row %d takes a reply at %d to a command whose time was over at %d", t.ID, j.Seq, j.At, due)
+			}
+		}
+		if j.Next >= 0 {
+			due = j.Due
 		}
 	}
 	return nil

@@ -58,7 +58,10 @@ CREATE TABLE IF NOT EXISTS tasks (
     commit_id     INT8        NOT NULL,
     PRIMARY KEY (partition, number)
 );
-CREATE UNIQUE INDEX IF NOT EXISTS tasks_id ON tasks (partition, id);
+-- The id leads: an index that begins with the partition ties with the primary key
+-- while the table has no statistics, and a plan made then reads a whole partition
+-- for every row that a commit updates.
+CREATE UNIQUE INDEX IF NOT EXISTS tasks_id ON tasks (id, partition);
 CREATE INDEX IF NOT EXISTS tasks_due ON tasks (partition, complete_by, number) WHERE state IN ('pending', 'processing', 'undoing');
 CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (partition, waits_for, number) WHERE waits_for IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS tasks_ended ON tasks (partition, end_number) WHERE end_number IS NOT NULL;

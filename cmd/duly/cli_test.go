@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// devSystem is `duly dev --demo` in a process of its own.
+func devSystem(t *testing.T) (url string) {
+	t.Helper()
+	return spawn(t, "dev", "--demo", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir()).ready()
+}
+
+// TestCLI is the life of a task on the command line.
+func TestCLI(t *testing.T) {
+	url := devSystem(t)
+	ok := func(in string, args ...string) string {
+		t.Helper()
+		code, out, errs := command(t, in, args...)
+		if code != 0 || errs != "" {
+			t.Fatalf("duly %s: exit %d: %s%s", strings.Join(args, " "), code, out, errs)
+		}
+		return out
+	}
+	says := func(out, pattern string) {
+		t.Helper()
+		if !regexp.MustCompile(pattern).MatchString(out) {
+			t.Errorf("%q does not match %s", out, pattern)
+		}
+	}
+	field := func(out, name string) any {
+		t.Helper()
+		var m map[string]any
+		if err := json.Unmarshal([]byte(out), &m); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return m[name]
+	}
+	// The plan is stored by the drone example, some time after the node is ready.
+	until(t, "the plan is there", func() bool {
+		code, _, _ := command(t, "", "submit", "delivery", "d-1", sampleDelivery, "-s", url)
+		return code == 0
+	})
+	ends := func(id, state string) {
+		t.Helper()
+		until(t, id+" ends", func() bool {
+			_, out, _ := command(t, "", "get", "delivery", id, "-s", url)
+			return strings.Contains(out, state)
+		})
+	}
+	ends("d-1", "processed")
+	text := ok("", "get", "delivery", "d-1", "-s", url)
+	says(text, `^delivery  d-1  processed\ncreated \S+  ended \S+  failures 0\n`)
+	says(text, `(?m)^delivery +delivery\.create +done +1 +\{`)
+	if s := field(ok("", "get", "delivery", "d-1", "-s", url, "-o", "json"), "state"); s != "processed" {
+		t.Errorf("state %v", s)
+	}
+
+	second := strings.Replace(sampleDelivery, "d-1", "d-2", 1)
+	says(ok(second, "submit", "delivery", "d-2", "-", "-s", url), `^d-2 is stored at \d+\.\d+\n$`)
+	says(ok(sampleDelivery, "submit", "delivery", "d-1", "-s", url), `^d-1 is a task already: processed\n$`)
+	third := ok("", "submit", "delivery", "d-3", strings.Replace(sampleDelivery, "d-1", "d-3", 1), "--complete-by", "30s", "-s", url, "-o", "json")
+	if id := field(third, "id"); id != "d-3" {
+		t.Errorf("id %v", id)
+	}
+
+	says(ok("", "cancel", "delivery", "d-4", "--reason", "changed my mind", "-s", url), `^asked that d-4 end`)
+	ends("d-4", "undone")
+	if asked := field(ok("", "cancel", "delivery", "d-5", "-s", url, "-o", "json"), "asked"); asked != "cancel" {
+		t.Errorf("asked %v", asked)
+	}
+
+	says(ok("", "list", "--type", "delivery", "--state", "processed", "-s", url), `(?m)^TYPE +ID +STATE +CREATED +ENDED$[^$]*^delivery +d-1 +processed`)
+	page := ok("", "list", "--limit", "1", "-s", url, "-o", "json")
+	next, _ := field(page, "next").(string)
+	if n := len(field(page, "tasks").([]any)); n != 1 || next == "" {
+		t.Errorf("%d tasks, next %q", n, next)
+	}
+	says(ok("", "list", "--limit", "1", "--after", next, "-s", url), `more: --after`)
+	says(ok("", "health", "-s", url), `^ready\n$`)
+	says(ok("", "version"), `^duly \S+ go1\.`)
+	if v := field(ok("", "version", "-o", "json"), "version"); v != version {
+		t.Errorf("version %v", v)
+	}
+	wrongUse(t, url)
+}
+
+// wrongUse: the server's refusals come out as words and status 1.
+func wrongUse(t *testing.T, url string) {
+	t.Helper()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"get", "delivery", "nobody"}, `no task "nobody" of type "delivery"`},
+		{[]string{"submit", "nosuch", "n1", "{}"}, `"nosuch"`},
+		{[]string{"submit", "delivery", "d-1", `{"a":1}`}, "another input"},
+		{[]string{"submit", "delivery", "n2", `{"a"`}, "not JSON"},
+		{[]string{"submit", "delivery", "n3", `{}`, "--complete-by=-1s"}, "complete-by"},
+		{[]string{"list", "--limit", "0"}, "limit"},
+		{[]string{"list", "--state", "gone"}, "state"},
+	} {
+		code, _, errs := command(t, "", append(c.args, "-s", url)...)
+		if code != 1 || !strings.HasPrefix(errs, "duly: ") || !strings.Contains(errs, c.want) {
+			t.Errorf("duly %s: exit %d, %q, want 1 and %q", strings.Join(c.args, " "), code, errs, c.want)
+		}
+	}
+}
+
+// TestCLIRefuses: what cannot work is refused with words, and with 2 where the
+// words on the command line are wrong.
+func TestCLIRefuses(t *testing.T) {
+	const nowhere = "postgres://127.0.0.1:1/nothing"
+	t.Setenv("DATABASE_URL", "") // put back at the end
+	if err := os.Unsetenv("DATABASE_URL"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 2, "expected one of"},
+		{[]string{"fly"}, 2, "fly"},
+		{[]string{"list", "--colour", "red"}, 2, "--colour"},
+		{[]string{"demo", "--faults", "many"}, 2, "some"},
+		{[]string{"demo", "--tasks", "many"}, 2, "tasks"},
+		{[]string{"demo", "--tasks", "0"}, 1, "want 1 to"},
+		{[]string{"demo", "--rate=-1"}, 1, "want 0 to"},
+		{[]string{"get", "delivery"}, 2, "<id>"},
+		{[]string{"version", "-o", "xml"}, 2, "json"},
+		{[]string{"migrate"}, 2, "--database-url"},
+		{[]string{"migrate", "--database-url", "mysql://x"}, 1, `"mysql"`},
+		{[]string{"serve", "--database-url", "sqlite:/tmp/x.db"}, 1, "duly dev"},
+		{[]string{"serve", "--roles", "ingest,cook", "--database-url", nowhere}, 2, `"cook"`},
+		{[]string{"serve", "--partitions", "0", "--database-url", nowhere}, 2, "partitions: 0, want 1 to 1024"},
+		{[]string{"serve", "--lease", "1ms", "--database-url", nowhere}, 2, "lease: 1ms"},
+		{[]string{"serve", "--scan-interval", "5s", "--database-url", nowhere}, 2, "scan-interval: 5s"},
+		{[]string{"serve", "--node-name", "a b", "--database-url", nowhere}, 2, "node-name"},
+		{[]string{"serve", "--log-format", "xml"}, 2, "json"},
+		{[]string{"serve"}, 1, "database"},
+		{[]string{"health", "-s", "http://127.0.0.1:1"}, 1, "not ready"},
+		{[]string{"list", "-s", "http://127.0.0.1:1"}, 1, "is a node running there?"},
+	} {
+		code, _, errs := command(t, "", c.args...)
+		if code != c.code || !strings.Contains(errs, "duly: ") || !strings.Contains(errs, c.want) {
+			t.Errorf("duly %s: exit %d, %q, want %d and %q", strings.Join(c.args, " "), code, errs, c.code, c.want)
+		}
+	}
+	if code, out, _ := command(t, "", "--help"); code != 0 || !strings.Contains(out, "demo") {
+		t.Errorf("--help: exit %d: %s", code, out)
+	}
+}
+
+// TestOneDevPerDirectory: two would write to the same files.
+func TestOneDevPerDirectory(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"dev", "--port", "0", "--nats-port", "0", "--data-dir", dir}
+	first := spawn(t, args...)
+	first.ready()
+	code, _, errs := command(t, "", args...)
+	if code != 1 || !strings.Contains(errs, dir) || !strings.Contains(errs, "in use by another process") {
+		t.Errorf("the second: exit %d, %q", code, errs)
+	}
+	if code := first.term(); code != 0 {
+		t.Errorf("the first: exit %d after SIGTERM:\n%s", code, first.log())
+	}
+	// Its lock ended with it.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errOut bytes.Buffer
+	if code := run(ctx, args, streams{strings.NewReader(""), &out, &errOut}); strings.Contains(errOut.String(), "in use") {
+		t.Errorf("the third: exit %d, %q", code, errOut.String())
+	}
+}

@@ -1,0 +1,21 @@
+package bus
+
+import "testing"
+
+// TestBacklog: what a reader's handler has no room for stays with the server,
+// and counts.
+func TestBacklog(t *testing.T) {
+	c := ready(t)
+	s := newSink()
+	s.gate = make(chan struct{})
+	t.Cleanup(func() { close(s.gate) })
+	s.read(t, c, 1, 0, ReadConfig{Prefetch: 1})
+	publishTasks(t, c, 20)
+	eventually(t, "a backlog on the one partition that is read", func() bool {
+		backlog, err := c.Backlog(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(backlog) == 1 && backlog[part] >= 10
+	})
+}

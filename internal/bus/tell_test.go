@@ -1,0 +1,235 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/core"
+)
+
+func TestTell(t *testing.T) {
+	c := ready(t)
+	endings := make([]core.Ending, 0, 1300)
+	for i := range 1300 {
+		endings = append(endings, core.Ending{Partition: 3, EndNumber: int64(i), ID: fmt.Sprint("o-", i), Type: []string{"order", "trip"}[i%2],
+			State: core.StateProcessed, Seq: 6, CreatedAt: at, At: at})
+	}
+	endings[10].State, endings[11].State = core.StateUndone, core.StateError
+	want := fmt.Sprint(endings)
+	done := make(chan error, 2)
+	c.TellEnded(endings, func(err error) { done <- err })
+	clear(endings) // ours again
+	if err := receive(t, "the stream's word", done); err != nil {
+		t.Fatal(err)
+	}
+	c.TellEnded(nil, func(err error) { done <- err })
+	if err := receive(t, "nothing to tell", done); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.TellRefused(within(t), []core.Status{{ID: "x y", Type: "no type", Status: core.StatusRefused, Code: 400, At: at}}); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]core.Ending, 1300)
+	subjects := map[string]int{}
+	stream, err := c.js.Stream(within(t), StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(within(t), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subjects[m.Subject]++
+		if strings.HasSuffix(m.Subject, core.StatusRefused) {
+			continue
+		}
+		list, err := DecodeEndings(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			got[e.EndNumber] = e
+		}
+	}
+	if fmt.Sprint(got) != want {
+		t.Error("not what was told")
+	}
+	if w := map[string]int{"duly.events.order.processed": 2, "duly.events.trip.processed": 2, "duly.events.order.undone": 1, "duly.events.trip.error": 1, "duly.events._.refused": 1}; !reflect.DeepEqual(subjects, w) {
+		t.Errorf("subjects %v, want %v", subjects, w)
+	}
+}
+
+func TestTellFails(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL()) // without streams
+	done := make(chan error, 1)
+	c.TellEnded([]core.Ending{{ID: "a", Type: "b", State: core.StateProcessed}, {ID: "a", Type: "b", State: core.StateUndone}}, func(err error) { done <- err })
+	if err := receive(t, "the outcome", done); !isBusy(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	live, mine := make(chan core.Status, 8), make(chan core.Status, 8)
+	own, err := c.OnStatus("status.me", func(s core.Status) { mine <- s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Stop()
+	sub, err := c.OnLive("order", "o-1", func(s core.Status) { live <- s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Stop()
+	want := core.Status{ID: "o-1", Type: "order", Status: "undone", Error: "card", At: at}
+	other := want
+	other.ID = "o-2"
+	c.Live(other)
+	c.Live(core.Status{ID: "a b", Type: "order"}) // no subject for it
+	c.Live(want)
+	c.Notify("", want)
+	c.Notify("duly.live.order.o-1", want) // never on Duly's own subjects
+	c.Notify("status.me", want)
+	if got := receive(t, "live", live); got != want {
+		t.Errorf("%+v", got)
+	}
+	if got := receive(t, "notice", mine); got != want {
+		t.Errorf("%+v", got)
+	}
+	nothing(t, "live", live)
+}
+
+func TestDead(t *testing.T) {
+	c := ready(t)
+	h := nats.Header{"Duly-Reply-To": {"x"}, "Nats-Expected-Last-Sequence": {"99"}}
+	if err := c.Dead(within(t), StreamTasks, "duly.tasks.3.pack", []byte("junk"), "pack has version 9", h); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Dead(within(t), StreamTasks, "duly.tasks.3.pack", make([]byte, c.MaxPayload()), "too long", nil); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := c.js.Stream(within(t), StreamDead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetMsg(within(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Subject != "duly.dead.DULY_TASKS" || string(m.Data) != "junk" || m.Header.Get(HeaderCause) != "pack has version 9" ||
+		m.Header.Get(HeaderSubject) != "duly.tasks.3.pack" || m.Header.Get(HeaderReplyTo) != "x" {
+		t.Errorf("%+v", m)
+	}
+	if m, err = stream.GetMsg(within(t), 2); err != nil || !strings.Contains(m.Header.Get(HeaderCause), "cut from 8388608 bytes") {
+		t.Errorf("%v, %v", m.Header, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := c.Dead(ctx, StreamTasks, "x", nil, "", nil); err == nil {
+		t.Error("no error after the end of the context")
+	}
+}
+
+func TestPlansAndAsk(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	plans, err := c.ServePlans(func(spec []byte) PlanAnswer {
+		p, err := DecodePlan(spec)
+		if err != nil {
+			return PlanAnswer{Error: &WireError{Code: 400, Description: err.Error()}}
+		}
+		return PlanAnswer{Name: p.Name, Version: p.Version, Stored: true}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plans.Stop()
+	m, err := c.nc.RequestWithContext(within(t), SubjectPlansApply, []byte(goldenPlanJSON))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := DecodePlanAnswer(m.Data); err != nil || a.Name != "order" || a.Version != 2 || !a.Stored {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if m, err = c.nc.RequestWithContext(within(t), SubjectPlansApply, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodePlanAnswer(m.Data); err == nil || !strings.Contains(err.Error(), "plan cannot work") {
+		t.Errorf("%v", err)
+	}
+	changed := make(chan struct{}, 1)
+	news, err := c.OnPlansChanged(func() { changed <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer news.Stop()
+	if err := c.AnnouncePlans(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "announcement", changed)
+
+	ask, err := c.ServeAsk(func(r *AskRequest) {
+		if r.Control.ID == "gone" {
+			r.Reject(404, "no such task")
+			return
+		}
+		r.Accept(7, 3)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ask.Stop()
+	for _, x := range []struct {
+		kind, id, want string
+	}{{"cancel", "o-1", ""}, {"cancel", "gone", "no such task"}, {"undo", "o-1", "carries a request to cancel"}, {"overdue", "o-1", "is not duly.ask."}} {
+		data := AppendControl(nil, &core.Control{Kind: core.EventCancel, ID: x.id, Type: "order"})
+		m, err := c.nc.RequestWithContext(within(t), AskSubject(x.kind), data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := DecodeSubmitAnswer(m.Data)
+		if x.want == "" && (err != nil || a != SubmitAnswer{StreamControl, 7, "o-1", 3}) || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%s %s: %+v, %v", x.kind, x.id, a, err)
+		}
+	}
+}
+
+// TestSubscriptionStop: nothing is lost that had arrived, nothing runs after.
+func TestSubscriptionStop(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	var calls atomic.Int64
+	gate := make(chan struct{})
+	sub, err := c.ServeReplies(3, func(core.Reply) { <-gate; calls.Add(1) }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 50
+	for i := range n {
+		if err := c.nc.Publish(ReplySubject(3, 1, int64(i)), []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.nc.Publish("duly.reply.3.nonsense", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.nc.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(10*time.Millisecond, func() { close(gate) })
+	sub.Stop()
+	sub.Stop() // again is fine
+	if got := calls.Load(); got != n {
+		t.Errorf("%d calls, want %d", got, n)
+	}
+	if d := c.Dropped(); d != 0 {
+		t.Errorf("%d dropped", d)
+	}
+}

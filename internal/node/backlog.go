@@ -1,0 +1,52 @@
+package node
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/bus"
+)
+
+// backlogEvery is how often the server is asked for the backlog while
+// submissions come in.
+const backlogEvery = 500 * time.Millisecond
+
+// backlog is ingest.Backlog: how far the readers are behind, as last seen. A
+// node that nobody submits to asks nothing.
+type backlog struct {
+	conn    *bus.Conn
+	seen    atomic.Pointer[map[int]int64]
+	knocked atomic.Bool
+}
+
+func newBacklog(conn *bus.Conn) *backlog {
+	b := &backlog{conn: conn}
+	b.seen.Store(&map[int]int64{})
+	return b
+}
+
+// Pending implements ingest.Backlog.
+func (b *backlog) Pending(partition int) int64 {
+	if !b.knocked.Load() { // a shared line is written once a period, not per submission
+		b.knocked.Store(true)
+	}
+	return (*b.seen.Load())[partition]
+}
+
+// run asks until ctx ends. What cannot be asked counts as no backlog: the
+// stream's own bound holds submissions back then.
+func (b *backlog) run(ctx context.Context) {
+	for wait(ctx, backlogEvery) {
+		if !b.knocked.Swap(false) {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, readTimeout)
+		pending, err := b.conn.Backlog(bounded)
+		cancel()
+		if err != nil {
+			pending = nil
+		}
+		b.seen.Store(&pending)
+	}
+}

@@ -1,0 +1,201 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+)
+
+// both runs a test at both isolation levels of PostgreSQL.
+func both(t *testing.T, test func(*testing.T, schema.Store)) {
+	for name, o := range map[string]schema.Options{"read committed": {}, "serializable": {Serializable: true}} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, pgtestdb.URL(t), o)
+			if err := s.Partitions(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			test(t, s)
+		})
+	}
+}
+
+// blocked waits until a connection of this database waits for a lock.
+func blocked(t *testing.T, db *sql.DB) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
+		var n int
+		err := db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing waits for the lock")
+		}
+	}
+}
+
+func begin(t *testing.T, db *sql.DB, statement string) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() }) // done already when the test passes
+	if _, err := tx.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// A commit that has passed the fence and is not over yet holds up a takeover,
+// which then finds what the commit wrote.
+func TestTakeoverWaitsForTheCommitBeforeIt(t *testing.T) {
+	both(t, func(t *testing.T, s schema.Store) {
+		if _, err := s.TakeOver(t.Context(), 1, "zombie"); err != nil {
+			t.Fatal(err)
+		}
+		db := schema.DB(s)
+		zombie := begin(t, db, `UPDATE partitions SET next_number = 5, cursor = 9 WHERE partition = 1 AND epoch = 1`)
+		found := make(chan core.PartitionState, 1)
+		errs := make(chan error, 1)
+		go func() {
+			st, err := s.TakeOver(context.Background(), 1, "successor")
+			found <- st
+			errs <- err
+		}()
+		blocked(t, db)
+		if err := zombie.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := <-found, <-errs; err != nil || st.NextNumber != 5 || st.Cursor != 9 || st.Epoch != 2 {
+			t.Errorf("the takeover found %+v, %v", st, err)
+		}
+	})
+}
+
+// A commit that meets a takeover which is not over yet waits for it and is left
+// out, in that partition alone.
+func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
+	both(t, func(t *testing.T, s schema.Store) {
+		for p := range 2 {
+			if _, err := s.TakeOver(t.Context(), p, "zombie"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db := schema.DB(s)
+		successor := begin(t, db, `UPDATE partitions SET owner = 'successor', epoch = epoch + 1 WHERE partition = 1`)
+		results := make(chan core.CommitResult, 1)
+		errs := make(chan error, 1)
+		go func() {
+			res, err := s.Commit(context.Background(), &core.Batch{
+				ID: 1, Partitions: []core.PartitionWrite{{Partition: 0, Epoch: 1, NextNumber: 2, NextEnd: 1}, {Partition: 1, Epoch: 1, NextNumber: 2, NextEnd: 1}},
+				Writes: []core.TaskWrite{plainBirth(0, 1), plainBirth(1, 1)},
+			})
+			results <- res
+			errs <- err
+		}()
+		blocked(t, db)
+		if err := successor.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		res, err := <-results, <-errs
+		if err != nil || len(res.Duplicates) != 0 || len(res.Fenced) != 1 || res.Fenced[0] != 1 {
+			t.Errorf("the commit says %+v, %v", res, err)
+		}
+		for p, want := range []int{1, 0} {
+			if saved, err := s.LoadNumbers(t.Context(), p, []int64{1}); err != nil || len(saved) != want {
+				t.Errorf("partition %d holds %d tasks, %v, want %d", p, len(saved), err, want)
+			}
+		}
+	})
+}
+
+func plainBirth(p int, number int64) core.TaskWrite {
+	at := core.Instant(1_893_456_000_000_000)
+	return core.TaskWrite{
+		Task: &core.Task{
+			Partition: p, Number: number, ID: fmt.Sprintf("t%d", number), Type: "order", State: core.StateProcessing, Seq: 1,
+			CreatedAt: at, UpdatedAt: at, Bound: at, Deadline: at,
+		},
+		Birth:   true,
+		Records: []core.Record{{Seq: 1, Kind: core.KindSubmitted, At: at, State: core.StateProcessing, Step: -1, Next: 0, NextAttempt: 1, Due: at}},
+	}
+}
+
+// Processes that start at once all find the tables.
+func TestMigrateAtOnce(t *testing.T) {
+	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			const processes = 5
+			errs := make(chan error, processes)
+			for range processes {
+				s := opened(t, at, schema.Options{MaxConns: 2})
+				go func() { errs <- s.Migrate(context.Background()) }()
+			}
+			for range processes {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A database that a newer binary has been at is refused.
+func TestNewerDatabaseIsRefused(t *testing.T) {
+	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, at, schema.Options{})
+			if name == "sqlite" { // the store's own connections for reading cannot write
+				db, err := sql.Open("sqlite", strings.TrimPrefix(at, "sqlite:"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				_, err = db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)`)
+				if err != nil {
+					t.Fatal(err)
+				}
+			} else if _, err := schema.DB(s).Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer binary") {
+				t.Errorf("migrate: %v", err)
+			}
+		})
+	}
+}
+
+// The row update of a commit goes by the primary key, also when its plan is a
+// generic one made while the table was empty.
+func TestCommitReadsByKey(t *testing.T) {
+	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
+	rows, err := schema.DB(s).Query("EXPLAIN " + schema.RowsSQLWithArrays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(line + "\n")
+	}
+	if text := plan.String(); !strings.Contains(text, "Index Scan using tasks_pkey") || strings.Contains(text, "Seq Scan") {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,142 @@
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Get implements Store.
+func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, error) {
+	saved, err := r.LoadIDs(ctx, partition, []string{id})
+	if err != nil {
+		return core.View{}, err
+	}
+	if len(saved) == 0 {
+		return core.View{}, fmt.Errorf("task %s: %w", id, core.ErrNotFound)
+	}
+	s := &saved[0]
+	var plan *core.Plan
+	if s.Row.PlanVersion != 0 {
+		if plan, err = r.plan(ctx, s.Row.Type, s.Row.PlanVersion); err != nil {
+			return core.View{}, err
+		}
+	}
+	return viewOf(plan, s)
+}
+
+// plan is one plan version, nil when nobody knows it.
+func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Plan, error) {
+	specs, err := column[[]byte](ctx, r, qPlan, name, version)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s version %d: %w", name, version, err)
+	}
+	if len(specs) == 0 {
+		return nil, nil
+	}
+	p := &core.Plan{}
+	if err := json.Unmarshal(specs[0], p); err != nil {
+		return nil, fmt.Errorf("plan %s version %d: %w", name, version, err)
+	}
+	return p, nil
+}
+
+// viewOf shows a stored task with the steps its journal leads to. Of a purged
+// task the row is all there is; of one whose plan is unknown, all but the steps.
+func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
+	if len(saved.Journal) == 0 {
+		v := summary(&saved.Row)
+		v.Input = saved.Row.Input
+		return v, nil
+	}
+	t, err := core.Replay(plan, saved)
+	if err != nil {
+		return core.View{}, err
+	}
+	v := summary(t) // the journal may be newer than the row
+	v.Reason, v.Input = t.Why, t.Input
+	if t.State == core.StateProcessed {
+		v.Reason = ""
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		v.Steps = append(v.Steps, core.StepView{
+			Name: plan.Steps[i].Name, Agent: plan.Steps[i].Agent, Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+		})
+	}
+	for i := range saved.Journal {
+		rec := &saved.Journal[i]
+		if rec.Round != t.Round {
+			continue
+		}
+		if rec.Step >= 0 && rec.Step < len(v.Steps) {
+			sv := &v.Steps[rec.Step]
+			sv.At, sv.Code, sv.Error = rec.At, rec.Code, rec.Error
+		}
+		if rec.Next >= 0 && rec.Next < len(v.Steps) {
+			v.Steps[rec.Next].At = rec.At
+		}
+	}
+	return v, nil
+}
+
+func summary(t *core.Task) core.View {
+	return core.View{
+		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Partition: t.Partition, Number: t.Number, State: t.State, Round: t.Round,
+		Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash, CompleteBy: t.Deadline,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt,
+	}
+}
+
+// List implements Store. The order is by creation, newest first; the cursor is
+// the creation time, partition and number of the last task shown.
+func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
+	if f.Limit < 1 || f.Limit > 1000 {
+		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to 1000", f.Limit)
+	}
+	where, args := []string{"1 = 1"}, []any{f.Limit + 1}
+	add := func(cond string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			cond = strings.Replace(cond, "?", fmt.Sprintf("\x00%d", len(args)), 1)
+		}
+		where = append(where, strings.ReplaceAll(cond, "\x00", "?"))
+	}
+	if f.Type != "" {
+		add("type = ?", f.Type)
+	}
+	if f.State != "" {
+		add("state = ?", string(f.State))
+	}
+	if f.After != "" {
+		var at, partition, number int64
+		if _, err := fmt.Sscanf(f.After, "%d.%d.%d", &at, &partition, &number); err != nil {
+			return core.Page{}, fmt.Errorf("list: after %q is not a cursor of a page", f.After)
+		}
+		t := r.time(core.Instant(at))
+		add("(created_at < ? OR (created_at = ? AND (partition < ? OR (partition = ? AND number < ?))))", t, t, partition, partition, number)
+	}
+	rows, err := r.query(ctx, `SELECT `+taskColumns+` FROM tasks WHERE `+strings.Join(where, " AND ")+
+		` ORDER BY created_at DESC, partition DESC, number DESC LIMIT ?1`, args...)
+	if err != nil {
+		return core.Page{}, fmt.Errorf("list: %w", err)
+	}
+	defer rows.Close()
+	var page core.Page
+	for rows.Next() {
+		t, err := scanTask(rows)
+		if err != nil {
+			return core.Page{}, fmt.Errorf("list: %w", err)
+		}
+		if len(page.Tasks) == f.Limit {
+			last := &page.Tasks[f.Limit-1]
+			page.Next = fmt.Sprintf("%d.%d.%d", last.CreatedAt, last.Partition, last.Number)
+			break
+		}
+		page.Tasks = append(page.Tasks, summary(&t))
+	}
+	return page, rows.Err()
+}
