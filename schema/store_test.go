@@ -1,0 +1,95 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/storetest"
+)
+
+// open opens and migrates a store; it is closed when the test ends.
+func open(tb testing.TB, at string, o schema.Options) schema.Store {
+	tb.Helper()
+	s := opened(tb, at, o)
+	if err := s.Migrate(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func opened(tb testing.TB, at string, o schema.Options) schema.Store {
+	tb.Helper()
+	s, err := schema.Open(context.Background(), at, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+func sqliteURL(tb testing.TB) string {
+	tb.Helper()
+	return "sqlite:" + filepath.Join(tb.TempDir(), "duly.db")
+}
+
+func run(t *testing.T, at func(testing.TB) string, o schema.Options) {
+	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+		s := open(tb, at(tb), o)
+		return s, schema.DB(s)
+	})
+}
+
+func TestSQLite(t *testing.T) { run(t, sqliteURL, schema.Options{}) }
+
+func TestPostgres(t *testing.T) { run(t, pgtestdb.URL, schema.Options{}) }
+
+func TestPostgresSerializable(t *testing.T) {
+	run(t, pgtestdb.URL, schema.Options{Serializable: true})
+}
+
+// cockroachEnv names a CockroachDB server, as postgres://…, to run the suite on.
+const cockroachEnv = "DULY_TEST_COCKROACH_URL"
+
+var cockroachDatabases atomic.Int64
+
+func TestCockroach(t *testing.T) {
+	server := os.Getenv(cockroachEnv)
+	if server == "" {
+		t.Skipf("%s names no server", cockroachEnv)
+	}
+	run(t, func(tb testing.TB) string { return cockroachURL(tb, server) }, schema.Options{})
+}
+
+// cockroachURL is a fresh database on the server, dropped when the test ends.
+func cockroachURL(tb testing.TB, server string) string {
+	tb.Helper()
+	name := "duly_test_" + strconv.FormatInt(time.Now().UnixMicro(), 10) + "_" + strconv.FormatInt(cockroachDatabases.Add(1), 10)
+	db := schema.DB(opened(tb, server, schema.Options{}))
+	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if _, err := db.Exec("DROP DATABASE " + name + " CASCADE"); err != nil {
+			tb.Error(err)
+		}
+	})
+	at, err := url.Parse(server)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	at.Path = "/" + name
+	return at.String()
+}
