@@ -152,12 +152,22 @@ func (r *Runtime) find(cmd *core.Command) (Handlers, Handler) {
 // try calls the handler until it succeeds, fails for good, has used its tries,
 // or the next try could not begin before the deadline. In the last case the
 // failure is worth more now, while it may still be told.
+//
+// A do with an undo that is refused after a try which failed otherwise is not
+// answered as refused: that would say that it left no effect, and the try before may have.
+// The failure before is the answer; what comes of it is undone.
 func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handler, cmd *core.Command) ([]byte, error) {
+	var unclear error // of the try before: it may have taken effect
+	effects := !cmd.Undo && r.routes[route{cmd.Agent, cmd.Step}].Undo != nil
 	for n := 1; ; n++ {
 		result, err := r.call(ctx, handler, cmd)
+		if effects && unclear != nil && err != nil && !again(err) {
+			return nil, unclear
+		}
 		if err == nil || n >= r.config.TriesMax || !again(err) {
 			return result, err
 		}
+		unclear = err
 		pause := r.pause(n)
 		if r.config.Time.Now().Add(pause) >= deadline || r.config.Time.Sleep(ctx, pause) != nil {
 			return nil, err

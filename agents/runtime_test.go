@@ -229,6 +229,24 @@ func TestRetrySucceeds(t *testing.T) {
 	})
 }
 
+// TestRefusalAfterAnUnclearTry: "refused" says that there is no effect, and of a
+// step that can have one a failed try before says nothing of the kind.
+func TestRefusalAfterAnUnclearTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		runtime := newRuntime(t, agents.Config{}, agents.Handlers{Undo: nothing, Do: func(context.Context, *core.Command) ([]byte, error) {
+			if tries++; tries == 1 {
+				return nil, errors.New("bank is down")
+			}
+			return nil, agents.Refuse(422, errors.New("account is closed"))
+		}})
+		reply, _ := runtime.Handle(t.Context(), core.InstantOf(time.Now()), command(time.Minute))
+		if core.FinalCode(reply.Code) || reply.Code != 500 || tries != 2 {
+			t.Errorf("got %+v after %d tries, want the failure of the first", reply, tries)
+		}
+	})
+}
+
 func TestUnknownStepIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := newRuntime(t, agents.Config{}, agents.Handlers{Do: nothing})

@@ -60,6 +60,7 @@ func TestBadInput(t *testing.T) {
 	}
 	for _, c := range badCases {
 		t.Run(c.name, func(t *testing.T) {
+			w := w.in(t)
 			c.fast(t, w)
 			c.http(t, w)
 			c.plain(t, w, refused)
@@ -68,14 +69,16 @@ func TestBadInput(t *testing.T) {
 	if code, body := w.http("GET", "/v1/tasks", "", nil); code != 200 || !strings.Contains(body, `"tasks":[]`) {
 		t.Errorf("some became tasks all the same: %d %s", code, body)
 	}
-	t.Run("unknown type through the plain door", func(t *testing.T) { plainUnknown(t, w) })
+	t.Run("unknown type through the plain door", func(t *testing.T) { plainUnknown(t, w.in(t)) })
 	t.Run("at the limit", func(t *testing.T) {
+		w := w.in(t)
 		w.accepted("good", "limit", sized(inputMax), nil)
 		w.ends("good", "limit", "processed")
 	})
-	t.Run("NUL through the plain door", func(t *testing.T) { plainNUL(t, w, refused) })
-	t.Run("same id, another input", func(t *testing.T) { otherInput(t, w, refused) })
+	t.Run("NUL through the plain door", func(t *testing.T) { plainNUL(t, w.in(t), refused) })
+	t.Run("same id, another input", func(t *testing.T) { otherInput(t, w.in(t), refused) })
 	t.Run("good", func(t *testing.T) {
+		w := w.in(t)
 		w.accepted("good", "last", `{}`, nil)
 		w.ends("good", "last", "processed")
 	})

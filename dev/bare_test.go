@@ -22,8 +22,9 @@ func TestBareNATS(t *testing.T) {
 	w.agent("bare.reserve", answers(`{"receipt":"r-1"}`), answers(""))
 	w.agent("bare.ship", answers(`{"parcel":7}`), answers(""))
 
-	t.Run("fast door answers as a PubAck", func(t *testing.T) { bareFastDoor(t, w) })
+	t.Run("fast door answers as a PubAck", func(t *testing.T) { bareFastDoor(t, w.in(t)) })
 	t.Run("plain door runs", func(t *testing.T) {
+		w := w.in(t)
 		ack, err := w.js.Publish("duly.in.delivery.x2", []byte(`{"n":2}`))
 		if err != nil {
 			t.Fatal(err)

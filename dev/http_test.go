@@ -21,11 +21,12 @@ func TestHTTP(t *testing.T) {
 		}
 		answers(`{"ok":true}`)(m)
 	}, answers(""))
-	t.Run("put", func(t *testing.T) { httpPut(t, w) })
-	t.Run("post", func(t *testing.T) { httpPost(t, w) })
-	t.Run("delete", func(t *testing.T) { httpDelete(t, w, held) })
-	t.Run("read", func(t *testing.T) { httpRead(t, w) })
+	t.Run("put", func(t *testing.T) { httpPut(t, w.in(t)) })
+	t.Run("post", func(t *testing.T) { httpPost(t, w.in(t)) })
+	t.Run("delete", func(t *testing.T) { httpDelete(t, w.in(t), held) })
+	t.Run("read", func(t *testing.T) { httpRead(t, w.in(t)) })
 	t.Run("health", func(t *testing.T) {
+		w := w.in(t)
 		for _, path := range []string{"/healthz", "/readyz"} {
 			if code, body := w.http("GET", path, "", nil); code != 200 {
 				t.Errorf("GET %s: %d %s", path, code, body)

@@ -25,6 +25,7 @@ func TestBadResults(t *testing.T) {
 		{"text", `no JSON at all`, []string{"bad_result", "JSON", "no JSON at all"}},
 	} {
 		t.Run(c.id, func(t *testing.T) {
+			w := w.in(t)
 			var calls atomic.Int64
 			sub, err := w.nc.QueueSubscribe("duly.do.res.only", "q", func(m *nats.Msg) {
 				calls.Add(1)
@@ -71,6 +72,7 @@ func TestUndecodable(t *testing.T) {
 		{"control of no kind", "duly.control.%", "DULY_CONTROL", `{"v":1,"kind":"dance","id":"x"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			w := w.in(t)
 			for _, partition := range []string{"0", "1", "2", "3"} {
 				subject := strings.ReplaceAll(c.subject, "%", partition)
 				before := w.dead(c.stream)
@@ -128,6 +130,7 @@ func TestBadPlans(t *testing.T) {
 		{"version 0", `{"name":"p","version":0,"steps":[` + step + `]}`, []string{`"code":400`, "version"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			w := w.in(t)
 			answer := w.apply(c.spec)
 			for _, want := range append(c.want, `"stored":false`) {
 				if !strings.Contains(answer, want) {

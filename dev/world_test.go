@@ -110,6 +110,13 @@ func start(t *testing.T) *world {
 	return w
 }
 
+// in is the world as a subtest sees it.
+func (w *world) in(t *testing.T) *world {
+	sub := *w
+	sub.t = t
+	return &sub
+}
+
 // until polls until ok; it fails the test when that takes too long.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()

@@ -24,7 +24,8 @@ const childEnv = "DULY_TEST_BE_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
-		os.Exit(m.Run())
+		m.Run()
+		return
 	}
 	// A child must not outlive its test, whatever ends that: the pipe tells.
 	go func() {

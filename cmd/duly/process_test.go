@@ -256,6 +256,9 @@ func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 	}
 	c.serve("late", "supervisor").ready()
 	until(t, "it ends", func() bool { return c.ended() == 1 })
+	if audit, err = c.store.Audit(t.Context()); err != nil || audit.States["m1"] != "undone" {
+		t.Errorf("%v %v, want undone", audit.States, err)
+	}
 }
 
 // TestTwoNodesShare: two schedulers share the partitions; one that is told to

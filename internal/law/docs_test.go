@@ -226,7 +226,7 @@ func (s source) subtest(folder, name string) bool {
 		}
 	}
 	found := errors.New("found")
-	err := filepath.WalkDir(filepath.Join(s.root, folder, "testdata"), func(at string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(s.root, folder, "testdata"), func(_ string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && strings.TrimSuffix(entry.Name(), path.Ext(entry.Name())) == name {
 			return found
 		}

@@ -56,7 +56,7 @@ var packages = map[string]place{
 	},
 	// The embedded server, and the only package that links it.
 	"dev/natsserver": {links: []string{"nats-server"}},
-	"ui": {imports: []string{"internal/node", "internal/core"}},
+	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/bus", "internal/core"}, links: []string{"nats"}},
 
@@ -83,7 +83,7 @@ var packages = map[string]place{
 	"internal/core": {std: []string{"errors", "fmt", "time"}},
 
 	// Aids of the tests.
-	"internal/sim":    {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
+	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
 	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
 
 	// What every process serves, whatever its roles.

@@ -38,11 +38,11 @@ func (b *books) undo(key string) {
 	b.tomb[key] = true
 }
 
-// refuses draws whether a service refuses a key. What has its effect is not
-// refused afterwards; and where the network doubles commands, both copies get
-// the same answer, because nobody but the service knows that there are two.
+// refuses draws whether a service refuses a key. Where the network doubles
+// commands, both copies get the same answer, because nobody but the service
+// knows that there are two; elsewhere it may refuse a key that has its effect.
 func (b *books) refuses(key string) bool {
-	if b.live[key] {
+	if b.tombstones && b.live[key] {
 		return false
 	}
 	refused := b.w.rand.IntN(40) == 0 || b.tombstones && b.refused[key]

@@ -1,0 +1,84 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+func good() Config {
+	return Config{
+		Roles: Roles, NodeName: "n1", Partitions: 16, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
+		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: time.Second,
+	}
+}
+
+// TestValidateNamesTheSetting: what cannot work is refused by its name, its
+// value and, where there is one, its limit.
+func TestValidateNamesTheSetting(t *testing.T) {
+	c := good()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []struct {
+		spoil func(*Config)
+		want  string
+	}{
+		{func(c *Config) { c.Roles = nil }, "roles: none given, want some of ingest"},
+		{func(c *Config) { c.Roles = []string{"ingest", "cook"} }, `roles: "cook" is not a role`},
+		{func(c *Config) { c.NodeName = "a.b" }, `node-name "a.b"`},
+		{func(c *Config) { c.NodeName = strings.Repeat("n", core.NameBytesMax+1) }, "node-name"},
+		{func(c *Config) { c.Partitions = 0 }, "partitions: 0, want 1 to 1024"},
+		{func(c *Config) { c.Partitions = 1025 }, "partitions: 1025, want 1 to 1024"},
+		{func(c *Config) { c.Shards = 0 }, "shards: 0, want 1 to 64"},
+		{func(c *Config) { c.InFlight = 0 }, "in-flight: 0"},
+		{func(c *Config) { c.AgentWindow = -1 }, "agent-window: -1"},
+		{func(c *Config) { c.StreamReplicas = 6 }, "stream-replicas: 6, want 1 to 5"},
+		{func(c *Config) { c.Lease = time.Millisecond }, "lease: 1ms, want 1s or more"},
+		{func(c *Config) { c.ScanInterval = 4 * time.Second }, "scan-interval: 4s, want 10ms to half the lease (3s)"},
+		{func(c *Config) { c.ScanInterval = 0 }, "scan-interval: 0s"},
+		{func(c *Config) { c.Drain = 0 }, "drain: 0s"},
+	} {
+		c := good()
+		bad.spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%v, want %q", err, bad.want)
+		}
+	}
+}
+
+// TestNodeNameIsMadeOfTheHost: whatever the host is called.
+func TestNodeNameIsMadeOfTheHost(t *testing.T) {
+	c := good()
+	c.NodeName = ""
+	if err := c.Validate(); err != nil || c.NodeName == "" {
+		t.Errorf("name %q: %v", c.NodeName, err)
+	}
+	for in, want := range map[string]string{"web-1": "web-1", "web.1.example": "web-1-example", "säge": "s--ge", strings.Repeat("h", 100): strings.Repeat("h", core.NameBytesMax-12)} {
+		if got := token(in); got != want {
+			t.Errorf("token(%q) is %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestSettingsAreComplete: every setting can be given as a flag and in the
+// environment, by a name of its own, and says what it is.
+func TestSettingsAreComplete(t *testing.T) {
+	flags, envs := map[string]bool{}, map[string]bool{}
+	for _, s := range Settings() {
+		if s.Flag == "" || s.Env == "" || s.Usage == "" {
+			t.Errorf("incomplete: %+v", s)
+		}
+		if flags[s.Flag] || envs[s.Env] {
+			t.Errorf("a name twice: %+v", s)
+		}
+		flags[s.Flag], envs[s.Env] = true, true
+	}
+	for _, want := range []string{"DATABASE_URL", "NATS_URL", "DULY_ROLES", "DULY_LOG_LEVEL"} {
+		if !envs[want] {
+			t.Errorf("%s is no setting", want)
+		}
+	}
+}
