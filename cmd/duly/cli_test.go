@@ -60,7 +60,6 @@ func TestCLI(t *testing.T) {
 	if s := field(ok("", "get", "delivery", "d-1", "-s", url, "-o", "json"), "state"); s != "processed" {
 		t.Errorf("state %v", s)
 	}
-
 	second := strings.Replace(sampleDelivery, "d-1", "d-2", 1)
 	says(ok(second, "submit", "delivery", "d-2", "-", "-s", url), `^d-2 is stored at \d+\.\d+\n$`)
 	says(ok(sampleDelivery, "submit", "delivery", "d-1", "-s", url), `^d-1 is a task already: processed\n$`)
@@ -68,13 +67,11 @@ func TestCLI(t *testing.T) {
 	if id := field(third, "id"); id != "d-3" {
 		t.Errorf("id %v", id)
 	}
-
 	says(ok("", "cancel", "delivery", "d-4", "--reason", "changed my mind", "-s", url), `^asked that d-4 end`)
 	ends("d-4", "undone")
 	if asked := field(ok("", "cancel", "delivery", "d-5", "-s", url, "-o", "json"), "asked"); asked != "cancel" {
 		t.Errorf("asked %v", asked)
 	}
-
 	says(ok("", "list", "--type", "delivery", "--state", "processed", "-s", url), `(?m)^TYPE +ID +STATE +CREATED +ENDED$[^$]*^delivery +d-1 +processed`)
 	page := ok("", "list", "--limit", "1", "-s", url, "-o", "json")
 	next, _ := field(page, "next").(string)

@@ -175,9 +175,10 @@ func TestDiscovery(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m, err = c.nc.RequestWithContext(within(t), "$SRV.STATS.duly-payment_charge", nil); err != nil || !strings.Contains(string(m.Data), `"answered":3`) {
-		t.Errorf("%s, %v", m.Data, err)
-	}
+	eventually(t, "three answers in the statistics", func() bool {
+		m, err := c.nc.RequestWithContext(within(t), "$SRV.STATS.duly-payment_charge", nil)
+		return err == nil && strings.Contains(string(m.Data), `"answered":3`)
+	})
 	service.Stop()
 	if _, err := c.nc.RequestWithContext(within(t), "$SRV.PING.duly-payment_charge", nil); err != nats.ErrNoResponders {
 		t.Errorf("after Stop: %v", err)
