@@ -26,6 +26,8 @@ func (n *Node) doorConfig() ingest.Config {
 // runIngest serves the front door. An abrupt end makes no difference to it: what
 // has no answer was promised nothing, and the answers that are due are cheap.
 func (n *Node) runIngest(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	behind := newBacklog(n.conn)
 	door, err := ingest.NewDoor(n.doorConfig(), n.plans, doorLog{n.conn}, behind)
 	if err != nil {
@@ -68,6 +70,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 		cancel()
 	})
 	err = in.Run(work)
+	end() // also when it ended by itself
 	wg.Wait()
 	return err
 }
