@@ -26,11 +26,16 @@ type sink struct {
 	seqs  []uint64
 	last  *TaskMessage
 	lost  chan error
-	gate  chan struct{} // when not nil, each message waits for one element
+	gate  chan struct{} // when not nil, each message waits for one element, or for open
+	open  chan struct{}
+	once  sync.Once
 	noAck bool
 }
 
-func newSink() *sink { return &sink{lost: make(chan error, 4)} }
+func newSink() *sink { return &sink{lost: make(chan error, 4), open: make(chan struct{})} }
+
+// release ends the waiting for good.
+func (s *sink) release() { s.once.Do(func() { close(s.open) }) }
 
 func (s *sink) handle(m *TaskMessage) {
 	s.mu.Lock()
@@ -39,7 +44,10 @@ func (s *sink) handle(m *TaskMessage) {
 	gate, noAck := s.gate, s.noAck
 	s.mu.Unlock()
 	if gate != nil {
-		<-gate
+		select {
+		case <-gate:
+		case <-s.open:
+		}
 	}
 	if !noAck {
 		_ = m.Ack()
@@ -67,7 +75,7 @@ func (s *sink) read(t *testing.T, c *Conn, epoch int64, cursor uint64, config Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.Stop)
+	t.Cleanup(func() { s.release(); r.Stop() })
 	return r
 }
 
@@ -149,7 +157,7 @@ func TestTakeover(t *testing.T) {
 	if names := consumers(t, c); !slices.Equal(names, []string{"p03-e5-1"}) {
 		t.Errorf("consumers %v", names)
 	}
-	close(zombie.gate)
+	zombie.release()
 	if err := receive(t, "the loss", zombie.lost); !errors.Is(err, ErrLost) {
 		t.Errorf("lost with %v", err)
 	}
@@ -182,7 +190,7 @@ func TestTakeoverOfAMuteReader(t *testing.T) {
 	heir := newSink()
 	heir.read(t, c, 2, 0, ReadConfig{})
 	heir.await(t, 1)
-	close(zombie.gate)
+	zombie.release()
 	if err := receive(t, "the loss", zombie.lost); !errors.Is(err, ErrLost) {
 		t.Errorf("lost with %v", err)
 	}
@@ -391,7 +399,7 @@ func TestStopWaits(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); r.Stop() }()
 	nothing(t, "stop while the handler is busy", stopped)
-	close(s.gate)
+	s.release()
 	receive(t, "stop", stopped)
 	n := len(s.got())
 	publishTasks(t, c, 1)
