@@ -197,6 +197,20 @@ func (c *Cluster) URL(database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", superuser, c.port, database)
 }
 
+// PID is the process of the server's postmaster, the parent of all others.
+func (c *Cluster) PID() (int, error) {
+	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
+	if err != nil {
+		return 0, fmt.Errorf("process of the server: %w", err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil {
+		return 0, fmt.Errorf("process of the server: %w", err)
+	}
+	return pid, nil
+}
+
 // NewDatabase makes an empty database and returns its URL.
 func (c *Cluster) NewDatabase(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("d%d", c.databases.Add(1))

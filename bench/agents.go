@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly"
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/schema"
+)
+
+// agentSettings say how the drone example's agents and mock services run.
+type agentSettings struct {
+	NATSURL string
+	Seed    uint64
+	Scale   float64 // of the reference latencies; 0: answers at once
+	Single  bool    // one command a NATS message only
+	Profile string
+}
+
+// agentWord asks the agents to close the books.
+type agentWord struct {
+	AcceptedFile string // ids that were accepted, one a line
+	Database     string // URL of the state store
+}
+
+// booksClosed is what the checker found, and what the store holds.
+type booksClosed struct {
+	Report drone.Report
+	Steps  int64 // step answers in the journal
+}
+
+func runAgents(ctx context.Context, p *part) error {
+	var s agentSettings
+	if ok, err := p.read(&s); !ok || err != nil {
+		return err
+	}
+	services, err := drone.NewServices(drone.ServiceOptions{Seed: s.Seed, Scale: s.Scale})
+	if err != nil {
+		return err
+	}
+	nc, err := nats.Connect(s.NATSURL, nats.Name("bench-agents"), nats.MaxReconnects(-1))
+	if err != nil {
+		return fmt.Errorf("connect the agents: %w", err)
+	}
+	defer nc.Close()
+	options := []duly.AgentOption{duly.Running(16384), duly.Waiting(1 << 17), duly.Drain(5 * time.Second)}
+	agent, err := drone.NewAgent(nc, drone.NewWorkflow(drone.PlanOptions{}), services, options...)
+	if err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- agent.Run(work) }()
+	stopProfile, err := profile(s.Profile)
+	if err == nil {
+		err = p.out.Encode(struct{}{})
+	}
+	if err == nil {
+		err = closeBooks(ctx, p, services)
+	}
+	stop()
+	return errors.Join(err, stopProfile(), <-done)
+}
+
+// closeBooks answers requests for the check until the input ends.
+func closeBooks(ctx context.Context, p *part, services *drone.Services) error {
+	for {
+		var w agentWord
+		ok, err := p.read(&w)
+		if !ok || err != nil {
+			return err
+		}
+		closed, err := check(ctx, &w, services)
+		if err != nil {
+			return err
+		}
+		if err := p.out.Encode(closed); err != nil {
+			return err
+		}
+	}
+}
+
+// check holds the books of the services against the state store.
+func check(ctx context.Context, w *agentWord, services *drone.Services) (*booksClosed, error) {
+	if err := services.Settle(ctx); err != nil {
+		return nil, err
+	}
+	accepted, err := readLines(w.AcceptedFile)
+	if err != nil {
+		return nil, err
+	}
+	store, err := schema.Open(ctx, w.Database, schema.Options{MaxConns: 2, Timeout: 10 * time.Minute})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	audit, err := store.Audit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make(drone.OutcomeMap, len(audit.States))
+	for id, state := range audit.States {
+		outcomes[id] = drone.Outcome{State: state}
+	}
+	for _, twice := range audit.DoneTwice {
+		o := outcomes[twice.Task]
+		o.Done = append(o.Done, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
+		outcomes[twice.Task] = o
+	}
+	return &booksClosed{Report: services.Books().Check(accepted, outcomes), Steps: audit.StepRows}, nil
+}
+
+func readLines(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("accepted ids: %w", err)
+	}
+	defer f.Close()
+	var lines []string
+	scan := bufio.NewScanner(f)
+	for scan.Scan() {
+		lines = append(lines, scan.Text())
+	}
+	return lines, scan.Err()
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+
+	"duly.dev/duly/dev"
+	"duly.dev/duly/internal/node"
+)
+
+// engineSettings say how the engine is to run: the embedded NATS server and all
+// roles in one process, as `duly dev` runs them.
+type engineSettings struct {
+	Dir          string
+	Database     string // URL; empty: SQLite in Dir
+	Profile      string // prefix of profile files; empty: none
+	RetainDetail time.Duration
+	Partitions   int
+}
+
+// engineReady is the engine's first answer.
+type engineReady struct {
+	NATSURL string
+}
+
+// engineWord is a request to the engine.
+type engineWord struct {
+	Restart bool // end all roles and begin them anew
+}
+
+// engineAnswer is the answer to one.
+type engineAnswer struct {
+	TakeoverMS float64 // from the new beginning to owning all partitions
+}
+
+// engineConfig is a node with the settings of `duly dev` and the product's
+// defaults for everything that bounds or paces work.
+func engineConfig(s engineSettings) node.Config {
+	return node.Config{
+		Roles: node.Roles, NodeName: "bench", Partitions: s.Partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
+		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
+		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 8 << 30, StreamReplicas: 1,
+	}
+}
+
+func runEngine(ctx context.Context, p *part) error {
+	var s engineSettings
+	if ok, err := p.read(&s); !ok || err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	system, err := dev.Start(ctx, dev.Options{Dir: s.Dir, Store: s.Database, Config: engineConfig(s), Log: log})
+	if err != nil {
+		return err
+	}
+	defer system.Close()
+	stop := begin(ctx, system)
+	if err := owned(system); err != nil {
+		return err
+	}
+	stopProfile, err := profile(s.Profile)
+	if err != nil {
+		return err
+	}
+	if err := p.out.Encode(engineReady{NATSURL: system.NATSURL}); err != nil {
+		return err
+	}
+	for {
+		var w engineWord
+		ok, err := p.read(&w)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		began := time.Now()
+		if w.Restart {
+			if err := stop(); err != nil {
+				return err
+			}
+			runtime.GC()
+			began = time.Now()
+			stop = begin(ctx, system)
+			if err := owned(system); err != nil {
+				return err
+			}
+		}
+		if err := p.out.Encode(engineAnswer{TakeoverMS: float64(time.Since(began).Microseconds()) / 1000}); err != nil {
+			return err
+		}
+	}
+	if err := stopProfile(); err != nil {
+		return err
+	}
+	return stop()
+}
+
+// begin runs all roles until the function it returns is called.
+func begin(ctx context.Context, system *dev.System) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- system.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// owned waits until the node holds every partition.
+func owned(system *dev.System) error {
+	const limit = time.Minute
+	for began := time.Now(); !system.Node.OwnsAll(); {
+		if time.Since(began) > limit {
+			return fmt.Errorf("the partitions are not owned after %v", limit)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}

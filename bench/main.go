@@ -1,0 +1,189 @@
+// Bench offers loads to Duly and measures what becomes of them. It starts what
+// it needs, each part in a process of its own: a generator that sends by a fixed
+// schedule and counts latencies from it, the engine (embedded NATS and all
+// roles), the agents of the drone example over the wire, and a throwaway
+// PostgreSQL where that is the store. Every run ends with a check of the books.
+//
+//	go run ./bench -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
+//	go run ./bench -verify FILE...
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly"
+	"duly.dev/duly/examples/drone"
+)
+
+// settings of a run; the flags.
+type settings struct {
+	scenario string
+	store    string
+	wire     string
+	seconds  int
+	rate     int
+	preload  int
+	json     string
+	html     string
+	profiles string
+	verify   bool
+}
+
+func main() {
+	if len(os.Args) == 2 && (os.Args[1] == partEngine || os.Args[1] == partAgents || os.Args[1] == partGenerator) {
+		if err := runPart(os.Args[1]); err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var s settings
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&s.scenario, "scenario", "peak", "peak, sustained, spike, idle or growth")
+	f.StringVar(&s.store, "store", "sqlite", "sqlite or postgres (a throwaway server of this machine's binaries)")
+	f.StringVar(&s.wire, "wire", "single", "single: one command or reply per NATS message; batched: several, which our own agents understand")
+	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
+	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak: only this rate, no search; spike: the spike's; 0: the scenario's own")
+	f.IntVar(&s.preload, "preload", 0, "old, ended tasks in the store before the load (postgres)")
+	f.StringVar(&s.json, "json", "", "write the result to this file")
+	f.StringVar(&s.html, "html", "", "write the report with its plots to this file; empty: beside the JSON")
+	f.StringVar(&s.profiles, "profiles", "", "write profiles of every part to this folder")
+	f.BoolVar(&s.verify, "verify", false, "judge result files by the floors instead of measuring")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if s.verify {
+		return verifyFiles(out, f.Args())
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("argument %q: want flags only", f.Arg(0))
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	res, err := measure(ctx, &s)
+	if err != nil {
+		return err
+	}
+	res.Command = "go run ./bench " + strings.Join(args, " ")
+	return publish(&s, res, out)
+}
+
+func (s *settings) check() error {
+	if scenarios[s.scenario] == nil {
+		return fmt.Errorf("scenario %q: want peak, sustained, spike, idle or growth", s.scenario)
+	}
+	if s.store != "sqlite" && s.store != "postgres" {
+		return fmt.Errorf("store %q: want sqlite or postgres", s.store)
+	}
+	if s.wire != "single" && s.wire != "batched" {
+		return fmt.Errorf("wire %q: want single or batched", s.wire)
+	}
+	for _, n := range []struct {
+		name     string
+		is, most int
+	}{{"seconds", s.seconds, 3600}, {"rate", s.rate, 200_000}, {"preload", s.preload, 20_000_000}} {
+		if n.is < 0 || n.is > n.most {
+			return fmt.Errorf("%s: %d, want 0 to %d", n.name, n.is, n.most)
+		}
+	}
+	if s.preload > 0 && s.store != "postgres" {
+		return errors.New("preload: only with -store postgres")
+	}
+	return nil
+}
+
+// publish writes the result where it was asked for; a broken book is told after
+// it is written.
+func publish(s *settings, res *Result, out io.Writer) error {
+	line, err := json.Marshal(res)
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	if s.json != "" {
+		if err := os.WriteFile(s.json, append(line, '\n'), 0o644); err != nil {
+			return fmt.Errorf("result: %w", err)
+		}
+		if s.html == "" {
+			s.html = strings.TrimSuffix(s.json, filepath.Ext(s.json)) + ".html"
+		}
+	}
+	if s.html != "" {
+		page, err := os.Create(s.html)
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		if err := errors.Join(writeHTML(page, res), page.Close()); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+	_, err = fmt.Fprintf(out, "%s\n", line)
+	return err
+}
+
+// measure runs the scenario and says what it ran on.
+func measure(ctx context.Context, s *settings) (*Result, error) {
+	if s.profiles != "" {
+		if err := os.MkdirAll(s.profiles, 0o755); err != nil {
+			return nil, fmt.Errorf("profiles: %w", err)
+		}
+	}
+	database := "SQLite (modernc, WAL, synchronous=FULL)"
+	if s.store == "postgres" {
+		database = "PostgreSQL (fsync and synchronous_commit on)"
+	}
+	where, err := machine(runtime.Version(), database)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	res, err := scenarios[s.scenario](ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	res.Scenario, res.Store, res.Wire = s.scenario, s.store, s.wire
+	res.Date, res.Machine = began.UTC().Format(time.RFC3339), where
+	res.Sync = "every acceptance and every commit is synced to disk before it is answered or acted on"
+	if s.store == "postgres" {
+		res.MaxWALSize = databaseSettings["max_wal_size"]
+	}
+	return res, nil
+}
+
+// applyPlan stores the plan of a delivery.
+func applyPlan(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url, nats.Name("bench"))
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer nc.Close()
+	client, err := duly.NewClient(nc)
+	if err != nil {
+		return err
+	}
+	return drone.NewWorkflow(drone.PlanOptions{}).Plan.Apply(ctx, client)
+}

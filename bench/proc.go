@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// userHertz is the unit of /proc/PID/stat's times on every Linux port in use.
+const userHertz = 100
+
+// sampleEvery and pssEvery are how often the processes are looked at.
+const (
+	sampleEvery = 250 * time.Millisecond
+	pssEvery    = 2 * time.Second
+)
+
+// usage is processor time used so far, in seconds, by part of the run.
+type usage struct{ generator, engine, agents, database float64 }
+
+func (u usage) sub(v usage) usage {
+	return usage{u.generator - v.generator, u.engine - v.engine, u.agents - v.agents, u.database - v.database}
+}
+
+func (u usage) total() float64 { return u.generator + u.engine + u.agents + u.database }
+
+// per divides by n and gives what each unit is, times scale.
+func (u usage) per(n, scale float64) CPU {
+	if n <= 0 {
+		return CPU{}
+	}
+	k := scale / n
+	return CPU{Total: u.total() * k, Generator: u.generator * k, Engine: u.engine * k, Agents: u.agents * k, Database: u.database * k}
+}
+
+// sample is the usage at a time.
+type sample struct {
+	at   int64 // Unix nanoseconds
+	used usage
+}
+
+// sampler watches the processes of a run.
+type sampler struct {
+	engine, agents, generator, database int // process ids; 0: none
+
+	mu      sync.Mutex
+	samples []sample
+	pss     Memory
+}
+
+// run samples until ctx ends.
+func (s *sampler) run(ctx context.Context) {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		s.take(n%int(pssEvery/sampleEvery) == 0)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.take(true)
+			return
+		}
+	}
+}
+
+func (s *sampler) take(pss bool) {
+	at := time.Now().UnixNano()
+	u := usage{generator: cpuOf(s.generator), engine: cpuOf(s.engine), agents: cpuOf(s.agents)}
+	database := family(s.database)
+	for _, pid := range database {
+		u.database += cpuOf(pid)
+	}
+	u.database += cpuOfDead(s.database)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.samples = append(s.samples, sample{at, u})
+	if pss {
+		s.pss.Engine = max(s.pss.Engine, pssOf(s.engine))
+		sum := 0.0
+		for _, pid := range database {
+			sum += pssOf(pid)
+		}
+		s.pss.Database = max(s.pss.Database, sum)
+	}
+}
+
+// at is the usage at a time, interpolated between two samples.
+func (s *sampler) at(ns int64) usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 1; i < len(s.samples); i++ {
+		a, b := s.samples[i-1], s.samples[i]
+		if ns > b.at && i < len(s.samples)-1 {
+			continue
+		}
+		f := min(max(0, float64(ns-a.at)/float64(b.at-a.at)), 1)
+		d := b.used.sub(a.used)
+		return usage{a.used.generator + f*d.generator, a.used.engine + f*d.engine, a.used.agents + f*d.agents, a.used.database + f*d.database}
+	}
+	return usage{}
+}
+
+// between is what was used from one time to another.
+func (s *sampler) between(from, to int64) usage { return s.at(to).sub(s.at(from)) }
+
+// fields of /proc/PID/stat after the command's closing bracket, from 0.
+const (
+	statParent = 1
+	statUser   = 11
+	statSystem = 12
+	statDead   = 13 // user and system of the children that were waited for
+)
+
+func stat(pid int) []string {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil // it has ended
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+}
+
+// cpuOf is the processor time of a process in seconds. The task directory's
+// schedstat would be finer, but a hundredth is enough for a run of seconds.
+func cpuOf(pid int) float64 {
+	f := stat(pid)
+	if pid == 0 || len(f) <= statSystem {
+		return 0
+	}
+	return (number(f[statUser]) + number(f[statSystem])) / userHertz
+}
+
+// cpuOfDead is that of its children that have ended.
+func cpuOfDead(pid int) float64 {
+	f := stat(pid)
+	if pid == 0 || len(f) <= statDead+1 {
+		return 0
+	}
+	return (number(f[statDead]) + number(f[statDead+1])) / userHertz
+}
+
+// family is a process and its children.
+func family(pid int) []int {
+	if pid == 0 {
+		return nil
+	}
+	all := []int{pid}
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // its only error is one of the pattern
+	for _, dir := range dirs {
+		child, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		if f := stat(child); len(f) > statParent && f[statParent] == strconv.Itoa(pid) {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// pssOf is the proportional set size of a process in MiB.
+func pssOf(pid int) float64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+	if pid == 0 || err != nil {
+		return 0
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Pss:" {
+			return number(f[1]) / 1024
+		}
+	}
+	return 0
+}
+
+func number(s string) float64 {
+	n, _ := strconv.ParseFloat(s, 64) // the kernel's
+	return n
+}
+
+// machine describes what the figures were measured on.
+func machine(goVersion, database string) (string, error) {
+	cpu, err1 := os.ReadFile("/proc/cpuinfo")
+	kernel, err2 := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err := errors.Join(err1, err2); err != nil {
+		return "", fmt.Errorf("machine: %w", err)
+	}
+	cores, model := 0, ""
+	for _, line := range strings.Split(string(cpu), "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(name) {
+		case "processor":
+			cores++
+		case "model name":
+			model = strings.TrimSpace(value)
+		}
+	}
+	return fmt.Sprintf("%d cores, %s, Linux %s, %s, %s", cores, model, strings.TrimSpace(string(kernel)), goVersion, database), nil
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/pgtest"
+)
+
+// serviceSeed is that of the mock services in every run.
+const serviceSeed = 1
+
+// database settings of every run on PostgreSQL: nothing of durability is taken
+// away; the sizes are those of a small server of its own.
+var databaseSettings = map[string]string{
+	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
+	"shared_buffers": "1GB", "max_wal_size": "1GB", "max_connections": "200",
+}
+
+// rig is a system under test with everything around it.
+type rig struct {
+	dir      string
+	store    string
+	database string // URL, also of SQLite
+	cluster  *pgtest.Cluster
+	pid      int // of the database; 0: SQLite, which is in the engine
+	sql      *pgx.Conn
+	engine   *child
+	agents   *child
+	natsURL  string
+	scale    float64
+	profiles string // folder of profiles; empty: none
+	runs     int
+}
+
+// rigOptions say how to set one up.
+type rigOptions struct {
+	Store        string
+	Single       bool
+	Scale        float64
+	RetainDetail time.Duration
+	Profiles     string
+	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
+}
+
+func newRig(ctx context.Context, o rigOptions) (*rig, error) {
+	dir, err := os.MkdirTemp("", "duly-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("temporary directory: %w", err)
+	}
+	r := &rig{dir: dir, store: o.Store, scale: o.Scale, profiles: o.Profiles}
+	if err := r.start(ctx, o); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *rig) start(ctx context.Context, o rigOptions) error {
+	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: 16, Profile: r.profile(partEngine)}
+	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
+	if o.Store == "postgres" {
+		if err := r.startDatabase(ctx); err != nil {
+			return err
+		}
+		engine.Database = r.database
+	}
+	if o.Prepare != nil {
+		if err := os.MkdirAll(engine.Dir, 0o700); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+		if err := o.Prepare(ctx, r); err != nil {
+			return err
+		}
+	}
+	var ready engineReady
+	var err error
+	if r.engine, err = startChild(partEngine, engine, &ready); err != nil {
+		return err
+	}
+	r.natsURL = ready.NATSURL
+	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Profile: r.profile(partAgents)}
+	if r.agents, err = startChild(partAgents, agents, &struct{}{}); err != nil {
+		return err
+	}
+	return applyPlan(ctx, r.natsURL)
+}
+
+func (r *rig) profile(part string) string {
+	if r.profiles == "" {
+		return ""
+	}
+	return filepath.Join(r.profiles, part)
+}
+
+func (r *rig) startDatabase(ctx context.Context) error {
+	var err error
+	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: databaseSettings}); err != nil {
+		return fmt.Errorf("throwaway PostgreSQL: %w", err)
+	}
+	if r.pid, err = r.cluster.PID(); err != nil {
+		return err
+	}
+	if r.database, err = r.cluster.NewDatabase(ctx); err != nil {
+		return err
+	}
+	if r.sql, err = pgx.Connect(ctx, r.database); err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	return nil
+}
+
+// close ends everything.
+func (r *rig) close() error {
+	var errs []error
+	for _, c := range []*child{r.agents, r.engine} {
+		if c != nil {
+			errs = append(errs, c.stop())
+		}
+	}
+	if r.sql != nil {
+		errs = append(errs, r.sql.Close(context.Background()))
+	}
+	if r.cluster != nil {
+		errs = append(errs, r.cluster.Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}
+
+func (r *rig) acceptedFile() string { return filepath.Join(r.dir, "accepted") }
+
+// counters are the database's own counts.
+type counters struct {
+	wal         int64 // bytes written ahead
+	checkpoints int
+	statements  int64
+}
+
+func (r *rig) counters(ctx context.Context) (counters, error) {
+	var c counters
+	if r.sql == nil {
+		return c, nil
+	}
+	err := r.sql.QueryRow(ctx, `SELECT pg_current_wal_lsn() - '0/0', (SELECT checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter),
+		(SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database())`).Scan(&c.wal, &c.checkpoints, &c.statements)
+	if err != nil {
+		return c, fmt.Errorf("counters of the database: %w", err)
+	}
+	return c, nil
+}
+
+// load offers one load and gives what was measured, the books still open.
+func (r *rig) load(ctx context.Context, segments []segment) (*Result, error) {
+	r.runs++
+	settings := generatorSettings{NATSURL: r.natsURL, Seed: uint64(r.runs), Scale: r.scale, Segments: segments,
+		AcceptedFile: r.acceptedFile(), Profile: r.profile(partGenerator)}
+	generator, err := startChild(partGenerator, settings, &struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	res, err := r.measure(ctx, generator, segments)
+	return res, errors.Join(err, generator.stop())
+}
+
+func (r *rig) measure(ctx context.Context, generator *child, segments []segment) (*Result, error) {
+	before, err := r.counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	watch := &sampler{engine: r.engine.pid(), agents: r.agents.pid(), generator: generator.pid(), database: r.pid}
+	watching, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { watch.run(watching) })
+	var done loadDone
+	err = generator.ask(struct{}{}, &done)
+	stop()
+	wg.Wait()
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := loadReport{}
+	if err := generator.ask(struct{}{}, &report); err != nil {
+		return nil, err
+	}
+	res := &report.Result
+	res.WALPerTask = ratio(float64(after.wal-before.wal), float64(done.Ended))
+	res.Checkpoints = after.checkpoints - before.checkpoints
+	res.PSSMax = watch.pss
+	account(res, &report, watch, &done, segments)
+	return res, nil
+}
+
+// account works out what needs both the generator's notes and the processes'.
+func account(res *Result, report *loadReport, watch *sampler, done *loadDone, segments []segment) {
+	seconds := float64(done.Stopped-done.Began) / 1e9
+	res.Seconds = seconds
+	for _, s := range segments {
+		if !s.Warm {
+			res.OfferedPerS = max(res.OfferedPerS, float64(s.Rate))
+		}
+	}
+	res.TasksPerS = float64(report.MeasuredEnded) / seconds
+	res.StepsPerS = res.TasksPerS * drone.StepCount
+	res.FinalBacklog = res.Accepted - report.MeasuredEnded
+	used := watch.between(done.Began, done.Stopped)
+	res.Cores = used.total() / seconds
+	drained := float64(done.Drained-done.Spiked) / 1e9
+	res.DrainSeconds = drained
+	ended, measured := 0, 0
+	for _, p := range res.Timeline {
+		measured += p.Ended
+		if int64(p.Second)*1e9 >= done.Spiked-done.Began {
+			ended += p.Ended
+		}
+	}
+	res.DrainTasksPerS = ratio(float64(ended), drained)
+	res.CPUPerTask = watch.between(done.Began, done.Drained).per(float64(measured), 1e6)
+	for i := range res.Timeline {
+		at := done.Began + int64(i)*1e9
+		res.Timeline[i].Cores = watch.between(at, at+1e9).per(1, 1)
+	}
+	rate := int(res.OfferedPerS)
+	if last := segments[len(segments)-1]; last.Settle {
+		rate = last.Rate
+	}
+	spiked := int((done.Spiked - done.Began) / 1e9)
+	for _, p := range res.Timeline {
+		if p.Second >= spiked && p.Backlog <= rate {
+			res.RecoverSeconds = float64(p.Second+1) - float64(done.Spiked-done.Began)/1e9
+			break
+		}
+	}
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// closeBooks ends the run's books: what the store says against the services.
+func (r *rig) closeBooks(res *Result) error {
+	var closed booksClosed
+	if err := r.agents.ask(agentWord{AcceptedFile: r.acceptedFile(), Database: r.database}, &closed); err != nil {
+		return err
+	}
+	// The books hold the warm-up and every probe too; all of them must close.
+	b := &closed.Report
+	res.Lost, res.Doubled, res.HalfDone = b.Lost, b.Doubled, b.HalfDone
+	for _, e := range b.Examples {
+		fmt.Fprintf(os.Stderr, "%s: task %s: %s\n", e.Finding, e.Task, e.Why)
+	}
+	if !b.Clean() {
+		return fmt.Errorf("%w: lost %d, doubled %d, half done %d", errBooks, b.Lost, b.Doubled, b.HalfDone)
+	}
+	if b.Processed+b.Undone+b.Error != b.Accepted {
+		return fmt.Errorf("%w: %d accepted, %d ended", errBooks, b.Accepted, b.Processed+b.Undone+b.Error)
+	}
+	return nil
+}
+
+var errBooks = errors.New("the books do not close")
