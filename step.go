@@ -2,8 +2,9 @@ package duly
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+
+	"github.com/segmentio/encoding/json"
 
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"

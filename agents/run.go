@@ -31,6 +31,7 @@ func (r *Runtime) Run(ctx context.Context, source Source) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	hand := r.newHand(work)
+	defer hand.close()
 	err := source.Serve(ctx, r.Agents(), hand.accept)
 	if err != nil {
 		err = fmt.Errorf("agents %v: %w", r.agents, err)
@@ -59,22 +60,25 @@ func (r *Runtime) wait(hand *hand, d time.Duration) (left int) {
 }
 
 // hand is the work in hand of one Run. Its goroutines are as many as commands
-// run, and end when nothing waits.
+// run, at the highest: one that has nothing to do waits for the next command,
+// because a new goroutine would have to grow its stack for each.
 type hand struct {
 	runtime *Runtime
 	ctx     context.Context
 
-	mu    sync.Mutex
-	lanes map[string]*lane
-	count int           // commands in hand, of all lanes
-	empty chan struct{} // closed when count falls to 0; nil while nobody asks
+	mu     sync.Mutex
+	lanes  map[string]*lane
+	count  int           // commands in hand, of all lanes
+	empty  chan struct{} // closed when count falls to 0; nil while nobody asks
+	closed bool
 }
 
 // lane is one agent's part of the hand.
 type lane struct {
 	running int
-	waiting []job // first in, first out
-	head    int   // of waiting
+	free    []chan job // goroutines that wait, the last one first: its stack is warm
+	waiting []job      // first in, first out
+	head    int        // of waiting
 }
 
 // job is one command in hand.
@@ -103,6 +107,13 @@ func (h *hand) accept(cmd *core.Command, respond Respond) {
 	case l.running < config.RunningMax:
 		l.running++
 		h.count++
+		if n := len(l.free); n > 0 {
+			worker := l.free[n-1]
+			l.free = l.free[:n-1]
+			h.mu.Unlock()
+			worker <- j
+			return
+		}
 		h.mu.Unlock()
 		go h.work(l, j)
 		return
@@ -120,29 +131,50 @@ func (h *hand) accept(cmd *core.Command, respond Respond) {
 	h.send(j, fail(cmd, &Error{Code: core.CodeTooMany, Err: fmt.Errorf("agent %s is full: %d running, %d waiting", cmd.Agent, config.RunningMax, config.WaitingMax)}))
 }
 
-// work runs a job and then those that wait, until none does.
+// work runs a job and then those that come, until the hand is closed.
 func (h *hand) work(l *lane, j job) {
-	for more := true; more; j, more = h.next(l) {
+	mine := make(chan job, 1) // so that nobody waits for this goroutine to listen
+	for more := true; more; j, more = h.next(l, mine) {
 		if reply, answered := h.runtime.Handle(h.ctx, j.now, j.cmd); answered {
 			h.send(j, reply)
 		}
 	}
 }
 
-// next counts one job out and takes the one that waits longest.
-func (h *hand) next(l *lane) (job, bool) {
+// next counts one job out and takes the one that waits longest, or waits for one.
+func (h *hand) next(l *lane, mine chan job) (job, bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.count--
 	if h.count == 0 && h.empty != nil {
 		close(h.empty)
 		h.empty = nil
 	}
-	if l.head == len(l.waiting) {
-		l.running--
+	if l.head < len(l.waiting) {
+		defer h.mu.Unlock()
+		return l.pop(), true
+	}
+	l.running--
+	if h.closed {
+		h.mu.Unlock()
 		return job{}, false
 	}
-	return l.pop(), true
+	l.free = append(l.free, mine)
+	h.mu.Unlock()
+	j, more := <-mine
+	return j, more
+}
+
+// close ends the goroutines that wait, and lets the others end after their work.
+func (h *hand) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, l := range h.lanes {
+		for _, worker := range l.free {
+			close(worker)
+		}
+		l.free = nil
+	}
 }
 
 func (h *hand) send(j job, reply core.Reply) {

@@ -28,9 +28,8 @@ type partition struct {
 	load    []int             // tasks in hand at each agent
 	full    int               // agents at their limit
 	park    []bool            // the store may hold parked tasks of the agent
-	endings []core.Ending     // of the round, to be told
+	endings int               // of the round, to be told
 	acks    []func()          // of the turn that is on
-	ended   int               // endings of the round
 	dirty   bool              // has a write in the turn that is on
 	lost    bool              // fenced: dropped at the end of the turn
 }

@@ -26,19 +26,12 @@ func (s *Shard) publish(ctx context.Context) error {
 				x.p.told.add(x.end) // it was taken up again in the same round: there is nothing to tell
 				continue
 			}
-			if x.p.endings == nil {
-				x.p.endings = make([]core.Ending, 0, x.p.ended)
-			}
-			x.p.endings = append(x.p.endings, ending(x))
+			x.p.endings++
+			t.endings = append(t.endings, ending(x))
 		}
 		s.effect(x)
 	}
-	for _, p := range s.inOrder() {
-		if len(p.endings) > 0 {
-			s.tell(p, p.endings)
-		}
-		p.endings, p.ended = nil, 0 // the bus keeps them
-	}
+	s.tellAll()
 	if len(t.cmds) > 0 {
 		s.bus.Send(t.cmds)
 	}
@@ -119,11 +112,44 @@ func (s *Shard) command(x *pending) {
 	t.cmds = append(t.cmds, c)
 }
 
-// tell hands endings to the event stream; the confirmation comes back as mail.
+// tellAll hands the endings of the round to the event stream, those of all
+// partitions together: every message there is synced to disk, so few and full
+// ones are cheap. The confirmation comes back as one mail for each partition.
+func (s *Shard) tellAll() {
+	t := &s.turn
+	if len(t.endings) == 0 {
+		return
+	}
+	all := make([]core.Ending, 0, len(t.endings)) // the mails keep them
+	mails := make([]ToldMail, 0, len(s.partitions))
+	for _, p := range s.inOrder() {
+		if p.endings == 0 {
+			continue
+		}
+		p.endings = 0
+		from := len(all)
+		for i := range t.endings {
+			if t.endings[i].Partition == p.id {
+				all = append(all, t.endings[i])
+			}
+		}
+		mails = append(mails, ToldMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]})
+	}
+	posted := s.posted
+	s.bus.Tell(all, func(err error) {
+		for i := range mails {
+			mails[i].Err = err
+			posted(mails[i])
+		}
+	})
+}
+
+// tell hands endings of one partition to the event stream.
 func (s *Shard) tell(p *partition, endings []core.Ending) {
-	id, epoch, posted := p.id, p.epoch, s.posted
+	mail, posted := ToldMail{Partition: p.id, Epoch: p.epoch, Endings: endings}, s.posted
 	s.bus.Tell(endings, func(err error) {
-		posted(ToldMail{Partition: id, Epoch: epoch, Endings: endings, Err: err})
+		mail.Err = err
+		posted(mail)
 	})
 }
 

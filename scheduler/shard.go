@@ -225,7 +225,6 @@ func (s *Shard) keep(p *partition, e *entry, birth bool) {
 			x.end = p.nextEnd
 			e.task.EndNumber = x.end
 			p.nextEnd++
-			p.ended++
 		}
 		t.effects = append(t.effects, x)
 	}

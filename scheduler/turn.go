@@ -18,8 +18,9 @@ type turn struct {
 	owned   []*partition  // partitions of the batch, as batch.Partitions
 	touched []touch       // tasks used in this round
 	effects []pending
-	refused []notice // to be stored in the event stream
-	notices []notice // to be sent to submitters
+	endings []core.Ending // to be stored in the event stream
+	refused []notice      // to be stored in the event stream
+	notices []notice      // to be sent to submitters
 	cmds    []core.Command
 	results []core.StepResult // arena of the commands' results
 }
@@ -72,6 +73,7 @@ func (t *turn) endRound() {
 	clear(t.batch.Writes)
 	clear(t.records)
 	clear(t.effects)
+	clear(t.endings)
 	clear(t.cmds)
 	clear(t.touched)
 	clear(t.results)
@@ -79,6 +81,7 @@ func (t *turn) endRound() {
 	clear(t.notices)
 	t.batch.Writes, t.batch.Partitions = t.batch.Writes[:0], t.batch.Partitions[:0]
 	t.records, t.owned, t.touched = t.records[:0], t.owned[:0], t.touched[:0]
+	t.endings = t.endings[:0]
 	t.effects, t.cmds, t.results = t.effects[:0], t.cmds[:0], t.results[:0]
 	t.refused, t.notices = t.refused[:0], t.notices[:0]
 }
