@@ -17,31 +17,45 @@ type Agent struct {
 	nc      *nats.Conn
 	runtime *agents.Runtime
 	log     *slog.Logger
+	single  bool
+}
+
+// agentConfig is what options change.
+type agentConfig struct {
+	agents.Config
+	single bool
 }
 
 // AgentOption changes how an [Agent] works.
-type AgentOption func(*agents.Config)
+type AgentOption func(*agentConfig)
+
+// SingleCommands makes the agent take one command a NATS message, and say
+// nothing of taking more. Otherwise a busy scheduler sends several in one, which
+// costs everyone less. Choose it for an agent whose name is also served by
+// programs that listen on duly.do.<agent> themselves without saying so in NATS's
+// service discovery: they would get less than their share.
+func SingleCommands() AgentOption { return func(c *agentConfig) { c.single = true } }
 
 // Running is how many commands of one agent name are at work at a time in this
 // process; 1024 unless said. Choose what the service behind it can take.
-func Running(most int) AgentOption { return func(c *agents.Config) { c.RunningMax = most } }
+func Running(most int) AgentOption { return func(c *agentConfig) { c.RunningMax = most } }
 
 // Waiting is how many commands of one agent name may wait for room in this
 // process; 4096 unless said. One more is refused at once and tried again later.
-func Waiting(most int) AgentOption { return func(c *agents.Config) { c.WaitingMax = most } }
+func Waiting(most int) AgentOption { return func(c *agentConfig) { c.WaitingMax = most } }
 
 // Retries is how many more times a handler that fails is called within one
 // command, with a growing random pause and never past the complete-by; 2 unless
 // said. They do not count as attempts of the step. Refusals and panics are not
 // repeated.
-func Retries(most int) AgentOption { return func(c *agents.Config) { c.TriesMax = most + 1 } }
+func Retries(most int) AgentOption { return func(c *agentConfig) { c.TriesMax = most + 1 } }
 
 // Drain is how long [Agent.Run] finishes what is in hand after its context has
 // ended; 30 s unless said.
-func Drain(d time.Duration) AgentOption { return func(c *agents.Config) { c.DrainMax = d } }
+func Drain(d time.Duration) AgentOption { return func(c *agentConfig) { c.DrainMax = d } }
 
 // Log is where panics and lost replies go; slog.Default() unless said.
-func Log(log *slog.Logger) AgentOption { return func(c *agents.Config) { c.Log = log } }
+func Log(log *slog.Logger) AgentOption { return func(c *agentConfig) { c.Log = log } }
 
 // Ledger remembers what became of keys: see [agents.Ledger]. Implement it in
 // the database of your service to make handlers idempotent that are not.
@@ -49,7 +63,7 @@ type Ledger = agents.Ledger
 
 // WithLedger puts a ledger before the handlers of every [Step] of the agent: a
 // key is done once and undone once, and a do after its undo is refused.
-func WithLedger(ledger Ledger) AgentOption { return func(c *agents.Config) { c.Ledger = ledger } }
+func WithLedger(ledger Ledger) AgentOption { return func(c *agentConfig) { c.Ledger = ledger } }
 
 // NewMemoryLedger makes a [Ledger] in the memory of this process. It suits
 // tests, and agents that run as one process whose effects die with it: what it
@@ -68,11 +82,11 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if nc != nil && nc.IsClosed() {
 		return nil, errors.New("new agent: the connection to NATS is closed")
 	}
-	config := agents.Config{Time: wall{}}
+	config := agentConfig{Config: agents.Config{Time: wall{}}}
 	for _, option := range options {
 		option(&config)
 	}
-	return &Agent{nc: nc, runtime: agents.New(config), log: config.Log}, nil
+	return &Agent{nc: nc, runtime: agents.New(config.Config), log: config.Log, single: config.single}, nil
 }
 
 // Run performs the served steps until ctx ends; then it takes no new command,
@@ -82,7 +96,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nc == nil {
 		return errors.New("run agent: it has no connection to NATS")
 	}
-	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log}), a.flush(ctx))
+	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single}), a.flush(ctx))
 }
 
 // flush sees the last replies out; the connection is the caller's to close.

@@ -17,8 +17,9 @@ import (
 
 // source hands an agent's runtime what comes over NATS.
 type source struct {
-	nc  *nats.Conn
-	log *slog.Logger
+	nc     *nats.Conn
+	log    *slog.Logger
+	single bool // takes one command a message only
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
@@ -37,7 +38,7 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 		}
 	}()
 	for _, name := range names {
-		service, err := conn.ServeCommands(name, func(r *bus.CommandRequest) { accept(&r.Command, r.Reply) })
+		service, err := conn.ServeCommands(name, !s.single, func(r *bus.CommandRequest) { accept(&r.Command, r.Reply) })
 		if err != nil {
 			return err
 		}

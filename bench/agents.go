@@ -51,6 +51,9 @@ func runAgents(ctx context.Context, p *part) error {
 	}
 	defer nc.Close()
 	options := []duly.AgentOption{duly.Running(16384), duly.Waiting(1 << 17), duly.Drain(5 * time.Second)}
+	if s.Single {
+		options = append(options, duly.SingleCommands())
+	}
 	agent, err := drone.NewAgent(nc, drone.NewWorkflow(drone.PlanOptions{}), services, options...)
 	if err != nil {
 		return err

@@ -1,14 +1,11 @@
 package bus
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"duly.dev/duly/internal/core"
@@ -25,6 +22,7 @@ type CommandRequest struct {
 	Command core.Command
 	service *Service
 	reply   string // subject of the answer
+	batch   bool   // answers go out in batches too
 }
 
 // Respond answers with success; an empty result is null.
@@ -37,33 +35,38 @@ func (r *CommandRequest) Fail(code int, text string) error {
 	return r.Reply(core.Reply{Code: code, Error: text})
 }
 
-// Reply answers with either. Only Code, Error and Result are read. A result that
-// no message can hold is answered as a failure. It does not use the micro
-// library's own answer, which may not be given by another goroutine.
+// Reply answers with either. Only Code, Error and Result are read, and the result
+// must not change afterwards. A result that no message can hold is answered as a
+// failure. The answer goes out a moment later, together with others: what the
+// network does to it is logged, and recovered like any answer that is lost.
 func (r *CommandRequest) Reply(reply core.Reply) error {
-	nc := r.service.conn.nc
-	header, data := EncodeReply(&reply)
-	var err error
-	if header == nil {
-		err = nc.Publish(r.reply, data)
-		if errors.Is(err, nats.ErrMaxPayload) {
-			header, _ = EncodeReply(&core.Reply{Code: core.CodeBadResult, Error: fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(data), core.ResultBytesMax)})
-		}
+	s := r.service
+	if s.conn.nc.IsClosed() {
+		return fmt.Errorf("answer to %s attempt %d: %w", r.Command.Key(), r.Command.Attempt, ErrClosed)
 	}
-	if header != nil {
-		r.service.failed.Add(1)
-		err = nc.PublishMsg(&nats.Msg{Subject: r.reply, Header: header})
+	if most := s.conn.MaxPayload() - replyRoom; reply.Code == 0 && len(reply.Result) > most {
+		reply = core.Reply{Code: core.CodeBadResult, Error: fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(reply.Result), core.ResultBytesMax)}
 	}
-	if err != nil {
-		return fmt.Errorf("answer to %s attempt %d: %w", r.Command.Key(), r.Command.Attempt, publishError(err))
+	if reply.Code != 0 {
+		s.failed.Add(1)
 	}
-	r.service.answered.Add(1)
+	if r.batch {
+		s.replies.add(r.reply, &r.Command, &reply)
+	} else {
+		header, data := EncodeReply(&reply)
+		s.replies.send(r.reply, header, data)
+	}
+	s.answered.Add(1)
 	return nil
 }
+
+// replyRoom is kept free in a message for what stands around a result.
+const replyRoom = 128
 
 // Service is an agent that listens.
 type Service struct {
 	conn    *Conn
+	replies *replier
 	service micro.Service
 	handler func(*CommandRequest)
 
@@ -79,17 +82,27 @@ type Service struct {
 // is called one do and one undo at a time and should hand over to workers: what
 // waits behind it is bounded and then lost. A command that cannot be decoded is
 // answered here, as an error that is tried again: a newer instance may know it.
-func (c *Conn) ServeCommands(agent string, handler func(*CommandRequest)) (*Service, error) {
+//
+// With batched it also takes several commands in one message, and says so in its
+// metadata; every instance of the agent must do that before a scheduler sends any.
+func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRequest)) (*Service, error) {
 	if err := core.CheckAgent(agent); err != nil {
 		return nil, err
 	}
 	s := &Service{conn: c, handler: handler}
+	if s.replies = c.replier(); s.replies == nil {
+		return nil, fmt.Errorf("agent %s: %w", agent, ErrClosed)
+	}
+	metadata := map[string]string{metaAgent: agent, metaAgentWire: strconv.Itoa(Version)}
+	if batched {
+		metadata[metaBatch] = strconv.Itoa(Version)
+	}
 	var err error
 	s.service, err = micro.AddService(c.nc, micro.Config{
-		Name:        "duly-" + strings.ReplaceAll(agent, ".", "_"),
+		Name:        serviceName(agent),
 		Version:     serviceVersion,
 		Description: "Duly agent " + agent,
-		Metadata:    map[string]string{"duly_agent": agent, "duly_wire": strconv.Itoa(Version)},
+		Metadata:    metadata,
 		// The library counts only what a handler answers before it returns.
 		StatsHandler: func(*micro.Endpoint) any {
 			return map[string]int64{"answered": s.answered.Load(), "failed": s.failed.Load()}
@@ -98,22 +111,38 @@ func (c *Conn) ServeCommands(agent string, handler func(*CommandRequest)) (*Serv
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", agent, err)
 	}
-	for _, verb := range [...]struct {
-		name string
-		undo bool
-	}{{"do", false}, {"undo", true}} {
-		err := s.service.AddEndpoint(verb.name, s.serve(agent, verb.undo),
-			micro.WithEndpointSubject(CommandSubject(agent, verb.undo)),
+	for _, e := range s.endpoints(agent, batched) {
+		err := s.service.AddEndpoint(e.name, e.handler,
+			micro.WithEndpointSubject(e.subject),
 			micro.WithEndpointQueueGroup(GroupAgent),
 			micro.WithEndpointPendingLimits(pendingMessagesMax, pendingBytesMax))
 		if err != nil {
 			s.Stop()
-			return nil, fmt.Errorf("agent %s: %s: %w", agent, verb.name, err)
+			return nil, fmt.Errorf("agent %s: %s: %w", agent, e.name, err)
 		}
 	}
 	// Without a server just now the next one is told.
 	_ = c.nc.FlushTimeout(subscribeFlush)
 	return s, nil
+}
+
+// endpoint is one subject that an agent listens on.
+type endpoint struct {
+	name, subject string
+	handler       micro.HandlerFunc
+}
+
+func (s *Service) endpoints(agent string, batched bool) []endpoint {
+	all := []endpoint{
+		{"do", CommandSubject(agent, false), s.serve(agent, false)},
+		{"undo", CommandSubject(agent, true), s.serve(agent, true)},
+	}
+	if batched {
+		all = append(all,
+			endpoint{"do-batch", BatchSubject(agent, false), s.serveBatch(agent, false)},
+			endpoint{"undo-batch", BatchSubject(agent, true), s.serveBatch(agent, true)})
+	}
+	return all
 }
 
 func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
@@ -132,13 +161,37 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 		if p, number, seq, err := ParseReply(r.reply); err == nil {
 			r.Command.Partition, r.Command.Number, r.Command.Seq = p, number, seq
 		}
-		if !s.enter() {
-			s.refuse(r, codeStopping, "agent is stopping")
+		s.hand(r)
+	}
+}
+
+// serveBatch takes several commands at once. One that cannot be decoded is
+// recovered by its complete-by.
+func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
+	return func(req micro.Request) {
+		reply := req.Reply()
+		if !isBatchReply(reply) {
+			s.conn.log.Warn("commands refused", "agent", agent, "reply", short(reply), "error", "not a subject of a sender of batches")
 			return
 		}
-		defer s.running.Done()
-		s.handler(r)
+		err := decodeBatchCommands(req.Data(), func(c core.Command) {
+			c.Agent, c.Undo = agent, undo
+			s.hand(&CommandRequest{Command: c, service: s, reply: reply, batch: true})
+		})
+		if err != nil {
+			s.conn.log.Warn("commands refused", "agent", agent, "error", err)
+		}
 	}
+}
+
+// hand gives one command to the handler.
+func (s *Service) hand(r *CommandRequest) {
+	if !s.enter() {
+		s.refuse(r, codeStopping, "agent is stopping")
+		return
+	}
+	defer s.running.Done()
+	s.handler(r)
 }
 
 func (s *Service) refuse(r *CommandRequest, code int, text string) {

@@ -131,7 +131,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 	defer sub.Stop()
 	result := []byte(`{"ok":true}`)
-	service, err := agent.ServeCommands("payment.charge", func(r *CommandRequest) { _ = r.Respond(result) })
+	service, err := agent.ServeCommands("payment.charge", false, func(r *CommandRequest) { _ = r.Respond(result) })
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestCall(t *testing.T) {
 	scheduler, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
 	w := serveReplies(t, scheduler, 3)
 	got := make(chan *CommandRequest, 8)
-	service, err := agent.ServeCommands("payment.charge", func(r *CommandRequest) { got <- r })
+	service, err := agent.ServeCommands("payment.charge", false, func(r *CommandRequest) { got <- r })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestForeignAgent(t *testing.T) {
 		t.Errorf("%s", r.Result)
 	}
 	// A caller that is not Duly reaches an agent of ours too.
-	service, err := c.ServeCommands("other", func(r *CommandRequest) { _ = r.Respond([]byte("1")) })
+	service, err := c.ServeCommands("other", false, func(r *CommandRequest) { _ = r.Respond([]byte("1")) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestForeignAgent(t *testing.T) {
 // TestDiscovery: `nats micro` shows the agent.
 func TestDiscovery(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	service, err := c.ServeCommands("payment.charge", func(r *CommandRequest) { _ = r.Respond(nil) })
+	service, err := c.ServeCommands("payment.charge", false, func(r *CommandRequest) { _ = r.Respond(nil) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestDiscovery(t *testing.T) {
 	if _, err := c.nc.RequestWithContext(within(t), "$SRV.PING.duly-payment_charge", nil); err != nats.ErrNoResponders {
 		t.Errorf("after Stop: %v", err)
 	}
-	if _, err := c.ServeCommands("pay ment", nil); err == nil {
+	if _, err := c.ServeCommands("pay ment", false, nil); err == nil {
 		t.Error("a name outside the alphabet was taken")
 	}
 }
@@ -196,7 +196,7 @@ func TestServiceStop(t *testing.T) {
 	w := serveReplies(t, scheduler, 3)
 	entered, gate := make(chan *CommandRequest, 100), make(chan struct{})
 	var calls atomic.Int64
-	service, err := agent.ServeCommands("payment.charge", func(r *CommandRequest) {
+	service, err := agent.ServeCommands("payment.charge", false, func(r *CommandRequest) {
 		calls.Add(1)
 		entered <- r
 		<-gate
@@ -276,9 +276,10 @@ func TestLeastPrivilege(t *testing.T) {
 		if conns[user], err = Wrap(nc, quiet()); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(conns[user].Close)
 	}
 	w := serveReplies(t, conns["scheduler"], 3)
-	service, err := conns["agent"].ServeCommands("payment", func(r *CommandRequest) { _ = r.Respond([]byte("1")) })
+	service, err := conns["agent"].ServeCommands("payment", false, func(r *CommandRequest) { _ = r.Respond([]byte("1")) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,7 @@ type Conn struct {
 	subs    map[*Subscription]struct{}
 	readers map[*Reader]struct{}
 	nodes   jetstream.KeyValue
+	answers *replier // made by the first agent that listens
 	closed  bool
 }
 
@@ -261,6 +262,9 @@ func (c *Conn) Close() {
 		s.Stop()
 	}
 	c.acks.close()
+	if c.answers != nil { // closed is set, so that none is made any more
+		c.answers.close()
+	}
 	if !c.own {
 		return
 	}
@@ -268,6 +272,16 @@ func (c *Conn) Close() {
 		c.nc.Close()
 	}
 	<-c.closedCh
+}
+
+// replier is the connection's one; nil when it is closed.
+func (c *Conn) replier() *replier {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answers == nil && !c.closed {
+		c.answers = newReplier(c.nc, func(err error) { c.log.Warn("an agent's reply was not sent", "error", err) })
+	}
+	return c.answers
 }
 
 func (c *Conn) onDisconnect(_ *nats.Conn, err error) {

@@ -194,7 +194,7 @@ func TestCloseStopsEverything(t *testing.T) {
 	if _, err := c.ServeSubmit(func(r *SubmitRequest) { r.Accept("X", 1, 1) }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ServeCommands("a", func(*CommandRequest) {}); err != nil {
+	if _, err := c.ServeCommands("a", false, func(*CommandRequest) {}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {

@@ -48,6 +48,17 @@ const (
 	HeaderErrorCode  = "Nats-Service-Error-Code"
 )
 
+// Keys of an agent's metadata in NATS's service discovery.
+const (
+	metaAgent     = "duly_agent" // its name
+	metaAgentWire = "duly_wire"  // version of the wire
+	metaBatch     = "duly_batch" // version of the batches it takes; absent: none
+)
+
+// serviceName is an agent's name in NATS's service discovery, which knows no
+// dots.
+func serviceName(agent string) string { return "duly-" + strings.ReplaceAll(agent, ".", "_") }
+
 // Subjects without a variable part, and patterns to subscribe to.
 const (
 	SubjectPlansApply   = "duly.plans.apply"
@@ -86,6 +97,26 @@ func CommandSubject(agent string, undo bool) string {
 		return "duly.undo." + agent
 	}
 	return "duly.do." + agent
+}
+
+// BatchSubject is where an agent of our own runtime listens for several commands
+// in one message.
+func BatchSubject(agent string, undo bool) string {
+	if undo {
+		return "duly.batch.undo." + agent
+	}
+	return "duly.batch.do." + agent
+}
+
+// batchReplyPrefix begins the subjects that one sender hears batches of replies
+// on.
+func batchReplyPrefix(token string) string { return "duly.batch.reply." + token + "." }
+
+// isBatchReply reports whether a subject is one that batches of replies go to.
+func isBatchReply(subject string) bool {
+	rest, ok := strings.CutPrefix(subject, "duly.batch.reply.")
+	token, number, two := strings.Cut(rest, ".")
+	return ok && two && token != "" && number != "" && !strings.ContainsAny(rest, "*> ") && !strings.Contains(number, ".")
 }
 
 // ReplySubject is where the answer to one command goes; it is the fence of the

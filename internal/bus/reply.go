@@ -42,23 +42,35 @@ func DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
 			return r, nil
 		}
 	}
-	switch {
-	case len(msg.Data) > resultMax:
-		r.Code, r.Error = core.CodeBadResult, fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(msg.Data), resultMax)
-	case len(msg.Data) == 0:
-		r.Result = null
-	case !json.Valid(msg.Data):
-		r.Code, r.Error = core.CodeBadResult, "bad_result: not JSON: "+quoteCut(msg.Data)
-	default:
-		r.Result = msg.Data
-	}
+	checkResult(&r, msg.Data, resultMax)
 	return r, nil
+}
+
+// checkResult makes data the result of a reply, or why it is none.
+func checkResult(r *core.Reply, data []byte, resultMax int) {
+	switch {
+	case len(data) > resultMax:
+		r.Code, r.Error = core.CodeBadResult, fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(data), resultMax)
+	case len(data) == 0:
+		r.Result = null
+	case !json.Valid(data):
+		r.Code, r.Error = core.CodeBadResult, "bad_result: not JSON: "+quoteCut(data)
+	default:
+		r.Result = data
+	}
 }
 
 // replyCode reads a code; what is no HTTP error is an error of the agent.
 func replyCode(s string) int {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 400 || n > 599 {
+	if err != nil {
+		return core.CodeAgentError
+	}
+	return codeIn(n)
+}
+
+func codeIn(n int) int {
+	if n < 400 || n > 599 {
 		return core.CodeAgentError
 	}
 	return n

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/bus"
@@ -14,16 +15,40 @@ import (
 
 // ownerBus is scheduler.Bus on NATS.
 type ownerBus struct {
-	conn *bus.Conn
-	log  *slog.Logger
+	conn   *bus.Conn
+	sender *bus.Sender
+	log    *slog.Logger
 }
 
 // Send implements scheduler.Bus.
 func (b ownerBus) Send(cmds []core.Command) {
-	for i := range cmds {
-		if err := b.conn.SendCommand(&cmds[i]); err != nil {
-			b.log.Debug("command not sent; its complete-by recovers it", "task", cmds[i].Task, "step", cmds[i].Step, "error", err)
-		}
+	if err := b.sender.Send(cmds); err != nil {
+		b.log.Debug("commands not sent; their complete-by recovers them", "error", err)
+	}
+}
+
+// replies brings what comes in answer to batches to the inboxes of the
+// partitions, by partition.
+type replies []atomic.Pointer[scheduler.Inbox]
+
+// of is the inbox of a partition; nil: it is not served here any more, and its
+// owner sends the commands again.
+func (r replies) of(partition int) *scheduler.Inbox {
+	if partition < 0 || partition >= len(r) {
+		return nil
+	}
+	return r[partition].Load()
+}
+
+func (r replies) reply(reply core.Reply) {
+	if in := r.of(reply.Partition); in != nil {
+		in.Reply(reply)
+	}
+}
+
+func (r replies) unserved(partition int, number, seq int64) {
+	if in := r.of(partition); in != nil {
+		in.Unserved(partition, number, seq)
 	}
 }
 
@@ -71,7 +96,8 @@ func persist(ctx context.Context, log *slog.Logger, what string, do func() error
 
 // ownerWires is scheduler.Wires on NATS.
 type ownerWires struct {
-	n *Node
+	n       *Node
+	replies replies
 }
 
 // Stream implements scheduler.Wires.
@@ -83,7 +109,11 @@ func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen to the replies of partition %d: %w", partition, err)
 	}
-	return sub.Stop, nil
+	w.replies[partition].Store(in)
+	return func() {
+		w.replies[partition].CompareAndSwap(in, nil)
+		sub.Stop()
+	}, nil
 }
 
 // Read implements scheduler.Wires. Controls begin first: they go before new work.

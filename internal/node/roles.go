@@ -96,7 +96,13 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	if abrupt {
 		cfg.DrainMax = -1
 	}
-	s := scheduler.New(cfg, n.store, ownerBus{n.conn, n.log}, ownerWires{n}, n.members(abrupt), n.log)
+	inboxes := make(replies, n.cfg.Partitions)
+	sender, err := n.conn.NewSender(bus.Replies{Reply: inboxes.reply, Unserved: inboxes.unserved})
+	if err != nil {
+		return err
+	}
+	defer sender.Close()
+	s := scheduler.New(cfg, n.store, ownerBus{n.conn, sender, n.log}, ownerWires{n, inboxes}, n.members(abrupt), n.log)
 	applies, err := n.conn.ServePlans(n.applyPlan)
 	if err != nil {
 		return err

@@ -1,0 +1,143 @@
+package bus
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+)
+
+// replier sends an agent's replies from one goroutine. What is ready at the same
+// time goes out together: several replies in one message where the asker takes
+// that, and in any case in one write to the network.
+type replier struct {
+	nc   *nats.Conn
+	wake chan struct{} // has an element when something is ready
+	done chan struct{}
+
+	mu      sync.Mutex
+	closed  bool
+	singles []single
+	batches map[string]*batchIn // by reply subject
+	spare   []single
+	failed  func(error)
+}
+
+// single is one message that is ready.
+type single struct {
+	subject string
+	header  nats.Header
+	data    []byte
+}
+
+// batchIn are replies to one asker.
+type batchIn struct {
+	buf   []byte
+	items int
+}
+
+func newReplier(nc *nats.Conn, failed func(error)) *replier {
+	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[string]*batchIn{}, failed: failed}
+	go r.run()
+	return r
+}
+
+// send takes one message. data must not change any more.
+func (r *replier) send(subject string, header nats.Header, data []byte) {
+	r.mu.Lock()
+	r.singles = append(r.singles, single{subject, header, data})
+	r.unlockWake()
+}
+
+// add takes one reply for a batch. A full one goes out at once: that bounds what
+// lies here, and makes who produces faster than the network wait for it.
+func (r *replier) add(subject string, c *core.Command, reply *core.Reply) {
+	// Every batch of an asker may be answered under any of its subjects.
+	subject = subject[:strings.LastIndexByte(subject, '.')+1] + "0"
+	r.mu.Lock()
+	b := r.batches[subject]
+	if b == nil {
+		b = &batchIn{buf: []byte{Version}}
+		r.batches[subject] = b
+	}
+	b.buf = appendBatchReply(b.buf, c, reply)
+	b.items++
+	if b.items >= BatchItemsMax || len(b.buf) >= BatchBytesMax {
+		delete(r.batches, subject)
+		r.mu.Unlock()
+		r.publish(subject, nil, b.buf)
+		return
+	}
+	r.unlockWake()
+}
+
+func (r *replier) unlockWake() {
+	closed := r.closed
+	if !closed {
+		select {
+		case r.wake <- struct{}{}:
+		default: // a wake is pending
+		}
+	}
+	r.mu.Unlock()
+	if closed {
+		r.flush() // nobody else does any more
+	}
+}
+
+func (r *replier) run() {
+	defer close(r.done)
+	for range r.wake {
+		// Handlers that can run now do so first; their replies go along.
+		runtime.Gosched()
+		r.flush()
+	}
+}
+
+// flush publishes what is ready.
+func (r *replier) flush() {
+	r.mu.Lock()
+	singles := r.singles
+	r.singles, r.spare = r.spare[:0], nil
+	var batches map[string]*batchIn
+	if len(r.batches) > 0 {
+		batches, r.batches = r.batches, make(map[string]*batchIn, len(r.batches))
+	}
+	r.mu.Unlock()
+	for i := range singles {
+		r.publish(singles[i].subject, singles[i].header, singles[i].data)
+	}
+	for subject, b := range batches {
+		r.publish(subject, nil, b.buf)
+	}
+	clear(singles)
+	r.mu.Lock()
+	r.spare = singles
+	r.mu.Unlock()
+}
+
+func (r *replier) publish(subject string, header nats.Header, data []byte) {
+	var err error
+	if header == nil {
+		err = r.nc.Publish(subject, data)
+	} else {
+		err = r.nc.PublishMsg(&nats.Msg{Subject: subject, Header: header, Data: data})
+	}
+	if err != nil {
+		r.failed(publishError(err))
+	}
+}
+
+// close publishes what is ready and ends the goroutine. What comes later is
+// published by whoever brings it.
+func (r *replier) close() {
+	r.mu.Lock()
+	r.closed = true
+	close(r.wake)
+	r.mu.Unlock()
+	<-r.done
+	r.flush()
+}
