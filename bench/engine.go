@@ -44,6 +44,7 @@ func engineConfig(s engineSettings) node.Config {
 		Roles: node.Roles, NodeName: "bench", Partitions: s.Partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
 		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 8 << 30, StreamReplicas: 1,
+		RetainDetail: s.RetainDetail,
 	}
 }
 

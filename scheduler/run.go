@@ -38,6 +38,7 @@ type RunConfig struct {
 	DrainMax    time.Duration // how long a stop waits for commands that are out; negative: not at all
 	HandoverMax time.Duration // how long to wait for a live predecessor to let go
 	FlushEvery  time.Duration // how long a moved cursor may wait for a commit to ride on
+	Retain      Retention
 	Now         func() core.Instant
 	Rand        func() float64 // safe for use by several goroutines
 }
@@ -55,7 +56,7 @@ const (
 // the live ones, and runs their shards.
 type Scheduler struct {
 	cfg     RunConfig
-	store   Store
+	store   RunStore
 	wires   Wires
 	members Members
 	log     *slog.Logger
@@ -67,8 +68,14 @@ type Scheduler struct {
 	change chan struct{}
 }
 
+// RunStore is what the role as a whole needs of the state store.
+type RunStore interface {
+	Store
+	Purger
+}
+
 // New makes a scheduler. It does nothing until Run.
-func New(cfg RunConfig, store Store, bus Bus, wires Wires, members Members, log *slog.Logger) *Scheduler {
+func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, log *slog.Logger) *Scheduler {
 	cfg.Config = cfg.Config.WithDefaults()
 	orInt(&cfg.Shards, DefaultShards)
 	cfg.Shards = min(cfg.Shards, cfg.Partitions)
@@ -122,6 +129,7 @@ func (s *Scheduler) Run(parent context.Context) error {
 			cancel(fmt.Errorf("watch the live nodes: %w", err))
 		}
 	})
+	wg.Go(func() { s.purge(ctx) })
 	s.place(ctx)
 	wg.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Cause(parent)) && !errors.Is(err, context.Canceled) {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,9 @@ type runner struct {
 	orders chan order
 	owned  atomic.Int32
 
-	mu   sync.Mutex
-	held map[int]bool // partitions adopted, or about to be
+	mu     sync.Mutex
+	held   map[int]bool  // partitions adopted, or about to be
+	epochs map[int]int64 // of those adopted
 
 	// Owned by the runner's goroutine.
 	feeds   map[int]*feed
@@ -52,7 +54,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, feeds: map[int]*feed{}}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, epochs: map[int]int64{}, feeds: map[int]*feed{}}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -71,7 +73,21 @@ func (r *runner) setHeld(partition int, held bool) {
 		r.held[partition] = true
 	} else {
 		delete(r.held, partition)
+		delete(r.epochs, partition)
 	}
+}
+
+// ownerships are the partitions held and their epochs.
+func (r *runner) ownerships() map[int]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.epochs)
+}
+
+func (r *runner) setEpoch(partition int, epoch int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epochs[partition] = epoch
 }
 
 func (r *runner) ask(ctx context.Context, o order) {
@@ -212,6 +228,7 @@ func (r *runner) tryAdopt(ctx context.Context, p int) error {
 	if err != nil {
 		return err
 	}
+	r.setEpoch(p, from.Epoch)
 	r.in.openGate(p, r.s.cfg.InFlight-r.shard.Load(p))
 	lost := func() {
 		select {

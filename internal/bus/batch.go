@@ -57,16 +57,16 @@ func decodeBatchCommands(data []byte, take func(core.Command)) error {
 		left := r.varint("time left")
 		c.Left = time.Duration(left) * time.Millisecond
 		c.Trace = CleanTrace(string(r.bytes("trace")))
-		c.Input = r.some("input")
+		c.Input = r.json("input")
 		results := r.small("results")
 		for range min(results, core.StepsMax) {
 			if r.err != nil {
 				break
 			}
-			c.Results = append(c.Results, core.StepResult{Step: string(r.bytes("step of a result")), Result: r.some("result of a step")})
+			c.Results = append(c.Results, core.StepResult{Step: string(r.bytes("step of a result")), Result: r.json("result of a step")})
 		}
 		if r.err == nil && len(r.rest) > 0 {
-			c.Result = r.some("result")
+			c.Result = r.json("result")
 		}
 		switch limit := int64(core.DurationMax / time.Millisecond); {
 		case r.err != nil:
@@ -189,11 +189,10 @@ func (r *reader) small(what string) int {
 	return int(v)
 }
 
-// some reads bytes; none are nil.
-func (r *reader) some(what string) []byte {
-	b := r.bytes(what)
-	if len(b) == 0 {
-		return nil
+// json reads a payload; an empty one is null, as in a command of its own.
+func (r *reader) json(what string) []byte {
+	if b := r.bytes(what); len(b) > 0 {
+		return b
 	}
-	return b
+	return null
 }

@@ -43,6 +43,9 @@ type Config struct {
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
 	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,status." help:"Prefixes that a submitter's private status subject may have."`
 
+	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; 0: for ever."`
+	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; 0: for ever."`
+
 	StreamMaxAge   time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; at least the interval between backups of the database."`
 	StreamMaxBytes int64         `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"10737418240" help:"Size of the task stream, in bytes; a full one refuses submissions."`
 	SyncAlways     bool          `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
@@ -133,6 +136,16 @@ func (c *Config) Validate() error {
 	}
 	if c.ScanInterval < 10*time.Millisecond || c.ScanInterval > c.Lease/2 {
 		return fmt.Errorf("scan-interval: %v, want 10ms to half the lease (%v): the leader renews at each scan", c.ScanInterval, c.Lease/2)
+	}
+	if c.RetainDetail < 0 {
+		return fmt.Errorf("retain-detail: %v, want 0 or more", c.RetainDetail)
+	}
+	// A submission that is read from the stream again must find its id.
+	if least := max(c.RetainDetail, c.StreamMaxAge); c.RetainRow != 0 && c.RetainRow < least {
+		return fmt.Errorf("retain-row: %v, want 0, or at least retain-detail and stream-max-age (%v)", c.RetainRow, least)
+	}
+	if c.RetainRow != 0 && c.RetainDetail == 0 {
+		return fmt.Errorf("retain-row: %v, but retain-detail is 0: what is kept for ever keeps its row", c.RetainRow)
 	}
 	if c.Drain <= 0 {
 		return fmt.Errorf("drain: %v, want more than 0", c.Drain)

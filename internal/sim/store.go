@@ -54,6 +54,7 @@ type row struct {
 	task    core.Task
 	journal []core.Record
 	commits []int64 // the commit_id of each journal row
+	purged  bool    // a tombstone: its input and journal are gone
 }
 
 // NewMemStore makes an empty store.

@@ -1,0 +1,50 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Purge forgets inputs and journals of up to limit tasks of a partition that
+// ended before detail, oldest first, and rows of those that ended before row.
+func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := m.partition(partition)
+	if st.Epoch != epoch {
+		return 0, nil
+	}
+	touched := 0
+	for _, r := range m.told(st) {
+		if r.task.EndedAt < row && r.purged && touched < limit {
+			delete(m.rows, rowKey{partition, r.task.Number})
+			delete(m.ids, idKey{partition, r.task.ID})
+			touched++
+		}
+	}
+	rows := touched
+	for _, r := range m.told(st) {
+		if r.task.EndedAt < detail && !r.purged && touched-rows < limit {
+			r.purged, r.task.Input, r.journal, r.commits = true, nil, nil, nil
+			touched++
+		}
+	}
+	return touched, nil
+}
+
+// told are a partition's tasks whose end is told and needs nobody any more, in
+// the order of their ends.
+func (m *MemStore) told(st *core.PartitionState) []*row {
+	var told []*row
+	for key, r := range m.rows {
+		end := r.task.EndNumber
+		if key.partition == st.Partition && r.task.State.Ended() && r.task.State != core.StateError && end > 0 && end <= st.Told {
+			told = append(told, r)
+		}
+	}
+	slices.SortFunc(told, func(a, b *row) int { return cmp.Compare(a.task.EndNumber, b.task.EndNumber) })
+	return told
+}

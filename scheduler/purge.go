@@ -1,0 +1,70 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Retention is how long what a task was made of is kept after its end. Tasks in
+// error are kept until a person settles them.
+type Retention struct {
+	Detail time.Duration // input, results and journal; 0: for ever
+	Row    time.Duration // id, hash of the input and end state; 0: for ever
+}
+
+// Purger forgets old tasks. See schema.Store.
+type Purger interface {
+	Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error)
+}
+
+// How tasks are forgotten: little at a time, because a partition cannot commit
+// meanwhile.
+const (
+	purgeEvery = time.Second
+	purgeMost  = 250
+)
+
+// purge forgets old tasks of the partitions held here until ctx ends.
+func (s *Scheduler) purge(ctx context.Context) {
+	if s.cfg.Retain == (Retention{}) {
+		return
+	}
+	tick := time.NewTicker(purgeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, r := range s.runners {
+			for partition, epoch := range r.ownerships() {
+				s.purgeOne(ctx, partition, epoch)
+			}
+		}
+	}
+}
+
+// purgeOne forgets what is old in one partition.
+func (s *Scheduler) purgeOne(ctx context.Context, partition int, epoch int64) {
+	before := func(d time.Duration) core.Instant {
+		if d == 0 {
+			return 0 // nothing ended before it
+		}
+		return s.cfg.Now().Add(-d)
+	}
+	for ctx.Err() == nil {
+		n, err := s.store.Purge(ctx, partition, epoch, before(s.cfg.Retain.Detail), before(s.cfg.Retain.Row), purgeMost)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.Warn("cannot forget old tasks; trying again", "partition", partition, "error", err)
+			}
+			return
+		}
+		if n < purgeMost {
+			return
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// purge is one call of Purge.
+type purge struct {
+	partition   int
+	epoch       int64
+	detail, row core.Instant
+}
+
+// oldStore has old tasks to forget.
+type oldStore struct {
+	*spyStore
+	mu     sync.Mutex
+	old    map[int]int // per partition
+	calls  []purge
+	failed bool // the next call fails
+}
+
+func (s *oldStore) Purge(_ context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, purge{partition, epoch, detail, row})
+	if s.failed {
+		s.failed = false
+		return 0, errors.New("database is away")
+	}
+	n := min(limit, s.old[partition])
+	s.old[partition] -= n
+	return n, nil
+}
+
+// Old tasks of every partition held here are forgotten, all of them although
+// little at a time, under the epoch of the owner; an error is tried again.
+func TestOldTasksAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		store := &oldStore{spyStore: c.store, old: map[int]int{3: 1000, 5: 1}, failed: true}
+		cfg := scheduler.RunConfig{
+			Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")),
+			Now:    func() core.Instant { return core.InstantOf(time.Now()) },
+			Retain: scheduler.Retention{Detail: time.Hour, Row: 3 * time.Hour},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
+		c.setLive("a")
+		pass(3500 * time.Millisecond)
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		if store.old[3] != 0 || store.old[5] != 0 {
+			t.Errorf("old tasks left: %v", store.old)
+		}
+		if len(store.calls) < 2*8 {
+			t.Errorf("%d calls, want each of 8 partitions twice at least", len(store.calls))
+		}
+		now := core.InstantOf(time.Now())
+		for _, call := range store.calls {
+			if call.epoch != store.Partition(call.partition).Epoch {
+				t.Errorf("%+v is not under the epoch of the owner", call)
+			}
+			if gap := call.detail.Sub(call.row); gap != 2*time.Hour || now.Sub(call.detail) < time.Hour || now.Sub(call.detail) > time.Hour+4*time.Second {
+				t.Errorf("%+v: wrong times", call)
+			}
+		}
+	})
+}
+
+// Without a retention nothing is ever forgotten.
+func TestNothingIsForgottenUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		store := &oldStore{spyStore: c.store, old: map[int]int{3: 1}}
+		cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")),
+			Now: func() core.Instant { return core.InstantOf(time.Now()) }}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
+		c.setLive("a")
+		pass(time.Minute)
+		stop()
+		if err := <-done; err != nil || len(store.calls) > 0 {
+			t.Errorf("error %v, %d calls", err, len(store.calls))
+		}
+	})
+}
