@@ -47,6 +47,10 @@ func (r *Runtime) Run(ctx context.Context, source Source) error {
 	return err
 }
 
+// freeMax bounds the goroutines of an agent that wait for a command: each has a
+// stack that the garbage collector looks at.
+const freeMax = 256
+
 // wait returns as soon as nothing is in hand, or after d with what still is.
 func (r *Runtime) wait(hand *hand, d time.Duration) (left int) {
 	ctx, cancel := r.config.Time.WithTimeout(context.Background(), d)
@@ -154,7 +158,7 @@ func (h *hand) next(l *lane, mine chan job) (job, bool) {
 		return l.pop(), true
 	}
 	l.running--
-	if h.closed {
+	if h.closed || len(l.free) >= freeMax {
 		h.mu.Unlock()
 		return job{}, false
 	}

@@ -25,6 +25,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if strings.HasPrefix(c.DatabaseURL, "sqlite:") {
 		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
+	node.TuneMemory()
 	log := newLog(std.err, c.Logs)
 	n, err := node.Open(ctx, c.Config, log)
 	if err != nil {
@@ -67,6 +68,7 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 		}
 		defer os.RemoveAll(dir)
 	}
+	node.TuneMemory()
 	cfg := demoConfig()
 	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
 	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: newLog(std.err, c.Logs)})
