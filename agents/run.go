@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -69,6 +70,8 @@ func (r *Runtime) wait(hand *hand, d time.Duration) (left int) {
 type hand struct {
 	runtime *Runtime
 	ctx     context.Context
+	wake    chan struct{} // has an element when a job has no goroutine
+	started chan struct{} // closed when start has ended
 
 	mu     sync.Mutex
 	lanes  map[string]*lane
@@ -93,46 +96,75 @@ type job struct {
 }
 
 func (r *Runtime) newHand(ctx context.Context) *hand {
-	h := &hand{runtime: r, ctx: ctx, lanes: map[string]*lane{}}
+	h := &hand{runtime: r, ctx: ctx, lanes: map[string]*lane{}, wake: make(chan struct{}, 1), started: make(chan struct{})}
 	for _, agent := range r.agents {
 		h.lanes[agent] = &lane{}
 	}
+	go h.start()
 	return h
 }
 
-// accept starts a job, lets it wait, or refuses it.
+// accept takes a job in hand, or refuses it. Who runs it is decided a moment
+// later: see start.
 func (h *hand) accept(cmd *core.Command, respond Respond) {
 	j := job{cmd: cmd, respond: respond, now: h.runtime.config.Time.Now()}
 	config := &h.runtime.config
 	h.mu.Lock()
 	l := h.lanes[cmd.Agent]
-	switch {
-	case l == nil: // the source brought what nobody asked for
-	case l.running < config.RunningMax:
-		l.running++
-		h.count++
-		if n := len(l.free); n > 0 {
-			worker := l.free[n-1]
-			l.free = l.free[:n-1]
-			h.mu.Unlock()
-			worker <- j
-			return
-		}
-		h.mu.Unlock()
-		go h.work(l, j)
-		return
-	case len(l.waiting)-l.head < config.WaitingMax:
+	if l != nil && l.running+l.waits() < config.RunningMax+config.WaitingMax {
 		l.push(j)
 		h.count++
 		h.mu.Unlock()
+		select {
+		case h.wake <- struct{}{}:
+		default: // a wake is pending
+		}
 		return
 	}
 	h.mu.Unlock()
-	if l == nil {
+	if l == nil { // the source brought what nobody asked for
 		h.send(j, fail(cmd, &Error{Code: codeUnknownStep, Err: errors.New("this agent is not served here")}))
 		return
 	}
 	h.send(j, fail(cmd, &Error{Code: core.CodeTooMany, Err: fmt.Errorf("agent %s is full: %d running, %d waiting", cmd.Agent, config.RunningMax, config.WaitingMax)}))
+}
+
+// start finds a goroutine for every job that has none, until the hand is closed.
+// Before each it lets others run: handlers that end at once leave a goroutine
+// that takes the next job by itself, and a burst of quick commands is then done
+// by a few goroutines instead of one each.
+func (h *hand) start() {
+	defer close(h.started)
+	for range h.wake {
+		for more := true; more; {
+			runtime.Gosched()
+			more = h.startOne()
+		}
+	}
+}
+
+// startOne starts the oldest job of every lane that has room; false: none has
+// both.
+func (h *hand) startOne() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	any := false
+	for _, l := range h.lanes {
+		if l.waits() == 0 || l.running >= h.runtime.config.RunningMax {
+			continue
+		}
+		any = true
+		j := l.pop()
+		l.running++
+		if n := len(l.free); n > 0 {
+			worker := l.free[n-1]
+			l.free = l.free[:n-1]
+			worker <- j // it has room for one
+			continue
+		}
+		go h.work(l, j)
+	}
+	return any
 }
 
 // work runs a job and then those that come, until the hand is closed.
@@ -153,7 +185,7 @@ func (h *hand) next(l *lane, mine chan job) (job, bool) {
 		close(h.empty)
 		h.empty = nil
 	}
-	if l.head < len(l.waiting) {
+	if l.waits() > 0 {
 		defer h.mu.Unlock()
 		return l.pop(), true
 	}
@@ -169,7 +201,10 @@ func (h *hand) next(l *lane, mine chan job) (job, bool) {
 }
 
 // close ends the goroutines that wait, and lets the others end after their work.
+// Nothing is accepted any more.
 func (h *hand) close() {
+	close(h.wake)
+	<-h.started
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
@@ -208,6 +243,9 @@ func (h *hand) size() int {
 	defer h.mu.Unlock()
 	return h.count
 }
+
+// waits is how many jobs have no goroutine yet.
+func (l *lane) waits() int { return len(l.waiting) - l.head }
 
 func (l *lane) push(j job) {
 	if l.head > 0 && l.head == len(l.waiting) {

@@ -16,6 +16,7 @@ const (
 	DefaultWindowMax    = 10 * time.Millisecond
 	DefaultQuietItems   = 4
 	DefaultBusyItems    = 64
+	DefaultFlightsMax   = 16
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
 	DefaultBacklogMax   = 100_000
@@ -51,6 +52,10 @@ type Config struct {
 	QuietItems int
 	BusyItems  int
 
+	// FlightsMax is how many packs may wait for the stream before one that is not
+	// full waits too: the stream syncs one after the other, so that sending more of
+	// them sooner answers nobody earlier, and what comes meanwhile fills them.
+	FlightsMax int
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
 	BacklogMax int64         // messages of a partition that nobody has read yet, at most
@@ -69,6 +74,7 @@ func (c Config) WithDefaults() Config {
 	orInt(&c.WindowMax, DefaultWindowMax)
 	orInt(&c.QuietItems, DefaultQuietItems)
 	orInt(&c.BusyItems, DefaultBusyItems)
+	orInt(&c.FlightsMax, DefaultFlightsMax)
 	orInt(&c.ItemsMax, DefaultItemsMax)
 	orInt(&c.BytesMax, DefaultBytesMax)
 	orInt(&c.BacklogMax, DefaultBacklogMax)
@@ -98,7 +104,7 @@ func (c *Config) Validate() error {
 	}{
 		{"Partitions", int64(c.Partitions)}, {"PackItems", int64(c.PackItems)}, {"PackBytes", int64(c.PackBytes)},
 		{"PayloadMax", int64(c.PayloadMax)}, {"WindowMax", int64(c.WindowMax)}, {"QuietItems", int64(c.QuietItems)},
-		{"BusyItems", int64(c.BusyItems)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
+		{"BusyItems", int64(c.BusyItems)}, {"FlightsMax", int64(c.FlightsMax)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
 		{"BacklogMax", c.BacklogMax}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
 		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)},
 	} {

@@ -22,6 +22,7 @@ type Door struct {
 
 	shelves []*pack // by partition: the pack that is open, or nil
 	open    int     // packs that are open
+	flying  int     // packs that the stream has not answered
 	flights flights
 	free    []*pack
 	unknown unknown
@@ -142,12 +143,24 @@ func (d *Door) Flush(now core.Instant) {
 	if d.open == 0 {
 		return
 	}
-	window := d.window()
+	for window := d.window(); d.flying < d.cfg.FlightsMax; {
+		p := d.oldest()
+		if p == nil || p.since.Add(window) > now {
+			return
+		}
+		d.publish(now, p)
+	}
+}
+
+// oldest is the open pack whose first item came first, or nil.
+func (d *Door) oldest() *pack {
+	var oldest *pack
 	for _, p := range d.shelves {
-		if p != nil && p.since.Add(window) <= now {
-			d.publish(now, p)
+		if p != nil && (oldest == nil || p.since < oldest.since) {
+			oldest = p
 		}
 	}
+	return oldest
 }
 
 // settle takes what the ports have answered.
@@ -176,16 +189,10 @@ func (d *Door) Due(now core.Instant) core.Instant {
 		return now
 	}
 	next := earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg))
-	if d.open == 0 {
+	if d.open == 0 || d.flying >= d.cfg.FlightsMax {
 		return next
 	}
-	window := d.window()
-	for _, p := range d.shelves {
-		if p != nil {
-			next = earlier(next, p.since.Add(window))
-		}
-	}
-	return next
+	return earlier(next, d.oldest().since.Add(d.window()))
 }
 
 // earlier is the earlier of two times of which 0 means none.

@@ -84,6 +84,7 @@ func (d *Door) window() time.Duration {
 func (d *Door) publish(now core.Instant, p *pack) {
 	d.shelves[p.partition] = nil
 	d.open--
+	d.flying++
 	d.stats.packs.Add(1)
 	d.stats.packed.Add(int64(len(p.subs)))
 	flight := d.flights.add(p, now)
@@ -97,6 +98,7 @@ func (d *Door) publish(now core.Instant, p *pack) {
 // answer tells everybody in a pack what became of it.
 func (d *Door) answer(p *pack, seq uint64, err error) {
 	p.flight = 0
+	d.flying--
 	answer := Answer{Stream: d.cfg.Stream, Seq: seq, Partition: p.partition}
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}

@@ -34,9 +34,12 @@ type bench struct {
 	at         core.Instant
 	commit     int64
 	out        core.Outcome
+	turn       int
+	ended      int
 }
 
-func benchCommit(b *testing.B, s schema.Store, size int) {
+func newBench(b *testing.B, s schema.Store) *bench {
+	b.Helper()
 	x := &bench{s: s, plan: benchPlan(), at: 1_893_456_000_000_000}
 	if err := s.Partitions(b.Context(), benchPartitions); err != nil {
 		b.Fatal(err)
@@ -48,6 +51,11 @@ func benchCommit(b *testing.B, s schema.Store, size int) {
 		}
 		x.partitions = append(x.partitions, core.PartitionWrite{Partition: p, Epoch: st.Epoch, NextNumber: 1, NextEnd: 1})
 	}
+	return x
+}
+
+func benchCommit(b *testing.B, s schema.Store, size int) {
+	x := newBench(b, s)
 	b.ReportAllocs()
 	done := 0
 	for b.Loop() {
@@ -72,14 +80,7 @@ func benchPlan() core.Plan {
 func (x *bench) tasks(size int) error {
 	writes := make([]core.TaskWrite, size)
 	for i := range writes {
-		w := &x.partitions[i%benchPartitions]
-		t := &core.Task{
-			Partition: w.Partition, Number: w.NextNumber, ID: fmt.Sprintf("order-%d-%d", w.Partition, w.NextNumber), Type: "order",
-			Input: []byte(`{"customer":"c-17","amount":1999,"currency":"EUR","items":[{"sku":"a","n":1}]}`), InputHash: make([]byte, 32),
-		}
-		w.NextNumber++
-		core.Birth(&x.plan, t, &core.Event{At: x.at, Actor: "bench"}, &x.out)
-		writes[i] = core.TaskWrite{Task: t, Birth: true, Records: append([]core.Record(nil), x.out.Records...)}
+		x.birth(&writes[i], i%benchPartitions)
 	}
 	if err := x.write(writes); err != nil {
 		return err
@@ -87,22 +88,44 @@ func (x *bench) tasks(size int) error {
 	for range 5 {
 		x.at = x.at.Add(time.Millisecond)
 		for i := range writes {
-			t := writes[i].Task
-			ev := core.Event{Kind: core.EventReply, At: x.at, Actor: "agent", Seq: t.Steps[t.Out()].Out, Result: []byte(`{"ok":true,"reference":"r-0123456789"}`)}
-			if err := core.Apply(&x.plan, t, &ev, &x.out); err != nil {
+			if err := x.answer(&writes[i]); err != nil {
 				return err
 			}
-			if t.State.Ended() {
-				w := &x.partitions[t.Partition]
-				t.EndNumber = w.NextEnd
-				w.NextEnd++
-			}
-			writes[i] = core.TaskWrite{Task: t, Row: x.out.Row, Records: append(writes[i].Records[:0], x.out.Records...)}
 		}
 		if err := x.write(writes); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// birth makes w the birth of a new task.
+func (x *bench) birth(w *core.TaskWrite, partition int) {
+	p := &x.partitions[partition]
+	t := &core.Task{
+		Partition: partition, Number: p.NextNumber, ID: fmt.Sprintf("order-%d-%d", partition, p.NextNumber), Type: "order",
+		Input: []byte(`{"customer":"c-17","amount":1999,"currency":"EUR","items":[{"sku":"a","n":1}]}`), InputHash: make([]byte, 32),
+		LockedBy: "node-1",
+	}
+	p.NextNumber++
+	core.Birth(&x.plan, t, &core.Event{At: x.at, Actor: "bench"}, &x.out)
+	*w = core.TaskWrite{Task: t, Birth: true, Records: append(w.Records[:0], x.out.Records...)}
+}
+
+// answer makes w the answer to the command that its task has out.
+func (x *bench) answer(w *core.TaskWrite) error {
+	t := w.Task
+	ev := core.Event{Kind: core.EventReply, At: x.at, Actor: "agent", Seq: t.Steps[t.Out()].Out, Result: []byte(`{"ok":true,"reference":"r-0123456789"}`)}
+	if err := core.Apply(&x.plan, t, &ev, &x.out); err != nil {
+		return err
+	}
+	if t.State.Ended() {
+		p := &x.partitions[t.Partition]
+		t.EndNumber = p.NextEnd
+		p.NextEnd++
+		x.ended++
+	}
+	*w = core.TaskWrite{Task: t, Row: x.out.Row, Records: append(w.Records[:0], x.out.Records...)}
 	return nil
 }
 

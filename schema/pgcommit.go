@@ -9,73 +9,11 @@ import (
 
 	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/puddle/v2"
 
 	"duly.dev/duly/internal/core"
 )
-
-// stamp turns microseconds into a timestamp; 0 becomes NULL.
-const (
-	at0 = `'1970-01-01 00:00:00+00'::TIMESTAMPTZ + NULLIF(u.`
-	at1 = `, 0) * INTERVAL '1 microsecond'`
-)
-
-// commitSQL: the fence, the births and the journal. $1 is the commit id.
-const commitSQL = `
-WITH own AS (
-    UPDATE partitions AS p SET cursor = u.cursor, control_cursor = u.control_cursor, next_number = u.next_number, next_end = u.next_end, told = u.told
-    FROM unnest($2::INT8[], $3::INT8[], $4::INT8[], $5::INT8[], $6::INT8[], $7::INT8[], $8::INT8[])
-         AS u(partition, epoch, cursor, control_cursor, next_number, next_end, told)
-    WHERE p.partition = u.partition AND p.epoch = u.epoch
-    RETURNING p.partition
-), born AS (
-    INSERT INTO tasks (partition, number, id, type, plan_version, input, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
-        failure_count, reply_to, trace, origin, created_at, updated_at, ended_at, end_number, commit_id)
-    SELECT u.partition, u.number, u.id, u.type, u.plan_version, u.input, u.input_hash, u.state, u.seq, u.round, NULLIF(u.locked_by, ''), NULLIF(u.waits_for, ''),
-        ` + at0 + `complete_by` + at1 + `, ` + at0 + `deadline` + at1 + `, u.failure_count, NULLIF(u.reply_to, ''), NULLIF(u.trace, ''), u.origin,
-        ` + at0 + `created_at` + at1 + `, ` + at0 + `updated_at` + at1 + `, ` + at0 + `ended_at` + at1 + `, NULLIF(u.end_number, 0), $1
-    FROM unnest($9::INT8[], $10::INT8[], $11::TEXT[], $12::TEXT[], $13::INT8[], $14::BYTEA[], $15::BYTEA[], $16::TEXT[], $17::INT8[], $18::INT8[], $19::TEXT[], $20::TEXT[],
-        $21::INT8[], $22::INT8[], $23::INT8[], $24::TEXT[], $25::TEXT[], $26::INT8[], $27::INT8[], $28::INT8[], $29::INT8[], $30::INT8[])
-        AS u(partition, number, id, type, plan_version, input, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
-             failure_count, reply_to, trace, origin, created_at, updated_at, ended_at, end_number)
-    JOIN own ON own.partition = u.partition
-    ON CONFLICT (partition, id) DO NOTHING
-    RETURNING partition, number
-), written AS (
-    INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error, fingerprint, reason,
-        result, quiet, next, next_attempt, undo, due, deadline)
-    SELECT u.partition, u.number, u.seq, ` + at0 + `at` + at1 + `, u.actor, $1, 1, u.kind, u.state, u.round, NULLIF(u.step, -1), NULLIF(u.step_status, ''), u.attempt,
-        NULLIF(u.code, 0), u.error, NULLIF(u.fingerprint, ''), u.reason, u.result, ` + at0 + `quiet` + at1 + `, NULLIF(u.next, -1), NULLIF(u.next_attempt, 0), u.undo,
-        ` + at0 + `due` + at1 + `, ` + at0 + `deadline` + at1 + `
-    FROM unnest($31::INT8[], $32::INT8[], $33::INT8[], $34::INT8[], $35::TEXT[], $36::TEXT[], $37::TEXT[], $38::INT8[], $39::INT8[], $40::TEXT[], $41::INT8[], $42::INT8[],
-        $43::BYTEA[], $44::TEXT[], $45::BYTEA[], $46::BYTEA[], $47::INT8[], $48::INT8[], $49::INT8[], $50::BOOL[], $51::INT8[], $52::INT8[], $53::BOOL[])
-        AS u(partition, number, seq, at, actor, kind, state, round, step, step_status, attempt, code, error, fingerprint, reason, result, quiet, next, next_attempt, undo,
-             due, deadline, birth)
-    JOIN own ON own.partition = u.partition
-    WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)
-    ON CONFLICT DO NOTHING
-    RETURNING 1
-)
-SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`
-
-// rowsSQL updates the rows of tasks whose state changed.
-const rowsSQL = `
-UPDATE tasks AS t SET plan_version = u.plan_version, state = u.state, seq = u.seq, round = u.round, locked_by = NULLIF(u.locked_by, ''), waits_for = NULLIF(u.waits_for, ''),
-    complete_by = ` + at0 + `complete_by` + at1 + `, deadline = ` + at0 + `deadline` + at1 + `, failure_count = u.failure_count,
-    updated_at = ` + at0 + `updated_at` + at1 + `, ended_at = ` + at0 + `ended_at` + at1 + `, end_number = NULLIF(u.end_number, 0), commit_id = $1
-FROM unnest($2::INT8[], $3::INT8[], $4::INT8[], $5::TEXT[], $6::INT8[], $7::INT8[], $8::TEXT[], $9::TEXT[], $10::INT8[], $11::INT8[], $12::INT8[], $13::INT8[], $14::INT8[], $15::INT8[])
-    AS u(partition, number, plan_version, state, seq, round, locked_by, waits_for, complete_by, deadline, failure_count, updated_at, ended_at, end_number)
-WHERE t.partition = u.partition AND t.number = u.number AND t.seq < u.seq AND u.partition = ANY($16::INT8[])`
-
-// bornSQL tells what stands where births were left out.
-const bornSQL = `SELECT u.place, t.partition, t.number, t.id, t.type, t.input_hash, t.state, t.commit_id
-FROM unnest($1::INT8[], $2::TEXT[], $3::INT8[]) AS u(partition, id, place) JOIN tasks AS t ON t.partition = u.partition AND t.id = u.id ORDER BY u.place`
-
-// oursSQL counts the journal rows that stand under our commit, in partitions that
-// are still ours: those of an earlier sending may be another's by now.
-const oursSQL = `SELECT count(*) FROM unnest($2::INT8[], $3::INT8[], $4::INT8[]) AS u(partition, number, seq)
-JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq = u.seq
-WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 
 // Commit implements Store.
 func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
@@ -86,7 +24,7 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 	select {
 	case c = <-p.cols:
 	default:
-		c = &columns{}
+		c = newColumns()
 	}
 	c.fill(b)
 	defer func() {
@@ -96,8 +34,9 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		default:
 		}
 	}()
+	// After an unknown outcome our own rows may stand there already.
 	for try := 0; ; try++ {
-		res, err := p.commitOnce(ctx, b, c)
+		res, err := p.commitOnce(ctx, b, c, try > 0)
 		err = p.judge(err)
 		if err == nil {
 			return res, p.reasons(ctx, res.Duplicates)
@@ -156,27 +95,81 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-func (p *postgres) commitOnce(ctx context.Context, b *core.Batch, c *columns) (core.CommitResult, error) {
-	var res core.CommitResult
-	write := func(tx pgx.Tx) error {
-		var err error
-		res, err = write(ctx, tx, b, c)
-		return err
+// commitOnce tries the plain way first, unless the batch was sent before or what
+// a plain commit cannot do has come up lately.
+func (p *postgres) commitOnce(ctx context.Context, b *core.Batch, c *columns, before bool) (core.CommitResult, error) {
+	if !before && p.wary.Add(-1) < 0 {
+		err := p.commitPlainly(ctx, c)
+		if !doubtful(err) {
+			return core.CommitResult{}, err
+		}
 	}
-	var err error
-	if p.dialect == "cockroach" {
-		err = crdbpgx.ExecuteTx(ctx, p.pool, p.tx, write)
-	} else {
-		err = pgx.BeginTxFunc(ctx, p.pool, p.tx, write)
+	var res core.CommitResult
+	err := p.once(ctx, func(tx pgx.Tx) error {
+		var err error
+		res, err = commitCarefully(ctx, tx, b, c)
+		return err
+	})
+	if err == nil && (len(res.Duplicates) > 0 || len(res.Fenced) > 0) {
+		p.wary.Store(waryCommits)
 	}
 	return res, err
 }
 
-func write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
+// waryCommits is how many commits go the careful way after one that had to: taken
+// ids come in bunches, and a plain commit that fails is work for nothing.
+const waryCommits = 16
+
+// doubtful: a plain commit was rolled back because of what it found.
+func doubtful(err error) bool {
+	state := sqlState(err)
+	return state == "22012" || state == "23505"
+}
+
+// commitPlainly sends the statements and the end of the transaction at once. On
+// PostgreSQL the statements up to a sync are a transaction; on CockroachDB they
+// run in one that can be tried again.
+func (p *postgres) commitPlainly(ctx context.Context, c *columns) error {
+	if p.dialect == "cockroach" {
+		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, func(tx pgx.Tx) error { return sendPlain(ctx, tx.Conn(), c) })
+	}
+	return p.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return sendPlain(ctx, conn.Conn(), c) })
+}
+
+func sendPlain(ctx context.Context, conn *pgx.Conn, c *columns) error {
+	plain, err := conn.Prepare(ctx, "duly_plain", plainSQL)
+	if err != nil {
+		return fmt.Errorf("prepare the commit: %w", err)
+	}
+	rows, err := conn.Prepare(ctx, "duly_rows", rowsSQL)
+	if err != nil {
+		return fmt.Errorf("prepare the update of rows: %w", err)
+	}
+	pipe := conn.PgConn().StartPipeline(ctx)
+	conn.PgConn().Frontend().Send(room(c.size()))
+	pipe.SendQueryStatement(plain, c.plain(), binaryFormat, nil)
+	if c.rows.rows > 0 {
+		pipe.SendQueryStatement(rows, c.update(c.partition.arrays[0].param()), binaryFormat, nil)
+	}
+	err = pipe.Sync()
+	return errors.Join(err, pipe.Close()) // the first error of a statement, or of the commit
+}
+
+var binaryFormat = []int16{pgx.BinaryFormatCode}
+
+// once runs one transaction; on CockroachDB it is tried again there.
+func (p *postgres) once(ctx context.Context, do func(pgx.Tx) error) error {
+	if p.dialect == "cockroach" {
+		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, do)
+	}
+	return pgx.BeginTxFunc(ctx, p.pool, p.tx, do)
+}
+
+// commitCarefully leaves out what is not ours or not new, and says what.
+func commitCarefully(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
 	var res core.CommitResult
-	var own []int64
-	var born, written int
-	if err := tx.QueryRow(ctx, commitSQL, c.commitArgs(b.ID)...).Scan(&own, &born, &written); err != nil {
+	own, born, written, err := writeCarefully(ctx, tx, c)
+	if err != nil {
 		return res, err
 	}
 	owned := make(map[int]bool, len(own))
@@ -197,20 +190,65 @@ func write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.Comm
 		rows -= left
 	}
 	if written != rows {
-		var ours int
-		if err := tx.QueryRow(ctx, oursSQL, b.ID, some(c.j.partition), some(c.j.number), some(c.j.seq), own).Scan(&ours); err != nil {
+		ours, err := standing(ctx, tx, b, own)
+		if err != nil {
 			return res, err
 		}
 		if ours != rows {
 			return res, fmt.Errorf("commit %d: %d of %d journal rows are ours: %w", b.ID, ours, rows, core.ErrForeignRow)
 		}
 	}
-	if len(c.r.partition) > 0 && len(own) > 0 {
-		if _, err := tx.Exec(ctx, rowsSQL, c.rowArgs(b.ID, own)...); err != nil {
-			return res, err
+	if c.rows.rows == 0 || len(own) == 0 {
+		return res, nil
+	}
+	return res, updateRows(ctx, tx, c, own)
+}
+
+// writeCarefully runs the fence, the births and the journal.
+func writeCarefully(ctx context.Context, tx pgx.Tx, c *columns) (own []int64, born, written int, err error) {
+	careful, err := tx.Prepare(ctx, "duly_careful", carefulSQL)
+	if err != nil {
+		return nil, 0, 0, fmt.Errorf("prepare the careful commit: %w", err)
+	}
+	conn := tx.Conn()
+	result := conn.PgConn().ExecStatement(ctx, careful, c.careful(), binaryFormat, nil)
+	rows := pgx.RowsFromResultReader(conn.TypeMap(), result)
+	for rows.Next() {
+		if err := rows.Scan(&own, &born, &written); err != nil {
+			rows.Close()
+			return nil, 0, 0, err
 		}
 	}
-	return res, nil
+	return own, born, written, rows.Err()
+}
+
+func updateRows(ctx context.Context, tx pgx.Tx, c *columns, own []int64) error {
+	rows, err := tx.Prepare(ctx, "duly_rows", rowsSQL)
+	if err != nil {
+		return fmt.Errorf("prepare the update of rows: %w", err)
+	}
+	only := array{oid: oids["INT8"]}
+	only.reset()
+	for _, p := range own {
+		only.int(p)
+	}
+	_, err = tx.Conn().PgConn().ExecStatement(ctx, rows, c.update(only.param()), binaryFormat, nil).Close()
+	return err
+}
+
+// standing counts the batch's journal rows that stand under its id.
+func standing(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
+	var partitions, numbers, seqs []int64
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		for k := range w.Records {
+			partitions = append(partitions, int64(w.Task.Partition))
+			numbers = append(numbers, w.Task.Number)
+			seqs = append(seqs, w.Records[k].Seq)
+		}
+	}
+	err = tx.QueryRow(ctx, oursSQL, b.ID, partitions, numbers, seqs, own).Scan(&ours)
+	return ours, err
 }
 
 // expected is how many births and journal rows the owned partitions have.

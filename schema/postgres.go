@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
@@ -25,6 +26,7 @@ type postgres struct {
 	version string
 	tx      pgx.TxOptions
 	cols    chan *columns // scratch memory of commits
+	wary    atomic.Int64  // commits that still go the careful way
 }
 
 // minPostgres is the oldest PostgreSQL, as its server_version_num.
@@ -44,7 +46,7 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 	if timeout == 0 {
 		timeout = 30 * time.Second
 	}
-	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepare(ctx, c, timeout) }
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepare(ctx, c, p.tx.IsoLevel, timeout) }
 	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
@@ -59,18 +61,21 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 	return p, nil
 }
 
-// prepare sets up a new connection. A generic plan of UPDATE … FROM unnest can
-// flip to a sequential scan of tasks, which costs many times the commit: scans
-// of the whole table are priced out where only commits and keyed reads run.
-func prepare(ctx context.Context, c *pgx.Conn, timeout time.Duration) error {
-	set := fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds())
-	if _, err := c.Exec(ctx, set); err != nil {
-		return fmt.Errorf("set up connection: %w", err)
+// prepare sets up a new connection. The commit's statements are planned once, for
+// arrays of any length: plans made for each batch cost as much as small batches
+// do, and a server that has seen a few small ones would never stop making them.
+// A plan that scans all tasks for every row must not come about: scans of whole
+// tables are priced out where only commits and keyed reads run.
+func prepare(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, timeout time.Duration) error {
+	sets := []string{
+		fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()),
+		fmt.Sprintf("SET default_transaction_isolation = '%s'", level), // of transactions without a BEGIN
 	}
-	if c.PgConn().ParameterStatus("crdb_version") != "" {
-		return nil
+	if c.PgConn().ParameterStatus("crdb_version") == "" {
+		sets = append(sets, "SET idle_in_transaction_session_timeout = 60000", "SET plan_cache_mode = force_generic_plan",
+			"SET enable_seqscan = off", "SET jit = off")
 	}
-	for _, set := range []string{"SET idle_in_transaction_session_timeout = 60000", "SET enable_seqscan = off", "SET jit = off"} {
+	for _, set := range sets {
 		if _, err := c.Exec(ctx, set); err != nil {
 			return fmt.Errorf("set up connection: %w", err)
 		}

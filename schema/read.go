@@ -50,14 +50,18 @@ const (
 	qJournal = `SELECT number, seq, at, actor, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
 	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline
 	FROM journal WHERE partition = ?1 AND number `
-	qWaiting       = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
-	qWaitingAgents = `SELECT DISTINCT waits_for FROM tasks WHERE partition = ?1 AND waits_for IS NOT NULL`
-	qUntold        = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
-	qCursors       = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions ORDER BY partition`
-	qPartition     = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions WHERE partition = ?1`
-	qOverdue       = `SELECT partition, number, complete_by FROM tasks
-	WHERE state IN ('pending', 'processing', 'undoing') AND partition = ?1 AND complete_by < ?2 AND (complete_by > ?3 OR (complete_by = ?3 AND number > ?4))
-	ORDER BY complete_by, number LIMIT ?5`
+	qWaiting   = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
+	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
+	qUntold    = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
+	qCursors   = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions ORDER BY partition`
+	qPartition = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions WHERE partition = ?1`
+	// Parked and active tasks have an index each. Each part stops by itself: to
+	// sort what is overdue may be to sort all that is parked.
+	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
+	UNION ALL SELECT * FROM (` + overdueIn + `state IN ('processing', 'undoing')` + overdueNext + `) AS active ORDER BY complete_by, number LIMIT ?5`
+	overdueIn   = `SELECT partition, number, complete_by FROM tasks WHERE `
+	overdueNext = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
+
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT spec FROM plans ORDER BY name, version`
 	qEpoch    = `SELECT epoch FROM partitions WHERE partition = ?1`
@@ -175,9 +179,18 @@ func (r *reader) Waiting(ctx context.Context, partition int, agent string, after
 	return column[int64](ctx, r, qWaiting, partition, agent, afterNumber, limit)
 }
 
-// WaitingAgents implements Store.
+// WaitingAgents implements Store. It goes from one agent to the next: there are
+// few, and may be a million tasks that wait for one.
 func (r *reader) WaitingAgents(ctx context.Context, partition int) ([]string, error) {
-	return column[string](ctx, r, qWaitingAgents, partition)
+	var all []string
+	for last := ""; ; {
+		next, err := column[string](ctx, r, qNextAgent, partition, last)
+		if err != nil || len(next) == 0 {
+			return all, err
+		}
+		last = next[0]
+		all = append(all, last)
+	}
 }
 
 func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"sync"
-
-	sqlitedriver "modernc.org/sqlite"
+	"strings"
 
 	"duly.dev/duly/internal/core"
 )
@@ -20,16 +18,22 @@ type sqlite struct {
 	writer  *sql.DB
 	version string
 	turn    chan struct{} // held by whoever writes
+	commit  *liteCommit
+}
 
-	preparing sync.Mutex
-	prepared  sqliteStatements // of the writer; guarded by preparing
+// litePragmas hold for every connection. A commit is durable when it returns
+// (FULL), also in a WAL; the WAL is moved into the tables after 16 MB, because
+// pages that are written often are then moved once.
+var litePragmas = []string{
+	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(4000)", "temp_store(MEMORY)", "cache_size(-65536)",
 }
 
 func openSQLite(ctx context.Context, path string) (Store, error) {
 	if path == "" {
 		return nil, errors.New("database URL: sqlite: without a path")
 	}
-	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-65536)"
+	uri := "file:" + (&url.URL{Path: path}).EscapedPath()
+	dsn := uri + "?_pragma=" + strings.Join(litePragmas, "&_pragma=")
 	s := &sqlite{turn: make(chan struct{}, 1)}
 	var err error
 	if s.writer, err = sql.Open("sqlite", dsn+"&_txlock=immediate"); err != nil {
@@ -39,9 +43,14 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close())
 	}
-	db, err := sql.Open("sqlite", dsn+"&_pragma=query_only(1)")
+	conn, err := openLiteConn(uri, litePragmas)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close())
+	}
+	s.commit = newLiteCommit(conn)
+	db, err := sql.Open("sqlite", dsn+"&_pragma=query_only(1)")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), conn.Close(), s.writer.Close())
 	}
 	db.SetMaxOpenConns(4)
 	s.reader = reader{
@@ -65,20 +74,32 @@ func (s *sqlite) Version() string { return s.version }
 // Ping implements Store.
 func (s *sqlite) Ping(ctx context.Context) error { return s.writer.PingContext(ctx) }
 
-// Close implements Store.
+// Close implements Store. It waits for the commit that is under way.
 func (s *sqlite) Close() error {
-	return errors.Join(s.db.Close(), s.writer.Close())
+	s.turn <- struct{}{}
+	defer s.endTurn()
+	return errors.Join(s.commit.conn.Close(), s.db.Close(), s.writer.Close())
 }
+
+// takeTurn waits for the turn to write.
+func (s *sqlite) takeTurn(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *sqlite) endTurn() { <-s.turn }
 
 // run runs one transaction; it waits for its turn, because a second writer in
 // this process would only wait inside SQLite.
 func (s *sqlite) run(ctx context.Context, do func(*sql.Tx) error) error {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := s.takeTurn(ctx); err != nil {
+		return err
 	}
-	defer func() { <-s.turn }()
+	defer s.endTurn()
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -212,18 +233,18 @@ func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, 
 // foreign reports whether a number that we give is taken (primary key 1555, unique
 // index 2067); ids give way to each other.
 func foreign(err error) bool {
-	var e *sqlitedriver.Error
-	return errors.As(err, &e) && (e.Code() == 1555 || e.Code() == 2067)
+	var e *liteError
+	return errors.As(err, &e) && (e.code == 1555 || e.code == 2067)
 }
 
 // refused reports whether SQLite refuses a row: a constraint (19), a wrong type
 // (20), or something too big (18).
 func refused(err error) bool {
-	var e *sqlitedriver.Error
+	var e *liteError
 	if !errors.As(err, &e) {
 		return false
 	}
-	switch e.Code() & 0xff {
+	switch e.code & 0xff {
 	case 18, 19, 20:
 		return true
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"duly.dev/duly/internal/core"
 )
@@ -89,54 +88,4 @@ func summary(t *core.Task) core.View {
 		Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash, CompleteBy: t.Deadline,
 		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt,
 	}
-}
-
-// List implements Store. The order is by creation, newest first; the cursor is
-// the creation time, partition and number of the last task shown.
-func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
-	if f.Limit < 1 || f.Limit > 1000 {
-		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to 1000", f.Limit)
-	}
-	where, args := []string{"1 = 1"}, []any{f.Limit + 1}
-	add := func(cond string, values ...any) {
-		for _, v := range values {
-			args = append(args, v)
-			cond = strings.Replace(cond, "?", fmt.Sprintf("\x00%d", len(args)), 1)
-		}
-		where = append(where, strings.ReplaceAll(cond, "\x00", "?"))
-	}
-	if f.Type != "" {
-		add("type = ?", f.Type)
-	}
-	if f.State != "" {
-		add("state = ?", string(f.State))
-	}
-	if f.After != "" {
-		var at, partition, number int64
-		if _, err := fmt.Sscanf(f.After, "%d.%d.%d", &at, &partition, &number); err != nil {
-			return core.Page{}, fmt.Errorf("list: after %q is not a cursor of a page", f.After)
-		}
-		t := r.time(core.Instant(at))
-		add("(created_at < ? OR (created_at = ? AND (partition < ? OR (partition = ? AND number < ?))))", t, t, partition, partition, number)
-	}
-	rows, err := r.query(ctx, `SELECT `+taskColumns+` FROM tasks WHERE `+strings.Join(where, " AND ")+
-		` ORDER BY created_at DESC, partition DESC, number DESC LIMIT ?1`, args...)
-	if err != nil {
-		return core.Page{}, fmt.Errorf("list: %w", err)
-	}
-	defer rows.Close()
-	var page core.Page
-	for rows.Next() {
-		t, err := scanTask(rows)
-		if err != nil {
-			return core.Page{}, fmt.Errorf("list: %w", err)
-		}
-		if len(page.Tasks) == f.Limit {
-			last := &page.Tasks[f.Limit-1]
-			page.Next = fmt.Sprintf("%d.%d.%d", last.CreatedAt, last.Partition, last.Number)
-			break
-		}
-		page.Tasks = append(page.Tasks, summary(&t))
-	}
-	return page, rows.Err()
 }

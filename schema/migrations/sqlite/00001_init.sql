@@ -61,6 +61,8 @@ CREATE UNIQUE INDEX tasks_id ON tasks (partition, id);
 CREATE INDEX tasks_due ON tasks (partition, complete_by, number) WHERE state IN ('pending', 'processing', 'undoing');
 CREATE INDEX tasks_waiting ON tasks (partition, waits_for, number) WHERE waits_for IS NOT NULL;
 CREATE UNIQUE INDEX tasks_ended ON tasks (partition, end_number) WHERE end_number IS NOT NULL;
+-- With rowids: rows of many tasks are appended, and only the index of their keys
+-- is written in as many places as there are tasks.
 CREATE TABLE journal (
     partition    INTEGER        NOT NULL,
     number       INTEGER        NOT NULL,
@@ -87,7 +89,7 @@ CREATE TABLE journal (
     due          INTEGER,
     deadline     INTEGER,
     PRIMARY KEY (partition, number, seq)
-) WITHOUT ROWID;
+);
 CREATE VIEW steps AS
 SELECT t.partition, t.number, t.id AS task, t.type, t.round, ps.ordinal, ps.name, ps.agent,
        CASE WHEN j.seq IS NULL AND t.state = 'undone' THEN 'skipped'
