@@ -10,7 +10,7 @@ import (
 
 // scenarios by name.
 var scenarios = map[string]func(context.Context, *settings) (*Result, error){
-	"peak": peak, "sustained": sustained, "spike": spike,
+	"peak": peak, "sustained": sustained, "spike": spike, "idle": idle, "growth": growth,
 }
 
 // warmUp comes before every measured load: connections, plans and caches are

@@ -57,13 +57,14 @@ func newBench(b *testing.B, s schema.Store) *bench {
 func benchCommit(b *testing.B, s schema.Store, size int) {
 	x := newBench(b, s)
 	b.ReportAllocs()
-	done := 0
+	done, cpu := 0, selfCPU()
 	for b.Loop() {
 		if err := x.tasks(size); err != nil {
 			b.Fatal(err)
 		}
 		done += size
 	}
+	b.ReportMetric(float64((selfCPU()-cpu).Microseconds())/float64(done), "cpu-µs/task")
 	b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "tasks/s")
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(done), "µs/task")
 }

@@ -163,15 +163,6 @@ func text(s string) []byte {
 	return []byte(s)
 }
 
-// payload is bytes as stored: none is NULL, because SQLite's driver reads no bytes
-// back as NULL.
-func payload(b []byte) []byte {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
 // words makes a name that comes from outside fit for a column of text, so that no
 // name can keep a task from being written.
 func words(s string) string {

@@ -15,6 +15,38 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
+// $1 is the commit id.
+var (
+	fenceSQL = `UPDATE partitions AS p SET ` + assign(partitionColumns[2:]) + ` FROM ` + unnest(2, partitionColumns...) +
+		` WHERE p.partition = u.partition AND p.epoch = u.epoch RETURNING p.partition`
+	birthSQL   = `INSERT INTO tasks (` + names(birthColumns) + `, commit_id) SELECT ` + values(birthColumns) + `, $1::INT8 FROM `
+	journalSQL = `INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + values(journalColumns) + `, $1::INT8, 1 FROM `
+
+	// commitSQL is the commit as it nearly always goes: every partition ours, every
+	// id free, every journal row new. Otherwise it fails, by a key that is taken or
+	// a division by zero, and carefulSQL finds out what there is. It needs no look
+	// before each insert, and no answer before the end of the transaction.
+	commitSQL = `WITH own AS (` + fenceSQL + `), written AS (` + journalSQL + unnest(firstJournal, journalColumns...) + `), born AS (` +
+		birthSQL + unnest(firstBirth, birthColumns...) + `)
+SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($2::INT8[]) THEN 1 ELSE 0 END)`
+
+	// carefulSQL: the fence, and of births and journal what is ours and new.
+	carefulSQL = `WITH own AS (` + fenceSQL + `), born AS (` +
+		birthSQL + unnest(firstBirth, birthColumns...) + ` JOIN own ON own.partition = u.partition
+    ON CONFLICT (partition, id) DO NOTHING RETURNING partition, number
+), written AS (` +
+		journalSQL + unnest(firstJournal, append(journalColumns[:len(journalColumns):len(journalColumns)], bornColumn)...) + ` JOIN own ON own.partition = u.partition
+    WHERE u.birth IS NULL OR (u.partition, u.number) IN (SELECT partition, number FROM born)
+    ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`
+
+	// rowsSQL updates the rows of tasks whose state changed, in the partitions of
+	// its last parameter.
+	rowsSQL = `UPDATE tasks AS t SET ` + assign(stateColumns[2:]) + `, commit_id = $1::INT8 FROM ` + unnest(2, stateColumns...) +
+		fmt.Sprintf(` WHERE t.partition = u.partition AND t.number = u.number AND t.seq < u.seq AND u.partition = ANY($%d::INT8[])`, ownParam)
+)
+
 // Commit implements Store.
 func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	if err := complete(b); err != nil || len(b.Partitions) == 0 {
@@ -107,7 +139,7 @@ func (p *postgres) commitOnce(ctx context.Context, b *core.Batch, c *columns, be
 	var res core.CommitResult
 	err := p.once(ctx, func(tx pgx.Tx) error {
 		var err error
-		res, err = commitCarefully(ctx, tx, b, c)
+		res, err = write(ctx, tx, b, c)
 		return err
 	})
 	if err == nil && (len(res.Duplicates) > 0 || len(res.Fenced) > 0) {
@@ -137,7 +169,7 @@ func (p *postgres) commitPlainly(ctx context.Context, c *columns) error {
 }
 
 func sendPlain(ctx context.Context, conn *pgx.Conn, c *columns) error {
-	plain, err := conn.Prepare(ctx, "duly_plain", plainSQL)
+	plain, err := conn.Prepare(ctx, "duly_plain", commitSQL)
 	if err != nil {
 		return fmt.Errorf("prepare the commit: %w", err)
 	}
@@ -165,8 +197,8 @@ func (p *postgres) once(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, p.pool, p.tx, do)
 }
 
-// commitCarefully leaves out what is not ours or not new, and says what.
-func commitCarefully(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
+// write commits the careful way: it leaves out what is not ours or not new, and says what.
+func write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
 	var res core.CommitResult
 	own, born, written, err := writeCarefully(ctx, tx, c)
 	if err != nil {
@@ -202,105 +234,4 @@ func commitCarefully(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) 
 		return res, nil
 	}
 	return res, updateRows(ctx, tx, c, own)
-}
-
-// writeCarefully runs the fence, the births and the journal.
-func writeCarefully(ctx context.Context, tx pgx.Tx, c *columns) (own []int64, born, written int, err error) {
-	careful, err := tx.Prepare(ctx, "duly_careful", carefulSQL)
-	if err != nil {
-		return nil, 0, 0, fmt.Errorf("prepare the careful commit: %w", err)
-	}
-	conn := tx.Conn()
-	result := conn.PgConn().ExecStatement(ctx, careful, c.careful(), binaryFormat, nil)
-	rows := pgx.RowsFromResultReader(conn.TypeMap(), result)
-	for rows.Next() {
-		if err := rows.Scan(&own, &born, &written); err != nil {
-			rows.Close()
-			return nil, 0, 0, err
-		}
-	}
-	return own, born, written, rows.Err()
-}
-
-func updateRows(ctx context.Context, tx pgx.Tx, c *columns, own []int64) error {
-	rows, err := tx.Prepare(ctx, "duly_rows", rowsSQL)
-	if err != nil {
-		return fmt.Errorf("prepare the update of rows: %w", err)
-	}
-	only := array{oid: oids["INT8"]}
-	only.reset()
-	for _, p := range own {
-		only.int(p)
-	}
-	_, err = tx.Conn().PgConn().ExecStatement(ctx, rows, c.update(only.param()), binaryFormat, nil).Close()
-	return err
-}
-
-// standing counts the batch's journal rows that stand under its id.
-func standing(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
-	var partitions, numbers, seqs []int64
-	for i := range b.Writes {
-		w := &b.Writes[i]
-		for k := range w.Records {
-			partitions = append(partitions, int64(w.Task.Partition))
-			numbers = append(numbers, w.Task.Number)
-			seqs = append(seqs, w.Records[k].Seq)
-		}
-	}
-	err = tx.QueryRow(ctx, oursSQL, b.ID, partitions, numbers, seqs, own).Scan(&ours)
-	return ours, err
-}
-
-// expected is how many births and journal rows the owned partitions have.
-func expected(b *core.Batch, owned map[int]bool) (births, rows int) {
-	for i := range b.Writes {
-		w := &b.Writes[i]
-		if !owned[w.Task.Partition] {
-			continue
-		}
-		rows += len(w.Records)
-		if w.Birth {
-			births++
-		}
-	}
-	return births, rows
-}
-
-// leftOut finds the births that did not happen now: those of an earlier sending
-// of this very batch are ours, all others are duplicates. It returns how many
-// journal rows the duplicates would have had.
-func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned map[int]bool, res *core.CommitResult) (int, error) {
-	var partitions []int64
-	var ids []string
-	var places []int64 // of the births in the batch
-	for i := range b.Writes {
-		if w := &b.Writes[i]; w.Birth && owned[w.Task.Partition] {
-			partitions = append(partitions, int64(w.Task.Partition))
-			ids = append(ids, w.Task.ID)
-			places = append(places, int64(i))
-		}
-	}
-	rows, err := tx.Query(ctx, bornSQL, partitions, ids, places)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	left := 0
-	for rows.Next() {
-		var e core.Existing
-		var state string
-		var place int
-		var commit int64
-		if err := rows.Scan(&place, &e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state, &commit); err != nil {
-			return 0, err
-		}
-		e.State = core.State(state)
-		w := &b.Writes[place]
-		if commit == b.ID && e.Number == w.Task.Number {
-			continue
-		}
-		res.Duplicates = append(res.Duplicates, core.Duplicate{Partition: e.Partition, Number: w.Task.Number, Existing: e})
-		left += len(w.Records)
-	}
-	return left, rows.Err()
 }

@@ -3,7 +3,6 @@ package schema
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -174,25 +173,6 @@ func (r *reader) LoadIDs(ctx context.Context, partition int, ids []string) ([]co
 	return r.saved(ctx, partition, qByIDs+r.inText+` ORDER BY number`, partition, r.list(ids))
 }
 
-// Waiting implements Store.
-func (r *reader) Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error) {
-	return column[int64](ctx, r, qWaiting, partition, agent, afterNumber, limit)
-}
-
-// WaitingAgents implements Store. It goes from one agent to the next: there are
-// few, and may be a million tasks that wait for one.
-func (r *reader) WaitingAgents(ctx context.Context, partition int) ([]string, error) {
-	var all []string
-	for last := ""; ; {
-		next, err := column[string](ctx, r, qNextAgent, partition, last)
-		if err != nil || len(next) == 0 {
-			return all, err
-		}
-		last = next[0]
-		all = append(all, last)
-	}
-}
-
 func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {
 	rows, err := r.query(ctx, query, args...)
 	if err != nil {
@@ -208,48 +188,6 @@ func column[T any](ctx context.Context, r *reader, query string, args ...any) ([
 		all = append(all, v)
 	}
 	return all, rows.Err()
-}
-
-// Untold implements Store.
-func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error) {
-	numbers, err := column[int64](ctx, r, qUntold, partition, afterEnd, limit)
-	if err != nil || len(numbers) == 0 {
-		return nil, err
-	}
-	saved, err := r.LoadNumbers(ctx, partition, numbers)
-	if err != nil {
-		return nil, err
-	}
-	plans, err := r.planSet(ctx)
-	if err != nil {
-		return nil, err
-	}
-	byNumber := make(map[int64]core.Ending, len(saved))
-	for i := range saved {
-		byNumber[saved[i].Row.Number] = ending(plans[planKey{saved[i].Row.Type, saved[i].Row.PlanVersion}], &saved[i])
-	}
-	endings := make([]core.Ending, 0, len(numbers))
-	for _, n := range numbers {
-		if e := byNumber[n]; e.EndNumber > afterEnd { // else it is gone, or was started again, since the first query
-			endings = append(endings, e)
-		}
-	}
-	return endings, nil
-}
-
-func ending(plan *core.Plan, saved *core.Saved) core.Ending {
-	t := saved.Row
-	e := core.Ending{
-		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
-		CreatedAt: t.CreatedAt, At: t.EndedAt,
-	}
-	if live, err := core.Replay(plan, saved); err == nil && t.State != core.StateProcessed {
-		e.Error = live.Why
-		if plan != nil && live.FailedStep > 0 {
-			e.Step = plan.Steps[live.FailedStep-1].Name
-		}
-	}
-	return e
 }
 
 // Cursors implements Store.
@@ -316,106 +254,6 @@ func appendDue(all []core.Due, rows *sql.Rows) ([]core.Due, error) {
 		all = append(all, d)
 	}
 	return all, rows.Err()
-}
-
-type planKey struct {
-	name    string
-	version int64
-}
-
-func (r *reader) planSet(ctx context.Context) (map[planKey]*core.Plan, error) {
-	plans, err := r.Plans(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set := make(map[planKey]*core.Plan, len(plans))
-	for i := range plans {
-		set[planKey{plans[i].Name, plans[i].Version}] = &plans[i]
-	}
-	return set, nil
-}
-
-// Plans implements Store.
-func (r *reader) Plans(ctx context.Context) ([]core.Plan, error) {
-	specs, err := column[[]byte](ctx, r, qPlans)
-	if err != nil {
-		return nil, fmt.Errorf("plans: %w", err)
-	}
-	plans := make([]core.Plan, len(specs))
-	for i, spec := range specs {
-		if err := json.Unmarshal(spec, &plans[i]); err != nil {
-			return nil, fmt.Errorf("plan number %d: %w", i+1, err)
-		}
-	}
-	return plans, nil
-}
-
-// Existing implements Store.
-func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error) {
-	rows, err := r.query(ctx, qExisting+r.inText, partition, r.list(ids))
-	if err != nil {
-		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
-	}
-	defer rows.Close()
-	var all []core.Existing
-	for rows.Next() {
-		var e core.Existing
-		var state string
-		if err := rows.Scan(&e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state); err != nil {
-			return nil, err
-		}
-		e.State = core.State(state)
-		all = append(all, e)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
-	}
-	found := make([]*core.Existing, len(all))
-	for i := range all {
-		found[i] = &all[i]
-	}
-	return all, r.explain(ctx, found)
-}
-
-// reasons fills in why the tasks that took the ids of births ended.
-func (r *reader) reasons(ctx context.Context, duplicates []core.Duplicate) error {
-	found := make([]*core.Existing, len(duplicates))
-	for i := range duplicates {
-		found[i] = &duplicates[i].Existing
-	}
-	return r.explain(ctx, found)
-}
-
-// explain fills in why tasks that did not end well ended.
-func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
-	byPartition := map[int][]int64{}
-	for _, e := range found {
-		if e.State == core.StateUndone || e.State == core.StateError {
-			byPartition[e.Partition] = append(byPartition[e.Partition], e.Number)
-		}
-	}
-	if len(byPartition) == 0 {
-		return nil
-	}
-	plans, err := r.planSet(ctx)
-	if err != nil {
-		return err
-	}
-	why := map[[2]int64]string{}
-	for partition, numbers := range byPartition {
-		saved, err := r.LoadNumbers(ctx, partition, numbers)
-		if err != nil {
-			return err
-		}
-		for i := range saved {
-			row := &saved[i].Row
-			why[[2]int64{int64(partition), row.Number}] = ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i]).Error
-		}
-	}
-	for _, e := range found {
-		e.Reason = why[[2]int64{int64(e.Partition), e.Number}]
-	}
-	return nil
 }
 
 // Counts implements Store.

@@ -16,6 +16,11 @@ const (
 
 	resignMax    = 2 * time.Second
 	complainPast = 30 * time.Second // the same complaint again after so long
+
+	// hurry is how much sooner the next tick comes when there was more than one
+	// may ask. The partitions hold it back: none is asked again before it has read
+	// the last request.
+	hurry = 20
 )
 
 // RunConfig is what the shell needs. Zero fields take their defaults, but Now is
@@ -71,7 +76,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		r.tick(ctx)
-		timer.Reset(r.cfg.Interval)
+		pause := r.cfg.Interval
+		if r.rep.Full && r.rep.Messages > 0 {
+			pause /= hurry
+		}
+		timer.Reset(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -1,0 +1,24 @@
+// The program dbos puts DBOS Transact, durable workflows on PostgreSQL, to the
+// work that the other peers and Duly do: a task is a workflow, each of its steps a
+// step of it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"duly.dev/duly/bench/peers/harness"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := harness.Main(ctx, spec(), os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dbos:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,21 @@
+package harness
+
+import (
+	"testing"
+
+	"duly.dev/duly/internal/pgtest"
+)
+
+func losingCluster(t *testing.T) string {
+	t.Helper()
+	c, err := pgtest.Start(pgtest.Options{FsyncOff: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c.URL("postgres")
+}

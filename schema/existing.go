@@ -1,0 +1,76 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Existing implements Store.
+func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error) {
+	rows, err := r.query(ctx, qExisting+r.inText, partition, r.list(ids))
+	if err != nil {
+		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
+	}
+	defer rows.Close()
+	var all []core.Existing
+	for rows.Next() {
+		var e core.Existing
+		var state string
+		if err := rows.Scan(&e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state); err != nil {
+			return nil, err
+		}
+		e.State = core.State(state)
+		all = append(all, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
+	}
+	found := make([]*core.Existing, len(all))
+	for i := range all {
+		found[i] = &all[i]
+	}
+	return all, r.explain(ctx, found)
+}
+
+// reasons fills in why the tasks that took the ids of births ended.
+func (r *reader) reasons(ctx context.Context, duplicates []core.Duplicate) error {
+	found := make([]*core.Existing, len(duplicates))
+	for i := range duplicates {
+		found[i] = &duplicates[i].Existing
+	}
+	return r.explain(ctx, found)
+}
+
+// explain fills in why tasks that did not end well ended.
+func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
+	byPartition := map[int][]int64{}
+	for _, e := range found {
+		if e.State == core.StateUndone || e.State == core.StateError {
+			byPartition[e.Partition] = append(byPartition[e.Partition], e.Number)
+		}
+	}
+	if len(byPartition) == 0 {
+		return nil
+	}
+	plans, err := r.planSet(ctx)
+	if err != nil {
+		return err
+	}
+	why := map[[2]int64]string{}
+	for partition, numbers := range byPartition {
+		saved, err := r.LoadNumbers(ctx, partition, numbers)
+		if err != nil {
+			return err
+		}
+		for i := range saved {
+			row := &saved[i].Row
+			why[[2]int64{int64(partition), row.Number}] = ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i]).Error
+		}
+	}
+	for _, e := range found {
+		e.Reason = why[[2]int64{int64(e.Partition), e.Number}]
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package schema
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+)
+
+// place is where a task stands in the list: newest first. Within a partition the
+// newer task has the higher number, so that each partition's part is read by its
+// key; where clocks say otherwise, a task stands by the oldest time of those
+// above it in its partition.
+type place struct {
+	at                int64
+	partition, number int64
+}
+
+func (a place) before(b place) int {
+	return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.partition, a.partition), cmp.Compare(b.number, a.number))
+}
+
+func (a place) String() string { return fmt.Sprintf("%d.%d.%d", a.at, a.partition, a.number) }
+
+// entry is a task in the list.
+type entry struct {
+	place
+	view core.View
+}
+
+// List implements Store. The cursor is the place of the last task shown.
+func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
+	if f.Limit < 1 || f.Limit > 1000 {
+		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to 1000", f.Limit)
+	}
+	var after *place
+	if f.After != "" {
+		after = &place{}
+		if _, err := fmt.Sscanf(f.After, "%d.%d.%d", &after.at, &after.partition, &after.number); err != nil {
+			return core.Page{}, fmt.Errorf("list: after %q is not a cursor of a page", f.After)
+		}
+	}
+	partitions, err := column[int64](ctx, r, `SELECT partition FROM partitions`)
+	if err != nil {
+		return core.Page{}, fmt.Errorf("list: %w", err)
+	}
+	var all []entry
+	for _, p := range partitions {
+		if all, err = r.newest(ctx, all, p, f, after); err != nil {
+			return core.Page{}, fmt.Errorf("list of partition %d: %w", p, err)
+		}
+	}
+	slices.SortFunc(all, func(a, b entry) int { return a.before(b.place) })
+	var page core.Page
+	if len(all) > f.Limit {
+		all = all[:f.Limit]
+		page.Next = all[f.Limit-1].String()
+	}
+	for i := range all {
+		page.Tasks = append(page.Tasks, all[i].view)
+	}
+	return page, nil
+}
+
+// newest appends the first tasks of one partition's part of the list that come
+// after a place in it.
+func (r *reader) newest(ctx context.Context, all []entry, partition int64, f core.Filter, after *place) ([]entry, error) {
+	args := []any{partition, f.Limit + 1}
+	param := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("?%d", len(args))
+	}
+	where := `partition = ?1`
+	if f.Type != "" {
+		where += ` AND type = ` + param(f.Type)
+	}
+	if f.State != "" {
+		where += ` AND state = ` + stateIs(f.State, param)
+	}
+	if after != nil {
+		where += ` AND number ` + r.beyond(partition, *after, where, param)
+	}
+	rows, err := r.query(ctx, `SELECT `+listColumns+` FROM tasks WHERE `+where+` ORDER BY number DESC LIMIT ?2`, args...)
+	if err != nil {
+		return all, err
+	}
+	defer rows.Close()
+	oldest := int64(1<<63 - 1)
+	if after != nil {
+		oldest = after.at
+	}
+	for rows.Next() {
+		t, err := scanTask(rows)
+		if err != nil {
+			return all, err
+		}
+		oldest = min(oldest, int64(t.CreatedAt))
+		all = append(all, entry{place{oldest, partition, t.Number}, summary(&t)})
+	}
+	return all, rows.Err()
+}
+
+// listColumns are a task's without its input, which may be large.
+var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1)
+
+// beyond is the condition on the number of what a partition has after a place:
+// from the newest task that is older than its time on, or as old in the
+// partitions that come later at the same time.
+func (r *reader) beyond(partition int64, after place, where string, param func(any) string) string {
+	if partition == after.partition {
+		return `< ` + param(after.number)
+	}
+	older := `created_at < `
+	if partition < after.partition {
+		older = `created_at <= `
+	}
+	return `<= (SELECT max(number) FROM tasks WHERE ` + where + ` AND ` + older + param(r.time(core.Instant(after.at))) + `)`
+}
+
+// stateIs names a state as SQL: an index of tasks in some states serves a query
+// that names one, not one with a parameter.
+func stateIs(s core.State, param func(any) string) string {
+	switch s {
+	case core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError:
+		return `'` + string(s) + `'`
+	}
+	return param(string(s))
+}

@@ -1,0 +1,16 @@
+package schema
+
+import "database/sql"
+
+// The queries that run all the time, for a test of how SQLite goes about them.
+const (
+	QActive    = qActive
+	QOverdue   = qOverdue
+	QWaiting   = qWaiting
+	QNextAgent = qNextAgent
+	QUntold    = qUntold
+	LiteRow    = liteRow
+)
+
+// WriterDB is the database of a SQLite store that may be written to.
+func WriterDB(s Store) *sql.DB { return s.(*sqlite).writer }

@@ -1,0 +1,49 @@
+package schema
+
+import (
+	"context"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Untold implements Store.
+func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error) {
+	numbers, err := column[int64](ctx, r, qUntold, partition, afterEnd, limit)
+	if err != nil || len(numbers) == 0 {
+		return nil, err
+	}
+	saved, err := r.LoadNumbers(ctx, partition, numbers)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := r.planSet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byNumber := make(map[int64]core.Ending, len(saved))
+	for i := range saved {
+		byNumber[saved[i].Row.Number] = ending(plans[planKey{saved[i].Row.Type, saved[i].Row.PlanVersion}], &saved[i])
+	}
+	endings := make([]core.Ending, 0, len(numbers))
+	for _, n := range numbers {
+		if e := byNumber[n]; e.EndNumber > afterEnd { // else it is gone, or was started again, since the first query
+			endings = append(endings, e)
+		}
+	}
+	return endings, nil
+}
+
+func ending(plan *core.Plan, saved *core.Saved) core.Ending {
+	t := saved.Row
+	e := core.Ending{
+		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
+		CreatedAt: t.CreatedAt, At: t.EndedAt,
+	}
+	if live, err := core.Replay(plan, saved); err == nil && t.State != core.StateProcessed {
+		e.Error = live.Why
+		if plan != nil && live.FailedStep > 0 {
+			e.Step = plan.Steps[live.FailedStep-1].Name
+		}
+	}
+	return e
+}
