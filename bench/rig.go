@@ -22,8 +22,13 @@ const serviceSeed = 1
 // away; the sizes are those of a small server of its own.
 var databaseSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
-	"shared_buffers": "1GB", "max_wal_size": "1GB", "max_connections": "200",
+	"shared_buffers": "1GB", "max_wal_size": "1GB", "min_wal_size": "1GB", "max_connections": "200",
 }
+
+// walFilled is how much is written ahead before a run, in messages of a MiB: a
+// server that has run for a while uses its log's files again, a new one has to
+// make and clear each of them.
+const walFilled = 1100
 
 // rig is a system under test with everything around it.
 type rig struct {
@@ -113,6 +118,13 @@ func (r *rig) startDatabase(ctx context.Context) error {
 	}
 	if r.sql, err = pgx.Connect(ctx, r.database); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
+	}
+	for _, q := range []string{
+		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20))) FROM generate_series(1, %d)`, walFilled), `CHECKPOINT`,
+	} {
+		if _, err := r.sql.Exec(ctx, q); err != nil {
+			return fmt.Errorf("fill the log of the database: %w", err)
+		}
 	}
 	return nil
 }
