@@ -22,13 +22,13 @@ const serviceSeed = 1
 // away; the sizes are those of a small server of its own.
 var databaseSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
-	"shared_buffers": "1GB", "max_wal_size": "1GB", "min_wal_size": "1GB", "max_connections": "200",
+	"shared_buffers": "1GB", "max_wal_size": "4GB", "min_wal_size": "4GB", "max_connections": "200",
 }
 
 // walFilled is how much is written ahead before a run, in messages of a MiB: a
 // server that has run for a while uses its log's files again, a new one has to
 // make and clear each of them.
-const walFilled = 1100
+const walFilled = 4200
 
 // rig is a system under test with everything around it.
 type rig struct {

@@ -13,7 +13,7 @@ const (
 	DefaultPackItems    = 64
 	DefaultPackBytes    = 512 << 10
 	DefaultPayloadMax   = 1 << 20 // the server's own default
-	DefaultWindowMax    = 10 * time.Millisecond
+	DefaultWindowMax    = 20 * time.Millisecond
 	DefaultQuietItems   = 4
 	DefaultBusyItems    = 64
 	DefaultFlightsMax   = 16

@@ -24,7 +24,7 @@ type Config struct {
 const (
 	DefaultInFlight    = 4096
 	DefaultAgentWindow = 2048
-	DefaultBatchMax    = 1000
+	DefaultBatchMax    = 4000
 	DefaultTellRetry   = time.Second
 	DefaultPlansRetry  = time.Second
 )

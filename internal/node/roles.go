@@ -91,7 +91,7 @@ func (n *Node) setOwner(o owner) {
 func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	cfg := scheduler.RunConfig{
 		Config:     scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow},
-		Partitions: n.cfg.Partitions, Shards: n.shards(), DrainMax: n.cfg.Drain, Now: now, Rand: random,
+		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Now: now, Rand: random,
 		Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
 	}
 	if abrupt {
@@ -117,14 +117,6 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	n.setOwner(s) // ready only now: plans can be applied
 	defer n.setOwner(nil)
 	return s.Run(ctx)
-}
-
-// shards is the number of committers: SQLite has one writer.
-func (n *Node) shards() int {
-	if n.store.Dialect() == "sqlite" {
-		return 1
-	}
-	return n.cfg.Shards
 }
 
 // members is scheduler.Members: it keeps this node's lease and watches all.
