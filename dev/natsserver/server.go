@@ -154,7 +154,10 @@ func (o Options) server(dir string) (*server.Options, error) {
 		JetStream:  true,
 		StoreDir:   dir,
 		SyncAlways: !o.SyncOff,
-		NoSigs:     true,
+		// Most subjects here are used once: a reply's is the fence of its command.
+		// The cache of matches would be filled and emptied for each.
+		NoSublistCache: true,
+		NoSigs:         true,
 	}, nil
 }
 
