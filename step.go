@@ -2,12 +2,12 @@ package duly
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-
-	"github.com/segmentio/encoding/json"
 
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Check is a step that leaves nothing behind, so that there is nothing to undo:
@@ -121,7 +121,7 @@ func undoHandler[In, Out any](undo func(context.Context, Undo[In, Out]) error) a
 		}
 		u := Undo[In, Out]{Call: call, Known: cmd.Result != nil}
 		if len(cmd.Result) > 0 {
-			if err := json.Unmarshal(cmd.Result, &u.Result); err != nil {
+			if err := quickjson.Unmarshal(cmd.Result, &u.Result); err != nil {
 				return nil, fmt.Errorf("result of step %s of task %s is not what its undo expects: %w", cmd.Step, cmd.Task, err)
 			}
 		}

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Codes of replies that the runtime gives for itself; both are tried again.
@@ -237,7 +237,7 @@ func succeed(cmd *core.Command, resultMax int, result []byte) core.Reply {
 	if len(result) > resultMax {
 		return fail(cmd, &Error{Code: core.CodeBadResult, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), resultMax)})
 	}
-	if len(result) > 0 && !json.Valid(result) {
+	if len(result) > 0 && !quickjson.Valid(result) {
 		return fail(cmd, &Error{Code: core.CodeBadResult, Err: errors.New("result is not JSON")})
 	}
 	reply := answer(cmd)

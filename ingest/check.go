@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // check refuses what could never become a task, whatever its plan, and fills
@@ -55,7 +56,7 @@ func checkInput(input []byte) *Refusal {
 	if len(input) == 0 {
 		return refusal(400, CauseInputJSON, "input is empty, want JSON")
 	}
-	if !json.Valid(input) {
+	if !quickjson.Valid(input) {
 		return notJSON(input)
 	}
 	if !utf8.Valid(input) {

@@ -86,6 +86,32 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// Enough packs wait for the stream: those that are not full wait too, and what
+// comes meanwhile goes along.
+func TestPacksFillWhileOthersFly(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.FlightsMax = 2 })
+	late := epoch.Add(time.Second)
+	r.submit(epoch, "a0", "b1", "c2", "d3")
+	r.door.Flush(late)
+	if len(r.log.got) != 2 {
+		t.Fatalf("%d messages under way, want 2", len(r.log.got))
+	}
+	if due := r.door.Due(late); due <= late {
+		t.Errorf("due at %v, with nothing to do before an answer comes", due.Sub(epoch))
+	}
+	r.submit(late, "e2", "f3")
+	r.door.Flush(late)
+	r.log.store(0)
+	r.door.Flush(late)
+	if len(r.log.got) != 3 || len(r.log.got[2].ids) != 2 {
+		t.Errorf("%d messages, want a third with both of its partition: %+v", len(r.log.got), r.log.got)
+	}
+	r.submit(late, ids("y", r.door.cfg.PackItems, 1)...)
+	if len(r.log.got) != 4 {
+		t.Errorf("%d messages: a full pack waits for nobody", len(r.log.got))
+	}
+}
+
 func TestWindowInTime(t *testing.T) {
 	r := newRig(t, nil)
 	r.submit(epoch, ids("x", 64, 0)...) // a full pack, and 64 unanswered

@@ -99,9 +99,11 @@ func (b *Books) Check(accepted []string, outcomes Outcomes) Report {
 	for i := range b.shards {
 		sh := &b.shards[i]
 		sh.mu.Lock()
-		for id, r := range sh.rows {
-			if _, ok := known[id]; !ok {
-				c.unaccepted(id, r)
+		for _, r := range sh.rows {
+			for ; r != nil; r = r.other {
+				if _, ok := known[r.task]; !ok {
+					c.unaccepted(r.task, r)
+				}
 			}
 		}
 		sh.mu.Unlock()
@@ -135,10 +137,11 @@ func (c *checker) accepted(id string) {
 	default:
 		c.found(FoundLost, id, fmt.Sprintf("accepted, but still %q", o.State))
 	}
-	sh := c.books.shard(hashText(id))
+	hash := hashText(id)
+	sh := c.books.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	c.effects(id, sh.rows[id], o)
+	c.effects(id, sh.find(hash, id), o)
 }
 
 // unaccepted is a task whose submitter never got a positive answer.

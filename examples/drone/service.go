@@ -171,7 +171,7 @@ func (s *Service) arrive(c *call) {
 		last |= lastUndo
 	}
 	c.shard.mu.Lock()
-	c.entry = &c.shard.open(c.Task, c.round).entries[c.step]
+	c.entry = &c.shard.open(c.hash, c.Task, c.round).entries[c.step]
 	e := c.entry
 	if e.last == last && e.repeat < 255 {
 		e.repeat++

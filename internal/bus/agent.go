@@ -146,10 +146,11 @@ func (s *Service) endpoints(agent string, batched bool) []endpoint {
 }
 
 func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
+	var decoder commandDecoder // the endpoint's messages come one after the other
 	return func(req micro.Request) {
 		r := &CommandRequest{service: s, reply: req.Reply()}
 		var err error
-		if r.Command, err = DecodeCommand(req.Data()); err != nil {
+		if r.Command, err = decoder.decode(req.Data()); err != nil {
 			s.conn.log.Warn("command refused", "agent", agent, "error", err)
 			s.refuse(r, core.CodeAgentError, err.Error())
 			return

@@ -70,12 +70,13 @@ func BenchmarkAppendCommand(b *testing.B) {
 }
 
 func BenchmarkDecodeCommand(b *testing.B) {
+	var decoder commandDecoder
 	cmd := goldenCommand
 	cmd.Input = []byte(`{"from":"` + strings.Repeat("x", 240) + `"}`)
 	data := AppendCommand(nil, &cmd)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodeCommand(data); err != nil {
+		if _, err := decoder.decode(data); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,10 +1,10 @@
 package bus
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -51,7 +51,13 @@ func AppendCommand(dst []byte, c *core.Command) []byte {
 // with them. Agent, Undo, Trace and the numbers of the fence are not in
 // it: they are in the subjects and headers. Unknown members are passed over, so
 // that an older agent understands a newer scheduler. Errors wrap ErrUndecodable.
-func DecodeCommand(data []byte) (core.Command, error) {
+func DecodeCommand(data []byte) (core.Command, error) { return new(commandDecoder).decode(data) }
+
+// commandDecoder decodes one command after the other. Most have the type and the
+// step of the one before.
+type commandDecoder struct{ taskType, step string }
+
+func (d *commandDecoder) decode(data []byte) (core.Command, error) {
 	var c core.Command
 	var version int64
 	var failed error
@@ -67,7 +73,7 @@ func DecodeCommand(data []byte) (core.Command, error) {
 		case "result":
 			c.Result = value
 		default:
-			err = decodeScalar(&c, name, value)
+			err = d.scalar(&c, name, value)
 		}
 		if err != nil {
 			failed = fmt.Errorf("%w: command: %s: %w", ErrUndecodable, name, err)
@@ -95,14 +101,14 @@ func checkCommand(c *core.Command) error {
 	return nil
 }
 
-func decodeScalar(c *core.Command, name, value []byte) (err error) {
+func (d *commandDecoder) scalar(c *core.Command, name, value []byte) (err error) {
 	switch string(name) {
 	case "task":
 		c.Task, err = stringValue(value)
 	case "type":
-		c.Type, err = stringValue(value)
+		c.Type, err = sameString(&d.taskType, value)
 	case "step":
-		c.Step, err = stringValue(value)
+		c.Step, err = sameString(&d.step, value)
 	case "attempt":
 		var n int64
 		n, err = intValue(value)
@@ -136,15 +142,44 @@ func decodeResults(c *core.Command, value []byte) error {
 
 // roundOf reads the round out of a key <task>/<step>/<round>.
 func roundOf(value []byte) (int, error) {
-	key, err := stringValue(value)
-	if err != nil {
-		return 0, err
+	key := value
+	if !plainString(value) {
+		s, err := stringValue(value)
+		if err != nil {
+			return 0, err
+		}
+		key = []byte(s)
+	} else {
+		key = value[1 : len(value)-1]
 	}
-	n, ok := parseNumber(key[strings.LastIndexByte(key, '/')+1:])
-	if !ok || n > 1<<31-1 || strings.Count(key, "/") != 2 {
-		return 0, fmt.Errorf("%q is not <task>/<step>/<round>", short(key))
+	n, ok := parseNumber(key[bytes.LastIndexByte(key, '/')+1:])
+	if !ok || n > 1<<31-1 || bytes.Count(key, []byte("/")) != 2 {
+		return 0, fmt.Errorf("%q is not <task>/<step>/<round>", short(string(key)))
 	}
 	return int(n), nil
+}
+
+// sameString reads a JSON string and spares its copy when it is the one before.
+func sameString(before *string, value []byte) (string, error) {
+	if plainString(value) && string(value[1:len(value)-1]) == *before {
+		return *before, nil
+	}
+	s, err := stringValue(value)
+	*before = s
+	return s, err
+}
+
+// plainString reports whether value is a JSON string without escapes.
+func plainString(value []byte) bool {
+	if len(value) < 2 || value[0] != '"' {
+		return false
+	}
+	for _, c := range value[1 : len(value)-1] {
+		if c == '\\' || c >= 0x80 {
+			return false
+		}
+	}
+	return true
 }
 
 // stringValue reads a JSON string; one without escapes costs one copy.
@@ -152,17 +187,18 @@ func stringValue(value []byte) (string, error) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", fmt.Errorf("%s is not a string", short(string(value)))
 	}
-	for _, c := range value[1 : len(value)-1] {
-		if c == '\\' || c >= 0x80 {
-			var s string
-			err := json.Unmarshal(value, &s)
-			return s, err
-		}
+	if !plainString(value) {
+		var s string
+		err := json.Unmarshal(value, &s)
+		return s, err
 	}
 	return string(value[1 : len(value)-1]), nil
 }
 
 func intValue(value []byte) (int64, error) {
+	if n, ok := parseNumber(value); ok {
+		return n, nil
+	}
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%s is not a whole number", short(string(value)))
@@ -171,6 +207,9 @@ func intValue(value []byte) (int64, error) {
 }
 
 func timeValue(value []byte) (core.Instant, error) {
+	if at, ok := wireTime(value); ok {
+		return at, nil
+	}
 	s, err := stringValue(value)
 	if err != nil {
 		return 0, err

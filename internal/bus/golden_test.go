@@ -393,3 +393,22 @@ func TestAppendStringIsJSON(t *testing.T) {
 		}
 	}
 }
+
+// The quick reading of a time is that of package time, and leaves to it what it
+// does not know.
+func TestWireTime(t *testing.T) {
+	for _, s := range []string{
+		"2026-01-02T03:04:05.000678Z", "1999-12-31T23:59:59.999999Z", "2024-02-29T00:00:00.000000Z", "2023-02-29T00:00:00.000000Z", "2026-13-01T00:00:00.000000Z",
+		"2026-00-01T00:00:00.000000Z", "2026-01-32T00:00:00.000000Z", "2026-01-01T24:00:00.000000Z", "2026-01-01T00:60:00.000000Z", "2026-01-01T00:00:60.000000Z",
+		"0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000678+02:00", "2026-01-02 03:04:05.000678Z", "",
+	} {
+		want, err := parseTime(s)
+		got, ok := wireTime([]byte(`"` + s + `"`))
+		if ok && (err != nil || got != want) {
+			t.Errorf("%s: %d, package time says %d, %v", s, got, want, err)
+		}
+		if !ok && err == nil && len(s) == 27 && s[26] == 'Z' {
+			t.Errorf("%s: not read", s)
+		}
+	}
+}

@@ -128,6 +128,35 @@ func parseTime(s string) (core.Instant, error) {
 	return core.InstantOf(t), nil
 }
 
+// wireTime reads what appendTime writes, with its quotes: the one form of time
+// that our own wire has. ok is false for every other.
+func wireTime(value []byte) (at core.Instant, ok bool) {
+	const form = `"0000-00-00T00:00:00.000000Z"`
+	if len(value) != len(form) {
+		return 0, false
+	}
+	for i, c := range value {
+		if want := form[i]; want != c && (want != '0' || c < '0' || c > '9') {
+			return 0, false
+		}
+	}
+	number := func(from, to int) int {
+		n := 0
+		for _, c := range value[from:to] {
+			n = 10*n + int(c-'0')
+		}
+		return n
+	}
+	year, month, day := number(1, 5), number(6, 8), number(9, 11)
+	hour, minute, second, micro := number(12, 14), number(15, 17), number(18, 20), number(21, 27)
+	t := time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
+	// time.Date lets a 30 February pass for a day in March.
+	if t.Day() != day || t.Month() != time.Month(month) || hour > 23 || minute > 59 || second > 59 {
+		return 0, false
+	}
+	return core.InstantOf(t) + core.Instant(micro), true
+}
+
 // eachMember calls f with every member of a JSON object, in order: the name as
 // it is written between its quotes and the value without space around it. Values
 // are cut out by their quotes and brackets and not parsed: whoever uses one does

@@ -258,7 +258,7 @@ func ParseAsk(subject string) (kind core.EventKind, err error) {
 
 // parseNumber accepts what strconv.AppendInt writes of a number that is not
 // negative: no sign, no leading zero.
-func parseNumber(s string) (int64, bool) {
+func parseNumber[S ~string | ~[]byte](s S) (int64, bool) {
 	if len(s) == 0 || len(s) > 19 || s[0] == '0' && len(s) > 1 {
 		return 0, false
 	}

@@ -1,13 +1,13 @@
 package bus
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // null is the result of an agent that answers with nothing.
@@ -53,7 +53,7 @@ func checkResult(r *core.Reply, data []byte, resultMax int) {
 		r.Code, r.Error = core.CodeBadResult, fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(data), resultMax)
 	case len(data) == 0:
 		r.Result = null
-	case !json.Valid(data):
+	case !quickjson.Valid(data):
 		r.Code, r.Error = core.CodeBadResult, "bad_result: not JSON: "+quoteCut(data)
 	default:
 		r.Result = data

@@ -58,7 +58,7 @@ var packages = map[string]place{
 	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/bus", "internal/core"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/bus", "internal/core", "internal/quickjson"}, links: []string{"nats"}},
 
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
@@ -70,17 +70,20 @@ var packages = map[string]place{
 	},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
-	"ingest":     {imports: []string{"internal/core"}},
+	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"scheduler":  {imports: []string{"internal/core"}},
-	"agents":     {imports: []string{"internal/core"}},
+	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"supervisor": {imports: []string{"internal/core"}},
 
 	// Adapters.
-	"internal/bus": {imports: []string{"internal/core"}, links: []string{"nats"}},
+	"internal/bus": {imports: []string{"internal/core", "internal/quickjson"}, links: []string{"nats"}},
 	"schema/...":   {imports: []string{"schema/...", "internal/core"}, links: []string{"sql"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"errors", "fmt", "time"}},
+
+	// Checks and decodes payloads.
+	"internal/quickjson": {},
 
 	// Aids of the tests.
 	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},

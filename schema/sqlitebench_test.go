@@ -1,0 +1,121 @@
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+)
+
+// BenchmarkCommitGrown is BenchmarkCommit/sqlite as a service runs it: ids are
+// random, and there are tasks already, so each birth goes to a page of its own in
+// the index of ids.
+func BenchmarkCommitGrown(b *testing.B) {
+	for _, tasks := range []int{0, 500_000} {
+		for _, size := range []int{500, 2000} {
+			b.Run(fmt.Sprintf("tasks=%d/batch=%d", tasks, size), func(b *testing.B) {
+				x := grownBench(b, tasks)
+				b.ResetTimer()
+				x.run(b, size)
+			})
+		}
+	}
+}
+
+func (x *bench) run(b *testing.B, size int) {
+	b.ReportAllocs()
+	done, cpu := 0, selfCPU()
+	for b.Loop() {
+		if err := x.randomTasks(size); err != nil {
+			b.Fatal(err)
+		}
+		done += size
+	}
+	b.ReportMetric(float64((selfCPU()-cpu).Microseconds())/float64(done), "cpu-µs/task")
+	b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "tasks/s")
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(0, "B/op")
+}
+
+func (x *bench) randomTasks(size int) error {
+	writes := make([]core.TaskWrite, size)
+	for i := range writes {
+		x.birth(&writes[i], i%benchPartitions)
+		writes[i].Task.ID = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
+	}
+	if err := x.write(writes); err != nil {
+		return err
+	}
+	for range 5 {
+		x.at = x.at.Add(1000)
+		for i := range writes {
+			if err := x.answer(&writes[i]); err != nil {
+				return err
+			}
+		}
+		if err := x.write(writes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+
+func grownBench(b *testing.B, tasks int) *bench {
+	b.Helper()
+	if tasks == 0 {
+		return newBench(b, open(b, sqliteURL(b), schema.Options{}))
+	}
+	cached := filepath.Join(os.TempDir(), fmt.Sprintf("duly-grown-%d.db", tasks))
+	path := filepath.Join(b.TempDir(), "duly.db")
+	if _, err := os.Stat(cached); err != nil {
+		s := open(b, "sqlite:"+path, schema.Options{})
+		const fill = `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 - 1)
+		INSERT INTO tasks (partition, number, id, type, plan_version, input, input_hash, state, seq, round, failure_count, origin, created_at, updated_at,
+			ended_at, end_number, commit_id)
+		SELECT i % 16, 1 + i / 16, lower(hex(randomblob(16))), 'order', 1, randomblob(60), randomblob(32), 'processed', 6, 0, 0, 0, 1, 1, 1, 1 + i / 16, 1 FROM n`
+		if _, err := schema.WriterDB(s).ExecContext(context.Background(), fill, tasks); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Partitions(context.Background(), benchPartitions); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		copyFile(b, path, cached)
+	} else {
+		copyFile(b, cached, path)
+	}
+	x := newBench(b, open(b, "sqlite:"+path, schema.Options{}))
+	for i := range x.partitions {
+		x.partitions[i].NextNumber = int64(tasks/benchPartitions + 2)
+		x.partitions[i].NextEnd = int64(tasks/benchPartitions + 2)
+	}
+	return x
+}
+
+func copyFile(tb testing.TB, from, to string) {
+	tb.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		tb.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}
