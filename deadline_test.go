@@ -21,10 +21,10 @@ func TestDeadlineIsAContext(t *testing.T) {
 		end  func(cancelParent, cancel func())
 		want error
 	}{
-		{"by the clock", func(func(), func()) { time.Sleep(time.Minute) }, context.DeadlineExceeded},
+		{"by the clock", func(func(), func()) { <-time.After(time.Minute) }, context.DeadlineExceeded},
 		{"cancelled", func(_, cancel func()) { cancel() }, context.Canceled},
 		{"with the parent", func(cancelParent, _ func()) { cancelParent() }, context.Canceled},
-		{"both, the first counts", func(cancelParent, cancel func()) { time.Sleep(time.Minute + 1); cancel(); cancelParent() }, context.DeadlineExceeded},
+		{"both, the first counts", func(cancelParent, cancel func()) { <-time.After(time.Minute + 1); cancel(); cancelParent() }, context.DeadlineExceeded},
 	}
 	for who, with := range makers {
 		for _, c := range cases {

@@ -37,6 +37,7 @@ type RunConfig struct {
 	Shards      int           // committers; few are better: batches shrink with more
 	DrainMax    time.Duration // how long a stop waits for commands that are out; negative: not at all
 	HandoverMax time.Duration // how long to wait for a live predecessor to let go
+	CommitGap   time.Duration // least time from one commit to the next of a committer that is busy; negative: none
 	FlushEvery  time.Duration // how long a moved cursor may wait for a commit to ride on
 	Retain      Retention
 	Now         func() core.Instant
@@ -49,6 +50,7 @@ const (
 	DefaultDrainMax    = 5 * time.Second
 	DefaultHandoverMax = 10 * time.Second
 	DefaultFlushEvery  = 200 * time.Millisecond
+	DefaultCommitGap   = 10 * time.Millisecond
 	retakeAfter        = 500 * time.Millisecond
 )
 
@@ -82,7 +84,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	for _, d := range []struct {
 		of  *time.Duration
 		def time.Duration
-	}{{&cfg.DrainMax, DefaultDrainMax}, {&cfg.HandoverMax, DefaultHandoverMax}, {&cfg.FlushEvery, DefaultFlushEvery}} {
+	}{{&cfg.DrainMax, DefaultDrainMax}, {&cfg.HandoverMax, DefaultHandoverMax}, {&cfg.FlushEvery, DefaultFlushEvery}, {&cfg.CommitGap, DefaultCommitGap}} {
 		if *d.of == 0 {
 			*d.of = d.def
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"duly.dev/duly/internal/core"
@@ -19,14 +20,25 @@ type sqlite struct {
 	version string
 	turn    chan struct{} // held by whoever writes
 	commit  *liteCommit
+	wal     *liteWal
 }
 
 // litePragmas hold for every connection. A commit is durable when it returns
-// (FULL), also in a WAL; the WAL is moved into the tables after 16 MB, because
-// pages that are written often are then moved once.
+// (FULL), also in a WAL; no commit copies the WAL into the tables, because liteWal
+// does. Of a WAL that a long read made big, only what is used as a rule is kept.
 var litePragmas = []string{
-	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(4000)", "temp_store(MEMORY)", "cache_size(-65536)",
+	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(0)", "journal_size_limit(134217728)", "temp_store(MEMORY)",
+	"cache_size(-262144)",
 }
+
+// liteWalBusy ends litePragmas for the connection that copies the WAL: while it
+// waits for a reader, commits wait for it.
+const liteWalBusy = "busy_timeout(20)"
+
+// liteChecked ends litePragmas for the connection that commits: the tables' checks
+// are storable's as well. A check that calls a function costs more than the call:
+// SQLite keeps of each page what it takes to undo the statement.
+const liteChecked = "ignore_check_constraints(1)"
 
 func openSQLite(ctx context.Context, path string) (Store, error) {
 	if path == "" {
@@ -43,7 +55,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close())
 	}
-	conn, err := openLiteConn(uri, litePragmas)
+	conn, err := openLiteConn(uri, append(slices.Clone(litePragmas), liteChecked))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close())
 	}
@@ -52,6 +64,11 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), conn.Close(), s.writer.Close())
 	}
+	copier, err := openLiteConn(uri, append(slices.Clone(litePragmas), liteWalBusy))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), db.Close(), conn.Close(), s.writer.Close())
+	}
+	s.wal = newLiteWal(copier, s.takeTurn, s.endTurn)
 	db.SetMaxOpenConns(4)
 	s.reader = reader{
 		db: db, params: func(q string) string { return q },
@@ -72,13 +89,17 @@ func (s *sqlite) Dialect() string { return "sqlite" }
 func (s *sqlite) Version() string { return s.version }
 
 // Ping implements Store.
-func (s *sqlite) Ping(ctx context.Context) error { return s.writer.PingContext(ctx) }
+func (s *sqlite) Ping(ctx context.Context) error {
+	return errors.Join(s.writer.PingContext(ctx), s.wal.err())
+}
 
-// Close implements Store. It waits for the commit that is under way.
+// Close implements Store. It waits for the commit that is under way, and for what
+// is being copied out of the WAL.
 func (s *sqlite) Close() error {
+	s.wal.stop()
 	s.turn <- struct{}{}
 	defer s.endTurn()
-	return errors.Join(s.commit.conn.Close(), s.db.Close(), s.writer.Close())
+	return errors.Join(s.commit.conn.Close(), s.db.Close(), s.writer.Close(), s.wal.Close())
 }
 
 // takeTurn waits for the turn to write.
@@ -104,6 +125,7 @@ func (s *sqlite) run(ctx context.Context, do func(*sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
+	defer s.wal.grown()
 	if err := do(tx); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}

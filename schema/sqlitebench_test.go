@@ -66,7 +66,6 @@ func (x *bench) randomTasks(size int) error {
 	return nil
 }
 
-
 func grownBench(b *testing.B, tasks int) *bench {
 	b.Helper()
 	if tasks == 0 {

@@ -1,8 +1,10 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -37,6 +39,8 @@ type liteCommit struct {
 	res             core.CommitResult
 	own             map[int]bool // partitions whose epoch is still ours
 	left            map[int]bool // writes whose births were left out
+	order           []int        // births, as they are written
+	told            int          // pages written when the WAL was last told to have grown
 }
 
 func newLiteCommit(conn *liteConn) *liteCommit {
@@ -65,6 +69,9 @@ func (s *sqlite) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, 
 		return core.CommitResult{}, err
 	}
 	res, err := s.commit.do(b)
+	if s.commit.grown() {
+		s.wal.grown()
+	}
 	s.endTurn()
 	switch {
 	case foreign(err):
@@ -98,6 +105,17 @@ func (c *liteCommit) do(b *core.Batch) (core.CommitResult, error) {
 	c.journal.reset()
 	err := c.conn.transact(c.write)
 	return c.res, err
+}
+
+// grown reports, now and then, that the WAL has grown.
+func (c *liteCommit) grown() bool {
+	const step = liteRound / 8
+	n := c.conn.written()
+	if n-c.told < step {
+		return false
+	}
+	c.told = n
+	return true
 }
 
 // write writes the batch: all births before the journal, because a birth that
@@ -153,13 +171,21 @@ func (c *liteCommit) fence() error {
 	return nil
 }
 
+// writeBirths writes births in the order of their ids, so each page of the index of
+// ids is gone to once, however random the ids are.
 func (c *liteCommit) writeBirths() error {
+	c.order = c.order[:0]
 	for i := range c.b.Writes {
-		w := &c.b.Writes[i]
-		if !w.Birth || !c.own[w.Task.Partition] {
-			continue
+		if w := &c.b.Writes[i]; w.Birth && c.own[w.Task.Partition] {
+			c.order = append(c.order, i)
 		}
-		c.births.addTask(c.b.ID, w.Task)
+	}
+	slices.SortFunc(c.order, func(i, k int) int {
+		a, b := c.b.Writes[i].Task, c.b.Writes[k].Task
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), strings.Compare(a.ID, b.ID), cmp.Compare(i, k))
+	})
+	for _, i := range c.order {
+		c.births.addTask(c.b.ID, c.b.Writes[i].Task)
 		if err := c.births.end(c.conn, i, 0); err != nil {
 			return err
 		}

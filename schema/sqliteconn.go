@@ -88,6 +88,25 @@ func (c *liteConn) Close() error {
 	return err
 }
 
+// written is how many pages the connection's commits have written.
+func (c *liteConn) written() int {
+	if c.db == 0 {
+		return 0
+	}
+	lite.Xsqlite3_db_status(c.tls, c.db, lite.SQLITE_DBSTATUS_CACHE_WRITE, c.out, c.out+4, 0)
+	return int(binary.NativeEndian.Uint32(libc.GoBytes(c.out, 4)))
+}
+
+// keepWal has Close leave the WAL as it is.
+func (c *liteConn) keepWal() error {
+	on := libc.NewVaList(int32(1), uintptr(0))
+	defer libc.Xfree(c.tls, on)
+	if rc := lite.Xsqlite3_db_config(c.tls, c.db, lite.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on); rc != lite.SQLITE_OK {
+		return c.fault(rc)
+	}
+	return nil
+}
+
 // statement compiles a statement once. SQLite compiles it again by itself when
 // the tables have changed.
 func (c *liteConn) statement(query string) (uintptr, error) {
