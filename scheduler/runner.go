@@ -133,15 +133,18 @@ func (r *runner) run(ctx context.Context) error {
 		if err := r.turn(work, r.flushAt != 0 && began >= r.flushAt); err != nil {
 			return err
 		}
-		if r.shard.Stats.Writes-wrote >= busyWrites {
+		if n := r.shard.Stats.Writes - wrote; n >= busyWrites && n < fullWrites {
 			r.gather(ctx, timer, r.s.cfg.CommitGap-r.s.cfg.Now().Sub(began))
 		}
 	}
 }
 
 // busyWrites is how many tasks a commit wrote when more are surely on their way.
-// Below it nobody waits for company.
-const busyWrites = 24
+// Below it nobody waits for company; fullWrites have company enough.
+const (
+	busyWrites = 24
+	fullWrites = 1000
+)
 
 // gather lets more arrive before the next commit: a commit of a thousand writes
 // costs half as much a write as one of a hundred, for the database, the network

@@ -26,6 +26,7 @@ type postgres struct {
 	tx      pgx.TxOptions
 	cols    chan *columns // scratch memory of commits
 	wary    atomic.Int64  // commits that still go the careful way
+	purged  purgePlaces
 }
 
 // minPostgres is the oldest PostgreSQL, as its server_version_num.
@@ -158,6 +159,7 @@ func checkPartitions(have, want int) error {
 
 // TakeOver implements Store.
 func (p *postgres) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
+	p.purged.forget(partition)
 	var st core.PartitionState
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		row := tx.QueryRow(ctx, `UPDATE partitions SET owner = $2, epoch = epoch + 1 WHERE partition = $1
@@ -231,25 +233,39 @@ func samePlan(p *core.Plan, have, want []byte) error {
 
 // Purge implements Store.
 func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	c, err := p.choose(ctx, partition, p.purged.get(partition), detail, row, limit)
+	if err != nil {
+		return 0, err
+	}
 	touched := 0
-	err := p.run(ctx, func(tx pgx.Tx) error {
-		touched = 0
-		// The lock keeps commits away, ours and a successor's: a task that is
-		// started again meanwhile would lose the journal it needs.
-		if ours, err := epochIs(tx.QueryRow(ctx, dollars(qEpoch)+` FOR UPDATE`, partition), epoch); err != nil || !ours {
-			return err
-		}
-		for _, q := range purges {
-			tag, err := tx.Exec(ctx, dollars(q.sql), partition, pick(q.rows, row, detail).Time(), limit)
+	if len(c.rows)+len(c.details) > 0 {
+		err = p.run(ctx, func(tx pgx.Tx) error {
+			touched = 0
+			// The lock keeps commits away, ours and a successor's: a task that is
+			// started again meanwhile would lose the journal it needs.
+			if ours, err := epochIs(tx.QueryRow(ctx, dollars(qEpoch)+` FOR UPDATE`, partition), epoch); err != nil || !ours {
+				return err
+			}
+			gone, err := tx.Exec(ctx, dollars(qForgetRows+p.inInts), partition, c.rows, row.Time())
 			if err != nil {
 				return err
 			}
-			if q.counts {
-				touched += int(tag.RowsAffected())
+			rows, err := tx.Query(ctx, dollars(qForgetDetails+p.inInts+qForgotten), partition, c.details, detail.Time())
+			if err != nil {
+				return err
 			}
-		}
-		return nil
-	})
+			forgotten, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			if err != nil {
+				return err
+			}
+			touched = int(gone.RowsAffected()) + len(forgotten)
+			_, err = tx.Exec(ctx, dollars(qForgetJournal+p.inInts), partition, forgotten)
+			return err
+		})
+	}
+	if err == nil {
+		p.purged.set(partition, c.next)
+	}
 	return touched, err
 }
 

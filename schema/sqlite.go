@@ -21,6 +21,7 @@ type sqlite struct {
 	turn    chan struct{} // held by whoever writes
 	commit  *liteCommit
 	wal     *liteWal
+	purged  purgePlaces
 }
 
 // litePragmas hold for every connection. A commit is durable when it returns
@@ -28,7 +29,7 @@ type sqlite struct {
 // does. Of a WAL that a long read made big, only what is used as a rule is kept.
 var litePragmas = []string{
 	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(0)", "journal_size_limit(134217728)", "temp_store(MEMORY)",
-	"cache_size(-262144)",
+	"cache_size(-65536)",
 }
 
 // liteWalBusy ends litePragmas for the connection that copies the WAL: while it
@@ -160,6 +161,7 @@ func (s *sqlite) Partitions(ctx context.Context, n int) error {
 
 // TakeOver implements Store.
 func (s *sqlite) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
+	s.purged.forget(partition)
 	var st core.PartitionState
 	err := s.run(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE partitions SET owner = ?2, epoch = epoch + 1 WHERE partition = ?1`, partition, owner); err != nil {
@@ -230,26 +232,54 @@ func (s *sqlite) PutPlan(ctx context.Context, plan core.Plan) error {
 
 // Purge implements Store.
 func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	c, err := s.choose(ctx, partition, s.purged.get(partition), detail, row, limit)
+	if err != nil {
+		return 0, err
+	}
 	touched := 0
-	err := s.run(ctx, func(tx *sql.Tx) error {
-		touched = 0
-		if ours, err := epochIs(tx.QueryRowContext(ctx, qEpoch, partition), epoch); err != nil || !ours {
+	if len(c.rows)+len(c.details) > 0 {
+		err = s.run(ctx, func(tx *sql.Tx) (err error) {
+			touched, err = s.forget(ctx, tx, partition, epoch, &c, detail, row)
 			return err
-		}
-		for _, q := range purges {
-			res, err := tx.ExecContext(ctx, q.sql, partition, int64(pick(q.rows, row, detail)), limit)
-			if err != nil {
-				return err
-			}
-			if n, err := res.RowsAffected(); err != nil {
-				return err
-			} else if q.counts {
-				touched += int(n)
-			}
-		}
-		return nil
-	})
+		})
+	}
+	if err == nil {
+		s.purged.set(partition, c.next)
+	}
 	return touched, err
+}
+
+// forget is the purge itself, while nobody else writes.
+func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
+	if ours, err := epochIs(tx.QueryRowContext(ctx, qEpoch, partition), epoch); err != nil || !ours {
+		return 0, err
+	}
+	res, err := tx.ExecContext(ctx, qForgetRows+s.inInts, partition, s.list(c.rows), int64(row))
+	if err != nil {
+		return 0, err
+	}
+	gone, err := res.RowsAffected()
+	if err != nil {
+		return 0, err
+	}
+	rows, err := tx.QueryContext(ctx, qForgetDetails+s.inInts+qForgotten, partition, s.list(c.details), int64(detail))
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	var forgotten []int64
+	for rows.Next() {
+		var number int64
+		if err := rows.Scan(&number); err != nil {
+			return 0, err
+		}
+		forgotten = append(forgotten, number)
+	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, qForgetJournal+s.inInts, partition, s.list(forgotten))
+	return int(gone) + len(forgotten), err
 }
 
 // foreign reports whether a number that we give is taken (primary key 1555, unique

@@ -108,7 +108,7 @@ func (r liteFound) blob(column int32) []byte {
 
 // liteSizes are the numbers of rows that one statement writes: many at once cost
 // less each, and the smaller ones make up the rest.
-var liteSizes = [...]int{256, 64, 16, 4, 1}
+var liteSizes = [...]int{64, 16, 4, 1}
 
 // liteBytes is how much may be gathered before it is written.
 const liteBytes = 1 << 20

@@ -40,7 +40,14 @@ type liteCommit struct {
 	own             map[int]bool // partitions whose epoch is still ours
 	left            map[int]bool // writes whose births were left out
 	order           []int        // births, as they are written
+	twice           []liteTwice  // births whose ids are others' already
 	told            int          // pages written when the WAL was last told to have grown
+}
+
+// liteTwice is a duplicate and where in the batch it is.
+type liteTwice struct {
+	write int
+	core.Duplicate
 }
 
 func newLiteCommit(conn *liteConn) *liteCommit {
@@ -97,7 +104,7 @@ func storable(t *core.Task) bool {
 }
 
 func (c *liteCommit) do(b *core.Batch) (core.CommitResult, error) {
-	c.b, c.res = b, core.CommitResult{}
+	c.b, c.res, c.twice = b, core.CommitResult{}, nil
 	defer func() { c.b = nil }()
 	clear(c.own)
 	clear(c.left)
@@ -190,7 +197,14 @@ func (c *liteCommit) writeBirths() error {
 			return err
 		}
 	}
-	return c.births.flush(c.conn)
+	if err := c.births.flush(c.conn); err != nil {
+		return err
+	}
+	slices.SortFunc(c.twice, func(a, b liteTwice) int { return cmp.Compare(a.write, b.write) })
+	for _, d := range c.twice {
+		c.res.Duplicates = append(c.res.Duplicates, d.Duplicate)
+	}
+	return nil
 }
 
 // taken finds out whose the ids of births are: ours, now or by an earlier sending
@@ -215,7 +229,7 @@ func (c *liteCommit) taken(births []liteSource) error {
 		}
 		if commit != c.b.ID || e.Number != t.Number {
 			c.left[from.write] = true
-			c.res.Duplicates = append(c.res.Duplicates, core.Duplicate{Partition: t.Partition, Number: t.Number, Existing: e})
+			c.twice = append(c.twice, liteTwice{from.write, core.Duplicate{Partition: t.Partition, Number: t.Number, Existing: e}})
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -128,9 +129,10 @@ func (w *liteWal) round(ctx context.Context) (settled bool, err error) {
 	if err != nil || f.all-f.copied < liteRound && f.all < liteMost {
 		return err == nil, err
 	}
-	// The second round copies what came in during the first, so the last one,
-	// which commits wait for, has little left to copy and to sync.
-	for range 3 {
+	// Each round copies what came in during the one before, so the last one, which
+	// commits wait for, has little left to copy and to sync. If commits are faster
+	// than the rounds there will never be less: then commits have to wait.
+	for last := math.MaxInt; ; {
 		before := f.copied
 		if f, err = w.checkpoint(lite.SQLITE_CHECKPOINT_PASSIVE); err != nil {
 			return false, err
@@ -144,9 +146,11 @@ func (w *liteWal) round(ctx context.Context) (settled bool, err error) {
 		if f.all < liteMost {
 			return true, nil
 		}
-		if f.copied-before <= liteRest {
+		n := f.copied - before
+		if n <= liteRest || n > last/2 {
 			break
 		}
+		last = n
 	}
 	if err := w.takeTurn(ctx); err != nil {
 		return false, err

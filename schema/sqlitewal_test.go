@@ -1,0 +1,216 @@
+package schema_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+)
+
+// births commits batches of parked tasks with inputs of 4 KB; number is the last
+// task that is stored.
+type births struct {
+	s      schema.Store
+	p      core.PartitionWrite
+	id     int64
+	number int64
+}
+
+func (b *births) commit(ctx context.Context, tasks int) error {
+	b.id++
+	batch := core.Batch{ID: b.id, Node: "test"}
+	for i := range tasks {
+		batch.Writes = append(batch.Writes, parked(b.number+int64(i)+1, make([]byte, 4000)))
+	}
+	b.p.NextNumber = b.number + int64(tasks) + 1
+	batch.Partitions = []core.PartitionWrite{b.p}
+	_, err := b.s.Commit(ctx, &batch)
+	if err == nil {
+		b.number += int64(tasks)
+	}
+	return err
+}
+
+func walStore(t *testing.T) (*births, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "duly.db")
+	s := open(t, "sqlite:"+path, schema.Options{})
+	if err := s.Partitions(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.TakeOver(t.Context(), 0, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &births{s: s, p: core.PartitionWrite{Epoch: st.Epoch, NextEnd: 1}}, path
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// write commits so many MB and returns how big the WAL became.
+func (b *births) write(t *testing.T, mb int, path string) (most int64, slowest time.Duration) {
+	t.Helper()
+	for range mb {
+		begin := time.Now()
+		if err := b.commit(t.Context(), 250); err != nil {
+			t.Fatal(err)
+		}
+		slowest = max(slowest, time.Since(begin))
+		most = max(most, fileSize(t, path+"-wal"))
+	}
+	return most, slowest
+}
+
+// Under commits without a pause the WAL is begun anew again and again.
+func TestSQLiteWalStaysBounded(t *testing.T) {
+	b, path := walStore(t)
+	most, slowest := b.write(t, 250, path)
+	t.Logf("WAL at most %d MB, database %d MB, slowest commit %v", most>>20, fileSize(t, path)>>20, slowest)
+	if most > 200<<20 {
+		t.Errorf("the WAL grew to %d MB of more than 250 written", most>>20)
+	}
+}
+
+// What a reader still reads cannot be copied, but neither it nor commits wait, and
+// when it ends the WAL is copied.
+func TestSQLiteLongReader(t *testing.T) {
+	b, path := walStore(t)
+	if err := b.commit(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := schema.DB(b.s).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		t.Helper()
+		if err := tx.QueryRowContext(t.Context(), `SELECT count(*) FROM tasks`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(); n != 1 {
+		t.Fatal(n)
+	}
+	most, slowest := b.write(t, 150, path)
+	t.Logf("WAL at most %d MB beside a reader, slowest commit %v", most>>20, slowest)
+	if most < 150<<20 || slowest > 2*time.Second {
+		t.Errorf("the WAL has %d MB, the slowest commit took %v", most>>20, slowest)
+	}
+	if n := count(); n != 1 {
+		t.Errorf("the reader sees %d tasks, want the 1 of its beginning", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for fileSize(t, path+"-wal") > 128<<20 { // the first commit after it is copied begins the WAL anew
+		if err := b.commit(ctx, 1); err != nil {
+			t.Fatalf("the WAL still has %d MB: %v", fileSize(t, path+"-wal")>>20, err)
+		}
+	}
+}
+
+// What was committed when the process was killed is there: the files as they are
+// at a moment are what a kill leaves.
+func TestSQLiteKilled(t *testing.T) {
+	b, path := walStore(t)
+	for round := range 3 {
+		b.write(t, 20+15*round, path)
+		to := filepath.Join(t.TempDir(), "duly.db")
+		// No commit is under way, but the WAL may be: its file first, because what
+		// is copied out of it meanwhile is only twice there then.
+		copyFile(t, path+"-wal", to+"-wal")
+		copyFile(t, path, to)
+		holds(t, to, b.number)
+	}
+}
+
+// Close ends the goroutine and leaves no WAL; what is stored is all in the tables.
+func TestSQLiteCloseLeavesNothing(t *testing.T) {
+	b, path := walStore(t)
+	b.write(t, 40, path)
+	if err := b.s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	before := walGoroutines()
+	if err := b.s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := walGoroutines(); n != before-1 {
+		t.Errorf("%d goroutines copy WALs after Close, %d before", n, before)
+	}
+	if _, err := os.Stat(path + "-wal"); err == nil {
+		t.Error("the WAL is still there")
+	} else if !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	holds(t, path, b.number)
+}
+
+// A WAL that cannot be copied fails no commit; Ping says it, as long as it is so.
+func TestSQLiteWalFailure(t *testing.T) {
+	b, _ := walStore(t)
+	schema.WalReport(b.s, errors.New("disk full"))
+	if err := b.commit(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if err := b.s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("ping: %v", err)
+	}
+	schema.WalReport(b.s, nil)
+	if err := b.s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// After a sync of the tables failed the WAL is the only copy of what was to be
+// synced: it outlives Close, and the next start has it all.
+func TestSQLiteWalKeptAfterFailedSync(t *testing.T) {
+	b, path := walStore(t)
+	schema.WalBroken(b.s)
+	b.write(t, 40, path)
+	if err := b.s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if size := fileSize(t, path+"-wal"); size < 40<<20 {
+		t.Errorf("the WAL has %d bytes left", size)
+	}
+	holds(t, path, b.number)
+}
+
+// holds checks that a database has tasks from 1 to n, and is sound.
+func holds(t *testing.T, path string, n int64) {
+	t.Helper()
+	s := open(t, "sqlite:"+path, schema.Options{})
+	var have, last int64
+	var sound string
+	err := schema.DB(s).QueryRowContext(t.Context(), `SELECT count(*), max(number), (SELECT integrity_check FROM pragma_integrity_check) FROM tasks`).Scan(&have, &last, &sound)
+	if err != nil || have != n || last != n || sound != "ok" {
+		t.Errorf("%d tasks up to %d, %q, %v; want %d", have, last, sound, err, n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// walGoroutines is how many goroutines copy WALs.
+func walGoroutines() int {
+	stacks := make([]byte, 4<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "schema.(*liteWal).run(")
+}
