@@ -50,7 +50,7 @@ func (r *Runtime) Run(ctx context.Context, source Source) error {
 
 // freeMax bounds the goroutines of an agent that wait for a command: each has a
 // stack that the garbage collector looks at.
-const freeMax = 256
+const freeMax = 1024
 
 // wait returns as soon as nothing is in hand, or after d with what still is.
 func (r *Runtime) wait(hand *hand, d time.Duration) (left int) {

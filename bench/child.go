@@ -47,6 +47,9 @@ func startChild(part string, settings, answer any) (*child, error) {
 	}
 	c := &child{name: part, cmd: exec.Command(self, part)}
 	c.cmd.Stderr = os.Stderr
+	if v := os.Getenv("GMP_" + part); v != "" {
+		c.cmd.Env = append(os.Environ(), "GOMAXPROCS="+v)
+	}
 	// An interrupt at the terminal is the parent's to handle; and a parent that
 	// was killed must not leave children behind.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -111,7 +114,7 @@ type part struct {
 func runPart(name string) error {
 	signal.Ignore(os.Interrupt)
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // what a service of this kind would be given
+		debug.SetGCPercent(200) // what a service of this kind would be given
 	}
 	p := &part{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -140,7 +143,7 @@ func (p *part) read(v any) (bool, error) {
 	return err == nil, err
 }
 
-// profile writes processor, allocation, mutex and block profiles of this process
+// profile writes processor, allocation and mutex profiles of this process
 // to files that begin with path, until the function it returns is called. An
 // empty path writes none.
 func profile(path string) (stop func() error, err error) {
@@ -151,15 +154,14 @@ func profile(path string) (stop func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}
-	runtime.SetMutexProfileFraction(100)
-	runtime.SetBlockProfileRate(100_000)
+	runtime.SetMutexProfileFraction(1000)
 	if err := pprof.StartCPUProfile(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("profile: %w", err), f.Close())
 	}
 	return func() error {
 		pprof.StopCPUProfile()
 		err := f.Close()
-		for _, name := range []string{"allocs", "mutex", "block"} {
+		for _, name := range []string{"allocs", "mutex"} {
 			err = errors.Join(err, writeProfile(name, path+"."+name+".prof"))
 		}
 		return err

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"duly.dev/duly/dev"
@@ -40,12 +41,20 @@ type engineAnswer struct {
 // engineConfig is a node with the settings of `duly dev` and the product's
 // defaults for everything that bounds or paces work.
 func engineConfig(s engineSettings) node.Config {
-	return node.Config{
+	config := node.Config{
 		Roles: node.Roles, NodeName: "bench", Partitions: s.Partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
 		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 8 << 30, StreamReplicas: 1,
 		RetainDetail: s.RetainDetail,
 	}
+	// Two settings may be tried out with the environment that duly itself reads.
+	if n, err := strconv.Atoi(os.Getenv("DULY_SHARDS")); err == nil {
+		config.Shards = n
+	}
+	if gap, err := time.ParseDuration(os.Getenv("DULY_COMMIT_GAP")); err == nil {
+		config.CommitGap = gap
+	}
+	return config
 }
 
 func runEngine(ctx context.Context, p *part) error {

@@ -19,7 +19,7 @@ const userHertz = 100
 // sampleEvery and pssEvery are how often the processes are looked at.
 const (
 	sampleEvery = 250 * time.Millisecond
-	pssEvery    = 2 * time.Second
+	pssEvery    = 10 * time.Second
 )
 
 // usage is processor time used so far, in seconds, by part of the run.

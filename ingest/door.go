@@ -143,16 +143,22 @@ func (d *Door) Flush(now core.Instant) {
 	if d.open == 0 {
 		return
 	}
-	for window := d.window(); d.flying < d.cfg.FlightsMax; {
-		p := d.oldest()
-		if p == nil || p.since.Add(window) > now {
-			return
+	if d.flying >= d.cfg.FlightsMax {
+		return
+	}
+	if oldest := d.oldest(); oldest.since.Add(d.window()) > now {
+		return
+	}
+	// All of them at once: what wakes up for one, from the server to whoever waits
+	// for the answers, sees to the others on the way.
+	for _, p := range d.shelves {
+		if p != nil {
+			d.publish(now, p)
 		}
-		d.publish(now, p)
 	}
 }
 
-// oldest is the open pack whose first item came first, or nil.
+// oldest is the open pack whose first item came first; there is one.
 func (d *Door) oldest() *pack {
 	var oldest *pack
 	for _, p := range d.shelves {

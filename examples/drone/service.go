@@ -42,6 +42,7 @@ type Services struct {
 	each    [StepCount]Service
 	books   Books
 	pending pending
+	wheel   wheel
 	faults  atomic.Pointer[Faults]
 }
 
@@ -57,6 +58,7 @@ type Service struct {
 	faults  *atomic.Pointer[Faults]
 	books   *Books
 	pending *pending
+	wheel   *wheel
 	counts  counts
 }
 
@@ -76,6 +78,7 @@ func NewServices(o ServiceOptions) (*Services, error) {
 		s.step, s.latency = Step(i), latencies[i]
 		s.seed, s.scale, s.lateMax, s.plants = mix(o.Seed), o.Scale, o.LateMax, o.Plants
 		s.faults, s.books, s.pending = &all.faults, &all.books, &all.pending
+		s.wheel = &all.wheel
 	}
 	return all, nil
 }
@@ -194,7 +197,7 @@ func (s *Service) run(ctx context.Context, c *call) (uint32, error) {
 	if !c.enter() {
 		return 0, ErrTooEarly
 	}
-	if err := wait(ctx, c.fate.latency); err != nil {
+	if err := s.take(ctx, c.fate.latency); err != nil {
 		c.leave()
 		return 0, err
 	}
@@ -311,6 +314,17 @@ func (s *Service) logFailure(c *call, err error) {
 	c.shard.mu.Lock()
 	c.shard.log = append(c.shard.log, c.line(err, false))
 	c.shard.mu.Unlock()
+}
+
+// take lets a call's time pass. What ends before its deadline anyway need not
+// listen for the end of the context; a context without a deadline, or with a
+// near one, may end first.
+func (s *Service) take(ctx context.Context, d time.Duration) error {
+	if by, ok := ctx.Deadline(); ok && time.Until(by) > d+10*wheelStep {
+		s.wheel.sleep(d)
+		return ctx.Err()
+	}
+	return wait(ctx, d)
 }
 
 // wait ends early, with the context's error, when the caller gives up.

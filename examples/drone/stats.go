@@ -68,10 +68,11 @@ func (s *Service) Stats() Stats {
 
 // codeOf is the code of a failure: 0 for none, 408 for silence, 400 for a bad key.
 func codeOf(err error) int {
+	if err == nil {
+		return 0 // nearly always, and then nothing is allocated
+	}
 	var failed *ServiceError
 	switch {
-	case err == nil:
-		return 0
 	case errors.As(err, &failed):
 		return failed.Code
 	case errors.Is(err, ErrKey):

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -90,15 +91,29 @@ func (r *replier) unlockWake() {
 
 func (r *replier) run() {
 	defer close(r.done)
+	pause := time.NewTimer(replyGap)
+	defer pause.Stop()
 	for range r.wake {
 		// Handlers that can run now do so first; their replies go along.
 		runtime.Gosched()
-		r.flush()
+		if r.flush() < replyBusy {
+			continue
+		}
+		pause.Reset(replyGap)
+		<-pause.C
 	}
 }
 
-// flush publishes what is ready.
-func (r *replier) flush() {
+// An agent that answered as many at once is busy: more are on their way, and
+// wait for one another that long. Each write to the network that this spares is
+// one less for the server, and for the scheduler, too.
+const (
+	replyBusy = 4
+	replyGap  = time.Millisecond
+)
+
+// flush publishes what is ready and returns how many replies that was.
+func (r *replier) flush() int {
 	r.mu.Lock()
 	singles := r.singles
 	r.singles, r.spare = r.spare[:0], nil
@@ -107,16 +122,19 @@ func (r *replier) flush() {
 		batches, r.batches = r.batches, make(map[string]*batchIn, len(r.batches))
 	}
 	r.mu.Unlock()
+	n := len(singles)
 	for i := range singles {
 		r.publish(singles[i].subject, singles[i].header, singles[i].data)
 	}
 	for subject, b := range batches {
 		r.publish(subject, nil, b.buf)
+		n += b.items
 	}
 	clear(singles)
 	r.mu.Lock()
 	r.spare = singles
 	r.mu.Unlock()
+	return n
 }
 
 func (r *replier) publish(subject string, header nats.Header, data []byte) {

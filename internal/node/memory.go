@@ -7,7 +7,7 @@ import (
 
 // What TuneMemory sets.
 const (
-	gcPercent   = 400
+	gcPercent   = 200
 	memoryLimit = 1 << 30
 )
 
