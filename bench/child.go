@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -39,16 +40,19 @@ type child struct {
 	out  *bufio.Reader
 }
 
-// startChild starts a part with its settings and reads its first answer.
-func startChild(part string, settings, answer any) (*child, error) {
+// startChild starts a part on so many processors with its settings and reads its
+// first answer.
+func startChild(part string, processors int, settings, answer any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
 	c := &child{name: part, cmd: exec.Command(self, part)}
 	c.cmd.Stderr = os.Stderr
-	if v := os.Getenv("GMP_" + part); v != "" {
-		c.cmd.Env = append(os.Environ(), "GOMAXPROCS="+v)
+	if os.Getenv("GOMAXPROCS") == "" {
+		// The parts and the database share the machine's cores. A Go program that
+		// thinks them its own keeps looking for work on the other ones.
+		c.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(processors))
 	}
 	// An interrupt at the terminal is the parent's to handle; and a parent that
 	// was killed must not leave children behind.
