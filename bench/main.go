@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&s.wire, "wire", "single", "single: one command or reply per NATS message; batched: several, which our own agents understand")
 	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
 	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak: only this rate, no search; spike: the spike's; 0: the scenario's own")
-	f.IntVar(&s.preload, "preload", 0, "old, ended tasks in the store before the load (postgres)")
+	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks")
 	f.StringVar(&s.json, "json", "", "write the result to this file")
 	f.StringVar(&s.html, "html", "", "write the report with its plots to this file; empty: beside the JSON")
 	f.StringVar(&s.profiles, "profiles", "", "write profiles of every part to this folder")
@@ -111,8 +111,8 @@ func (s *settings) check() error {
 			return fmt.Errorf("%s: %d, want 0 to %d", n.name, n.is, n.most)
 		}
 	}
-	if s.preload > 0 && s.store != "postgres" {
-		return errors.New("preload: only with -store postgres")
+	if s.preload > 0 && s.scenario == "sustained" && s.store != "postgres" {
+		return errors.New("preload: old tasks only with -store postgres")
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 	}
 	var ready engineReady
 	var err error
-	if r.engine, err = startChild(partEngine, r.engineProcessors(), engine, &ready); err != nil {
+	if r.engine, err = startChild(partEngine, 2, engine, &ready); err != nil {
 		return err
 	}
 	r.natsURL = ready.NATSURL
@@ -96,15 +96,6 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 		return err
 	}
 	return applyPlan(ctx, r.natsURL)
-}
-
-// engineProcessors is how many the engine may use at a time: with SQLite the
-// database is in it.
-func (r *rig) engineProcessors() int {
-	if r.store == "sqlite" {
-		return 2
-	}
-	return 1
 }
 
 func (r *rig) profile(part string) string {
@@ -269,6 +260,18 @@ func ratio(a, b float64) float64 {
 		return 0
 	}
 	return a / b
+}
+
+// countPurged counts the tasks whose details are gone.
+func (r *rig) countPurged(ctx context.Context, res *Result) error {
+	if r.sql == nil {
+		return nil
+	}
+	if err := r.sql.QueryRow(ctx, `SELECT count(*) FROM tasks WHERE purged`).Scan(&res.Purged); err != nil {
+		return fmt.Errorf("count the purged tasks: %w", err)
+	}
+	res.Purged -= res.Preloaded
+	return nil
 }
 
 // closeBooks ends the run's books: what the store says against the services.

@@ -127,13 +127,16 @@ func search(probe func(rate int) (bool, error)) (int, error) {
 // tasks are purged.
 func sustained(ctx context.Context, s *settings) (*Result, error) {
 	o := rigOptions{Scale: 1, RetainDetail: 30 * time.Second}
+	if s.preload > 0 {
+		o.Prepare = func(ctx context.Context, r *rig) error { return r.preload(ctx, s.preload) }
+	}
 	return within(ctx, o, s, func(r *rig) (*Result, error) {
 		res, err := r.load(ctx, []segment{warmUp, {Rate: orElse(s.rate, 10_000), For: time.Duration(orElse(s.seconds, 120)) * time.Second}})
 		if err != nil {
 			return nil, err
 		}
-		res.RetainDetail = o.RetainDetail.Seconds()
-		return res, nil
+		res.RetainDetail, res.Preloaded = o.RetainDetail.Seconds(), s.preload
+		return res, r.countPurged(ctx, res)
 	})
 }
 

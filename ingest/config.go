@@ -10,7 +10,7 @@ import (
 
 // The defaults of Config.
 const (
-	DefaultPackItems    = 64
+	DefaultPackItems    = 512
 	DefaultPackBytes    = 512 << 10
 	DefaultPayloadMax   = 1 << 20 // the server's own default
 	DefaultWindowMax    = 20 * time.Millisecond

@@ -93,21 +93,28 @@ func TestPacksFillWhileOthersFly(t *testing.T) {
 	late := epoch.Add(time.Second)
 	r.submit(epoch, "a0", "b1", "c2", "d3")
 	r.door.Flush(late)
-	if len(r.log.got) != 2 {
-		t.Fatalf("%d messages under way, want 2", len(r.log.got))
-	}
-	if due := r.door.Due(late); due <= late {
-		t.Errorf("due at %v, with nothing to do before an answer comes", due.Sub(epoch))
+	if len(r.log.got) != 4 {
+		t.Fatalf("%d messages, want all that were open", len(r.log.got))
 	}
 	r.submit(late, "e2", "f3")
-	r.door.Flush(late)
-	r.log.store(0)
-	r.door.Flush(late)
-	if len(r.log.got) != 3 || len(r.log.got[2].ids) != 2 {
-		t.Errorf("%d messages, want a third with both of its partition: %+v", len(r.log.got), r.log.got)
+	later := late.Add(time.Second)
+	r.door.Flush(later)
+	if due := r.door.Due(later); due <= later {
+		t.Errorf("due at %v, with nothing to do before an answer comes", due.Sub(epoch))
 	}
-	r.submit(late, ids("y", r.door.cfg.PackItems, 1)...)
-	if len(r.log.got) != 4 {
+	r.submit(later, "g2")
+	for i := range 3 {
+		if len(r.log.got) != 4 {
+			t.Fatalf("%d messages with %d under way, want 4", len(r.log.got), 4-i)
+		}
+		r.log.store(i)
+		r.door.Flush(later)
+	}
+	if len(r.log.got) != 6 || len(r.log.got[4].ids) != 2 {
+		t.Errorf("messages %+v, want two more, the first with what came meanwhile", r.log.got[4:])
+	}
+	r.submit(later, ids("y", r.door.cfg.PackItems, 1)...)
+	if len(r.log.got) != 7 {
 		t.Errorf("%d messages: a full pack waits for nobody", len(r.log.got))
 	}
 }
@@ -124,7 +131,7 @@ func TestWindowInTime(t *testing.T) {
 	steps := []struct {
 		at       time.Duration
 		messages int
-	}{{ms(2), 1}, {ms(10.999), 1}, {ms(11), 2}, {ms(11.9), 2}, {ms(12), 3}}
+	}{{ms(2), 1}, {ms(10.999), 1}, {ms(11), 3}} // the younger pack goes along
 	for _, s := range steps {
 		if r.door.Flush(epoch.Add(s.at)); len(r.log.got) != s.messages {
 			t.Fatalf("at %v: %d messages, want %d", s.at, len(r.log.got), s.messages)

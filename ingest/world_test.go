@@ -89,7 +89,7 @@ type rig struct {
 func newRig(t testing.TB, change func(*Config)) *rig {
 	r := &rig{t: t, log: &memLog{}, plans: plans("order"), answers: map[string][]Answer{}}
 	cfg := Config{
-		Stream: "TASKS", Partitions: 4, PartitionOf: byDigit, WindowMax: 10 * time.Millisecond,
+		Stream: "TASKS", Partitions: 4, PartitionOf: byDigit, WindowMax: 10 * time.Millisecond, PackItems: 64,
 		CheckReplyTo: func(subject string) error {
 			if !strings.HasPrefix(subject, "_INBOX.") {
 				return errors.New("not allowed")

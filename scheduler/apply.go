@@ -163,7 +163,10 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
+// It asks for another round where there is room for tasks that were parked in
+// this one: nothing else may come to remind us of them.
 func (s *Shard) applyParked(ctx context.Context) (bool, error) {
+	again := false
 	for _, p := range s.inOrder() {
 		for slot, parked := range p.park {
 			room := s.cfg.AgentWindow - p.load[slot]
@@ -180,9 +183,10 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			if err := s.claim(ctx, p, slot, room); err != nil {
 				return false, err
 			}
+			again = again || p.fresh[slot]
 		}
 	}
-	return false, nil
+	return again, nil
 }
 
 func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
@@ -190,7 +194,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}
-	p.park[slot] = len(numbers) == room
+	p.park[slot] = len(numbers) == room || p.fresh[slot]
 	entries, err := s.load(ctx, p, numbers)
 	if err != nil {
 		return err

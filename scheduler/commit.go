@@ -176,6 +176,7 @@ func (s *Shard) endRound() {
 	}
 	for _, p := range s.partitions {
 		p.dirty = false
+		clear(p.fresh)
 	}
 	s.turn.endRound()
 }

@@ -28,6 +28,7 @@ type partition struct {
 	load    []int             // tasks in hand at each agent
 	full    int               // agents at their limit
 	park    []bool            // the store may hold parked tasks of the agent
+	fresh   []bool            // tasks were parked there in this round: the store does not show them yet
 	endings int               // of the round, to be told
 	acks    []func()          // of the turn that is on
 	dirty   bool              // has a write in the turn that is on
@@ -79,6 +80,7 @@ func (p *partition) slot(agent string) int {
 		p.names = append(p.names, agent)
 		p.load = append(p.load, 0)
 		p.park = append(p.park, false)
+		p.fresh = append(p.fresh, false)
 	}
 	return i
 }

@@ -236,6 +236,7 @@ func (s *Shard) keep(p *partition, e *entry, birth bool) {
 	}
 	p.occupy(e, slot, s.cfg.AgentWindow)
 	if e.task.WaitsFor != "" {
-		p.park[p.slot(e.task.WaitsFor)] = true
+		slot := p.slot(e.task.WaitsFor)
+		p.park[slot], p.fresh[slot] = true, true
 	}
 }

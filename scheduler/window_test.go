@@ -97,6 +97,28 @@ func TestParkedTasksAreNotForgotten(t *testing.T) {
 	}
 }
 
+// A task that is parked, and the room for it that comes in the same round: its
+// row is not committed when the store is asked for parked tasks, and nothing
+// else may come to remind the shard of it.
+func TestParkedInTheRoundThatMakesRoom(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, orders(1)...) // goes on to b
+	r.turn()
+	r.answer(r.one(), 0)
+	r.turn()
+	atB := r.one()
+	r.tasks(0, order("t2")) // waits at a
+	r.turn()
+	atA := r.one()
+	r.bus.hold = true // not even a confirmation comes after this turn
+	r.answer(atA, 0)  // wants to b, which is full
+	r.answer(atB, 0)  // and makes room there
+	r.turn()
+	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2"}) {
+		t.Fatalf("sent %v, want the parked task", ids)
+	}
+}
+
 // The window counts tasks between two tries at the agent they wait for, and
 // lets go of tasks that end or are undone.
 func TestWindowIsGivenBack(t *testing.T) {

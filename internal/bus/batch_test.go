@@ -251,9 +251,7 @@ func TestSenderIsFairToOthers(t *testing.T) {
 		}
 	}
 	single.Stop()
-	if !s.conn.agentTakesBatches(t.Context(), "payment.charge") {
-		t.Error("no batches, though all that are left take them")
-	}
+	eventually(t, "batches, when all that are left take them", func() bool { return s.conn.agentTakesBatches(t.Context(), "payment.charge") })
 }
 
 // Nobody there any more: every command of the batch is given back, and the next
@@ -261,9 +259,13 @@ func TestSenderIsFairToOthers(t *testing.T) {
 func TestSenderUnserved(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	s, w := sending(t, dial(t, server.ClientURL()))
-	service, batches := answering(t, dial(t, server.ClientURL()), true)
+	agent := dial(t, server.ClientURL())
+	service, batches := answering(t, agent, true)
 	met(t, s, true)
 	service.Stop()
+	if err := agent.nc.Flush(); err != nil { // the server knows that nobody listens
+		t.Fatal(err)
+	}
 	if err := s.Send(commands(20)); err != nil {
 		t.Fatal(err)
 	}

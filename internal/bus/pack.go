@@ -11,7 +11,7 @@ import (
 // Limits of a pack of submissions. A pack closes when one more item would pass
 // either; a single item may be larger than PackBytesMax on its own.
 const (
-	PackItemsMax = 64
+	PackItemsMax = 512
 	PackBytesMax = 512 << 10
 )
 
