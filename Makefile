@@ -13,7 +13,7 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo tidy report clean-room clean
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo tidy report clean-room bench bench-10k bench-50k clean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -88,6 +88,20 @@ report: ## sizes of files and functions, comments, tests: a report, not a gate
 
 clean-room: ## both README commands from a fresh clone and empty caches
 	@scripts/clean-room
+
+bench: ## a short round of every scenario on both stores, with reports in bin/bench-*
+	$(call heading,a short round of the benchmarks)
+	@mkdir -p $(BIN); go build -o $(BIN)/bench ./bench
+	@for store in sqlite postgres; do for run in "peak 8" "sustained 10" "spike 3" "idle 10" "growth 0"; do \
+	  set -- $$run; limit=; [[ $$1 == growth ]] && limit="-preload 10000"; [[ $$1 == spike ]] && limit="-rate 20000"; [[ $$1 == peak || $$1 == sustained ]] && limit="-rate 4000"; \
+	  $(BIN)/bench -scenario $$1 -store $$store -seconds $$2 $$limit -json $(BIN)/bench-$$1-$$store.json | tail -c 300; echo; done; done
+	@$(BIN)/bench -verify $(BIN)/bench-*.json
+
+bench-10k: ## 10,000 tasks a second for two minutes on PostgreSQL
+	@go run ./bench -scenario sustained -store postgres -wire batched -json $(BIN)/bench-10k.json
+
+bench-50k: ## ten seconds of 50,000 submissions a second on PostgreSQL
+	@go run ./bench -scenario spike -store postgres -wire batched -json $(BIN)/bench-50k.json
 
 clean:
 	rm -rf $(BIN)

@@ -36,7 +36,9 @@ func newSchedule(segments []segment) *schedule {
 // at is when arrival i is due, from the beginning.
 func (s *schedule) at(i int) time.Duration {
 	k := s.segmentOf(i)
-	return s.begins[k] + time.Duration(int64(i-s.first[k])*int64(time.Second)/int64(s.segments[k].Rate))
+	rate := int64(s.segments[k].Rate)
+	// Rounded up, so that it is due at that time by due's own count.
+	return s.begins[k] + time.Duration((int64(i-s.first[k])*int64(time.Second)+rate-1)/rate)
 }
 
 // segmentOf is the segment of arrival i.
