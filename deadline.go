@@ -30,7 +30,7 @@ func withDeadline(parent context.Context, at time.Time) (ctx context.Context, ca
 	d := &deadline{Context: parent, at: at}
 	return d, func() {
 		if d.Err() == nil { // else it has ended before, though nobody had asked
-			d.end(context.Canceled)
+			d.finish(context.Canceled)
 		}
 	}
 }
@@ -53,8 +53,8 @@ func (d *deadline) Done() <-chan struct{} {
 		return done
 	}
 	// Both may fire at once, on goroutines of their own, and wait for the lock.
-	d.timer = time.AfterFunc(time.Until(d.at), func() { d.end(context.DeadlineExceeded) })
-	d.unlink = context.AfterFunc(d.Context, func() { d.end(d.Context.Err()) })
+	d.timer = time.AfterFunc(time.Until(d.at), func() { d.finish(context.DeadlineExceeded) })
+	d.unlink = context.AfterFunc(d.Context, func() { d.finish(d.Context.Err()) })
 	d.mu.Unlock()
 	return done
 }
@@ -71,18 +71,21 @@ func (d *deadline) Err() error {
 	if err = d.Context.Err(); err == nil && !time.Now().Before(d.at) {
 		err = context.DeadlineExceeded
 	}
-	if err != nil {
-		err = d.end(err)
+	if err == nil {
+		return nil
 	}
-	return err
+	d.finish(err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err // of who was first
 }
 
-// end ends the context, the first time with err, and returns why it has ended.
-func (d *deadline) end(err error) error {
+// finish ends the context with err, if it has not ended before.
+func (d *deadline) finish(err error) {
 	d.mu.Lock()
 	if d.err != nil {
-		defer d.mu.Unlock()
-		return d.err
+		d.mu.Unlock()
+		return
 	}
 	d.err = err
 	if d.done != nil {
@@ -98,7 +101,6 @@ func (d *deadline) end(err error) error {
 	for _, f := range after {
 		go f() // as context.AfterFunc has it
 	}
-	return err
 }
 
 // AfterFunc is what package context looks for before it spends a goroutine on a

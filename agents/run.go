@@ -148,12 +148,12 @@ func (h *hand) start() {
 func (h *hand) startOne() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	any := false
+	started := false
 	for _, l := range h.lanes {
 		if l.waits() == 0 || l.running >= h.runtime.config.RunningMax {
 			continue
 		}
-		any = true
+		started = true
 		j := l.pop()
 		l.running++
 		if n := len(l.free); n > 0 {
@@ -164,7 +164,7 @@ func (h *hand) startOne() bool {
 		}
 		go h.work(l, j)
 	}
-	return any
+	return started
 }
 
 // work runs a job and then those that come, until the hand is closed.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -94,7 +93,6 @@ func runEngine(ctx context.Context, p *part) error {
 			if err := stop(); err != nil {
 				return err
 			}
-			runtime.GC()
 			began = time.Now()
 			stop = begin(ctx, system)
 			if err := owned(system); err != nil {
