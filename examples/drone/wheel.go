@@ -18,15 +18,18 @@ type wheel struct {
 	buckets map[int64][]chan struct{} // by step, from began
 	next    int64                     // the first step that has not been woken
 	awake   bool                      // there is a goroutine
+	free    []chan struct{}           // of calls that do not sleep any more
 }
-
-// sleepers are the channels of calls that do not sleep.
-var sleepers = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
 
 // sleep returns after d.
 func (w *wheel) sleep(d time.Duration) {
-	wake := sleepers.Get().(chan struct{})
 	w.mu.Lock()
+	var wake chan struct{}
+	if n := len(w.free); n > 0 {
+		wake, w.free = w.free[n-1], w.free[:n-1]
+	} else {
+		wake = make(chan struct{}, 1)
+	}
 	now := time.Now()
 	if !w.awake {
 		w.began, w.next, w.buckets, w.awake = now, 0, map[int64][]chan struct{}{}, true
@@ -36,7 +39,9 @@ func (w *wheel) sleep(d time.Duration) {
 	w.buckets[step] = append(w.buckets[step], wake)
 	w.mu.Unlock()
 	<-wake
-	sleepers.Put(wake)
+	w.mu.Lock()
+	w.free = append(w.free, wake)
+	w.mu.Unlock()
 }
 
 // run wakes the calls of each step that is over, until none sleeps.
