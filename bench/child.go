@@ -26,6 +26,11 @@ const (
 	partGenerator = "generator"
 )
 
+// niceness of the parts. Where agents share the engine's processors, the engine
+// goes first: who waits for it holds nothing up, but a sync that is done and waits
+// for a processor holds up every submission behind it.
+var niceness = map[string]int{partAgents: 8}
+
 // stopMax is how long a child may take to end after it was told to.
 const stopMax = 60 * time.Second
 
@@ -47,7 +52,7 @@ func startChild(part string, processors int, settings, answer any) (*child, erro
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
-	c := &child{name: part, cmd: exec.Command(self, part)}
+	c := &child{name: part, cmd: exec.Command("nice", "-n", strconv.Itoa(niceness[part]), self, part)}
 	c.cmd.Stderr = os.Stderr
 	if os.Getenv("GOMAXPROCS") == "" {
 		// The parts and the database share the machine's cores. A Go program that

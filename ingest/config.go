@@ -16,7 +16,7 @@ const (
 	DefaultWindowMax    = 20 * time.Millisecond
 	DefaultQuietItems   = 4
 	DefaultBusyItems    = 64
-	DefaultFlightsMax   = 16
+	DefaultFlightsMax   = 4
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
 	DefaultBacklogMax   = 100_000

@@ -140,21 +140,15 @@ func (d *Door) Flush(now core.Instant) {
 	d.expire(now)
 	d.unknown.expire(d, now)
 	d.unknown.ask(d, now)
-	if d.open == 0 {
+	if d.open == 0 || d.flying >= d.cfg.FlightsMax || d.oldest().since.Add(d.window()) > now {
 		return
 	}
-	if d.flying >= d.cfg.FlightsMax {
-		return
-	}
-	if oldest := d.oldest(); oldest.since.Add(d.window()) > now {
-		return
-	}
-	// All of them at once: what wakes up for one, from the server to whoever waits
-	// for the answers, sees to the others on the way.
-	for _, p := range d.shelves {
-		if p != nil {
-			d.publish(now, p)
-		}
+	// All of them at once, where the stream has nothing to do: what wakes up for one,
+	// from the server to whoever waits for the answers, sees to the others on the
+	// way. In a flood the oldest go as others come back, so that each waits for
+	// one round of the stream's syncs, and not for one to leave and one to return.
+	for quiet := d.flying == 0; d.open > 0 && (quiet || d.flying < d.cfg.FlightsMax); {
+		d.publish(now, d.oldest())
 	}
 }
 

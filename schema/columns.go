@@ -8,23 +8,26 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// columns is a batch turned into the array parameters of the commit's
-// statements. Its memory is kept between commits.
+// columns is a batch in the forms of the commit's statements: rows for COPY, and
+// arrays where a statement unnests its parameters. Its memory is kept between
+// commits.
 type columns struct {
-	id        [8]byte
-	partition group
-	births    group
-	journal   group
-	born      group // one column: journal rows of births
-	rows      group // rows to update
-	params    [][]byte
+	id      [8]byte
+	births  tuples
+	journal tuples
+	rows    tuples // rows to update
+	fence   tuples
+	groups  struct{ fence, births, journal, born, rows group }
+	params  [][]byte
+	wire    []byte
 }
 
 func newColumns() *columns {
-	return &columns{
-		partition: newGroup(partitionColumns), births: newGroup(birthColumns), journal: newGroup(journalColumns),
-		born: newGroup([]field{bornColumn}), rows: newGroup(stateColumns),
-	}
+	c := &columns{}
+	c.groups.fence, c.groups.rows = newGroup(partitionColumns), newGroup(stateColumns)
+	c.groups.births, c.groups.journal = newGroup(birthColumns), newGroup(journalColumns)
+	c.groups.born = newGroup([]field{bornColumn})
+	return c
 }
 
 func (c *columns) fill(b *core.Batch) {
@@ -36,114 +39,129 @@ func (c *columns) fill(b *core.Batch) {
 		w := &b.Writes[i]
 		switch {
 		case w.Birth:
-			c.addBirth(w.Task)
+			c.addBirth(w.Task, b.ID)
 		case w.Row:
+			c.rows.begin(len(stateColumns))
 			c.rows.addState(w.Task)
 		}
 		for k := range w.Records {
-			c.addRecord(w, &w.Records[k])
+			c.addRecord(w.Task, &w.Records[k], b.ID)
 		}
 	}
 }
 
 // addPartition has the order of partitionColumns.
 func (c *columns) addPartition(w *core.PartitionWrite) {
-	g := &c.partition
-	g.begin()
-	g.int(int64(w.Partition))
-	g.int(w.Epoch)
-	g.int(int64(w.Cursor))
-	g.int(int64(w.ControlCursor))
-	g.int(w.NextNumber)
-	g.int(w.NextEnd)
-	g.int(w.Told)
+	t := &c.fence
+	t.begin(len(partitionColumns))
+	t.int(int64(w.Partition))
+	t.int(w.Epoch)
+	t.int(int64(w.Cursor))
+	t.int(int64(w.ControlCursor))
+	t.int(w.NextNumber)
+	t.int(w.NextEnd)
+	t.int(w.Told)
 }
 
 // addState has the order of stateColumns.
-func (g *group) addState(t *core.Task) {
-	g.begin()
-	g.int(int64(t.Partition))
-	g.int(t.Number)
-	g.someInt(t.PlanVersion)
-	g.text(string(t.State))
-	g.int(t.Seq)
-	g.someInt(int64(t.Round))
-	g.someText(t.LockedBy)
-	g.someText(t.WaitsFor)
-	g.time(t.Bound)
-	g.time(t.Deadline)
-	g.someInt(int64(t.Failures))
-	g.time(t.UpdatedAt)
-	g.time(t.EndedAt)
-	g.someInt(t.EndNumber)
+func (t *tuples) addState(s *core.Task) {
+	t.int(int64(s.Partition))
+	t.int(s.Number)
+	t.int(s.PlanVersion)
+	t.text(string(s.State))
+	t.int(s.Seq)
+	t.int(int64(s.Round))
+	t.someText(s.LockedBy)
+	t.someText(s.WaitsFor)
+	t.time(s.Bound)
+	t.time(s.Deadline)
+	t.int(int64(s.Failures))
+	t.time(s.UpdatedAt)
+	t.time(s.EndedAt)
+	t.unless(0, s.EndNumber)
 }
 
-// addBirth has the order of birthColumns.
-func (c *columns) addBirth(t *core.Task) {
-	g := &c.births
-	g.addState(t)
-	g.text(t.ID)
-	g.text(t.Type)
-	g.someBytes(t.Input)
-	g.someBytes(t.InputHash)
-	g.someText(t.ReplyTo)
-	g.someText(t.Trace)
-	g.someInt(int64(t.Origin))
-	g.time(t.CreatedAt)
+// addBirth has the order of birthColumns, and the commit after them.
+func (c *columns) addBirth(s *core.Task, commit int64) {
+	t := &c.births
+	t.begin(len(birthColumns) + 1)
+	t.addState(s)
+	t.text(s.ID)
+	t.text(s.Type)
+	t.someBytes(s.Input)
+	t.someBytes(s.InputHash)
+	t.someText(s.ReplyTo)
+	t.someText(s.Trace)
+	t.int(int64(s.Origin))
+	t.time(s.CreatedAt)
+	t.int(commit)
 }
 
-// addRecord has the order of journalColumns.
-func (c *columns) addRecord(w *core.TaskWrite, r *core.Record) {
-	g := &c.journal
-	g.begin()
-	g.int(int64(w.Task.Partition))
-	g.int(w.Task.Number)
-	g.int(r.Seq)
-	g.time(r.At)
-	g.text(words(r.Actor))
-	g.text(string(r.Kind))
-	g.text(string(r.State))
-	g.someInt(int64(r.Round))
-	g.place(r.Step)
-	g.someText(statusWord(r))
-	g.someInt(int64(r.Attempt))
-	g.someInt(int64(r.Code))
-	g.someBytes(text(r.Error))
-	g.someText(fingerprint(r))
-	g.someBytes(text(r.Reason))
-	g.someBytes(r.Result)
-	g.time(r.Quiet)
-	g.place(r.Next)
-	g.someInt(int64(r.NextAttempt))
-	if r.Undo {
-		g.bool(true)
-	} else {
-		g.null()
-	}
-	g.time(r.Due)
-	g.time(r.Deadline)
-	c.born.begin()
-	if w.Birth {
-		c.born.bool(true)
-	} else {
-		c.born.null()
-	}
+// addRecord has the order of journalColumns, and the commit and the format after them.
+func (c *columns) addRecord(s *core.Task, r *core.Record, commit int64) {
+	t := &c.journal
+	t.begin(len(journalColumns) + 2)
+	t.int(int64(s.Partition))
+	t.int(s.Number)
+	t.int(r.Seq)
+	t.time(r.At)
+	t.text(words(r.Actor))
+	t.text(string(r.Kind))
+	t.text(string(r.State))
+	t.int(int64(r.Round))
+	t.unless(-1, int64(r.Step))
+	t.someText(statusWord(r))
+	t.int(int64(r.Attempt))
+	t.unless(0, int64(r.Code))
+	t.someText(r.Error)
+	t.someText(fingerprint(r))
+	t.someText(r.Reason)
+	t.someBytes(r.Result)
+	t.time(r.Quiet)
+	t.unless(-1, int64(r.Next))
+	t.unless(0, int64(r.NextAttempt))
+	t.bool(r.Undo)
+	t.time(r.Due)
+	t.time(r.Deadline)
+	t.int(commit)
+	t.int2(journalFormat)
 }
 
-// plain, careful and update are the parameters of the three statements.
-func (c *columns) plain() [][]byte {
+// own are the parameters of the fence, careful and update those of their statements.
+func (c *columns) own() [][]byte {
+	c.groups.fence.fill(&c.fence)
+	return c.groups.fence.params(c.params[:0])
+}
+
+func (c *columns) careful(b *core.Batch) [][]byte {
+	g := &c.groups
+	g.fence.fill(&c.fence)
+	g.births.fill(&c.births)
+	g.journal.fill(&c.journal)
+	g.born.fill(births(b))
 	c.params = append(c.params[:0], c.id[:])
-	for _, g := range []*group{&c.partition, &c.births, &c.journal} {
+	for _, g := range []*group{&g.fence, &g.births, &g.journal, &g.born} {
 		c.params = g.params(c.params)
 	}
 	return c.params
 }
 
-func (c *columns) careful() [][]byte { return c.born.params(c.plain()) }
-
 func (c *columns) update(own []byte) [][]byte {
-	c.params = c.rows.params(append(c.params[:0], c.id[:]))
+	c.groups.rows.fill(&c.rows)
+	c.params = c.groups.rows.params(append(c.params[:0], c.id[:]))
 	return append(c.params, own)
+}
+
+// births says of each journal row whether it begins a task.
+func births(b *core.Batch) *tuples {
+	var t tuples
+	for i := range b.Writes {
+		for range b.Writes[i].Records {
+			t.begin(1)
+			t.bool(b.Writes[i].Birth)
+		}
+	}
+	return &t
 }
 
 // statusWord is the status of the row's step; without a step, of the zero
@@ -172,21 +190,13 @@ func words(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// size is more than the bytes of all statements.
-func (c *columns) size() int {
-	n := 4096
-	for _, g := range []*group{&c.partition, &c.births, &c.journal, &c.born, &c.rows} {
-		for i := range g.arrays {
-			n += len(g.arrays[i].buf)
-		}
-	}
-	return n
-}
-
 // reset empties the columns and keeps their memory.
 func (c *columns) reset() {
-	for _, g := range []*group{&c.partition, &c.births, &c.journal, &c.born, &c.rows} {
-		g.reset()
+	for _, t := range []*tuples{&c.births, &c.journal, &c.rows, &c.fence} {
+		t.reset()
 	}
 	clear(c.params)
+	if cap(c.wire) > 4*keepBytes {
+		c.wire = nil
+	}
 }

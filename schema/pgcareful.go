@@ -20,13 +20,13 @@ JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq
 WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 
 // writeCarefully runs the fence, the births and the journal.
-func writeCarefully(ctx context.Context, tx pgx.Tx, c *columns) (own []int64, born, written int, err error) {
+func writeCarefully(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (own []int64, born, written int, err error) {
 	careful, err := tx.Prepare(ctx, "duly_careful", carefulSQL)
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("prepare the careful commit: %w", err)
 	}
 	conn := tx.Conn()
-	result := conn.PgConn().ExecStatement(ctx, careful, c.careful(), binaryFormat, nil)
+	result := conn.PgConn().ExecStatement(ctx, careful, c.careful(b), binaryFormat, nil)
 	rows := pgx.RowsFromResultReader(conn.TypeMap(), result)
 	for rows.Next() {
 		if err := rows.Scan(&own, &born, &written); err != nil {

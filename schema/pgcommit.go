@@ -9,34 +9,38 @@ import (
 
 	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/puddle/v2"
 
 	"duly.dev/duly/internal/core"
 )
 
-// $1 is the commit id.
+// $1 is the commit id, where it is a parameter.
 var (
-	fenceSQL = `UPDATE partitions AS p SET ` + assign(partitionColumns[2:]) + ` FROM ` + unnest(2, partitionColumns...) +
-		` WHERE p.partition = u.partition AND p.epoch = u.epoch RETURNING p.partition`
+	ownSQL = func(first int) string {
+		return `UPDATE partitions AS p SET ` + assign(partitionColumns[2:]) + ` FROM ` + unnest(first, partitionColumns...) +
+			` WHERE p.partition = u.partition AND p.epoch = u.epoch RETURNING p.partition`
+	}
 	birthSQL   = `INSERT INTO tasks (` + names(birthColumns) + `, commit_id) SELECT ` + values(birthColumns) + `, $1::INT8 FROM `
 	journalSQL = `INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + values(journalColumns) + `, $1::INT8, 1 FROM `
 
-	// commitSQL is the commit as it nearly always goes: every partition ours, every
-	// id free, every journal row new. Otherwise it fails, by a key that is taken or
-	// a division by zero, and carefulSQL finds out what there is. It needs no look
-	// before each insert, and no answer before the end of the transaction.
-	commitSQL = `WITH own AS (` + fenceSQL + `), written AS (` + journalSQL + unnest(firstJournal, journalColumns...) + `), born AS (` +
-		birthSQL + unnest(firstBirth, birthColumns...) + `)
-SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($2::INT8[]) THEN 1 ELSE 0 END)`
+	// A commit as it nearly always goes: every partition ours, every id free, every
+	// journal row new. Otherwise it fails, by a division by zero or a key that is
+	// taken, and carefulSQL finds out what there is. It needs no look before each
+	// insert, and no answer before the end of the transaction.
+	fenceSQL       = `WITH own AS (` + ownSQL(1) + `) SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($1::INT8[]) THEN 1 ELSE 0 END)`
+	copyBirthsSQL  = `COPY tasks (` + names(birthColumns) + `, commit_id) FROM STDIN (FORMAT binary)`
+	copyJournalSQL = `COPY journal (` + names(journalColumns) + `, commit_id, format) FROM STDIN (FORMAT binary)`
 
 	// carefulSQL: the fence, and of births and journal what is ours and new.
-	carefulSQL = `WITH own AS (` + fenceSQL + `), born AS (` +
+	carefulSQL = `WITH own AS (` + ownSQL(2) + `), born AS (` +
 		birthSQL + unnest(firstBirth, birthColumns...) + ` JOIN own ON own.partition = u.partition
     ON CONFLICT (partition, id) DO NOTHING RETURNING partition, number
 ), written AS (` +
 		journalSQL + unnest(firstJournal, append(journalColumns[:len(journalColumns):len(journalColumns)], bornColumn)...) + ` JOIN own ON own.partition = u.partition
-    WHERE u.birth IS NULL OR (u.partition, u.number) IN (SELECT partition, number FROM born)
+    WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)
     ON CONFLICT DO NOTHING RETURNING 1
 )
 SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`
@@ -169,25 +173,50 @@ func (p *postgres) commitPlainly(ctx context.Context, c *columns) error {
 }
 
 func sendPlain(ctx context.Context, conn *pgx.Conn, c *columns) error {
-	plain, err := conn.Prepare(ctx, "duly_plain", commitSQL)
-	if err != nil {
-		return fmt.Errorf("prepare the commit: %w", err)
+	for _, s := range plainStatements {
+		if _, err := conn.Prepare(ctx, s.name, s.sql); err != nil {
+			return fmt.Errorf("prepare %s: %w", s.name, err)
+		}
 	}
-	rows, err := conn.Prepare(ctx, "duly_rows", rowsSQL)
-	if err != nil {
-		return fmt.Errorf("prepare the update of rows: %w", err)
+	var err error
+	if c.wire, err = c.plain(c.wire[:0]); err != nil {
+		return err
 	}
-	pipe := conn.PgConn().StartPipeline(ctx)
-	conn.PgConn().Frontend().Send(room(c.size()))
-	pipe.SendQueryStatement(plain, c.plain(), binaryFormat, nil)
-	if c.rows.rows > 0 {
-		pipe.SendQueryStatement(rows, c.update(c.partition.arrays[0].param()), binaryFormat, nil)
-	}
-	err = pipe.Sync()
-	return errors.Join(err, pipe.Close()) // the first error of a statement, or of the commit
+	return talk(ctx, conn, c.wire)
 }
 
-var binaryFormat = []int16{pgx.BinaryFormatCode}
+// talk sends messages that end with a sync and reads what the server answers to
+// them all. It returns the first error of the server. After any other error
+// nobody knows what is still to be read, and the connection is closed.
+func talk(ctx context.Context, conn *pgx.Conn, wire []byte) error {
+	pg := conn.PgConn()
+	stop := context.AfterFunc(ctx, func() { _ = pg.Conn().SetDeadline(time.Unix(1, 0)) })
+	said, err := exchange(pg, wire)
+	if stop() && err == nil {
+		return said
+	}
+	return errors.Join(said, err, ctx.Err(), conn.Close(context.WithoutCancel(ctx)))
+}
+
+func exchange(pg *pgconn.PgConn, wire []byte) (said, err error) {
+	if _, err := pg.Conn().Write(wire); err != nil {
+		return nil, err
+	}
+	for {
+		msg, err := pg.ReceiveMessage(context.Background()) // the deadline is on the connection
+		if err != nil {
+			return said, err
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.ErrorResponse:
+			if said == nil {
+				said = pgconn.ErrorResponseToPgError(msg)
+			}
+		case *pgproto3.ReadyForQuery:
+			return said, nil
+		}
+	}
+}
 
 // once runs one transaction; on CockroachDB it is tried again there.
 func (p *postgres) once(ctx context.Context, do func(pgx.Tx) error) error {
@@ -200,7 +229,7 @@ func (p *postgres) once(ctx context.Context, do func(pgx.Tx) error) error {
 // write commits the careful way: it leaves out what is not ours or not new, and says what.
 func write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
 	var res core.CommitResult
-	own, born, written, err := writeCarefully(ctx, tx, c)
+	own, born, written, err := writeCarefully(ctx, tx, b, c)
 	if err != nil {
 		return res, err
 	}

@@ -8,26 +8,29 @@ import (
 // The columns that a commit sends, each as one array.
 var (
 	partitionColumns = []field{
-		{"partition", "INT8", ""}, {"epoch", "INT8", ""}, {"cursor", "INT8", ""}, {"control_cursor", "INT8", ""},
-		{"next_number", "INT8", ""}, {"next_end", "INT8", ""}, {"told", "INT8", ""},
+		{"partition", "INT8"}, {"epoch", "INT8"}, {"cursor", "INT8"}, {"control_cursor", "INT8"},
+		{"next_number", "INT8"}, {"next_end", "INT8"}, {"told", "INT8"},
 	}
 	// stateColumns are those of a task that may change.
 	stateColumns = []field{
-		{"partition", "INT8", ""}, {"number", "INT8", ""}, {"plan_version", "INT8", "0"}, {"state", "TEXT", ""}, {"seq", "INT8", ""}, {"round", "INT8", "0"},
-		{"locked_by", "TEXT", ""}, {"waits_for", "TEXT", ""}, {"complete_by", "TIMESTAMPTZ", ""}, {"deadline", "TIMESTAMPTZ", ""},
-		{"failure_count", "INT8", "0"}, {"updated_at", "TIMESTAMPTZ", ""}, {"ended_at", "TIMESTAMPTZ", ""}, {"end_number", "INT8", ""},
+		{"partition", "INT8"}, {"number", "INT8"}, {"plan_version", "INT8"}, {"state", "TEXT"}, {"seq", "INT8"}, {"round", "INT8"},
+		{"locked_by", "TEXT"}, {"waits_for", "TEXT"}, {"complete_by", "TIMESTAMPTZ"}, {"deadline", "TIMESTAMPTZ"},
+		{"failure_count", "INT8"}, {"updated_at", "TIMESTAMPTZ"}, {"ended_at", "TIMESTAMPTZ"}, {"end_number", "INT8"},
 	}
 	birthColumns = append(stateColumns[:len(stateColumns):len(stateColumns)],
-		field{"id", "TEXT", ""}, field{"type", "TEXT", ""}, field{"input", "BYTEA", ""}, field{"input_hash", "BYTEA", ""}, field{"reply_to", "TEXT", ""},
-		field{"trace", "TEXT", ""}, field{"origin", "INT8", "0"}, field{"created_at", "TIMESTAMPTZ", ""})
+		field{"id", "TEXT"}, field{"type", "TEXT"}, field{"input", "BYTEA"}, field{"input_hash", "BYTEA"}, field{"reply_to", "TEXT"},
+		field{"trace", "TEXT"}, field{"origin", "INT8"}, field{"created_at", "TIMESTAMPTZ"})
 	journalColumns = []field{
-		{"partition", "INT8", ""}, {"number", "INT8", ""}, {"seq", "INT8", ""}, {"at", "TIMESTAMPTZ", ""}, {"actor", "TEXT", ""}, {"kind", "TEXT", ""},
-		{"state", "TEXT", ""}, {"round", "INT8", "0"}, {"step", "INT8", ""}, {"step_status", "TEXT", ""}, {"attempt", "INT8", "0"}, {"code", "INT8", ""},
-		{"error", "BYTEA", ""}, {"fingerprint", "TEXT", ""}, {"reason", "BYTEA", ""}, {"result", "BYTEA", ""}, {"quiet", "TIMESTAMPTZ", ""}, {"next", "INT8", ""},
-		{"next_attempt", "INT8", ""}, {"undo", "BOOL", "FALSE"}, {"due", "TIMESTAMPTZ", ""}, {"deadline", "TIMESTAMPTZ", ""},
+		{"partition", "INT8"}, {"number", "INT8"}, {"seq", "INT8"}, {"at", "TIMESTAMPTZ"}, {"actor", "TEXT"}, {"kind", "TEXT"},
+		{"state", "TEXT"}, {"round", "INT8"}, {"step", "INT8"}, {"step_status", "TEXT"}, {"attempt", "INT8"}, {"code", "INT8"},
+		{"error", "BYTEA"}, {"fingerprint", "TEXT"}, {"reason", "BYTEA"}, {"result", "BYTEA"}, {"quiet", "TIMESTAMPTZ"}, {"next", "INT8"},
+		{"next_attempt", "INT8"}, {"undo", "BOOL"}, {"due", "TIMESTAMPTZ"}, {"deadline", "TIMESTAMPTZ"},
 	}
-	bornColumn = field{"birth", "BOOL", "FALSE"}
+	bornColumn = field{"birth", "BOOL"}
 )
+
+// journalFormat is how journal rows are written now.
+const journalFormat = 1
 
 // The parameters of a commit's statements: its id, and the groups of columns.
 var (
@@ -55,25 +58,12 @@ func names(cols []field) string {
 	return strings.Join(list, ", ")
 }
 
-func values(cols []field) string {
-	list := make([]string, len(cols))
-	for i, c := range cols {
-		list[i] = c.value()
-	}
-	return strings.Join(list, ", ")
-}
-
-func (c field) value() string {
-	if c.zero == "" {
-		return "u." + c.name
-	}
-	return "COALESCE(u." + c.name + ", " + c.zero + ")"
-}
+func values(cols []field) string { return "u." + strings.ReplaceAll(names(cols), ", ", ", u.") }
 
 func assign(cols []field) string {
 	list := make([]string, len(cols))
 	for i, c := range cols {
-		list[i] = c.name + " = " + c.value()
+		list[i] = c.name + " = u." + c.name
 	}
 	return strings.Join(list, ", ")
 }
