@@ -64,7 +64,7 @@ type generator struct {
 	answered []int64 // ns since began; 0: not yet
 	state    []uint32
 
-	accepted, refused, answers atomic.Int64
+	accepted, answers atomic.Int64
 
 	ended    atomic.Int64
 	endedIDs []byte  // of the goroutine of the events alone, until it has stopped
@@ -301,7 +301,6 @@ func (g *generator) answer(m *nats.Msg) {
 		return
 	}
 	g.state[i] = refused
-	g.refused.Add(1)
 }
 
 // The ends, in the order of generator.endedAs.

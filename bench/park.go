@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,8 +92,7 @@ func (y *yard) add(request drone.Request) error {
 		return fmt.Errorf("delivery %s: %w", request.DeliveryID, err)
 	}
 	state := &y.states[bus.PartitionOf(request.DeliveryID, len(y.states))]
-	hash := sha256.Sum256(append([]byte(drone.Type+"\x00"), input...))
-	task := &core.Task{Partition: state.Partition, Number: state.NextNumber, ID: request.DeliveryID, Type: drone.Type, Input: input, InputHash: hash[:], CreatedAt: y.at}
+	task := &core.Task{Partition: state.Partition, Number: state.NextNumber, ID: request.DeliveryID, Type: drone.Type, Input: input, InputHash: core.HashInput(drone.Type, input), CreatedAt: y.at}
 	state.NextNumber++
 	var out core.Outcome
 	core.Birth(&y.plan, task, &core.Event{At: y.at, Actor: "bench", Node: "bench"}, &out)

@@ -2,13 +2,11 @@ package ingest
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +79,7 @@ func NewAPI(cfg APIConfig, door Submitter, reader Reader, controls Controls, log
 		cfg.Actor = DefaultActor
 	}
 	if cfg.InputHash == nil {
-		cfg.InputHash = inputHash
+		cfg.InputHash = core.HashInput
 	}
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
 		return nil, errors.New("ingest: Partitions, PartitionOf and NewID of the API are required")
@@ -168,14 +166,8 @@ func notFound(taskType, id string) *Refusal {
 	return refusal(404, CauseNotFound, "no task %s of type %s", short(id), short(taskType))
 }
 
-// inputHash tells two inputs apart as core.Task.InputHash does.
-func inputHash(taskType string, input []byte) []byte {
-	sum := sha256.Sum256(slices.Concat([]byte(taskType), []byte{0}, input))
-	return sum[:]
-}
-
 // keyID makes an id of an idempotency key outside the ids' alphabet: the same
 // key is the same task, whatever it looks like.
 func keyID(taskType, key string) string {
-	return "key-" + hex.EncodeToString(inputHash(taskType, []byte(key)))[:40]
+	return "key-" + hex.EncodeToString(core.HashInput(taskType, []byte(key)))[:40]
 }

@@ -111,7 +111,7 @@ func (s *site) do(method, target, body string, headers ...string) *httptest.Resp
 
 // put stores a task as the owner would have it.
 func (s *site) put(id, taskType, input string) {
-	s.views[id] = core.View{ID: id, Type: taskType, State: core.StateProcessing, Input: []byte(input), InputHash: inputHash(taskType, []byte(input))}
+	s.views[id] = core.View{ID: id, Type: taskType, State: core.StateProcessing, Input: []byte(input), InputHash: core.HashInput(taskType, []byte(input))}
 }
 
 // golden compares a response with its file.

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -45,7 +44,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 
 // submit makes one submission a task, unless its id is in hand already.
 func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core.Submission) error {
-	hash := hashInput(sub.Type, sub.Input)
+	hash := core.HashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
 		s.Stats.Duplicates++
 		s.again(p, sub, hash, &core.Existing{
@@ -124,15 +123,6 @@ func (s *Shard) notify(p *partition, subject string, status core.Status) {
 	if subject != "" {
 		s.turn.notices = append(s.turn.notices, notice{p: p, subject: subject, status: status})
 	}
-}
-
-// hashInput tells two inputs apart; the type is part of it.
-func hashInput(typ string, input []byte) []byte {
-	h := sha256.New()
-	_, _ = h.Write([]byte(typ))
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write(input)
-	return h.Sum(nil)
 }
 
 // settle deals with what a commit left out.

@@ -131,10 +131,11 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// commitOnce tries the plain way first, unless the batch was sent before or what
-// a plain commit cannot do has come up lately.
+// commitOnce tries the plain way first, unless the batch was sent before, or what
+// a plain commit cannot do has come up lately, or the database is a CockroachDB,
+// whose transactions have to be such that they can be tried again.
 func (p *postgres) commitOnce(ctx context.Context, b *core.Batch, c *columns, before bool) (core.CommitResult, error) {
-	if !before && p.wary.Add(-1) < 0 {
+	if !before && p.dialect != "cockroach" && p.wary.Add(-1) < 0 {
 		err := p.commitPlainly(ctx, c)
 		if !doubtful(err) {
 			return core.CommitResult{}, err
@@ -162,13 +163,9 @@ func doubtful(err error) bool {
 	return state == "22012" || state == "23505"
 }
 
-// commitPlainly sends the statements and the end of the transaction at once. On
-// PostgreSQL the statements up to a sync are a transaction; on CockroachDB they
-// run in one that can be tried again.
+// commitPlainly sends the statements and the end of the transaction at once: on
+// PostgreSQL the statements up to a sync are a transaction.
 func (p *postgres) commitPlainly(ctx context.Context, c *columns) error {
-	if p.dialect == "cockroach" {
-		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, func(tx pgx.Tx) error { return sendPlain(ctx, tx.Conn(), c) })
-	}
 	return p.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return sendPlain(ctx, conn.Conn(), c) })
 }
 

@@ -30,10 +30,17 @@ type puller struct {
 	sub     *nats.Subscription
 	in      chan *nats.Msg
 	request pullRequest
-	asked   int // messages the requests out still allow
-	got     int // messages since the byte limit was last met
+	asked   int       // messages the requests out still allow
+	got     int       // messages since the byte limit was last met
+	at      time.Time // of the last request
+	brought bool      // it has brought a message
+	refused bool      // it ended at once and brought nothing: the next one waits
 	timer   *time.Timer
 }
+
+// pullPause is how long a puller waits after a request that the server ended at
+// once, as one does that has too many of them, before it asks again.
+const pullPause = 200 * time.Millisecond
 
 // pullRequest is JetStream's.
 type pullRequest struct {
@@ -73,6 +80,9 @@ func (p *puller) next(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 		if err != nil {
 			return nil, err
 		}
+		if msg == nil { // the pause is over
+			continue
+		}
 		status := ""
 		if len(msg.Data) == 0 && len(msg.Header) > 0 {
 			status = msg.Header.Get("Status")
@@ -80,6 +90,7 @@ func (p *puller) next(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 		if status == "" {
 			p.asked--
 			p.got++
+			p.brought = true
 			return msg, nil
 		}
 		if err := p.status(status, msg); err != nil {
@@ -92,9 +103,10 @@ func (p *puller) next(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 // again after the next missing heartbeat.
 func (p *puller) ask() {
 	want := p.request.Batch - p.asked
-	if p.asked > p.request.Batch/2 || want <= 0 {
+	if p.refused || p.asked > p.request.Batch/2 || want <= 0 {
 		return
 	}
+	p.at, p.brought = time.Now(), false
 	request := p.request
 	request.Batch = want
 	data, err := json.Marshal(request)
@@ -106,7 +118,7 @@ func (p *puller) ask() {
 	}
 }
 
-// take waits for whatever the server sends.
+// take waits for whatever the server sends; nil: for a pause only.
 func (p *puller) take(ctx context.Context, wake <-chan struct{}) (*nats.Msg, error) {
 	select {
 	case <-wake:
@@ -115,7 +127,11 @@ func (p *puller) take(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 		return received(msg, ok)
 	default:
 	}
-	p.timer.Reset(2 * p.request.Heartbeat)
+	wait := 2 * p.request.Heartbeat
+	if p.refused {
+		wait = pullPause
+	}
+	p.timer.Reset(wait)
 	select {
 	case msg, ok := <-p.in:
 		return received(msg, ok)
@@ -124,6 +140,10 @@ func (p *puller) take(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-p.timer.C:
+		if p.refused {
+			p.refused = false
+			return nil, nil
+		}
 		p.asked = 0
 		return nil, errMute
 	}
@@ -148,12 +168,15 @@ func (p *puller) status(status string, msg *nats.Msg) error {
 		return errRemoved
 	case strings.Contains(description, "leadership change"), strings.Contains(description, "server shutdown"):
 		p.asked = 0
+		p.refused = p.atOnce()
 	default:
 		if strings.Contains(description, "exceeds maxbytes") {
 			if p.got == 0 { // the next message alone is larger; it must not stop the rest
 				p.request.MaxBytes *= 2
 			}
 			p.got = 0
+		} else {
+			p.refused = p.atOnce()
 		}
 		// The end of a request says how many messages it did not use up.
 		if unused, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages")); err == nil {
@@ -162,3 +185,6 @@ func (p *puller) status(status string, msg *nats.Msg) error {
 	}
 	return nil
 }
+
+// atOnce tells whether the last request ended as soon as it was there.
+func (p *puller) atOnce() bool { return !p.brought && time.Since(p.at) < pullPause }

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"crypto/sha256"
+	"time"
+)
 
 // Instant is a point in time in microseconds since the Unix epoch, UTC: the
 // resolution that every store keeps, so that a replayed task equals the live
@@ -70,7 +73,7 @@ type Task struct {
 	Type        string
 	PlanVersion int64 // 0: the plan was unknown at submission
 	Input       []byte
-	InputHash   []byte // SHA-256 of type and input
+	InputHash   []byte // see HashInput
 	ReplyTo     string // the submitter's private status subject; may be empty
 	Trace       string // W3C traceparent; may be empty
 	Origin      uint64 // position of the submission in the task stream
@@ -115,4 +118,14 @@ func (t *Task) Out() int {
 		}
 	}
 	return -1
+}
+
+// HashInput is the SHA-256 of a task's type and input, by which a submission under
+// a taken id is told from the one that took it.
+func HashInput(taskType string, input []byte) []byte {
+	h := sha256.New()
+	_, _ = h.Write([]byte(taskType))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write(input)
+	return h.Sum(nil)
 }

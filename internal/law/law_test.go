@@ -80,7 +80,7 @@ var packages = map[string]place{
 	"schema/...":   {imports: []string{"schema/...", "internal/core"}, links: []string{"sql"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
-	"internal/core": {std: []string{"errors", "fmt", "time"}},
+	"internal/core": {std: []string{"crypto/sha256", "errors", "fmt", "time"}},
 
 	// Checks and decodes payloads.
 	"internal/quickjson": {},
