@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
 )
 
@@ -112,4 +114,50 @@ func TestTakenIDsInEveryWay(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A commit that is given up while the server works on it leaves no connection
+// behind on which its answers still come: the next one would take them for its own.
+func TestGivenUpInTheMiddle(t *testing.T) {
+	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 2})
+	if err := s.Partitions(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.TakeOver(t.Context(), 1, "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func(ctx context.Context, n int64) (core.CommitResult, error) {
+		return s.Commit(ctx, &core.Batch{
+			ID: n, Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: n + 1, NextEnd: 1}}, Writes: []core.TaskWrite{plainBirth(1, n)},
+		})
+	}
+	for n := range int64(4) {
+		holder, err := schema.DB(s).Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := holder.Exec(`SELECT 1 FROM partitions WHERE partition = 1 FOR UPDATE`); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err = commit(ctx, 100+n)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v, want the deadline", err)
+		}
+		if err := holder.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		// Another task each time: an answer to the one before would be wrong for it.
+		for k := range int64(2) {
+			if res, err := commit(t.Context(), 1000+10*n+k); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
+				t.Fatalf("after it: %+v, %v", res, err)
+			}
+			saved, err := s.LoadNumbers(t.Context(), 1, []int64{1000 + 10*n + k})
+			if err != nil || len(saved) != 1 {
+				t.Fatalf("%d tasks of number %d, %v", len(saved), 1000+10*n+k, err)
+			}
+		}
+	}
 }
