@@ -173,14 +173,6 @@ func statusWord(r *core.Record) string {
 	return r.StepStatus.String()
 }
 
-// text is a person's or an agent's words as bytes; none is NULL.
-func text(s string) []byte {
-	if s == "" {
-		return nil
-	}
-	return []byte(s)
-}
-
 // words makes a name that comes from outside fit for a column of text, so that no
 // name can keep a task from being written.
 func words(s string) string {
