@@ -43,11 +43,12 @@ type child struct {
 	in   io.WriteCloser
 	enc  *json.Encoder
 	out  *bufio.Reader
+	held func() bool // ends the watch over the context
 }
 
 // startChild starts a part on so many processors with its settings and reads its
-// first answer.
-func startChild(part string, processors int, settings, answer any) (*child, error) {
+// first answer. The end of ctx ends it, in the middle of whatever it does.
+func startChild(ctx context.Context, part string, processors int, settings, answer any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
@@ -72,6 +73,7 @@ func startChild(part string, processors int, settings, answer any) (*child, erro
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
+	c.held = context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() }) // it may have ended by itself
 	c.enc, c.out = json.NewEncoder(c.in), bufio.NewReaderSize(out, 1<<20)
 	if err := c.ask(settings, answer); err != nil {
 		return nil, errors.Join(err, c.stop())
@@ -104,6 +106,7 @@ func (c *child) ask(question, answer any) error {
 
 // stop ends the child and waits for it.
 func (c *child) stop() error {
+	c.held()
 	_ = c.in.Close() // it may have ended by itself
 	late := time.AfterFunc(stopMax, func() { _ = c.cmd.Process.Kill() })
 	defer late.Stop()

@@ -87,12 +87,12 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 	}
 	var ready engineReady
 	var err error
-	if r.engine, err = startChild(partEngine, 2, engine, &ready); err != nil {
+	if r.engine, err = startChild(ctx, partEngine, 2, engine, &ready); err != nil {
 		return err
 	}
 	r.natsURL = ready.NATSURL
 	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Profile: r.profile(partAgents)}
-	if r.agents, err = startChild(partAgents, 1, agents, &struct{}{}); err != nil {
+	if r.agents, err = startChild(ctx, partAgents, 1, agents, &struct{}{}); err != nil {
 		return err
 	}
 	return applyPlan(ctx, r.natsURL)
@@ -173,7 +173,7 @@ func (r *rig) load(ctx context.Context, segments []segment) (*Result, error) {
 	r.runs++
 	settings := generatorSettings{NATSURL: r.natsURL, Seed: uint64(r.runs), Scale: r.scale, Segments: segments,
 		AcceptedFile: r.acceptedFile(), Profile: r.profile(partGenerator)}
-	generator, err := startChild(partGenerator, 1, settings, &struct{}{})
+	generator, err := startChild(ctx, partGenerator, 1, settings, &struct{}{})
 	if err != nil {
 		return nil, err
 	}
