@@ -5,6 +5,7 @@
 // PostgreSQL where that is the store. Every run ends with a check of the books.
 //
 //	go run ./bench -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
+//	go run ./bench -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
 //	go run ./bench -verify FILE...
 package main
 
@@ -37,6 +38,8 @@ type settings struct {
 	seconds  int
 	rate     int
 	preload  int
+	nats     string
+	database string
 	json     string
 	html     string
 	profiles string
@@ -70,6 +73,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
 	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak: only this rate, no search; spike: the spike's; 0: the scenario's own")
 	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks")
+	f.StringVar(&s.nats, "nats", "", "drive the system that runs on this NATS server, nats://…, with agents and generator of our own; it must have no other agents of the drone example")
+	f.StringVar(&s.database, "database", "", "with -nats: the URL of that system's state store, for the books")
 	f.StringVar(&s.json, "json", "", "write the result to this file")
 	f.StringVar(&s.html, "html", "", "write the report with its plots to this file; empty: beside the JSON")
 	f.StringVar(&s.profiles, "profiles", "", "write profiles of every part to this folder")
@@ -99,6 +104,9 @@ func (s *settings) check() error {
 	if scenarios[s.scenario] == nil {
 		return fmt.Errorf("scenario %q: want peak, sustained, spike, idle or growth", s.scenario)
 	}
+	if err := s.checkRunning(); err != nil {
+		return err
+	}
 	if s.store != "sqlite" && s.store != "postgres" {
 		return fmt.Errorf("store %q: want sqlite or postgres", s.store)
 	}
@@ -115,6 +123,28 @@ func (s *settings) check() error {
 	}
 	if s.preload > 0 && s.scenario == "sustained" && s.store != "postgres" {
 		return errors.New("preload: old tasks only with -store postgres")
+	}
+	return nil
+}
+
+// checkRunning checks what is said of a system that runs already. Which store
+// that one has is in its URL.
+func (s *settings) checkRunning() error {
+	switch {
+	case s.nats == "" && s.database == "":
+		return nil
+	case s.nats == "":
+		return fmt.Errorf("database %q: only with -nats, whose store it is", s.database)
+	case s.database == "":
+		return errors.New("nats: want -database too, the URL of that system's state store: without it the books stay open")
+	case s.scenario == "idle" || s.scenario == "growth":
+		return fmt.Errorf("scenario %q: not with -nats, because it needs the engine's process", s.scenario)
+	case s.preload > 0 || s.profiles != "":
+		return errors.New("preload, profiles: not with -nats, which drives a system that is there already")
+	}
+	s.store = "postgres"
+	if strings.HasPrefix(s.database, "sqlite:") {
+		s.store = "sqlite"
 	}
 	return nil
 }
@@ -154,9 +184,9 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 			return nil, fmt.Errorf("profiles: %w", err)
 		}
 	}
-	database := "SQLite (modernc, WAL, synchronous=FULL)"
-	if s.store == "postgres" {
-		database = "PostgreSQL (fsync and synchronous_commit on)"
+	database := "a system that ran already"
+	if s.nats == "" {
+		database = databaseText(s.store)
 	}
 	where, err := machine(runtime.Version(), database)
 	if err != nil {
@@ -175,10 +205,19 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	res.Scenario, res.Store, res.Wire = s.scenario, s.store, s.wire
 	res.Date, res.Machine = began.UTC().Format(time.RFC3339), where
 	res.Sync = "every acceptance and every commit is synced to disk before it is answered or acted on"
-	if s.store == "postgres" {
+	if s.nats != "" {
+		res.Running, res.Sync = true, ""
+	} else if s.store == "postgres" {
 		res.MaxWALSize = databaseSettings["max_wal_size"]
 	}
 	return res, nil
+}
+
+func databaseText(store string) string {
+	if store == "postgres" {
+		return "PostgreSQL (fsync and synchronous_commit on)"
+	}
+	return "SQLite (modernc, WAL, synchronous=FULL)"
 }
 
 // applyPlan stores the plan of a delivery.

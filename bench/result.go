@@ -10,6 +10,9 @@ type Result struct {
 	Date     string `json:"date"`     // RFC 3339, UTC
 	Machine  string `json:"machine"`  // cores, processor, kernel, Go and database versions
 	Command  string `json:"command"`  // what makes this run again
+	// Running: the system ran already; processor time and memory of its engine and
+	// database are not in this result, nor how it syncs.
+	Running bool `json:"running,omitempty"`
 
 	Seconds     float64 `json:"seconds"`       // of offered load, without warm-up and drain
 	OfferedPerS float64 `json:"offered_per_s"` // by the schedule of the measured load; of a spike, its highest rate

@@ -38,7 +38,7 @@ type rig struct {
 	cluster  *pgtest.Cluster
 	pid      int // of the database; 0: SQLite, which is in the engine
 	sql      *pgx.Conn
-	engine   *child
+	engine   *child // nil: of a system that ran already
 	agents   *child
 	natsURL  string
 	scale    float64
@@ -54,6 +54,8 @@ type rigOptions struct {
 	RetainDetail time.Duration
 	Profiles     string
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
+	NATSURL      string                            // of a system that runs already; empty: start one
+	Database     string                            // URL of its state store
 }
 
 func newRig(ctx context.Context, o rigOptions) (*rig, error) {
@@ -69,6 +71,22 @@ func newRig(ctx context.Context, o rigOptions) (*rig, error) {
 }
 
 func (r *rig) start(ctx context.Context, o rigOptions) error {
+	r.natsURL, r.database = o.NATSURL, o.Database
+	if o.NATSURL == "" {
+		if err := r.startEngine(ctx, o); err != nil {
+			return err
+		}
+	}
+	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Profile: r.profile(partAgents)}
+	var err error
+	if r.agents, err = startChild(ctx, partAgents, 1, agents, &struct{}{}); err != nil {
+		return err
+	}
+	return applyPlan(ctx, r.natsURL)
+}
+
+// startEngine starts the engine and what keeps its state.
+func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: 16, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
@@ -91,11 +109,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 		return err
 	}
 	r.natsURL = ready.NATSURL
-	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Profile: r.profile(partAgents)}
-	if r.agents, err = startChild(ctx, partAgents, 1, agents, &struct{}{}); err != nil {
-		return err
-	}
-	return applyPlan(ctx, r.natsURL)
+	return nil
 }
 
 func (r *rig) profile(part string) string {
@@ -186,7 +200,10 @@ func (r *rig) measure(ctx context.Context, generator *child, segments []segment)
 	if err != nil {
 		return nil, err
 	}
-	watch := &sampler{engine: r.engine.pid(), agents: r.agents.pid(), generator: generator.pid(), database: r.pid}
+	watch := &sampler{agents: r.agents.pid(), generator: generator.pid(), database: r.pid}
+	if r.engine != nil {
+		watch.engine = r.engine.pid()
+	}
 	watching, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { watch.run(watching) })

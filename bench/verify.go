@@ -88,6 +88,8 @@ func verify(r *Result) []verdict {
 // shortRound says why a run is too small for the floors; empty: it is not.
 func shortRound(r *Result) string {
 	switch {
+	case r.Running:
+		return "a system that ran already, whose processes were not measured"
 	case r.Scenario == "peak" && r.Seconds < 60:
 		return "less than 60 s"
 	case r.Scenario == "sustained" && r.Seconds < 120:
