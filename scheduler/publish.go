@@ -135,21 +135,22 @@ func (s *Shard) tellAll() {
 		}
 		mails = append(mails, ToldMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]})
 	}
-	posted := s.posted
-	s.bus.Tell(all, func(err error) {
-		for i := range mails {
-			mails[i].Err = err
-			posted(mails[i])
-		}
-	})
+	s.hand(all, mails)
 }
 
 // tell hands endings of one partition to the event stream.
 func (s *Shard) tell(p *partition, endings []core.Ending) {
-	mail, posted := ToldMail{Partition: p.id, Epoch: p.epoch, Endings: endings}, s.posted
+	s.hand(endings, []ToldMail{{Partition: p.id, Epoch: p.epoch, Endings: endings}})
+}
+
+// hand hands endings over; the mails say which of them are whose.
+func (s *Shard) hand(endings []core.Ending, mails []ToldMail) {
+	posted := s.posted
 	s.bus.Tell(endings, func(err error) {
-		mail.Err = err
-		posted(mail)
+		for i := range mails {
+			mails[i].Err = err
+			posted(mails[i])
+		}
 	})
 }
 

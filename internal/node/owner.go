@@ -84,11 +84,7 @@ func persist(ctx context.Context, log *slog.Logger, what string, do func() error
 			return nil
 		}
 		log.Warn("the stream does not take a message; trying again", "what", what, "error", err)
-		timer := time.NewTimer(between)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wait(ctx, between) {
 			return fmt.Errorf("%s: %w", what, errors.Join(ctx.Err(), err))
 		}
 	}
