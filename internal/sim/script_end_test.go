@@ -46,8 +46,9 @@ func (s *stage) end() {
 	ids := slices.Sorted(maps.Keys(s.accepted))
 	states := map[core.State]int{}
 	known := map[string]bool{}
+	all := s.allSaved()
 	for _, id := range ids {
-		saved, ok := s.saved(id)
+		saved, ok := all[id]
 		if !ok {
 			if !s.refusedID(id) && s.dead == 0 {
 				s.wrong("task %s was accepted and is not stored", id)
@@ -71,6 +72,31 @@ func (s *stage) end() {
 			}
 		}
 	}
+}
+
+// allSaved is every task as stored, by id.
+func (s *stage) allSaved() map[string]core.Saved {
+	ctx, all := context.Background(), map[string]core.Saved{}
+	cursors, err := s.store.Cursors(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, p := range cursors {
+		for first := int64(1); first < p.NextNumber; first += 1000 {
+			var numbers []int64
+			for n := first; n < min(first+1000, p.NextNumber); n++ {
+				numbers = append(numbers, n)
+			}
+			found, err := s.store.LoadNumbers(ctx, p.Partition, numbers)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			for _, t := range found {
+				all[t.Row.ID] = t
+			}
+		}
+	}
+	return all
 }
 
 func inWords(states map[core.State]int) string {

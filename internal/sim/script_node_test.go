@@ -132,6 +132,15 @@ func (s *stage) thaw(name string, _ args) {
 	n := s.node(name)
 	n.frozen = false
 	s.say(name, "thaws", "")
+	for i := range n.mail.Tasks { // it is read from its sockets only now
+		n.mail.Tasks[i].At = n.clock()
+	}
+	for i := range n.mail.Controls {
+		n.mail.Controls[i].At = n.clock()
+	}
+	for i := range n.mail.Replies {
+		n.mail.Replies[i].At = n.clock()
+	}
 	n.wake()
 }
 
@@ -184,6 +193,9 @@ func (n *stageNode) adopt(p int) {
 	}
 	s.say(n.name, "owns", "partition %d, epoch %d; reads tasks from %d, controls from %d; %d in hand",
 		p, from.Epoch, from.Cursor+1, from.ControlCursor+1, from.Resumed)
+	if s.quiet {
+		s.counts[n.name+" resumes"] += from.Resumed
+	}
 	n.feeds[p] = &stageFeed{epoch: from.Epoch, next: int(from.Cursor), control: int(from.ControlCursor)}
 	n.pump(p)
 	n.wake()
