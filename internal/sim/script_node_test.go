@@ -160,7 +160,10 @@ func (s *stage) failCommit(name string, a args) {
 }
 
 // poison makes the database refuse one journal row of a task for good.
-func (s *stage) poison(id string, a args) { s.store.refuse[id] = int64(s.number(a.or("row", "1"))) }
+func (s *stage) poison(id string, a args) {
+	_, bare := a["bare"]
+	s.store.refuse[id] = refusedRow{int64(s.number(a.or("row", "1"))), bare}
+}
 
 // take lets a node take over p=0,1 or p=all.
 func (s *stage) take(name string, a args) {

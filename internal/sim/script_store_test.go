@@ -38,7 +38,7 @@ type watchedStore struct {
 	done   []func(backend) // all that was written, in order
 	saved  int             // how much of it was, at the backup
 	issued map[issuedKey]issuedCommand
-	refuse map[string]int64 // id → number of the journal row that the database refuses
+	refuse map[string]refusedRow
 }
 
 type issuedKey struct {
@@ -51,8 +51,15 @@ type issuedCommand struct {
 	attempt int
 }
 
+// refusedRow is a journal row of a task that the database refuses; bare: also
+// the one that only says so.
+type refusedRow struct {
+	seq  int64
+	bare bool
+}
+
 func newWatchedStore(s *stage) *watchedStore {
-	return &watchedStore{stageStore: s.fresh(), s: s, issued: map[issuedKey]issuedCommand{}, refuse: map[string]int64{}}
+	return &watchedStore{stageStore: s.fresh(), s: s, issued: map[issuedKey]issuedCommand{}, refuse: map[string]refusedRow{}}
 }
 
 func (w *watchedStore) wrote(again func(backend)) {
@@ -116,8 +123,8 @@ func (ns nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResul
 		}
 	}
 	for i := range b.Writes {
-		if seq, ok := ns.refuse[b.Writes[i].Task.ID]; ok && slices.ContainsFunc(b.Writes[i].Records, func(r core.Record) bool {
-			return r.Seq == seq && r.Kind != core.KindPoisoned
+		if bad, ok := ns.refuse[b.Writes[i].Task.ID]; ok && slices.ContainsFunc(b.Writes[i].Records, func(r core.Record) bool {
+			return r.Seq == bad.seq && (bad.bare || r.Kind != core.KindPoisoned)
 		}) {
 			ns.s.say("store", "refuses", "the row of %s; nothing of the batch is committed", b.Writes[i].Task.ID)
 			return core.CommitResult{}, core.ErrRowRefused

@@ -76,6 +76,7 @@ func firstDifference(want, got string) string {
 
 func inMemory(*testing.T) stageStore {
 	m := sim.NewMemStore()
+	m.OldOwners = true
 	return stageStore{backend: m, addPlan: m.AddPlan}
 }
 
