@@ -31,6 +31,9 @@ func (s *stage) show(id string, _ args) {
 	if v.LockedBy != "" {
 		text += "; locked by " + v.LockedBy
 	}
+	if v.WaitsFor != "" {
+		text += "; waits for room at " + v.WaitsFor
+	}
 	if v.Reason != "" {
 		text += "; because: " + v.Reason
 	}

@@ -76,6 +76,7 @@ func (s *stage) start(name string, _ args) {
 	s.lives++
 	n.life++
 	n.up, n.frozen, n.queued, n.mail, n.feeds = true, false, false, scheduler.Mail{}, map[int]*stageFeed{}
+	n.beforeCommit, n.afterCommit = nil, nil
 	life, first := n.life, true
 	rand := func() float64 {
 		if first { // of the commit ids: no two lives share them
