@@ -29,7 +29,8 @@ var (
 	bornColumn = field{"birth", "BOOL"}
 )
 
-// journalFormat is how journal rows are written now.
+// journalFormat is how journal rows are written now; rows of a later format are
+// not read.
 const journalFormat = 1
 
 // The parameters of a commit's statements: its id, and the groups of columns.

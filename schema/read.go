@@ -47,7 +47,7 @@ const (
 	qByIDs   = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND id `
 	qByNums  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number `
 	qJournal = `SELECT number, seq, at, actor, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
-	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline
+	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format
 	FROM journal WHERE partition = ?1 AND number `
 	qWaiting   = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
 	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
@@ -139,8 +139,12 @@ func scanRecord(rows *sql.Rows) (int64, core.Record, error) {
 	var kind, state, status string
 	var at, quiet, due, deadline instant
 	var errText, reason []byte
+	var format int
 	err := rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
-		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline)
+		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format)
+	if err == nil && format > journalFormat {
+		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, journalFormat)
+	}
 	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
 	rec.At, rec.Quiet, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
 	rec.Error, rec.Reason = string(errText), string(reason)

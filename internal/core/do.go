@@ -11,8 +11,13 @@ func (d *decision) reply() error {
 	if i < 0 {
 		return d.stale("no command is out under the reply's number")
 	}
-	if s := &d.t.Steps[i]; d.at >= s.Due {
+	s := &d.t.Steps[i]
+	if d.at >= s.Due {
 		return d.stale("the reply came after its complete-by")
+	}
+	// The copy at work has the same number: its answer counts, or its complete-by.
+	if d.ev.Code == CodeTooEarly && s.Resent {
+		return d.stale("the command was sent more than once, and is at work elsewhere")
 	}
 	switch undo := d.t.Steps[i].Status == StepUndoing; {
 	case d.ev.Code == 0 && undo:

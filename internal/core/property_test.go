@@ -199,6 +199,7 @@ func (s *storm) deliver() {
 func (s *storm) reply(a answer, at Instant) {
 	out := s.task.Out()
 	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < a.try.due && !a.try.counted
+	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Resent) // the copy at work will say
 	before := s.task.Seq
 	err := s.try(Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"})
 	if valid != (err == nil) && err != errLost {

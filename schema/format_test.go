@@ -1,0 +1,70 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+)
+
+// A journal row of a later format is refused with its task number, and not read as
+// if it were of ours: side by side with a newer binary, an old one must not go on with
+// what it does not understand. Tasks beside it are read as before.
+func TestLaterJournalFormatIsRefused(t *testing.T) {
+	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, at, schema.Options{})
+			two(t, s)
+			db := schema.DB(s)
+			if name == "sqlite" { // the store's own connections for reading cannot write
+				db = schema.WriterDB(s)
+			}
+			later(t, db)
+			for what, read := range map[string]func() error{
+				"active": func() error { _, err := s.LoadActive(t.Context(), 0, 0, 10); return err },
+				"number": func() error { _, err := s.LoadNumbers(t.Context(), 0, []int64{2}); return err },
+				"id":     func() error { _, err := s.LoadIDs(t.Context(), 0, []string{"t2"}); return err },
+				"get":    func() error { _, err := s.Get(t.Context(), 0, "t2"); return err },
+			} {
+				if err := read(); err == nil || !strings.Contains(err.Error(), "of task number 2 has format 2, this binary knows up to 1: use a newer binary") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if saved, err := s.LoadNumbers(t.Context(), 0, []int64{1}); err != nil || len(saved) != 1 || len(saved[0].Journal) != 1 {
+				t.Errorf("the task beside it: %v, %d found", err, len(saved))
+			}
+		})
+	}
+}
+
+// two stores two tasks that are processing.
+func two(t *testing.T, s schema.Store) {
+	t.Helper()
+	if err := s.Partitions(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.TakeOver(t.Context(), 0, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := core.Batch{ID: 1, Node: "test", Writes: []core.TaskWrite{parked(1, nil), parked(2, nil)}}
+	for i := range b.Writes {
+		b.Writes[i].Task.State, b.Writes[i].Task.WaitsFor = core.StateProcessing, ""
+		b.Writes[i].Records[0].State = core.StateProcessing
+	}
+	b.Partitions = []core.PartitionWrite{{Epoch: st.Epoch, NextNumber: 3, NextEnd: 1}}
+	if res, err := s.Commit(t.Context(), &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+}
+
+func later(t *testing.T, db *sql.DB) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 2 WHERE number = 2`); err != nil {
+		t.Fatal(err)
+	}
+}
