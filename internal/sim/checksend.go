@@ -8,9 +8,12 @@ import (
 // step: nobody may be at work on its do any more.
 func (w *World) checkSend(c *core.Command) {
 	r := w.Store.rows[rowKey{c.Partition, c.Number}]
-	if r == nil || r.task.ID != c.Task || !r.issued(c) {
+	if r == nil || r.task.ID != c.Task || !r.purged && !r.issued(c) {
 		w.wrong(c.Partition, c.Task, "a command left that is not committed: %+v", *c)
 		return
+	}
+	if r.purged {
+		return // by a former owner that has stood still since
 	}
 	if c.Undo {
 		w.checkQuiet(r, c)

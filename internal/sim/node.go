@@ -131,14 +131,8 @@ func (n *node) rest() {
 	for p := range n.w.cfg.Partitions {
 		n.pump(p)
 	}
+	n.arm()
 	life := n.life
-	if at := n.shard.NextWake(); at != 0 {
-		n.w.after(n.clock.until(at), func() {
-			if n.life == life && n.shard.NextWake() != 0 && n.shard.NextWake() <= n.clock.now() {
-				n.wakeIn(0)
-			}
-		})
-	}
 	if n.shard.Unsaved() {
 		n.w.after(20*time.Millisecond, func() {
 			if n.life == life {
@@ -149,6 +143,24 @@ func (n *node) rest() {
 	if len(n.orders) > 0 || !n.mail.Empty() {
 		n.wake()
 	}
+}
+
+// arm sets the timer of the next wake; a clock that was set back makes it look
+// again.
+func (n *node) arm() {
+	at, life := n.shard.NextWake(), n.life
+	if at == 0 {
+		return
+	}
+	n.w.after(n.clock.until(at), func() {
+		switch {
+		case n.life != life || n.busy || n.shard.NextWake() != at:
+		case at > n.clock.now():
+			n.arm()
+		default:
+			n.wakeIn(0)
+		}
+	})
 }
 
 // adopt asks the node to take a partition over.
