@@ -120,7 +120,7 @@ var (
 
 // do is every service's do: it takes effect, fails with or without one, refuses,
 // dies with its process, or hangs and takes effect later than anybody waits for.
-func (a *agentProcess) do(_ context.Context, c *core.Command) ([]byte, error) {
+func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) {
 	w, key := a.w, c.Key()
 	undoable := w.undoable(c)
 	effect := func() {
@@ -144,9 +144,9 @@ func (a *agentProcess) do(_ context.Context, c *core.Command) ([]byte, error) {
 	case w.fault(AgentError):
 		return nil, errHandler
 	case w.fault(AgentHangs): // gives up in time; the call it made does not
-		w.wait(left + time.Millisecond)
+		w.hang(ctx, left)
 		w.after(w.upTo(slow), effect)
-		return nil, context.DeadlineExceeded
+		return nil, ctx.Err()
 	case w.fault(AgentDeaf):
 		w.wait(left + w.upTo(slow))
 		effect()
@@ -166,7 +166,7 @@ func (a *agentProcess) do(_ context.Context, c *core.Command) ([]byte, error) {
 	return []byte(`{"step":"` + c.Step + `"}`), nil
 }
 
-func (a *agentProcess) undo(_ context.Context, c *core.Command) ([]byte, error) {
+func (a *agentProcess) undo(ctx context.Context, c *core.Command) ([]byte, error) {
 	w := a.w
 	if w.fault(AgentCrashBefore) {
 		a.crash()
@@ -179,8 +179,8 @@ func (a *agentProcess) undo(_ context.Context, c *core.Command) ([]byte, error) 
 	case w.fault(AgentError):
 		return nil, errHandler
 	case w.fault(AgentHangs):
-		w.wait(left + time.Millisecond)
-		return nil, context.DeadlineExceeded
+		w.hang(ctx, left)
+		return nil, ctx.Err()
 	}
 	w.wait(w.upTo(20 * time.Millisecond))
 	w.books.undo(c)
@@ -188,6 +188,13 @@ func (a *agentProcess) undo(_ context.Context, c *core.Command) ([]byte, error) 
 		a.crash()
 	}
 	return nil, nil
+}
+
+// hang waits until the context has ended, also when its clock was set back.
+func (w *World) hang(ctx context.Context, left time.Duration) {
+	for w.wait(left); ctx.Err() == nil; {
+		w.wait(time.Millisecond)
+	}
 }
 
 func (w *World) undoable(c *core.Command) bool {

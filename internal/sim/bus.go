@@ -24,21 +24,27 @@ func (b *nodeBus) Send(cmds []core.Command) {
 		w.checkSend(&c)
 		c.Results = slices.Clone(c.Results)
 		w.tell(c.Task, -1, "%s sends %s of %s, attempt %d, row %d, by %s", b.n.name, what(c.Undo), c.Key(), c.Attempt, c.Seq, w.stamp(c.CompleteBy))
-		switch {
-		case w.fault(CommandLost):
-		case w.fault(CommandUnserved):
-			w.after(w.delay(), func() { b.unserved(&c) })
-		default:
-			era := w.era
-			w.after(w.delay(), func() {
-				if w.era == era && !w.work(c) {
-					b.unserved(&c)
-				}
-			})
-			if w.books.tombstones && w.fault(CommandDoubled) {
-				w.after(w.upTo(c.Left+grace), func() { _ = w.era == era && w.work(c) })
+		b.carry(c)
+	}
+}
+
+// carry is the command's way. A bridge that doubles commands hides from the
+// server whether anybody listens.
+func (b *nodeBus) carry(c core.Command) {
+	w, era := b.w, b.w.era
+	switch {
+	case w.fault(CommandLost):
+	case w.fault(CommandUnserved):
+		w.after(w.delay(), func() { b.unserved(&c) })
+	case w.books.tombstones && w.fault(CommandDoubled):
+		w.after(w.delay(), func() { _ = w.era == era && w.work(c) })
+		w.after(w.upTo(c.Left+grace), func() { _ = w.era == era && w.work(c) })
+	default:
+		w.after(w.delay(), func() {
+			if w.era == era && !w.work(c) {
+				b.unserved(&c)
 			}
-		}
+		})
 	}
 }
 

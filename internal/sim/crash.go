@@ -75,7 +75,7 @@ func (w *World) purge() {
 	for _, n := range w.nodes {
 		for p := range w.cfg.Partitions {
 			f := n.feeds[p]
-			if f == nil || f.epoch == 0 || w.rand.IntN(16) != 0 {
+			if f == nil || f.epoch == 0 || n.busy || w.rand.IntN(16) != 0 {
 				continue
 			}
 			if forgot, _ := w.Store.Purge(nil, p, f.epoch, n.clock.now().Add(-w.retain), 0, 4); forgot > 0 {

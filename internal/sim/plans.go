@@ -54,7 +54,9 @@ func (b planBook) Plan(taskType string) *core.Plan {
 func (b planBook) Reload(done func(error)) { done(nil) }
 
 // planOf is the plan of a task by its id.
-func (w *World) planOf(id string) *core.Plan { return w.plans[int(w.hashOf("type of "+id))%len(w.plans)] }
+func (w *World) planOf(id string) *core.Plan {
+	return w.plans[int(w.hashOf("type of "+id))%len(w.plans)]
+}
 
 func (w *World) partitionOf(id string) int { return int(w.hashOf("place of "+id)) % w.cfg.Partitions }
 

@@ -82,7 +82,7 @@ func (m *MemStore) copy() *MemStore {
 	for _, rows := range m.byNumber {
 		for _, r := range rows {
 			is := *r
-			is.journal, is.commits = slices.Clip(r.journal), slices.Clip(r.commits)
+			is.journal, is.commits, is.ends = slices.Clip(r.journal), slices.Clip(r.commits), slices.Clip(r.ends)
 			c.insert(&is)
 		}
 	}

@@ -57,7 +57,14 @@ type row struct {
 	journal []core.Record
 	commits []int64 // the commit_id of each journal row
 	purged  bool    // a tombstone: its input and journal are gone
+	ends    []ended // every end it has come to
 	referee referee
+}
+
+// ended is one end of a task, which a person may have taken up again since.
+type ended struct {
+	seq   int64
+	state core.State
 }
 
 // NewMemStore makes an empty store.
@@ -226,6 +233,9 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 		}
 		r.journal = append(r.journal, *j)
 		r.commits = append(r.commits, commit)
+		if j.State.Ended() {
+			r.ends = append(r.ends, ended{j.Seq, j.State})
+		}
 		answered, err := r.referee.take(j)
 		if err != nil {
 			return fmt.Errorf("%w: task %s, row %d: %w", ErrCorrupt, t.ID, j.Seq, err)
