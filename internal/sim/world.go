@@ -47,10 +47,12 @@ type World struct {
 	odds     [faultCount]float64
 	happened [faultCount]int
 	running  *proc
-	procs    map[*proc]bool
+	idle     []*coroutine
 	clocks   []*clock
-	err      *Violation // the first
-	follow   *follow    // nil: nobody listens
+
+	coroutines []*coroutine
+	err        *Violation // the first
+	follow     *follow    // nil: nobody listens
 
 	plans  []*core.Plan
 	front  *frontDoor
@@ -88,7 +90,7 @@ const began = core.Instant(1_700_000_000_000_000)
 // New makes a world; nothing has happened in it yet.
 func New(cfg Config) *World {
 	w := &World{
-		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true, procs: map[*proc]bool{},
+		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		told:   told{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, spoken: map[fence][]int{}, streamAge: 1,

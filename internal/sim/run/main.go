@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"sync"
@@ -29,6 +30,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(2)
 	}
+	debug.SetGCPercent(400) // worlds are small and many
 	r := runner{tasks: *tasks, show: *show, faults: map[string]int{}}
 	r.all(*first, *seeds, max(1, *workers))
 	stop()
