@@ -123,9 +123,9 @@ var (
 func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) {
 	w, key := a.w, c.Key()
 	undoable := w.undoable(c)
-	effect := func() {
+	effect := func(loose bool) {
 		if undoable {
-			w.books.do(c)
+			w.books.do(c, loose)
 		}
 	}
 	if w.fault(AgentCrashBefore) {
@@ -137,7 +137,7 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 	left := min(c.CompleteBy.Sub(a.clock.now()), c.Left)
 	switch {
 	case w.fault(AgentCrashDuring):
-		w.after(w.upTo(left+slow), effect)
+		w.after(w.upTo(left+slow), func() { effect(true) })
 		a.crash()
 	case w.fault(AgentBusy):
 		return nil, errBusy
@@ -145,18 +145,18 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 		return nil, errHandler
 	case w.fault(AgentHangs): // gives up in time; the call it made does not
 		w.hang(ctx, left)
-		w.after(w.upTo(slow), effect)
+		w.after(w.upTo(slow), func() { effect(true) })
 		return nil, ctx.Err()
 	case w.fault(AgentDeaf):
 		w.wait(left + w.upTo(slow))
-		effect()
+		effect(false)
 		return []byte(`"late"`), nil
 	}
 	w.wait(w.upTo(20 * time.Millisecond))
 	if a.clock.now() >= c.CompleteBy {
 		return nil, context.DeadlineExceeded
 	}
-	effect()
+	effect(false)
 	if w.fault(AgentCrashAfter) {
 		a.crash()
 	}

@@ -18,11 +18,12 @@ func newBooks(w *World) books {
 	return books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}}
 }
 
-// do lets a call take effect.
-func (b *books) do(c *core.Command) {
+// do lets a call take effect. loose is one that its handler has given up: no
+// ledger is around it any more, only the service's own tombstone.
+func (b *books) do(c *core.Command, loose bool) {
 	key, w := c.Key(), b.w
 	if b.tomb[key] {
-		if !b.tombstones {
+		if !loose || !b.tombstones {
 			w.wrong(c.Partition, c.Task, "do of %s takes effect after its undo", key)
 		}
 		return

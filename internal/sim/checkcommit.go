@@ -52,7 +52,9 @@ func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 	if is.Cursor < was.Cursor || is.ControlCursor < was.ControlCursor || is.Told < was.Told || is.NextNumber < was.NextNumber || is.NextEnd < was.NextEnd {
 		w.wrong(p, "", "the row of partition %d goes back: %+v after %+v", p, *is, *was)
 	}
-	if was.Stream == w.streamName() {
+	if is.Cursor > uint64(len(w.stream)) && was.Stream == w.streamName() {
+		w.wrong(p, "", "the cursor of partition %d is at %d, behind the end of the stream", p, is.Cursor)
+	} else if was.Stream == w.streamName() {
 		for i := was.Cursor; i < is.Cursor; i++ {
 			if m := w.stream[i]; m.partition == p {
 				w.checkSettled(m, "the cursor passes it")
