@@ -69,6 +69,10 @@ func (s nodeStore) Untold(ctx context.Context, p int, after int64, limit int) ([
 	return read(s, func() ([]core.Ending, error) { return s.MemStore.Untold(ctx, p, after, limit) })
 }
 
+func (s nodeStore) Cursors(ctx context.Context) ([]core.PartitionState, error) {
+	return read(s, func() ([]core.PartitionState, error) { return s.MemStore.Cursors(ctx) })
+}
+
 // Commit takes its time: the world goes on between the moment it leaves, the
 // moment it is decided, and the moment its caller hears of it.
 func (s nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
