@@ -44,8 +44,12 @@ func (b *books) undo(c *core.Command) {
 
 // refuses draws whether a service refuses a key. Where the network doubles
 // commands, both copies get the same answer, because nobody but the service
-// knows that there are two; elsewhere it may refuse a key that has its effect.
+// knows that there are two. Elsewhere it may refuse a key that has its effect,
+// unless SQL was restored and does not know of it: then only the service does.
 func (b *books) refuses(key string) bool {
+	if b.w.era > 0 && b.live[key] {
+		return false
+	}
 	was, asked := b.refused[key]
 	if b.tombstones && asked {
 		return was

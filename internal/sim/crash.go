@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // point is a moment between two effects of a node: the process may die here, or
 // stand still for so long that the others think it dead, and wake with what it
@@ -25,8 +28,9 @@ func (n *node) dieHere() {
 	panic(errKilled)
 }
 
-// crashes restarts nodes wherever they are, and moves partitions between nodes
-// that all live: their leases were late, or lost as a whole with their bucket.
+// keep sees to it that every partition has an owner. In the storm it restarts
+// nodes wherever they are, and moves partitions between nodes that all live:
+// their leases were late, or lost as a whole with their bucket.
 func (w *World) keep() {
 	if w.now < w.down {
 		return
@@ -78,7 +82,7 @@ func (w *World) purge() {
 			if f == nil || f.epoch == 0 || n.busy || w.rand.IntN(16) != 0 {
 				continue
 			}
-			if forgot, _ := w.Store.Purge(nil, p, f.epoch, n.clock.now().Add(-w.retain), 0, 4); forgot > 0 {
+			if forgot, _ := w.Store.Purge(context.Background(), p, f.epoch, n.clock.now().Add(-w.retain), 0, 4); forgot > 0 {
 				w.happened[Purged] += forgot
 			}
 		}

@@ -14,7 +14,8 @@ import (
 // What is promised then. The cursors are older with the copy, so the streams are
 // read again from there: every accepted task comes back and ends, while the
 // stream keeps it. What the services did in the lost time has the same keys, so
-// what is done again has one effect. Nothing that was sent before the restore is
+// what is done again has one effect, if a service does not refuse what it has
+// done. Nothing that was sent before the restore is
 // still on its way when numbers are given again, because the schedulers stand
 // still for longer than a command lives. What is not promised: what the services
 // did or undid in the lost time, and the new run does not come to again (a cancel

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 300, "how many seeds to run")
+	seeds = flag.Int("seeds", 1000, "how many seeds to run")
 	first = flag.Uint64("seed", 1, "the first of them")
 )
 
