@@ -13,7 +13,7 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo tidy report clean-room bench bench-10k bench-50k clean
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -77,6 +77,11 @@ summary:
 
 demo: build ## the demo, as the README shows it
 	@$(BIN)/duly demo --tasks 1000 --faults some
+
+SEEDS ?= 100000
+sim: ## many seeds of the simulator: make sim SEEDS=100000
+	$(call heading,the simulator)
+	@go run ./internal/sim/run -seeds $(SEEDS)
 
 # -e, because tidy also looks up what only the tests of dependencies import, and a
 # module proxy need not have all of that; the build still says what is missing.

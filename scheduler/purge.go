@@ -41,14 +41,14 @@ func (s *Scheduler) purge(ctx context.Context) {
 		}
 		for _, r := range s.runners {
 			for partition, epoch := range r.ownerships() {
-				s.purgeOne(ctx, partition, epoch)
+				s.purgeOne(ctx, r, partition, epoch)
 			}
 		}
 	}
 }
 
 // purgeOne forgets what is old in one partition.
-func (s *Scheduler) purgeOne(ctx context.Context, partition int, epoch int64) {
+func (s *Scheduler) purgeOne(ctx context.Context, r *runner, partition int, epoch int64) {
 	before := func(d time.Duration) core.Instant {
 		if d == 0 {
 			return 0 // nothing ended before it
@@ -56,7 +56,11 @@ func (s *Scheduler) purgeOne(ctx context.Context, partition int, epoch int64) {
 		return s.cfg.Now().Add(-d)
 	}
 	for ctx.Err() == nil {
+		if !r.hold(ctx) {
+			return
+		}
 		n, err := s.store.Purge(ctx, partition, epoch, before(s.cfg.Retain.Detail), before(s.cfg.Retain.Row), purgeMost)
+		r.unhold()
 		if err != nil {
 			if ctx.Err() == nil {
 				s.log.Warn("cannot forget old tasks; trying again", "partition", partition, "error", err)

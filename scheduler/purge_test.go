@@ -99,3 +99,30 @@ func TestNothingIsForgottenUnasked(t *testing.T) {
 		}
 	})
 }
+
+// A task that is taken up again keeps its journal, however long the commit takes
+// that says so: without it nobody could finish it after this owner.
+func TestWhatIsTakenUpAgainIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) { cfg.Retain.Detail = 10 * time.Second })
+		pass(time.Second)
+		c.submit(3, order("t1"))
+		pass(9500 * time.Millisecond)
+		c.want(core.StateProcessed, 3, "t1")
+		c.store.BeforeCommit = func(b *core.Batch) error {
+			if len(b.Writes) > 0 && b.Writes[0].Task.State == core.StateUndoing {
+				<-time.After(3 * time.Second)
+			}
+			return nil
+		}
+		c.mu.Lock()
+		in := c.ears[3][0]
+		c.mu.Unlock()
+		in.Control(scheduler.ControlMail{Partition: 3, Pos: 1, Control: core.Control{Kind: core.EventUndo, ID: "t1", Actor: "olga"}})
+		pass(8 * time.Second)
+		c.want(core.StateUndone, 3, "t1")
+		c.end(n1)
+	})
+}

@@ -20,6 +20,9 @@ type runner struct {
 	in     *Inbox
 	orders chan order
 	owned  atomic.Int32
+	// holding has an element during a turn, and while tasks are forgotten: one that a
+	// turn has loaded must not lose its journal before the turn has committed.
+	holding chan struct{}
 
 	mu     sync.Mutex
 	held   map[int]bool  // partitions adopted, or about to be
@@ -54,7 +57,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, epochs: map[int]int64{}, feeds: map[int]*feed{}}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1)}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -174,8 +177,12 @@ func (r *runner) setTimer(timer *time.Timer) {
 
 // turn runs one turn and lets go of what it lost. Only a bug is an error.
 func (r *runner) turn(ctx context.Context, flush bool) error {
+	if !r.hold(ctx) {
+		return nil // it ends: what is not handled is read again by whoever comes
+	}
 	mail := r.in.take()
 	turned, err := r.shard.Turn(ctx, r.s.cfg.Now(), mail, flush)
+	r.unhold()
 	r.in.giveBack(mail)
 	for _, p := range turned.Lost {
 		r.unfeed(p)
@@ -198,6 +205,19 @@ func (r *runner) turn(ctx context.Context, flush bool) error {
 	r.s.log.Error("a turn failed; its partitions are taken over again", "error", err)
 	return nil
 }
+
+// hold keeps turns and forgetting apart, until unhold. It reports false when ctx
+// ends before.
+func (r *runner) hold(ctx context.Context) bool {
+	select {
+	case r.holding <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *runner) unhold() { <-r.holding }
 
 func (r *runner) obey(ctx, work context.Context, o order) error {
 	switch {

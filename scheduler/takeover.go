@@ -47,13 +47,32 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, stream stri
 		s.turn.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)
 	}
-	err = s.publish(ctx)
+	if err = s.stillOurs(ctx, p); err == nil {
+		err = s.publish(ctx)
+	}
 	s.endRound()
 	if err != nil {
 		s.Drop(id)
 		return Adopted{}, fmt.Errorf("resume partition %d: %w", id, err)
 	}
 	return Adopted{Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, Resumed: len(p.tasks)}, nil
+}
+
+// stillOurs makes sure that what was loaded is not a successor's: an owner that
+// stood still between taking over and loading would send commands that its
+// successor does not know to be in two pairs of hands. Nothing else leaves
+// without a commit, which is fenced.
+func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
+	states, err := s.store.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range states {
+		if states[i].Partition == p.id && states[i].Epoch != p.epoch {
+			return fmt.Errorf("it was taken over under epoch %d while epoch %d loaded it", states[i].Epoch, p.epoch)
+		}
+	}
+	return nil
 }
 
 func (s *Shard) rebuild(ctx context.Context, p *partition) error {

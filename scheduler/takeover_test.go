@@ -1,11 +1,14 @@
 package scheduler_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/sim"
 	"duly.dev/duly/scheduler"
 )
 
@@ -189,4 +192,40 @@ func TestTakeoverWithoutThePlan(t *testing.T) {
 	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1}, Actor: "supervisor"})
 	r.turn()
 	r.state("t1", core.StateError)
+}
+
+// laterStore lets something happen before it says which tasks are active.
+type laterStore struct {
+	*sim.MemStore
+	before func()
+}
+
+func (s laterStore) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
+	s.before()
+	return s.MemStore.LoadActive(ctx, p, after, limit)
+}
+
+// A node that stands still while it takes over finds the tasks of its successor.
+// It must not send their commands: the successor does not know that they are in
+// two pairs of hands then, and would not wait for both before it undoes.
+func TestOvertakenWhileTakingOver(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	late := &bus{}
+	store := laterStore{r.store, func() {
+		r.start("n3")
+		r.adopt(0)
+		r.tasks(0, order("t1"))
+		r.turn()
+		r.one()
+	}}
+	n2 := scheduler.NewShard(scheduler.Config{Node: "n2"}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.ToldMail) {})
+	if _, err := n2.Adopt(t.Context(), r.now, 0, "stream-1"); err == nil {
+		t.Error("it has taken over a partition that is another's")
+	}
+	if sent := late.take(); len(sent) > 0 {
+		t.Errorf("it sends what its successor has sent: %+v", sent)
+	}
+	if _, owns := n2.Owns(0); owns {
+		t.Error("it thinks that the partition is its own")
+	}
 }

@@ -87,6 +87,7 @@ var packages = map[string]place{
 
 	// Aids of the tests.
 	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
+	"internal/sim/run":    {imports: []string{"internal/sim"}},
 	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
 
 	// What every process serves, whatever its roles.

@@ -3,149 +3,198 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
 )
 
-// books are what the services keep: which keys have their effect.
-type books struct {
-	w          *World
-	tombstones bool // a service takes no call of a key whose undo it has seen; then the network may double commands
-	live       map[string]bool
-	tomb       map[string]bool
-	refused    map[string]bool
-	busy       map[string]core.Instant // until when a hung do is at work
+// agentProcess is one process that serves every step. Its ledger is the
+// services' own and outlives it.
+type agentProcess struct {
+	w       *World
+	name    string
+	clock   *clock
+	runtime *agents.Runtime
+	calls   []*proc
+	down    core.Instant // until when it is not there
 }
 
-func newBooks(w *World) books {
-	return books{
-		w: w, tombstones: w.rand.IntN(2) == 0,
-		live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}, busy: map[string]core.Instant{},
-	}
-}
-
-// late is a call that lands after its handler was given up.
-func (b *books) late(key string) {
-	if !b.tombstones || !b.tomb[key] {
-		b.live[key] = true
-	}
-}
-
-func (b *books) undo(key string) {
-	delete(b.live, key)
-	b.tomb[key] = true
-}
-
-// refuses draws whether a service refuses a key. Where the network doubles
-// commands, both copies get the same answer, because nobody but the service
-// knows that there are two; elsewhere it may refuse a key that has its effect.
-func (b *books) refuses(key string) bool {
-	if b.tombstones && b.live[key] {
-		return false
-	}
-	refused := b.w.rand.IntN(40) == 0 || b.tombstones && b.refused[key]
-	b.refused[key] = refused
-	return refused
-}
-
-// hireAgents makes the runtime that serves every step, with a ledger that
-// outlives its deaths.
+// hireAgents makes two of them.
 func (w *World) hireAgents() {
-	clock := agentTime{w}
-	w.runtime = agents.New(agents.Config{
-		Time: clock, Log: w.cfg.Log, TriesMax: 2, Backoff: 5 * time.Millisecond,
-		Ledger: agents.NewMemoryLedger(func() core.Instant { return w.now }, time.Hour, 0),
-	})
+	ledger := agents.NewMemoryLedger(func() core.Instant { return w.now }, time.Hour, 0)
+	for _, name := range []string{"a1", "a2"} {
+		a := &agentProcess{w: w, name: name, clock: w.newClock()}
+		a.runtime = agents.New(agents.Config{
+			Time: agentTime{a}, Log: w.cfg.Log, TriesMax: 2, Backoff: 5 * time.Millisecond, Ledger: ledger,
+		})
+		a.serve()
+		w.agents = append(w.agents, a)
+	}
+}
+
+func (a *agentProcess) serve() {
 	served := map[string]bool{}
-	for _, p := range w.plans {
+	for _, p := range a.w.plans {
 		for _, s := range p.Steps {
-			if served[s.Agent+s.Name] {
+			if served[s.Name] {
 				continue
 			}
-			served[s.Agent+s.Name] = true
-			h := agents.Handlers{Do: w.do}
+			served[s.Name] = true
+			h := agents.Handlers{Do: a.do}
 			if s.Undoable {
-				h.Undo = w.undo
+				h.Undo = a.undo
 			}
-			if err := w.runtime.Register(s.Agent, s.Name, h); err != nil {
+			if err := a.runtime.Register(s.Agent, s.Name, h); err != nil {
 				panic(err) // the world is built wrong
 			}
 		}
 	}
 }
 
-// work is one command at its agent; the answer leaves when the work is done.
-func (w *World) work(c core.Command) {
-	w.lag = 0
-	reply, answered := w.runtime.Handle(context.Background(), w.now, &c)
-	took := w.lag
-	w.lag = 0
-	if answered && w.now.Add(took) >= c.CompleteBy {
-		w.wrong(c.Partition, c.Task, "an agent spoke after its complete-by: %+v", reply)
+// work brings a command to one of the processes that are there, and reports
+// whether there was one.
+func (w *World) work(c core.Command) bool {
+	at := w.rand.IntN(len(w.agents))
+	for i := range w.agents {
+		if a := w.agents[(at+i)%len(w.agents)]; w.now >= a.down {
+			a.handle(c)
+			return true
+		}
 	}
-	if !answered || w.fault(0.04) {
-		return
+	w.note(AgentsDown)
+	return false
+}
+
+// handle works on one command; its answer leaves when the work is done.
+func (a *agentProcess) handle(c core.Command) {
+	w := a.w
+	ctx := context.Background()
+	if w.fault(AgentStops) {
+		stopped, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = stopped
 	}
-	w.after(took+w.delay(), func() { w.hear(reply) })
-	if w.fault(0.05) {
-		w.after(took+w.delay(), func() { w.hear(reply) })
+	now := a.clock.now()
+	w.tell(c.Task, -1, "%s takes row %d, %s of %s", a.name, c.Seq, what(c.Undo), c.Key())
+	p := w.start(func() {
+		p := w.running
+		reply, answered := a.runtime.Handle(ctx, now, &c)
+		if p.dead {
+			return
+		}
+		if !answered {
+			w.tell(c.Task, -1, "%s says nothing about row %d", a.name, c.Seq)
+			return
+		}
+		if at := a.clock.now(); at >= min(c.CompleteBy, now.Add(c.Left)) {
+			w.wrong(c.Partition, c.Task, "an agent spoke after its complete-by: %+v", reply)
+		}
+		w.answer(&c, reply)
+	})
+	if !p.dead {
+		a.calls = slices.DeleteFunc(a.calls, func(p *proc) bool { return p.dead })
+		a.calls = append(a.calls, p)
 	}
 }
 
-var errHandler = errors.New("no luck")
+// crash ends whatever the process has in hand; it is back a little later. The
+// call that runs it must end itself.
+func (a *agentProcess) crash() {
+	a.w.tell("", -1, "%s crashes", a.name)
+	calls := a.calls
+	a.calls = nil
+	for _, p := range calls {
+		a.w.kill(p)
+	}
+	a.down = a.w.now.Add(a.w.upTo(200 * time.Millisecond))
+	a.w.running.dead = true
+	panic(errKilled)
+}
+
+var (
+	errHandler = errors.New("no luck")
+	errBusy    = &agents.Error{Code: core.CodeTooMany, Err: errors.New("too much in hand")}
+)
 
 // do is every service's do: it takes effect, fails with or without one, refuses,
-// or hangs and takes effect later than anybody waits for.
-func (w *World) do(ctx context.Context, c *core.Command) ([]byte, error) {
-	key := c.Key()
+// dies with its process, or hangs and takes effect later than anybody waits for.
+func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) {
+	w, key := a.w, c.Key()
 	undoable := w.undoable(c)
-	if w.now.Add(w.lag) >= c.CompleteBy {
-		w.wrong(c.Partition, c.Task, "an agent worked after its complete-by: %+v", *c)
-	}
-	if w.books.busy[key] > w.now {
-		return nil, agents.ErrInProgress
-	}
-	w.lag += w.upTo(20 * time.Millisecond)
-	switch {
-	case w.books.refuses(key):
-		return nil, agents.Refuse(422, errors.New("not this one"))
-	case w.fault(0.05):
-		return nil, errHandler
-	case w.fault(0.05) && undoable:
-		w.books.live[key] = true // that no undo went before is the ledger's part
-		return nil, errHandler
-	case w.fault(0.05):
-		left := c.CompleteBy.Sub(w.now)
-		w.books.busy[key] = c.CompleteBy
-		w.lag += left
+	effect := func(loose bool) {
 		if undoable {
-			w.after(left+w.upTo(slow), func() { w.books.late(key) })
+			w.books.do(c, loose)
 		}
-		return nil, ctx.Err()
 	}
-	if undoable {
-		w.books.live[key] = true
+	if w.fault(AgentCrashBefore) {
+		a.crash()
+	}
+	if w.books.refuses(key) {
+		return nil, agents.Refuse(422, errors.New("not this one"))
+	}
+	left := min(c.CompleteBy.Sub(a.clock.now()), c.Left)
+	switch {
+	case w.fault(AgentCrashDuring):
+		w.after(w.upTo(left+slow), func() { effect(true) })
+		a.crash()
+	case w.fault(AgentBusy):
+		return nil, errBusy
+	case w.fault(AgentError):
+		return nil, errHandler
+	case w.fault(AgentHangs): // gives up in time; the call it made does not
+		w.hang(ctx, left)
+		w.after(w.upTo(slow), func() { effect(true) })
+		return nil, ctx.Err()
+	case w.fault(AgentDeaf):
+		w.wait(left + w.upTo(slow))
+		effect(false)
+		return []byte(`"late"`), nil
+	}
+	w.wait(w.upTo(20 * time.Millisecond))
+	if a.clock.now() >= c.CompleteBy {
+		return nil, context.DeadlineExceeded
+	}
+	effect(false)
+	if w.fault(AgentCrashAfter) {
+		a.crash()
+	}
+	if w.fault(AgentUnsure) {
+		return nil, errHandler
 	}
 	return []byte(`{"step":"` + c.Step + `"}`), nil
 }
 
-func (w *World) undo(ctx context.Context, c *core.Command) ([]byte, error) {
-	key := c.Key()
-	if w.books.busy[key] > w.now {
-		return nil, agents.ErrInProgress
+func (a *agentProcess) undo(ctx context.Context, c *core.Command) ([]byte, error) {
+	w := a.w
+	if w.fault(AgentCrashBefore) {
+		a.crash()
 	}
-	w.lag += w.upTo(20 * time.Millisecond)
+	left := min(c.CompleteBy.Sub(a.clock.now()), c.Left)
 	switch {
-	case w.fault(0.1):
+	case w.fault(AgentCrashDuring):
+		w.after(w.upTo(left), func() { w.books.undo(c) })
+		a.crash()
+	case w.fault(AgentError):
 		return nil, errHandler
-	case w.fault(0.05):
-		w.lag += c.CompleteBy.Sub(w.now)
+	case w.fault(AgentHangs):
+		w.hang(ctx, left)
 		return nil, ctx.Err()
 	}
-	w.books.undo(key)
+	w.wait(w.upTo(20 * time.Millisecond))
+	w.books.undo(c)
+	if w.fault(AgentCrashAfter) {
+		a.crash()
+	}
 	return nil, nil
+}
+
+// hang waits until the context has ended, also when its clock was set back.
+func (w *World) hang(ctx context.Context, left time.Duration) {
+	for w.wait(left); ctx.Err() == nil; {
+		w.wait(time.Millisecond)
+	}
 }
 
 func (w *World) undoable(c *core.Command) bool {
@@ -155,34 +204,4 @@ func (w *World) undoable(c *core.Command) bool {
 		}
 	}
 	return false
-}
-
-// agentTime is the clock of the handler at work: ahead of the world's by what it
-// has waited for.
-type agentTime struct{ w *World }
-
-func (a agentTime) Now() core.Instant { return a.w.now.Add(a.w.lag) }
-func (a agentTime) Float64() float64  { return a.w.rand.Float64() }
-
-func (a agentTime) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return agentContext{ctx, a, a.Now().Add(d)}, func() {}
-}
-
-func (a agentTime) Sleep(ctx context.Context, d time.Duration) error {
-	a.w.lag += d
-	return ctx.Err()
-}
-
-// agentContext ends by that clock.
-type agentContext struct {
-	context.Context
-	clock agentTime
-	end   core.Instant
-}
-
-func (c agentContext) Err() error {
-	if c.clock.Now() >= c.end {
-		return context.DeadlineExceeded
-	}
-	return c.Context.Err()
 }

@@ -8,45 +8,96 @@ import (
 	"duly.dev/duly/supervisor"
 )
 
-// addSupervisors makes two of them: in the storm none may lead, or both, and a
-// clock may be fast.
+// boss is one supervisor process. In the storm none may lead, or both, and one
+// that stands still asks with what it read long ago.
+type boss struct {
+	w     *World
+	i     int
+	clock *clock
+	s     *supervisor.Supervisor
+	call  *proc
+	held  bool // it thought that it led when it last looked
+}
+
+// addSupervisors makes two of them.
 func (w *World) addSupervisors() {
 	for i := range 2 {
-		s := supervisor.New(supervisor.Config{Slack: 10 * time.Millisecond, AskAgain: time.Second}, w.Store, askBus{w}, lease{w, i})
-		w.every(100*time.Millisecond, func() {
-			at := w.now
-			if w.fault(0.1) {
-				at = at.Add(w.upTo(slow))
-			}
-			_, _ = s.Tick(context.Background(), at) // what a fault left undone, the next tick does
-		})
+		b := &boss{w: w, i: i, clock: w.newClock()}
+		b.restart()
+		w.bosses = append(w.bosses, b)
+		w.every(100*time.Millisecond, b.tick)
 	}
+}
+
+func (b *boss) restart() {
+	b.s = supervisor.New(supervisor.Config{Slack: 10 * time.Millisecond, AskAgain: time.Second}, bossStore{b.w.Store, b}, askBus{b}, lease{b})
+}
+
+func (b *boss) tick() {
+	if b.call != nil && !b.call.dead {
+		return // it is still at the last one
+	}
+	b.call = b.w.start(func() {
+		_, _ = b.s.Tick(context.Background(), b.clock.now()) // what a fault left undone, the next tick does
+	})
+}
+
+// point is a moment between two things a supervisor does.
+func (b *boss) point() {
+	w := b.w
+	switch {
+	case w.fault(SupervisorCrash):
+		b.restart()
+		panic(errKilled)
+	case w.fault(SupervisorFreeze):
+		w.wait(w.upTo(3 * time.Second))
+	}
+}
+
+// bossStore is the state store as a supervisor sees it.
+type bossStore struct {
+	*MemStore
+	b *boss
+}
+
+func (s bossStore) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+	s.b.point()
+	if s.b.w.fault(ReadFails) {
+		return nil, errFault
+	}
+	return s.MemStore.Overdue(ctx, now, after, limit)
 }
 
 // lease is the leadership as one supervisor sees it.
-type lease struct {
-	w *World
-	i int
-}
+type lease struct{ b *boss }
 
 func (l lease) Renew(context.Context) (bool, error) {
-	if l.w.fault(0.1) {
+	w := l.b.w
+	if w.fault(LeaseFails) {
 		return false, errFault
 	}
-	return l.i == 0 && !l.w.fault(0.2) || l.w.fault(0.2), nil
+	l.b.held = l.b.i == 0 != w.fault(LeaseWrong)
+	for _, o := range w.bosses {
+		if o != l.b && o.held && l.b.held && w.storm {
+			w.note(TwoLeaders)
+		}
+	}
+	return l.b.held, nil
 }
 
 func (lease) Release(context.Context) error { return nil }
 
 // askBus is the control stream as a supervisor sees it.
-type askBus struct{ w *World }
+type askBus struct{ b *boss }
 
-func (b askBus) Ask(_ context.Context, partition int, c core.Control) (uint64, error) {
-	if b.w.fault(0.05) {
+func (a askBus) Ask(_ context.Context, partition int, c core.Control) (uint64, error) {
+	w := a.b.w
+	a.b.point()
+	if w.fault(AskFails) {
 		return 0, errFault
 	}
-	seq := b.w.append(&b.w.controls, message{partition: partition, control: c})
-	if b.w.fault(0.05) {
+	seq := w.append(&w.controls, message{partition: partition, control: c})
+	if w.fault(AskAnswerLost) {
 		return 0, errFault
 	}
 	return seq, nil

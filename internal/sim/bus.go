@@ -10,7 +10,7 @@ import (
 )
 
 // nodeBus is the network as one life of a node sees it. It holds whatever leaves
-// to the rule: only what is committed may.
+// to the rule: only what is committed may. The node may die before each effect.
 type nodeBus struct {
 	w    *World
 	n    *node
@@ -18,50 +18,70 @@ type nodeBus struct {
 }
 
 func (b *nodeBus) Send(cmds []core.Command) {
+	w := b.w
 	for _, c := range cmds {
-		if !b.w.Store.issued(&c) {
-			b.w.wrong(c.Partition, c.Task, "a command left that is not committed: %+v", c)
-		}
+		b.n.point()
+		w.checkSend(&c)
 		c.Results = slices.Clone(c.Results)
-		switch {
-		case b.w.fault(0.04): // lost
-		case b.w.fault(0.04):
-			b.w.after(b.w.delay(), func() { b.unserved(&c) })
-		default:
-			b.w.after(b.w.delay(), func() { b.w.work(c) })
-			if b.w.books.tombstones && b.w.fault(0.05) {
-				b.w.after(b.w.upTo(c.Left+slow), func() { b.w.work(c) })
-			}
-		}
+		w.tell(c.Task, -1, "%s sends %s of %s, attempt %d, row %d, by %s", b.n.name, what(c.Undo), c.Key(), c.Attempt, c.Seq, w.stamp(c.CompleteBy))
+		b.carry(c)
 	}
+}
+
+// carry is the command's way. A bridge that doubles commands hides from the
+// server whether anybody listens.
+func (b *nodeBus) carry(c core.Command) {
+	w, era := b.w, b.w.era
+	switch {
+	case w.fault(CommandLost):
+	case w.fault(CommandUnserved):
+		w.after(w.delay(), func() { b.unserved(&c) })
+	case w.books.tombstones && w.fault(CommandDoubled):
+		w.after(w.delay(), func() { _ = w.era == era && w.work(c) })
+		w.after(w.upTo(c.Left+grace), func() { _ = w.era == era && w.work(c) })
+	default:
+		w.after(w.delay(), func() {
+			if w.era == era && !w.work(c) {
+				b.unserved(&c)
+			}
+		})
+	}
+}
+
+func what(undo bool) string {
+	if undo {
+		return "undo"
+	}
+	return "do"
 }
 
 func (b *nodeBus) unserved(c *core.Command) {
 	if b.n.life == b.life && b.n.feeds[c.Partition] != nil {
+		b.w.tell(c.Task, -1, "%s hears that nobody listens to row %d", b.n.name, c.Seq)
 		b.n.mail.Unserved = append(b.n.mail.Unserved, scheduler.ReplyMail{
-			At: b.w.now, Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq},
+			At: b.n.read(), Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq},
 		})
 		b.n.wake()
 	}
 }
 
-// Tell stores endings; in the storm it may fail, before or after it has.
+// Tell stores endings; in the storm it may fail, before or after it has, and the
+// event stream may be down for a while.
 func (b *nodeBus) Tell(endings []core.Ending, done func(error)) {
+	w := b.w
+	b.n.point()
 	for i := range endings {
-		e := &endings[i]
-		if t := b.w.Store.Task(e.Partition, e.ID); t == nil || t.Seq < e.Seq || !e.State.Ended() {
-			b.w.wrong(e.Partition, e.ID, "an ending is told that is not committed: %+v", *e)
-		}
+		w.checkTell(&endings[i])
 	}
-	stored, confirmed := !b.w.fault(0.1), !b.w.fault(0.1)
-	b.w.after(b.w.delay(), func() {
-		if !stored {
+	stored, confirmed, era := !w.fault(TellFails), !w.fault(TellAnswerLost), w.era
+	w.after(w.delay(), func() {
+		if !stored || w.now < w.eventsDown {
 			done(errFault)
 			return
 		}
-		for _, e := range endings {
-			if b.w.told[e.ID].EndNumber <= e.EndNumber {
-				b.w.told[e.ID] = e
+		if w.era == era {
+			for i := range endings {
+				w.keepEnding(&endings[i])
 			}
 		}
 		if !confirmed {
@@ -72,65 +92,48 @@ func (b *nodeBus) Tell(endings []core.Ending, done func(error)) {
 	})
 }
 
-func (b *nodeBus) Refuse(context.Context, []core.Status) error {
-	if b.w.fault(0.1) {
-		return errFault
+// Refuse tries until the event stream takes it, as the real one does.
+func (b *nodeBus) Refuse(_ context.Context, refused []core.Status) error {
+	b.persist()
+	for i := range refused {
+		b.w.refused[refused[i].ID] = true
+		b.w.tell(refused[i].ID, -1, "refused: %s", refused[i].Error)
 	}
+	b.n.point()
 	return nil
+}
+
+// Dead stores a dead letter.
+func (b *nodeBus) Dead(_ context.Context, _ int, sub core.Submission, cause string) error {
+	b.persist()
+	b.w.dead[sub.ID] = true
+	b.w.tell(sub.ID, -1, "a dead letter: %s", cause)
+	return nil
+}
+
+func (b *nodeBus) persist() {
+	w := b.w
+	b.n.point()
+	for w.now < w.eventsDown || w.fault(RefuseFails) {
+		w.wait(100 * time.Millisecond)
+		b.n.point()
+	}
 }
 
 func (b *nodeBus) Notify(_ string, s core.Status) { b.Live(s) }
 
 // Live checks that nobody hears of what is not committed.
 func (b *nodeBus) Live(s core.Status) {
-	if s.Status != core.StatusRefused && b.w.Store.Task(b.w.partitionOf(s.ID), s.ID) == nil {
-		b.w.wrong(b.w.partitionOf(s.ID), s.ID, "a status left that is not committed: %+v", s)
+	b.n.point()
+	w := b.w
+	if p := w.partitionOf(s.ID); s.Status != core.StatusRefused && w.Store.ids[idKey{p, s.ID}] == nil {
+		w.wrong(p, s.ID, "a status left that is not committed: %+v", s)
 	}
 }
 
-func (b *nodeBus) Dead(context.Context, int, core.Submission, string) error {
-	b.w.dead++
-	return nil
-}
-
-// faultyStore fails reads now and then, and loses the answer of a takeover.
-type faultyStore struct {
-	*MemStore
-	w *World
-}
-
-func (s faultyStore) TakeOver(ctx context.Context, p int, owner string) (core.PartitionState, error) {
-	st, err := s.MemStore.TakeOver(ctx, p, owner)
-	return st, s.or(err)
-}
-
-func (s faultyStore) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
-	saved, err := s.MemStore.LoadNumbers(ctx, p, numbers)
-	return saved, s.or(err)
-}
-
-func (s faultyStore) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Saved, error) {
-	saved, err := s.MemStore.LoadIDs(ctx, p, ids)
-	return saved, s.or(err)
-}
-
-func (s faultyStore) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
-	saved, err := s.MemStore.LoadActive(ctx, p, after, limit)
-	return saved, s.or(err)
-}
-
-func (s faultyStore) Waiting(ctx context.Context, p int, agent string, after int64, limit int) ([]int64, error) {
-	numbers, err := s.MemStore.Waiting(ctx, p, agent, after, limit)
-	return numbers, s.or(err)
-}
-
-func (s faultyStore) or(err error) error {
-	if err == nil && s.w.fault(0.01) {
-		return errFault
+// stopEvents lets the event stream be down for a while.
+func (w *World) stopEvents() {
+	if w.fault(EventsDown) {
+		w.after(w.upTo(w.cfg.Storm), func() { w.eventsDown = w.now.Add(w.upTo(time.Second)) })
 	}
-	return err
 }
-
-// slow is how much later than its complete-by a try without an answer may still
-// take effect: the grace of every plan here.
-const slow = 200 * time.Millisecond

@@ -1,155 +1,139 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
-	"hash/fnv"
 	"time"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 )
 
-// addPlans stores the plans of the world: short times, every policy, checks
-// among the steps.
-func (w *World) addPlans() {
-	step := func(name string, change func(*core.Step)) core.Step {
-		s := core.Step{
-			Name: name, Agent: "agent." + name, Undoable: true, CompleteBy: 300 * time.Millisecond,
-			Backoff: 20 * time.Millisecond, BackoffCap: 100 * time.Millisecond, Pause: 400 * time.Millisecond,
-			UndoAttemptsMax: 30,
-		}
-		if change != nil {
-			change(&s)
-		}
-		return s
-	}
-	check := func(s *core.Step) { s.Undoable = false }
-	wait := func(s *core.Step) { s.OnExhausted, s.AttemptsMax = core.PolicyWait, 2 }
-	fail := func(s *core.Step) { s.OnExhausted = core.PolicyError }
-	short := func(s *core.Step) { s.UndoAttemptsMax = 1 } // its undo may give up
-	for _, p := range []core.Plan{
-		{Name: "order", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{
-			step("credit", check), step("reserve", nil), step("charge", nil), step("ship", wait), step("mail", check)}},
-		{Name: "quick", Version: 1, CompleteBy: time.Second, Steps: []core.Step{step("reserve", nil), step("charge", short)}},
-		{Name: "strict", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{step("charge", fail), step("ship", fail)}},
-	} {
-		p.Grace = slow
-		w.Store.AddPlan(p)
-		full := p.WithDefaults()
-		w.plans = append(w.plans, &full)
-	}
+// client submits one task until it has a definite answer.
+type client struct {
+	w     *World
+	sub   core.Submission
+	plain bool // through the plain door, which checks nothing
+	tries int
+	done  bool
 }
 
-// openDoor makes the front door.
-func (w *World) openDoor() {
-	door, err := ingest.NewDoor(ingest.Config{
-		Stream: "tasks", Partitions: w.cfg.Partitions, PackItems: 8,
-		PartitionOf: func(id string, _ int) int { return w.partitionOf(id) },
-	}, planBook{w}, streamLog{w}, nil)
-	if err != nil {
-		panic(err) // the world is built wrong
-	}
-	w.door = door
-}
-
-func (w *World) partitionOf(id string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
-	return int(h.Sum32()) % w.cfg.Partitions
-}
-
-// planBook is what the door knows of the plans.
-type planBook struct{ w *World }
-
-func (b planBook) Plan(taskType string) *core.Plan {
-	for _, p := range b.w.plans {
-		if p.Name == taskType {
-			return p
-		}
-	}
-	return nil
-}
-
-func (b planBook) Reload(done func(error)) { done(nil) }
-
-// streamLog is the task stream as the door sees it.
-type streamLog struct{ w *World }
-
-func (l streamLog) Publish(partition int, subs []core.Submission, done func(uint64, error)) {
-	w := l.w
-	m := message{partition: partition, subs: append([]core.Submission(nil), subs...)}
-	switch {
-	case w.fault(0.05):
-		done(0, ingest.ErrLogDown)
-	case w.fault(0.05):
-		done(0, errFault) // and nothing was stored
-	case w.fault(0.05):
-		w.append(&w.stream, m)
-		done(0, errFault)
-	default:
-		w.after(w.delay(), func() { done(w.append(&w.stream, m), nil) })
-	}
-}
-
-// submitAll lets clients submit their tasks, some of them twice, over the storm.
+// submitAll lets clients submit their tasks over the storm, some of them twice,
+// and people meddle with them.
 func (w *World) submitAll() {
 	for i := range w.cfg.Tasks {
 		id := fmt.Sprintf("t%d", i+1)
 		at := w.upTo(w.cfg.Storm)
-		w.after(at, func() { w.submit(id) })
+		w.after(at, w.newClient(id).submit)
 		if w.rand.IntN(5) == 0 {
-			w.after(at+w.delay(), func() { w.submit(id) })
+			w.after(at+w.delay(), w.newClient(id).submit)
 		}
-		if w.rand.IntN(5) == 0 {
+		if w.fault(OtherInput) {
+			other := w.newClient(id)
+			other.sub.Input = []byte(`{"id":"` + id + `","other":true}`)
+			w.after(at+w.upTo(time.Second), other.submit)
+		}
+		if w.rand.IntN(4) == 0 {
 			w.after(w.upTo(w.cfg.Storm), func() { w.trouble(id) })
 		}
 	}
 }
 
-// submit is one client: it submits until it has a definite answer.
-func (w *World) submit(id string) {
-	plan := w.plans[int(fnvOf(id))%len(w.plans)]
-	req := ingest.Request{Type: plan.Name, ID: id, Input: []byte(`{"id":"` + id + `"}`)}
-	req.Answer = func(a ingest.Answer) {
-		if a.Err == nil {
-			w.accepted[id] = a.Partition
-			return
-		}
-		if a.Err.Retryable() {
-			w.after(50*time.Millisecond, func() { w.submit(id) })
-		} else if w.err == nil {
-			w.err = errors.New("the door refused a good submission: " + a.Err.Description)
-		}
+func (w *World) newClient(id string) *client {
+	c := &client{w: w, sub: core.Submission{Type: w.planOf(id).Name, ID: id, Input: []byte(`{"id":"` + id + `"}`)}}
+	if c.plain = w.fault(PlainDoor); c.plain && w.fault(UnknownPlan) {
+		c.sub.Type = "nosuch"
 	}
-	w.door.Submit(w.now, req)
-	w.flush()
+	w.clients = append(w.clients, c)
+	return c
 }
 
-func fnvOf(s string) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte("type of " + s))
-	return h.Sum32()
+// submit asks once, and again when nobody answers.
+func (c *client) submit() {
+	c.tries++
+	try := c.tries
+	c.w.after(800*time.Millisecond, func() {
+		if !c.done && c.tries == try {
+			c.submit()
+		}
+	})
+	if c.plain {
+		c.publish()
+		return
+	}
+	life := c.w.front.life
+	c.w.front.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Answer: func(a ingest.Answer) {
+		if c.w.front.life == life { // else its connection is gone
+			c.w.front.point()
+			c.answered(a)
+		}
+	}})
 }
 
-func (w *World) flush() {
-	w.door.Flush(w.now)
-	if due := w.door.Due(w.now); due != 0 {
-		w.after(max(time.Millisecond, due.Sub(w.now)), func() { w.flush() })
+// publish goes through the plain door: the stream takes what comes.
+func (c *client) publish() {
+	w := c.w
+	sub := c.sub
+	sub.At = w.now
+	m := message{partition: w.partitionOf(sub.ID), subs: []core.Submission{sub}}
+	switch {
+	case w.fault(StreamDown):
+	case w.fault(StreamAnswerLost):
+		w.append(&w.stream, m)
+	default:
+		w.after(w.delay(), func() {
+			w.append(&w.stream, m)
+			c.accepted()
+		})
 	}
 }
 
-// trouble is a person who meddles with a task in every way there is.
+func (c *client) answered(a ingest.Answer) {
+	w := c.w
+	switch {
+	case a.Err == nil:
+		c.accepted()
+	case a.Err.Retryable():
+		switch a.Err.ErrCode {
+		case ingest.CauseFull:
+			w.note(DoorFull)
+		case ingest.CauseBacklog:
+			w.note(BacklogFull)
+		}
+		w.after(50*time.Millisecond+w.upTo(20*time.Millisecond), func() {
+			if !c.done {
+				c.submit()
+			}
+		})
+	default:
+		w.wrong(w.partitionOf(c.sub.ID), c.sub.ID, "the door refused a good submission: %s", a.Err.Description)
+	}
+}
+
+// accepted is a positive answer: the stream must hold the submission.
+func (c *client) accepted() {
+	w := c.w
+	w.tell(c.sub.ID, -1, "accepted")
+	if !w.stored[subKey(&c.sub)] {
+		w.wrong(w.partitionOf(c.sub.ID), c.sub.ID, "a submission is accepted that the stream has not stored")
+	}
+	if !c.done {
+		c.done = true
+		w.accepted[c.sub.ID] = true
+	}
+}
+
+// subKey tells submissions apart that are told apart by their hash.
+func subKey(s *core.Submission) string { return s.ID + "\x00" + s.Type + "\x00" + string(s.Input) }
+
+// trouble is a person who meddles with a task in every way there is; to settle
+// one by hand would mean to settle the books by hand too.
 func (w *World) trouble(id string) {
 	c := core.Control{
-		ID: id, Type: w.plans[int(fnvOf(id))%len(w.plans)].Name, Actor: "olga", Reason: "because",
-		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend, core.EventResolve}[w.rand.IntN(5)],
+		ID: id, Type: w.planOf(id).Name, Actor: "olga", Reason: "because",
+		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend}[w.rand.IntN(4)],
 	}
-	switch c.Kind {
-	case core.EventExtend:
+	if c.Kind == core.EventExtend {
 		c.Until = w.now.Add(30 * time.Second)
-	case core.EventResolve:
-		return // by hand means that the books are settled by hand too
 	}
 	w.append(&w.controls, message{partition: w.partitionOf(id), control: c})
 	if w.rand.IntN(2) == 0 {

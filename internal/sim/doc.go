@@ -2,8 +2,16 @@
 // with a clock of its own and faults drawn from a seed.
 //
 // [MemStore] is the state store in memory, the reference of what the SQL must
-// mean. [World] is everything else: streams, consumers, agents and their books,
-// a network that loses, doubles and delays. A run is a storm, in which faults
-// are drawn, and then a calm, in which every accepted task must end. The same
-// seed gives the same run.
+// mean. [World] is everything else: streams, consumers, clients, agents and their
+// books, a network that loses, doubles and delays. What a process has under way
+// is a proc: it waits while the world goes on, and may die or stand still between
+// any two of its effects. The faults are listed in fault.go.
+//
+// A run is a storm, in which faults are drawn, and then a calm, in which every
+// accepted task must end. What must be true is checked at each commit and each
+// effect: see referee.go and the files named check. The same seed gives the same
+// run; a seed that breaks something is run a second time to tell the history of
+// the task that it is about.
+//
+//	go run ./internal/sim/run -seeds 10000
 package sim

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -15,32 +14,56 @@ type event struct {
 	do  func()
 }
 
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+
+// eventHeap is a binary heap by time; container/heap would box every event.
 type eventHeap []event
 
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+func (h *eventHeap) push(e event) {
+	s := append(*h, e)
+	*h = s
+	for i := len(s) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !s[i].before(&s[up]) {
+			return
+		}
+		s[i], s[up] = s[up], s[i]
+		i = up
+	}
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return e
+
+func (h *eventHeap) pop() event {
+	s := *h
+	first, last := s[0], len(s)-1
+	s[0], s[last] = s[last], event{}
+	s = s[:last]
+	*h = s
+	for i := 0; ; {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(s); c++ {
+			if s[c].before(&s[least]) {
+				least = c
+			}
+		}
+		if least == i {
+			return first
+		}
+		s[i], s[least] = s[least], s[i]
+		i = least
+	}
 }
 
 // after makes something happen in d.
 func (w *World) after(d time.Duration, do func()) {
 	w.seq++
-	heap.Push(&w.events, event{at: w.now.Add(d), seq: w.seq, do: do})
+	w.events.push(event{at: w.now.Add(d), seq: w.seq, do: do})
 }
 
 // step lets the next thing happen.
 func (w *World) step() {
-	e := heap.Pop(&w.events).(event)
+	e := w.events.pop()
 	w.now = max(w.now, e.at)
+	w.steps++
 	e.do()
 }
 
@@ -52,9 +75,6 @@ func (w *World) every(d time.Duration, do func()) {
 	})
 }
 
-// fault draws whether a fault of probability p happens; in the calm none does.
-func (w *World) fault(p float64) bool { return w.storm && w.rand.Float64() < p }
-
 // upTo draws a duration below d.
 func (w *World) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.rand.Int64N(int64(d)))
@@ -63,7 +83,7 @@ func (w *World) upTo(d time.Duration) time.Duration {
 // delay draws how long the network takes: mostly little, in the storm sometimes
 // longer than any time-out.
 func (w *World) delay() time.Duration {
-	if w.fault(0.03) {
+	if w.fault(NetworkSlow) {
 		return w.upTo(2 * time.Second)
 	}
 	return w.upTo(4 * time.Millisecond)

@@ -13,13 +13,19 @@ import (
 // node is one scheduler process: a shard and what brings its mail. Its life ends
 // with a crash; what was on its way to an earlier life is lost.
 type node struct {
-	w     *World
-	name  string
-	life  int
-	shard *scheduler.Shard
-	mail  scheduler.Mail
-	feeds map[int]*feed
-	awake bool // a turn is about to be
+	w        *World
+	name     string
+	clock    *clock
+	life     int
+	shard    *scheduler.Shard
+	mail     scheduler.Mail
+	feeds    map[int]*feed
+	orders   []order
+	call     *proc // the turn or adoption under way
+	busy     bool
+	awake    bool         // it is about to look what there is to do
+	thaw     core.Instant // until when it stands still
+	inFlight int
 }
 
 // feed is the consumer of one partition under one epoch.
@@ -28,10 +34,21 @@ type feed struct {
 	next, control int // indexes into the streams
 }
 
+// order asks a node to adopt a partition or, with the epoch of an ownership that
+// is over, to forget it.
+type order struct {
+	partition int
+	lost      int64
+}
+
 // restart is a crash and a new life that owns nothing.
 func (n *node) restart() {
+	w := n.w
 	n.life++
-	n.mail, n.feeds, n.awake = scheduler.Mail{}, map[int]*feed{}, false
+	call := n.call
+	n.mail, n.feeds, n.orders, n.call = scheduler.Mail{}, map[int]*feed{}, nil, nil
+	n.busy, n.awake, n.thaw = false, false, 0
+	w.kill(call)
 	life := n.life
 	posted := func(m scheduler.ToldMail) {
 		if n.life == life {
@@ -40,74 +57,35 @@ func (n *node) restart() {
 		}
 	}
 	// Small bounds, so that windows fill and batches split.
+	n.inFlight = 4 + w.rand.IntN(28)
 	cfg := scheduler.Config{
-		Node: n.name, InFlight: 64, AgentWindow: 2 + n.w.rand.IntN(6), BatchMax: 1 + n.w.rand.IntN(12),
+		Node: n.name, InFlight: n.inFlight, AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 		TellRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
 	}
-	n.shard = scheduler.NewShard(cfg, faultyStore{n.w.Store, n.w}, &nodeBus{n.w, n, life}, n.w.cfg.Log, n.w.rand.Float64, posted)
+	n.shard = scheduler.NewShard(cfg, nodeStore{w.Store, n}, &nodeBus{w, n, life}, w.cfg.Log, w.rand.Float64, posted)
 }
 
-// adopt takes a partition over. Every other consumer of it is gone with that;
-// what they have in their mail already stays there.
-func (n *node) adopt(p int) {
-	if n.feeds[p] != nil {
-		n.lose(p)
-		n.shard.Drop(p)
-	}
-	n.feeds[p] = &feed{} // it hears replies from here on
-	from, err := n.shard.Adopt(context.Background(), n.w.now, p, "stream")
-	if err != nil {
-		n.lose(p)
-		n.shard.Drop(p)
-		if !errors.Is(err, errFault) {
-			n.w.wrong(p, "", "node %s cannot adopt partition %d: %v", n.name, p, err)
+// run lets the node be busy with one thing until it has ended.
+func (n *node) run(body func()) {
+	n.busy = true
+	life := n.life
+	p := n.w.start(func() {
+		body()
+		if n.life == life {
+			n.busy, n.call = false, nil
+			n.rest()
 		}
-		return
-	}
-	n.feeds[p] = &feed{epoch: from.Epoch, next: int(from.Cursor), control: int(from.ControlCursor)}
-	n.pump(p)
-	n.wake()
-}
-
-// lose stops what brings a partition's mail and throws away what lies here.
-func (n *node) lose(p int) {
-	delete(n.feeds, p)
-	n.mail.Tasks = slices.DeleteFunc(n.mail.Tasks, func(m scheduler.TaskMail) bool { return m.Partition == p })
-	n.mail.Controls = slices.DeleteFunc(n.mail.Controls, func(m scheduler.ControlMail) bool { return m.Partition == p })
-}
-
-// pump brings what the streams have for a partition, in order. A consumer that
-// notices a lost delivery begins again at the committed cursor.
-func (n *node) pump(p int) {
-	f := n.feeds[p]
-	st := n.w.Store.Partition(p)
-	if f == nil || f.epoch != st.Epoch {
-		return
-	}
-	if n.w.fault(0.05) {
-		f.next, f.control = int(st.Cursor), int(st.ControlCursor)
-	}
-	for ; f.next < len(n.w.stream); f.next++ {
-		if m := n.w.stream[f.next]; m.partition == p {
-			n.mail.Tasks = append(n.mail.Tasks, scheduler.TaskMail{
-				Partition: p, Pos: uint64(f.next + 1), At: n.w.now, Submissions: m.subs, Ack: func() { n.w.acked(m) },
-			})
-			n.wake()
-		}
-	}
-	for ; f.control < len(n.w.controls); f.control++ {
-		if m := n.w.controls[f.control]; m.partition == p {
-			n.mail.Controls = append(n.mail.Controls, scheduler.ControlMail{Partition: p, Pos: uint64(f.control + 1), At: n.w.now, Control: m.control})
-			n.wake()
-		}
+	})
+	if n.life == life && n.busy {
+		n.call = p
 	}
 }
 
-// wake makes a turn happen soon; in the storm a node may be slow.
+// wake makes the node look soon what there is to do; in the storm it may be slow.
 func (n *node) wake() { n.wakeIn(n.w.delay()) }
 
 func (n *node) wakeIn(d time.Duration) {
-	if n.awake {
+	if n.awake || n.busy {
 		return
 	}
 	n.awake = true
@@ -115,61 +93,129 @@ func (n *node) wakeIn(d time.Duration) {
 	n.w.after(d, func() {
 		if n.life == life {
 			n.awake = false
-			n.turn()
+			n.look()
 		}
 	})
 }
 
-func (n *node) turn() {
-	mail := n.mail
-	n.mail = scheduler.Mail{PlansChanged: n.w.fault(0.1)}
-	life := n.life
-	turned, err := n.shard.Turn(context.Background(), n.w.now, &mail, n.w.rand.IntN(4) == 0)
-	if n.life != life {
+func (n *node) look() {
+	if n.busy {
 		return
 	}
+	if len(n.orders) == 0 {
+		n.run(n.turn)
+		return
+	}
+	o := n.orders[0]
+	n.orders = n.orders[1:]
+	n.run(func() { n.obey(o) })
+}
+
+func (n *node) turn() {
+	mail := n.mail
+	n.mail = scheduler.Mail{PlansChanged: n.w.fault(PlansReread)}
+	turned, err := n.shard.Turn(context.Background(), n.clock.now(), &mail, n.w.rand.IntN(4) == 0)
 	if err != nil && !errors.Is(err, errFault) {
 		n.w.wrong(-1, "", "node %s: %v", n.name, err)
 	}
 	for _, p := range turned.Lost {
 		n.lose(p)
 	}
-	n.rest()
+	if err == nil {
+		n.checkMemory()
+	}
 }
 
-// rest arms the next turn without mail: a wake that is due, or a cursor that
-// waits for a commit.
+// rest is what a node does between two calls: it arms the next one.
 func (n *node) rest() {
-	if at := n.shard.NextWake(); at != 0 {
-		life := n.life
-		n.w.after(max(0, at.Sub(n.w.now)), func() {
-			if n.life == life && n.shard.NextWake() != 0 && n.shard.NextWake() <= n.w.now {
-				n.wakeIn(0)
+	for p := range n.w.cfg.Partitions {
+		n.pump(p)
+	}
+	n.arm()
+	life := n.life
+	if n.shard.Unsaved() {
+		n.w.after(20*time.Millisecond, func() {
+			if n.life == life {
+				n.wake()
 			}
 		})
 	}
-	if n.shard.Unsaved() {
-		n.w.after(20*time.Millisecond, n.wake)
+	if len(n.orders) > 0 || !n.mail.Empty() {
+		n.wake()
 	}
 }
 
-// hear brings a reply to every node that listens for the partition.
-func (w *World) hear(r core.Reply) {
-	for _, n := range w.nodes {
-		if n.feeds[r.Partition] != nil {
-			n.mail.Replies = append(n.mail.Replies, scheduler.ReplyMail{At: w.now, Reply: r})
-			n.wake()
+// arm sets the timer of the next wake; a clock that was set back makes it look
+// again.
+func (n *node) arm() {
+	at, life := n.shard.NextWake(), n.life
+	if at == 0 {
+		return
+	}
+	n.w.after(n.clock.until(at), func() {
+		switch {
+		case n.life != life || n.busy || n.shard.NextWake() != at:
+		case at > n.clock.now():
+			n.arm()
+		default:
+			n.wakeIn(0)
+		}
+	})
+}
+
+// adopt asks the node to take a partition over.
+func (n *node) adopt(p int) {
+	if !slices.Contains(n.orders, order{partition: p}) {
+		n.orders = append(n.orders, order{partition: p})
+		n.wake()
+	}
+}
+
+func (n *node) obey(o order) {
+	if o.lost != 0 {
+		if epoch, ok := n.shard.Owns(o.partition); ok && epoch == o.lost {
+			n.shard.Drop(o.partition)
+			n.lose(o.partition)
+		}
+		return
+	}
+	n.takeOver(o.partition)
+}
+
+// takeOver adopts a partition. Every other consumer of it is gone with that;
+// what they have in their mail already stays there.
+func (n *node) takeOver(p int) {
+	w := n.w
+	if n.feeds[p] != nil {
+		n.lose(p)
+		n.shard.Drop(p)
+	}
+	n.feeds[p] = &feed{} // it hears replies from here on
+	from, err := n.shard.Adopt(context.Background(), n.clock.now(), p, w.streamName())
+	if err != nil {
+		n.lose(p)
+		n.shard.Drop(p)
+		if !errors.Is(err, errFault) && w.Store.Partition(p).Owner == n.name {
+			w.wrong(p, "", "node %s cannot adopt partition %d: %v", n.name, p, err)
+		}
+		return
+	}
+	w.tell("", p, "%s has partition %d under epoch %d from %d", n.name, p, from.Epoch, from.Cursor)
+	n.feeds[p] = &feed{epoch: from.Epoch, next: int(from.Cursor), control: int(from.ControlCursor)}
+	for _, o := range w.nodes {
+		if f := o.feeds[p]; o != n && f != nil && f.epoch > 0 && f.epoch < from.Epoch {
+			w.note(TwoOwners)
+			if w.fault(LostHeard) {
+				o.orders = append(o.orders, order{partition: p, lost: f.epoch})
+				o.wake()
+			}
 		}
 	}
 }
 
-// append puts a message on a stream and lets its readers know.
-func (w *World) append(stream *[]message, m message) uint64 {
-	*stream = append(*stream, m)
-	for _, n := range w.nodes {
-		if n.feeds[m.partition] != nil {
-			w.after(w.delay(), func() { n.pump(m.partition) })
-		}
-	}
-	return uint64(len(*stream))
+// lose stops what brings a partition's mail and throws away what lies here.
+func (n *node) lose(p int) {
+	delete(n.feeds, p)
+	n.mail.Tasks = slices.DeleteFunc(n.mail.Tasks, func(m scheduler.TaskMail) bool { return m.Partition == p })
+	n.mail.Controls = slices.DeleteFunc(n.mail.Controls, func(m scheduler.ControlMail) bool { return m.Partition == p })
 }

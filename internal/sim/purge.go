@@ -20,8 +20,7 @@ func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, 
 	touched := 0
 	for _, r := range m.told(st) {
 		if r.task.EndedAt < row && r.purged && touched < limit {
-			delete(m.rows, rowKey{partition, r.task.Number})
-			delete(m.ids, idKey{partition, r.task.ID})
+			m.remove(r)
 			touched++
 		}
 	}
@@ -39,9 +38,9 @@ func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, 
 // the order of their ends.
 func (m *MemStore) told(st *core.PartitionState) []*row {
 	var told []*row
-	for key, r := range m.rows {
+	for _, r := range m.byNumber[st.Partition] {
 		end := r.task.EndNumber
-		if key.partition == st.Partition && r.task.State.Ended() && r.task.State != core.StateError && end > 0 && end <= st.Told {
+		if r.task.State.Ended() && r.task.State != core.StateError && end > 0 && end <= st.Told {
 			told = append(told, r)
 		}
 	}

@@ -28,9 +28,9 @@ type MemStore struct {
 	// AfterCommit, when set, sees what was committed; its error cuts the caller
 	// off after the fact, as a crash would.
 	AfterCommit func(b *core.Batch, res core.CommitResult) error
-	// Twice, when set, says whether a batch is sent a second time, as a store
-	// does that has lost the answer to its COMMIT.
-	Twice func() bool
+	// onRecord, when set, sees each journal row that is written; answered is the
+	// row that issued the command which it ends by an answer, or 0.
+	onRecord func(r *row, j *core.Record, answered int64)
 
 	// OldOwners lets an owner that does not know a stored plan write its tasks.
 	OldOwners bool
@@ -40,6 +40,8 @@ type MemStore struct {
 	partitions map[int]*core.PartitionState
 	rows       map[rowKey]*row
 	ids        map[idKey]*row
+	byNumber   map[int][]*row // of each partition, in the order of numbers
+	blamed     string         // the task that the last ErrCorrupt is about
 }
 
 type rowKey struct {
@@ -58,11 +60,19 @@ type row struct {
 	journal []core.Record
 	commits []int64 // the commit_id of each journal row
 	purged  bool    // a tombstone: its input and journal are gone
+	ends    []ended // every end it has come to
+	referee referee
+}
+
+// ended is one end of a task, which a person may have taken up again since.
+type ended struct {
+	seq   int64
+	state core.State
 }
 
 // NewMemStore makes an empty store.
 func NewMemStore() *MemStore {
-	return &MemStore{partitions: map[int]*core.PartitionState{}, rows: map[rowKey]*row{}, ids: map[idKey]*row{}}
+	return &MemStore{partitions: map[int]*core.PartitionState{}, rows: map[rowKey]*row{}, ids: map[idKey]*row{}, byNumber: map[int][]*row{}}
 }
 
 // TakeOver raises the partition's epoch and makes owner its owner.
@@ -116,9 +126,6 @@ func (m *MemStore) Commit(_ context.Context, b *core.Batch) (core.CommitResult, 
 		}
 	}
 	res, err := m.commit(b)
-	if err == nil && m.Twice != nil && m.Twice() {
-		res, err = m.commit(b)
-	}
 	if err == nil && m.AfterCommit != nil {
 		err = m.AfterCommit(b, res)
 	}
@@ -167,6 +174,7 @@ func (m *MemStore) commit(b *core.Batch) (core.CommitResult, error) {
 	}
 	for _, w := range writes {
 		if err := m.write(b.ID, w); err != nil {
+			m.blamed = w.Task.ID
 			return core.CommitResult{}, err
 		}
 	}
@@ -213,20 +221,31 @@ func (m *MemStore) existing(r *row) core.Existing {
 
 func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 	t := w.Task
-	key := rowKey{t.Partition, t.Number}
-	r := m.rows[key]
+	r := m.rows[rowKey{t.Partition, t.Number}]
 	if r == nil {
 		r = &row{task: columns(t)}
-		m.rows[key], m.ids[idKey{t.Partition, t.ID}] = r, r
-	}
-	for i := range w.Records {
-		if w.Records[i].Seq > int64(len(r.journal)) {
-			r.journal = append(r.journal, w.Records[i])
-			r.commits = append(r.commits, commit)
-		}
+		m.insert(r)
 	}
 	if w.Row && r.task.Seq < t.Seq {
 		r.task = columns(t)
+	}
+	for i := range w.Records {
+		j := &w.Records[i]
+		if j.Seq <= int64(len(r.journal)) {
+			continue
+		}
+		r.journal = append(r.journal, *j)
+		r.commits = append(r.commits, commit)
+		if j.State.Ended() {
+			r.ends = append(r.ends, ended{j.Seq, j.State})
+		}
+		answered, err := r.referee.take(j)
+		if err != nil {
+			return fmt.Errorf("%w: task %s, row %d: %w", ErrCorrupt, t.ID, j.Seq, err)
+		}
+		if m.onRecord != nil {
+			m.onRecord(r, j, answered)
+		}
 	}
 	return m.verify(r, t)
 }
@@ -274,14 +293,42 @@ func (m *MemStore) replay(r *row) (*core.Plan, *core.Task, error) {
 	return plan, t, err
 }
 
+// insert keeps a new row in the order of its partition.
+func (m *MemStore) insert(r *row) {
+	p := r.task.Partition
+	m.rows[rowKey{p, r.task.Number}], m.ids[idKey{p, r.task.ID}] = r, r
+	all := m.byNumber[p]
+	at, _ := slices.BinarySearchFunc(all, r, compareRows)
+	m.byNumber[p] = slices.Insert(all, at, r)
+}
+
+func compareRows(a, b *row) int { return cmp.Compare(a.task.Number, b.task.Number) }
+
+// remove forgets a row.
+func (m *MemStore) remove(r *row) {
+	p := r.task.Partition
+	delete(m.rows, rowKey{p, r.task.Number})
+	delete(m.ids, idKey{p, r.task.ID})
+	m.byNumber[p] = slices.DeleteFunc(m.byNumber[p], func(o *row) bool { return o == r })
+}
+
 // inOrder is the partition's rows by number.
 func (m *MemStore) inOrder(partition int, keep func(*row) bool) []*row {
 	var rows []*row
-	for key, r := range m.rows {
-		if key.partition == partition && keep(r) {
+	for _, r := range m.byNumber[partition] {
+		if keep(r) {
 			rows = append(rows, r)
 		}
 	}
-	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.task.Number, b.task.Number) })
 	return rows
+}
+
+// endedAt is the task that holds an end number, or nil.
+func (m *MemStore) endedAt(partition int, end int64) *row {
+	for _, r := range m.byNumber[partition] {
+		if r.task.EndNumber == end {
+			return r
+		}
+	}
+	return nil
 }

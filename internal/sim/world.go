@@ -1,13 +1,12 @@
 package sim
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
-	"duly.dev/duly/agents"
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
@@ -25,36 +24,65 @@ type Config struct {
 	Log        *slog.Logger  // of the roles; nil: none
 }
 
+// Draw is a world whose size, too, is drawn from the seed.
+func Draw(seed uint64) Config {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return Config{
+		Seed: seed, Nodes: 2 + r.IntN(2), Partitions: 1 + r.IntN(3), Tasks: 1 + r.IntN(20),
+		Storm: time.Second + time.Duration(r.Int64N(int64(2*time.Second))), Calm: 5 * time.Minute,
+	}
+}
+
 // World is one run: the roles, what lies between them, and what must be true.
 type World struct {
 	Store *MemStore
 
-	cfg    Config
-	rand   *rand.Rand
-	now    core.Instant
-	events eventHeap
-	seq    int
-	storm  bool
-	err    error // the first thing that must not be
+	cfg      Config
+	rand     *rand.Rand
+	now      core.Instant
+	events   eventHeap
+	seq      int
+	steps    int // events that happened
+	storm    bool
+	odds     [faultCount]float64
+	happened [faultCount]int
+	running  *proc
+	idle     []*coroutine
+	clocks   []*clock
 
-	plans    []*core.Plan
-	door     *ingest.Door
-	accepted map[string]int // ids answered as stored → partition
-	stream   []message      // of tasks; the position of a message is its index + 1
-	controls []message
-	nodes    []*node
-	runtime  *agents.Runtime
-	lag      time.Duration // how far the handler at work is ahead of now
-	books    books
-	told     map[string]core.Ending // by id: the newest ending the event stream has stored
-	dead     int                    // dead letters
-}
+	coroutines []*coroutine
+	err        *Violation // the first
+	follow     *follow    // nil: nobody listens
 
-// message is one message of a stream.
-type message struct {
-	partition int
-	subs      []core.Submission
-	control   core.Control
+	plans  []*core.Plan
+	front  *frontDoor
+	nodes  []*node
+	agents []*agentProcess
+	bosses []*boss
+	books  books
+	retain time.Duration // of inputs and journals
+
+	clients  []*client
+	ids      []string
+	accepted map[string]bool // ids answered as stored
+	stored   map[string]bool // submissions that a stream has held
+	lost     map[string]bool // ids that a lost stream took with it
+
+	stream     []message // of tasks; the position of a message is its index + 1
+	controls   []message
+	streamAge  int  // rises when the streams are lost
+	leasesLost bool // all at once
+	eventsDown core.Instant
+	told       told
+	refused    map[string]bool
+	dead       map[string]bool // dead letters
+
+	era              int             // rises with a restore: what was on its way before is over
+	down             core.Instant    // until when no scheduler runs
+	lostTime         [2]core.Instant // from the backup to the restore
+	doSent, undoSent map[string]core.Instant
+	sends            map[fence]int
+	spoken           map[fence][]int // codes that agents answered
 }
 
 const began = core.Instant(1_700_000_000_000_000)
@@ -62,45 +90,66 @@ const began = core.Instant(1_700_000_000_000_000)
 // New makes a world; nothing has happened in it yet.
 func New(cfg Config) *World {
 	w := &World{
-		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began,
-		accepted: map[string]int{}, told: map[string]core.Ending{},
+		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
+		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
+		told:   told{map[string]core.Ending{}, map[endKey]bool{}},
+		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, spoken: map[fence][]int{}, streamAge: 1,
 	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	w.drawOdds()
+	w.retain = 200*time.Millisecond + w.upTo(2*time.Second)
 	w.books = newBooks(w)
 	w.addPlans()
 	w.openDoor()
 	w.hireAgents()
-	w.Store.BeforeCommit = w.beforeCommit
-	w.Store.AfterCommit = w.afterCommit
-	w.Store.RefuseRow = refuseRow
-	w.Store.Twice = func() bool { return w.fault(0.05) }
+	w.Store.onRecord = w.recorded
+	w.Store.RefuseRow = w.refuseRow
+	for i := range cfg.Tasks {
+		w.ids = append(w.ids, fmt.Sprintf("t%d", i+1))
+	}
 	for i := range cfg.Nodes {
-		w.nodes = append(w.nodes, &node{w: w, name: fmt.Sprintf("n%d", i+1)})
+		w.nodes = append(w.nodes, &node{w: w, name: fmt.Sprintf("n%d", i+1), clock: w.newClock()})
 		w.nodes[i].restart()
 	}
 	return w
 }
 
-// Run is the storm and the calm. Its error names the seed and tells the story of
-// the task that it is about.
+// Run is the storm and the calm. An error is a *[Violation] with the history of
+// the task that it is about, for which the seed is run a second time.
 func (w *World) Run() error {
-	w.storm = true
+	v := w.run()
+	if v == nil {
+		return nil
+	}
+	again := New(w.cfg)
+	again.follow = &follow{partition: v.Partition, task: v.Task}
+	again.run()
+	v.History = again.follow.lines.String()
+	return v
+}
+
+// Events is how many things have happened.
+func (w *World) Events() int { return w.steps }
+
+func (w *World) run() *Violation {
+	defer w.end()
 	w.every(25*time.Millisecond, w.keep)
 	w.addSupervisors()
-	w.after(0, w.submitAll)
+	w.submitAll()
+	w.restoreLater()
+	w.stopEvents()
+	w.after(w.upTo(w.cfg.Storm), w.loseStream)
+	w.after(w.upTo(w.cfg.Storm), func() { w.leasesLost = w.fault(LeasesLost) })
 	w.until(w.now.Add(w.cfg.Storm), func() bool { return false })
+	w.tell("", -1, "the storm is over")
 	w.storm = false
-	limit := w.now.Add(w.cfg.Calm)
-	w.until(limit, w.ended)
+	w.until(w.now.Add(w.cfg.Calm), w.ended)
 	if w.err == nil {
-		w.err = w.check()
+		w.check()
 	}
-	if w.err != nil {
-		return fmt.Errorf("seed %d, at %v: %w", w.cfg.Seed, w.now.Sub(began), w.err)
-	}
-	return nil
+	return w.err
 }
 
 func (w *World) until(limit core.Instant, done func() bool) {
@@ -112,74 +161,9 @@ func (w *World) until(limit core.Instant, done func() bool) {
 	}
 }
 
-// wrong notes what must not be; the first counts.
-func (w *World) wrong(partition int, id, format string, args ...any) {
-	if w.err == nil {
-		w.err = fmt.Errorf("%s\n%s", fmt.Sprintf(format, args...), w.Store.History(partition, id))
-	}
-}
-
-// The faults of the store.
-var errFault = errors.New("fault")
-
-func (w *World) beforeCommit(*core.Batch) error {
-	if w.fault(0.01) {
-		return errFault
-	}
-	return nil
-}
-
-// refuseRow is the database that cannot hold what a few tasks bring: the birth of
-// some, the second result of others, storm or calm.
-func refuseRow(w *core.TaskWrite) bool {
-	last := &w.Records[len(w.Records)-1]
-	switch fnvOf(w.Task.ID) % 16 {
-	case 1:
-		return w.Birth && last.Kind == core.KindSubmitted
-	case 2:
-		return last.Kind == core.KindDone && last.Step == 1
-	}
-	return false
-}
-
-// afterCommit crashes an owner between commit and publish, or lets a successor
-// take a partition at that very moment and leaves the owner a zombie.
-func (w *World) afterCommit(b *core.Batch, _ core.CommitResult) error {
-	if w.fault(0.02) {
-		return errFault
-	}
-	if w.fault(0.02) {
-		p := b.Partitions[w.rand.IntN(len(b.Partitions))].Partition
-		if n := w.nodes[w.rand.IntN(len(w.nodes))]; n.name != b.Node {
-			n.adopt(p)
-		}
-	}
-	return nil
-}
-
-// keep sees to it that every partition has an owner, and in the storm moves
-// partitions, crashes nodes and makes zombies.
-func (w *World) keep() {
-	for p := range w.cfg.Partitions {
-		owned := false
-		for _, n := range w.nodes {
-			if f := n.feeds[p]; f != nil && f.epoch == w.Store.Partition(p).Epoch {
-				owned = true
-			}
-		}
-		if !owned || w.fault(0.01) {
-			w.nodes[w.rand.IntN(len(w.nodes))].adopt(p)
-		}
-	}
-	for _, n := range w.nodes {
-		if w.fault(0.01) {
-			n.restart()
-		}
-	}
-}
-
 var (
 	_ scheduler.Store  = (*MemStore)(nil)
 	_ supervisor.Store = (*MemStore)(nil)
 	_ ingest.Reader    = (*MemStore)(nil)
+	_ context.Context  = agentContext{}
 )

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"duly.dev/duly/internal/core"
+)
+
+// books are what the services keep: which keys have their effect, and which must
+// not have it any more.
+type books struct {
+	w          *World
+	tombstones bool // a service takes no call of a key whose undo it has seen; then the network may double commands
+	live       map[string]bool
+	tomb       map[string]bool
+	refused    map[string]bool
+}
+
+func newBooks(w *World) books {
+	return books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}}
+}
+
+// do lets a call take effect. loose is one that its handler has given up: no
+// ledger is around it any more, only the service's own tombstone.
+func (b *books) do(c *core.Command, loose bool) {
+	key, w := c.Key(), b.w
+	if b.tomb[key] {
+		if !loose || !b.tombstones {
+			w.wrong(c.Partition, c.Task, "do of %s takes effect after its undo", key)
+		}
+		return
+	}
+	w.tell(c.Task, -1, "%s takes effect", key)
+	b.live[key] = true
+	r := w.Store.ids[idKey{c.Partition, c.Task}]
+	if r != nil && r.task.State == core.StateUndone && r.task.Round == c.Round && !w.forgotten(key) {
+		w.wrong(c.Partition, c.Task, "do of %s takes effect in a task that is undone", key)
+	}
+}
+
+func (b *books) undo(c *core.Command) {
+	b.w.tell(c.Task, -1, "%s is undone", c.Key())
+	delete(b.live, c.Key())
+	b.tomb[c.Key()] = true
+}
+
+// refuses draws whether a service refuses a key. Where the network doubles
+// commands, both copies get the same answer, because nobody but the service
+// knows that there are two. Elsewhere it may refuse a key that has its effect,
+// unless SQL was restored and does not know of it: then only the service does.
+func (b *books) refuses(key string) bool {
+	if b.w.era > 0 && b.live[key] {
+		return false
+	}
+	was, asked := b.refused[key]
+	if b.tombstones && asked {
+		return was
+	}
+	refused := b.w.fault(AgentRefuses)
+	b.refused[key] = refused
+	return refused
+}
+
+// checkBooks holds the services to a task that has come to its end: every step
+// of a processed one has its effect, none of an undone one has. What a task in
+// error has left, a person must see to.
+func (w *World) checkBooks(t *core.Task, round int, state core.State) {
+	plan := planBook{w}.Plan(t.Type)
+	if plan == nil || t.PlanVersion == 0 {
+		return
+	}
+	for i := range plan.Steps {
+		key := core.Key(t.ID, plan.Steps[i].Name, round)
+		live := w.books.live[key]
+		if !plan.Steps[i].Undoable || w.forgotten(key) {
+			continue
+		}
+		if state == core.StateProcessed && !live {
+			w.wrong(t.Partition, t.ID, "it is processed, but step %s has no effect", plan.Steps[i].Name)
+		}
+		if state == core.StateUndone && live {
+			w.wrong(t.Partition, t.ID, "it is undone, but step %s has an effect", plan.Steps[i].Name)
+		}
+	}
+}
+
+// checkOrphans holds every effect to a step that may have it.
+func (w *World) checkOrphans() {
+	known := map[string]bool{}
+	for _, id := range w.ids {
+		r := w.Store.ids[idKey{w.partitionOf(id), id}]
+		if r == nil || r.task.State != core.StateProcessed && r.task.State != core.StateError {
+			continue
+		}
+		for _, s := range w.planOf(id).Steps {
+			known[core.Key(id, s.Name, r.task.Round)] = true
+		}
+	}
+	for key := range w.books.live {
+		if !known[key] && !w.forgotten(key) {
+			w.wrong(-1, "", "an effect under key %s belongs to no step that should have one", key)
+			return
+		}
+	}
+}

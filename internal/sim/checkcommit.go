@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// commit is a commit at the moment it is decided, with what must be true of it.
+// The rows themselves are held to their journal by the store: see
+// MemStore.verify, referee and recorded.
+func (w *World) commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	before := make([]core.PartitionState, len(b.Partitions))
+	for i := range b.Partitions {
+		before[i] = *w.Store.partition(b.Partitions[i].Partition)
+	}
+	res, err := w.Store.Commit(ctx, b)
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, core.ErrForeignRow) {
+		w.wrongBatch(b, err)
+	}
+	if err != nil {
+		return res, err
+	}
+	for i := range b.Partitions {
+		if !slices.Contains(res.Fenced, b.Partitions[i].Partition) {
+			w.moved(&before[i], &b.Partitions[i])
+		}
+	}
+	return res, nil
+}
+
+// wrongBatch blames the one task that a commit of several broke.
+func (w *World) wrongBatch(b *core.Batch, err error) {
+	for i := range b.Writes {
+		if t := b.Writes[i].Task; w.Store.blamed == t.ID || len(b.Writes) == 1 {
+			w.wrong(t.Partition, t.ID, "%v", err)
+		}
+	}
+	w.wrong(b.Partitions[0].Partition, "", "%v", err)
+}
+
+// moved checks a partition's own row: only the owner of the present epoch moves
+// it; the cursor passes what has come to something durable and nothing else; the
+// told mark passes what the event stream has stored.
+func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
+	p := is.Partition
+	if is.Epoch != was.Epoch {
+		w.wrong(p, "", "epoch %d commits to partition %d while its epoch is %d", is.Epoch, p, was.Epoch)
+	}
+	if is.Cursor < was.Cursor || is.ControlCursor < was.ControlCursor || is.Told < was.Told || is.NextNumber < was.NextNumber || is.NextEnd < was.NextEnd {
+		w.wrong(p, "", "the row of partition %d goes back: %+v after %+v", p, *is, *was)
+	}
+	if is.Cursor > uint64(len(w.stream)) && was.Stream == w.streamName() {
+		w.wrong(p, "", "the cursor of partition %d is at %d, behind the end of the stream", p, is.Cursor)
+	} else if was.Stream == w.streamName() {
+		for i := was.Cursor; i < is.Cursor; i++ {
+			if m := w.stream[i]; m.partition == p {
+				w.checkSettled(m, "the cursor passes it")
+			}
+		}
+	}
+	for end := was.Told + 1; end <= is.Told; end++ {
+		if r := w.Store.endedAt(p, end); r != nil && !w.told.ends[endKey{p, end}] {
+			w.wrong(p, r.task.ID, "the told mark passes end %d, which the event stream has not stored", end)
+		}
+	}
+}
+
+// checkSettled: what is acknowledged, or behind the cursor, has come to
+// something durable.
+func (w *World) checkSettled(m message, why string) {
+	for i := range m.subs {
+		if !w.settled(m.partition, &m.subs[i]) {
+			w.wrong(m.partition, m.subs[i].ID, "%s, but its task is not stored", why)
+		}
+	}
+}
+
+// acked checks that a message is acknowledged only when all its tasks are there.
+func (w *World) acked(m message) { w.checkSettled(m, "a message is acknowledged") }
+
+// recorded sees each journal row at its commit.
+func (w *World) recorded(r *row, j *core.Record, answered int64) {
+	t := &r.task
+	w.tell(t.ID, -1, "row %d: %s", j.Seq, recordText(j))
+	if answered != 0 && !w.said(fence{t.Partition, t.Number, answered}, j) {
+		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
+	}
+	switch {
+	case j.State == core.StatePending && t.WaitsFor != "":
+		w.note(WindowFull)
+	case j.State == core.StateProcessed || j.State == core.StateUndone:
+		w.checkBooks(t, j.Round, j.State)
+	}
+	if out := r.referee.out; (j.Kind == core.KindCancelled || j.Kind == core.KindUndoAsked) && out != 0 && !r.referee.undo {
+		w.note(UndoOfRunning)
+	}
+}
+
+// said reports whether an agent gave the answer that a row records.
+func (w *World) said(at fence, j *core.Record) bool {
+	return slices.ContainsFunc(w.spoken[at], func(code int) bool {
+		switch j.Kind {
+		case core.KindDone, core.KindUndone:
+			return code == 0
+		case core.KindRefused, core.KindUndoRefused:
+			return core.FinalCode(code) && code == j.Code
+		}
+		return code != 0 && !core.FinalCode(code) && code == j.Code
+	})
+}

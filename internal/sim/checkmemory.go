@@ -1,0 +1,27 @@
+package sim
+
+// checkMemory: between two turns an owner holds exactly the tasks that have a
+// command out or wait for their next try. Load counts endings that are not told
+// besides; of these the store knows the most there can be, unless an end number
+// was spent since on a row that the database refused.
+func (n *node) checkMemory() {
+	w := n.w
+	for p := range w.cfg.Partitions {
+		st := w.Store.partition(p)
+		epoch, owns := n.shard.Owns(p)
+		if !owns || epoch != st.Epoch {
+			continue
+		}
+		active := 0
+		for _, r := range w.Store.byNumber[p] {
+			if r.task.Active() {
+				active++
+			}
+		}
+		untold := int(st.NextEnd - 1 - st.Told)
+		if load := n.shard.Load(p); load < active || load > active+untold && !n.shard.Unsaved() {
+			w.wrong(p, "", "node %s holds %d tasks and untold endings of partition %d; %d are active, and at most %d endings untold",
+				n.name, load, p, active, untold)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+)
+
+// frontDoor is the process of the front door. Its requests die with it; their
+// clients hear nothing and ask again.
+type frontDoor struct {
+	w     *World
+	clock *clock
+	door  *ingest.Door
+	life  int
+}
+
+func (w *World) openDoor() {
+	d := &frontDoor{w: w, clock: w.newClock()}
+	w.front = d
+	d.open()
+}
+
+// open begins a life. Small limits, so that they are met.
+func (d *frontDoor) open() {
+	d.life++
+	w := d.w
+	door, err := ingest.NewDoor(ingest.Config{
+		Stream: "tasks", Partitions: w.cfg.Partitions, PackItems: 1 + w.rand.IntN(8), ItemsMax: 2 + w.rand.IntN(16),
+		BacklogMax: int64(1 + w.rand.IntN(8)), PublishMax: 400 * time.Millisecond,
+		PartitionOf: func(id string, _ int) int { return w.partitionOf(id) },
+	}, planBook{w}, streamLog{w}, backlog{w})
+	if err != nil {
+		panic(err) // the world is built wrong
+	}
+	d.door = door
+}
+
+// serve lets the door do something; it may die at any of its effects.
+func (d *frontDoor) serve(do func()) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if cause != errKilled {
+				panic(cause)
+			}
+			d.w.tell("", -1, "the front door crashes")
+			d.open()
+		}
+	}()
+	do()
+}
+
+// point is a moment between two effects of the door.
+func (d *frontDoor) point() {
+	if d.w.fault(DoorCrash) {
+		panic(errKilled)
+	}
+}
+
+func (d *frontDoor) submit(req ingest.Request) {
+	d.serve(func() { d.door.Submit(d.clock.now(), req) })
+	d.flush()
+}
+
+func (d *frontDoor) flush() {
+	d.serve(func() { d.door.Flush(d.clock.now()) })
+	if due := d.door.Due(d.clock.now()); due != 0 {
+		life := d.life
+		d.w.after(max(time.Millisecond, d.clock.until(due)), func() {
+			if d.life == life {
+				d.flush()
+			}
+		})
+	}
+}
+
+// backlog is how far the readers of a partition are behind.
+type backlog struct{ w *World }
+
+func (b backlog) Pending(partition int) int64 {
+	st, n := b.w.Store.Partition(partition), int64(0)
+	for i, m := range b.w.stream {
+		if m.partition == partition && uint64(i+1) > st.Cursor {
+			n++
+		}
+	}
+	return n
+}
+
+// streamLog is the task stream as the door sees it.
+type streamLog struct{ w *World }
+
+func (l streamLog) Publish(partition int, subs []core.Submission, done func(uint64, error)) {
+	w := l.w
+	w.front.point()
+	m := message{partition: partition, subs: slices.Clone(subs)}
+	switch {
+	case w.fault(StreamDown):
+		done(0, ingest.ErrLogDown)
+	case w.fault(StreamFull):
+		done(0, ingest.ErrLogFull)
+	case w.fault(StreamSilent): // and nothing was stored
+	case w.fault(StreamAnswerLost):
+		w.append(&w.stream, m)
+		w.after(w.upTo(time.Second), func() { done(0, errFault) }) // also when it was given up already
+	default:
+		w.after(w.delay(), func() {
+			seq := w.append(&w.stream, m)
+			w.after(w.delay(), func() { done(seq, nil) })
+		})
+	}
+	w.front.point()
+}

@@ -1,0 +1,158 @@
+package sim
+
+// Fault is one kind of thing that goes wrong.
+type Fault int
+
+// The faults. Those without a probability in the table below follow from others
+// and are only counted.
+const (
+	NetworkSlow     Fault = iota // a message takes longer than any time-out
+	CommandLost                  //
+	CommandDoubled               // by a bridge; only where the services keep tombstones
+	CommandUnserved              // the server says that nobody listens
+	ReplyLost
+	ReplyDoubled
+	ReplyForeign // a number or seq that was never given, or that of an older command
+	ReplyGarbage // cannot be decoded: the bus makes it a failed try
+
+	ReadFails
+	ReadSlow
+	CommitFails
+	CommitSlow       // the world goes on meanwhile
+	CommitAnswerLost // the store sends the batch again
+	CommitCutOff     // committed, and the caller is told of a failure
+	TakeoverAtCommit // a successor comes between commit and publish
+	TakeoverFails    // the epoch is raised, the answer lost
+	ZombieCommit     // a commit that began before a takeover is decided after it
+	RowRefused
+	ShapeRefused // even the bare row: a dead letter
+	SQLRestored  // from an older snapshot, behind the streams
+	Purged
+
+	NodeCrash  // between any two effects
+	NodeFreeze // stands still and wakes with its old mail
+	NodeRestart
+	PartitionMoved
+	TwoOwners // a successor takes over while the owner lives and believes
+	LeasesLost
+	LostHeard   // a former owner is told at once that its reader is gone
+	PlansReread // the news of changed plans
+
+	SupervisorCrash
+	SupervisorFreeze
+	LeaseFails // of the supervisor
+	LeaseWrong // it leads though another does, or does not though it should
+	TwoLeaders
+	AskFails // not stored
+	AskAnswerLost
+
+	ClockSkew
+	ClockStep // a clock jumps, within the bound
+
+	DoorCrash
+	DoorFull    // 429: its own limits
+	BacklogFull // 429: the readers are behind
+	StreamDown
+	StreamFull
+	StreamSilent
+	StreamAnswerLost // stored, and nobody knows
+	StreamLost       // with SQL intact
+	Redelivery       // one message again
+	Reread           // from the committed cursor
+	Undecodable      // a message that is no message
+	UnknownPlan      // through the plain door
+	PlainDoor        // not a fault: the other way in
+	OtherInput       // the id again with another input
+
+	EventsDown // for a while
+	TellFails
+	TellAnswerLost
+	RefuseFails
+
+	AgentCrashBefore // the effect
+	AgentCrashDuring // the effect comes later, from the remote call it made
+	AgentCrashAfter
+	AgentsDown  // nobody listens for a while
+	AgentStops  // while it drains it answers 503
+	AgentBusy   // 429
+	AgentError  // without an effect
+	AgentUnsure // an error after the effect
+	AgentHangs  // until its time is over, and takes effect late
+	AgentDeaf   // ignores its context: at work past its time
+	AgentRefuses
+	UndoOfRunning // cancelled while its do is at work
+	WindowFull    // parked: an agent's window
+	HandFull      // the gate of a partition: enough in hand
+
+	faultCount
+)
+
+// kinds gives every fault its name and how likely it is each time it could be.
+var kinds = [faultCount]struct {
+	name string
+	p    float64
+}{
+	NetworkSlow: {"network slow", 0.03}, CommandLost: {"command lost", 0.04}, CommandDoubled: {"command doubled", 0.05},
+	CommandUnserved: {"command unserved", 0.04}, ReplyLost: {"reply lost", 0.04}, ReplyDoubled: {"reply doubled", 0.05},
+	ReplyForeign: {"reply foreign", 0.02}, ReplyGarbage: {"reply garbage", 0.02},
+
+	ReadFails: {"read fails", 0.01}, ReadSlow: {"read slow", 0.01}, CommitFails: {"commit fails", 0.01},
+	CommitSlow: {"commit slow", 0.04}, CommitAnswerLost: {"commit answer lost", 0.03}, CommitCutOff: {"commit cut off", 0.01},
+	TakeoverAtCommit: {"takeover at commit", 0.02}, TakeoverFails: {"takeover fails", 0.02}, ZombieCommit: {name: "zombie commit"},
+	RowRefused: {name: "row refused"}, ShapeRefused: {name: "bare row refused"}, SQLRestored: {"SQL restored", 0.15}, Purged: {name: "purged"},
+
+	NodeCrash: {"node crash", 0.0015}, NodeFreeze: {"node freeze", 0.0015}, NodeRestart: {"node restart", 0.005},
+	PartitionMoved: {"partition moved", 0.01}, TwoOwners: {name: "two owners"}, LeasesLost: {"leases lost", 0.2},
+	LostHeard: {"lost heard", 0.3}, PlansReread: {"plans reread", 0.1},
+
+	SupervisorCrash: {"supervisor crash", 0.01}, SupervisorFreeze: {"supervisor freeze", 0.01}, LeaseFails: {"lease fails", 0.1},
+	LeaseWrong: {"lease wrong", 0.2}, TwoLeaders: {name: "two leaders"}, AskFails: {"ask fails", 0.05}, AskAnswerLost: {"ask answer lost", 0.05},
+
+	ClockSkew: {"clock skew", 0.7}, ClockStep: {"clock step", 0.3},
+
+	DoorCrash: {"door crash", 0.02}, DoorFull: {name: "door full"}, BacklogFull: {name: "backlog full"},
+	StreamDown: {"stream down", 0.05}, StreamFull: {"stream full", 0.03}, StreamSilent: {"stream silent", 0.03},
+	StreamAnswerLost: {"stream answer lost", 0.05}, StreamLost: {"stream lost", 0.1}, Redelivery: {"redelivery", 0.05},
+	Reread: {"reread", 0.05}, Undecodable: {"undecodable", 0.02}, UnknownPlan: {"unknown plan", 0.03},
+	PlainDoor: {"plain door", 0.15}, OtherInput: {"other input", 0.1},
+
+	EventsDown: {"events down", 0.3}, TellFails: {"tell fails", 0.1}, TellAnswerLost: {"tell answer lost", 0.1}, RefuseFails: {"refuse fails", 0.1},
+
+	AgentCrashBefore: {"agent crash before", 0.01}, AgentCrashDuring: {"agent crash during", 0.015}, AgentCrashAfter: {"agent crash after", 0.015},
+	AgentsDown: {name: "agents down"}, AgentStops: {"agent stops", 0.01}, AgentBusy: {"agent busy", 0.01}, AgentError: {"agent error", 0.05},
+	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
+	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, HandFull: {name: "hand full"},
+}
+
+// String is the fault's name.
+func (f Fault) String() string { return kinds[f].name }
+
+// Faults is how often each fault has happened, by name.
+func (w *World) Faults() map[string]int {
+	all := make(map[string]int, faultCount)
+	for f, n := range w.happened {
+		all[kinds[f].name] = n
+	}
+	return all
+}
+
+// drawOdds lets worlds differ: in each some faults are rarer, some more likely
+// and some do not happen at all, so that they do not always hide one another.
+func (w *World) drawOdds() {
+	factors := [...]float64{0, 0.5, 1, 1, 1, 2}
+	for f := range w.odds {
+		w.odds[f] = kinds[f].p * factors[w.rand.IntN(len(factors))]
+	}
+}
+
+// fault draws whether a fault happens now; in the calm none does.
+func (w *World) fault(f Fault) bool {
+	if !w.storm || w.odds[f] == 0 || w.rand.Float64() >= w.odds[f] {
+		return false
+	}
+	w.happened[f]++
+	return true
+}
+
+// note counts a fault that follows from others.
+func (w *World) note(f Fault) { w.happened[f]++ }

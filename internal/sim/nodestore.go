@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// errFault is what a fault answers.
+var errFault = errors.New("fault")
+
+// nodeStore is the state store as a node sees it: a network away, slow at times,
+// with answers that get lost. The node may die before and after each call.
+type nodeStore struct {
+	*MemStore
+	n *node
+}
+
+// reach is the way to the store.
+func (s nodeStore) reach() error {
+	w := s.n.w
+	s.n.point()
+	if w.fault(ReadSlow) {
+		w.wait(w.upTo(300 * time.Millisecond))
+	}
+	if w.fault(ReadFails) {
+		return errFault
+	}
+	return nil
+}
+
+// read asks the store for something.
+func read[T any](s nodeStore, ask func() (T, error)) (T, error) {
+	if err := s.reach(); err != nil {
+		var none T
+		return none, err
+	}
+	return ask()
+}
+
+// TakeOver may have happened though the caller hears of a failure.
+func (s nodeStore) TakeOver(ctx context.Context, p int, owner string) (core.PartitionState, error) {
+	st, err := read(s, func() (core.PartitionState, error) { return s.MemStore.TakeOver(ctx, p, owner) })
+	if err == nil && s.n.w.fault(TakeoverFails) {
+		err = errFault
+	}
+	return st, err
+}
+
+func (s nodeStore) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
+	return read(s, func() ([]core.Saved, error) { return s.MemStore.LoadNumbers(ctx, p, numbers) })
+}
+
+func (s nodeStore) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Saved, error) {
+	return read(s, func() ([]core.Saved, error) { return s.MemStore.LoadIDs(ctx, p, ids) })
+}
+
+func (s nodeStore) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
+	return read(s, func() ([]core.Saved, error) { return s.MemStore.LoadActive(ctx, p, after, limit) })
+}
+
+func (s nodeStore) Waiting(ctx context.Context, p int, agent string, after int64, limit int) ([]int64, error) {
+	return read(s, func() ([]int64, error) { return s.MemStore.Waiting(ctx, p, agent, after, limit) })
+}
+
+func (s nodeStore) Untold(ctx context.Context, p int, after int64, limit int) ([]core.Ending, error) {
+	return read(s, func() ([]core.Ending, error) { return s.MemStore.Untold(ctx, p, after, limit) })
+}
+
+func (s nodeStore) Cursors(ctx context.Context) ([]core.PartitionState, error) {
+	return read(s, func() ([]core.PartitionState, error) { return s.MemStore.Cursors(ctx) })
+}
+
+// Commit takes its time: the world goes on between the moment it leaves, the
+// moment it is decided, and the moment its caller hears of it.
+func (s nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	w, n := s.n.w, s.n
+	n.point()
+	if w.fault(CommitFails) {
+		return core.CommitResult{}, errFault
+	}
+	fenced := s.fenced(b)
+	s.travel()
+	if s.fenced(b) > fenced {
+		w.note(ZombieCommit)
+	}
+	res, err := w.commit(ctx, b)
+	if err == nil && w.fault(CommitAnswerLost) {
+		s.travel()
+		res, err = w.commit(ctx, b)
+	}
+	if err == nil && w.fault(TakeoverAtCommit) {
+		p := b.Partitions[w.rand.IntN(len(b.Partitions))].Partition
+		if o := w.nodes[w.rand.IntN(len(w.nodes))]; o != n {
+			o.adopt(p)
+			w.wait(w.upTo(20 * time.Millisecond))
+		}
+	}
+	n.point()
+	if err == nil && w.fault(CommitCutOff) {
+		return core.CommitResult{}, errFault
+	}
+	return res, err
+}
+
+func (s nodeStore) travel() {
+	w := s.n.w
+	if w.fault(CommitSlow) {
+		w.wait(w.upTo(800 * time.Millisecond))
+	} else if w.storm {
+		w.wait(w.upTo(3 * time.Millisecond))
+	}
+}
+
+// fenced is how many partitions of the batch are not ours now.
+func (s nodeStore) fenced(b *core.Batch) int {
+	n := 0
+	for i := range b.Partitions {
+		if s.partition(b.Partitions[i].Partition).Epoch != b.Partitions[i].Epoch {
+			n++
+		}
+	}
+	return n
+}
+
+// refuseRow is the database that cannot hold what a few tasks bring: the birth of
+// some, the second result of others, any row of a third kind; storm or calm.
+func (w *World) refuseRow(t *core.TaskWrite) bool {
+	last := &t.Records[len(t.Records)-1]
+	switch w.hashOf("row of "+t.Task.ID) % 32 {
+	case 1, 2:
+		if t.Birth && last.Kind == core.KindSubmitted {
+			w.note(RowRefused)
+			return true
+		}
+	case 3, 4:
+		if last.Kind == core.KindDone && last.Step == 1 {
+			w.note(RowRefused)
+			return true
+		}
+	case 5:
+		w.note(ShapeRefused)
+		return t.Birth
+	}
+	return false
+}

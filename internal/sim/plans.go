@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// addPlans stores the plans of the world: short times, every policy, checks
+// among the steps.
+func (w *World) addPlans() {
+	step := func(name string, change func(*core.Step)) core.Step {
+		s := core.Step{
+			Name: name, Agent: "agent." + name, Undoable: true, CompleteBy: 300 * time.Millisecond,
+			Backoff: 20 * time.Millisecond, BackoffCap: 100 * time.Millisecond, Pause: 400 * time.Millisecond,
+			UndoAttemptsMax: 30,
+		}
+		if change != nil {
+			change(&s)
+		}
+		return s
+	}
+	check := func(s *core.Step) { s.Undoable = false }
+	wait := func(s *core.Step) { s.OnExhausted, s.AttemptsMax = core.PolicyWait, 2 }
+	fail := func(s *core.Step) { s.OnExhausted = core.PolicyError }
+	brief := func(s *core.Step) { s.UndoAttemptsMax = 1 } // its undo may give up
+	for _, p := range []core.Plan{
+		{Name: "order", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{
+			step("credit", check), step("reserve", nil), step("charge", nil), step("ship", wait), step("mail", check)}},
+		{Name: "quick", Version: 1, CompleteBy: time.Second, Steps: []core.Step{step("reserve", nil), step("charge", brief)}},
+		{Name: "strict", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{step("charge", fail), step("ship", fail)}},
+	} {
+		p.Grace = grace
+		w.Store.AddPlan(p)
+		full := p.WithDefaults()
+		w.plans = append(w.plans, &full)
+	}
+}
+
+// planBook is what the door knows of the plans.
+type planBook struct{ w *World }
+
+func (b planBook) Plan(taskType string) *core.Plan {
+	for _, p := range b.w.plans {
+		if p.Name == taskType {
+			return p
+		}
+	}
+	return nil
+}
+
+func (b planBook) Reload(done func(error)) { done(nil) }
+
+// planOf is the plan of a task by its id.
+func (w *World) planOf(id string) *core.Plan {
+	return w.plans[int(w.hashOf("type of "+id))%len(w.plans)]
+}
+
+func (w *World) partitionOf(id string) int { return int(w.hashOf("place of "+id)) % w.cfg.Partitions }
+
+// hashOf is what a world makes of a name, the same at all times.
+func (w *World) hashOf(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, w.cfg.Seed))
+	return h.Sum32()
+}

@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"bytes"
+	"strconv"
+
+	"duly.dev/duly/internal/core"
+)
+
+// message is one message of a stream.
+type message struct {
+	partition int
+	subs      []core.Submission
+	control   core.Control
+	garbage   bool // cannot be decoded: its reader makes it a dead letter and goes on
+}
+
+// append puts a message on a stream and lets its readers know.
+func (w *World) append(stream *[]message, m message) uint64 {
+	if w.fault(Undecodable) {
+		w.append1(stream, message{partition: m.partition, garbage: true})
+	}
+	return w.append1(stream, m)
+}
+
+func (w *World) append1(stream *[]message, m message) uint64 {
+	*stream = append(*stream, m)
+	for i := range m.subs {
+		w.stored[subKey(&m.subs[i])] = true
+		w.tell(m.subs[i].ID, -1, "stored in the stream at %d", len(*stream))
+		delete(w.lost, m.subs[i].ID)
+	}
+	for _, n := range w.nodes {
+		if n.feeds[m.partition] != nil {
+			w.after(w.delay(), func() { n.pump(m.partition) })
+		}
+	}
+	return uint64(len(*stream))
+}
+
+// loseStream is a task stream and a control stream that are lost as a whole, by
+// an operator or a disk, while SQL is intact. Nodes are started anew with the
+// new streams: they read the identity when they start. What is promised: what
+// SQL has goes on; positions begin anew; and what was accepted and not read is
+// gone, that and nothing else.
+func (w *World) loseStream() {
+	if !w.fault(StreamLost) {
+		return
+	}
+	w.tell("", -1, "the streams are lost")
+	w.streamAge++
+	w.stream, w.controls = nil, nil
+	w.countLost()
+	for _, n := range w.nodes {
+		n.restart()
+	}
+}
+
+// countLost finds what neither SQL nor the stream has any more.
+func (w *World) countLost() {
+	unread := map[string]bool{}
+	for i, m := range w.stream {
+		if uint64(i+1) > w.cursor(m.partition) {
+			for j := range m.subs {
+				unread[m.subs[j].ID] = true
+			}
+		}
+	}
+	for _, c := range w.clients {
+		id := c.sub.ID
+		if w.stored[subKey(&c.sub)] && !unread[id] && !w.settled(w.partitionOf(id), &c.sub) {
+			w.lost[id] = true
+		}
+	}
+}
+
+// cursor is the committed position of a partition in the present task stream.
+func (w *World) cursor(partition int) uint64 {
+	st := w.Store.Partition(partition)
+	if st.Stream != w.streamName() {
+		return 0
+	}
+	return st.Cursor
+}
+
+// streamName is the identity of the present streams.
+func (w *World) streamName() string { return "stream-" + strconv.Itoa(w.streamAge) }
+
+// settled reports whether a submission has come to something durable: its row;
+// a refusal, where its id is another's row; a dead letter.
+func (w *World) settled(partition int, s *core.Submission) bool {
+	if w.dead[s.ID] {
+		return true
+	}
+	r := w.Store.ids[idKey{partition, s.ID}]
+	return r != nil && (w.refused[s.ID] || bytes.Equal(r.task.InputHash, core.HashInput(s.Type, s.Input)))
+}
