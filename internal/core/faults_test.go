@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -181,6 +182,52 @@ func TestPlanGoneAndBack(t *testing.T) {
 	}
 	if err := Apply(r.plan, task, &Event{Kind: EventOverdue, At: task.NextDue(r.plan)}, &out); err != nil || !task.Steps[0].Dirty {
 		t.Fatalf("overdue: %v %s", err, task)
+	}
+}
+
+// Another step that could begin makes no difference to that.
+func TestPlanGoneAndBackWithAStepToGo(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[1].After = nil
+	r := newRig(t, p)
+	r.birth(0)
+	bare := r.row
+	bare.Seq = 1
+	var out Outcome
+	if err := Apply(nil, &bare, &Event{Kind: EventPoison, At: r.now}, &out); err != nil {
+		t.Fatal(err)
+	}
+	task, err := Replay(r.plan, &Saved{Row: bare, Journal: append(r.journal, out.Records...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Apply(r.plan, task, &Event{Kind: EventResubmit, At: r.now}, &out); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("resubmit while a command is out: %v, %s", err, task)
+	}
+}
+
+// Nothing is issued under the number 0: an answer without a number answers
+// nothing.
+func TestAnswerWithoutANumber(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	for _, kind := range []EventKind{EventReply, EventUnserved} {
+		if err := r.apply(Event{Kind: kind}); !errors.Is(err, ErrStale) {
+			t.Errorf("event %d without a number: %v, %s", kind, err, r.task)
+		}
+	}
+}
+
+// The same input of another type is another task, and no type can be continued
+// by an input.
+func TestHashOfTypeAndInput(t *testing.T) {
+	seen := map[string]string{}
+	for _, task := range [][2]string{{"order", "{}"}, {"refund", "{}"}, {"order", "[]"}, {"order{", "}"}, {"", "order{}"}} {
+		hash := string(HashInput(task[0], []byte(task[1])))
+		if other, taken := seen[hash]; taken {
+			t.Errorf("type %q with input %q has the hash of %s", task[0], task[1], other)
+		}
+		seen[hash] = fmt.Sprintf("type %q with input %q", task[0], task[1])
 	}
 }
 

@@ -45,6 +45,12 @@ var adapterMutants = []mutant{
 		run:   "^TestSQLite$/^(taken_id|taken_id_within_a_batch|same_batch_twice_with_duplicates)$",
 	},
 	{
+		name: "sqlite-taken-id-restarts", invariant: 9, file: "schema/sqlitecommit.go",
+		old: "liteBirthConflict = ` ON CONFLICT (partition, id) DO NOTHING`", new: "liteBirthConflict = ` ON CONFLICT (partition, id) DO UPDATE SET state = excluded.state, input = excluded.input`",
+		fault: "SQLite: a duplicate submission starts the task again",
+		run:   "^TestSQLite$/^(taken_id|taken_id_within_a_batch)$",
+	},
+	{
 		name: "sqlite-resend-is-duplicate", invariant: 9, file: "schema/sqlitecommit.go",
 		old: "if commit != c.b.ID || e.Number != t.Number {", new: "if commit != 0 {",
 		fault: "SQLite: the births of a batch that is sent again count as taken",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -43,7 +44,8 @@ func proof(root string, m *mutant, v *verdict) (string, error) {
 	}
 	var files []string
 	byFile := map[string][]string{}
-	for _, test := range v.by[:min(namedMost, len(v.by))] {
+	tests := worthNaming(m, v.by)
+	for _, test := range tests[:min(namedMost, len(tests))] {
 		file, err := testFile(root, m.folder(), test)
 		if err != nil {
 			return "", fmt.Errorf("mutant %s: %w", m.name, err)
@@ -61,6 +63,28 @@ func proof(root string, m *mutant, v *verdict) (string, error) {
 		by += " (it hangs)"
 	}
 	return by, nil
+}
+
+// suites are tests whose subtests have names of their own, in files or tables.
+var suites = []string{"TestScripts", "TestSQLite", "TestPostgres"}
+
+// worthNaming are the tests that failed, each once, with its subtest in a suite.
+// Where a panic hid their names they are those that were run.
+func worthNaming(m *mutant, failed []string) []string {
+	var all []string
+	for _, test := range failed {
+		top, _, _ := strings.Cut(test, "/")
+		if !strings.HasPrefix(top, "Test") {
+			top = strings.Trim(m.run, "^$")
+		}
+		if slices.Contains(suites, top) {
+			top = test
+		}
+		if !slices.Contains(all, top) {
+			all = append(all, top)
+		}
+	}
+	return all
 }
 
 // testFile finds the file of a folder that declares a test.

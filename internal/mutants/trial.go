@@ -93,7 +93,7 @@ func (l *lab) overlay(m *mutant) (string, error) {
 // the tests that were running, or says that there was no trial.
 func (l *lab) test(ctx context.Context, name, folder, overlay, run string, timeout time.Duration) ([]string, error) {
 	program := filepath.Join(l.dir, name+".test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", program, "-overlay", overlay, "./"+folder)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-o", program, "-overlay", overlay, "./"+folder)
 	build.Dir = l.root
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s does not build: %w\n%s", folder, err, out)
@@ -112,7 +112,7 @@ func (l *lab) test(ctx context.Context, name, folder, overlay, run string, timeo
 
 var (
 	failLine  = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
-	hungLine  = regexp.MustCompile(`(?m)^\t(Test\S+) \(\d\S*\)$`)
+	hungLine  = regexp.MustCompile(`(?m)^\t+(Test\S+) \(\d\S*\)$`)
 	timedOut  = "panic: test timed out after"
 	noTests   = "testing: warning: no tests to run"
 	panicLine = regexp.MustCompile(`(?m)^(?:panic|fatal error): .*$`)
