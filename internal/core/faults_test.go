@@ -206,6 +206,42 @@ func TestPlanGoneAndBackWithAStepToGo(t *testing.T) {
 	}
 }
 
+// A refusal says that its own try left nothing; it does not speak for the try
+// before, which failed without saying so.
+func TestRefusalDoesNotSpeakForTheTryBefore(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.answer(CodeAgentError)
+	r.wait()
+	r.answer(CodeRefused)
+	if s := r.task.Steps[0]; r.task.State != StateUndoing || s.Status != StepUndoing {
+		t.Fatalf("refused after a failure: %s", r.task)
+	}
+}
+
+// A task that is poisoned with a command out: the command may act until the
+// grace is over, and its undo waits for that.
+func TestPoisonedCommandMayStillAct(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	quiet := r.task.Steps[0].Due.Add(r.plan.Grace)
+	r.must(Event{Kind: EventPoison})
+	r.must(Event{Kind: EventUndo})
+	if due := r.task.NextDue(r.plan); r.task.Out() >= 0 || due != quiet {
+		t.Fatalf("the undo may leave at %d, want %d: %s", due, quiet, r.task)
+	}
+}
+
+// The clock of a new owner may be behind: the journal's does not go back.
+func TestJournalTimeDoesNotGoBack(t *testing.T) {
+	r := newRig(t, stepsPlan(2))
+	r.birth(0)
+	r.must(Event{Kind: EventReply, Seq: 1, At: r.now.Add(-time.Minute)})
+	if first, second := r.journal[0].At, r.journal[1].At; second < first {
+		t.Fatalf("row 2 is %v older than row 1", first.Sub(second))
+	}
+}
+
 // Nothing is issued under the number 0: an answer without a number answers
 // nothing.
 func TestAnswerWithoutANumber(t *testing.T) {

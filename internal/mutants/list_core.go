@@ -229,13 +229,13 @@ var coreMutants = []mutant{
 		name: "poison-forgets-the-effect", invariant: 12, file: "internal/core/operator.go",
 		old: "r.StepStatus, r.Quiet = StepFailed, d.quietAfter(i)", new: "r.StepStatus, r.Quiet = StepFailed, 0",
 		fault: "a poisoned task forgets that its command may still act",
-		run:   "^TestStormThenCalm$",
+		run:   "^TestPoisonedCommandMayStillAct$",
 	},
 	{
 		name: "time-runs-backwards", invariant: 11, file: "internal/core/apply.go",
 		old: "at: max(ev.At, t.UpdatedAt)", new: "at: ev.At",
 		fault: "a journal row may be older than the one before",
-		run:   "^TestStormThenCalm$",
+		run:   "^TestJournalTimeDoesNotGoBack$",
 	},
 	{
 		name: "gap-in-journal-replayed", invariant: 4, file: "internal/core/replay.go",

@@ -31,7 +31,7 @@ var undoMutants = []mutant{
 		name: "refusal-cleans-step", invariant: 7, file: "internal/core/fold.go",
 		old: "s.Dirty = s.Dirty || r.Quiet > r.At", new: "s.Dirty = r.Quiet > r.At",
 		fault: "a refusal wipes out what an earlier try may have left",
-		run:   "^TestStormThenCalm$",
+		run:   "^TestRefusalDoesNotSpeakForTheTryBefore$",
 	},
 	{
 		name: "undone-stays-dirty", invariant: 8, file: "internal/core/fold.go",
