@@ -205,7 +205,7 @@ var roleMutants = []mutant{
 		name: "scan-unbounded", invariant: 12, file: "supervisor/scan.go",
 		old: "if rep.Read >= s.cfg.ScanMax {", new: "if rep.Read >= 1<<40 {",
 		fault: "a tick reads without bound",
-		run:   "^TestScanIsBounded$",
+		run:   "^TestScanIsBounded$", hangs: true,
 	},
 	{
 		name: "failed-question-forgotten", invariant: 11, file: "supervisor/supervisor.go",
