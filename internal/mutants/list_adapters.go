@@ -45,7 +45,7 @@ var adapterMutants = []mutant{
 		run:   "^TestSQLite$/^(taken_id|taken_id_within_a_batch|same_batch_twice_with_duplicates)$",
 	},
 	{
-		name: "sqlite-taken-id-restarts", invariant: 9, file: "schema/sqlitecommit.go",
+		name: "sqlite-duplicate-submit-restarts", invariant: 9, file: "schema/sqlitecommit.go",
 		old: "liteBirthConflict = ` ON CONFLICT (partition, id) DO NOTHING`", new: "liteBirthConflict = ` ON CONFLICT (partition, id) DO UPDATE SET state = excluded.state, input = excluded.input`",
 		fault: "SQLite: a duplicate submission starts the task again",
 		run:   "^TestSQLite$/^(taken_id|taken_id_within_a_batch)$",

@@ -106,12 +106,6 @@ var schedulerMutants = []mutant{
 		run:   "^TestDuplicates$",
 	},
 	{
-		name: "duplicate-submit-restarts", invariant: 9, file: "scheduler/birth.go",
-		old: "if e := p.ids[sub.ID]; e != nil {\n\t\ts.Stats", new: "if e := p.ids[sub.ID]; e != nil && !e.task.State.Ended() {\n\t\ts.Stats",
-		fault: "a submission of a task that ended in the round is born again",
-		run:   "^TestDuplicateOfATaskThatEndsInTheRound$",
-	},
-	{
 		name: "any-input-is-the-same", invariant: 9, file: "scheduler/birth.go",
 		old: "if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {", new: "if is.Type == sub.Type && bytes.Equal(hash, hash) {",
 		fault: "another input under a taken id is not refused",
