@@ -13,7 +13,7 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -93,6 +93,9 @@ report: ## sizes of files and functions, comments, tests: a report, not a gate
 
 clean-room: ## both README commands from a fresh clone and empty caches
 	@scripts/clean-room
+
+mutants: ## the test of the tests: deliberate faults, each of which they must catch
+	@go run ./internal/mutants
 
 bench: ## a short round of every scenario on both stores, with reports in bin/bench-*
 	$(call heading,a short round of the benchmarks)

@@ -40,6 +40,19 @@ func TestFencedPartitionIsLeftOut(t *testing.T) {
 	r.expect()
 }
 
+// What a submitter would be told rests on a memory that the fence shows to be
+// old: nobody is told.
+func TestFencedPartitionAnswersNobody(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.news()
+	r.steal(0)
+	r.tasks(0, order("t1"), order("t2"))
+	r.turn()
+	r.expect("commit 1 fenced [0]")
+}
+
 // A fence met in a later round of a turn stops the messages of that partition
 // there.
 func TestFencedBetweenTwoRounds(t *testing.T) {

@@ -114,6 +114,28 @@ func TestTakeoverTellsAgain(t *testing.T) {
 	r.expect("commit 0", "do t2/a/0 try 1", "do t5/a/0 try 1")
 }
 
+// An end number that was spent last, with nothing to tell under it or after it,
+// does not hold the mark back either.
+func TestTakeoverPassesASpentEndNumber(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.bus.hold = true
+	r.tasks(0, core.Submission{Type: "later", ID: "t1"})
+	r.turn()
+	r.store.AddPlan(orderPlan("later", 1, "a"))
+	r.mail.PlansChanged = true
+	r.control(core.Control{Kind: core.EventResubmit, ID: "t1", Actor: "olga"})
+	r.turn()
+	r.start("n2")
+	r.adopt(0)
+	if n := r.shard.Load(0); n != 1 {
+		t.Fatalf("load %d, want the one task in hand", n)
+	}
+	r.flush()
+	if st := r.store.Partition(0); st.Told != 1 || st.NextEnd != 2 {
+		t.Fatalf("told up to %d of %d", st.Told, st.NextEnd-1)
+	}
+}
+
 // Many tasks take several pages.
 func TestTakeoverInPages(t *testing.T) {
 	r := newRig(t, scheduler.Config{})

@@ -143,6 +143,39 @@ func TestWindowIsGivenBack(t *testing.T) {
 	}
 }
 
+// A birth that was none gives its place back as well.
+func TestWindowIsGivenBackByADuplicate(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.finish()
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.tasks(0, order("t2"))
+	r.turn()
+	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2"}) {
+		t.Fatalf("sent %v", ids)
+	}
+}
+
+// A command that is answered before it leaves, by somebody who knew its number,
+// does not leave any more.
+func TestAnsweredBeforeItLeaves(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	first := r.one()
+	next := first
+	next.Seq++
+	r.answer(first, 0)
+	r.answer(next, 0)
+	r.turn()
+	if ids := r.sentTasks(); len(ids) > 0 {
+		t.Fatalf("sent %v", ids)
+	}
+	r.state("t1", core.StateProcessed)
+}
+
 // A command that nobody is there to hear is no attempt: the task waits, and
 // tries again.
 func TestUnserved(t *testing.T) {

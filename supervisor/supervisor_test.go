@@ -258,6 +258,23 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A question that was not stored is asked in the next tick, not when the scan
+// has come round.
+func TestFailedQuestionIsAskedAgain(t *testing.T) {
+	w := newWorld(1)
+	w.add(0, 1, 5)
+	s := New(Config{MessageMax: 2}, w, w, always{})
+	w.askErr = errors.New("boom")
+	if _, err := s.Tick(t.Context(), epoch); err == nil {
+		t.Fatal("no error")
+	}
+	w.askErr = nil
+	mustTick(t, s, epoch.Add(time.Second))
+	if got := w.numbers(0); !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("asked about %v, want the first two", got)
+	}
+}
+
 // Two that both believe they lead ask twice; the owners act once.
 func TestTwoLeadersAreHarmless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

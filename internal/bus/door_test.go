@@ -389,6 +389,9 @@ func TestPubAckErrors(t *testing.T) {
 		if err == nil || isBusy(err) != busy {
 			t.Errorf("%s: %v, want busy %v", text, err, busy)
 		}
+		if _, said := errors.AsType[*WireError](err); said != strings.Contains(text, "error") {
+			t.Errorf("%s: %v, want what the stream said in it", text, err)
+		}
 	}
 	if seq, err := decodePubAck(&nats.Msg{Data: []byte(`{"stream":"DULY_TASKS","seq":9,"duplicate":true}`)}); err != nil || seq != 9 {
 		t.Errorf("%d, %v", seq, err)

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -74,6 +75,20 @@ func TestTellFails(t *testing.T) {
 	c.TellEnded([]core.Ending{{ID: "a", Type: "b", State: core.StateProcessed}, {ID: "a", Type: "b", State: core.StateUndone}}, func(err error) { done <- err })
 	if err := receive(t, "the outcome", done); !isBusy(err) {
 		t.Errorf("%v", err)
+	}
+}
+
+// One part that failed fails the whole, whichever ends last.
+func TestTallyKeepsTheFailure(t *testing.T) {
+	var ended []error
+	c := &tally{left: 1, done: func(err error) { ended = append(ended, err) }}
+	c.begin()
+	c.begin()
+	c.end(nil)
+	c.end(ErrBusy)
+	c.end(nil)
+	if len(ended) != 1 || !errors.Is(ended[0], ErrBusy) {
+		t.Errorf("ended with %v, want the failure, once", ended)
 	}
 }
 

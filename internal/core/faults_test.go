@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -181,6 +182,88 @@ func TestPlanGoneAndBack(t *testing.T) {
 	}
 	if err := Apply(r.plan, task, &Event{Kind: EventOverdue, At: task.NextDue(r.plan)}, &out); err != nil || !task.Steps[0].Dirty {
 		t.Fatalf("overdue: %v %s", err, task)
+	}
+}
+
+// Another step that could begin makes no difference to that.
+func TestPlanGoneAndBackWithAStepToGo(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[1].After = nil
+	r := newRig(t, p)
+	r.birth(0)
+	bare := r.row
+	bare.Seq = 1
+	var out Outcome
+	if err := Apply(nil, &bare, &Event{Kind: EventPoison, At: r.now}, &out); err != nil {
+		t.Fatal(err)
+	}
+	task, err := Replay(r.plan, &Saved{Row: bare, Journal: append(r.journal, out.Records...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Apply(r.plan, task, &Event{Kind: EventResubmit, At: r.now}, &out); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("resubmit while a command is out: %v, %s", err, task)
+	}
+}
+
+// A refusal says that its own try left nothing; it does not speak for the try
+// before, which failed without saying so.
+func TestRefusalDoesNotSpeakForTheTryBefore(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.answer(CodeAgentError)
+	r.wait()
+	r.answer(CodeRefused)
+	if s := r.task.Steps[0]; r.task.State != StateUndoing || s.Status != StepUndoing {
+		t.Fatalf("refused after a failure: %s", r.task)
+	}
+}
+
+// A task that is poisoned with a command out: the command may act until the
+// grace is over, and its undo waits for that.
+func TestPoisonedCommandMayStillAct(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	quiet := r.task.Steps[0].Due.Add(r.plan.Grace)
+	r.must(Event{Kind: EventPoison})
+	r.must(Event{Kind: EventUndo})
+	if due := r.task.NextDue(r.plan); r.task.Out() >= 0 || due != quiet {
+		t.Fatalf("the undo may leave at %d, want %d: %s", due, quiet, r.task)
+	}
+}
+
+// The clock of a new owner may be behind: the journal's does not go back.
+func TestJournalTimeDoesNotGoBack(t *testing.T) {
+	r := newRig(t, stepsPlan(2))
+	r.birth(0)
+	r.must(Event{Kind: EventReply, Seq: 1, At: r.now.Add(-time.Minute)})
+	if first, second := r.journal[0].At, r.journal[1].At; second < first {
+		t.Fatalf("row 2 is %v older than row 1", first.Sub(second))
+	}
+}
+
+// Nothing is issued under the number 0: an answer without a number answers
+// nothing.
+func TestAnswerWithoutANumber(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	for _, kind := range []EventKind{EventReply, EventUnserved} {
+		if err := r.apply(Event{Kind: kind}); !errors.Is(err, ErrStale) {
+			t.Errorf("event %d without a number: %v, %s", kind, err, r.task)
+		}
+	}
+}
+
+// The same input of another type is another task, and no type can be continued
+// by an input.
+func TestHashOfTypeAndInput(t *testing.T) {
+	seen := map[string]string{}
+	for _, task := range [][2]string{{"order", "{}"}, {"refund", "{}"}, {"order", "[]"}, {"order{", "}"}, {"", "order{}"}} {
+		hash := string(HashInput(task[0], []byte(task[1])))
+		if other, taken := seen[hash]; taken {
+			t.Errorf("type %q with input %q has the hash of %s", task[0], task[1], other)
+		}
+		seen[hash] = fmt.Sprintf("type %q with input %q", task[0], task[1])
 	}
 }
 

@@ -93,6 +93,8 @@ var packages = map[string]place{
 	// What every process serves, whatever its roles.
 	"internal/health": {},
 	"internal/law":    {},
+	// The faults that the tests must find.
+	"internal/mutants": {},
 }
 
 // guarded are dependencies that only the packages naming them in links may

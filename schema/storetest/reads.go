@@ -59,6 +59,9 @@ func testOverdue(r *rig) {
 			if n == 4 {
 				w.Task.State, w.Task.WaitsFor = core.StatePending, "payment" // parked: asked about all the same
 			}
+			if n == 5 {
+				w.Task.State = core.StateUndoing
+			}
 			writes = append(writes, w)
 			want = append(want, core.Due{Partition: p, Number: n, Bound: w.Task.Bound})
 		}

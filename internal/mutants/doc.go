@@ -1,0 +1,13 @@
+// Mutants is the test of the tests: each mutant is a deliberate fault of one
+// line in the core, a role or an adapter, and the tests named beside it must
+// fail with it. A mutant that survives is a check that is missing.
+//
+// Nothing in the tree is touched: the compiler is given the changed copy in an
+// overlay. A mutant that does not build, or whose text is no longer in its file,
+// is an error of the list and not a catch.
+//
+//	go run ./internal/mutants                 all of them; the last line counts
+//	go run ./internal/mutants -run undo -j 1  some of them
+//	go run ./internal/mutants -list           what there is
+//	go run ./internal/mutants -sim -table     and what the simulator notices, as the table of docs/faults.md
+package main
