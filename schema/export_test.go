@@ -1,6 +1,14 @@
 package schema
 
-import "database/sql"
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
 
 // DB is the database behind a store, for tests that look behind it.
 func DB(s Store) *sql.DB {
@@ -28,4 +36,16 @@ var Reads = []struct {
 	{"next agent", dollars(qNextAgent), "1, ''", []string{"tasks_waiting"}},
 	{"failed", "SELECT number FROM tasks WHERE partition = $1 AND state = 'error' ORDER BY number DESC LIMIT $2", "1, 51", []string{"tasks_failed"}},
 	{"untold", dollars(qUntold), "1, 3, 1000", []string{"tasks_ended"}},
+}
+
+// Passing reports whether an error is the server's or the connection's and may be
+// gone the next time.
+func Passing(err error) bool {
+	if state := sqlState(err); state != "" {
+		return again(err)
+	}
+	var network net.Error
+	var connect *pgconn.ConnectError
+	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err)
 }
