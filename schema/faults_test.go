@@ -81,6 +81,7 @@ func TestThroughFaults(t *testing.T) {
 		"cockroach serializable": {pgfault.Faults{Seed: 3, Cockroach: true}, schema.Options{Serializable: true}, "cockroach"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
 			f.faults.Rate = 0.08
 			p := proxy(t, f.faults)
 			storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {

@@ -88,6 +88,7 @@ var packages = map[string]place{
 	// Aids of the tests.
 	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
 	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
+	"internal/pgfault":    {links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
 	"internal/health": {},
