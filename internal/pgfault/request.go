@@ -152,6 +152,8 @@ func (r *request) at(inTransaction bool) point {
 		return commit
 	case inTransaction:
 		return statement
+	case len(r.texts) > 1: // a pipeline, whose end is that of its transaction
+		return commit
 	case r.is("select"):
 		return read
 	}

@@ -112,7 +112,7 @@ func (s *session) serve(req *request) error {
 			return err
 		}
 	}
-	a, err := s.answer(req, at, fault)
+	a, err := s.answer(req, fault)
 	if err != nil {
 		_, werr := s.client.Write(a.wire) // a server that goes away says why
 		return errors.Join(err, werr)
@@ -123,7 +123,7 @@ func (s *session) serve(req *request) error {
 }
 
 // answer is what the client gets.
-func (s *session) answer(req *request, at point, fault Kind) (answer, error) {
+func (s *session) answer(req *request, fault Kind) (answer, error) {
 	if s.p.dice.Cockroach {
 		if a, err, taken := s.cockroach(req, fault); taken {
 			return a, err
@@ -149,7 +149,7 @@ func (s *session) answer(req *request, at point, fault Kind) (answer, error) {
 		}
 		return refusal("40001", restart, status)
 	case RetryAtCommit, UnknownRolledBack:
-		return s.rolledBack(at, fault)
+		return s.rolledBack(fault)
 	case UnknownCommitted, LostAfter:
 		a, err := s.pass(req.wire, req.copies)
 		if err != nil || a.code != "" || a.status != 'I' {
@@ -162,8 +162,8 @@ func (s *session) answer(req *request, at point, fault Kind) (answer, error) {
 
 // rolledBack ends a transaction by a fault and rolls it back, or does not run
 // what is one by itself.
-func (s *session) rolledBack(at point, fault Kind) (answer, error) {
-	if at == commit {
+func (s *session) rolledBack(fault Kind) (answer, error) {
+	if s.behind != 'I' {
 		if a, err := s.ask("ROLLBACK"); err != nil {
 			return a, err
 		}

@@ -138,6 +138,13 @@ func TestMigrationsAreHeard(t *testing.T) {
 		t.Fatalf("%d migrations, %v", len(files), err)
 	}
 	comment := regexp.MustCompile(`(?m)^\s*--.*$`)
+	bare := func(texts []string) (all []string) {
+		for _, t := range texts {
+			all = append(all, comment.ReplaceAllString(t, ""))
+		}
+		return all
+	}
+	heard := map[string][]string{"postgres": bare(postgres), "cockroach": bare(cockroach)}
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -147,10 +154,7 @@ func TestMigrationsAreHeard(t *testing.T) {
 			if statement = flat(statement); statement == "" {
 				continue
 			}
-			for dialect, texts := range map[string][]string{"postgres": postgres, "cockroach": cockroach} {
-				for i, t := range texts {
-					texts[i] = comment.ReplaceAllString(t, "")
-				}
+			for dialect, texts := range heard {
 				if !holds(texts, statement) {
 					t.Errorf("%s: %s was not heard as %s", name, statement, dialect)
 				}
