@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
 )
 
 // DB is the database behind a store, for tests that look behind it.
@@ -48,4 +50,38 @@ func Passing(err error) bool {
 	var connect *pgconn.ConnectError
 	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err)
+}
+
+// migratorOf is what migrates a store, and the database that it writes to.
+func migratorOf(s Store) (*goose.Provider, *sql.DB, error) {
+	if lite, ok := s.(*sqlite); ok {
+		p, err := migrator(lite.writer, goose.DialectSQLite3, "sqlite")
+		return p, lite.writer, err
+	}
+	db := s.(*postgres).db
+	p, err := migrator(db, goose.DialectPostgres, "postgres")
+	return p, db, err
+}
+
+// MigrateTo brings an empty store to an earlier version of the tables, and returns
+// its database, which may be written to.
+func MigrateTo(ctx context.Context, s Store, version int64) (*sql.DB, error) {
+	p, db, err := migratorOf(s)
+	if err == nil {
+		_, err = p.UpTo(ctx, version)
+	}
+	return db, err
+}
+
+// Versions are those of the tables, the oldest first.
+func Versions(s Store) ([]int64, error) {
+	p, _, err := migratorOf(s)
+	if err != nil {
+		return nil, err
+	}
+	var all []int64
+	for _, source := range p.ListSources() {
+		all = append(all, source.Version)
+	}
+	return all, nil
 }

@@ -73,7 +73,9 @@ func TestCockroach(t *testing.T) {
 	at := func(tb testing.TB) string { return cockroachURL(tb, server) }
 	t.Run("read committed", func(t *testing.T) { run(t, at, schema.Options{}) })
 	t.Run("serializable", func(t *testing.T) { run(t, at, schema.Options{Serializable: true}) })
-	t.Run("injected retries", func(t *testing.T) { storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return injected(tb, at(tb)) }) })
+	t.Run("injected retries", func(t *testing.T) {
+		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return injected(tb, at(tb)) })
+	})
 }
 
 // injected is a store whose transactions a CockroachDB makes try again before it
