@@ -71,6 +71,7 @@ func faulty(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *s
 // of PostgreSQL, whose commits go the plain way first, and in those of CockroachDB,
 // with its retries.
 func TestThroughFaults(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]struct {
 		faults  pgfault.Faults
 		options schema.Options

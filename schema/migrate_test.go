@@ -217,6 +217,7 @@ func same(t *testing.T, got, want schema.Store) {
 // A migration that is cut off before any of its statements is done by the next
 // process that starts, to the same tables as at one go.
 func TestMigrateCutAnywhere(t *testing.T) {
+	t.Parallel()
 	direct := pgtestdb.URL(t)
 	db := schema.DB(opened(t, direct, schema.Options{MaxConns: 1}))
 	want := tablesOf(t, direct)
