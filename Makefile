@@ -13,10 +13,10 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach
 
 help: ## this list
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 test: deps fmt-check vet lint law unit nested e2e summary ## everything that must hold
 
@@ -59,6 +59,10 @@ nested: ## tests of the modules under test/
 	  if [[ "$$module" == . ]]; then continue; fi; \
 	  go -C "$$module" test -count=1 -timeout=5m ./... 2>&1 | tee -a $(SUMMARY); \
 	done
+
+test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, where there is one
+	$(call heading,on a CockroachDB)
+	@scripts/test-cockroach
 
 build: ## the binary, static: bin/duly
 	@mkdir -p $(BIN)

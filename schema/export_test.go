@@ -1,6 +1,16 @@
 package schema
 
-import "database/sql"
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
+)
 
 // DB is the database behind a store, for tests that look behind it.
 func DB(s Store) *sql.DB {
@@ -28,4 +38,50 @@ var Reads = []struct {
 	{"next agent", dollars(qNextAgent), "1, ''", []string{"tasks_waiting"}},
 	{"failed", "SELECT number FROM tasks WHERE partition = $1 AND state = 'error' ORDER BY number DESC LIMIT $2", "1, 51", []string{"tasks_failed"}},
 	{"untold", dollars(qUntold), "1, 3, 1000", []string{"tasks_ended"}},
+}
+
+// Passing reports whether an error is the server's or the connection's and may be
+// gone the next time.
+func Passing(err error) bool {
+	if state := sqlState(err); state != "" {
+		return again(err)
+	}
+	var network net.Error
+	var connect *pgconn.ConnectError
+	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err)
+}
+
+// migratorOf is what migrates a store, and the database that it writes to.
+func migratorOf(s Store) (*goose.Provider, *sql.DB, error) {
+	if lite, ok := s.(*sqlite); ok {
+		p, err := migrator(lite.writer, goose.DialectSQLite3, "sqlite")
+		return p, lite.writer, err
+	}
+	db := s.(*postgres).db
+	p, err := migrator(db, goose.DialectPostgres, "postgres")
+	return p, db, err
+}
+
+// MigrateTo brings an empty store to an earlier version of the tables, and returns
+// its database, which may be written to.
+func MigrateTo(ctx context.Context, s Store, version int64) (*sql.DB, error) {
+	p, db, err := migratorOf(s)
+	if err == nil {
+		_, err = p.UpTo(ctx, version)
+	}
+	return db, err
+}
+
+// Versions are those of the tables, the oldest first.
+func Versions(s Store) ([]int64, error) {
+	p, _, err := migratorOf(s)
+	if err != nil {
+		return nil, err
+	}
+	var all []int64
+	for _, source := range p.ListSources() {
+		all = append(all, source.Version)
+	}
+	return all, nil
 }

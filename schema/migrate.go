@@ -18,13 +18,9 @@ var migrations embed.FS
 // migrate brings the tables up to the newest embedded version, and refuses a
 // database that a newer binary has been at.
 func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, dir string) error {
-	files, err := fs.Sub(migrations, "migrations/"+dir)
+	provider, err := migrator(db, dialect, dir)
 	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
-	}
-	provider, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
+		return err
 	}
 	have, err := provider.GetDBVersion(ctx)
 	if err != nil {
@@ -38,6 +34,18 @@ func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, dir string)
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
+}
+
+func migrator(db *sql.DB, dialect goose.Dialect, dir string) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations/"+dir)
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	provider, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	return provider, nil
 }
 
 // migrateTries bounds how often processes that migrate at once get in each

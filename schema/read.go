@@ -53,7 +53,6 @@ const (
 	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
 	qUntold    = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
 	qCursors   = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions ORDER BY partition`
-	qPartition = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions WHERE partition = ?1`
 	// Parked and active tasks have an index each. Each part stops by itself: to
 	// sort what is overdue may be to sort all that is parked.
 	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked

@@ -159,6 +159,8 @@ func (s *sqlite) Partitions(ctx context.Context, n int) error {
 	})
 }
 
+const qPartition = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions WHERE partition = ?1`
+
 // TakeOver implements Store.
 func (s *sqlite) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
 	s.purged.forget(partition)

@@ -70,7 +70,28 @@ func TestCockroach(t *testing.T) {
 	if server == "" {
 		t.Skipf("%s names no server", cockroachEnv)
 	}
-	run(t, func(tb testing.TB) string { return cockroachURL(tb, server) }, schema.Options{})
+	at := func(tb testing.TB) string { return cockroachURL(tb, server) }
+	t.Run("read committed", func(t *testing.T) { run(t, at, schema.Options{}) })
+	t.Run("serializable", func(t *testing.T) { run(t, at, schema.Options{Serializable: true}) })
+	t.Run("injected retries", func(t *testing.T) {
+		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return injected(tb, at(tb)) })
+	})
+}
+
+// injected is a store whose transactions a CockroachDB makes try again before it
+// lets them through. That is for transactions with its savepoint: the migrations
+// run without.
+func injected(tb testing.TB, at string) (schema.Store, *sql.DB) {
+	tb.Helper()
+	calm := open(tb, at, schema.Options{})
+	with, err := url.Parse(at)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	q := with.Query()
+	q.Set("inject_retry_errors_enabled", "true")
+	with.RawQuery = q.Encode()
+	return opened(tb, with.String(), schema.Options{}), schema.DB(calm)
 }
 
 // cockroachURL is a fresh database on the server, dropped when the test ends.

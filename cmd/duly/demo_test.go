@@ -1,15 +1,60 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"net/url"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
-// TestDemoOnBothStores is the README's command, smaller.
+// cockroachEnv names a CockroachDB server, as postgres://….
+const cockroachEnv = "DULY_TEST_COCKROACH_URL"
+
+// cockroachURL is a fresh database on the server, dropped when the test ends.
+func cockroachURL(t *testing.T, server string) string {
+	t.Helper()
+	name := "duly_demo_" + strconv.FormatInt(time.Now().UnixMicro(), 10)
+	conn, err := pgx.Connect(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := conn.Exec(context.Background(), "DROP DATABASE "+name+" CASCADE"); err != nil {
+			t.Error(err)
+		}
+		if err := conn.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Path = "/" + name
+	return at.String()
+}
+
+// TestDemoOnBothStores is the README's command, smaller; on a CockroachDB as well
+// where the environment names one.
 func TestDemoOnBothStores(t *testing.T) {
-	for _, store := range []string{"sqlite", "postgres"} {
+	stores := []string{"sqlite", "postgres"}
+	if os.Getenv(cockroachEnv) != "" {
+		stores = append(stores, "cockroach")
+	}
+	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
+			if store == "cockroach" {
+				store = cockroachURL(t, os.Getenv(cockroachEnv))
+			}
 			code, out, errs := command(t, "", "demo", "--tasks", "200", "--faults", "some", "--store", store, "--json")
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			var r map[string]any

@@ -89,6 +89,7 @@ var packages = map[string]place{
 	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
 	"internal/sim/run":    {imports: []string{"internal/sim"}},
 	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
+	"internal/pgfault":    {links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
 	"internal/health": {},

@@ -1,0 +1,109 @@
+package pgfault
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// cockroachVersion is what a server that looks like a CockroachDB says it is.
+const cockroachVersion = "CockroachDB CCL v26.2.0 (PostgreSQL behind a proxy that fails like it)"
+
+// The words of a transaction that can be tried again.
+const (
+	savepoint = "savepoint cockroach_restart"
+	release   = "release savepoint cockroach_restart"
+	again     = "rollback to savepoint cockroach_restart"
+)
+
+// likeCockroach adds the parameter that CockroachDB reports at the beginning of a
+// session.
+func likeCockroach(wire []byte) ([]byte, error) {
+	const readySize = 6
+	if len(wire) < readySize || wire[len(wire)-readySize] != 'Z' {
+		return wire, nil // the server refused the session
+	}
+	end := wire[len(wire)-readySize:]
+	out, err := (&pgproto3.ParameterStatus{Name: "crdb_version", Value: cockroachVersion}).Encode(bytes.Clone(wire[:len(wire)-readySize]))
+	return append(out, end...), err
+}
+
+// change makes the server say that it is a CockroachDB.
+func (s *session) change(text string) string {
+	if s.p.dice.Cockroach && normal(text) == "select version()" {
+		return "SELECT '" + strings.ReplaceAll(cockroachVersion, "'", "''") + "'::TEXT"
+	}
+	return text
+}
+
+// cockroach answers what CockroachDB takes in another way: a transaction with the
+// savepoint is over when that is released, and begins anew when it is rolled back
+// to, also after a failed release.
+func (s *session) cockroach(req *request, fault Kind) (a answer, err error, taken bool) {
+	over := s.status != 'I' && s.behind == 'I'
+	switch {
+	case req.is(release) && s.status == 'T' && !over:
+		a, err = s.release(fault)
+	case req.is(again) && s.status != 'I':
+		a, err = s.anew()
+	case over && req.is("rollback"):
+		a, err = done("ROLLBACK", 'I')
+	case over && s.status == 'T' && req.is("commit"):
+		a, err = done("COMMIT", 'I')
+	case over:
+		a, err = refusal("25P02", "current transaction is committed or aborted", s.status)
+	default:
+		return answer{}, nil, false
+	}
+	return a, err, true
+}
+
+// release is where a transaction of CockroachDB commits.
+func (s *session) release(fault Kind) (answer, error) {
+	switch fault {
+	case RetryAtCommit:
+		s.p.dice.count(fault)
+		return refusal("40001", restart, 'E')
+	case UnknownRolledBack:
+		if a, err := s.ask("ROLLBACK"); err != nil {
+			return a, err
+		}
+		s.p.dice.count(fault)
+		return refusal("40003", ambiguous, 'E')
+	}
+	a, err := s.ask("COMMIT")
+	if err != nil {
+		return a, err
+	}
+	if a.code != "" {
+		a.wire[len(a.wire)-1], a.status = 'E', 'E'
+		return a, nil
+	}
+	if fault == UnknownCommitted || fault == LostAfter {
+		return s.after(fault, 'E')
+	}
+	return done("RELEASE", 'T')
+}
+
+// anew begins the transaction again, with a new look at the data.
+func (s *session) anew() (answer, error) {
+	texts := []string{s.begin, savepoint}
+	if s.behind != 'I' {
+		texts = append([]string{"ROLLBACK"}, texts...)
+	}
+	for _, text := range texts {
+		if a, err := s.ask(text); err != nil || a.code != "" {
+			return a, err
+		}
+	}
+	return done("ROLLBACK", 'T')
+}
+
+// code is what CockroachDB says in the place of an error of PostgreSQL.
+func (s *session) code(state string) string {
+	if s.p.dice.Cockroach && state == "40P01" { // whoever loses a deadlock is told to try again
+		return "40001"
+	}
+	return state
+}

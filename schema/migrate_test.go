@@ -1,0 +1,291 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pgfault"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+)
+
+// stores are the two, each with a fresh database a call.
+var stores = map[string]func(testing.TB) string{"postgres": pgtestdb.URL, "sqlite": sqliteURL}
+
+// tables are all that hold data.
+var tables = []string{"plans", "plan_steps", "partitions", "tasks", "journal"}
+
+// From every version of the tables with data in it, the newest binary reads the
+// data as if it had been written today.
+func TestMigrateWithData(t *testing.T) {
+	eachVersion(t, func(t *testing.T, s, reference schema.Store) {
+		for range 2 { // the second time there is nothing to do
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			same(t, s, reference)
+		}
+	})
+}
+
+// Processes that start at once with a database of an earlier version all find it
+// migrated, and its data in it.
+func TestMigrateDataAtOnce(t *testing.T) {
+	eachVersion(t, func(t *testing.T, s, reference schema.Store) {
+		const processes = 4
+		errs := make(chan error, processes)
+		for range processes {
+			other := opened(t, urlOf[s], schema.Options{MaxConns: 2})
+			go func() { errs <- other.Migrate(context.Background()) }()
+		}
+		for range processes {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		same(t, s, reference)
+	})
+}
+
+// urlOf is where a store of eachVersion is.
+var urlOf = map[schema.Store]string{}
+
+// eachVersion calls test with a store of each earlier version that holds what the
+// reference holds, of the newest.
+func eachVersion(t *testing.T, test func(t *testing.T, s, reference schema.Store)) {
+	for name, at := range stores {
+		t.Run(name, func(t *testing.T) {
+			reference := open(t, at(t), schema.Options{})
+			fillStore(t, reference)
+			versions, err := schema.Versions(reference)
+			if err != nil || len(versions) < 2 {
+				t.Fatalf("versions %v, %v", versions, err)
+			}
+			for _, v := range versions[:len(versions)-1] {
+				t.Run(fmt.Sprintf("from %d", v), func(t *testing.T) {
+					url := at(t)
+					s := opened(t, url, schema.Options{})
+					urlOf[s] = url
+					defer delete(urlOf, s)
+					db, err := schema.MigrateTo(t.Context(), s, v)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, table := range tables {
+						copyTable(t, table, schema.DB(reference), db)
+					}
+					test(t, s, reference)
+				})
+			}
+		})
+	}
+}
+
+// copyTable copies the columns that the older table has.
+func copyTable(t *testing.T, table string, from, to *sql.DB) {
+	t.Helper()
+	empty, err := to.Query("SELECT * FROM " + table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns, err := empty.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := empty.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := from.Query("SELECT " + strings.Join(columns, ", ") + " FROM " + table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	params := make([]string, len(columns))
+	for i := range params {
+		params[i] = fmt.Sprintf("$%d", i+1)
+	}
+	insert := "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(params, ", ") + ")"
+	n := 0
+	for ; rows.Next(); n++ {
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.Exec(insert, values...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rows.Err(); err != nil || n == 0 {
+		t.Fatalf("%d rows of %s, %v", n, table, err)
+	}
+}
+
+// fillStore makes tasks in every state, with their journals.
+func fillStore(t *testing.T, s schema.Store) {
+	t.Helper()
+	ctx := t.Context()
+	plan := core.Plan{Name: "order", Version: 1, Steps: []core.Step{{Name: "charge", Agent: "payment", Undoable: true}}}.WithDefaults()
+	for _, err := range []error{s.Partitions(ctx, 2), s.PutPlan(ctx, plan)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := s.TakeOver(ctx, 1, "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := core.PartitionWrite{Partition: 1, Epoch: st.Epoch, Cursor: 7, ControlCursor: 8, NextNumber: 8, NextEnd: 5, Told: 4}
+	born, moved := &core.Batch{ID: 1, Partitions: []core.PartitionWrite{p}}, &core.Batch{ID: 2, Partitions: []core.PartitionWrite{p}}
+	end := int64(0)
+	for i, state := range []core.State{
+		core.StateProcessing, core.StatePending, core.StateUndoing, core.StateProcessed, core.StateUndone, core.StateError, core.StateProcessed,
+	} {
+		w := plainBirth(1, int64(i+1))
+		w.Task.PlanVersion, w.Task.Input, w.Task.InputHash, w.Task.LockedBy = 1, []byte(`{"n":1}`), []byte("hash"), "node"
+		born.Writes = append(born.Writes, w)
+		if state == core.StateProcessing {
+			continue
+		}
+		task := *w.Task
+		task.State, task.Seq, task.Failures, task.UpdatedAt = state, 2, i, task.UpdatedAt.Add(time.Second)
+		rec := core.Record{Seq: 2, At: task.UpdatedAt, Actor: "agent", Kind: core.KindDone, State: state, Step: 0, StepStatus: core.StepDone, Attempt: 1, Next: -1, Result: []byte(`1`)}
+		switch state {
+		case core.StatePending:
+			task.WaitsFor, rec.Result, rec.StepStatus, rec.Kind, rec.Error = "payment", nil, core.StepWaiting, core.KindFailed, "no"
+		case core.StateProcessed, core.StateUndone, core.StateError:
+			end++
+			task.EndNumber, task.EndedAt, task.LockedBy = end, task.UpdatedAt, ""
+		}
+		moved.Writes = append(moved.Writes, core.TaskWrite{Task: &task, Row: true, Records: []core.Record{rec}})
+	}
+	for _, b := range []*core.Batch{born, moved} {
+		if res, err := s.Commit(ctx, b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	if n, err := s.Purge(ctx, 1, st.Epoch, 1<<60, 0, 1); err != nil || n != 1 {
+		t.Fatalf("%d tasks purged, %v", n, err)
+	}
+}
+
+// same compares all that two stores say.
+func same(t *testing.T, got, want schema.Store) {
+	t.Helper()
+	ctx := t.Context()
+	for name, read := range map[string]func(schema.Store) (any, error){
+		"cursors":  func(s schema.Store) (any, error) { return s.Cursors(ctx) },
+		"plans":    func(s schema.Store) (any, error) { return s.Plans(ctx) },
+		"active":   func(s schema.Store) (any, error) { return s.LoadActive(ctx, 1, 0, 100) },
+		"numbers":  func(s schema.Store) (any, error) { return s.LoadNumbers(ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7}) },
+		"waiting":  func(s schema.Store) (any, error) { return s.Waiting(ctx, 1, "payment", 0, 100) },
+		"agents":   func(s schema.Store) (any, error) { return s.WaitingAgents(ctx, 1) },
+		"untold":   func(s schema.Store) (any, error) { return s.Untold(ctx, 1, 0, 100) },
+		"overdue":  func(s schema.Store) (any, error) { return s.Overdue(ctx, 1<<60, core.Due{}, 100) },
+		"list":     func(s schema.Store) (any, error) { return s.List(ctx, core.Filter{Limit: 100}) },
+		"counts":   func(s schema.Store) (any, error) { return s.Counts(ctx) },
+		"existing": func(s schema.Store) (any, error) { return s.Existing(ctx, 1, []string{"t1", "t4", "t5"}) },
+		"audit":    func(s schema.Store) (any, error) { return s.Audit(ctx) },
+		"steps": func(s schema.Store) (any, error) {
+			var n, done int
+			err := schema.DB(s).QueryRowContext(ctx, `SELECT count(*), sum(CASE WHEN status = 'done' THEN 1 ELSE 0 END) FROM steps`).Scan(&n, &done)
+			return []int{n, done}, err
+		},
+	} {
+		g, err := read(got)
+		w, werr := read(want)
+		if err != nil || werr != nil {
+			t.Fatalf("%s: %v, %v", name, err, werr)
+		}
+		if v := reflect.ValueOf(w); v.Kind() == reflect.Slice && v.Len() == 0 {
+			t.Errorf("%s: nothing to compare", name)
+		}
+		if !reflect.DeepEqual(g, w) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, g, w)
+		}
+	}
+}
+
+// A migration that is cut off before any of its statements is done by the next
+// process that starts, to the same tables as at one go.
+func TestMigrateCutAnywhere(t *testing.T) {
+	t.Parallel()
+	direct := pgtestdb.URL(t)
+	db := schema.DB(opened(t, direct, schema.Options{MaxConns: 1}))
+	want := tablesOf(t, direct)
+	cuts := 0
+	for n := 1; ; n++ {
+		if _, err := db.Exec(`DROP SCHEMA public CASCADE; CREATE SCHEMA public`); err != nil {
+			t.Fatal(err)
+		}
+		p, err := pgfault.Start(direct, pgfault.Faults{CutAt: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := schema.Open(t.Context(), p.URL(), schema.Options{MaxConns: 1})
+		if err == nil {
+			err = s.Migrate(t.Context())
+			if cerr := s.Close(); cerr != nil {
+				t.Error(cerr)
+			}
+		}
+		if cerr := p.Close(); cerr != nil {
+			t.Error(cerr)
+		}
+		if p.Counts()[pgfault.LostBefore] == 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		cuts++
+		if got := tablesOf(t, direct); got != want {
+			t.Errorf("cut at request %d (%v):\n got %s\nwant %s", n, err, got, want)
+		}
+	}
+	if cuts < 15 {
+		t.Errorf("%d cuts: the migrations have more statements", cuts)
+	}
+	t.Logf("%d cuts", cuts)
+}
+
+// tablesOf migrates a database and describes what is in it then.
+func tablesOf(t *testing.T, at string) string {
+	t.Helper()
+	s, err := schema.Open(t.Context(), at, schema.Options{MaxConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := schema.DB(s).Query(`SELECT format('%s.%s %s %s %s', table_name, column_name, data_type, is_nullable, column_default) FROM information_schema.columns WHERE table_schema = 'public'
+		UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
+		UNION ALL SELECT definition FROM pg_views WHERE schemaname = 'public'
+		UNION ALL SELECT DISTINCT 'version ' || version_id FROM goose_db_version WHERE is_applied ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var all strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}

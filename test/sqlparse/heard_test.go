@@ -1,0 +1,87 @@
+package sqlparse
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"sync"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"duly.dev/duly/internal/pgfault"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/storetest"
+)
+
+// heard are the texts of the suite's runs, collected once.
+var heard struct {
+	once                sync.Once
+	postgres, cockroach []string
+}
+
+// texts runs the suite as both dialects and returns what went over the wire.
+func texts(t *testing.T) (postgres, cockroach []string) {
+	t.Helper()
+	heard.once.Do(func() {
+		heard.postgres = listen(t, "postgres", pgfault.Faults{})
+		// Some faults, so that CockroachDB's way to try again is heard as well.
+		heard.cockroach = listen(t, "cockroach", pgfault.Faults{Cockroach: true, Seed: 1, Rate: 0.1, Only: []pgfault.Kind{pgfault.RetryAtCommit}})
+	})
+	if len(heard.postgres) == 0 || len(heard.cockroach) == 0 {
+		t.Fatal("nothing was heard")
+	}
+	return heard.postgres, heard.cockroach
+}
+
+func listen(t *testing.T, dialect string, f pgfault.Faults) []string {
+	t.Helper()
+	p, err := pgfault.Start(pgtestdb.URL(t), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run(dialect, func(t *testing.T) {
+		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect) })
+	})
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	return p.Texts()
+}
+
+// open is a store behind the proxy, and its database without it.
+func open(tb testing.TB, p *pgfault.Proxy, dialect string) (schema.Store, *sql.DB) {
+	tb.Helper()
+	direct := pgtestdb.URL(tb)
+	at, err := url.Parse(direct)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	through, err := url.Parse(p.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	through.Path = at.Path
+	db, err := sql.Open("pgx", direct)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := schema.Open(context.Background(), through.String(), schema.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+		db.Close()
+	})
+	if got := s.Dialect(); got != dialect {
+		tb.Fatalf("dialect %s, want %s", got, dialect)
+	}
+	if err := s.Migrate(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return s, db
+}
