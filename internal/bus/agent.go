@@ -23,6 +23,7 @@ type CommandRequest struct {
 	service *Service
 	reply   string // subject of the answer
 	batch   bool   // answers go out in batches too
+	mark    *mark  // that the answer in a batch repeats; nil: none
 }
 
 // Respond answers with success; an empty result is null.
@@ -51,7 +52,7 @@ func (r *CommandRequest) Reply(reply core.Reply) error {
 		s.failed.Add(1)
 	}
 	if r.batch {
-		s.replies.add(r.reply, &r.Command, &reply)
+		s.replies.add(r.reply, &r.Command, r.mark, &reply)
 	} else {
 		header, data := EncodeReply(&reply)
 		s.replies.send(r.reply, header, data)
@@ -95,7 +96,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	}
 	metadata := map[string]string{metaAgent: agent, metaAgentWire: strconv.Itoa(Version)}
 	if batched {
-		metadata[metaBatch] = strconv.Itoa(Version)
+		metadata[metaBatch] = strconv.Itoa(batchMarked)
 	}
 	var err error
 	s.service, err = micro.AddService(c.nc, micro.Config{
@@ -175,9 +176,9 @@ func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 			s.conn.log.Warn("commands refused", "agent", agent, "reply", short(reply), "error", "not a subject of a sender of batches")
 			return
 		}
-		err := decodeBatchCommands(req.Data(), func(c core.Command) {
+		err := decodeBatchCommands(req.Data(), func(c core.Command, m *mark) {
 			c.Agent, c.Undo = agent, undo
-			s.hand(&CommandRequest{Command: c, service: s, reply: reply, batch: true})
+			s.hand(&CommandRequest{Command: c, service: s, reply: reply, batch: true, mark: m})
 		})
 		if err != nil {
 			s.conn.log.Warn("commands refused", "agent", agent, "error", err)

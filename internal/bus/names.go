@@ -23,6 +23,12 @@ const (
 // BucketNodes holds the leases: a key per live node and one for the leader.
 const BucketNodes = "DULY_NODES"
 
+// BucketKeys holds what schedulers share and agents must not read.
+const BucketKeys = "DULY_KEYS"
+
+// KeyReplies is the key in BucketKeys that replies are marked with.
+const KeyReplies = "replies"
+
 // Keys of BucketNodes.
 const (
 	KeyNodePrefix = "node."  // + name of the node
