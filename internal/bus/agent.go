@@ -3,6 +3,7 @@ package bus
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -150,6 +151,10 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	var decoder commandDecoder // the endpoint's messages come one after the other
 	return func(req micro.Request) {
 		r := &CommandRequest{service: s, reply: req.Reply()}
+		if !mayAnswer(r.reply) {
+			s.conn.log.Warn("command refused", "agent", agent, "reply", short(r.reply), "error", "not a subject of replies")
+			return
+		}
 		var err error
 		if r.Command, err = decoder.decode(req.Data()); err != nil {
 			s.conn.log.Warn("command refused", "agent", agent, "error", err)
@@ -165,6 +170,13 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 		}
 		s.hand(r)
 	}
+}
+
+// mayAnswer reports whether an agent answers there: at an owner of partitions, or
+// where a caller that is not Duly's waits, but with nobody's rights but its own.
+func mayAnswer(reply string) bool {
+	_, _, _, err := ParseReply(reply)
+	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || safeSubject(reply) == nil
 }
 
 // serveBatch takes several commands at once. One that cannot be decoded is

@@ -192,6 +192,9 @@ func TestOldAgentGetsSingles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	if !c.agentTakesBatches(t.Context(), "payment.charge") {
 		t.Error("without marks it takes batches")
 	}

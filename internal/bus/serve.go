@@ -13,7 +13,11 @@ import (
 // handler gets the plan as JSON; see DecodePlan.
 func (c *Conn) ServePlans(handler func(spec []byte) PlanAnswer) (*Subscription, error) {
 	return c.subscribe(SubjectPlansApply, GroupPlans, func(msg *nats.Msg) {
-		answer, err := json.Marshal(handler(msg.Data))
+		said := handler(msg.Data)
+		if said.Error != nil { // it may repeat what came
+			said.Error.Description = CutText(said.Error.Description)
+		}
+		answer, err := json.Marshal(said)
 		if err != nil {
 			c.log.Error("answer about a plan not encoded", "error", err)
 			return
