@@ -81,6 +81,7 @@ func start(t *testing.T) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- sys.Run(ctx) }()
+	t.Cleanup(client.CloseIdleConnections)
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

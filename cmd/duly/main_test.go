@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // patience is how long a test waits for what must come.
@@ -24,8 +26,7 @@ const childEnv = "DULY_TEST_BE_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
-		m.Run()
-		return
+		goleak.VerifyTestMain(m)
 	}
 	// A child must not outlive its test, whatever ends that: the pipe tells.
 	go func() {
