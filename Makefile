@@ -87,8 +87,8 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (10 unless set)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz
 
 soak: ## steady load for SOAK_SECONDS (1200 unless set); fails when memory, files or goroutines grow
-	@mkdir -p $(BIN); go build -o $(BIN)/duly ./cmd/duly; go build -o $(BIN)/soak ./bench/soak
-	@$(BIN)/soak -duly $(BIN)/duly -seconds "$(or $(SOAK_SECONDS),1200)"
+	@mkdir -p $(BIN); go build -o $(BIN)/soak ./bench/soak
+	@$(BIN)/soak -seconds "$(or $(SOAK_SECONDS),1200)"
 
 report: ## sizes of files and functions, comments, tests: a report, not a gate
 	@scripts/report
