@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"duly.dev/duly/internal/pgtest/pgtestdb"
 )
 
 // patience is how long a test waits for what must come.
@@ -26,7 +28,7 @@ const childEnv = "DULY_TEST_BE_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(pgtestdb.Stopping{M: m})
 	}
 	// A child must not outlive its test, whatever ends that: the pipe tells.
 	go func() {
