@@ -73,13 +73,13 @@ func soak(ctx context.Context, s settings) (err error) {
 	defer func() { err = errors.Join(err, agents.stop()) }()
 	run := time.Duration(s.seconds) * time.Second
 	w := &watch{every: min(s.every, run/16), parts: []*part{system, agents}}
-	ctx, cancel := context.WithTimeout(ctx, run)
+	bounded, cancel := context.WithTimeout(ctx, run)
 	defer cancel()
-	load, err := w.under(ctx, url, s.rate)
+	load, err := w.under(bounded, url, s.rate)
 	if err != nil {
 		return err
 	}
-	if time.Since(w.began) < run {
+	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted after %v", time.Since(w.began).Round(time.Second))
 	}
 	r := report{Seconds: s.seconds, Submitted: load.accepted.Load(), Refused: load.refused.Load(), Samples: len(w.samples), Growth: judge(w.samples)}
