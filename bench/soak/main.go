@@ -25,36 +25,41 @@ type settings struct {
 
 func main() {
 	if len(os.Args) == 2 && (os.Args[1] == partSystem || os.Args[1] == partAgents) {
-		exit(runPart(os.Args[1]))
+		os.Exit(status(runPart(os.Args[1])))
 	}
 	var s settings
-	flag.IntVar(&s.seconds, "seconds", 1200, "how long, in seconds; at least 40")
+	flag.IntVar(&s.seconds, "seconds", 1200, "how long, in seconds; at least 160")
 	flag.IntVar(&s.rate, "rate", 300, "submissions a second")
 	flag.DurationVar(&s.every, "every", 5*time.Second, "between two samples; at most a sixteenth of the time is used")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := soak(ctx, s)
 	stop()
-	exit(err)
+	os.Exit(status(err))
 }
 
-func exit(err error) {
+// status is the exit status; the report has told what grows.
+func status(err error) int {
 	if err == nil {
-		os.Exit(0)
+		return 0
 	}
 	if !errors.Is(err, errGrowth) {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 	}
-	os.Exit(1)
+	return 1
 }
 
 // errGrowth ends the program with 1 after the report has said why.
 var errGrowth = errors.New("something grows")
 
+// secondsMin leaves the first quarter of a run to the filling of what is kept for
+// a while: see retainRow.
+const secondsMin = 160
+
 // soak runs the load and judges the samples.
 func soak(ctx context.Context, s settings) (err error) {
-	if s.seconds < 40 || s.rate < 1 || s.every < time.Millisecond {
-		return fmt.Errorf("seconds %d, rate %d, every %v: want at least 40, 1 and 1ms", s.seconds, s.rate, s.every)
+	if s.seconds < secondsMin || s.rate < 1 || s.every < time.Millisecond {
+		return fmt.Errorf("seconds %d, rate %d, every %v: want at least %d, 1 and 1ms", s.seconds, s.rate, s.every, secondsMin)
 	}
 	dir, err := os.MkdirTemp("", "duly-soak-")
 	if err != nil {

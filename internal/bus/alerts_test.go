@@ -75,8 +75,10 @@ func TestReadErrors(t *testing.T) {
 	}
 	tell(t, c, ending("while nobody reads", core.StateError))
 	first, second := make(chan core.Ending, 100), make(chan core.Ending, 100)
-	defer readErrors(t, c, func(e core.Ending) error { first <- e; return nil })()
-	defer readErrors(t, dial(t, server.ClientURL()), func(e core.Ending) error { second <- e; return nil })()
+	endFirst := readErrors(t, c, func(e core.Ending) error { first <- e; return nil })
+	defer endFirst()
+	endSecond := readErrors(t, dial(t, server.ClientURL()), func(e core.Ending) error { second <- e; return nil })
+	defer endSecond()
 	tell(t, c, ending("shared", core.StateError))
 	eventually(t, "two endings at two readers", func() bool { return len(first)+len(second) == 2 })
 	eventually(t, "that all are taken", func() bool {
