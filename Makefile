@@ -13,7 +13,7 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -91,6 +91,13 @@ sim: ## many seeds of the simulator: make sim SEEDS=100000
 # module proxy need not have all of that; the build still says what is missing.
 tidy: ## go mod tidy in every module
 	@for module in $$(scripts/modules --all); do go -C "$$module" mod tidy -e; done
+
+fuzz: ## every fuzz target for FUZZ_SECONDS each (10 unless set)
+	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz
+
+soak: ## steady load for SOAK_SECONDS (1200 unless set); fails when memory, files or goroutines grow
+	@mkdir -p $(BIN); go build -o $(BIN)/soak ./bench/soak
+	@$(BIN)/soak -seconds "$(or $(SOAK_SECONDS),1200)"
 
 report: ## sizes of files and functions, comments, tests: a report, not a gate
 	@scripts/report

@@ -44,7 +44,7 @@ var badCases = []badCase{
 	{name: "reply-to of ours", taskType: "good", id: "b13", input: `{}`, replyTo: "duly.do.good.only", code: 400, want: []string{"reply", "duly.do.good.only"}},
 	{name: "reply-to of the server's", taskType: "good", id: "b14", input: `{}`, replyTo: "$JS.API.STREAM.PURGE.DULY_TASKS", code: 400, want: []string{"reply", "$JS.API"}},
 	{name: "reply-to elsewhere", taskType: "good", id: "b15", input: `{}`, replyTo: "orders.new", code: 400, want: []string{"reply", "orders.new", "_INBOX."}},
-	{name: "NUL escaped", taskType: "good", id: "b16", input: `{"a":"x\u0000y"}`, code: 400, want: []string{"input", "NUL", "byte 8"}, notPlain: true},
+	{name: "NUL escaped", taskType: "good", id: "b16", input: `{"a":"x\u0000y"}`, code: 400, want: []string{"input", "NUL", "byte 8"}},
 	{name: "NUL as a byte", taskType: "good", id: "b17", input: "{\"a\":\"x\x00y\"}", code: 400, want: []string{"input"}},
 }
 
@@ -75,7 +75,6 @@ func TestBadInput(t *testing.T) {
 		w.accepted("good", "limit", sized(inputMax), nil)
 		w.ends("good", "limit", "processed")
 	})
-	t.Run("NUL through the plain door", func(t *testing.T) { plainNUL(t, w.in(t), refused) })
 	t.Run("same id, another input", func(t *testing.T) { otherInput(t, w.in(t), refused) })
 	t.Run("good", func(t *testing.T) {
 		w := w.in(t)
@@ -195,21 +194,6 @@ func plainUnknown(t *testing.T, w *world) {
 	v := w.ends("nosuch", "u1", "error")
 	if !strings.Contains(v.Reason, "nosuch") && !strings.Contains(v.Reason, "plan") {
 		t.Errorf("nothing says why: %+v", v)
-	}
-}
-
-// plainNUL: the plain door checks nothing but JSON, and input is kept as bytes.
-func plainNUL(t *testing.T, w *world, refused chan *nats.Msg) {
-	const input = `{"a":"x\u0000y"}`
-	if _, err := w.js.Publish("duly.in.good.nul", []byte(input)); err != nil {
-		t.Fatal(err)
-	}
-	w.ends("good", "nul", "processed")
-	if len(refused) != 0 {
-		t.Errorf("it was refused too: %s", (<-refused).Data)
-	}
-	if code, body := w.http("GET", "/v1/tasks/good/nul", "", nil); code != 200 || !strings.Contains(body, input) {
-		t.Errorf("%d %s", code, body)
 	}
 }
 

@@ -84,6 +84,9 @@ func NewAPI(cfg APIConfig, door Submitter, reader Reader, controls Controls, log
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
 		return nil, errors.New("ingest: Partitions, PartitionOf and NewID of the API are required")
 	}
+	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 || cfg.ControlMax < 1 {
+		return nil, fmt.Errorf("ingest: ConcurrentMax, ReadMax and ControlMax of the API are %d, %v and %v, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax, cfg.ControlMax)
+	}
 	if door == nil || reader == nil || controls == nil || log == nil {
 		return nil, errors.New("ingest: the API needs a door, a reader, controls and a log")
 	}

@@ -94,6 +94,10 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
 	defer cancel()
 	page, err := a.reader.List(ctx, filter)
+	if errors.Is(err, core.ErrCursor) {
+		problem(w, refusal(400, CauseQuery, "query parameter after is %s, want the next of a page: %v", short(filter.After), err))
+		return
+	}
 	if err != nil {
 		a.storeFailed(w, r, "the state store could not be read", err)
 		return

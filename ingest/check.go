@@ -1,11 +1,8 @@
 package ingest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"time"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
@@ -50,67 +47,17 @@ func checkSize(req *Request, limit int) *Refusal {
 	return nil
 }
 
-// checkInput wants JSON that every reader can hold: encoding/json lets text
-// through that is not UTF-8, and SQL's text and JSON types hold no NUL.
+// checkInput wants JSON that every reader can hold.
 func checkInput(input []byte) *Refusal {
-	if len(input) == 0 {
-		return refusal(400, CauseInputJSON, "input is empty, want JSON")
+	err := quickjson.Check("input", input)
+	if err == nil {
+		return nil
 	}
-	if !quickjson.Valid(input) {
-		return notJSON(input)
+	cause := CauseInputJSON
+	if _, ok := errors.AsType[*quickjson.TextError](err); ok {
+		cause = CauseInputText
 	}
-	if !utf8.Valid(input) {
-		return refusal(400, CauseInputText, "input is not UTF-8: byte %d", invalidUTF8(input)+1)
-	}
-	if at := escapedNUL(input); at >= 0 {
-		return refusal(400, CauseInputText, `input holds a NUL (\u0000) at byte %d`, at+1)
-	}
-	return nil
-}
-
-func notJSON(input []byte) *Refusal {
-	if at := bytes.IndexByte(input, 0); at >= 0 {
-		return refusal(400, CauseInputText, "input holds a NUL at byte %d", at+1)
-	}
-	var raw json.RawMessage
-	err := json.Unmarshal(input, &raw)
-	offset := int64(len(input))
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		offset = syntax.Offset
-	}
-	return refusal(400, CauseInputJSON, "input is not JSON: byte %d of %d: %v", offset, len(input), err)
-}
-
-func invalidUTF8(b []byte) int {
-	for i := 0; i < len(b); {
-		r, size := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
-}
-
-// escapedNUL finds the escape of NUL in valid JSON; a backslash that is itself
-// escaped does not begin one.
-func escapedNUL(b []byte) int {
-	escape := []byte(`\u0000`)
-	for from := 0; ; {
-		i := bytes.Index(b[from:], escape)
-		if i < 0 {
-			return -1
-		}
-		at := from + i
-		before := at
-		for before > 0 && b[before-1] == '\\' {
-			before--
-		}
-		if (at-before)%2 == 0 {
-			return at
-		}
-		from = at + len(escape)
-	}
+	return refusal(400, cause, "%v", err)
 }
 
 // completeBy reads RFC 3339, or a duration from now. Empty is 0.

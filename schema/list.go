@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"duly.dev/duly/internal/core"
@@ -25,23 +26,46 @@ func (a place) before(b place) int {
 
 func (a place) String() string { return fmt.Sprintf("%d.%d.%d", a.at, a.partition, a.number) }
 
+// placeTimeMax is the end of the year 9999: no database takes a later time.
+const placeTimeMax = 253402300799999999
+
+// parsePlace reads what String wrote, and nothing else. Errors wrap
+// core.ErrCursor.
+func parsePlace(s string) (place, error) {
+	var p place
+	var err error
+	for i, n := range []*int64{&p.at, &p.partition, &p.number} {
+		token, rest, more := strings.Cut(s, ".")
+		if *n, err = strconv.ParseInt(token, 10, 64); err != nil || *n < 0 || more != (i < 2) || strconv.FormatInt(*n, 10) != token {
+			return place{}, fmt.Errorf("%w: not <time>.<partition>.<number>", core.ErrCursor)
+		}
+		s = rest
+	}
+	if p.at > placeTimeMax {
+		return place{}, fmt.Errorf("%w: time %d is beyond the year 9999", core.ErrCursor, p.at)
+	}
+	return p, nil
+}
+
 // entry is a task in the list.
 type entry struct {
 	place
 	view core.View
 }
 
-// List implements Store. The cursor is the place of the last task shown.
+// List implements Store. The cursor is the place of the last task shown; the
+// error about one that is none wraps core.ErrCursor.
 func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	if f.Limit < 1 || f.Limit > 1000 {
 		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to 1000", f.Limit)
 	}
 	var after *place
 	if f.After != "" {
-		after = &place{}
-		if _, err := fmt.Sscanf(f.After, "%d.%d.%d", &after.at, &after.partition, &after.number); err != nil {
-			return core.Page{}, fmt.Errorf("list: after %q is not a cursor of a page", f.After)
+		p, err := parsePlace(f.After)
+		if err != nil {
+			return core.Page{}, fmt.Errorf("list: %w", err)
 		}
+		after = &p
 	}
 	partitions, err := column[int64](ctx, r, `SELECT partition FROM partitions`)
 	if err != nil {

@@ -13,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+
+	"duly.dev/duly/internal/pgtest/pgtestdb"
 )
 
 // patience is how long a test waits for what must come.
@@ -24,8 +28,7 @@ const childEnv = "DULY_TEST_BE_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
-		m.Run()
-		return
+		goleak.VerifyTestMain(pgtestdb.Stopping{M: m})
 	}
 	// A child must not outlive its test, whatever ends that: the pipe tells.
 	go func() {

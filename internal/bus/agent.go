@@ -3,6 +3,7 @@ package bus
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,7 @@ type CommandRequest struct {
 	service *Service
 	reply   string // subject of the answer
 	batch   bool   // answers go out in batches too
+	mark    *mark  // that the answer in a batch repeats; nil: none
 }
 
 // Respond answers with success; an empty result is null.
@@ -51,7 +53,7 @@ func (r *CommandRequest) Reply(reply core.Reply) error {
 		s.failed.Add(1)
 	}
 	if r.batch {
-		s.replies.add(r.reply, &r.Command, &reply)
+		s.replies.add(r.reply, &r.Command, r.mark, &reply)
 	} else {
 		header, data := EncodeReply(&reply)
 		s.replies.send(r.reply, header, data)
@@ -95,7 +97,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	}
 	metadata := map[string]string{metaAgent: agent, metaAgentWire: strconv.Itoa(Version)}
 	if batched {
-		metadata[metaBatch] = strconv.Itoa(Version)
+		metadata[metaBatch] = strconv.Itoa(batchMarked)
 	}
 	var err error
 	s.service, err = micro.AddService(c.nc, micro.Config{
@@ -149,6 +151,10 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	var decoder commandDecoder // the endpoint's messages come one after the other
 	return func(req micro.Request) {
 		r := &CommandRequest{service: s, reply: req.Reply()}
+		if !mayAnswer(r.reply) {
+			s.conn.log.Warn("command refused", "agent", agent, "reply", short(r.reply), "error", "not a subject of replies")
+			return
+		}
 		var err error
 		if r.Command, err = decoder.decode(req.Data()); err != nil {
 			s.conn.log.Warn("command refused", "agent", agent, "error", err)
@@ -166,6 +172,13 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	}
 }
 
+// mayAnswer reports whether an agent answers there: at an owner of partitions, or
+// where a caller that is not Duly's waits, but with nobody's rights but its own.
+func mayAnswer(reply string) bool {
+	_, _, _, err := ParseReply(reply)
+	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || safeSubject(reply) == nil
+}
+
 // serveBatch takes several commands at once. One that cannot be decoded is
 // recovered by its complete-by.
 func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
@@ -175,9 +188,9 @@ func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 			s.conn.log.Warn("commands refused", "agent", agent, "reply", short(reply), "error", "not a subject of a sender of batches")
 			return
 		}
-		err := decodeBatchCommands(req.Data(), func(c core.Command) {
+		err := decodeBatchCommands(req.Data(), func(c core.Command, m *mark) {
 			c.Agent, c.Undo = agent, undo
-			s.hand(&CommandRequest{Command: c, service: s, reply: reply, batch: true})
+			s.hand(&CommandRequest{Command: c, service: s, reply: reply, batch: true, mark: m})
 		})
 		if err != nil {
 			s.conn.log.Warn("commands refused", "agent", agent, "error", err)

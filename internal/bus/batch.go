@@ -16,14 +16,25 @@ const (
 	BatchBytesMax = 256 << 10
 )
 
+// Versions of batches. A marked one has a mark in each record, which its reply
+// repeats: see marker.
+const (
+	batchPlain  = 1
+	batchMarked = 2
+)
+
 // batchItemsLimit is what a decoder takes: other versions may pack more.
 const batchItemsLimit = 4096
 
 // appendBatchCommand appends one command to a batch: a record with its length in
 // front. Agent and Undo are in the subject.
-func appendBatchCommand(dst []byte, c *core.Command) []byte {
+func appendBatchCommand(dst []byte, c *core.Command, k *marker) []byte {
 	return appendRecord(dst, func(dst []byte) []byte {
 		dst = appendFence(dst, c.Partition, c.Number, c.Seq)
+		if k != nil {
+			m := k.make(markReply, c.Partition, c.Number, c.Seq)
+			dst = append(dst, m[:]...)
+		}
 		dst = appendField(dst, c.Task)
 		dst = appendField(dst, c.Type)
 		dst = appendField(dst, c.Step)
@@ -45,12 +56,13 @@ func appendBatchCommand(dst []byte, c *core.Command) []byte {
 	})
 }
 
-// decodeBatchCommands calls take with each command of a batch. Payloads are
-// parts of data, not copies. Every error wraps ErrUndecodable.
-func decodeBatchCommands(data []byte, take func(core.Command)) error {
+// decodeBatchCommands calls take with each command of a batch and with its mark,
+// nil where it has none. Payloads are parts of data, not copies. Every error wraps ErrUndecodable.
+func decodeBatchCommands(data []byte, take func(core.Command, *mark)) error {
 	return eachRecord(data, "batch of commands", func(r *reader) error {
 		var c core.Command
 		c.Partition, c.Number, c.Seq = r.fence()
+		m := r.mark()
 		c.Task, c.Type, c.Step = string(r.bytes("task")), string(r.bytes("type")), string(r.bytes("step"))
 		c.Attempt, c.Round = r.small("attempt"), r.small("round")
 		c.CompleteBy = core.Instant(r.varint("complete-by"))
@@ -79,15 +91,18 @@ func decodeBatchCommands(data []byte, take func(core.Command)) error {
 		if err := checkCommand(&c); err != nil {
 			return err
 		}
-		take(c)
+		take(c, m)
 		return nil
 	})
 }
 
-// appendBatchReply appends one reply to a batch.
-func appendBatchReply(dst []byte, c *core.Command, r *core.Reply) []byte {
+// appendBatchReply appends one reply to a batch; m is the mark of its command.
+func appendBatchReply(dst []byte, c *core.Command, m *mark, r *core.Reply) []byte {
 	return appendRecord(dst, func(dst []byte) []byte {
 		dst = appendFence(dst, c.Partition, c.Number, c.Seq)
+		if m != nil {
+			dst = append(dst, m[:]...)
+		}
 		dst = binary.AppendUvarint(dst, uint64(r.Code))
 		if r.Code != 0 {
 			return appendField(dst, CutText(r.Error))
@@ -96,12 +111,17 @@ func appendBatchReply(dst []byte, c *core.Command, r *core.Reply) []byte {
 	})
 }
 
-// decodeBatchReplies calls take with each reply of a batch. Results are parts of
+// decodeBatchReplies calls take with each reply of a batch and its mark, zero
+// where it has none. Results are parts of
 // data. Every error wraps ErrUndecodable.
-func decodeBatchReplies(data []byte, resultMax int, take func(core.Reply)) error {
+func decodeBatchReplies(data []byte, resultMax int, take func(core.Reply, mark)) error {
 	return eachRecord(data, "batch of replies", func(r *reader) error {
 		var reply core.Reply
 		reply.Partition, reply.Number, reply.Seq = r.fence()
+		var own mark
+		if m := r.mark(); m != nil {
+			own = *m
+		}
 		code := r.small("code")
 		payload := r.bytes("payload")
 		if r.err != nil {
@@ -112,7 +132,7 @@ func decodeBatchReplies(data []byte, resultMax int, take func(core.Reply)) error
 		} else {
 			checkResult(&reply, payload, resultMax)
 		}
-		take(reply)
+		take(reply, own)
 		return nil
 	})
 }
@@ -154,8 +174,8 @@ func eachRecord(data []byte, what string, take func(*reader) error) error {
 	if len(data) == 0 {
 		return fmt.Errorf("%w: %s is empty", ErrUndecodable, what)
 	}
-	if data[0] != Version {
-		return fmt.Errorf("%w: %s has version %d, want %d", ErrUndecodable, what, data[0], Version)
+	if data[0] != batchPlain && data[0] != batchMarked {
+		return fmt.Errorf("%w: %s has version %d, want %d or %d", ErrUndecodable, what, data[0], batchPlain, batchMarked)
 	}
 	var first error
 	all := reader{rest: data[1:]}
@@ -163,7 +183,7 @@ func eachRecord(data []byte, what string, take func(*reader) error) error {
 		if n > batchItemsLimit {
 			return fmt.Errorf("%w: %s has more than %d items", ErrUndecodable, what, batchItemsLimit)
 		}
-		one := reader{rest: all.bytes("record")}
+		one := reader{rest: all.bytes("record"), marked: data[0] == batchMarked}
 		if all.err != nil {
 			return fmt.Errorf("%w: %s, item %d: %w", ErrUndecodable, what, n, all.err)
 		}
@@ -177,6 +197,20 @@ func eachRecord(data []byte, what string, take func(*reader) error) error {
 // fence reads what says which command a reply answers.
 func (r *reader) fence() (partition int, number, seq int64) {
 	return r.small("partition"), int64(r.uvarint("number") & (1<<63 - 1)), int64(r.uvarint("seq") & (1<<63 - 1))
+}
+
+// mark reads the mark of a record; nil where the batch has none.
+func (r *reader) mark() *mark {
+	if !r.marked {
+		return nil
+	}
+	if len(r.rest) < markBytes {
+		r.fail("mark")
+		return nil
+	}
+	m := mark(r.rest)
+	r.rest = r.rest[markBytes:]
+	return &m
 }
 
 // small reads a count or code.

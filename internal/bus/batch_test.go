@@ -15,14 +15,14 @@ import (
 func batchOf(cmds ...core.Command) []byte {
 	b := []byte{Version}
 	for i := range cmds {
-		b = appendBatchCommand(b, &cmds[i])
+		b = appendBatchCommand(b, &cmds[i], nil)
 	}
 	return b
 }
 
 func decodeBatch(data []byte) ([]core.Command, error) {
 	var all []core.Command
-	err := decodeBatchCommands(data, func(c core.Command) { all = append(all, c) })
+	err := decodeBatchCommands(data, func(c core.Command, _ *mark) { all = append(all, c) })
 	return all, err
 }
 
@@ -57,7 +57,7 @@ func TestBatchRefused(t *testing.T) {
 		left int // commands that are taken all the same
 	}{
 		"empty":       {nil, 0},
-		"version":     {append([]byte{2}, good[1:]...), 0},
+		"version":     {append([]byte{3}, good[1:]...), 0},
 		"cut":         {good[:len(good)-1], 0},
 		"cut later":   {append(batchOf(goldenCommand), 0xff, 0xff, 0xff, 0x7f), 1},
 		"one bad one": {batchOf(goldenCommand, bad, goldenCommand), 2},
@@ -82,11 +82,11 @@ func TestBatchReplies(t *testing.T) {
 		{Code: 502, Error: `bad_result: not JSON: "{"`}, {Code: 502, Error: "bad_result: 100 bytes, the limit is 99"}}
 	b := []byte{Version}
 	for i := range replies {
-		b = appendBatchReply(b, &cmd, &replies[i])
+		b = appendBatchReply(b, &cmd, nil, &replies[i])
 		want[i].Partition, want[i].Number, want[i].Seq = 3, 17, 5
 	}
 	var got []core.Reply
-	if err := decodeBatchReplies(b, 99, func(r core.Reply) { got = append(got, r) }); err != nil || !reflect.DeepEqual(got, want) {
+	if err := decodeBatchReplies(b, 99, func(r core.Reply, _ mark) { got = append(got, r) }); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\ngot  %+v\nwant %+v", err, got, want)
 	}
 }
@@ -112,9 +112,9 @@ func FuzzBatchCommands(f *testing.F) {
 
 func FuzzBatchReplies(f *testing.F) {
 	cmd := goldenCommand
-	f.Add(appendBatchReply(appendBatchReply([]byte{Version}, &cmd, &core.Reply{Result: []byte("1")}), &cmd, &core.Reply{Code: 500, Error: "x"}))
+	f.Add(appendBatchReply(appendBatchReply([]byte{Version}, &cmd, nil, &core.Reply{Result: []byte("1")}), &cmd, nil, &core.Reply{Code: 500, Error: "x"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		err := decodeBatchReplies(data, core.ResultBytesMax, func(r core.Reply) {
+		err := decodeBatchReplies(data, core.ResultBytesMax, func(r core.Reply, _ mark) {
 			if r.Partition < 0 || r.Number < 0 || r.Seq < 0 || (r.Code == 0) == (r.Result == nil) || r.Code != 0 && (r.Code < 400 || r.Code > 599) {
 				t.Fatalf("let through: %+v", r)
 			}

@@ -15,7 +15,7 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 	b := buffer()
 	defer release(b)
 	*b = AppendCommand(*b, cmd)
-	subject, reply := CommandSubject(cmd.Agent, cmd.Undo), ReplySubject(cmd.Partition, cmd.Number, cmd.Seq)
+	subject, reply := CommandSubject(cmd.Agent, cmd.Undo), c.marker.Load().replySubject(cmd.Partition, cmd.Number, cmd.Seq)
 	var err error
 	if cmd.Trace == "" {
 		err = c.nc.PublishRequest(subject, reply, *b)
@@ -29,10 +29,15 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 }
 
 // ServeReplies listens to the answers to a partition's commands. unserved gets
-// the commands that nobody listens to. Results are limited to
+// the commands that nobody listens to. What has not the mark of its command is
+// passed over; see Conn.Forged. Results are limited to
 // core.ResultBytesMax; a step's own smaller limit is the owner's to check.
 func (c *Conn) ServeReplies(partition int, reply func(core.Reply), unservedBy func(partition int, number, seq int64)) (*Subscription, error) {
 	return c.subscribe(ReplyPattern(partition), "", func(msg *nats.Msg) {
+		if !c.marker.Load().takesSubject(msg.Subject) {
+			c.forged(msg.Subject)
+			return
+		}
 		if unserved(msg) {
 			if p, number, seq, err := ParseReply(msg.Subject); err == nil {
 				unservedBy(p, number, seq)

@@ -70,6 +70,9 @@ type Conn struct {
 	packsMax int64
 	dropped  atomic.Int64 // by subscriptions that are gone
 
+	marker    atomic.Pointer[marker] // of the replies; nil until Setup
+	forgeries atomic.Int64
+
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
 	readers map[*Reader]struct{}

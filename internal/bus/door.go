@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Codes of refusals, as HTTP's.
@@ -115,8 +115,8 @@ func (d Doors) plain(partition int, taskType, id string, header nats.Header, dat
 	if code, err := d.checkPacked(partition, &s); err != nil {
 		return s, code, err
 	}
-	if !json.Valid(data) {
-		return s, CodeBadRequest, errors.New("input is not JSON")
+	if err := quickjson.Check("input", data); err != nil {
+		return s, CodeBadRequest, err
 	}
 	var err error
 	if s.CompleteBy, err = ParseCompleteBy(header.Get(HeaderCompleteBy), at); err != nil {

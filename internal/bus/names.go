@@ -23,6 +23,12 @@ const (
 // BucketNodes holds the leases: a key per live node and one for the leader.
 const BucketNodes = "DULY_NODES"
 
+// BucketKeys holds what schedulers share and agents must not read.
+const BucketKeys = "DULY_KEYS"
+
+// KeyReplies is the key in BucketKeys that replies are marked with.
+const KeyReplies = "replies"
+
 // Keys of BucketNodes.
 const (
 	KeyNodePrefix = "node."  // + name of the node
@@ -177,7 +183,7 @@ func ParseConsumer(name string) (partition int, epoch int64, n int, ok bool) {
 	p, err1 := strconv.ParseUint(parts[0][1:], 10, 31)
 	e, err2 := strconv.ParseInt(parts[1][1:], 10, 64)
 	c, err3 := strconv.ParseUint(parts[2], 10, 31)
-	if err1 != nil || err2 != nil || err3 != nil || e < 0 {
+	if err1 != nil || err2 != nil || err3 != nil || e < 0 || ConsumerName(int(p), e, int(c)) != name {
 		return 0, 0, 0, false
 	}
 	return int(p), e, int(c), true
@@ -197,9 +203,9 @@ func ParseSubmit(subject string) (taskType, id string, err error) {
 func ParseIn(subject string) (partition int, taskType, id string, err error) {
 	if rest, ok := strings.CutPrefix(subject, "duly.tasks."); ok {
 		number, rest, _ := strings.Cut(rest, ".")
-		p, perr := strconv.ParseUint(number, 10, 31)
+		p, ok := parseNumber(number)
 		taskType, id, _ = strings.Cut(rest, ".")
-		if perr == nil && taskType != "" && id != "" && !strings.Contains(id, ".") {
+		if ok && p < 1<<31 && taskType != "" && id != "" && !strings.Contains(id, ".") {
 			return int(p), taskType, id, nil
 		}
 	}
@@ -227,8 +233,8 @@ func ParsePack(subject string) (partition int, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	p, err := strconv.ParseUint(number, 10, 31)
-	return int(p), err == nil
+	p, ok := parseNumber(number)
+	return int(p), ok && p < 1<<31
 }
 
 // ParseReply takes the subject of a reply apart. Tokens after the third number

@@ -140,8 +140,9 @@ var errShort = errors.New("ends early or has a length beyond its end")
 
 // reader takes a record apart and keeps the first error.
 type reader struct {
-	rest []byte
-	err  error
+	rest   []byte
+	marked bool // each record of a batch has a mark
+	err    error
 }
 
 func (r *reader) fail(what string) {

@@ -93,6 +93,10 @@ func DecodePlan(data []byte) (core.Plan, error) {
 	if spec.V != 0 && spec.V != Version {
 		return core.Plan{}, fmt.Errorf("%w: form version %d, want %d", core.ErrPlan, spec.V, Version)
 	}
+	// Names are looked up step by step: a flood of them is refused first.
+	if n := len(spec.Steps); n > core.StepsMax {
+		return core.Plan{}, fmt.Errorf("%w: plan %q: %d steps, want 1 to %d", core.ErrPlan, short(spec.Name), n, core.StepsMax)
+	}
 	p := core.Plan{Name: spec.Name, Version: spec.Version, CompleteBy: ms(spec.CompleteBy), Grace: ms(spec.Grace),
 		InputMax: spec.InputMax, Steps: make([]core.Step, len(spec.Steps))}
 	for i := range spec.Steps {
@@ -110,6 +114,9 @@ func decodeStep(p *core.Plan, s *StepSpec, i int) error {
 	step := core.Step{Name: s.Name, Agent: s.Agent, Undoable: *s.Undoable, CompleteBy: ms(s.CompleteBy),
 		UndoCompleteBy: ms(s.UndoCompleteBy), AttemptsMax: s.AttemptsMax, UndoAttemptsMax: s.UndoAttemptsMax,
 		Backoff: ms(s.Backoff), BackoffCap: ms(s.BackoffCap), OnExhausted: core.Policy(s.OnExhausted), Pause: ms(s.Pause), ResultMax: s.ResultMax}
+	if n := len(s.After); n > core.StepsMax {
+		return fmt.Errorf("step %q: after names %d steps, the limit is %d", short(s.Name), n, core.StepsMax)
+	}
 	for _, name := range s.After {
 		// Only earlier steps are filled in, so a later one is not found either.
 		a := p.StepIndex(name)

@@ -22,7 +22,7 @@ type replier struct {
 	mu      sync.Mutex
 	closed  bool
 	singles []single
-	batches map[string]*batchIn // by reply subject
+	batches map[asker]*batchIn
 	spare   []single
 	failed  func(error)
 }
@@ -34,6 +34,12 @@ type single struct {
 	data    []byte
 }
 
+// asker is who gets batches of replies, and in which form.
+type asker struct {
+	subject string
+	marked  bool
+}
+
 // batchIn are replies to one asker.
 type batchIn struct {
 	buf   []byte
@@ -41,7 +47,7 @@ type batchIn struct {
 }
 
 func newReplier(nc *nats.Conn, failed func(error)) *replier {
-	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[string]*batchIn{}, failed: failed}
+	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[asker]*batchIn{}, failed: failed}
 	go r.run()
 	return r
 }
@@ -55,19 +61,23 @@ func (r *replier) send(subject string, header nats.Header, data []byte) {
 
 // add takes one reply for a batch. A full one goes out at once: that bounds what
 // lies here, and makes who produces faster than the network wait for it.
-func (r *replier) add(subject string, c *core.Command, reply *core.Reply) {
+func (r *replier) add(subject string, c *core.Command, m *mark, reply *core.Reply) {
 	// Every batch of an asker may be answered under any of its subjects.
 	subject = subject[:strings.LastIndexByte(subject, '.')+1] + "0"
 	r.mu.Lock()
-	b := r.batches[subject]
+	to := asker{subject, m != nil}
+	b := r.batches[to]
 	if b == nil {
-		b = &batchIn{buf: []byte{Version}}
-		r.batches[subject] = b
+		b = &batchIn{buf: []byte{batchPlain}}
+		if to.marked {
+			b.buf[0] = batchMarked
+		}
+		r.batches[to] = b
 	}
-	b.buf = appendBatchReply(b.buf, c, reply)
+	b.buf = appendBatchReply(b.buf, c, m, reply)
 	b.items++
 	if b.items >= BatchItemsMax || len(b.buf) >= BatchBytesMax {
-		delete(r.batches, subject)
+		delete(r.batches, to)
 		r.mu.Unlock()
 		r.publish(subject, nil, b.buf)
 		return
@@ -117,17 +127,17 @@ func (r *replier) flush() int {
 	r.mu.Lock()
 	singles := r.singles
 	r.singles, r.spare = r.spare[:0], nil
-	var batches map[string]*batchIn
+	var batches map[asker]*batchIn
 	if len(r.batches) > 0 {
-		batches, r.batches = r.batches, make(map[string]*batchIn, len(r.batches))
+		batches, r.batches = r.batches, make(map[asker]*batchIn, len(r.batches))
 	}
 	r.mu.Unlock()
 	n := len(singles)
 	for i := range singles {
 		r.publish(singles[i].subject, singles[i].header, singles[i].data)
 	}
-	for subject, b := range batches {
-		r.publish(subject, nil, b.buf)
+	for to, b := range batches {
+		r.publish(to.subject, nil, b.buf)
 		n += b.items
 	}
 	clear(singles)

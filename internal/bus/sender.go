@@ -122,6 +122,8 @@ func (s *Sender) Send(cmds []core.Command) error {
 			delete(out.count, l)
 		}
 	}
+	marker := s.conn.marker.Load()
+	version := marker.batchVersion()
 	var first error
 	note := func(err error) {
 		if first == nil {
@@ -141,14 +143,14 @@ func (s *Sender) Send(cmds []core.Command) error {
 			out.open[l] = b
 		}
 		if len(b.commands) == 0 {
-			b.buf = append(b.buf[:0], Version)
+			b.buf = append(b.buf[:0], version)
 		}
 		was := len(b.buf)
-		b.buf = appendBatchCommand(b.buf, c)
+		b.buf = appendBatchCommand(b.buf, c, marker)
 		if len(b.commands) > 0 && len(b.buf) > BatchBytesMax {
 			record := b.buf[was:]
 			b.buf = b.buf[:was]
-			next := append([]byte{Version}, record...)
+			next := append([]byte{version}, record...)
 			note(s.publish(l, b))
 			b.buf = append(b.buf[:0], next...)
 		}
@@ -176,7 +178,7 @@ func (s *Sender) publish(l lane, b *batchOut) error {
 	slot.number, slot.agent = n, l.agent
 	slot.commands = append(slot.commands[:0], b.commands...)
 	s.mu.Unlock()
-	err := s.conn.nc.PublishRequest(BatchSubject(l.agent, l.undo), s.prefix+strconv.FormatUint(n, 36), b.buf)
+	err := s.conn.nc.PublishRequest(BatchSubject(l.agent, l.undo), s.prefix+s.conn.marker.Load().batchToken(n), b.buf)
 	count := len(b.commands)
 	b.commands = b.commands[:0]
 	if err != nil {
@@ -191,7 +193,15 @@ func (s *Sender) receive(msg *nats.Msg) {
 		s.unserved(msg.Subject)
 		return
 	}
-	if err := decodeBatchReplies(msg.Data, core.ResultBytesMax, s.replies.Reply); err != nil {
+	marker := s.conn.marker.Load()
+	err := decodeBatchReplies(msg.Data, core.ResultBytesMax, func(r core.Reply, m mark) {
+		if !marker.takes(m, r.Partition, r.Number, r.Seq) {
+			s.conn.forged(msg.Subject)
+			return
+		}
+		s.replies.Reply(r)
+	})
+	if err != nil {
 		s.conn.log.Warn("replies passed over", "error", err)
 	}
 }
@@ -199,8 +209,9 @@ func (s *Sender) receive(msg *nats.Msg) {
 // unserved gives the commands of a batch back, and sends one by one from now on:
 // whoever is left may not take batches.
 func (s *Sender) unserved(subject string) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(subject, s.prefix), 36, 64)
-	if err != nil {
+	n, ok := s.conn.marker.Load().batchNumber(strings.TrimPrefix(subject, s.prefix))
+	if !ok {
+		s.conn.forged(subject)
 		return
 	}
 	s.mu.Lock()
@@ -289,7 +300,7 @@ func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 		if json.Unmarshal(msg.Data, &info) != nil || info.Metadata[metaAgent] != agent {
 			continue
 		}
-		if info.Metadata[metaBatch] == "" {
+		if v, err := strconv.Atoi(info.Metadata[metaBatch]); err != nil || v < int(c.marker.Load().batchVersion()) {
 			return false
 		}
 		takes = true

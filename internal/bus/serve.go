@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -13,7 +14,11 @@ import (
 // handler gets the plan as JSON; see DecodePlan.
 func (c *Conn) ServePlans(handler func(spec []byte) PlanAnswer) (*Subscription, error) {
 	return c.subscribe(SubjectPlansApply, GroupPlans, func(msg *nats.Msg) {
-		answer, err := json.Marshal(handler(msg.Data))
+		said := handler(msg.Data)
+		if said.Error != nil { // it may repeat what came
+			said.Error.Description = CutText(said.Error.Description)
+		}
+		answer, err := json.Marshal(said)
 		if err != nil {
 			c.log.Error("answer about a plan not encoded", "error", err)
 			return
@@ -58,6 +63,23 @@ func (r *AskRequest) Reject(code int, description string) {
 	})
 }
 
+// errAskKind: permissions are given by subject, so it must be what is asked.
+var errAskKind = errors.New("another request than its subject's")
+
+// readAsk reads a request of duly.ask.<kind>. Errors wrap ErrSubject,
+// ErrUndecodable or errAskKind.
+func readAsk(subject string, data []byte) (core.Control, error) {
+	kind, err := ParseAsk(subject)
+	if err != nil {
+		return core.Control{}, err
+	}
+	c, err := DecodeControl(data)
+	if err == nil && c.Kind != kind {
+		err = fmt.Errorf("%w: %s carries a request to %s", errAskKind, subject, ControlWord(c.Kind))
+	}
+	return c, err
+}
+
 // ServeAsk serves duly.ask.<kind>: cancel, undo, resubmit, resolve, extend, each
 // with a control message as its payload. A client knows neither the number of
 // partitions nor needs the right to write to the control stream; each kind is a
@@ -66,14 +88,8 @@ func (r *AskRequest) Reject(code int, description string) {
 func (c *Conn) ServeAsk(handler func(*AskRequest)) (*Subscription, error) {
 	return c.subscribe(patternAsk, GroupAsk, func(msg *nats.Msg) {
 		r := &AskRequest{conn: c, reply: msg.Reply}
-		kind, err := ParseAsk(msg.Subject)
-		if err == nil {
-			r.Control, err = DecodeControl(msg.Data)
-		}
-		if err == nil && r.Control.Kind != kind {
-			err = fmt.Errorf("%s carries a request to %s", msg.Subject, ControlWord(r.Control.Kind))
-		}
-		if err != nil {
+		var err error
+		if r.Control, err = readAsk(msg.Subject, msg.Data); err != nil {
 			r.Reject(CodeBadRequest, err.Error())
 			return
 		}

@@ -63,8 +63,9 @@ type Ready struct {
 	Sync     string // SyncAlways or SyncUnknown
 }
 
-// Setup makes the streams and the bucket, or checks them where they exist. It may
-// run anywhere and often. Errors wrap ErrSettings, with each difference.
+// Setup makes the streams and the buckets, or checks them where they exist. It may
+// run anywhere and often. From then on the connection marks its commands and takes
+// no reply without its mark. Errors wrap ErrSettings, with each difference.
 func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if config.Partitions < 0 || config.Partitions > PartitionsMax {
 		return Ready{}, fmt.Errorf("partitions %d, want 1 to %d", config.Partitions, PartitionsMax)
@@ -87,6 +88,9 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	}
 	if diffs = append(diffs, more...); len(diffs) > 0 {
 		return Ready{}, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+	}
+	if err := c.useKey(ctx, config); err != nil {
+		return Ready{}, fmt.Errorf("bucket %s: %w", BucketKeys, err)
 	}
 	ready.Sync = SyncUnknown
 	if config.SyncAlways {

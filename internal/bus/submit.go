@@ -57,9 +57,14 @@ func (r *SubmitRequest) Reject(code, errCode int, description string, retry time
 }
 
 // answer sends an answer, if somebody waits for one. When it cannot be sent the
-// asker runs into its own time-out and asks again.
+// asker runs into its own time-out and asks again. Nor does it go where the asker
+// may not publish and Duly may: to a command, a control message or the server.
 func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 	if reply == "" {
+		return
+	}
+	if err := safeSubject(reply); err != nil {
+		c.log.Debug("answer withheld", "error", err)
 		return
 	}
 	b := buffer()

@@ -14,6 +14,9 @@ import (
 // deadRoom is kept free in a dead letter for its headers.
 const deadRoom = 16 << 10
 
+// deadHeadersMax bounds what a dead letter repeats of its headers.
+const deadHeadersMax = 8 << 10
+
 // TellEnded stores endings in the event stream: processed ones in packs by type,
 // the others one by one. It calls done once, with nil when the stream has all of
 // them. endings may be reused as soon as TellEnded returns.
@@ -177,14 +180,9 @@ func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, err
 
 // Dead stores what could not be decoded, with its cause and where it was, and
 // waits until the stream of dead letters has it. Its own headers come along but
-// for those the server would act on. What does not fit a message is cut.
+// for those the server would act on, unless they are a flood. What does not fit a message is cut.
 func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, cause string, header nats.Header) error {
-	h := nats.Header{}
-	for name, values := range header {
-		if !strings.HasPrefix(name, "Nats-") {
-			h[name] = values
-		}
-	}
+	h := keptHeaders(header)
 	if most := c.MaxPayload() - deadRoom; most > 0 && len(data) > most {
 		cause = fmt.Sprintf("%s (cut from %d bytes)", cause, len(data))
 		data = data[:most]
@@ -196,6 +194,27 @@ func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, ca
 		return fmt.Errorf("dead letter of %s: %w", stream, err)
 	}
 	return nil
+}
+
+// keptHeaders are the headers that a dead letter repeats: a flood of them is left
+// out, because together with the cause it would not fit a message, and what does
+// not become a dead letter holds its partition up.
+func keptHeaders(header nats.Header) nats.Header {
+	h := nats.Header{}
+	size := 0
+	for name, values := range header {
+		if strings.HasPrefix(name, "Nats-") {
+			continue
+		}
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+		}
+		if size > deadHeadersMax {
+			return nats.Header{}
+		}
+		h[name] = values
+	}
+	return h
 }
 
 // PublishControl stores a control message and returns its position.

@@ -12,6 +12,8 @@ var (
 	ErrForeignRow = errors.New("foreign journal row under our epoch")
 	// ErrNotFound: no such task, plan or partition.
 	ErrNotFound = errors.New("not found")
+	// ErrCursor is wrapped by the error about a cursor that no page told.
+	ErrCursor = errors.New("cursor of a page refused")
 	// ErrPlanConflict: this name and version is stored with another content.
 	ErrPlanConflict = errors.New("plan version is stored with another content")
 )

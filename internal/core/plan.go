@@ -153,6 +153,9 @@ func (p *Plan) validateStep(i int) error {
 	if j := p.StepIndex(s.Name); j != i {
 		return fmt.Errorf("%w: plan %s: steps %d and %d are both named %s", ErrPlan, p.Name, j+1, i+1, s.Name)
 	}
+	if len(s.After) > i {
+		return fmt.Errorf("%w: plan %s: step %s: after names %d steps, but %d are earlier", ErrPlan, p.Name, s.Name, len(s.After), i)
+	}
 	for _, a := range s.After {
 		if a < 0 || a >= i {
 			return fmt.Errorf("%w: plan %s: step %s comes after step number %d, which is not an earlier step (a cycle cannot run)", ErrPlan, p.Name, s.Name, a+1)
@@ -169,7 +172,7 @@ func (p *Plan) validateStep(i int) error {
 	switch s.OnExhausted {
 	case PolicyUndo, PolicyWait, PolicyError:
 	default:
-		return fmt.Errorf("%w: plan %s: step %s: on_exhausted is %q, want undo, wait or error", ErrPlan, p.Name, s.Name, s.OnExhausted)
+		return fmt.Errorf("%w: plan %s: step %s: on_exhausted is %s, want undo, wait or error", ErrPlan, p.Name, s.Name, quoteShort(string(s.OnExhausted)))
 	}
 	return checkDurations(p.Name, s.Name,
 		named{"complete_by", s.CompleteBy}, named{"undo_complete_by", s.UndoCompleteBy},

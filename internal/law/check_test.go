@@ -26,6 +26,7 @@ func (tree forest) breaches() []breach {
 				"package %s is not in the law: give it a place in internal/law", dir.name))
 			continue
 		}
+		all = append(all, tree.leaks(dir)...)
 		for _, f := range dir.files {
 			all = append(all, f.imports(dir.name, here)...)
 			all = append(all, f.subjects(dir.name)...)

@@ -97,6 +97,14 @@ func collect(t reflect.Type, all *[]Setting) {
 	}
 }
 
+// What is longer than these is a slip: a dead node would keep its place, or a
+// stop would not end.
+const (
+	leaseMax   = time.Hour
+	drainMax   = time.Hour
+	replyToMax = 64
+)
+
 // Validate refuses a configuration that cannot work, naming the setting.
 func (c *Config) Validate() error {
 	if len(c.Roles) == 0 {
@@ -132,8 +140,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.min, n.max)
 		}
 	}
-	if c.Lease < time.Second {
-		return fmt.Errorf("lease: %v, want 1s or more", c.Lease)
+	if c.Lease < time.Second || c.Lease > leaseMax {
+		return fmt.Errorf("lease: %v, want 1s or more, at most %v", c.Lease, leaseMax)
 	}
 	if c.ScanInterval < 10*time.Millisecond || c.ScanInterval > c.Lease/2 {
 		return fmt.Errorf("scan-interval: %v, want 10ms to half the lease (%v): the leader renews at each scan", c.ScanInterval, c.Lease/2)
@@ -151,8 +159,25 @@ func (c *Config) Validate() error {
 	if c.RetainRow != 0 && c.RetainDetail == 0 {
 		return fmt.Errorf("retain-row: %v, but retain-detail is 0: what is kept for ever keeps its row", c.RetainRow)
 	}
-	if c.Drain <= 0 {
-		return fmt.Errorf("drain: %v, want more than 0", c.Drain)
+	if c.Drain <= 0 || c.Drain > drainMax {
+		return fmt.Errorf("drain: %v, want more than 0 and at most %v", c.Drain, drainMax)
+	}
+	return c.validateStreams()
+}
+
+// validateStreams checks what the streams are made with; 0 is the default.
+func (c *Config) validateStreams() error {
+	if c.StreamMaxAge != 0 && c.StreamMaxAge < time.Second {
+		return fmt.Errorf("stream-max-age: %v, want 1s or more", c.StreamMaxAge)
+	}
+	if c.StreamMaxBytes < 0 {
+		return fmt.Errorf("stream-max-bytes: %d, want 0 (as the disk has) or more", c.StreamMaxBytes)
+	}
+	if n := len(c.ReplyTo); n > replyToMax {
+		return fmt.Errorf("reply-to-prefixes: %d given, want at most %d", n, replyToMax)
+	}
+	if slices.Contains(c.ReplyTo, "") {
+		return fmt.Errorf("reply-to-prefixes: %q has an empty one, which would allow every subject", c.ReplyTo)
 	}
 	return nil
 }

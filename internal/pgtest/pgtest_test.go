@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // childEnv makes the test binary a child that starts a cluster, says where it
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 		child(dir)
 		return
 	}
-	m.Run()
+	goleak.VerifyTestMain(m)
 }
 
 func child(dir string) {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package dev_test
+
+const raceDetector = false

@@ -1,0 +1,46 @@
+package ingest
+
+import (
+	"log/slog"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestConfigLimits walks every number of the door's and the API's configuration:
+// zero is the default, 1 works, less than that is refused by its name.
+func TestConfigLimits(t *testing.T) {
+	numbers := 0
+	for f := range reflect.TypeFor[Config]().Fields() {
+		if !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) {
+			continue
+		}
+		numbers++
+		for value, taken := range map[int64]bool{1: true, math.MaxInt64: true, -1: false, math.MinInt64: false, 0: f.Name != "Partitions"} {
+			c := Config{Partitions: 4, PartitionOf: byDigit}
+			reflect.ValueOf(&c).Elem().FieldByName(f.Name).SetInt(value)
+			c = c.WithDefaults()
+			if err := c.Validate(); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), f.Name+" is ") {
+				t.Errorf("%s %d: %v", f.Name, value, err)
+			}
+		}
+	}
+	for f := range reflect.TypeFor[APIConfig]().Fields() {
+		if !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) {
+			continue
+		}
+		numbers++
+		for value, taken := range map[int64]bool{1: true, math.MaxInt64: true, -1: false, math.MinInt64: false, 0: f.Name != "Partitions"} {
+			c := APIConfig{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x" }}
+			reflect.ValueOf(&c).Elem().FieldByName(f.Name).SetInt(value)
+			s := &site{}
+			if _, err := NewAPI(c, s, s, s, slog.New(slog.DiscardHandler)); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), f.Name) {
+				t.Errorf("API: %s %d: %v", f.Name, value, err)
+			}
+		}
+	}
+	if numbers < 18 {
+		t.Errorf("%d numbers looked at, want 18 or more", numbers)
+	}
+}

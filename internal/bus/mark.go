@@ -1,0 +1,175 @@
+package bus
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A mark says that a reply answers a command of ours: only who was sent the
+// command knows it. Without it an agent could count up the numbers of a reply
+// subject and answer for another agent's step.
+
+// markBytes is the length of a mark: a forger has one chance in 2^64 each time.
+const markBytes = 8
+
+// keyBytes is the length of the key that marks are made with.
+const keyBytes = 32
+
+// Kinds of marks: what is one for a reply is none for a batch.
+const (
+	markReply = 1
+	markBatch = 2
+)
+
+type mark [markBytes]byte
+
+// marker makes and checks marks; nil makes none and takes everything. It may be
+// used by several goroutines at once.
+type marker struct{ block cipher.Block }
+
+func newMarker(key []byte) (*marker, error) {
+	if len(key) != keyBytes {
+		return nil, fmt.Errorf("key of replies has %d bytes, want %d", len(key), keyBytes)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("key of replies: %w", err)
+	}
+	return &marker{block}, nil
+}
+
+// make is a CBC-MAC over two blocks. It is sound because no message has another
+// length, and a fourth of the price of HMAC-SHA-256: a mark is made and checked
+// for every command.
+func (k *marker) make(kind byte, partition int, number, seq int64) (m mark) {
+	var b [2 * aes.BlockSize]byte
+	b[0] = kind
+	binary.BigEndian.PutUint32(b[4:], uint32(partition))
+	binary.BigEndian.PutUint64(b[8:], uint64(number))
+	binary.BigEndian.PutUint64(b[16:], uint64(seq))
+	first, last := b[:aes.BlockSize], b[aes.BlockSize:]
+	k.block.Encrypt(first, first)
+	subtle.XORBytes(last, last, first)
+	k.block.Encrypt(last, last)
+	copy(m[:], last)
+	return m
+}
+
+// takes reports whether a reply may count: its mark is that of its command.
+func (k *marker) takes(m mark, partition int, number, seq int64) bool {
+	if k == nil {
+		return true
+	}
+	want := k.make(markReply, partition, number, seq)
+	return subtle.ConstantTimeCompare(m[:], want[:]) == 1
+}
+
+// replySubject is where the answer to one command goes, with its mark as the
+// last token.
+func (k *marker) replySubject(partition int, number, seq int64) string {
+	var a [96]byte
+	b := appendReply(a[:0], partition, number, seq)
+	if k != nil {
+		m := k.make(markReply, partition, number, seq)
+		b = hex.AppendEncode(append(b, '.'), m[:])
+	}
+	return string(b)
+}
+
+// takesSubject reports whether a subject is that of the answer to a command of
+// ours.
+func (k *marker) takesSubject(subject string) bool {
+	if k == nil {
+		return true
+	}
+	partition, number, seq, err := ParseReply(subject)
+	if err != nil {
+		return false
+	}
+	want := k.replySubject(partition, number, seq)
+	return subtle.ConstantTimeCompare([]byte(subject), []byte(want)) == 1
+}
+
+// batchToken is the last token of a batch's reply subject: its number, and its
+// mark, so that nobody who was not sent the batch can say that nobody was.
+func (k *marker) batchToken(n uint64) string {
+	var a [48]byte
+	b := strconv.AppendUint(a[:0], n, 36)
+	if k != nil {
+		m := k.make(markBatch, 0, int64(n), 0)
+		b = hex.AppendEncode(append(b, '-'), m[:])
+	}
+	return string(b)
+}
+
+// batchNumber reads what batchToken wrote.
+func (k *marker) batchNumber(token string) (n uint64, ok bool) {
+	number := token
+	if k != nil {
+		number = token[:max(0, len(token)-2*markBytes-1)]
+	}
+	n, err := strconv.ParseUint(number, 36, 64)
+	return n, err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(k.batchToken(n))) == 1
+}
+
+// batchVersion is the version of the batches that are sent.
+func (k *marker) batchVersion() byte {
+	if k == nil {
+		return batchPlain
+	}
+	return batchMarked
+}
+
+// useKey makes the connection mark its commands and take no reply without its
+// mark from now on, with the key that all nodes share: a successor takes what
+// answers its predecessor's commands. The first node draws it.
+func (c *Conn) useKey(ctx context.Context, config StreamConfig) error {
+	kv, err := c.js.KeyValue(ctx, BucketKeys)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: BucketKeys, Description: "Duly: keys of the schedulers, not for agents",
+			History: 1, Storage: jetstream.FileStorage, Replicas: orDefault(config.Replicas, 1)})
+		if errors.Is(err, jetstream.ErrBucketExists) { // made meanwhile, otherwise
+			kv, err = c.js.KeyValue(ctx, BucketKeys)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key) // it never fails
+	if _, err = kv.Create(ctx, KeyReplies, key); errors.Is(err, jetstream.ErrKeyExists) {
+		var entry jetstream.KeyValueEntry
+		if entry, err = kv.Get(ctx, KeyReplies); err == nil {
+			key = entry.Value()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("key %s: %w", KeyReplies, err)
+	}
+	m, err := newMarker(key)
+	if err == nil {
+		c.marker.Store(m)
+	}
+	return err
+}
+
+// forged counts a reply that nobody was asked for, and says so now and then: a
+// forger must not fill the log.
+func (c *Conn) forged(subject string) {
+	if n := c.forgeries.Add(1); n&(n-1) == 0 {
+		c.log.Warn("a reply is not to a command of ours; it is passed over", "subject", short(subject), "so_far", n)
+	}
+}
+
+// Forged is how many replies were passed over because their mark was wrong.
+func (c *Conn) Forged() int64 { return c.forgeries.Load() }

@@ -1,0 +1,205 @@
+package bus
+
+import (
+	"encoding/hex"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/core"
+)
+
+func marking(t testing.TB) *marker {
+	t.Helper()
+	k, err := newMarker([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestMarkGolden pins the mark, as openssl makes it (aes-256-cbc, no padding, the
+// last block): a node with another one would take no reply to what this one asked.
+func TestMarkGolden(t *testing.T) {
+	k := marking(t)
+	if got, want := k.replySubject(3, 17, 5), "duly.reply.3.17.5.78544a73932517d4"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := k.batchToken(77), "25-09b808bb1a3860d2"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, n := range []int{0, 31, 33} {
+		if _, err := newMarker(make([]byte, n)); err == nil || !strings.Contains(err.Error(), "want 32") {
+			t.Errorf("a key of %d bytes: %v", n, err)
+		}
+	}
+}
+
+// FuzzMarks: one subject and one token is taken for each command and batch, and
+// no other.
+func FuzzMarks(f *testing.F) {
+	k := marking(f)
+	f.Add("duly.reply.3.17.5")
+	f.Add(k.replySubject(3, 17, 5))
+	f.Add(k.replySubject(3, 17, 5) + ".x")
+	f.Add(strings.ToUpper(k.replySubject(3, 17, 5)))
+	f.Add(k.batchToken(77))
+	f.Add("-")
+	f.Fuzz(func(t *testing.T, s string) {
+		p, number, seq, err := ParseReply(s)
+		if want := err == nil && s == k.replySubject(p, number, seq); k.takesSubject(s) != want {
+			t.Fatalf("%q: taken is %v", s, !want)
+		}
+		if n, ok := k.batchNumber(s); ok && k.batchToken(n) != s {
+			t.Fatalf("%q read as batch %d", s, n)
+		}
+		var none *marker
+		if n, ok := none.batchNumber(s); ok && none.batchToken(n) != s {
+			t.Fatalf("%q read as batch %d without marks", s, n)
+		}
+		if !none.takesSubject(s) {
+			t.Fatal("without a key everything is taken")
+		}
+	})
+}
+
+// forgeries are what an agent that was sent a command can make of its reply
+// subject to answer for another.
+func forgeries(own string) []string {
+	mark := own[strings.LastIndexByte(own, '.'):]
+	return []string{
+		"duly.reply.3.18.5", "duly.reply.3.18.5" + mark, "duly.reply.3.17.6" + mark, "duly.reply.3.18.5." + strings.Repeat("0", 16),
+		own + "0", own + ".x", strings.Replace(own, "duly.reply.3.17.", "duly.reply.3.18.", 1),
+	}
+}
+
+// TestForgedReplies: an agent answers for another's step, or says that nobody
+// was there to do it. Neither counts; the answer to its own command does, also
+// at the one that succeeds the owner.
+func TestForgedReplies(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	owner, successor := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, owner, StreamConfig{})
+	setUp(t, successor, StreamConfig{})
+	w, next := serveReplies(t, owner, 3), serveReplies(t, successor, 3)
+	agent := dial(t, server.ClientURL())
+	asked := make(chan *nats.Msg, 1)
+	if _, err := agent.nc.ChanSubscribe(CommandSubject("payment.charge", true), asked); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.SendCommand(&goldenCommand); err != nil {
+		t.Fatal(err)
+	}
+	own := receive(t, "the command", asked)
+	all := forgeries(own.Reply)
+	for _, subject := range all {
+		for _, m := range []*nats.Msg{{Subject: subject, Data: []byte(`{"paid":true}`)}, {Subject: subject, Header: nats.Header{"Status": {"503"}}}} {
+			if err := agent.nc.PublishMsg(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := own.Respond([]byte(`"own"`)); err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range map[string]wires{"owner": w, "successor": next} {
+		if r := receive(t, "the answer", w.replies); r.Number != 17 || string(r.Result) != `"own"` {
+			t.Errorf("%s: %+v", name, r)
+		}
+		nothing(t, name+": a forged reply", w.replies)
+		nothing(t, name+": a forged word that nobody listens", w.unserved)
+	}
+	if n := owner.Forged(); n != int64(2*len(all)) {
+		t.Errorf("%d forgeries counted, want %d", n, 2*len(all))
+	}
+}
+
+// TestForgedBatches: the same in batches of replies.
+func TestForgedBatches(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	s, w := sending(t, c)
+	agent := dial(t, server.ClientURL())
+	_, batches := answering(t, agent, true)
+	met(t, s, true)
+	if n := sendAll(t, s, w, batches, 20); n != 20 {
+		t.Fatalf("%d commands in batches, want all", n)
+	}
+	k := c.marker.Load()
+	own := k.make(markReply, 3, 0, 5) // it was sent this one
+	other := core.Command{Partition: 3, Number: 100, Seq: 5}
+	paid := &core.Reply{Result: []byte(`"paid"`)}
+	marked, plain := []byte{batchMarked}, []byte{batchPlain}
+	batchKind := k.make(markBatch, 3, 100, 5)
+	for _, forged := range [][]byte{
+		appendBatchReply(marked, &other, &own, paid), appendBatchReply(marked, &other, &mark{}, paid), appendBatchReply(plain, &other, nil, paid),
+		appendBatchReply(marked, &other, &batchKind, paid),
+	} {
+		if err := agent.nc.Publish(s.prefix+"0", forged); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// That nobody listened to the batch: of another number, without its mark.
+	token := k.batchToken(1)
+	for _, forged := range []string{"1", "2", "2" + token[1:], "1-" + strings.Repeat("0", 16)} {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "eight forgeries", func() bool { return c.Forged() == 8 })
+	nothing(t, "a forged reply", w.replies)
+	nothing(t, "a forged word that nobody listens", w.unserved)
+	// The word itself still counts.
+	if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + token, Header: nats.Header{"Status": {"503"}}}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "a command given back", w.unserved)
+}
+
+// TestMarkedBatchIsTheBatch: the mark changes nothing else, and what is cut
+// inside it is refused.
+func TestMarkedBatchIsTheBatch(t *testing.T) {
+	k := marking(t)
+	data := appendBatchCommand([]byte{batchMarked}, &goldenCommand, k)
+	var marks []mark
+	var got []core.Command
+	if err := decodeBatchCommands(data, func(c core.Command, m *mark) { got, marks = append(got, c), append(marks, *m) }); err != nil || len(got) != 1 {
+		t.Fatalf("%v, %+v", err, got)
+	}
+	if want, err := decodeBatch(batchOf(goldenCommand)); err != nil || !reflect.DeepEqual(got, want) || marks[0] != k.make(markReply, 3, 17, 5) {
+		t.Errorf("%+v, %v, %s", got, err, hex.EncodeToString(marks[0][:]))
+	}
+	if err := decodeBatchCommands([]byte{batchMarked, 4, 3, 17, 5, 1}, func(core.Command, *mark) { t.Error("taken") }); !isUndecodable(err) || !strings.Contains(err.Error(), "mark") {
+		t.Errorf("cut in its mark: %v", err)
+	}
+}
+
+// TestOldAgentGetsSingles: an agent of before the marks takes batches without
+// them only, and is sent its commands one by one.
+func TestOldAgentGetsSingles(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	_, err := micro.AddService(agent.nc, micro.Config{Name: serviceName("payment.charge"), Version: "1.0.0",
+		Metadata: map[string]string{metaAgent: "payment.charge", metaBatch: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if !c.agentTakesBatches(t.Context(), "payment.charge") {
+		t.Error("without marks it takes batches")
+	}
+	setUp(t, c, StreamConfig{})
+	if c.agentTakesBatches(t.Context(), "payment.charge") {
+		t.Error("it was taken for one that knows marks")
+	}
+}

@@ -1,0 +1,109 @@
+package core
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+type fieldLimits struct{ taken, refused []any }
+
+var durations = fieldLimits{
+	[]any{time.Millisecond, DurationMax},
+	[]any{time.Duration(0), time.Duration(1), -time.Second, DurationMax + 1, time.Duration(math.MaxInt64), time.Duration(math.MinInt64)},
+}
+
+func upTo(most int) fieldLimits {
+	return fieldLimits{[]any{1, most}, []any{0, -1, most + 1, math.MaxInt, math.MinInt}}
+}
+
+var badNames = []any{"", ".", "..", "*", ">", "a b", "a\x00", "\xff", "é", strings.Repeat("n", NameBytesMax+1), strings.Repeat("n", 10<<20)}
+
+// planLimits and stepLimits are what each field of a plan with its defaults
+// filled in takes, and what it does not.
+var planLimits = map[string]fieldLimits{
+	"Name":       {[]any{"a", strings.Repeat("n", NameBytesMax)}, badNames},
+	"Version":    {[]any{int64(1), int64(math.MaxInt64)}, []any{int64(0), int64(-1), int64(math.MinInt64)}},
+	"Steps":      {[]any{manySteps(1), manySteps(StepsMax)}, []any{[]Step(nil), manySteps(StepsMax + 1), manySteps(10_000)}},
+	"CompleteBy": durations,
+	"Grace":      durations,
+	"InputMax":   upTo(InputBytesMax),
+}
+
+var stepLimits = map[string]fieldLimits{
+	"Name":            {[]any{"a", strings.Repeat("n", NameBytesMax)}, badNames},
+	"Agent":           {[]any{"a", "a.b.c.d", strings.Repeat("n", NameBytesMax)}, append(badNames, "a.b.c.d.e", "a..b", ".a", "a.", strings.Repeat("a.", 1<<20))},
+	"After":           {[]any{[]int(nil), []int{0}}, []any{[]int{1}, []int{-1}, []int{0, 0}, []int{math.MaxInt}}}, // of the second step
+	"Undoable":        {[]any{true, false}, nil},
+	"CompleteBy":      durations,
+	"UndoCompleteBy":  durations,
+	"AttemptsMax":     upTo(AttemptsLimit),
+	"UndoAttemptsMax": upTo(AttemptsLimit),
+	"Backoff":         durations,
+	"BackoffCap":      durations,
+	"OnExhausted":     {[]any{PolicyUndo, PolicyWait, PolicyError}, []any{Policy(""), Policy("x"), Policy(strings.Repeat("x", 10<<20))}},
+	"Pause":           durations,
+	"ResultMax":       upTo(ResultBytesMax),
+}
+
+func manySteps(n int) []Step {
+	steps := make([]Step, n)
+	for i := range steps {
+		steps[i] = Step{Name: "s" + strings.Repeat("x", i%50) + string(rune('a'+i/50%26)), Agent: "a"}
+		steps[i].fillDefaults()
+	}
+	return steps
+}
+
+// TestPlanLimits walks every field of a plan and of a step, so that a new one
+// must be listed.
+func TestPlanLimits(t *testing.T) {
+	plan := func() Plan {
+		return Plan{Name: "order", Version: 1, Steps: manySteps(2)}.WithDefaults()
+	}
+	for f := range reflect.TypeFor[Plan]().Fields() {
+		checkLimits(t, f.Name, planLimits, func(value any) error {
+			p := plan()
+			reflect.ValueOf(&p).Elem().FieldByName(f.Name).Set(reflect.ValueOf(value))
+			return p.Validate(0)
+		})
+	}
+	for f := range reflect.TypeFor[Step]().Fields() {
+		checkLimits(t, f.Name, stepLimits, func(value any) error {
+			p := plan()
+			reflect.ValueOf(&p.Steps[1]).Elem().FieldByName(f.Name).Set(reflect.ValueOf(value))
+			return p.Validate(0)
+		})
+	}
+}
+
+// TestPayloadLimit: what fits the server's largest message exactly is taken.
+func TestPayloadLimit(t *testing.T) {
+	p := Plan{Name: "order", Version: 1, Steps: manySteps(2)}.WithDefaults()
+	worst := InputBytesMax + EnvelopeBytesMax + 2*ResultBytesMax
+	for payload, taken := range map[int]bool{worst: true, worst + 1: true, worst - 1: false, 1: false} {
+		if err := p.Validate(payload); (err == nil) != taken {
+			t.Errorf("max_payload %d: %v", payload, err)
+		}
+	}
+}
+
+func checkLimits(t *testing.T, field string, limits map[string]fieldLimits, validate func(any) error) {
+	t.Helper()
+	l, ok := limits[field]
+	if !ok {
+		t.Errorf("field %s: say what it takes", field)
+	}
+	for _, value := range l.taken {
+		if err := validate(value); err != nil {
+			t.Errorf("%s %.100v: %v", field, value, err)
+		}
+	}
+	for _, value := range l.refused {
+		if err := validate(value); err == nil || len(err.Error()) > 1000 {
+			t.Errorf("%s %.100v: error %.300v, want a short one", field, value, err)
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package bus
+
+func run(f func()) { go f() }

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limits are the values of each bounded setting that are taken and those that
+// are not: at its limits and beyond them, zero, negative and absurd.
+var limits = map[string]struct{ taken, refused []any }{
+	"Roles":          {[]any{[]string{"ingest"}, Roles}, []any{[]string(nil), []string{""}, []string{"cook"}}},
+	"NodeName":       {[]any{"n", strings.Repeat("n", 64)}, []any{".", "a b", "a\x00", strings.Repeat("n", 65), strings.Repeat("n", 10<<20)}},
+	"Partitions":     {[]any{1, 1024}, []any{0, -1, 1025, math.MaxInt, math.MinInt}},
+	"Shards":         {[]any{1, 64}, []any{0, -1, 65, math.MaxInt}},
+	"InFlight":       {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
+	"AgentWindow":    {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
+	"CommitGap":      {[]any{time.Duration(0), -time.Second, time.Second}, []any{time.Second + 1, time.Duration(math.MaxInt64)}},
+	"ScanInterval":   {[]any{10 * time.Millisecond, 3 * time.Second}, []any{10*time.Millisecond - 1, 3*time.Second + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
+	"Lease":          {[]any{2 * time.Second, time.Hour}, []any{time.Second - 1, time.Hour + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
+	"Drain":          {[]any{time.Duration(1), time.Hour}, []any{time.Duration(0), -time.Second, time.Hour + 1, time.Duration(math.MaxInt64)}},
+	"ReplyTo":        {[]any{[]string(nil), []string{"a"}, make64("a.")}, []any{[]string{""}, []string{"a", ""}, append(make64("a."), "b.")}},
+	"RetainDetail":   {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
+	"RetainRow":      {[]any{time.Duration(0)}, []any{time.Duration(1), time.Duration(-1), time.Duration(math.MinInt64)}}, // without RetainDetail
+	"StreamMaxAge":   {[]any{time.Duration(0), time.Second, time.Duration(math.MaxInt64)}, []any{time.Duration(1), time.Second - 1, -time.Second}},
+	"StreamMaxBytes": {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
+	"StreamReplicas": {[]any{1, 5}, []any{0, -1, 6, math.MaxInt}},
+}
+
+func make64(s string) []string {
+	all := make([]string, 64)
+	for i := range all {
+		all[i] = s
+	}
+	return all
+}
+
+// unbounded are settings that whoever uses them judges: addresses, names of
+// files, words that the command line has checked.
+var unbounded = map[string]bool{
+	"HTTPAddr": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+}
+
+// TestLimits walks every field of Config, so that a new one must be listed.
+func TestLimits(t *testing.T) {
+	walk(t, reflect.TypeFor[Config](), func(f reflect.StructField) {
+		l, bounded := limits[f.Name]
+		if bounded == unbounded[f.Name] {
+			t.Errorf("setting %s: say in limits or in unbounded what it takes", f.Name)
+		}
+		for _, value := range l.taken {
+			if err := with(f, value).Validate(); err != nil {
+				t.Errorf("%s %.100v: %v", f.Name, value, err)
+			}
+		}
+		for _, value := range l.refused {
+			err := with(f, value).Validate()
+			if err == nil || !strings.HasPrefix(err.Error(), f.Tag.Get("name")+":") && !strings.Contains(err.Error(), f.Tag.Get("name")+" ") || len(err.Error()) > 2000 {
+				t.Errorf("%s %.100v: error %.300v, want one that names %s", f.Name, value, err, f.Tag.Get("name"))
+			}
+		}
+	})
+}
+
+func walk(t *testing.T, config reflect.Type, each func(reflect.StructField)) {
+	t.Helper()
+	for f := range config.Fields() {
+		if f.Anonymous {
+			walk(t, f.Type, each)
+			continue
+		}
+		each(f)
+	}
+}
+
+// with is a good configuration but for one field.
+func with(f reflect.StructField, value any) *Config {
+	c := good()
+	reflect.ValueOf(&c).Elem().FieldByName(f.Name).Set(reflect.ValueOf(value))
+	return &c
+}
