@@ -20,8 +20,9 @@ type runner struct {
 	in     *Inbox
 	orders chan order
 	owned  atomic.Int32
-	// holding has an element during a turn, and while tasks are forgotten: one that a
-	// turn has loaded must not lose its journal before the turn has committed.
+	// holding has an element during a turn that may take an ended task up again, and
+	// while tasks are forgotten: one that a turn has loaded must not lose its journal
+	// before the turn has committed. Other turns need not wait for the forgetting.
 	holding chan struct{}
 
 	mu     sync.Mutex
@@ -177,12 +178,15 @@ func (r *runner) setTimer(timer *time.Timer) {
 
 // turn runs one turn and lets go of what it lost. Only a bug is an error.
 func (r *runner) turn(ctx context.Context, flush bool) error {
-	if !r.hold(ctx) {
+	mail := r.in.take()
+	revives := len(mail.Controls) > 0 // nothing else loads a task that has ended
+	if revives && !r.hold(ctx) {
 		return nil // it ends: what is not handled is read again by whoever comes
 	}
-	mail := r.in.take()
 	turned, err := r.shard.Turn(ctx, r.s.cfg.Now(), mail, flush)
-	r.unhold()
+	if revives {
+		r.unhold()
+	}
 	r.in.giveBack(mail)
 	for _, p := range turned.Lost {
 		r.unfeed(p)
@@ -206,7 +210,7 @@ func (r *runner) turn(ctx context.Context, flush bool) error {
 	return nil
 }
 
-// hold keeps turns and forgetting apart, until unhold. It reports false when ctx
+// hold keeps such turns and forgetting apart, until unhold. It reports false when ctx
 // ends before.
 func (r *runner) hold(ctx context.Context) bool {
 	select {
