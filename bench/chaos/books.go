@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// recoverMax is how long the system may take to recover; after it, it never did.
+const recoverMax = 90 * time.Second
+
+// lookEvery is how often the system is looked at while it recovers.
+const lookEvery = 20 * time.Millisecond
+
+// settle waits until the system works again: a fresh delivery is accepted and
+// ends, what is unfinished is less than a second of arrivals, and every process is
+// ready.
+func (w *world) settle(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	id, err := w.load.submit(ctx)
+	if err != nil {
+		return fmt.Errorf("a fresh delivery is not accepted: %w", err)
+	}
+	if err := w.await(ctx, "delivery "+id+" has not ended", func(ctx context.Context) (bool, error) {
+		v, err := w.store.Get(ctx, bus.PartitionOf(id, partitions), id)
+		return err == nil && v.State.Ended(), err
+	}); err != nil {
+		return err
+	}
+	if err := w.await(ctx, "the backlog stays", func(ctx context.Context) (bool, error) {
+		n, err := w.backlog(ctx)
+		return err == nil && n <= w.rate, err
+	}); err != nil {
+		return fmt.Errorf("%w, %d unfinished", err, w.backlogNow(context.WithoutCancel(ctx)))
+	}
+	for _, p := range w.everyRole() {
+		if err := w.await(ctx, p.name+" is not ready", func(ctx context.Context) (bool, error) { return p.works(ctx), nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await asks until it is so or ctx ends.
+func (w *world) await(ctx context.Context, otherwise string, so func(context.Context) (bool, error)) error {
+	for {
+		step, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ok, err := so(step)
+		cancel()
+		if ok {
+			return nil
+		}
+		if late := pause(ctx, lookEvery); late != nil {
+			return fmt.Errorf("%s: %w", otherwise, errors.Join(late, err))
+		}
+	}
+}
+
+// counts are how many tasks the store has taken and how many of them have ended.
+func (w *world) counts(ctx context.Context) (taken, ended int64, err error) {
+	all, err := w.store.Cursors(ctx)
+	for i := range all {
+		taken, ended = taken+all[i].NextNumber-1, ended+all[i].NextEnd-1
+	}
+	return taken, ended, err
+}
+
+// backlog is what was accepted and has not ended.
+func (w *world) backlog(ctx context.Context) (int, error) {
+	accepted := w.load.acceptedCount()
+	_, ended, err := w.counts(ctx)
+	return accepted - int(ended), err
+}
+
+// backlogNow is for people; -1: the store does not say.
+func (w *world) backlogNow(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	n, err := w.backlog(ctx)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// drain waits until everything that was taken has ended. No progress for drainMax
+// is an error.
+func (w *world) drain(ctx context.Context) error {
+	best, since := int64(-1), time.Now()
+	for {
+		taken, ended, err := w.counts(ctx)
+		switch {
+		case err == nil && ended >= taken && ended >= int64(w.load.acceptedCount()):
+			return nil
+		case err == nil && ended > best:
+			best, since = ended, time.Now()
+		case time.Since(since) > drainMax:
+			return fmt.Errorf("drain: %d accepted, %d taken, %d ended, and no more in %v: %w",
+				w.load.acceptedCount(), taken, ended, drainMax, errors.Join(err, errStuck))
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+var errStuck = errors.New("it does not end")
+
+// closeBooks holds the services' books, the state store and the event stream
+// against what was accepted.
+func (w *world) closeBooks(ctx context.Context, r *report) error {
+	if err := w.services.Settle(ctx); err != nil {
+		return err
+	}
+	audit, err := w.store.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	outcomes := make(drone.OutcomeMap, len(audit.States))
+	for id, state := range audit.States {
+		outcomes[id] = drone.Outcome{State: state}
+	}
+	for _, twice := range audit.DoneTwice {
+		o := outcomes[twice.Task]
+		o.Done = append(o.Done, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
+		outcomes[twice.Task] = o
+	}
+	found := w.services.Books().Check(w.load.accepted, outcomes)
+	for _, e := range found.Examples {
+		fmt.Fprintf(w.out, "%s: task %s: %s\n", e.Finding, e.Task, e.Why)
+	}
+	told, err := w.told(ctx)
+	if err != nil {
+		return err
+	}
+	untold := 0
+	for _, id := range w.load.accepted {
+		if _, ok := told[id]; !ok {
+			if untold++; untold <= drone.ExamplesMax {
+				fmt.Fprintf(w.out, "untold: task %s: it ended as %q, and the event stream does not say so\n", id, outcomes[id].State)
+			}
+		}
+	}
+	r.close(&found, untold)
+	r.LeftOut += int(w.load.leftOut.Load())
+	if n := w.load.refused.Load(); n > 0 {
+		fmt.Fprintf(w.out, "%d deliveries were refused, for instance: %v\n", n, w.load.strange)
+	}
+	r.Refused += int(w.load.refused.Load())
+	for _, p := range append(append(w.everyRole(), w.agents...), w.nats...) {
+		r.Exits += p.unexpected()
+	}
+	return w.readLogs(r)
+}
+
+// told are the ids whose ends the event stream tells.
+func (w *world) told(ctx context.Context) (map[string]struct{}, error) {
+	conn, err := bus.Dial(ctx, bus.Options{URL: w.natsURL, Name: "chaos-books"})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return readEvents(ctx, conn.NATS())
+}
+
+// alarms are words in a log that no fault excuses.
+var alarms = []string{"panic:", "fatal error:", "DATA RACE", core.ErrForeignRow.Error()}
+
+// readLogs looks for alarms in what the processes said.
+func (w *world) readLogs(r *report) error {
+	logs, err := filepath.Glob(filepath.Join(w.dir, "*.log"))
+	if err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
+	for _, at := range logs {
+		text, err := os.ReadFile(at)
+		if err != nil {
+			return fmt.Errorf("logs: %w", err)
+		}
+		for _, word := range alarms {
+			if n := strings.Count(string(text), word); n > 0 {
+				r.Alarms += n
+				fmt.Fprintf(w.out, "alarm: %s says %q %d times\n", filepath.Base(at), word, n)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly"
+	"duly.dev/duly/examples/drone"
+)
+
+// Bounds of the load.
+const (
+	openMax   = 20_000                // submissions without an answer; more arrivals are left out and counted
+	answerMax = 10 * time.Second      // one try of the client; then the same id again
+	paceStep  = 5 * time.Millisecond  // between two looks at what is due
+	doorsUsed = 2                     // connections of the submitters
+	paceSpare = 50 * time.Millisecond // arrivals that a stopped harness catches up on, at most
+)
+
+// load is the deliveries, open loop: each arrives at its time, whatever became of
+// the ones before. A submitter that gets no positive answer hands the same id in
+// again.
+type load struct {
+	flow     *drone.Workflow
+	requests *drone.Generator
+	doors    []*nats.Conn
+	clients  []*duly.Client
+	rate     atomic.Int64 // a second
+
+	next    atomic.Int64
+	open    atomic.Int64
+	leftOut atomic.Int64
+	refused atomic.Int64
+
+	mu       sync.Mutex
+	accepted []string
+	strange  error // a refusal, which nothing here should meet
+
+	stop context.CancelFunc // arrivals end
+	quit context.CancelFunc // and so do those who still try
+	wg   sync.WaitGroup
+}
+
+// newLoad connects the submitters.
+func newLoad(url string, seed uint64) (*load, error) {
+	l := &load{flow: newFlow(), requests: drone.NewGenerator(seed)}
+	for range doorsUsed {
+		nc, err := nats.Connect(url, nats.Name("chaos-load"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+			nats.PingInterval(2*time.Second), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect the submitters: %w", err), l.close())
+		}
+		l.doors = append(l.doors, nc)
+		client, err := duly.NewClient(nc)
+		if err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+		l.clients = append(l.clients, client)
+	}
+	return l, nil
+}
+
+// begin lets deliveries arrive at a rate until end.
+func (l *load) begin(ctx context.Context, rate int) {
+	l.rate.Store(int64(rate))
+	trying, quit := context.WithCancel(ctx)
+	arriving, stop := context.WithCancel(trying)
+	l.stop, l.quit = stop, quit
+	l.wg.Go(func() { l.arrive(arriving, trying) })
+}
+
+func (l *load) arrive(ctx, trying context.Context) {
+	tick := time.NewTicker(paceStep)
+	defer tick.Stop()
+	last, due := time.Now(), 0.0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			due += min(now.Sub(last), paceSpare).Seconds() * float64(l.rate.Load())
+			last = now
+		}
+		for ; due >= 1; due-- {
+			if l.open.Load() >= openMax {
+				l.leftOut.Add(1)
+				continue
+			}
+			l.open.Add(1)
+			l.wg.Go(func() {
+				defer l.open.Add(-1)
+				_, _ = l.submit(trying) // noted; without an answer it is not accepted
+			})
+		}
+	}
+}
+
+// submit hands one new delivery in until it is accepted or ctx ends.
+func (l *load) submit(ctx context.Context) (id string, err error) {
+	i := int(l.next.Add(1))
+	r := l.requests.Request(i)
+	for ctx.Err() == nil {
+		try, cancel := context.WithTimeout(ctx, answerMax)
+		_, err = l.flow.Plan.Submit(try, l.clients[i%len(l.clients)], r.DeliveryID, r)
+		cancel()
+		if err == nil {
+			l.mu.Lock()
+			l.accepted = append(l.accepted, r.DeliveryID)
+			l.mu.Unlock()
+			return r.DeliveryID, nil
+		}
+		if errors.Is(err, duly.ErrRefused) {
+			l.note(err)
+			return r.DeliveryID, err
+		}
+	}
+	return r.DeliveryID, errors.Join(ctx.Err(), err)
+}
+
+func (l *load) note(err error) {
+	l.refused.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.strange == nil {
+		l.strange = err
+	}
+}
+
+// acceptedCount is how many deliveries were accepted so far.
+func (l *load) acceptedCount() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.accepted)
+}
+
+// end lets nothing more arrive and waits, for so long, until every delivery has
+// its answer.
+func (l *load) end(patience time.Duration) {
+	if l.stop == nil {
+		return
+	}
+	l.stop()
+	late := time.AfterFunc(patience, l.quit)
+	l.wg.Wait()
+	late.Stop()
+	l.quit()
+}
+
+func (l *load) close() error {
+	if l.quit != nil {
+		l.quit()
+		l.wg.Wait()
+	}
+	for _, nc := range l.doors {
+		nc.Close()
+	}
+	return nil
+}
