@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"duly.dev/duly/examples/drone"
@@ -20,20 +21,13 @@ const recoverMax = 90 * time.Second
 // lookEvery is how often the system is looked at while it recovers.
 const lookEvery = 20 * time.Millisecond
 
-// settle waits until the system works again: a fresh delivery is accepted and
-// ends, what is unfinished is less than a second of arrivals, and every process is
-// ready.
+// settle waits until the system works again: a fresh delivery in each partition is
+// accepted and ends, what is unfinished is less than a second of arrivals, and
+// every process is ready.
 func (w *world) settle(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	id, err := w.load.submit(ctx)
-	if err != nil {
-		return fmt.Errorf("a fresh delivery is not accepted: %w", err)
-	}
-	if err := w.await(ctx, "delivery "+id+" has not ended", func(ctx context.Context) (bool, error) {
-		v, err := w.store.Get(ctx, bus.PartitionOf(id, partitions), id)
-		return err == nil && v.State.Ended(), err
-	}); err != nil {
+	if err := w.probe(ctx); err != nil {
 		return err
 	}
 	if err := w.await(ctx, "the backlog stays", func(ctx context.Context) (bool, error) {
@@ -48,6 +42,28 @@ func (w *world) settle(ctx context.Context, patience time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// probe hands a fresh delivery in for each partition, and waits until all have
+// ended.
+func (w *world) probe(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make([]error, partitions)
+	for partition := range partitions {
+		wg.Go(func() {
+			id, err := w.load.submitTo(ctx, partition)
+			if err != nil {
+				errs[partition] = fmt.Errorf("a fresh delivery in partition %d is not accepted: %w", partition, err)
+				return
+			}
+			errs[partition] = w.await(ctx, fmt.Sprintf("delivery %s in partition %d has not ended", id, partition), func(ctx context.Context) (bool, error) {
+				v, err := w.store.Get(ctx, partition, id)
+				return err == nil && v.State.Ended(), err
+			})
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // await asks until it is so or ctx ends.

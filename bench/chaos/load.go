@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/bus"
 )
 
 // Bounds of the load.
@@ -33,7 +34,8 @@ type load struct {
 	clients  []*duly.Client
 	rate     atomic.Int64 // a second
 
-	next    atomic.Int64
+	next    atomic.Int64 // number of the last delivery
+	turn    atomic.Uint64
 	open    atomic.Int64
 	leftOut atomic.Int64
 	refused atomic.Int64
@@ -103,11 +105,23 @@ func (l *load) arrive(ctx, trying context.Context) {
 
 // submit hands one new delivery in until it is accepted or ctx ends.
 func (l *load) submit(ctx context.Context) (id string, err error) {
-	i := int(l.next.Add(1))
-	r := l.requests.Request(i)
+	return l.hand(ctx, l.requests.Request(int(l.next.Add(1))))
+}
+
+// submitTo is submit with a delivery of that partition.
+func (l *load) submitTo(ctx context.Context, partition int) (id string, err error) {
+	r := l.requests.Request(int(l.next.Add(1)))
+	for bus.PartitionOf(r.DeliveryID, partitions) != partition {
+		r = l.requests.Request(int(l.next.Add(1)))
+	}
+	return l.hand(ctx, r)
+}
+
+func (l *load) hand(ctx context.Context, r drone.Request) (id string, err error) {
+	client := l.clients[l.turn.Add(1)%uint64(len(l.clients))]
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, answerMax)
-		_, err = l.flow.Plan.Submit(try, l.clients[i%len(l.clients)], r.DeliveryID, r)
+		_, err = l.flow.Plan.Submit(try, client, r.DeliveryID, r)
 		cancel()
 		if err == nil {
 			l.mu.Lock()

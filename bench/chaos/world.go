@@ -287,7 +287,7 @@ func (w *world) openRole(name string) error {
 		"--nats-url", natsURL, "--database-url", strings.Replace(w.database, at, k.addr(), 1),
 		"--http-addr", fmt.Sprintf("127.0.0.1:%d", ports[0]), "--partitions", fmt.Sprint(partitions),
 		"--lease", leaseTime.String(), "--scan-interval", "250ms", "--drain", "5s",
-		"--stream-replicas", fmt.Sprint(replicas), "--stream-max-age", "24h", "--sync-always")
+		"--stream-replicas", fmt.Sprint(replicas), "--stream-max-age", "24h", "--stream-max-bytes", fmt.Sprint(4<<30), "--sync-always")
 	if err != nil {
 		return err
 	}
