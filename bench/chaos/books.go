@@ -25,11 +25,13 @@ const lookEvery = 20 * time.Millisecond
 // accepted and ends, what is unfinished is less than a second of arrivals, and
 // every process is ready.
 func (w *world) settle(ctx context.Context, patience time.Duration) error {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := w.probe(ctx); err != nil {
 		return err
 	}
+	w.probed = time.Since(began)
 	if err := w.await(ctx, "the backlog stays", func(ctx context.Context) (bool, error) {
 		n, err := w.backlog(ctx)
 		return err == nil && n <= w.rate, err
@@ -81,20 +83,33 @@ func (w *world) await(ctx context.Context, otherwise string, so func(context.Con
 	}
 }
 
-// counts are how many tasks the store has taken and how many of them have ended.
-func (w *world) counts(ctx context.Context) (taken, ended int64, err error) {
+// ended is how many tasks have ended.
+func (w *world) ended(ctx context.Context) (int, error) {
 	all, err := w.store.Cursors(ctx)
+	n := 0
 	for i := range all {
-		taken, ended = taken+all[i].NextNumber-1, ended+all[i].NextEnd-1
+		n += int(all[i].NextEnd) - 1
 	}
-	return taken, ended, err
+	return n, err
+}
+
+// unfinished is how many of the stored tasks have not ended.
+func (w *world) unfinished(ctx context.Context) (int, error) {
+	counts, err := w.store.Counts(ctx)
+	n := 0
+	for _, c := range counts {
+		if !c.State.Ended() {
+			n += int(c.Tasks)
+		}
+	}
+	return n, err
 }
 
 // backlog is what was accepted and has not ended.
 func (w *world) backlog(ctx context.Context) (int, error) {
 	accepted := w.load.acceptedCount()
-	_, ended, err := w.counts(ctx)
-	return accepted - int(ended), err
+	ended, err := w.ended(ctx)
+	return accepted - ended, err
 }
 
 // backlogNow is for people; -1: the store does not say.
@@ -111,19 +126,23 @@ func (w *world) backlogNow(ctx context.Context) int {
 // drain waits until everything that was taken has ended. No progress for drainMax
 // is an error.
 func (w *world) drain(ctx context.Context) error {
-	best, since := int64(-1), time.Now()
+	best, left, since := -1, 0, time.Now()
 	for {
-		taken, ended, err := w.counts(ctx)
-		switch {
-		case err == nil && ended >= taken && ended >= int64(w.load.acceptedCount()):
-			return nil
-		case err == nil && ended > best:
-			best, since = ended, time.Now()
-		case time.Since(since) > drainMax:
-			return fmt.Errorf("drain: %d accepted, %d taken, %d ended, and no more in %v: %w",
-				w.load.acceptedCount(), taken, ended, drainMax, errors.Join(err, errStuck))
+		ended, err := w.ended(ctx)
+		if err == nil && ended >= w.load.acceptedCount() {
+			// Also what was stored and has no answer must end.
+			if left, err = w.unfinished(ctx); err == nil && left == 0 {
+				return nil
+			}
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err == nil && ended > best {
+			best, since = ended, time.Now()
+		}
+		if time.Since(since) > drainMax {
+			return fmt.Errorf("drain: %d accepted, %d ended, %d are left, and no more end in %v: %w",
+				w.load.acceptedCount(), ended, left, drainMax, errors.Join(err, errStuck))
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}

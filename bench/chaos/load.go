@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,11 +18,12 @@ import (
 
 // Bounds of the load.
 const (
-	openMax   = 20_000                // submissions without an answer; more arrivals are left out and counted
-	answerMax = 10 * time.Second      // one try of the client; then the same id again
-	paceStep  = 5 * time.Millisecond  // between two looks at what is due
-	doorsUsed = 2                     // connections of the submitters
-	paceSpare = 50 * time.Millisecond // arrivals that a stopped harness catches up on, at most
+	openMax      = 20_000                // submissions without an answer; more arrivals are left out and counted
+	answerMax    = 10 * time.Second      // one try of the client; then the same id again
+	paceStep     = 5 * time.Millisecond  // between two looks at what is due
+	doorsUsed    = 2                     // connections of the submitters
+	cancelWithin = 60 * time.Millisecond // of the answer
+	paceSpare    = 50 * time.Millisecond // arrivals that a stopped harness catches up on, at most
 )
 
 // load is the deliveries, open loop: each arrives at its time, whatever became of
@@ -34,11 +36,12 @@ type load struct {
 	clients  []*duly.Client
 	rate     atomic.Int64 // a second
 
-	next    atomic.Int64 // number of the last delivery
-	turn    atomic.Uint64
-	open    atomic.Int64
-	leftOut atomic.Int64
-	refused atomic.Int64
+	next      atomic.Int64 // number of the last delivery
+	turn      atomic.Uint64
+	open      atomic.Int64
+	leftOut   atomic.Int64
+	refused   atomic.Int64
+	cancelled atomic.Int64 // asked for; whether in time the task knows
 
 	mu       sync.Mutex
 	accepted []string
@@ -97,9 +100,26 @@ func (l *load) arrive(ctx, trying context.Context) {
 			l.open.Add(1)
 			l.wg.Go(func() {
 				defer l.open.Add(-1)
-				_, _ = l.submit(trying) // noted; without an answer it is not accepted
+				l.deliver(trying)
 			})
 		}
+	}
+}
+
+// cancelEvery: of so many deliveries one is cancelled on its way, so that there is
+// always something to undo.
+const cancelEvery = 40
+
+// deliver is one delivery of the load.
+func (l *load) deliver(ctx context.Context) {
+	id, err := l.submit(ctx)
+	if err != nil || rand.N(cancelEvery) > 0 || pause(ctx, rand.N(cancelWithin)) != nil {
+		return // it is noted; without an answer it is not accepted
+	}
+	try, cancel := context.WithTimeout(ctx, answerMax)
+	defer cancel()
+	if l.clients[0].Cancel(try, drone.Type, id, "chaos") == nil {
+		l.cancelled.Add(1)
 	}
 }
 

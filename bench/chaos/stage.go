@@ -98,8 +98,8 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 		err := w.settle(ctx, recoverMax)
 		took := time.Since(healed)
 		r.add(in.kind.name, healed.Sub(at), took, err == nil)
-		fmt.Fprintf(w.out, "%4d %-20s %-14s held %5d ms, recovered in %5d ms, %d accepted, backlog %d\n", n, in.kind.name, in.on,
-			healed.Sub(at).Milliseconds(), took.Milliseconds(), w.load.acceptedCount()-before, w.backlogNow(ctx))
+		fmt.Fprintf(w.out, "%4d %-20s %-14s at %s held %5d ms, recovered in %5d ms (probes %d), %d accepted, backlog %d\n", n, in.kind.name, in.on,
+			at.UTC().Format("15:04:05.0"), healed.Sub(at).Milliseconds(), took.Milliseconds(), w.probed.Milliseconds(), w.load.acceptedCount()-before, w.backlogNow(ctx))
 		if err != nil {
 			return fmt.Errorf("fault %d, %s: never recovered: %w", n, in.kind.name, err)
 		}

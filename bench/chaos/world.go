@@ -24,6 +24,10 @@ const partitions = 16
 // servicesScale is that of the mock services' latencies.
 const servicesScale = 0.2
 
+// servicesFaults are the mock services' own: enough to undo and try again all the
+// time, few enough that a probe mostly measures the system.
+var servicesFaults = drone.Faults{Refused: 0.02, Transient: 0.03, TimedOut: 0.0005, Silent: 0.0005}
+
 // world is one system under test and everything around it.
 type world struct {
 	dir      string
@@ -48,6 +52,7 @@ type world struct {
 	natsLinks []*namedLink
 	dbLinks   []*namedLink
 
+	probed                    time.Duration // how long the last probes took
 	natsDisk, dbDisk, devDisk *volume
 	diskWhy                   error // why there are none
 }
@@ -80,7 +85,7 @@ func (w *world) everyRole() []*process {
 func (w *world) open(ctx context.Context) error {
 	w.roles = map[string]*process{}
 	var err error
-	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: drone.FaultsSome}); err != nil {
+	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: servicesFaults}); err != nil {
 		return err
 	}
 	if w.desk, err = openDesk(w.socket(), w.services); err != nil {
