@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,15 +54,21 @@ func (w *world) probe(ctx context.Context) error {
 	errs := make([]error, partitions)
 	for partition := range partitions {
 		wg.Go(func() {
+			began := time.Now()
 			id, err := w.load.submitTo(ctx, partition)
 			if err != nil {
 				errs[partition] = fmt.Errorf("a fresh delivery in partition %d is not accepted: %w", partition, err)
 				return
 			}
+			answered := time.Now()
+			var v core.View
 			errs[partition] = w.await(ctx, fmt.Sprintf("delivery %s in partition %d has not ended", id, partition), func(ctx context.Context) (bool, error) {
-				v, err := w.store.Get(ctx, partition, id)
+				v, err = w.store.Get(ctx, partition, id)
 				return err == nil && v.State.Ended(), err
 			})
+			if time.Since(began) > slowProbe {
+				w.tellSlow(context.WithoutCancel(ctx), began, answered, &v)
+			}
 		})
 	}
 	wg.Wait()
@@ -199,7 +206,7 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 
 // told are the ids whose ends the event stream tells.
 func (w *world) told(ctx context.Context) (map[string]struct{}, error) {
-	conn, err := bus.Dial(ctx, bus.Options{URL: w.natsURL, Name: "chaos-books"})
+	conn, err := bus.Dial(ctx, bus.Options{URL: w.natsURL, Name: "chaos-books", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,8 @@ func newLoad(url string, seed uint64) (*load, error) {
 	l := &load{flow: newFlow(), requests: drone.NewGenerator(seed)}
 	for range doorsUsed {
 		nc, err := nats.Connect(url, nats.Name("chaos-load"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
-			nats.PingInterval(2*time.Second), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true))
+			nats.PingInterval(2*time.Second), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // its connections are cut all the time
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("connect the submitters: %w", err), l.close())
 		}

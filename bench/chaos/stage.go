@@ -39,6 +39,14 @@ func stagesOf(store string) []stage {
 	return []stage{{"single", single, 0.8}, {"cluster", cluster, 0.2}}
 }
 
+// rate is what a stage gets of the round's: three servers write everything thrice.
+func (s *stage) rate(whole int) int {
+	if s.topology == cluster {
+		return max(1, whole/2)
+	}
+	return whole
+}
+
 // drainMax is how long the system may make no progress at the end until what is
 // unfinished counts as lost.
 const drainMax = 90 * time.Second
@@ -53,13 +61,13 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("directory: %w", err)
 	}
-	w := &world{dir: dir, stage: st, programs: p, out: out, rate: s.rate, seed: s.seed}
+	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), seed: s.seed}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "stage %s: %s\n", st.name, w.disks())
-	w.load.begin(ctx, s.rate)
+	w.load.begin(ctx, w.rate)
 	began := time.Now()
 	if err := w.settle(ctx, recoverMax); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
@@ -68,12 +76,14 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 	if err := w.storm(ctx, newPlan(kinds, s.seed), began.Add(length), r); err != nil {
 		return err
 	}
-	w.load.end(drainMax)
 	r.Seconds += time.Since(began).Seconds()
+	w.load.end(drainMax)
 	if err := w.drain(ctx); err != nil {
 		fmt.Fprintf(out, "%v\n", err)
 		r.Stuck++
+		return w.closeBooks(ctx, r)
 	}
+	fmt.Fprintf(out, "stage %s: all %d have ended; the books are closed\n", st.name, w.load.acceptedCount())
 	return w.closeBooks(ctx, r)
 }
 

@@ -291,7 +291,7 @@ func (w *world) openRole(name string) error {
 	p, err := w.newProcess(name, httpReady(ports[0]), w.programs.newer, "serve", "--roles", role, "--node-name", name,
 		"--nats-url", natsURL, "--database-url", strings.Replace(w.database, at, k.addr(), 1),
 		"--http-addr", fmt.Sprintf("127.0.0.1:%d", ports[0]), "--partitions", fmt.Sprint(partitions),
-		"--lease", leaseTime.String(), "--scan-interval", "250ms", "--drain", "5s",
+		"--lease", leaseTime.String(), "--scan-interval", "250ms", "--drain", "2s",
 		"--stream-replicas", fmt.Sprint(replicas), "--stream-max-age", "24h", "--stream-max-bytes", fmt.Sprint(4<<30), "--sync-always")
 	if err != nil {
 		return err
