@@ -17,10 +17,13 @@ import (
 )
 
 // recoverMax is how long the system may take to recover; after it, it never did.
-const recoverMax = 90 * time.Second
+const recoverMax = 2 * time.Minute
 
 // lookEvery is how often the system is looked at while it recovers.
 const lookEvery = 20 * time.Millisecond
+
+// watchEvery is how often the backlog is looked at for the load's sake.
+const watchEvery = 250 * time.Millisecond
 
 // settle waits until the system works again: a fresh delivery in each partition is
 // accepted and ends, what is unfinished is less than a second of arrivals, and
@@ -117,6 +120,16 @@ func (w *world) backlog(ctx context.Context) (int, error) {
 	accepted := w.load.acceptedCount()
 	ended, err := w.ended(ctx)
 	return accepted - ended, err
+}
+
+// watchBacklog tells the load how far the system is behind, until ctx ends. While
+// the store does not say, the last word counts.
+func (w *world) watchBacklog(ctx context.Context) {
+	for pause(ctx, watchEvery) == nil {
+		if n := w.backlogNow(ctx); n >= 0 {
+			w.load.behind.Store(int64(n))
+		}
+	}
 }
 
 // backlogNow is for people; -1: the store does not say.

@@ -18,6 +18,7 @@ import (
 
 // Bounds of the load.
 const (
+	behindMax    = 10                    // seconds of arrivals that may be unfinished; more arrivals are left out and counted
 	openMax      = 20_000                // submissions without an answer; more arrivals are left out and counted
 	answerMax    = 10 * time.Second      // one try of the client; then the same id again
 	paceStep     = 5 * time.Millisecond  // between two looks at what is due
@@ -40,6 +41,8 @@ type load struct {
 	turn      atomic.Uint64
 	open      atomic.Int64
 	leftOut   atomic.Int64
+	behind    atomic.Int64 // accepted and not ended, when last looked at
+	usual     int64        // rate without a flood
 	refused   atomic.Int64
 	cancelled atomic.Int64 // asked for; whether in time the task knows
 
@@ -74,7 +77,8 @@ func newLoad(url string, seed uint64) (*load, error) {
 
 // begin lets deliveries arrive at a rate until end.
 func (l *load) begin(ctx context.Context, rate int) {
-	l.rate.Store(int64(rate))
+	l.usual = int64(rate)
+	l.rate.Store(l.usual)
 	trying, quit := context.WithCancel(ctx)
 	arriving, stop := context.WithCancel(trying)
 	l.stop, l.quit = stop, quit
@@ -94,7 +98,7 @@ func (l *load) arrive(ctx, trying context.Context) {
 			last = now
 		}
 		for ; due >= 1; due-- {
-			if l.open.Load() >= openMax {
+			if l.open.Load() >= openMax || l.behind.Load() > behindMax*l.usual {
 				l.leftOut.Add(1)
 				continue
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,12 +39,10 @@ func inNamespace(ctx context.Context, args []string) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // it may have ended
 	defer stop()
-	err = cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		os.Exit(exit.ExitCode()) // it has said why
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("round: %w", err)
 	}
-	return err
+	return nil
 }
 
 // volume is a disk of its own, small enough to fill up. Nothing is written to fill

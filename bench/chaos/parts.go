@@ -84,5 +84,15 @@ func serveAgents(ctx context.Context, s *agentsPart) error {
 	return nil
 }
 
-// newFlow is the plan of every round: what is not answered is called again soon.
-func newFlow() *drone.Workflow { return drone.NewWorkflow(drone.QuickPlan()) }
+// callBy is a step's complete-by: short, because whatever a fault swallows is waited
+// for so long; and long enough for a machine with other work.
+const callBy = 2 * time.Second
+
+// callGrace is how long a call that was given up may still take effect, by the
+// plan; the mock services keep to it only as a rule, for their tombstones' sake.
+const callGrace = callBy / 4
+
+// newFlow is the plan of every round.
+func newFlow() *drone.Workflow {
+	return drone.NewWorkflow(drone.PlanOptions{CompleteBy: callBy, Grace: callGrace, Backoff: callBy / 20, BackoffCap: callBy / 2})
+}

@@ -104,7 +104,7 @@ func (r *report) clean() bool {
 // write prints the table and the JSON.
 func (r *report) write(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\nfault\ttimes\theld ms (mean)\trecovered in ms (p50)\t(max)\n")
+	fmt.Fprint(t, "\nfault\ttimes\theld ms (mean)\trecovered in ms (p50)\t(max)\n")
 	names := make([]string, 0, len(r.ByFault))
 	for name := range r.ByFault {
 		names = append(names, name)

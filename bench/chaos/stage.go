@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -68,7 +69,17 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 	}
 	fmt.Fprintf(out, "stage %s: %s\n", st.name, w.disks())
 	w.load.begin(ctx, w.rate)
-	began := time.Now()
+	watching, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.watchBacklog(watching) })
+	defer wg.Wait()
+	defer stop()
+	return w.torment(ctx, s, r, kinds)
+}
+
+// torment lets the faults loose, ends the load and closes the books.
+func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*kind) error {
+	began, st, out := time.Now(), w.stage, w.out
 	if err := w.settle(ctx, recoverMax); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
@@ -111,7 +122,11 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 		fmt.Fprintf(w.out, "%4d %-20s %-14s at %s held %5d ms, recovered in %5d ms (probes %d), %d accepted, backlog %d\n", n, in.kind.name, in.on,
 			at.UTC().Format("15:04:05.0"), healed.Sub(at).Milliseconds(), took.Milliseconds(), w.probed.Milliseconds(), w.load.acceptedCount()-before, w.backlogNow(ctx))
 		if err != nil {
-			return fmt.Errorf("fault %d, %s: never recovered: %w", n, in.kind.name, err)
+			if ctx.Err() != nil {
+				return err
+			}
+			fmt.Fprintf(w.out, "fault %d, %s: never recovered: %v\n", n, in.kind.name, err)
+			return nil // the books are closed all the same
 		}
 	}
 	return nil

@@ -85,7 +85,7 @@ func (w *world) everyRole() []*process {
 func (w *world) open(ctx context.Context) error {
 	w.roles = map[string]*process{}
 	var err error
-	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: servicesFaults}); err != nil {
+	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: servicesFaults, LateMax: 2 * callGrace}); err != nil {
 		return err
 	}
 	if w.desk, err = openDesk(w.socket(), w.services); err != nil {

@@ -198,13 +198,16 @@ func TestClusterRefused(t *testing.T) {
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
+	var held []net.Listener
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		held, ports = append(held, l), append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	for _, l := range held {
+		l.Close()
 	}
 	return ports
 }
