@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/rpc"
 	"path/filepath"
 	"testing"
@@ -59,12 +61,21 @@ func TestDesk(t *testing.T) {
 	}
 }
 
-// TestDeskGivesUp: a caller whose time is over does not wait for the service.
-func TestDeskGivesUp(t *testing.T) {
-	_, far := deskFor(t, drone.ServiceOptions{Seed: 1, Faults: drone.Faults{TimedOut: 1}})
+// TestRemoteGivesUp: a caller whose time is over does not wait for services that
+// never answer.
+func TestRemoteGivesUp(t *testing.T) {
+	near, far := net.Pipe()
+	swallowed := make(chan struct{})
+	go func() {
+		defer close(swallowed)
+		_, _ = io.Copy(io.Discard, far) // until the client goes
+	}()
+	client := rpc.NewClient(near)
+	t.Cleanup(func() { client.Close(); <-swallowed; far.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := far.Do(ctx, drone.StepDrone, drone.Call{Task: "t", Key: "t/drone/0", Attempt: 1}); err == nil {
-		t.Error("a service that hangs has answered")
+	_, err := remote{client}.Do(ctx, drone.StepDrone, drone.Call{Task: "t", Key: "t/drone/0", Attempt: 1})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the end of the caller's time", err)
 	}
 }
