@@ -13,7 +13,7 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak chaos chaos-short
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -121,6 +121,19 @@ bench-10k: ## 10,000 tasks a second for two minutes on PostgreSQL
 
 bench-50k: ## ten seconds of 50,000 submissions a second on PostgreSQL
 	@go run ./bench -scenario spike -store postgres -wire batched -json $(BIN)/bench-50k.json
+
+CHAOS_SECONDS ?= 300
+CHAOS_STORE ?= postgres
+CHAOS_RATE ?= 800
+
+chaos: ## kill everything in every way under load, and close the books (CHAOS_SECONDS, CHAOS_STORE, CHAOS_RATE, CHAOS_SEED)
+	@mkdir -p $(BIN); go build -o $(BIN)/chaos ./bench/chaos
+	@$(BIN)/chaos -store $(CHAOS_STORE) -seconds $(CHAOS_SECONDS) -rate $(CHAOS_RATE)
+
+chaos-short: ## every fault of chaos once, on both stores
+	$(call heading,every fault once)
+	@mkdir -p $(BIN); go build -o $(BIN)/chaos ./bench/chaos
+	@for store in postgres sqlite; do $(BIN)/chaos -store $$store -seconds 1 -rate 200; done
 
 clean:
 	rm -rf $(BIN)

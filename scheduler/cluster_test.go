@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +43,18 @@ type watcher struct{ changed chan struct{} }
 type spyStore struct {
 	*sim.MemStore
 	mu    sync.Mutex
-	taken []string // "" for each takeover of a released partition
+	taken []string     // "" for each takeover of a released partition
+	slow  atomic.Int64 // how long a commit takes, in nanoseconds
+}
+
+// Commit takes its time, and is cut off by the end of ctx.
+func (s *spyStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	select {
+	case <-time.After(time.Duration(s.slow.Load())):
+	case <-ctx.Done():
+		return core.CommitResult{}, ctx.Err()
+	}
+	return s.MemStore.Commit(ctx, b)
 }
 
 func (s *spyStore) TakeOver(ctx context.Context, p int, owner string) (core.PartitionState, error) {

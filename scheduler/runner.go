@@ -347,10 +347,12 @@ func (r *runner) release(work context.Context, partitions []int) error {
 }
 
 // settle keeps turning until the partitions have nothing in hand or DrainMax is
-// over, and commits what is left to commit.
+// over, and commits what is left to commit. The end of DrainMax cuts no commit
+// off: that would cost the shard all its partitions, and leave these with an owner
+// that their successor waits for.
 func (r *runner) settle(work context.Context, partitions []int) error {
-	work, cancel := context.WithTimeout(work, r.s.cfg.DrainMax)
-	defer cancel()
+	over := time.NewTimer(r.s.cfg.DrainMax)
+	defer over.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for work.Err() == nil {
@@ -360,10 +362,17 @@ func (r *runner) settle(work context.Context, partitions []int) error {
 		if !slices.ContainsFunc(partitions, r.shard.busy) {
 			return nil
 		}
+		select {
+		case <-over.C:
+			return nil
+		default:
+		}
 		timer.Reset(r.s.cfg.FlushEvery / 10)
 		select {
 		case <-r.in.wake:
 		case <-timer.C:
+		case <-over.C:
+			return nil
 		case <-work.Done():
 		}
 	}

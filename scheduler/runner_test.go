@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,40 @@ func TestHandoverWhileBusy(t *testing.T) {
 			t.Fatalf("after two seconds it still owns %d, want %d", n1.s.Owned(), want)
 		}
 		c.end(n1)
+	})
+}
+
+// A drain that ends in the middle of a commit lets its partitions go, so that the
+// successor need not wait, and keeps the others of its shard.
+func TestHandoverEndsWithinACommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.answer = -1
+		c.setLive("n1")
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) { cfg.Shards, cfg.DrainMax = 1, time.Second })
+		pass(time.Second)
+		for p := range 8 {
+			c.submit(p, order(fmt.Sprintf("t%d", p)))
+		}
+		pass(time.Second)
+		c.store.takenFrom()
+		c.store.slow.Store(int64(300 * time.Millisecond))
+		c.setLive("n1", "n2")
+		n2 := c.run("n2", func(cfg *scheduler.RunConfig) { cfg.Shards, cfg.DrainMax = 1, -1 })
+		keeps := shareOf("n1", "n1", "n2")[0]
+		for i := range 300 { // so that there is always something to commit
+			c.submit(keeps, order(fmt.Sprintf("more%d", i)))
+			pass(10 * time.Millisecond)
+		}
+		taken := c.store.takenFrom()
+		if want := len(shareOf("n2", "n1", "n2")); len(taken) != want || n2.s.Owned() != want {
+			t.Errorf("three seconds on %d partitions were taken over and n2 owns %d, want %d: a drain takes one", len(taken), n2.s.Owned(), want)
+		}
+		if slices.ContainsFunc(taken, func(owner string) bool { return owner != "" }) {
+			t.Errorf("taken from %q, want partitions that were let go", taken)
+		}
+		n1.stop()
+		c.end(n1, n2)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,8 +47,16 @@ type Options struct {
 	// SyncOff lets the server write to disk behind the answer. Only for
 	// measurements: an accepted task can then be lost with the power.
 	SyncOff bool
+	Cluster *Cluster      // nil: a server by itself
 	Logger  *slog.Logger  // default: the server is silent
 	Ready   time.Duration // how long Start waits for the server; default DefaultReady
+}
+
+// Cluster says which servers are one. Options.Name then tells them apart.
+type Cluster struct {
+	Name   string   // the same for all
+	Port   int      // for the others to connect to, on Options.Host
+	Routes []string // nats-route://host:port of the others; its own may be among them
 }
 
 // Server is one running server.
@@ -143,7 +152,7 @@ func (o Options) server(dir string) (*server.Options, error) {
 	// Pending must exceed payload, or a subscriber that waits for one largest
 	// message counts as slow.
 	pending := max(int64(server.MAX_PENDING_SIZE), 4*int64(payload))
-	return &server.Options{
+	config := &server.Options{
 		ServerName: orString(o.Name, "duly"),
 		Host:       orString(o.Host, DefaultHost),
 		Port:       port,
@@ -158,7 +167,27 @@ func (o Options) server(dir string) (*server.Options, error) {
 		// The cache of matches would be filled and emptied for each.
 		NoSublistCache: true,
 		NoSigs:         true,
-	}, nil
+	}
+	return config, o.Cluster.join(config)
+}
+
+// join makes a server one of a cluster.
+func (c *Cluster) join(config *server.Options) error {
+	if c == nil {
+		return nil
+	}
+	if c.Name == "" || c.Port < 1 || c.Port > math.MaxUint16 {
+		return fmt.Errorf("nats server: cluster %q at port %d, want a name and 1 to %d", c.Name, c.Port, math.MaxUint16)
+	}
+	config.Cluster = server.ClusterOpts{Name: c.Name, Host: config.Host, Port: c.Port}
+	for _, r := range c.Routes {
+		u, err := url.Parse(r)
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("nats server: route %q, want nats-route://host:port", r)
+		}
+		config.Routes = append(config.Routes, u)
+	}
+	return nil
 }
 
 // ClientURL is where clients connect.

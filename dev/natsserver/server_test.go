@@ -1,7 +1,9 @@
 package natsserver
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -118,4 +120,94 @@ func TestMonitorAndOptions(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// TestCluster: three servers are one, and a stream of three replicas outlives
+// the one that leads it.
+func TestCluster(t *testing.T) {
+	ports := freePorts(t, 3)
+	var routes []string
+	for _, p := range ports {
+		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", p))
+	}
+	servers := map[string]*Server{}
+	var urls []string
+	for i, p := range ports {
+		name := fmt.Sprintf("n%d", i)
+		s, err := Start(Options{Dir: t.TempDir(), Name: name, Cluster: &Cluster{Name: "three", Port: p, Routes: routes}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown() }) // one is down by then
+		servers[name] = s
+		urls = append(urls, s.ClientURL())
+	}
+	nc, err := nats.Connect(strings.Join(urls, ","), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	try := func(what string, do func(context.Context) error) {
+		t.Helper()
+		for {
+			step, cancel := context.WithTimeout(ctx, 2*time.Second)
+			err := do(step)
+			cancel()
+			if err == nil {
+				return
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	leader := ""
+	try("make a stream", func(ctx context.Context) error {
+		s, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Replicas: 3})
+		if err == nil {
+			leader = s.CachedInfo().Cluster.Leader
+		}
+		return err
+	})
+	try("publish", func(ctx context.Context) error { _, err := js.Publish(ctx, "s", nil); return err })
+	if servers[leader] == nil {
+		t.Fatalf("the leader is %q", leader)
+	}
+	if err := servers[leader].Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	try("publish without the old leader", func(ctx context.Context) error { _, err := js.Publish(ctx, "s", nil); return err })
+}
+
+func TestClusterRefused(t *testing.T) {
+	for _, c := range []Cluster{{Port: 1}, {Name: "c"}, {Name: "c", Port: 70000}, {Name: "c", Port: 1, Routes: []string{"nonsense"}}} {
+		if _, err := Start(Options{Dir: t.TempDir(), Cluster: &c}); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}
+
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	var held []net.Listener
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, ports = append(held, l), append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	for _, l := range held {
+		l.Close()
+	}
+	return ports
 }

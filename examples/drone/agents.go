@@ -12,10 +12,28 @@ import (
 	"duly.dev/duly"
 )
 
+// Backend is what the agents call: Services in the same process, or services
+// elsewhere, whose books outlive an agent that is killed. Errors are those of
+// Service.
+type Backend interface {
+	Do(ctx context.Context, step Step, in Call) (serial uint32, err error)
+	Undo(ctx context.Context, step Step, in Call) error
+}
+
+// Do implements Backend; see Service.Do.
+func (s *Services) Do(ctx context.Context, step Step, in Call) (serial uint32, err error) {
+	return s.each[step].Do(ctx, in)
+}
+
+// Undo implements Backend; see Service.Undo.
+func (s *Services) Undo(ctx context.Context, step Step, in Call) error {
+	return s.each[step].Undo(ctx, in)
+}
+
 // NewAgent returns an agent that performs all five steps with the services. Its
 // Run blocks until its context ends, and then finishes what is in hand. Options
 // are the root package's: duly.Running bounds the calls at work per agent name.
-func NewAgent(nc *nats.Conn, w *Workflow, s *Services, options ...duly.AgentOption) (*duly.Agent, error) {
+func NewAgent(nc *nats.Conn, w *Workflow, s Backend, options ...duly.AgentOption) (*duly.Agent, error) {
 	a, err := duly.NewAgent(nc, options...)
 	if err != nil {
 		return nil, fmt.Errorf("agent of the deliveries: %w", err)
@@ -38,13 +56,13 @@ func NewAgent(nc *nats.Conn, w *Workflow, s *Services, options ...duly.AgentOpti
 // needs of an earlier one comes with the call.
 type handlers struct {
 	flow     *Workflow
-	services *Services
+	services Backend
 }
 
 // do calls one service under the key of the step, so that a repeated command is
 // one effect.
 func (h handlers) do(ctx context.Context, step Step, c *duly.Call[Request], given uint32) (uint32, error) {
-	serial, err := h.services.Service(step).Do(ctx, Call{Task: c.Task, Key: c.Key, Attempt: c.Attempt, Given: given})
+	serial, err := h.services.Do(ctx, step, Call{Task: c.Task, Key: c.Key, Attempt: c.Attempt, Given: given})
 	return serial, answerOf(err)
 }
 
@@ -94,10 +112,9 @@ func (h handlers) createDelivery(ctx context.Context, c duly.Call[Request]) (Con
 
 // undo takes one step back by its key alone: whether do answered, and what, is
 // of no matter.
-func undo[Out any](s *Services, step Step) func(context.Context, duly.Undo[Request, Out]) error {
-	service := s.Service(step)
+func undo[Out any](s Backend, step Step) func(context.Context, duly.Undo[Request, Out]) error {
 	return func(ctx context.Context, u duly.Undo[Request, Out]) error {
-		return answerOf(service.Undo(ctx, Call{Task: u.Task, Key: u.Key, Attempt: u.Attempt}))
+		return answerOf(s.Undo(ctx, step, Call{Task: u.Task, Key: u.Key, Attempt: u.Attempt}))
 	}
 }
 

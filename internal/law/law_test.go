@@ -43,7 +43,7 @@ var packages = map[string]place{
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
+		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
 		links:   []string{"nats", "sql"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.

@@ -50,7 +50,7 @@ type Config struct {
 	StreamMaxAge   time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; at least the interval between backups of the database."`
 	StreamMaxBytes int64         `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"10737418240" help:"Size of the task stream, in bytes; a full one refuses submissions."`
 	SyncAlways     bool          `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
-	StreamReplicas int           `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams."`
+	StreamReplicas int           `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
 
 	Links `embed:""`
 	Logs  `embed:""`
@@ -140,11 +140,11 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.min, n.max)
 		}
 	}
+	if c.StreamReplicas%2 == 0 {
+		return fmt.Errorf("stream-replicas: %d, want 1, 3 or 5: an even number bears no more losses than the odd one below", c.StreamReplicas)
+	}
 	if c.Lease < time.Second || c.Lease > leaseMax {
 		return fmt.Errorf("lease: %v, want 1s or more, at most %v", c.Lease, leaseMax)
-	}
-	if c.ScanInterval < 10*time.Millisecond || c.ScanInterval > c.Lease/2 {
-		return fmt.Errorf("scan-interval: %v, want 10ms to half the lease (%v): the leader renews at each scan", c.ScanInterval, c.Lease/2)
 	}
 	if c.CommitGap > time.Second {
 		return fmt.Errorf("commit-gap: %v, want 1s or less", c.CommitGap)

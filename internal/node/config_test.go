@@ -36,6 +36,7 @@ func TestValidateNamesTheSetting(t *testing.T) {
 		{func(c *Config) { c.InFlight = 0 }, "in-flight: 0"},
 		{func(c *Config) { c.AgentWindow = -1 }, "agent-window: -1"},
 		{func(c *Config) { c.StreamReplicas = 6 }, "stream-replicas: 6, want 1 to 5"},
+		{func(c *Config) { c.StreamReplicas = 2 }, "stream-replicas: 2, want 1, 3 or 5"},
 		{func(c *Config) { c.Lease = time.Millisecond }, "lease: 1ms, want 1s or more"},
 		{func(c *Config) { c.ScanInterval = 4 * time.Second }, "scan-interval: 4s, want 10ms to half the lease (3s)"},
 		{func(c *Config) { c.ScanInterval = 0 }, "scan-interval: 0s"},

@@ -25,3 +25,5 @@ func (*guard) command(_, program string, args ...string) *exec.Cmd {
 }
 
 func (*guard) release() error { return nil }
+
+func signalQuit(int) error { return errors.ErrUnsupported }

@@ -136,6 +136,9 @@ func (g *guard) command(dir, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// signalQuit asks a server to end at once.
+func signalQuit(pid int) error { return syscall.Kill(pid, syscall.SIGQUIT) }
+
 // release lets the watchdog do its work and waits for it.
 func (g *guard) release() error {
 	err := g.pipe.Close()

@@ -33,6 +33,7 @@ type Cluster struct {
 	port         int
 	bin          binaries
 	guard        *guard
+	options      Options
 	databases    atomic.Int64
 	stop         sync.Once
 	stopped      error
@@ -59,7 +60,7 @@ func Start(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{bin: bin}
+	c := &Cluster{bin: bin, options: o}
 	if c.dir, err = makeDir(o.Dir, "dulypg", user); err != nil {
 		return nil, err
 	}
@@ -233,6 +234,61 @@ func (c *Cluster) Stop() error {
 		}
 	})
 	return c.stopped
+}
+
+// Crash ends the server as `pg_ctl stop -m immediate` does: at once, without a
+// checkpoint. What it wrote stays; Restart recovers it. A server that has ended by
+// itself is fine too.
+func (c *Cluster) Crash() error {
+	if !c.Running() {
+		return nil
+	}
+	pid, err := c.PID()
+	if err != nil {
+		return err
+	}
+	if err := signalQuit(pid); err != nil {
+		return fmt.Errorf("end the server: %w", err)
+	}
+	select {
+	case <-c.guard.serverExited:
+	case <-time.After(stopLimit):
+		return fmt.Errorf("the server has not stopped after %v", stopLimit)
+	}
+	c.guard.serverExited = nil
+	return nil
+}
+
+// Running reports whether the server has not ended, by itself or otherwise.
+func (c *Cluster) Running() bool {
+	if c.guard.serverExited == nil {
+		return false
+	}
+	select {
+	case err := <-c.guard.serverExited:
+		again := make(chan error, 1)
+		again <- err
+		c.guard.serverExited = again
+		return false
+	default:
+		return true
+	}
+}
+
+// Restart starts the server again after Crash, or after it ended by itself, at
+// the same address, and waits until it takes connections. Crash, Running and
+// Restart are not for use by several goroutines at a time.
+func (c *Cluster) Restart() error {
+	if c.Running() {
+		return errors.New("restart PostgreSQL: it is running")
+	}
+	if err := os.Remove(filepath.Join(c.data(), "postmaster.pid")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("restart PostgreSQL: %w", err)
+	}
+	if err := c.serve(c.options); err != nil {
+		return fmt.Errorf("restart PostgreSQL: %w", err)
+	}
+	return nil
 }
 
 // environment is ours without what would lead the server's programs elsewhere.

@@ -175,3 +175,34 @@ func ask(t *testing.T, c *Cluster, database, query string) string {
 	}
 	return strings.TrimSpace(string(out))
 }
+
+// TestCrashAndRestart: what was committed is there again, at the same address.
+func TestCrashAndRestart(t *testing.T) {
+	c, err := Start(Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	url := c.URL("postgres")
+	ask(t, c, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
+	if err := c.Restart(); err == nil || !strings.Contains(err.Error(), "it is running") {
+		t.Errorf("restart of a running server: %v", err)
+	}
+	for range 2 { // a second time there is nothing left to end
+		if err := c.Crash(); err != nil {
+			t.Fatal(err)
+		}
+		if c.Running() {
+			t.Fatal("it runs after the crash")
+		}
+	}
+	if err := c.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if !c.Running() {
+		t.Error("it does not run after the restart")
+	}
+	if got := ask(t, c, url, "SELECT n FROM kept"); got != "7" {
+		t.Errorf("%q after the crash, want 7", got)
+	}
+}

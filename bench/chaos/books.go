@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// recoverMax is how long the system may take to recover; after it, it never did.
+const recoverMax = 2 * time.Minute
+
+// lookEvery is how often the system is looked at while it recovers.
+const lookEvery = 20 * time.Millisecond
+
+// watchEvery is how often the backlog is looked at for the load's sake.
+const watchEvery = 250 * time.Millisecond
+
+// settle waits until the system works again: a fresh delivery in each partition is
+// accepted and ends, what is unfinished is less than a second of arrivals, and
+// every process is ready.
+func (w *world) settle(ctx context.Context, patience time.Duration) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := w.probe(ctx); err != nil {
+		return err
+	}
+	w.probed = time.Since(began)
+	if err := w.await(ctx, "the backlog stays", func(ctx context.Context) (bool, error) {
+		n, err := w.backlog(ctx)
+		return err == nil && n <= w.rate, err
+	}); err != nil {
+		return fmt.Errorf("%w, %d unfinished", err, w.backlogNow(context.WithoutCancel(ctx)))
+	}
+	for _, p := range w.everyRole() {
+		if err := w.await(ctx, p.name+" is not ready", func(ctx context.Context) (bool, error) { return p.works(ctx), nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe hands a fresh delivery in for each partition, and waits until all have
+// ended.
+func (w *world) probe(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make([]error, partitions)
+	for partition := range partitions {
+		wg.Go(func() {
+			began := time.Now()
+			id, err := w.load.submitTo(ctx, partition)
+			if err != nil {
+				errs[partition] = fmt.Errorf("a fresh delivery in partition %d is not accepted: %w", partition, err)
+				return
+			}
+			answered := time.Now()
+			var v core.View
+			errs[partition] = w.await(ctx, fmt.Sprintf("delivery %s in partition %d has not ended", id, partition), func(ctx context.Context) (bool, error) {
+				v, err = w.store.Get(ctx, partition, id)
+				return err == nil && v.State.Ended(), err
+			})
+			if time.Since(began) > slowProbe {
+				w.tellSlow(context.WithoutCancel(ctx), began, answered, &v)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// await asks until it is so or ctx ends.
+func (w *world) await(ctx context.Context, otherwise string, so func(context.Context) (bool, error)) error {
+	for {
+		step, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ok, err := so(step)
+		cancel()
+		if ok {
+			return nil
+		}
+		if late := pause(ctx, lookEvery); late != nil {
+			return fmt.Errorf("%s: %w", otherwise, errors.Join(late, err))
+		}
+	}
+}
+
+// ended is how many tasks have ended.
+func (w *world) ended(ctx context.Context) (int, error) {
+	all, err := w.store.Cursors(ctx)
+	n := 0
+	for i := range all {
+		n += int(all[i].NextEnd) - 1
+	}
+	return n, err
+}
+
+// unfinished is how many of the stored tasks have not ended.
+func (w *world) unfinished(ctx context.Context) (int, error) {
+	counts, err := w.store.Counts(ctx)
+	n := 0
+	for _, c := range counts {
+		if !c.State.Ended() {
+			n += int(c.Tasks)
+		}
+	}
+	return n, err
+}
+
+// backlog is what was accepted and has not ended.
+func (w *world) backlog(ctx context.Context) (int, error) {
+	accepted := w.load.acceptedCount()
+	ended, err := w.ended(ctx)
+	return accepted - ended, err
+}
+
+// watchBacklog tells the load how far the system is behind, until ctx ends. While
+// the store does not say, the last word counts.
+func (w *world) watchBacklog(ctx context.Context) {
+	for pause(ctx, watchEvery) == nil {
+		if n := w.backlogNow(ctx); n >= 0 {
+			w.load.behind.Store(int64(n))
+		}
+	}
+}
+
+// backlogNow is for people; -1: the store does not say.
+func (w *world) backlogNow(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	n, err := w.backlog(ctx)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// drain waits until everything that was taken has ended. No progress for drainMax
+// is an error.
+func (w *world) drain(ctx context.Context) error {
+	best, left, since := -1, 0, time.Now()
+	for {
+		ended, err := w.ended(ctx)
+		if err == nil && ended >= w.load.acceptedCount() {
+			// Also what was stored and has no answer must end.
+			if left, err = w.unfinished(ctx); err == nil && left == 0 {
+				return nil
+			}
+		}
+		if err == nil && ended > best {
+			best, since = ended, time.Now()
+		}
+		if time.Since(since) > drainMax {
+			return fmt.Errorf("drain: %d accepted, %d ended, %d are left, and no more end in %v: %w",
+				w.load.acceptedCount(), ended, left, drainMax, errors.Join(err, errStuck))
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+var errStuck = errors.New("it does not end")
+
+// closeBooks holds the services' books, the state store and the event stream
+// against what was accepted.
+func (w *world) closeBooks(ctx context.Context, r *report) error {
+	if err := w.services.Settle(ctx); err != nil {
+		return err
+	}
+	audit, err := w.store.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	outcomes := make(drone.OutcomeMap, len(audit.States))
+	for id, state := range audit.States {
+		outcomes[id] = drone.Outcome{State: state}
+	}
+	for _, twice := range audit.DoneTwice {
+		o := outcomes[twice.Task]
+		o.Done = append(o.Done, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
+		outcomes[twice.Task] = o
+	}
+	found := w.services.Books().Check(w.load.accepted, outcomes)
+	for _, e := range found.Examples {
+		fmt.Fprintf(w.out, "%s: task %s: %s\n", e.Finding, e.Task, e.Why)
+	}
+	told, err := w.told(ctx)
+	if err != nil {
+		return err
+	}
+	untold := 0
+	for _, id := range w.load.accepted {
+		if _, ok := told[id]; !ok {
+			if untold++; untold <= drone.ExamplesMax {
+				fmt.Fprintf(w.out, "untold: task %s: it ended as %q, and the event stream does not say so\n", id, outcomes[id].State)
+			}
+		}
+	}
+	r.close(&found, untold)
+	r.LeftOut += int(w.load.leftOut.Load())
+	if n := w.load.refused.Load(); n > 0 {
+		fmt.Fprintf(w.out, "%d deliveries were refused, for instance: %v\n", n, w.load.strange)
+	}
+	r.Refused += int(w.load.refused.Load())
+	for _, p := range append(append(w.everyRole(), w.agents...), w.nats...) {
+		r.Exits += p.unexpected()
+	}
+	return w.readLogs(r)
+}
+
+// told are the ids whose ends the event stream tells.
+func (w *world) told(ctx context.Context) (map[string]struct{}, error) {
+	conn, err := bus.Dial(ctx, bus.Options{URL: w.natsURL, Name: "chaos-books", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return readEvents(ctx, conn.NATS())
+}
+
+// alarms are words in a log that no fault excuses.
+var alarms = []string{"panic:", "fatal error:", "DATA RACE", core.ErrForeignRow.Error()}
+
+// readLogs looks for alarms in what the processes said.
+func (w *world) readLogs(r *report) error {
+	logs, err := filepath.Glob(filepath.Join(w.dir, "*.log"))
+	if err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
+	for _, at := range logs {
+		text, err := os.ReadFile(at)
+		if err != nil {
+			return fmt.Errorf("logs: %w", err)
+		}
+		for _, word := range alarms {
+			if n := strings.Count(string(text), word); n > 0 {
+				r.Alarms += n
+				fmt.Fprintf(w.out, "alarm: %s says %q %d times\n", filepath.Base(at), word, n)
+			}
+		}
+	}
+	return nil
+}

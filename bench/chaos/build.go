@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// olderCommit is what the older binary of an upgrade is built from where the
+// checkout has it: a version whose tables are the present ones.
+const olderCommit = "af175d4"
+
+// programs are the two binaries of an upgrade.
+type programs struct {
+	newer, older string // paths
+	olderIs      string // in words
+}
+
+// build makes both binaries. Where the checkout has no earlier commit that can
+// be built, the older one is the same code with another version.
+func build(ctx context.Context, dir, commit string) (*programs, error) {
+	mod, err := output(ctx, "", "go", "env", "GOMOD")
+	if err != nil {
+		return nil, err
+	}
+	root := filepath.Dir(mod)
+	p := &programs{newer: filepath.Join(dir, "duly"), older: filepath.Join(dir, "duly-older")}
+	if err := goBuild(ctx, root, p.newer, "chaos-newer"); err != nil {
+		return nil, err
+	}
+	why := buildCommit(ctx, root, dir, commit, p.older)
+	if why == nil {
+		p.olderIs = "commit " + commit
+		return p, nil
+	}
+	p.olderIs = fmt.Sprintf("this code with another version (commit %s: %v)", commit, why)
+	return p, goBuild(ctx, root, p.older, "chaos-older")
+}
+
+func buildCommit(ctx context.Context, root, dir, commit, to string) error {
+	archive := filepath.Join(dir, "older.tar")
+	if _, err := output(ctx, root, "git", "archive", "--format=tar", "-o", archive, commit); err != nil {
+		return err
+	}
+	src := filepath.Join(dir, "older")
+	if err := os.MkdirAll(src, 0o755); err != nil {
+		return fmt.Errorf("source of the older binary: %w", err)
+	}
+	if _, err := output(ctx, dir, "tar", "-xf", archive, "-C", src); err != nil {
+		return err
+	}
+	return goBuild(ctx, src, to, "chaos-older")
+}
+
+func goBuild(ctx context.Context, root, to, version string) error {
+	_, err := output(ctx, root, "go", "build", "-trimpath", "-ldflags", "-X main.version="+version, "-o", to, "./cmd/duly")
+	return err
+}
+
+func output(ctx context.Context, dir, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", program, args[0], err, bytes.TrimSpace(said.Bytes()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}

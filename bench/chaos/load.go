@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly"
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/bus"
+)
+
+// Bounds of the load.
+const (
+	behindMax    = 10                    // seconds of arrivals that may be unfinished; more arrivals are left out and counted
+	openMax      = 20_000                // submissions without an answer; more arrivals are left out and counted
+	answerMax    = 10 * time.Second      // one try of the client; then the same id again
+	paceStep     = 5 * time.Millisecond  // between two looks at what is due
+	doorsUsed    = 2                     // connections of the submitters
+	cancelWithin = 60 * time.Millisecond // of the answer
+	paceSpare    = 50 * time.Millisecond // arrivals that a stopped harness catches up on, at most
+)
+
+// load is the deliveries, open loop: each arrives at its time, whatever became of
+// the ones before. A submitter that gets no positive answer hands the same id in
+// again.
+type load struct {
+	flow     *drone.Workflow
+	requests *drone.Generator
+	doors    []*nats.Conn
+	clients  []*duly.Client
+	rate     atomic.Int64 // a second
+
+	next      atomic.Int64 // number of the last delivery
+	turn      atomic.Uint64
+	open      atomic.Int64
+	leftOut   atomic.Int64
+	behind    atomic.Int64 // accepted and not ended, when last looked at
+	usual     int64        // rate without a flood
+	refused   atomic.Int64
+	cancelled atomic.Int64 // asked for; whether in time the task knows
+
+	mu       sync.Mutex
+	accepted []string
+	strange  error // a refusal, which nothing here should meet
+
+	stop context.CancelFunc // arrivals end
+	quit context.CancelFunc // and so do those who still try
+	wg   sync.WaitGroup
+}
+
+// newLoad connects the submitters.
+func newLoad(url string, seed uint64) (*load, error) {
+	l := &load{flow: newFlow(), requests: drone.NewGenerator(seed)}
+	for range doorsUsed {
+		nc, err := nats.Connect(url, nats.Name("chaos-load"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+			nats.PingInterval(2*time.Second), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // its connections are cut all the time
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect the submitters: %w", err), l.close())
+		}
+		l.doors = append(l.doors, nc)
+		client, err := duly.NewClient(nc)
+		if err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+		l.clients = append(l.clients, client)
+	}
+	return l, nil
+}
+
+// begin lets deliveries arrive at a rate until end.
+func (l *load) begin(ctx context.Context, rate int) {
+	l.usual = int64(rate)
+	l.rate.Store(l.usual)
+	trying, quit := context.WithCancel(ctx)
+	arriving, stop := context.WithCancel(trying)
+	l.stop, l.quit = stop, quit
+	l.wg.Go(func() { l.arrive(arriving, trying) })
+}
+
+func (l *load) arrive(ctx, trying context.Context) {
+	tick := time.NewTicker(paceStep)
+	defer tick.Stop()
+	last, due := time.Now(), 0.0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			due += min(now.Sub(last), paceSpare).Seconds() * float64(l.rate.Load())
+			last = now
+		}
+		for ; due >= 1; due-- {
+			if l.open.Load() >= openMax || l.behind.Load() > behindMax*l.usual {
+				l.leftOut.Add(1)
+				continue
+			}
+			l.open.Add(1)
+			l.wg.Go(func() {
+				defer l.open.Add(-1)
+				l.deliver(trying)
+			})
+		}
+	}
+}
+
+// cancelEvery: of so many deliveries one is cancelled on its way, so that there is
+// always something to undo.
+const cancelEvery = 40
+
+// deliver is one delivery of the load.
+func (l *load) deliver(ctx context.Context) {
+	id, err := l.submit(ctx)
+	if err != nil || rand.N(cancelEvery) > 0 || pause(ctx, rand.N(cancelWithin)) != nil {
+		return // it is noted; without an answer it is not accepted
+	}
+	try, cancel := context.WithTimeout(ctx, answerMax)
+	defer cancel()
+	if l.clients[0].Cancel(try, drone.Type, id, "chaos") == nil {
+		l.cancelled.Add(1)
+	}
+}
+
+// submit hands one new delivery in until it is accepted or ctx ends.
+func (l *load) submit(ctx context.Context) (id string, err error) {
+	return l.hand(ctx, l.requests.Request(int(l.next.Add(1))))
+}
+
+// submitTo is submit with a delivery of that partition.
+func (l *load) submitTo(ctx context.Context, partition int) (id string, err error) {
+	r := l.requests.Request(int(l.next.Add(1)))
+	for bus.PartitionOf(r.DeliveryID, partitions) != partition {
+		r = l.requests.Request(int(l.next.Add(1)))
+	}
+	return l.hand(ctx, r)
+}
+
+func (l *load) hand(ctx context.Context, r drone.Request) (id string, err error) {
+	client := l.clients[l.turn.Add(1)%uint64(len(l.clients))]
+	for ctx.Err() == nil {
+		try, cancel := context.WithTimeout(ctx, answerMax)
+		_, err = l.flow.Plan.Submit(try, client, r.DeliveryID, r)
+		cancel()
+		if err == nil {
+			l.mu.Lock()
+			l.accepted = append(l.accepted, r.DeliveryID)
+			l.mu.Unlock()
+			return r.DeliveryID, nil
+		}
+		if errors.Is(err, duly.ErrRefused) {
+			l.note(err)
+			return r.DeliveryID, err
+		}
+	}
+	return r.DeliveryID, errors.Join(ctx.Err(), err)
+}
+
+func (l *load) note(err error) {
+	l.refused.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.strange == nil {
+		l.strange = err
+	}
+}
+
+// acceptedCount is how many deliveries were accepted so far.
+func (l *load) acceptedCount() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.accepted)
+}
+
+// end lets nothing more arrive and waits, for so long, until every delivery has
+// its answer.
+func (l *load) end(patience time.Duration) {
+	if l.stop == nil {
+		return
+	}
+	l.stop()
+	late := time.AfterFunc(patience, l.quit)
+	l.wg.Wait()
+	late.Stop()
+	l.quit()
+}
+
+func (l *load) close() error {
+	if l.quit != nil {
+		l.quit()
+		l.wg.Wait()
+	}
+	for _, nc := range l.doors {
+		nc.Close()
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestPlan: the same seed draws the same faults, each kind has a turn before any
+// has a second, and every draw is within its kind's bounds.
+func TestPlan(t *testing.T) {
+	for _, topology := range []topology{single, cluster, devOnly} {
+		list := fitting(topology, "")
+		a, b, c := newPlan(list, 7), newPlan(list, 7), newPlan(list, 8)
+		var first []string
+		differ := false
+		for n := range 20 * len(list) {
+			x, y, z := a.next(), b.next(), c.next()
+			if x.kind != y.kind || x.hold != y.hold || x.pick != y.pick || x.pause != y.pause {
+				t.Fatalf("draw %d differs with the same seed: %+v %+v", n, x, y)
+			}
+			differ = differ || x.kind != z.kind
+			if n < len(list) {
+				first = append(first, x.kind.name)
+			}
+			if a.all() != (n >= len(list)-1) {
+				t.Errorf("after %d draws of %d kinds all is %v", n+1, len(list), a.all())
+			}
+			if x.hold < x.kind.least || x.hold > max(x.kind.least, x.kind.most) || x.pause < pauseLeast || x.pause > pauseMost {
+				t.Errorf("%s: hold %v pause %v", x.kind.name, x.hold, x.pause)
+			}
+		}
+		slices.Sort(first)
+		if len(slices.Compact(first)) != len(list) {
+			t.Errorf("the first draws are %v, want each of %d kinds once", first, len(list))
+		}
+		if !differ {
+			t.Error("another seed draws the same faults")
+		}
+	}
+}
+
+// TestKinds: the table is sound.
+func TestKinds(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range kinds {
+		if seen[k.name] || k.name == "" {
+			t.Errorf("kind %q twice or without a name", k.name)
+		}
+		seen[k.name] = true
+		if k.fits == 0 || k.weight < 1 || k.run == nil || k.least > k.most {
+			t.Errorf("kind %s: %+v", k.name, k)
+		}
+	}
+	if got := fitting(single, "kill-nats"); len(got) != 1 || got[0].name != "kill-nats" {
+		t.Errorf("only kill-nats: %v", got)
+	}
+	if got := fitting(devOnly, "kill-nats"); got != nil {
+		t.Errorf("kill-nats fits %v, want no stage of SQLite", got)
+	}
+}
+
+// TestParse: bad settings get an error that names them and their limits.
+func TestParse(t *testing.T) {
+	if s, err := parse([]string{"-store", "sqlite", "-seconds", "9", "-rate", "10", "-seed", "3"}); err != nil || s.seed != 3 || s.rate != 10 || s.seconds != 9 || s.store != storeSQLite {
+		t.Errorf("%+v %v", s, err)
+	}
+	for _, bad := range [][]string{
+		{"-store", "oracle"}, {"-seconds", "0"}, {"-seconds", "x"}, {"-rate", "0"}, {"-rate", "20001"}, {"-seed", "-1"}, {"-only", "kill-everything"}, {"more"},
+	} {
+		if _, err := parse(bad); err == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+}

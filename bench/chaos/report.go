@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"duly.dev/duly/examples/drone"
+)
+
+// report is what a round comes to; its JSON is the last line.
+type report struct {
+	Store     string  `json:"store"`
+	Seed      uint64  `json:"seed"`
+	Seconds   float64 `json:"seconds"` // of load, the drains left out
+	Faults    int     `json:"faults"`
+	Tasks     int     `json:"tasks"` // accepted
+	Processed int     `json:"processed"`
+	Undone    int     `json:"undone"`
+	Error     int     `json:"error"`
+	Lost      int     `json:"lost"`
+	Doubled   int     `json:"doubled"`
+	HalfDone  int     `json:"half_done"`
+	Untold    int     `json:"untold"` // ended, and the event stream does not say so
+
+	Recovery recovery                `json:"recovery_ms"`
+	ByFault  map[string]*faultReport `json:"by_fault"`
+
+	Stuck   int      `json:"stuck"`           // never recovered, or never ended
+	Refused int      `json:"refused"`         // submissions that were refused for good
+	Alarms  int      `json:"alarms"`          // panics and the like in the logs
+	Exits   int      `json:"exits"`           // processes that ended by themselves and were started again
+	LeftOut int      `json:"arrivals_missed"` // too many had no answer yet
+	Without []string `json:"faults_left_out,omitempty"`
+}
+
+// recovery is in milliseconds, from the end of a fault on.
+type recovery struct {
+	P50 int64 `json:"p50"`
+	Max int64 `json:"max"`
+
+	all []time.Duration
+}
+
+type faultReport struct {
+	Times    int      `json:"times"`
+	HeldMS   int64    `json:"held_ms"` // mean
+	Recovery recovery `json:"recovery_ms"`
+
+	held time.Duration
+}
+
+func (r *recovery) add(d time.Duration) {
+	r.all = append(r.all, d)
+	slices.Sort(r.all)
+	r.P50, r.Max = r.all[(len(r.all)-1)/2].Milliseconds(), r.all[len(r.all)-1].Milliseconds()
+}
+
+// add counts one fault.
+func (r *report) add(name string, held, took time.Duration, recovered bool) {
+	if !recovered {
+		r.Stuck++
+	}
+	f := r.ByFault[name]
+	if f == nil {
+		f = &faultReport{}
+		r.ByFault[name] = f
+	}
+	r.Faults++
+	f.Times++
+	f.held += held
+	f.HeldMS = f.held.Milliseconds() / int64(f.Times)
+	f.Recovery.add(took)
+	r.Recovery.add(took)
+}
+
+// leftOut notes a kind of fault that this machine does not allow.
+func (r *report) leftOut(name string) {
+	if !slices.Contains(r.Without, name) {
+		r.Without = append(r.Without, name)
+	}
+}
+
+// close adds a stage's books.
+func (r *report) close(found *drone.Report, untold int) {
+	r.Tasks += found.Accepted
+	r.Processed += found.Processed
+	r.Undone += found.Undone
+	r.Error += found.Error
+	r.Lost += found.Lost
+	r.Doubled += found.Doubled
+	r.HalfDone += found.HalfDone
+	r.Untold += untold
+}
+
+// clean reports whether every promise was kept.
+func (r *report) clean() bool {
+	return r.Lost+r.Doubled+r.HalfDone+r.Untold+r.Stuck+r.Refused+r.Alarms == 0 && r.Processed+r.Undone+r.Error == r.Tasks
+}
+
+// write prints the table and the JSON.
+func (r *report) write(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "\nfault\ttimes\theld ms (mean)\trecovered in ms (p50)\t(max)\n")
+	names := make([]string, 0, len(r.ByFault))
+	for name := range r.ByFault {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		f := r.ByFault[name]
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", name, f.Times, f.HeldMS, f.Recovery.P50, f.Recovery.Max)
+	}
+	fmt.Fprintf(t, "all\t%d\t\t%d\t%d\n", r.Faults, r.Recovery.P50, r.Recovery.Max)
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "\n%s\n", text)
+	return err
+}

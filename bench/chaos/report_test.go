@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/examples/drone"
+)
+
+func TestReport(t *testing.T) {
+	r := &report{Store: "sqlite", Seed: 5, ByFault: map[string]*faultReport{}}
+	for i := range 4 {
+		r.add("a", 10*time.Millisecond, time.Duration(i+1)*time.Millisecond, true)
+	}
+	r.add("b", 30*time.Millisecond, 9*time.Millisecond, true)
+	r.close(&drone.Report{Accepted: 5, Processed: 3, Undone: 1, Error: 1}, 0)
+	var out bytes.Buffer
+	if err := r.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var got struct {
+		Faults, Tasks, Lost int
+		Recovery            struct{ P50, Max int64 } `json:"recovery_ms"`
+		ByFault             map[string]struct {
+			Times    int
+			HeldMS   int64                    `json:"held_ms"`
+			Recovery struct{ P50, Max int64 } `json:"recovery_ms"`
+		} `json:"by_fault"`
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Faults != 5 || got.Tasks != 5 || got.Recovery.P50 != 3 || got.Recovery.Max != 9 {
+		t.Errorf("%+v", got)
+	}
+	if a := got.ByFault["a"]; a.Times != 4 || a.HeldMS != 10 || a.Recovery.P50 != 2 || a.Recovery.Max != 4 {
+		t.Errorf("%+v", a)
+	}
+	if !r.clean() {
+		t.Error("not clean")
+	}
+}
+
+// TestReportUnclean: each broken promise shows.
+func TestReportUnclean(t *testing.T) {
+	for name, spoil := range map[string]func(*report){
+		"lost":      func(r *report) { r.close(&drone.Report{Lost: 1}, 0) },
+		"doubled":   func(r *report) { r.close(&drone.Report{Doubled: 1}, 0) },
+		"half done": func(r *report) { r.close(&drone.Report{HalfDone: 1}, 0) },
+		"untold":    func(r *report) { r.close(&drone.Report{}, 1) },
+		"not ended": func(r *report) { r.close(&drone.Report{Accepted: 1}, 0) },
+		"stuck":     func(r *report) { r.add("a", 0, 0, false) },
+		"refused":   func(r *report) { r.Refused = 1 },
+		"alarm":     func(r *report) { r.Alarms = 1 },
+	} {
+		r := &report{ByFault: map[string]*faultReport{}}
+		spoil(r)
+		if r.clean() {
+			t.Errorf("%s: clean", name)
+		}
+	}
+}

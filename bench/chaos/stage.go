@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// The stores of a round.
+const (
+	storePostgres = "postgres"
+	storeSQLite   = "sqlite"
+)
+
+// topology is what a stage runs on; a set of them says where a fault fits.
+type topology uint8
+
+const (
+	single  topology = 1 << iota // every role a process, one NATS server, PostgreSQL
+	cluster                      // the same on three NATS servers that are one
+	devOnly                      // `duly dev` on SQLite: all roles and the NATS server in one process
+)
+
+// stage is a part of a round with a system of its own, and books of its own.
+type stage struct {
+	name     string
+	topology topology
+	share    float64 // of the round's time
+}
+
+func stagesOf(store string) []stage {
+	if store == storeSQLite {
+		return []stage{{"dev", devOnly, 1}}
+	}
+	return []stage{{"single", single, 0.8}, {"cluster", cluster, 0.2}}
+}
+
+// rate is what a stage gets of the round's: three servers write everything thrice.
+func (s *stage) rate(whole int) int {
+	if s.topology == cluster {
+		return max(1, whole/2)
+	}
+	return whole
+}
+
+// drainMax is how long the system may make no progress at the end until what is
+// unfinished counts as lost.
+const drainMax = 90 * time.Second
+
+// runStage builds a system, lets the faults loose, and closes the books.
+func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir string, r *report, out io.Writer) (err error) {
+	kinds := fitting(st.topology, s.only)
+	if len(kinds) == 0 {
+		return nil
+	}
+	dir = filepath.Join(dir, st.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("directory: %w", err)
+	}
+	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), seed: s.seed}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "stage %s: %s\n", st.name, w.disks())
+	w.load.begin(ctx, w.rate)
+	watching, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.watchBacklog(watching) })
+	defer wg.Wait()
+	defer stop()
+	return w.torment(ctx, s, r, kinds)
+}
+
+// torment lets the faults loose, ends the load and closes the books.
+func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*kind) error {
+	began, st, out := time.Now(), w.stage, w.out
+	if err := w.settle(ctx, recoverMax); err != nil {
+		return fmt.Errorf("before any fault: %w", err)
+	}
+	length := time.Duration(float64(s.seconds) * st.share * float64(time.Second))
+	if err := w.storm(ctx, newPlan(kinds, s.seed), began.Add(length), r); err != nil {
+		return err
+	}
+	r.Seconds += time.Since(began).Seconds()
+	w.load.end(drainMax)
+	if err := w.drain(ctx); err != nil {
+		fmt.Fprintf(out, "%v\n", err)
+		r.Stuck++
+		return w.closeBooks(ctx, r)
+	}
+	fmt.Fprintf(out, "stage %s: all %d have ended; the books are closed\n", st.name, w.load.acceptedCount())
+	return w.closeBooks(ctx, r)
+}
+
+// storm lets one fault after the other loose until the time is over and each kind
+// has had its turn.
+func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) error {
+	for n := 1; time.Now().Before(until) || !p.all(); n++ {
+		in := p.next()
+		if err := pause(ctx, in.pause); err != nil {
+			return err
+		}
+		if in.kind.needsVolume != nil && in.kind.needsVolume(w) == nil {
+			r.leftOut(in.kind.name)
+			continue
+		}
+		at := time.Now()
+		before := w.load.acceptedCount()
+		if err := in.kind.run(ctx, w, in); err != nil {
+			return fmt.Errorf("fault %d, %s: %w", n, in.kind.name, err)
+		}
+		healed := time.Now()
+		err := w.settle(ctx, recoverMax)
+		took := time.Since(healed)
+		r.add(in.kind.name, healed.Sub(at), took, err == nil)
+		fmt.Fprintf(w.out, "%4d %-20s %-14s at %s held %5d ms, recovered in %5d ms (probes %d), %d accepted, backlog %d\n", n, in.kind.name, in.on,
+			at.UTC().Format("15:04:05.0"), healed.Sub(at).Milliseconds(), took.Milliseconds(), w.probed.Milliseconds(), w.load.acceptedCount()-before, w.backlogNow(ctx))
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			fmt.Fprintf(w.out, "fault %d, %s: never recovered: %v\n", n, in.kind.name, err)
+			return nil // the books are closed all the same
+		}
+	}
+	return nil
+}
+
+// pause lets time pass.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/schema"
+)
+
+// partitions of every system here.
+const partitions = 16
+
+// servicesScale is that of the mock services' latencies.
+const servicesScale = 0.2
+
+// servicesFaults are the mock services' own: enough to undo and try again all the
+// time, few enough that a probe mostly measures the system.
+var servicesFaults = drone.Faults{Refused: 0.02, Transient: 0.03, TimedOut: 0.0005, Silent: 0.0005}
+
+// world is one system under test and everything around it.
+type world struct {
+	dir      string
+	stage    *stage
+	programs *programs
+	out      io.Writer
+	rate     int
+	seed     uint64
+
+	services *drone.Services
+	desk     *desk
+	load     *load
+	store    schema.Store // the harness's own, by no proxy
+
+	nats      []*process
+	natsURL   string // by no proxy
+	pg        *pgtest.Cluster
+	database  string // by no proxy
+	names     []string
+	roles     map[string]*process
+	agents    []*process
+	natsLinks []*namedLink
+	dbLinks   []*namedLink
+
+	probed                    time.Duration // how long the last probes took
+	natsDisk, dbDisk, devDisk *volume
+	diskWhy                   error // why there are none
+}
+
+// namedLink is a link and whose it is.
+type namedLink struct {
+	*link
+	name string
+}
+
+func (w *world) role(name string) *process { return w.roles[name] }
+
+func (w *world) schedulers() []*process {
+	return []*process{w.roles["scheduler-a"], w.roles["scheduler-b"]}
+}
+
+func (w *world) supervisors() []*process {
+	return []*process{w.roles["supervisor-a"], w.roles["supervisor-b"]}
+}
+
+func (w *world) everyRole() []*process {
+	var list []*process
+	for _, name := range w.names {
+		list = append(list, w.roles[name])
+	}
+	return list
+}
+
+// open starts everything and stores the plan.
+func (w *world) open(ctx context.Context) error {
+	w.roles = map[string]*process{}
+	var err error
+	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: servicesFaults, LateMax: 2 * callGrace}); err != nil {
+		return err
+	}
+	if w.desk, err = openDesk(w.socket(), w.services); err != nil {
+		return err
+	}
+	if w.stage.topology == devOnly {
+		err = w.openDev(ctx)
+	} else {
+		err = w.openServers(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if w.store, err = schema.Open(ctx, w.database, schema.Options{MaxConns: 4}); err != nil {
+		return err
+	}
+	if err := w.openAgents(); err != nil {
+		return err
+	}
+	if w.load, err = newLoad(w.natsURL, w.seed); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, readyMax)
+	defer cancel()
+	if err := w.load.flow.Plan.Apply(bounded, w.load.clients[0]); err != nil {
+		return err
+	}
+	for _, p := range w.everyRole() {
+		if err := w.awaitReady(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) socket() string { return filepath.Join(w.dir, "services.sock") }
+
+// disk makes a volume where the machine allows it, and a plain folder otherwise.
+func (w *world) disk(name string) (*volume, string, error) {
+	dir := filepath.Join(w.dir, name)
+	v, err := mount(dir)
+	if err != nil {
+		w.diskWhy = err
+		return nil, dir, os.MkdirAll(dir, 0o755)
+	}
+	return v, dir, nil
+}
+
+// disks says in words what fills up.
+func (w *world) disks() string {
+	if w.diskWhy != nil {
+		return fmt.Sprintf("no disk can be filled, and those faults are left out (%v)", w.diskWhy)
+	}
+	if w.stage.topology == cluster {
+		return "no disk is filled"
+	}
+	return "disks are tmpfs, in a mount namespace of their own, made as small as what is used"
+}
+
+// openDev starts `duly dev` on SQLite.
+func (w *world) openDev(ctx context.Context) error {
+	var dir string
+	var err error
+	if w.devDisk, dir, err = w.disk("data"); err != nil {
+		return err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	p, err := w.newProcess("dev", httpReady(ports[0]), w.programs.newer, "dev", "--data-dir", dir, "--port", fmt.Sprint(ports[0]), "--nats-port", fmt.Sprint(ports[1]))
+	if err != nil {
+		return err
+	}
+	w.addRole(p)
+	w.natsURL, w.database = fmt.Sprintf("nats://127.0.0.1:%d", ports[1]), "sqlite:"+filepath.Join(dir, "duly.db")
+	if err := p.start(); err != nil {
+		return err
+	}
+	return w.awaitReady(ctx, p)
+}
+
+// openServers starts NATS, PostgreSQL and the roles.
+func (w *world) openServers(ctx context.Context) error {
+	if err := w.openNATS(ctx); err != nil {
+		return err
+	}
+	var dir string
+	var err error
+	if w.stage.topology == single {
+		w.dbDisk, dir, err = w.disk("postgres")
+	} else {
+		dir = filepath.Join(w.dir, "postgres")
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	if w.pg, err = pgtest.Start(pgtest.Options{Dir: dir, Settings: map[string]string{
+		"shared_buffers": "256MB", "max_wal_size": "1GB", "max_connections": "200",
+	}}); err != nil {
+		return fmt.Errorf("throwaway PostgreSQL: %w", err)
+	}
+	if w.database, err = w.pg.NewDatabase(ctx); err != nil {
+		return err
+	}
+	if _, err := output(ctx, "", w.programs.newer, "migrate", "--database-url", w.database); err != nil {
+		return err
+	}
+	for _, name := range []string{"ingest", "scheduler-a", "scheduler-b", "supervisor-a", "supervisor-b"} {
+		if err := w.openRole(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openNATS starts one server, or three that are one.
+func (w *world) openNATS(ctx context.Context) error {
+	if w.stage.topology == single {
+		var err error
+		if w.natsDisk, _, err = w.disk("nats"); err != nil {
+			return err
+		}
+		return w.openNATSNodes(ctx, 1)
+	}
+	return w.openNATSNodes(ctx, 3)
+}
+
+func (w *world) openNATSNodes(ctx context.Context, n int) error {
+	ports, err := freePorts(2 * n)
+	if err != nil {
+		return err
+	}
+	var routes, urls []string
+	for i := range n {
+		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", ports[n+i]))
+		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[i]))
+	}
+	w.natsURL = strings.Join(urls, ",")
+	for i := range n {
+		s := natsPart{Dir: filepath.Join(w.dir, "nats"), Port: ports[i], Name: "nats"}
+		if n > 1 {
+			s.Name = fmt.Sprintf("nats-%d", i+1)
+			s.Dir = filepath.Join(w.dir, s.Name)
+			s.Cluster = &natsserver.Cluster{Name: "chaos", Port: ports[n+i], Routes: routes}
+		}
+		p, err := w.newPart(s.Name, partNATS, s)
+		if err != nil {
+			return err
+		}
+		w.nats = append(w.nats, p)
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	for _, port := range ports[:n] {
+		if err := awaitPort(ctx, port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitPort waits until somebody listens.
+func awaitPort(ctx context.Context, port int) error {
+	limit := time.Now().Add(readyMax)
+	for {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
+		if err == nil {
+			return c.Close()
+		}
+		if time.Now().After(limit) {
+			return fmt.Errorf("nobody listens after %v: %w", readyMax, err)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// openRole starts one process of `duly serve`, behind links of its own.
+func (w *world) openRole(name string) error {
+	ports, err := freePorts(1)
+	if err != nil {
+		return err
+	}
+	natsURL, err := w.natsBehindLink(name)
+	if err != nil {
+		return err
+	}
+	at, err := addrOf(w.database)
+	if err != nil {
+		return err
+	}
+	k, err := newLink(at)
+	if err != nil {
+		return err
+	}
+	w.dbLinks = append(w.dbLinks, &namedLink{k, name})
+	role, _, _ := strings.Cut(name, "-")
+	replicas := len(w.nats)
+	p, err := w.newProcess(name, httpReady(ports[0]), w.programs.newer, "serve", "--roles", role, "--node-name", name,
+		"--nats-url", natsURL, "--database-url", strings.Replace(w.database, at, k.addr(), 1),
+		"--http-addr", fmt.Sprintf("127.0.0.1:%d", ports[0]), "--partitions", fmt.Sprint(partitions),
+		"--lease", leaseTime.String(), "--scan-interval", "250ms", "--drain", "2s",
+		"--stream-replicas", fmt.Sprint(replicas), "--stream-max-age", "24h", "--stream-max-bytes", fmt.Sprint(4<<30), "--sync-always")
+	if err != nil {
+		return err
+	}
+	w.addRole(p)
+	return p.start()
+}
+
+func (w *world) addRole(p *process) {
+	w.roles[p.name] = p
+	w.names = append(w.names, p.name)
+}
+
+// natsBehindLink is how a process reaches NATS: through a link, or straight where
+// the servers tell their clients of each other.
+func (w *world) natsBehindLink(name string) (string, error) {
+	if w.stage.topology == cluster {
+		return w.natsURL, nil
+	}
+	k, err := newLink(strings.TrimPrefix(w.natsURL, "nats://"))
+	if err != nil {
+		return "", err
+	}
+	w.natsLinks = append(w.natsLinks, &namedLink{k, name})
+	return "nats://" + k.addr(), nil
+}
+
+// openAgents starts two processes of agents that share the work.
+func (w *world) openAgents() error {
+	for _, name := range []string{"agents-a", "agents-b"} {
+		url, err := w.natsBehindLink(name)
+		if err != nil {
+			return err
+		}
+		p, err := w.newPart(name, partAgents, agentsPart{NATSURL: url, Desk: w.socket()})
+		if err != nil {
+			return err
+		}
+		w.agents = append(w.agents, p)
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newPart is a process of this program itself.
+func (w *world) newPart(name, part string, settings any) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return w.newProcess(name, "", self, part, string(text))
+}
+
+func (w *world) newProcess(name, ready string, args ...string) (*process, error) {
+	log, err := os.OpenFile(filepath.Join(w.dir, name+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &process{name: name, args: args, ready: ready, log: log}, nil
+}
+
+// close ends everything, the load first.
+func (w *world) close() error {
+	var errs []error
+	if w.load != nil {
+		errs = append(errs, w.load.close())
+	}
+	for _, p := range append(append(w.everyRole(), w.agents...), w.nats...) {
+		errs = append(errs, p.close())
+	}
+	for _, k := range append(append([]*namedLink{}, w.natsLinks...), w.dbLinks...) {
+		errs = append(errs, k.close())
+	}
+	if w.store != nil {
+		errs = append(errs, w.store.Close())
+	}
+	if w.pg != nil {
+		errs = append(errs, w.pg.Stop())
+	}
+	if w.desk != nil {
+		errs = append(errs, w.desk.close())
+	}
+	for _, v := range []*volume{w.natsDisk, w.dbDisk, w.devDisk} {
+		errs = append(errs, v.close())
+	}
+	return errors.Join(errs...)
+}
+
+func httpReady(port int) string { return fmt.Sprintf("http://127.0.0.1:%d/readyz", port) }
