@@ -38,7 +38,7 @@ func (b *nodeBus) carry(c core.Command) {
 		w.after(w.delay(), func() { b.unserved(&c) })
 	case w.books.tombstones && w.fault(CommandDoubled):
 		w.after(w.delay(), func() { _ = w.era == era && w.work(c) })
-		w.after(w.upTo(c.Left+grace), func() { _ = w.era == era && w.work(c) })
+		w.after(w.upTo(c.Left+20*time.Millisecond), func() { _ = w.era == era && w.work(c) })
 	default:
 		w.after(w.delay(), func() {
 			if w.era == era && !w.work(c) {

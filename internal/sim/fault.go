@@ -92,7 +92,7 @@ var kinds = [faultCount]struct {
 	name string
 	p    float64
 }{
-	NetworkSlow: {"network slow", 0.03}, CommandLost: {"command lost", 0.04}, CommandDoubled: {"command doubled", 0.05},
+	NetworkSlow: {"network slow", 0.03}, CommandLost: {"command lost", 0.04}, CommandDoubled: {"command doubled", 0.15},
 	CommandUnserved: {"command unserved", 0.04}, ReplyLost: {"reply lost", 0.04}, ReplyDoubled: {"reply doubled", 0.05},
 	ReplyForeign: {"reply foreign", 0.02}, ReplyGarbage: {"reply garbage", 0.02},
 
@@ -119,7 +119,7 @@ var kinds = [faultCount]struct {
 	EventsDown: {"events down", 0.3}, TellFails: {"tell fails", 0.1}, TellAnswerLost: {"tell answer lost", 0.1}, RefuseFails: {"refuse fails", 0.1},
 
 	AgentCrashBefore: {"agent crash before", 0.01}, AgentCrashDuring: {"agent crash during", 0.015}, AgentCrashAfter: {"agent crash after", 0.015},
-	AgentsDown: {name: "agents down"}, AgentStops: {"agent stops", 0.01}, AgentBusy: {"agent busy", 0.01}, AgentError: {"agent error", 0.05},
+	AgentsDown: {name: "agents down"}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, HandFull: {name: "hand full"},
 }

@@ -25,7 +25,7 @@ func (w *World) addPlans() {
 	check := func(s *core.Step) { s.Undoable = false }
 	wait := func(s *core.Step) { s.OnExhausted, s.AttemptsMax = core.PolicyWait, 2 }
 	fail := func(s *core.Step) { s.OnExhausted = core.PolicyError }
-	brief := func(s *core.Step) { s.UndoAttemptsMax = 1 } // its undo may give up
+	brief := func(s *core.Step) { s.AttemptsMax, s.UndoAttemptsMax = 1, 1 } // it is undone at once, and that may give up
 	for _, p := range []core.Plan{
 		{Name: "order", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{
 			step("credit", check), step("reserve", nil), step("charge", nil), step("ship", wait), step("mail", check)}},
