@@ -146,6 +146,9 @@ func (c *Config) Validate() error {
 	if c.Lease < time.Second || c.Lease > leaseMax {
 		return fmt.Errorf("lease: %v, want 1s or more, at most %v", c.Lease, leaseMax)
 	}
+	if c.ScanInterval < 10*time.Millisecond || c.ScanInterval > c.Lease/2 {
+		return fmt.Errorf("scan-interval: %v, want 10ms to half the lease (%v): the leader renews at each scan", c.ScanInterval, c.Lease/2)
+	}
 	if c.CommitGap > time.Second {
 		return fmt.Errorf("commit-gap: %v, want 1s or less", c.CommitGap)
 	}
