@@ -39,7 +39,9 @@ func (r *referee) take(j *core.Record) (answered int64, err error) {
 	case core.KindUndoUnserved:
 		err = r.over(j, true)
 	case core.KindPoisoned:
-		r.out = 0
+		if j.Step >= 0 { // an owner without the plan cannot say which step was out: it still is
+			r.out = 0
+		}
 	}
 	if err == nil && j.Next >= 0 {
 		if r.out != 0 {
