@@ -206,4 +206,28 @@ var adapterMutants = []mutant{
 		fault: "a lease is used after the server has let it go",
 		run:   "^(TestLeaseZombie|TestLeaseLateRenewal|TestLeaseWithoutServer)$",
 	},
+	{
+		name: "later-journal-misread", invariant: 12, file: "schema/read.go",
+		old: "err == nil && format > journalFormat", new: "err == nil && format > journalFormat+9",
+		fault: "a journal row of a later format is read as one of this",
+		run:   "^TestLaterJournalFormatIsRefused$",
+	},
+	{
+		name: "forged-reply-counts", invariant: 5, file: "internal/bus/call.go",
+		old: "if !c.marker.Load().takesSubject(msg.Subject) {", new: "if !c.marker.Load().takesSubject(msg.Subject) && len(msg.Subject) == 0 {",
+		fault: "a reply counts whose subject nobody was given",
+		run:   "^TestForgedReplies$",
+	},
+	{
+		name: "forged-batch-counts", invariant: 5, file: "internal/bus/sender.go",
+		old: "if !marker.takes(m, r.Partition, r.Number, r.Seq) {", new: "if !marker.takes(m, r.Partition, r.Number, r.Seq) && r.Seq < 0 {",
+		fault: "a reply in a batch counts without the mark of its command",
+		run:   "^TestForgedBatches$",
+	},
+	{
+		name: "forged-unserved-counts", invariant: 7, file: "internal/bus/mark.go",
+		old: "err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(k.batchToken(n))) == 1", new: "err == nil && n != 1<<62",
+		fault: "anybody may say that nobody listens, which counts as no effect",
+		run:   "^TestForgedBatches$",
+	},
 }

@@ -23,15 +23,21 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "late-reply-counts", invariant: 5, file: "internal/core/do.go",
-		old: "; d.at >= s.Due {", new: "; d.at < 0*s.Due {",
+		old: "if d.at >= s.Due {", new: "if d.at < 0*s.Due {",
 		fault: "a reply counts after its complete-by",
 		run:   "^(TestCells|TestScripts)$",
 	},
 	{
 		name: "reply-at-complete-by-counts", invariant: 5, file: "internal/core/do.go",
-		old: "; d.at >= s.Due {", new: "; d.at > s.Due {",
+		old: "if d.at >= s.Due {", new: "if d.at > s.Due {",
 		fault: "a reply at its very complete-by counts",
 		run:   "^(TestCells|TestScripts)$",
+	},
+	{
+		name: "copy-at-work-fails-the-try", invariant: 11, file: "internal/core/do.go",
+		old: "d.ev.Code == CodeTooEarly && s.Resent", new: "d.ev.Code == CodeTooEarly && s.Resent && d.at < 0",
+		fault: "a command sent twice by a takeover spends its try when the second copy is answered that the first is at work",
+		run:   "^TestScripts$",
 	},
 	{
 		name: "refusal-accepted", invariant: 5, file: "internal/core/do.go",

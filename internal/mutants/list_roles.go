@@ -52,15 +52,17 @@ var roleMutants = []mutant{
 		run:   "^TestBacklog$",
 	},
 	{
-		name: "any-text-is-json", invariant: 12, file: "ingest/check.go",
-		old: "if !quickjson.Valid(input) {", new: "if !quickjson.Valid(input) && len(input) == 0 {",
+		name: "any-text-is-json", invariant: 12, file: "internal/quickjson/check.go",
+		old: "if !Valid(data) {", new: "if !Valid(data) && len(data) == 0 {",
 		fault: "input that is not JSON is let in",
+		in:    "ingest",
 		run:   "^(TestHTTPThroughTheDoor|TestBadInput)$",
 	},
 	{
-		name: "nul-let-in", invariant: 12, file: "ingest/check.go",
-		old: "at := escapedNUL(input); at >= 0 {", new: "at := escapedNUL(input); at > len(input) {",
+		name: "nul-let-in", invariant: 12, file: "internal/quickjson/check.go",
+		old: "at := escapedNUL(data); at >= 0 {", new: "at := escapedNUL(data); at > len(data) {",
 		fault: "input with a NUL, which no database takes, is let in",
+		in:    "ingest",
 		run:   "^TestBadInput$",
 	},
 	{

@@ -262,4 +262,16 @@ var schedulerMutants = []mutant{
 		fault: "a partition is handed over with commands out and its cursors uncommitted",
 		run:   "^(TestPlannedHandover|TestDrain)$",
 	},
+	{
+		name: "overtaken-adoption-sends", invariant: 7, file: "scheduler/takeover.go",
+		old: "states[i].Partition == p.id && states[i].Epoch != p.epoch", new: "states[i].Partition == p.id && states[i].Epoch < p.epoch",
+		fault: "who was overtaken while it took a partition over sends its successor's commands again",
+		run:   "^TestOvertakenWhileTakingOver$",
+	},
+	{
+		name: "forgets-what-is-taken-up", invariant: 8, file: "scheduler/runner.go",
+		old: "revives := len(mail.Controls) > 0", new: "revives := len(mail.Controls) > 1<<30",
+		fault: "a journal is forgotten while its task is taken up again",
+		run:   "^TestWhatIsTakenUpAgainIsNotForgotten$",
+	},
 }

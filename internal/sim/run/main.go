@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -16,31 +17,41 @@ import (
 	"duly.dev/duly/internal/sim"
 )
 
-func main() {
-	seeds := flag.Int("seeds", 1000, "how many seeds to run")
-	first := flag.Uint64("seed", 1, "the first of them")
-	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "worlds at a time")
-	tasks := flag.Int("tasks", 0, "tasks of a world; 0: as the seed has it")
-	show := flag.Int("show", 3, "violations whose histories are printed")
-	faults := flag.Bool("faults", false, "print how often each fault happened")
-	profile := flag.String("cpuprofile", "", "write a profile of the processor's time to this file")
-	flag.Parse()
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is the program; it returns its exit status: 1 for violations, 2 for flags
+// or files that are no good.
+func run(args []string, out, errs io.Writer) int {
+	r := runner{out: out, faults: map[string]int{}}
+	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	seeds := flags.Int("seeds", 1000, "how many seeds to run")
+	first := flags.Uint64("seed", 1, "the first of them")
+	workers := flags.Int("workers", runtime.GOMAXPROCS(0), "worlds at a time")
+	flags.IntVar(&r.tasks, "tasks", 0, "tasks of a world; 0: as the seed has it")
+	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
+	faults := flags.Bool("faults", false, "print how often each fault happened")
+	profile := flags.String("cpuprofile", "", "write a profile of the processor's time to this file")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if *seeds < 0 || r.tasks < 0 || *workers < 1 || flags.NArg() > 0 {
+		fmt.Fprintf(errs, "sim: seeds %d, tasks %d, workers %d, arguments %q: want none below 0, at least one worker, flags only\n", *seeds, r.tasks, *workers, flags.Args())
+		return 2
+	}
 	stop, err := startProfile(*profile)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "sim:", err)
-		os.Exit(2)
+		fmt.Fprintln(errs, "sim:", err)
+		return 2
 	}
 	debug.SetGCPercent(400) // worlds are small and many
-	r := runner{tasks: *tasks, show: *show, faults: map[string]int{}}
-	r.all(*first, *seeds, max(1, *workers))
+	r.all(*first, *seeds, *workers)
 	stop()
 	if *faults {
 		r.printFaults()
 	}
-	fmt.Printf("sim: %d seeds, %d events, %d violations\n", r.seeds, r.events, r.violations)
-	if r.violations > 0 {
-		os.Exit(1)
-	}
+	fmt.Fprintf(out, "sim: %d seeds, %d events, %d violations\n", r.seeds, r.events, r.violations)
+	return min(1, r.violations)
 }
 
 func startProfile(file string) (stop func(), err error) {
@@ -62,6 +73,7 @@ func startProfile(file string) (stop func(), err error) {
 
 // runner adds up what many worlds came to.
 type runner struct {
+	out         io.Writer
 	tasks, show int
 
 	mu         sync.Mutex
@@ -111,7 +123,7 @@ func (r *runner) one(seed uint64) {
 	}
 	r.violations++
 	if r.violations <= r.show {
-		fmt.Printf("%v\nagain with: go run ./internal/sim/run -seeds 1 -seed %d -tasks %d\n\n", err, seed, cfg.Tasks)
+		fmt.Fprintf(r.out, "%v\nagain with: go run ./internal/sim/run -seeds 1 -seed %d -tasks %d\n\n", err, seed, cfg.Tasks)
 	}
 }
 
@@ -134,6 +146,6 @@ func (r *runner) printFaults() {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		fmt.Printf("%8d  %s\n", r.faults[name], name)
+		fmt.Fprintf(r.out, "%8d  %s\n", r.faults[name], name)
 	}
 }

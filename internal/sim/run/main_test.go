@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The last line counts, and so does the exit status.
+func TestLastLine(t *testing.T) {
+	var out strings.Builder
+	if status := run([]string{"-seeds", "3", "-seed", "40", "-workers", "2", "-faults"}, &out, io.Discard); status != 0 {
+		t.Fatalf("status %d\n%s", status, &out)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-1]; !regexp.MustCompile(`^sim: 3 seeds, [1-9]\d+ events, 0 violations$`).MatchString(last) {
+		t.Errorf("last line %q", last)
+	}
+	if len(lines) < 20 {
+		t.Errorf("%d lines, want one for each fault that happened:\n%s", len(lines), &out)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, args := range []string{"-seeds -1", "-workers 0", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-what"} {
+		var errs strings.Builder
+		if status := run(strings.Fields(args), io.Discard, &errs); status != 2 || errs.Len() == 0 {
+			t.Errorf("%s: status %d, said %q", args, status, &errs)
+		}
+	}
+}
