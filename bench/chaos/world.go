@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/pgtest"
 	"duly.dev/duly/schema"
@@ -166,105 +164,6 @@ func (w *world) openDev(ctx context.Context) error {
 		return err
 	}
 	return w.awaitReady(ctx, p)
-}
-
-// openServers starts NATS, PostgreSQL and the roles.
-func (w *world) openServers(ctx context.Context) error {
-	if err := w.openNATS(ctx); err != nil {
-		return err
-	}
-	var dir string
-	var err error
-	if w.stage.topology == single {
-		w.dbDisk, dir, err = w.disk("postgres")
-	} else {
-		dir = filepath.Join(w.dir, "postgres")
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err != nil {
-		return err
-	}
-	if w.pg, err = pgtest.Start(pgtest.Options{Dir: dir, Settings: map[string]string{
-		"shared_buffers": "256MB", "max_wal_size": "1GB", "max_connections": "200",
-	}}); err != nil {
-		return fmt.Errorf("throwaway PostgreSQL: %w", err)
-	}
-	if w.database, err = w.pg.NewDatabase(ctx); err != nil {
-		return err
-	}
-	if _, err := output(ctx, "", w.programs.newer, "migrate", "--database-url", w.database); err != nil {
-		return err
-	}
-	for _, name := range []string{"ingest", "scheduler-a", "scheduler-b", "supervisor-a", "supervisor-b"} {
-		if err := w.openRole(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// openNATS starts one server, or three that are one.
-func (w *world) openNATS(ctx context.Context) error {
-	if w.stage.topology == single {
-		var err error
-		if w.natsDisk, _, err = w.disk("nats"); err != nil {
-			return err
-		}
-		return w.openNATSNodes(ctx, 1)
-	}
-	return w.openNATSNodes(ctx, 3)
-}
-
-func (w *world) openNATSNodes(ctx context.Context, n int) error {
-	ports, err := freePorts(2 * n)
-	if err != nil {
-		return err
-	}
-	var routes, urls []string
-	for i := range n {
-		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", ports[n+i]))
-		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[i]))
-	}
-	w.natsURL = strings.Join(urls, ",")
-	for i := range n {
-		s := natsPart{Dir: filepath.Join(w.dir, "nats"), Port: ports[i], Name: "nats"}
-		if n > 1 {
-			s.Name = fmt.Sprintf("nats-%d", i+1)
-			s.Dir = filepath.Join(w.dir, s.Name)
-			s.Cluster = &natsserver.Cluster{Name: "chaos", Port: ports[n+i], Routes: routes}
-		}
-		p, err := w.newPart(s.Name, partNATS, s)
-		if err != nil {
-			return err
-		}
-		w.nats = append(w.nats, p)
-		if err := p.start(); err != nil {
-			return err
-		}
-	}
-	for _, port := range ports[:n] {
-		if err := awaitPort(ctx, port); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// awaitPort waits until somebody listens.
-func awaitPort(ctx context.Context, port int) error {
-	limit := time.Now().Add(readyMax)
-	for {
-		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
-		if err == nil {
-			return c.Close()
-		}
-		if time.Now().After(limit) {
-			return fmt.Errorf("nobody listens after %v: %w", readyMax, err)
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
 }
 
 // openRole starts one process of `duly serve`, behind links of its own.
