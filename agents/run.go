@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,9 @@ func (r *Runtime) Run(ctx context.Context, source Source) error {
 // stack that the garbage collector looks at.
 const freeMax = 1024
 
+// spareFor is how long a goroutine that waits may be of no use before it ends.
+const spareFor = 10 * time.Second
+
 // wait returns as soon as nothing is in hand, or after d with what still is.
 func (r *Runtime) wait(hand *hand, d time.Duration) (left int) {
 	ctx, cancel := r.config.Time.WithTimeout(context.Background(), d)
@@ -66,7 +70,8 @@ func (r *Runtime) wait(hand *hand, d time.Duration) (left int) {
 
 // hand is the work in hand of one Run. Its goroutines are as many as commands
 // run, at the highest: one that has nothing to do waits for the next command,
-// because a new goroutine would have to grow its stack for each.
+// because a new goroutine would have to grow its stack for each. Those that a while
+// had no use for end: see lane.trim.
 type hand struct {
 	runtime *Runtime
 	ctx     context.Context
@@ -84,8 +89,10 @@ type hand struct {
 type lane struct {
 	running int
 	free    []chan job // goroutines that wait, the last one first: its stack is warm
-	waiting []job      // first in, first out
-	head    int        // of waiting
+	spare   int        // of them, how many have not been needed since the last trim
+	trimmed core.Instant
+	waiting []job // first in, first out
+	head    int   // of waiting
 }
 
 // job is one command in hand.
@@ -160,6 +167,7 @@ func (h *hand) startOne() bool {
 			worker := l.free[n-1]
 			l.free = l.free[:n-1]
 			worker <- j // it has room for one
+			l.trim(j.now)
 			continue
 		}
 		go h.work(l, j)
@@ -242,6 +250,20 @@ func (h *hand) size() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count
+}
+
+// trim ends the goroutines that no command of the last spareFor has needed, which a
+// burst has left behind.
+func (l *lane) trim(now core.Instant) {
+	l.spare = min(l.spare, len(l.free))
+	if now < l.trimmed.Add(spareFor) {
+		return
+	}
+	for _, worker := range l.free[:l.spare] {
+		close(worker)
+	}
+	l.free = slices.Delete(l.free, 0, l.spare)
+	l.spare, l.trimmed = len(l.free), now
 }
 
 // waits is how many jobs have no goroutine yet.
