@@ -112,7 +112,8 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 }
 
 // poisonBirth stores a task that cannot be stored as it came without its
-// optional texts; what is refused even so is a dead letter.
+// optional texts; what is refused even so is a dead letter. The submitter hears
+// that it came to nothing, either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
 	e.task = &core.Task{
@@ -123,6 +124,9 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	core.Birth(nil, e.task, ev, &s.turn.out)
 	res, err := s.commitAlone(ctx, p, e, true)
 	if !errors.Is(err, core.ErrRowRefused) {
+		if err == nil && len(res.Duplicates) == 0 { // the row has no reply-to to tell by later
+			s.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
+		}
 		return res, err
 	}
 	s.unqueue(e)
@@ -131,6 +135,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
 	}
+	s.refusal(p, &sub, 422, ev.Error)
 	return core.CommitResult{}, nil
 }
 

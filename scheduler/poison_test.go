@@ -91,6 +91,33 @@ func TestPoisonDeadLetter(t *testing.T) {
 	}
 }
 
+// Whoever submitted what cannot be stored hears so, once, and only after it is
+// stored as what it has come to.
+func TestPoisonedBirthIsToldToItsSubmitter(t *testing.T) {
+	for bare, want := range map[bool]string{false: string(core.StateError), true: core.StatusRefused} {
+		r := newRig(t, scheduler.Config{})
+		r.refuse(bare, "t2")
+		r.tasks(0, orders(3)...)
+		r.turn()
+		heard := 0
+		for _, n := range r.bus.notices {
+			if n.ID == "t2" {
+				heard++
+				if n.Status != want || n.Error == "" || n.Type != "order" || n.At == 0 {
+					t.Errorf("even the bare row %v: the submitter hears %+v", bare, n)
+				}
+			}
+		}
+		if heard != 1 {
+			t.Errorf("even the bare row %v: the submitter hears %d times of it", bare, heard)
+		}
+		list := r.news()
+		if at := slices.Index(list, "notify private.t2 "+want); at < 1 || at > slices.Index(list, "ack 1") {
+			t.Errorf("happened %q", list)
+		}
+	}
+}
+
 // When the one refused row was all there was to write, the cursors of other
 // partitions in that commit are still owed.
 func TestPoisonAloneOwesTheOtherCursors(t *testing.T) {
