@@ -45,6 +45,8 @@ type spyStore struct {
 	mu    sync.Mutex
 	taken []string     // "" for each takeover of a released partition
 	slow  atomic.Int64 // how long a commit takes, in nanoseconds
+	// broken makes each commit fail after it was done.
+	broken atomic.Bool
 }
 
 // Commit takes its time, and is cut off by the end of ctx.
@@ -54,7 +56,11 @@ func (s *spyStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 	case <-ctx.Done():
 		return core.CommitResult{}, ctx.Err()
 	}
-	return s.MemStore.Commit(ctx, b)
+	res, err := s.MemStore.Commit(ctx, b)
+	if s.broken.Load() {
+		return core.CommitResult{}, errCut
+	}
+	return res, err
 }
 
 func (s *spyStore) TakeOver(ctx context.Context, p int, owner string) (core.PartitionState, error) {

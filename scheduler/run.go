@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +68,8 @@ type Scheduler struct {
 
 	mu     sync.Mutex
 	live   []string
-	seen   bool // this node was among the live at least once
+	seen   bool      // this node was among the live at least once
+	moved  time.Time // when the live nodes last changed
 	change chan struct{}
 }
 
@@ -142,7 +145,7 @@ func (s *Scheduler) Run(parent context.Context) error {
 
 func (s *Scheduler) setLive(nodes []string) {
 	s.mu.Lock()
-	s.live = nodes
+	s.live, s.moved = nodes, time.Now()
 	for _, n := range nodes {
 		s.seen = s.seen || n == s.cfg.Node
 	}
@@ -172,7 +175,7 @@ func (s *Scheduler) place(ctx context.Context) {
 
 func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 	s.mu.Lock()
-	live, seen := s.live, s.seen
+	live, seen, moved := s.live, s.seen, s.moved
 	s.mu.Unlock()
 	if !seen {
 		return
@@ -194,23 +197,42 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 			r.ask(ctx, order{letGo: letGo[i]})
 		}
 	}
-	if len(wanted) == 0 {
-		clear(waiting)
+	maps.DeleteFunc(waiting, func(p int, _ time.Time) bool { return !slices.Contains(wanted, p) })
+	// Nobody waits longer than that for a partition that has come to him.
+	if len(wanted) == 0 && time.Since(moved) > s.cfg.HandoverMax {
 		return
 	}
-	for _, p := range s.free(ctx, wanted, live, waiting) {
+	states, err := s.store.Cursors(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("cannot read who owns the partitions", "error", err)
+		}
+		return
+	}
+	s.disown(ctx, owners, states)
+	for _, p := range s.free(states, wanted, live, waiting) {
 		s.runners[p%len(s.runners)].ask(ctx, order{partition: p, adopt: true})
+	}
+}
+
+// disown releases partitions of others that the store says are this node's,
+// although it does not hold them: an earlier life of it had them when it died,
+// or a turn that failed let them go. Whose they are now would wait for us.
+func (s *Scheduler) disown(ctx context.Context, owners []string, states []core.PartitionState) {
+	for _, st := range states {
+		p := st.Partition
+		if st.Owner != s.cfg.Node || p >= len(owners) || owners[p] == s.cfg.Node || s.runners[p%len(s.runners)].holds(p) {
+			continue
+		}
+		if err := s.store.Release(ctx, p, st.Epoch); err != nil && ctx.Err() == nil {
+			s.log.Warn("cannot release a partition that is not held; its successor waits", "partition", p, "error", err)
+		}
 	}
 }
 
 // free leaves out the partitions that a live node still holds and is about to
 // let go, for HandoverMax at most: a planned handover drains first.
-func (s *Scheduler) free(ctx context.Context, wanted []int, live []string, waiting map[int]time.Time) []int {
-	states, err := s.store.Cursors(ctx)
-	if err != nil {
-		s.log.Warn("cannot read who owns the partitions", "error", err)
-		return nil
-	}
+func (s *Scheduler) free(states []core.PartitionState, wanted []int, live []string, waiting map[int]time.Time) []int {
 	holder := map[int]string{}
 	for _, st := range states {
 		holder[st.Partition] = st.Owner

@@ -238,10 +238,8 @@ func (r *runner) obey(ctx, work context.Context, o order) error {
 	}
 	var owned []int
 	for _, p := range o.letGo {
-		if _, ok := r.shard.Owns(p); ok {
+		if _, ok := r.shard.Owns(p); ok { // one that is to be adopted by a later order stays held
 			owned = append(owned, p)
-		} else {
-			r.setHeld(p, false)
 		}
 	}
 	return r.release(work, owned)

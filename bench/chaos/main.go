@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -26,7 +28,7 @@ type settings struct {
 	seconds int
 	rate    int
 	seed    uint64
-	only    string // one kind of fault
+	only    string // kinds of faults, with commas; empty: all
 	older   string // commit of the older binary
 	dir     string
 }
@@ -66,7 +68,7 @@ func parse(args []string) (*settings, error) {
 	seconds := f.String("seconds", env("CHAOS_SECONDS", "300"), "length of the load; a round always has every kind of fault once")
 	rate := f.String("rate", env("CHAOS_RATE", "800"), "deliveries a second")
 	seed := f.String("seed", env("CHAOS_SEED", ""), "of the faults; empty: one by the clock, which is printed")
-	f.StringVar(&s.only, "only", env("CHAOS_ONLY", ""), "this kind of fault and no other")
+	f.StringVar(&s.only, "only", env("CHAOS_ONLY", ""), "these kinds of faults, with commas between, and no others")
 	f.StringVar(&s.older, "older", env("CHAOS_OLDER", olderCommit), "commit to build the older binary of an upgrade from")
 	f.StringVar(&s.dir, "dir", env("CHAOS_DIR", ""), "where to work; empty: a temporary directory, kept where something was wrong")
 	if err := f.Parse(args); err != nil {
@@ -113,12 +115,19 @@ func (s *settings) check() error {
 	if s.only == "" {
 		return nil
 	}
-	for i := range kinds {
-		if kinds[i].name == s.only {
-			return nil
+	fit := 0
+	for _, name := range strings.Split(s.only, ",") {
+		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
+			return fmt.Errorf("only: %q is no kind of fault", name)
 		}
 	}
-	return fmt.Errorf("only: %q is no kind of fault", s.only)
+	for _, st := range stagesOf(s.store) {
+		fit += len(fitting(st.topology, s.only))
+	}
+	if fit == 0 {
+		return fmt.Errorf("only: %q does not fit the store %q", s.only, s.store)
+	}
+	return nil
 }
 
 // round runs every stage of a store and says what came of it.

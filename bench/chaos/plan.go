@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -87,11 +89,12 @@ func (p *plan) between(least, most time.Duration) time.Duration {
 // one picks one of several by the injection's draw.
 func one[T any](in *injection, of []T) T { return of[in.pick%uint64(len(of))] }
 
-// fitting are the kinds for a topology; only, where set, is the one that counts.
+// fitting are the kinds for a topology; only, where set, names those that count.
 func fitting(t topology, only string) []*kind {
 	var list []*kind
+	names := strings.Split(only, ",")
 	for i := range kinds {
-		if k := &kinds[i]; k.fits&t != 0 && (only == "" || only == k.name) {
+		if k := &kinds[i]; k.fits&t != 0 && (only == "" || slices.Contains(names, k.name)) {
 			list = append(list, k)
 		}
 	}

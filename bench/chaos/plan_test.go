@@ -54,6 +54,9 @@ func TestKinds(t *testing.T) {
 	if got := fitting(single, "kill-nats"); len(got) != 1 || got[0].name != "kill-nats" {
 		t.Errorf("only kill-nats: %v", got)
 	}
+	if got := fitting(single, "kill-dev,kill-nats,kill-agents"); len(got) != 2 {
+		t.Errorf("two of three fit: %v", got)
+	}
 	if got := fitting(devOnly, "kill-nats"); got != nil {
 		t.Errorf("kill-nats fits %v, want no stage of SQLite", got)
 	}
@@ -65,7 +68,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 	for _, bad := range [][]string{
-		{"-store", "oracle"}, {"-seconds", "0"}, {"-seconds", "x"}, {"-rate", "0"}, {"-rate", "20001"}, {"-seed", "-1"}, {"-only", "kill-everything"}, {"more"},
+		{"-store", "oracle"}, {"-seconds", "0"}, {"-seconds", "x"}, {"-rate", "0"}, {"-rate", "20001"}, {"-seed", "-1"}, {"-only", "kill-everything"}, {"-only", "kill-nats,"},
+		{"-store", "sqlite", "-only", "kill-nats"}, {"more"},
 	} {
 		if _, err := parse(bad); err == nil {
 			t.Errorf("%v is taken", bad)

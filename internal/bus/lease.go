@@ -147,6 +147,10 @@ func (c *Conn) nodesBucket(ctx context.Context) (jetstream.KeyValue, error) {
 // WatchNodes calls live with the names of the nodes that hold their lease, in
 // order: first the present ones, then at each change. It blocks until ctx ends,
 // and returns nil then. Errors: the bucket cannot be watched.
+//
+// While any node lives its renewals are heard, so a watch that hears nothing is
+// one that the server has forgotten, as it does when it is restarted. It is begun
+// anew; until that one has said who is there, nobody joins or leaves.
 func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error {
 	kv, err := c.nodesBucket(ctx)
 	if err != nil {
@@ -161,7 +165,8 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 		return fmt.Errorf("watch of nodes: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
-	m := members{seen: map[string]time.Time{}, ttl: status.TTL()}
+	m := members{ttl: status.TTL()}
+	m.anew()
 	// A server that was down when a lease ended leaves no mark of it: a node that
 	// is not renewed is dropped here in the end.
 	tick := time.NewTicker(max(status.TTL()/3, time.Second/10))
@@ -179,7 +184,20 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			}
 			m.update(entry)
 		case <-tick.C:
-			m.prune(c.Connected())
+			if !m.mute(c.Connected()) {
+				m.prune()
+				break
+			}
+			again, err := kv.Watch(ctx, KeyNodePrefix+">")
+			if err != nil {
+				if ctx.Err() == nil {
+					c.log.Warn("cannot watch the live nodes anew; trying again", "error", err)
+				}
+				break
+			}
+			_ = watcher.Stop()
+			watcher = again
+			m.anew()
 		}
 		if names, changed := m.take(); changed {
 			live(names)
@@ -191,33 +209,68 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 type members struct {
 	ttl     time.Duration
 	seen    map[string]time.Time // when the lease was last renewed, as seen here
-	primed  bool                 // the present nodes are all in
+	found   map[string]time.Time // the same by a watch that has not yet said who is there; nil: it has
+	heard   time.Time            // when the watch last said anything, or was begun
+	away    int                  // looks to go until the watch is begun anew, because the server was away
+	primed  bool                 // a watch has said who is there
 	changed bool
 }
 
 // update takes one entry of the watch; nil ends the present ones.
 func (m *members) update(entry jetstream.KeyValueEntry) {
+	m.heard = time.Now()
 	if entry == nil {
-		m.primed, m.changed = true, true
+		same := m.primed && len(m.found) == len(m.seen)
+		for node := range m.found {
+			_, known := m.seen[node]
+			same = same && known
+		}
+		m.seen, m.found, m.primed = m.found, nil, true
+		m.changed = m.changed || !same
 		return
 	}
-	node := strings.TrimPrefix(entry.Key(), KeyNodePrefix)
-	_, known := m.seen[node]
-	if entry.Operation() == jetstream.KeyValuePut {
-		m.seen[node] = time.Now()
-		m.changed = m.changed || !known
-		return
+	node, put := strings.TrimPrefix(entry.Key(), KeyNodePrefix), entry.Operation() == jetstream.KeyValuePut
+	to := m.seen
+	if m.found != nil {
+		to = m.found
 	}
-	delete(m.seen, node)
-	m.changed = m.changed || known
+	_, known := to[node]
+	if put {
+		to[node] = m.heard
+	} else {
+		delete(to, node)
+	}
+	m.changed = m.changed || m.found == nil && known != put
 }
 
-// prune drops nodes that were not renewed for two lives of a lease. Without a
-// server nothing is renewed and nothing dropped.
-func (m *members) prune(connected bool) {
+// anew says that a watch has begun: it says first who is there.
+func (m *members) anew() {
+	m.found, m.heard, m.away = map[string]time.Time{}, time.Now(), 0
+}
+
+// mute tells whether the watch must be begun anew: the server was away, or the
+// watch has said nothing for the life of a lease. Without a server it is not the
+// watch's fault. A server that is back is given a third of a lease, in which all
+// who live renew theirs: those that ended meanwhile would be missed for a moment.
+func (m *members) mute(connected bool) bool {
+	switch {
+	case !connected:
+		m.away = 2
+		return false
+	case m.away > 0:
+		m.away--
+		return m.away == 0
+	}
+	return m.ttl > 0 && time.Since(m.heard) > m.ttl
+}
+
+// prune drops nodes that were not renewed for two lives of a lease, by a watch
+// that is heard: without a server, and without a watch, nothing is renewed and
+// nothing dropped.
+func (m *members) prune() {
 	now := time.Now()
 	for node, seen := range m.seen {
-		if !connected {
+		if m.away > 0 || m.found != nil {
 			m.seen[node] = now
 		} else if m.ttl > 0 && now.Sub(seen) > 2*m.ttl {
 			delete(m.seen, node)
@@ -228,7 +281,7 @@ func (m *members) prune(connected bool) {
 
 // take returns the nodes when they have changed.
 func (m *members) take() ([]string, bool) {
-	if !m.primed || !m.changed {
+	if m.found != nil || !m.changed {
 		return nil, false
 	}
 	m.changed = false

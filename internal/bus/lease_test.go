@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -226,16 +229,90 @@ func TestWatchNodesEmpty(t *testing.T) {
 }
 
 // TestMembersPrune: a node whose end left no mark is dropped in the end, but not
-// for want of a server.
+// for want of a server or of a watch.
 func TestMembersPrune(t *testing.T) {
-	m := members{ttl: time.Minute, primed: true, seen: map[string]time.Time{"fresh": time.Now(), "stale": time.Now().Add(-3 * time.Minute)}}
-	m.prune(false)
+	old := time.Now().Add(-3 * time.Minute)
+	m := members{ttl: time.Minute, primed: true, heard: time.Now(), seen: map[string]time.Time{"fresh": time.Now(), "stale": old}}
+	if m.mute(false) {
+		t.Error("a watch begun without a server")
+	}
+	m.prune()
 	if _, changed := m.take(); changed || len(m.seen) != 2 {
 		t.Error("dropped while there was no server")
 	}
-	m.seen["stale"] = time.Now().Add(-3 * time.Minute)
-	m.prune(true)
+	if m.mute(true) || !m.mute(true) {
+		t.Error("the server is back: want its watch trusted for one more look, so that all renew, and then no longer")
+	}
+	m.seen["stale"] = old
+	m.anew()
+	if m.prune(); len(m.seen) != 2 {
+		t.Error("dropped before the new watch has said who is there")
+	}
+	m.found["fresh"], m.found["stale"] = time.Now(), old
+	m.update(nil)
+	if _, changed := m.take(); changed {
+		t.Error("the same nodes are news")
+	}
+	if m.mute(true) {
+		t.Error("a watch that was just heard is mute")
+	}
+	m.prune()
 	if nodes, changed := m.take(); !changed || !slices.Equal(nodes, []string{"fresh"}) {
 		t.Errorf("%v, %v", nodes, changed)
+	}
+	if m.heard = old; !m.mute(true) {
+		t.Error("a watch that says nothing for so long is trusted")
+	}
+	m.anew()
+	m.update(nil)
+	if nodes, changed := m.take(); !changed || len(nodes) != 0 {
+		t.Errorf("a new watch finds nobody: %v, %v", nodes, changed)
+	}
+}
+
+// TestWatchNodesOverARestart: a server that is restarted has forgotten the watch.
+// Nobody who renews is dropped for it, and who joins is seen.
+func TestWatchNodesOverARestart(t *testing.T) {
+	dir := t.TempDir()
+	first := serve(t, natsserver.Options{Dir: dir})
+	u, err := url.Parse(first.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, first.ClientURL())
+	setUp(t, c, StreamConfig{Lease: leaseLife})
+	a := newLease(t, c, NodeKey("a"), "")
+	renew(t, a, true)
+	ctx, cancel := context.WithCancel(context.Background())
+	var w crowd
+	ended := make(chan error, 1)
+	go func() { ended <- c.WatchNodes(ctx, w.live) }()
+	defer func() {
+		cancel()
+		if err := receive(t, "end of the watch", ended); err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, "a seen", func() bool { return w.last() == "[a]" })
+	if err := first.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "disconnect", func() bool { return !c.Connected() })
+	serve(t, natsserver.Options{Dir: dir, Port: port})
+	eventually(t, "reconnect", c.Connected)
+	again := func(l *Lease) { _, _ = l.Renew(within(t)) } // it may be free for a moment: that is not what is tried
+	eventually(t, "a renewed", func() bool { again(a); return a.Held() })
+	b := newLease(t, c, NodeKey("b"), "")
+	eventually(t, "b seen", func() bool { again(a); again(b); return strings.Contains(w.last(), "b") })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, said := range w.said {
+		if said == "[]" {
+			t.Errorf("said %v: nobody, while a renewed its lease", w.said)
+		}
 	}
 }

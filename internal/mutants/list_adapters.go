@@ -207,6 +207,12 @@ var adapterMutants = []mutant{
 		run:   "^(TestLeaseZombie|TestLeaseLateRenewal|TestLeaseWithoutServer)$",
 	},
 	{
+		name: "mute-watch-trusted", invariant: 11, file: "internal/bus/lease.go",
+		old: "if !m.mute(c.Connected()) {", new: "if m.mute(c.Connected()); true {",
+		fault: "a watch of the nodes that a restarted server has forgotten is waited on",
+		run:   "^TestWatchNodesOverARestart$",
+	},
+	{
 		name: "later-journal-misread", invariant: 12, file: "schema/read.go",
 		old: "err == nil && format > journalFormat", new: "err == nil && format > journalFormat+9",
 		fault: "a journal row of a later format is read as one of this",

@@ -257,6 +257,21 @@ var schedulerMutants = []mutant{
 		run:   "^(TestCloseGate|TestReopenedGate)$",
 	},
 	{
+		name: "rows-kept-of-an-earlier-life", invariant: 11, file: "scheduler/run.go",
+		old: "	s.disown(ctx, owners, states)", new: "	_ = s.disown",
+		fault: "a partition that nobody holds is waited for because its row names a live node",
+	},
+	{
+		name: "held-partition-disowned", invariant: 4, file: "scheduler/run.go",
+		old: " || s.runners[p%len(s.runners)].holds(p) {", new: " {",
+		fault: "a partition is released before it is drained",
+	},
+	{
+		name: "old-wait-counts", invariant: 4, file: "scheduler/run.go",
+		old: "maps.DeleteFunc(waiting,", new: "maps.DeleteFunc(map[int]time.Time{},",
+		fault: "a live owner gets no time to drain, because it was waited for before",
+	},
+	{
 		name: "released-before-drained", invariant: 4, file: "scheduler/runner.go",
 		old: "\t\tif err := r.settle(work, partitions); err != nil {\n\t\t\treturn err\n\t\t}\n", new: "",
 		fault: "a partition is handed over with commands out and its cursors uncommitted",
