@@ -13,12 +13,12 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak chaos chaos-short
+.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-test: deps fmt-check vet lint law unit nested e2e summary ## everything that must hold
+test: deps fmt-check vet lint law unit nested e2e chaos-brief summary ## everything that must hold
 
 deps: ## install, or name, what the machine lacks
 	$(call heading,dependencies of the machine)
@@ -134,6 +134,13 @@ chaos-short: ## every fault of chaos once, on both stores
 	$(call heading,every fault once)
 	@mkdir -p $(BIN); go build -o $(BIN)/chaos ./bench/chaos
 	@for store in postgres sqlite; do $(BIN)/chaos -store $$store -seconds 1 -rate 200; done
+
+# What `make test` has of chaos: the faults that the rest leans on, once each.
+chaos-brief: ## a few faults of chaos, about a minute; part of make test
+	$(call heading,killed: a few faults on both stores)
+	@mkdir -p $(BIN); go build -o $(BIN)/chaos ./bench/chaos
+	@$(BIN)/chaos -store postgres -seconds 1 -rate 100 -only kill-schedulers,kill-agents,kill-nats,kill-postgres,half-postgres,kill-stream-leader
+	@$(BIN)/chaos -store sqlite -seconds 1 -rate 100 -only kill-dev,full-dev
 
 clean:
 	rm -rf $(BIN)

@@ -68,7 +68,6 @@ type Scheduler struct {
 
 	mu     sync.Mutex
 	live   []string
-	seen   bool      // this node was among the live at least once
 	moved  time.Time // when the live nodes last changed
 	change chan struct{}
 }
@@ -146,9 +145,6 @@ func (s *Scheduler) Run(parent context.Context) error {
 func (s *Scheduler) setLive(nodes []string) {
 	s.mu.Lock()
 	s.live, s.moved = nodes, time.Now()
-	for _, n := range nodes {
-		s.seen = s.seen || n == s.cfg.Node
-	}
 	s.mu.Unlock()
 	select {
 	case s.change <- struct{}{}:
@@ -175,9 +171,12 @@ func (s *Scheduler) place(ctx context.Context) {
 
 func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 	s.mu.Lock()
-	live, seen, moved := s.live, s.seen, s.moved
+	live, moved := s.live, s.moved
 	s.mu.Unlock()
-	if !seen {
+	// Whoever is not among the live takes nothing, and lets nothing go: if others
+	// are, they do not wait for it, and its next commit is fenced; if nobody is, as
+	// when the server was away for longer than a lease, it would stop for nothing.
+	if !slices.Contains(live, s.cfg.Node) {
 		return
 	}
 	owners := Place(live, s.cfg.Partitions)
@@ -209,19 +208,28 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 		}
 		return
 	}
-	s.disown(ctx, owners, states)
+	s.compare(ctx, owners, states)
 	for _, p := range s.free(states, wanted, live, waiting) {
 		s.runners[p%len(s.runners)].ask(ctx, order{partition: p, adopt: true})
 	}
 }
 
-// disown releases partitions of others that the store says are this node's,
-// although it does not hold them: an earlier life of it had them when it died,
-// or a turn that failed let them go. Whose they are now would wait for us.
-func (s *Scheduler) disown(ctx context.Context, owners []string, states []core.PartitionState) {
+// compare holds what the store says to what this node holds. Partitions that it
+// holds and that have been taken over meanwhile are let go: without mail no commit
+// would tell. Partitions of others that are this node's by name only are
+// released, because whose they are now would wait for it: an earlier life of it
+// had them when it died, or a turn that failed let them go.
+func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.PartitionState) {
 	for _, st := range states {
 		p := st.Partition
-		if st.Owner != s.cfg.Node || p >= len(owners) || owners[p] == s.cfg.Node || s.runners[p%len(s.runners)].holds(p) {
+		if p >= len(owners) {
+			continue
+		}
+		r := s.runners[p%len(s.runners)]
+		if epoch, ok := r.epoch(p); ok && epoch < st.Epoch {
+			r.ask(ctx, order{partition: p, lost: true, epoch: epoch})
+		}
+		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || r.holds(p) {
 			continue
 		}
 		if err := s.store.Release(ctx, p, st.Epoch); err != nil && ctx.Err() == nil {

@@ -66,7 +66,48 @@ func TestNotAmongTheLiving(t *testing.T) {
 		if n1.s.Owned() != 8 {
 			t.Fatalf("owned %d", n1.s.Owned())
 		}
+		c.store.takenFrom()
+		c.setLive()
+		pass(time.Second)
+		c.submit(3, order("t3"))
+		pass(time.Second)
+		c.want(core.StateProcessed, 3, "t3")
+		c.setLive("n1")
+		pass(time.Second)
+		if taken := c.store.takenFrom(); n1.s.Owned() != 8 || len(taken) != 0 {
+			t.Fatalf("owned %d; taken over again %d, though nobody else was there", n1.s.Owned(), len(taken))
+		}
 		c.end(n1)
+	})
+}
+
+// What was taken over while a node was not among the living is not its own any
+// more, also when there was no mail, and so no commit that was fenced.
+func TestTakenOverWithoutMail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		c.setLive("n2")
+		n2 := c.run("n2", nil)
+		pass(time.Second)
+		if n2.s.Owned() != 8 {
+			t.Fatalf("n2 owns %d", n2.s.Owned())
+		}
+		c.setLive("n1", "n2")
+		pass(3 * time.Second)
+		for p := range 8 {
+			if got, want := c.store.Partition(p).Owner, scheduler.Place([]string{"n1", "n2"}, 8)[p]; got != want {
+				t.Errorf("partition %d is %s's, want %s", p, got, want)
+			}
+			c.submit(p, order(fmt.Sprintf("t%d", p)))
+		}
+		pass(2 * time.Second)
+		for p := range 8 {
+			c.want(core.StateProcessed, p, fmt.Sprintf("t%d", p))
+		}
+		c.end(n1, n2)
 	})
 }
 

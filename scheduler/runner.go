@@ -88,6 +88,14 @@ func (r *runner) ownerships() map[int]int64 {
 	return maps.Clone(r.epochs)
 }
 
+// epoch is that under which a partition is held, if it is.
+func (r *runner) epoch(partition int) (int64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	epoch, ok := r.epochs[partition]
+	return epoch, ok
+}
+
 func (r *runner) setEpoch(partition int, epoch int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,9 +20,10 @@ type programs struct {
 	olderIs      string // in words
 }
 
-// build makes both binaries. Where the checkout has no earlier commit that can
-// be built, the older one is the same code with another version.
-func build(ctx context.Context, dir, commit string) (*programs, error) {
+// build makes both binaries, the older one only where an upgrade is among the
+// faults. Where the checkout has no earlier commit that can be built, it is the
+// same code with another version.
+func build(ctx context.Context, dir string, s *settings) (*programs, error) {
 	mod, err := output(ctx, "", "go", "env", "GOMOD")
 	if err != nil {
 		return nil, err
@@ -32,12 +33,16 @@ func build(ctx context.Context, dir, commit string) (*programs, error) {
 	if err := goBuild(ctx, root, p.newer, "chaos-newer"); err != nil {
 		return nil, err
 	}
-	why := buildCommit(ctx, root, dir, commit, p.older)
-	if why == nil {
-		p.olderIs = "commit " + commit
+	if !s.upgrades() {
+		p.olderIs = "not needed"
 		return p, nil
 	}
-	p.olderIs = fmt.Sprintf("this code with another version (commit %s: %v)", commit, why)
+	why := buildCommit(ctx, root, dir, s.older, p.older)
+	if why == nil {
+		p.olderIs = "commit " + s.older
+		return p, nil
+	}
+	p.olderIs = fmt.Sprintf("this code with another version (commit %s: %v)", s.older, why)
 	return p, goBuild(ctx, root, p.older, "chaos-older")
 }
 

@@ -21,7 +21,7 @@ var kinds = []kind{
 	{name: "stop-agents", fits: single | devOnly, weight: 1, least: ms(200), most: ms(3500), run: stopAgents},
 	{name: "flood-takeover", fits: single, weight: 1, least: ms(1000), most: ms(2500), run: floodTakeover},
 	{name: "rolling-restart", fits: single, weight: 1, run: rollingRestart},
-	{name: "upgrade", fits: single, weight: 1, run: upgrade},
+	{name: "upgrade", fits: single, weight: 1, older: true, run: upgrade},
 
 	{name: "kill-nats", fits: single, weight: 2, least: ms(100), most: ms(2000), run: killNATS},
 	{name: "stop-nats", fits: single, weight: 1, least: ms(200), most: ms(3000), run: stopNATS},
@@ -46,7 +46,7 @@ var kinds = []kind{
 	{name: "restart-dev", fits: devOnly, weight: 1, least: ms(50), most: ms(500), run: restartDev},
 	{name: "full-dev", fits: devOnly, weight: 2, least: ms(500), most: ms(2500), needsVolume: devVolume, run: fullDev},
 	{name: "flood-kill-dev", fits: devOnly, weight: 1, least: ms(1000), most: ms(2000), run: floodKillDev},
-	{name: "upgrade-dev", fits: devOnly, weight: 1, least: ms(500), most: ms(1500), run: upgradeDev},
+	{name: "upgrade-dev", fits: devOnly, weight: 1, least: ms(500), most: ms(1500), older: true, run: upgradeDev},
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -130,6 +130,18 @@ func (s *settings) check() error {
 	return nil
 }
 
+// upgrades tells whether an older binary is among the faults.
+func (s *settings) upgrades() bool {
+	for _, st := range stagesOf(s.store) {
+		for _, k := range fitting(st.topology, s.only) {
+			if k.older {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // round runs every stage of a store and says what came of it.
 func round(ctx context.Context, s *settings, out io.Writer) (err error) {
 	dir := s.dir
@@ -141,7 +153,7 @@ func round(ctx context.Context, s *settings, out io.Writer) (err error) {
 		return fmt.Errorf("dir: %w", err)
 	}
 	fmt.Fprintf(out, "chaos on %s: seed %d, %d s, %d deliveries a second; logs in %s\n", s.store, s.seed, s.seconds, s.rate, dir)
-	programs, err := build(ctx, dir, s.older)
+	programs, err := build(ctx, dir, s)
 	if err != nil {
 		return err
 	}

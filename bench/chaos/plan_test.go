@@ -62,6 +62,15 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestOlderBinary: it is built for whoever runs it.
+func TestOlderBinary(t *testing.T) {
+	for only, want := range map[string]bool{"": true, "upgrade": true, "kill-nats,upgrade": true, "kill-nats": false} {
+		if s := (&settings{store: storePostgres, only: only}); s.upgrades() != want {
+			t.Errorf("only %q: needs an older binary: %v, want %v", only, !want, want)
+		}
+	}
+}
+
 // TestParse: bad settings get an error that names them and their limits.
 func TestParse(t *testing.T) {
 	if s, err := parse([]string{"-store", "sqlite", "-seconds", "9", "-rate", "10", "-seed", "3"}); err != nil || s.seed != 3 || s.rate != 10 || s.seconds != 9 || s.store != storeSQLite {

@@ -258,13 +258,23 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "rows-kept-of-an-earlier-life", invariant: 11, file: "scheduler/run.go",
-		old: "	s.disown(ctx, owners, states)", new: "	_ = s.disown",
+		old: "if err := s.store.Release(ctx, p, st.Epoch); err != nil", new: "if err := ctx.Err(); err != nil",
 		fault: "a partition that nobody holds is waited for because its row names a live node",
 	},
 	{
 		name: "held-partition-disowned", invariant: 4, file: "scheduler/run.go",
-		old: " || s.runners[p%len(s.runners)].holds(p) {", new: " {",
+		old: " || r.holds(p) {", new: " {",
 		fault: "a partition is released before it is drained",
+	},
+	{
+		name: "stops-for-nothing", invariant: 11, file: "scheduler/run.go",
+		old: "	if !slices.Contains(live, s.cfg.Node) {", new: "	if len(live) < 0 {",
+		fault: "a node lets everything go when the list of the living is lost for a while",
+	},
+	{
+		name: "silent-loss-unseen", invariant: 4, file: "scheduler/run.go",
+		old: "ok && epoch < st.Epoch {", new: "ok && epoch < 0 {",
+		fault: "a partition that was taken over without mail counts as held, and nobody reads it when it comes back",
 	},
 	{
 		name: "old-wait-counts", invariant: 4, file: "scheduler/run.go",
