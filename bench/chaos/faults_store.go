@@ -8,10 +8,6 @@ import (
 
 // Faults of the database and of the disks.
 
-func natsVolume(w *world) *volume { return w.natsDisk }
-func dbVolume(w *world) *volume   { return w.dbDisk }
-func devVolume(w *world) *volume  { return w.devDisk }
-
 // killPostgres ends the server at once and starts it again, which recovers it
 // from its log.
 func killPostgres(ctx context.Context, w *world, in *injection) error {

@@ -25,7 +25,7 @@ var kinds = []kind{
 
 	{name: "kill-nats", fits: single, weight: 2, least: ms(100), most: ms(2000), run: killNATS},
 	{name: "stop-nats", fits: single, weight: 1, least: ms(200), most: ms(3000), run: stopNATS},
-	{name: "full-nats", fits: single, weight: 1, least: ms(500), most: ms(2500), needsVolume: natsVolume, run: fullNATS},
+	{name: "full-nats", fits: single, weight: 1, least: ms(500), most: ms(2500), run: fullNATS},
 	{name: "cut-nats", fits: single | devOnly, weight: 1, least: ms(50), most: ms(2500), run: cutNATS},
 	{name: "slow-nats", fits: single | devOnly, weight: 1, least: ms(500), most: ms(2500), run: slowNATS},
 	{name: "half-nats", fits: single | devOnly, weight: 1, least: ms(500), most: ms(4000), run: halfNATS},
@@ -36,7 +36,7 @@ var kinds = []kind{
 	{name: "rolling-nats", fits: cluster, weight: 1, run: rollingNATS},
 
 	{name: "kill-postgres", fits: single, weight: 2, least: ms(50), most: ms(1500), run: killPostgres},
-	{name: "full-postgres", fits: single, weight: 1, least: ms(500), most: ms(2500), needsVolume: dbVolume, run: fullPostgres},
+	{name: "full-postgres", fits: single, weight: 1, least: ms(500), most: ms(2500), run: fullPostgres},
 	{name: "cut-postgres", fits: single, weight: 1, least: ms(50), most: ms(2500), run: cutPostgres},
 	{name: "slow-postgres", fits: single, weight: 1, least: ms(500), most: ms(2500), run: slowPostgres},
 	{name: "half-postgres", fits: single, weight: 1, least: ms(500), most: ms(4000), run: halfPostgres},
@@ -44,7 +44,7 @@ var kinds = []kind{
 	{name: "kill-dev", fits: devOnly, weight: 4, least: ms(50), most: ms(1500), run: killDev},
 	{name: "stop-dev", fits: devOnly, weight: 2, least: ms(200), most: 2 * leaseTime, run: stopDev},
 	{name: "restart-dev", fits: devOnly, weight: 1, least: ms(50), most: ms(500), run: restartDev},
-	{name: "full-dev", fits: devOnly, weight: 2, least: ms(500), most: ms(2500), needsVolume: devVolume, run: fullDev},
+	{name: "full-dev", fits: devOnly, weight: 2, least: ms(500), most: ms(2500), run: fullDev},
 	{name: "flood-kill-dev", fits: devOnly, weight: 1, least: ms(1000), most: ms(2000), run: floodKillDev},
 	{name: "upgrade-dev", fits: devOnly, weight: 1, least: ms(500), most: ms(1500), older: true, run: upgradeDev},
 }

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // namespaceEnv tells the second process of a round where it is: "private" in a
@@ -46,8 +52,16 @@ func inNamespace(ctx context.Context, args []string) error {
 }
 
 // volume is a disk of its own, small enough to fill up. Nothing is written to fill
-// it: its size becomes what is used.
-type volume struct{ dir string }
+// it: its size becomes what is used. Where the machine does not let us mount, it is
+// a plain folder, and full means that the processes that write to it may write no
+// file beyond fileBytes.
+type volume struct {
+	dir     string
+	writers func() ([]int, error) // nil: a disk
+}
+
+// fileBytes is what a file may hold on a full volume that is none.
+const fileBytes = 1
 
 // volumeBytes is a volume's size; only what is used takes memory.
 const volumeBytes = 12 << 30
@@ -66,11 +80,14 @@ func mount(dir string) (*volume, error) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", int64(volumeBytes))); err != nil {
 		return nil, fmt.Errorf("volume %s: %w", dir, err)
 	}
-	return &volume{dir}, nil
+	return &volume{dir: dir}, nil
 }
 
 // fill leaves no room.
 func (v *volume) fill() error {
+	if v.writers != nil {
+		return v.limit(fileBytes)
+	}
 	var last error
 	for range 100 { // it is written to meanwhile: a size below what is used is refused
 		used, err := v.used()
@@ -85,7 +102,103 @@ func (v *volume) fill() error {
 }
 
 // free gives the room back.
-func (v *volume) free() error { return v.resize(volumeBytes) }
+func (v *volume) free() error {
+	if v.writers != nil {
+		return v.limit(unix.RLIM_INFINITY)
+	}
+	return v.resize(volumeBytes)
+}
+
+// limit bounds the files of whoever writes here. One that has ended meanwhile
+// writes nothing.
+func (v *volume) limit(bytes uint64) error {
+	pids, err := v.writers()
+	if err != nil {
+		return fmt.Errorf("who writes to %s: %w", v.dir, err)
+	}
+	for _, pid := range pids {
+		err := limit(pid, bytes)
+		if errors.Is(err, unix.EPERM) {
+			err = limitAs(pid, bytes)
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("file size of process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+func limit(pid int, bytes uint64) error {
+	var is unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &is); err != nil {
+		return err
+	}
+	is.Cur = min(bytes, is.Max)
+	return unix.Prlimit(pid, unix.RLIMIT_FSIZE, &is, nil)
+}
+
+// limitAs does it as the process's own user: PostgreSQL's is another than ours where
+// we are root, and root may not everywhere touch the limits of others.
+func limitAs(pid int, bytes uint64) error {
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return unix.ESRCH
+	}
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return unix.EPERM
+	}
+	size := "unlimited"
+	if bytes != unix.RLIM_INFINITY {
+		size = strconv.FormatUint(bytes, 10)
+	}
+	cmd := exec.Command("prlimit", "--pid", strconv.Itoa(pid), "--fsize="+size+":") // the soft limit alone
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		return nil
+	case unix.Kill(pid, 0) != nil:
+		return unix.ESRCH
+	}
+	return fmt.Errorf("%w: prlimit as user %d: %w: %s", unix.EPERM, owner.Uid, err, out)
+}
+
+// family is a process and all that it has started.
+func family(pid int) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("processes: %w", err)
+	}
+	children := map[int][]int{}
+	for _, e := range entries {
+		child, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+		// The name in parentheses may hold anything; the state and the parent follow.
+		rest := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(rest) < 2 {
+			continue
+		}
+		if parent, err := strconv.Atoi(rest[1]); err == nil {
+			children[parent] = append(children[parent], child)
+		}
+	}
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all, nil
+}
 
 func (v *volume) used() (int64, error) {
 	var s syscall.Statfs_t
@@ -103,7 +216,7 @@ func (v *volume) resize(bytes int64) error {
 }
 
 func (v *volume) close() error {
-	if v == nil {
+	if v == nil || v.writers != nil {
 		return nil
 	}
 	if err := syscall.Unmount(v.dir, syscall.MNT_DETACH); err != nil {

@@ -15,8 +15,7 @@ type kind struct {
 	fits        topology
 	weight      int // of its turns against the others'; 1 as a rule
 	least, most time.Duration
-	needsVolume func(*world) *volume // the disk it fills; nil: none
-	older       bool                 // it runs the older binary
+	older       bool // it runs the older binary
 	run         func(ctx context.Context, w *world, in *injection) error
 }
 

@@ -81,6 +81,16 @@ func (p *process) again(ended *exec.Cmd) {
 	}
 }
 
+// pids is the present life's process, if there is one.
+func (p *process) pids() []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil || !p.wanted {
+		return nil
+	}
+	return []int{p.cmd.Process.Pid}
+}
+
 // signal sends a signal to the present life.
 func (p *process) signal(s syscall.Signal) error {
 	p.mu.Lock()

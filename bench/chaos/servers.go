@@ -21,7 +21,7 @@ func (w *world) openServers(ctx context.Context) error {
 	var dir string
 	var err error
 	if w.stage.topology == single {
-		w.dbDisk, dir, err = w.disk("postgres")
+		w.dbDisk, dir, err = w.disk("postgres", w.pgProcesses)
 	} else {
 		dir = filepath.Join(w.dir, "postgres")
 		err = os.MkdirAll(dir, 0o755)
@@ -52,7 +52,7 @@ func (w *world) openServers(ctx context.Context) error {
 func (w *world) openNATS(ctx context.Context) error {
 	if w.stage.topology == single {
 		var err error
-		if w.natsDisk, _, err = w.disk("nats"); err != nil {
+		if w.natsDisk, _, err = w.disk("nats", func() ([]int, error) { return w.nats[0].pids(), nil }); err != nil {
 			return err
 		}
 		return w.openNATSNodes(ctx, 1)
@@ -110,4 +110,16 @@ func awaitPort(ctx context.Context, port int) error {
 			return err
 		}
 	}
+}
+
+// pgProcesses are the server's: what a limit is set on.
+func (w *world) pgProcesses() ([]int, error) {
+	if !w.pg.Running() {
+		return nil, nil
+	}
+	pid, err := w.pg.PID()
+	if err != nil {
+		return nil, err
+	}
+	return family(pid)
 }

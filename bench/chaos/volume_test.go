@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -45,5 +50,56 @@ func TestVolume(t *testing.T) {
 	}
 	if err := os.WriteFile(more, make([]byte, 1<<20), 0o600); err != nil {
 		t.Errorf("room again: %v", err)
+	}
+}
+
+// TestVolumeWithoutMounts: where nothing can be mounted, whoever writes can write no
+// more until there is room again, and its children neither.
+func TestVolumeWithoutMounts(t *testing.T) {
+	dir := t.TempDir()
+	child := exec.Command("sh", "-c", `while read -r f; do sh -c "trap '' XFSZ; echo much > $f" && echo written || echo full; done`)
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		in.Close()
+		if err := child.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	v := &volume{dir: dir, writers: func() ([]int, error) { return family(child.Process.Pid) }}
+	said := bufio.NewReader(out)
+	write := func(want string) {
+		t.Helper()
+		if _, err := fmt.Fprintln(in, filepath.Join(dir, "f")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := said.ReadString('\n'); err != nil || strings.TrimSpace(got) != want {
+			t.Fatalf("%q, %v, want %q", got, err, want)
+		}
+	}
+	write("written")
+	if err := v.fill(); err != nil {
+		t.Fatal(err)
+	}
+	write("full")
+	if err := v.free(); err != nil {
+		t.Fatal(err)
+	}
+	write("written")
+	if err := v.close(); err != nil {
+		t.Error(err)
+	}
+	all, err := family(os.Getpid())
+	if err != nil || !slices.Contains(all, child.Process.Pid) || !slices.Contains(all, os.Getpid()) {
+		t.Errorf("family %v, %v", all, err)
 	}
 }

@@ -121,13 +121,14 @@ func (w *world) open(ctx context.Context) error {
 
 func (w *world) socket() string { return filepath.Join(w.dir, "services.sock") }
 
-// disk makes a volume where the machine allows it, and a plain folder otherwise.
-func (w *world) disk(name string) (*volume, string, error) {
+// disk makes a volume; writers are the processes that write to it, for where the
+// machine does not let us mount one.
+func (w *world) disk(name string, writers func() ([]int, error)) (*volume, string, error) {
 	dir := filepath.Join(w.dir, name)
 	v, err := mount(dir)
 	if err != nil {
 		w.diskWhy = err
-		return nil, dir, os.MkdirAll(dir, 0o755)
+		return &volume{dir: dir, writers: writers}, dir, os.MkdirAll(dir, 0o755)
 	}
 	return v, dir, nil
 }
@@ -135,7 +136,7 @@ func (w *world) disk(name string) (*volume, string, error) {
 // disks says in words what fills up.
 func (w *world) disks() string {
 	if w.diskWhy != nil {
-		return fmt.Sprintf("no disk can be filled, and those faults are left out (%v)", w.diskWhy)
+		return fmt.Sprintf("a full disk is a limit on the size of files, %d byte (%v)", fileBytes, w.diskWhy)
 	}
 	if w.stage.topology == cluster {
 		return "no disk is filled"
@@ -147,7 +148,7 @@ func (w *world) disks() string {
 func (w *world) openDev(ctx context.Context) error {
 	var dir string
 	var err error
-	if w.devDisk, dir, err = w.disk("data"); err != nil {
+	if w.devDisk, dir, err = w.disk("data", func() ([]int, error) { return w.role("dev").pids(), nil }); err != nil {
 		return err
 	}
 	ports, err := freePorts(2)
