@@ -1,0 +1,155 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// What was taken over while a node was not among the living is not its own any
+// more, also when there was no mail, and so no commit that was fenced.
+func TestTakenOverWithoutMail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		c.setLive("n2")
+		n2 := c.run("n2", nil)
+		pass(time.Second)
+		if n2.s.Owned() != 8 {
+			t.Fatalf("n2 owns %d", n2.s.Owned())
+		}
+		c.setLive("n1", "n2")
+		pass(3 * time.Second)
+		for p := range 8 {
+			if got, want := c.store.Partition(p).Owner, scheduler.Place([]string{"n1", "n2"}, 8)[p]; got != want {
+				t.Errorf("partition %d is %s's, want %s", p, got, want)
+			}
+			c.submit(p, order(fmt.Sprintf("t%d", p)))
+		}
+		pass(2 * time.Second)
+		for p := range 8 {
+			c.want(core.StateProcessed, p, fmt.Sprintf("t%d", p))
+		}
+		c.end(n1, n2)
+	})
+}
+
+// What the store says is a node's, and that node does not hold, is released by it
+// at once: whose it is now need not wait for a life that is over.
+func TestRowsOfAnEarlierLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		for p := range 8 { // n2 had all of them, and died
+			if _, err := c.store.TakeOver(t.Context(), p, "n2"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.store.takenFrom()
+		c.setLive("n1", "n2")
+		n1, n2 := c.run("n1", nil), c.run("n2", nil)
+		pass(1500 * time.Millisecond)
+		for _, n := range []*node{n1, n2} {
+			if want := len(shareOf(n.name, "n1", "n2")); n.s.Owned() != want {
+				t.Errorf("%s owns %d, want %d", n.name, n.s.Owned(), want)
+			}
+		}
+		c.end(n1, n2)
+	})
+}
+
+// Also when the node itself wants nothing.
+func TestRowsThatAppear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1", "n2")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		for _, p := range shareOf("n2", "n1", "n2") {
+			if _, err := c.store.TakeOver(t.Context(), p, "n1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n2 := c.run("n2", nil)
+		pass(2 * time.Second)
+		if want := len(shareOf("n2", "n1", "n2")); n2.s.Owned() != want {
+			t.Errorf("n2 owns %d, want %d", n2.s.Owned(), want)
+		}
+		c.end(n1, n2)
+	})
+}
+
+// Also when it lost them on their way to another: the last commit of the drain
+// failed.
+func TestRowsOfAFailedDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.answer = 300 * time.Millisecond
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		for p := range 8 {
+			c.submit(p, order(fmt.Sprintf("t%d", p)))
+		}
+		pass(100 * time.Millisecond)
+		c.store.broken.Store(true)
+		c.setLive("n1", "n2")
+		n2 := c.run("n2", nil)
+		pass(300 * time.Millisecond)
+		c.store.broken.Store(false)
+		pass(2 * time.Second)
+		for _, n := range []*node{n1, n2} {
+			if want := len(shareOf(n.name, "n1", "n2")); n.s.Owned() != want {
+				t.Errorf("%s owns %d, want %d", n.name, n.s.Owned(), want)
+			}
+		}
+		pass(5 * time.Second)
+		for p := range 8 {
+			c.want(core.StateProcessed, p, fmt.Sprintf("t%d", p))
+		}
+		c.end(n1, n2)
+	})
+}
+
+// A wait for a live owner counts anew when the partition has meanwhile been
+// another's: the owner is to have its time to drain.
+func TestEachWaitIsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("zombie", "n1")
+		mine := shareOf("n1", "n1", "zombie")
+		for p := range 8 {
+			if _, err := c.store.TakeOver(t.Context(), p, "zombie"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) { cfg.HandoverMax = 3 * time.Second })
+		pass(2 * time.Second)
+		c.setLive("zombie", "n1", "n2", "n3", "n4") // some of them are others' now, and come back
+		pass(2 * time.Second)
+		others := 0
+		for _, p := range mine {
+			if scheduler.Place([]string{"zombie", "n1", "n2", "n3", "n4"}, 8)[p] != "n1" {
+				others++
+			}
+		}
+		if others == 0 || others == len(mine) {
+			t.Fatalf("%d of %d moved: choose other names", others, len(mine))
+		}
+		c.setLive("zombie", "n1")
+		pass(2 * time.Second)
+		if want := len(mine) - others; n1.s.Owned() != want {
+			t.Errorf("owns %d, want %d: the others have waited for two seconds", n1.s.Owned(), want)
+		}
+		pass(3 * time.Second)
+		if n1.s.Owned() != len(mine) {
+			t.Errorf("owns %d in the end, want %d", n1.s.Owned(), len(mine))
+		}
+		c.end(n1)
+	})
+}
