@@ -16,7 +16,7 @@ import (
 func TestRunLetsSpareGoroutinesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 200
-		r := newRig(t, agents.Config{}, func(ctx context.Context, cmd *core.Command) ([]byte, error) {
+		r := newRig(t, agents.Config{}, func(_ context.Context, _ *core.Command) ([]byte, error) {
 			pass(100 * time.Millisecond)
 			return nil, nil
 		})
