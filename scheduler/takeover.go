@@ -114,7 +114,8 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 	return nil
 }
 
-// tellAgain tells what ended after the told mark. A number that was given but
+// tellAgain tells what ended after the told mark, to the event stream and to who
+// submitted it. A number that was given but
 // is not in the store (a birth that was a duplicate, a task that was taken up
 // again) needs no telling, and must not hold the mark back.
 func (s *Shard) tellAgain(ctx context.Context, p *partition) error {
@@ -125,8 +126,10 @@ func (s *Shard) tellAgain(ctx context.Context, p *partition) error {
 			return err
 		}
 		for i := range endings {
-			p.told.skip(last+1, endings[i].EndNumber)
-			last = endings[i].EndNumber
+			e := &endings[i]
+			p.told.skip(last+1, e.EndNumber)
+			last = e.EndNumber
+			s.notify(p, e.ReplyTo, core.Status{ID: e.ID, Type: e.Type, Status: string(e.State), Error: e.Error, At: e.At})
 		}
 		if len(endings) > 0 {
 			s.Stats.Retold += int64(len(endings))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -112,6 +113,30 @@ func TestTakeoverTellsAgain(t *testing.T) {
 	r.start("n3")
 	r.adopt(0)
 	r.expect("commit 0", "do t2/a/0 try 1", "do t5/a/0 try 1")
+}
+
+// Whoever submitted a task hears its end from the successor of an owner that died
+// between the commit and the telling.
+func TestTakeoverTellsTheSubmitterAgain(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
+	sub := core.Submission{Type: "later", ID: "t1", ReplyTo: "inbox.of.one"} // of no plan: it ends in error at once
+	r.tasks(0, sub)
+	if _, err := r.try(false); err == nil {
+		t.Fatal("no error")
+	}
+	r.store.AfterCommit = nil
+	r.news()
+	r.start("n2")
+	r.adopt(0)
+	r.expect("tell t1 error 1", "notify inbox.of.one error")
+	r.flush()
+	r.news()
+	r.start("n3")
+	r.adopt(0)
+	if list := r.news(); slices.Contains(list, "notify inbox.of.one error") {
+		t.Errorf("%q: it was told, and the mark says so", list)
+	}
 }
 
 // An end number that was spent last, with nothing to tell under it or after it,

@@ -15,8 +15,13 @@ const (
 // WriterDB is the database of a SQLite store that may be written to.
 func WriterDB(s Store) *sql.DB { return s.(*sqlite).writer }
 
-// WalReport is what the store makes of an outcome of copying its WAL.
-func WalReport(s Store, err error) { s.(*sqlite).wal.report(err) }
+// WalReport has the store believe that this came of copying the WAL; nothing is
+// copied any more, which would have a word of its own.
+func WalReport(s Store, err error) {
+	w := s.(*sqlite).wal
+	w.stop()
+	w.report(err)
+}
 
 // WalBroken has the store believe that a sync has failed.
 func WalBroken(s Store) {

@@ -92,6 +92,7 @@ type Ending struct {
 	Error     string // text of that failure or the reason given
 	CreatedAt Instant
 	At        Instant
+	ReplyTo   string // where the submitter hears of it; only for what a takeover tells again, not on the wire
 }
 
 // StatusReceived and StatusRefused are told besides the states of a task.

@@ -277,6 +277,11 @@ var schedulerMutants = []mutant{
 		fault: "a partition that was taken over without mail counts as held, and nobody reads it when it comes back",
 	},
 	{
+		name: "submitter-not-told-again", invariant: 10, file: "scheduler/takeover.go",
+		old: "			s.notify(p, e.ReplyTo,", new: "			s.notify(p, \"\",",
+		fault: "the submitter of a task that ended before a crash hears nothing of it",
+	},
+	{
 		name: "old-wait-counts", invariant: 4, file: "scheduler/run.go",
 		old: "maps.DeleteFunc(waiting,", new: "maps.DeleteFunc(map[int]time.Time{},",
 		fault: "a live owner gets no time to drain, because it was waited for before",

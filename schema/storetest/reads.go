@@ -118,6 +118,7 @@ func (r *rig) untold() []core.Ending {
 	r.Helper()
 	r.must(r.s.PutPlan(r.ctx, plan()))
 	all := births(1, 3)
+	all[1].Task.ReplyTo = "inbox.of.two"
 	r.write(all...)
 	refused := next(all[1].Task, true, func(t *core.Task, rec *core.Record) {
 		t.State, t.EndedAt, t.EndNumber = core.StateUndone, t.UpdatedAt, 2
@@ -142,9 +143,10 @@ func (r *rig) untold() []core.Ending {
 		row := r.load(1, e.t.Number).Row
 		want = append(want, core.Ending{
 			Partition: 1, EndNumber: e.n, ID: row.ID, Type: "order", State: row.State, Seq: row.Seq, Step: e.step, Error: e.why,
-			CreatedAt: row.CreatedAt, At: row.EndedAt,
+			CreatedAt: row.CreatedAt, At: row.EndedAt, ReplyTo: row.ReplyTo,
 		})
 	}
+	r.equal("reply-to", want[1].ReplyTo, "inbox.of.two")
 	return want
 }
 
