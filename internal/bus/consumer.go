@@ -40,8 +40,11 @@ func (r *Reader) open(ctx context.Context) error {
 		MaxAckPending:     r.config.AckPending,
 		InactiveThreshold: consumerIdle,
 		// The cursor is in SQL: what the server would write to disk, and sync, at
-		// every acknowledgement is never read again.
+		// every acknowledgement is never read again. Nor need other servers of a
+		// cluster know it: one that is lost with its server is made anew sooner
+		// than many would elect their leaders.
 		MemoryStorage: true,
+		Replicas:      1,
 	})
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", name, err)
@@ -123,11 +126,13 @@ func (r *Reader) reopen(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether the consumer no longer exists: a reader that was frozen
-// or cut off while it was removed hears nothing but missing heartbeats.
+// gone reports whether the consumer must be made anew: a reader that was frozen
+// or cut off while it was removed hears nothing but missing heartbeats, and one
+// whose server has died hears nothing of it either, while the others of the
+// cluster live.
 func (r *Reader) gone(ctx context.Context) bool {
-	bounded, cancel := context.WithTimeout(ctx, reopenDeadline)
+	bounded, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()
 	_, err := r.conn.js.Consumer(bounded, r.stream, r.name)
-	return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+	return err != nil && ctx.Err() == nil && r.conn.Connected()
 }

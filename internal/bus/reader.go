@@ -31,11 +31,12 @@ const (
 // How a reader waits.
 const (
 	pullExpiry     = 30 * time.Second
-	pullHeartbeat  = 3 * time.Second
+	pullHeartbeat  = 1500 * time.Millisecond
 	consumerIdle   = time.Hour // the server removes a consumer nobody pulls from
 	reopenFirst    = 50 * time.Millisecond
 	reopenMost     = 2 * time.Second
 	reopenDeadline = 10 * time.Second
+	askDeadline    = 2 * time.Second // of a consumer that says nothing: is it there?
 )
 
 // prefetchBytes bounds what waits in memory for a handler that is busy, unless

@@ -207,6 +207,12 @@ var adapterMutants = []mutant{
 		run:   "^(TestLeaseZombie|TestLeaseLateRenewal|TestLeaseWithoutServer)$",
 	},
 	{
+		name: "mute-consumer-trusted", invariant: 11, file: "internal/bus/consumer.go",
+		old: "return err != nil && ctx.Err() == nil && r.conn.Connected()", new: "return errors.Is(err, jetstream.ErrConsumerNotFound)",
+		fault: "a consumer that nobody answers for is waited on",
+		run:   "^TestMuteConsumer$",
+	},
+	{
 		name: "mute-watch-trusted", invariant: 11, file: "internal/bus/lease.go",
 		old: "if !m.mute(c.Connected()) {", new: "if m.mute(c.Connected()); true {",
 		fault: "a watch of the nodes that a restarted server has forgotten is waited on",
