@@ -97,13 +97,15 @@ func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]stri
 // reopen makes the consumer anew until that works, the reader is lost or ctx
 // ends.
 func (r *Reader) reopen(ctx context.Context) error {
-	wait := reopenFirst
+	wait, deadline := reopenFirst, askDeadline
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		r.again = false // a Reset from here on makes it anew once more
 		clear(r.unacked)
 		r.mu.Unlock()
-		bounded, cancel := context.WithTimeout(ctx, reopenDeadline)
+		// A request that comes while a cluster elects a leader is never answered, so
+		// the first ones are not waited for as long as a busy server may need.
+		bounded, cancel := context.WithTimeout(ctx, deadline)
 		err := r.open(bounded)
 		cancel()
 		if err == nil {
@@ -121,7 +123,7 @@ func (r *Reader) reopen(ctx context.Context) error {
 		case <-timer.C:
 		}
 		timer.Stop()
-		wait = min(2*wait, reopenMost)
+		wait, deadline = min(2*wait, reopenMost), min(2*deadline, reopenDeadline)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ const (
 	reopenFirst    = 50 * time.Millisecond
 	reopenMost     = 2 * time.Second
 	reopenDeadline = 10 * time.Second
-	askDeadline    = 2 * time.Second // of a consumer that says nothing: is it there?
+	askDeadline    = 2 * time.Second // for the first answer about a consumer
 )
 
 // prefetchBytes bounds what waits in memory for a handler that is busy, unless
