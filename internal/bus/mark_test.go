@@ -15,25 +15,24 @@ import (
 
 func marking(t testing.TB) *marker {
 	t.Helper()
-	k, err := newMarker([]byte("0123456789abcdef0123456789abcdef"))
+	k, err := newMarker([]byte("0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-// TestMarkGolden pins the mark, as openssl makes it (aes-256-cbc, no padding, the
-// last block): a node with another one would take no reply to what this one asked.
+// TestMarkGolden pins the mark, as openssl makes it (mac, SIPHASH, size 8): a node with another one would take no reply to what this one asked.
 func TestMarkGolden(t *testing.T) {
 	k := marking(t)
-	if got, want := k.replySubject(3, 17, 5), "duly.reply.3.17.5.78544a73932517d4"; got != want {
+	if got, want := k.replySubject(3, 17, 5), "duly.reply.3.17.5.21dea5952778b81e"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := k.batchToken(77), "25-09b808bb1a3860d2"; got != want {
+	if got, want := k.batchToken(77), "25-1d57bd7dde8885d9"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	for _, n := range []int{0, 31, 33} {
-		if _, err := newMarker(make([]byte, n)); err == nil || !strings.Contains(err.Error(), "want 32") {
+	for _, n := range []int{0, 15, 32} {
+		if _, err := newMarker(make([]byte, n)); err == nil || !strings.Contains(err.Error(), "want 16") {
 			t.Errorf("a key of %d bytes: %v", n, err)
 		}
 	}

@@ -240,7 +240,17 @@ func ParsePack(subject string) (partition int, ok bool) {
 // ParseReply takes the subject of a reply apart. Tokens after the third number
 // are allowed.
 func ParseReply(subject string) (partition int, number, seq int64, err error) {
-	rest, ok := strings.CutPrefix(subject, "duly.reply.")
+	partition, number, seq, _, ok := cutReply(subject)
+	if !ok {
+		return 0, 0, 0, fmt.Errorf("%w: %q is not duly.reply.<partition>.<number>.<seq>", ErrSubject, short(subject))
+	}
+	return partition, number, seq, nil
+}
+
+// cutReply does it without an error's text; rest is what follows the third number
+// and its dot.
+func cutReply(subject string) (partition int, number, seq int64, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(subject, "duly.reply.")
 	var n [3]int64
 	for i := 0; ok && i < len(n); i++ {
 		var token string
@@ -248,9 +258,9 @@ func ParseReply(subject string) (partition int, number, seq int64, err error) {
 		n[i], ok = parseNumber(token)
 	}
 	if !ok || n[0] > 1<<31-1 {
-		return 0, 0, 0, fmt.Errorf("%w: %q is not duly.reply.<partition>.<number>.<seq>", ErrSubject, short(subject))
+		return 0, 0, 0, "", false
 	}
-	return int(n[0]), n[1], n[2], nil
+	return int(n[0]), n[1], n[2], rest, true
 }
 
 // ParseAsk returns the kind of a request of duly.ask.<kind>.
