@@ -75,7 +75,7 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		res, err := p.commitOnce(ctx, b, c, try > 0)
 		err = p.judge(err)
 		if err == nil {
-			return res, p.reasons(ctx, res.Duplicates)
+			return res, p.explained(ctx, res.Duplicates)
 		}
 		if errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrForeignRow) || !again(err) {
 			return core.CommitResult{}, err
@@ -84,6 +84,20 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		// recognises its own rows by the commit id.
 		if err := errors.Join(pause(ctx, try), ctx.Err()); err != nil {
 			return core.CommitResult{}, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, err)
+		}
+	}
+}
+
+// explained fills in why those ended that took ids. What is committed must not
+// fail for a connection that breaks here: its owner would give up its partitions.
+func (p *postgres) explained(ctx context.Context, duplicates []core.Duplicate) error {
+	for try := 0; ; try++ {
+		err := p.reasons(ctx, duplicates)
+		if err == nil || !again(err) {
+			return err
+		}
+		if errors.Join(pause(ctx, try), ctx.Err()) != nil {
+			return err
 		}
 	}
 }
