@@ -260,31 +260,37 @@ var schedulerMutants = []mutant{
 		name: "rows-kept-of-an-earlier-life", invariant: 11, file: "scheduler/run.go",
 		old: "if err := s.store.Release(ctx, p, st.Epoch); err != nil", new: "if err := ctx.Err(); err != nil",
 		fault: "a partition that nobody holds is waited for because its row names a live node",
+		run:   "^(TestRowsOfAnEarlierLife|TestRowsOfAFailedDrain|TestRowsThatAppear)$",
 	},
 	{
 		name: "held-partition-disowned", invariant: 4, file: "scheduler/run.go",
 		old: " || r.holds(p) {", new: " {",
 		fault: "a partition is released before it is drained",
+		run:   "^TestPlannedHandover$",
 	},
 	{
 		name: "stops-for-nothing", invariant: 11, file: "scheduler/run.go",
 		old: "	if !slices.Contains(live, s.cfg.Node) {", new: "	if len(live) < 0 {",
 		fault: "a node lets everything go when the list of the living is lost for a while",
+		run:   "^TestNotAmongTheLiving$",
 	},
 	{
 		name: "silent-loss-unseen", invariant: 4, file: "scheduler/run.go",
 		old: "ok && epoch < st.Epoch {", new: "ok && epoch < 0 {",
 		fault: "a partition that was taken over without mail counts as held, and nobody reads it when it comes back",
+		run:   "^TestTakenOverWithoutMail$",
 	},
 	{
 		name: "submitter-not-told-again", invariant: 10, file: "scheduler/takeover.go",
 		old: "			s.notify(p, e.ReplyTo,", new: "			s.notify(p, \"\",",
 		fault: "the submitter of a task that ended before a crash hears nothing of it",
+		run:   "^TestTakeoverTellsTheSubmitterAgain$",
 	},
 	{
 		name: "old-wait-counts", invariant: 4, file: "scheduler/run.go",
 		old: "maps.DeleteFunc(waiting,", new: "maps.DeleteFunc(map[int]time.Time{},",
 		fault: "a live owner gets no time to drain, because it was waited for before",
+		run:   "^TestEachWaitIsItsOwn$",
 	},
 	{
 		name: "released-before-drained", invariant: 4, file: "scheduler/runner.go",
