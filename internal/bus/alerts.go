@@ -21,28 +21,34 @@ const alertsAgain = time.Second // before an ending that was not taken comes aga
 // while nobody read, until ctx ends (nil) or reading fails. What take returns an
 // error for comes again. Several readers share the endings between them.
 func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) error {
+	err := c.readErrors(ctx, take)
+	if ctx.Err() != nil {
+		return nil // whatever it was doing
+	}
+	return fmt.Errorf("consumer %s: %w", ConsumerAlerts, err)
+}
+
+// readErrors reads until something fails.
+func (c *Conn) readErrors(ctx context.Context, take func(core.Ending) error) error {
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, StreamEvents, jetstream.ConsumerConfig{
 		Durable: ConsumerAlerts, FilterSubject: "duly.events.*." + string(core.StateError),
 		AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
 	})
 	if err != nil {
-		return fmt.Errorf("consumer %s: %w", ConsumerAlerts, err)
+		return err
 	}
 	messages, err := consumer.Messages()
 	if err != nil {
-		return fmt.Errorf("consumer %s: %w", ConsumerAlerts, err)
+		return err
 	}
 	defer messages.Stop()
 	for {
 		msg, err := messages.Next(jetstream.NextContext(ctx))
-		if ctx.Err() != nil {
-			return nil
-		}
 		if err != nil {
-			return fmt.Errorf("consumer %s: %w", ConsumerAlerts, err)
+			return err
 		}
 		if err := c.takeError(msg, take); err != nil {
-			return fmt.Errorf("consumer %s: %w", ConsumerAlerts, publishError(err))
+			return publishError(err)
 		}
 	}
 }

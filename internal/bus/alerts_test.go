@@ -94,6 +94,16 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
+// TestReadErrorsEndsAtOnce: whoever ends it while it begins hears of no error.
+func TestReadErrorsEndsAtOnce(t *testing.T) {
+	c := ready(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := c.ReadErrors(ctx, func(core.Ending) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReadErrorsFails: a consumer that is gone is an error, not silence.
 func TestReadErrorsFails(t *testing.T) {
 	c := ready(t)
