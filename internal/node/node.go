@@ -32,8 +32,11 @@ type Node struct {
 // owner is what health asks of the scheduler role.
 type owner interface{ Owned() int }
 
-// startTimeout bounds the setting up of streams and tables.
-const startTimeout = 30 * time.Second
+// startTimeout bounds the setting up of streams, setupTimeout one try of it.
+const (
+	startTimeout = 30 * time.Second
+	setupTimeout = 5 * time.Second
+)
 
 // Migrate brings the tables of a database up to this version.
 func Migrate(ctx context.Context, url string) error {
@@ -73,18 +76,32 @@ func (n *Node) open(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	ready, err := n.conn.Setup(ctx, bus.StreamConfig{
-		Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
-		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways,
-	})
+	ready, err := n.setup(ctx)
 	if err != nil {
 		return err
 	}
 	n.stream = ready.Identity
 	n.log.Info("streams are ready", "sync", ready.Sync)
 	return nil
+}
+
+// setup makes the streams, or finds them. A request that comes while a cluster
+// elects a leader is never answered, so it is asked again.
+func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		try, done := context.WithTimeout(ctx, setupTimeout)
+		ready, err := n.conn.Setup(try, bus.StreamConfig{
+			Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
+			Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways,
+		})
+		done()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return ready, err
+		}
+		n.log.Warn("the streams are not ready yet; trying again", "error", err)
+	}
 }
 
 // Close ends the connections. The roles must have ended.
