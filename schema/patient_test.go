@@ -101,16 +101,18 @@ func (p patient) Purge(ctx context.Context, partition int, epoch int64, detail, 
 	if err != nil {
 		return 0, err
 	}
-	tries := 0
-	touched, err := retried(ctx, func() (int, error) {
-		tries++
-		return p.Store.Purge(ctx, partition, epoch, detail, row, limit)
-	})
-	if err != nil || tries == 1 {
+	// One of unknown outcome may have happened: another would take the next ones,
+	// which does no harm, but the suite counts.
+	return retried(ctx, func() (int, error) {
+		touched, err := p.Store.Purge(ctx, partition, epoch, detail, row, limit)
+		if err == nil || !schema.Passing(err) {
+			return touched, err
+		}
+		if now, nowErr := p.unpurged(ctx, partition); nowErr == nil && now < before {
+			return before - now, nil
+		}
 		return touched, err
-	}
-	after, err := p.unpurged(ctx, partition)
-	return before - after, err
+	})
 }
 
 // unpurged falls by one for each task whose details are forgotten, and by one for
