@@ -107,14 +107,9 @@ func check(ctx context.Context, w *agentWord, services *drone.Services) (*booksC
 	if err != nil {
 		return nil, err
 	}
-	outcomes := make(drone.OutcomeMap, len(audit.States))
-	for id, state := range audit.States {
-		outcomes[id] = drone.Outcome{State: state}
-	}
+	outcomes := drone.OutcomesOf(audit.States)
 	for _, twice := range audit.DoneTwice {
-		o := outcomes[twice.Task]
-		o.Done = append(o.Done, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
-		outcomes[twice.Task] = o
+		outcomes.AddDone(twice.Task, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
 	}
 	return &booksClosed{Report: services.Books().Check(accepted, outcomes)}, nil
 }

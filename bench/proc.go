@@ -1,16 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"duly.dev/duly/bench/internal/procfs"
 )
 
 // userHertz is the unit of /proc/PID/stat's times on every Linux port in use.
@@ -73,7 +73,7 @@ func (s *sampler) run(ctx context.Context) {
 func (s *sampler) take(pss bool) {
 	at := time.Now().UnixNano()
 	u := usage{generator: cpuOf(s.generator), engine: cpuOf(s.engine), agents: cpuOf(s.agents)}
-	database := family(s.database)
+	database := procfs.Family(s.database)
 	for _, pid := range database {
 		u.database += cpuOf(pid)
 	}
@@ -110,26 +110,17 @@ func (s *sampler) at(ns int64) usage {
 // between is what was used from one time to another.
 func (s *sampler) between(from, to int64) usage { return s.at(to).sub(s.at(from)) }
 
-// fields of /proc/PID/stat after the command's closing bracket, from 0.
+// fields of procfs.Stat.
 const (
-	statParent = 1
 	statUser   = 11
 	statSystem = 12
 	statDead   = 13 // user and system of the children that were waited for
 )
 
-func stat(pid int) []string {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return nil // it has ended
-	}
-	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-}
-
 // cpuOf is the processor time of a process in seconds. The task directory's
 // schedstat would be finer, but a hundredth is enough for a run of seconds.
 func cpuOf(pid int) float64 {
-	f := stat(pid)
+	f := procfs.Stat(pid)
 	if pid == 0 || len(f) <= statSystem {
 		return 0
 	}
@@ -138,44 +129,17 @@ func cpuOf(pid int) float64 {
 
 // cpuOfDead is that of its children that have ended.
 func cpuOfDead(pid int) float64 {
-	f := stat(pid)
+	f := procfs.Stat(pid)
 	if pid == 0 || len(f) <= statDead+1 {
 		return 0
 	}
 	return (number(f[statDead]) + number(f[statDead+1])) / userHertz
 }
 
-// family is a process and its children.
-func family(pid int) []int {
-	if pid == 0 {
-		return nil
-	}
-	all := []int{pid}
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // its only error is one of the pattern
-	for _, dir := range dirs {
-		child, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		if f := stat(child); len(f) > statParent && f[statParent] == strconv.Itoa(pid) {
-			all = append(all, child)
-		}
-	}
-	return all
-}
-
-// pssOf is the proportional set size of a process in MiB.
+// pssOf is the proportional set size of a process in MiB; 0 when it has ended.
 func pssOf(pid int) float64 {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
-	if pid == 0 || err != nil {
-		return 0
-	}
-	for _, line := range strings.Split(string(text), "\n") {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "Pss:" {
-			return number(f[1]) / 1024
-		}
-	}
-	return 0
+	mib, _ := procfs.PSS(pid)
+	return mib
 }
 
 func number(s string) float64 {

@@ -180,14 +180,9 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	outcomes := make(drone.OutcomeMap, len(audit.States))
-	for id, state := range audit.States {
-		outcomes[id] = drone.Outcome{State: state}
-	}
+	outcomes := drone.OutcomesOf(audit.States)
 	for _, twice := range audit.DoneTwice {
-		o := outcomes[twice.Task]
-		o.Done = append(o.Done, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
-		outcomes[twice.Task] = o
+		outcomes.AddDone(twice.Task, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
 	}
 	found := w.services.Books().Check(w.load.accepted, outcomes)
 	for _, e := range found.Examples {

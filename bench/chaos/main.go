@@ -115,31 +115,29 @@ func (s *settings) check() error {
 	if s.only == "" {
 		return nil
 	}
-	fit := 0
 	for _, name := range strings.Split(s.only, ",") {
 		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
 			return fmt.Errorf("only: %q is no kind of fault", name)
 		}
 	}
-	for _, st := range stagesOf(s.store) {
-		fit += len(fitting(st.topology, s.only))
-	}
-	if fit == 0 {
+	if len(s.kinds()) == 0 {
 		return fmt.Errorf("only: %q does not fit the store %q", s.only, s.store)
 	}
 	return nil
 }
 
+// kinds are the faults of the round, over all its stages.
+func (s *settings) kinds() []*kind {
+	var list []*kind
+	for _, st := range stagesOf(s.store) {
+		list = append(list, fitting(st.topology, s.only)...)
+	}
+	return list
+}
+
 // upgrades tells whether an older binary is among the faults.
 func (s *settings) upgrades() bool {
-	for _, st := range stagesOf(s.store) {
-		for _, k := range fitting(st.topology, s.only) {
-			if k.older {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.kinds(), func(k *kind) bool { return k.older })
 }
 
 // round runs every stage of a store and says what came of it.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -166,38 +164,6 @@ func limitAs(pid int, bytes uint64) error {
 		return unix.ESRCH
 	}
 	return fmt.Errorf("%w: prlimit as user %d: %w: %s", unix.EPERM, owner.Uid, err, out)
-}
-
-// family is a process and all that it has started.
-func family(pid int) ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("processes: %w", err)
-	}
-	children := map[int][]int{}
-	for _, e := range entries {
-		child, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue // it has ended
-		}
-		// The name in parentheses may hold anything; the state and the parent follow.
-		rest := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(rest) < 2 {
-			continue
-		}
-		if parent, err := strconv.Atoi(rest[1]); err == nil {
-			children[parent] = append(children[parent], child)
-		}
-	}
-	all := []int{pid}
-	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i]]...)
-	}
-	return all, nil
 }
 
 func (v *volume) used() (int64, error) {

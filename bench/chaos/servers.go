@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"duly.dev/duly/bench/internal/procfs"
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/pgtest"
 )
@@ -121,5 +122,5 @@ func (w *world) pgProcesses() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return family(pid)
+	return procfs.Family(pid), nil
 }

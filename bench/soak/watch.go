@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"duly.dev/duly"
+	"duly.dev/duly/bench/internal/procfs"
 )
 
 // watch samples the parts while a load runs.
@@ -116,22 +116,10 @@ func (p *part) sample() (sample, error) {
 
 // held reads what a process holds.
 func held(pid int, goroutines float64) (sample, error) {
-	proc := "/proc/" + strconv.Itoa(pid)
-	files, err1 := os.ReadDir(proc + "/fd")
-	text, err2 := os.ReadFile(proc + "/smaps_rollup")
+	files, err1 := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
+	pss, err2 := procfs.PSS(pid)
 	if err := errors.Join(err1, err2); err != nil {
 		return sample{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) < 2 || f[0] != "Pss:" {
-			continue
-		}
-		kib, err := strconv.ParseFloat(f[1], 64)
-		if err != nil {
-			return sample{}, fmt.Errorf("process %d: %w", pid, err)
-		}
-		return sample{PSS: kib / 1024, Files: float64(len(files)), Goroutines: goroutines}, nil
-	}
-	return sample{}, fmt.Errorf("process %d: no Pss in smaps_rollup", pid)
+	return sample{PSS: pss, Files: float64(len(files)), Goroutines: goroutines}, nil
 }

@@ -389,14 +389,9 @@ func (d *demo) outcomes(ctx context.Context) (drone.OutcomeMap, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	m := make(drone.OutcomeMap, len(audit.States))
-	for id, state := range audit.States {
-		m[id] = drone.Outcome{State: state}
-	}
+	m := drone.OutcomesOf(audit.States)
 	for _, twice := range audit.DoneTwice {
-		o := m[twice.Task]
-		o.Done = append(o.Done, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
-		m[twice.Task] = o
+		m.AddDone(twice.Task, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
 	}
 	return m, audit.StepRows, nil
 }

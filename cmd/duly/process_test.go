@@ -158,14 +158,9 @@ func (c *cluster) clean(d *delivery) drone.Report {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	m := make(drone.OutcomeMap, len(audit.States))
-	for id, state := range audit.States {
-		m[id] = drone.Outcome{State: state}
-	}
+	m := drone.OutcomesOf(audit.States)
 	for _, twice := range audit.DoneTwice {
-		o := m[twice.Task]
-		o.Done = append(o.Done, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
-		m[twice.Task] = o
+		m.AddDone(twice.Task, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
 	}
 	r := d.services.Books().Check(d.accepted, m)
 	if !r.Clean() || r.Accepted != len(d.accepted) || r.Processed+r.Undone != r.Accepted {

@@ -39,6 +39,22 @@ type Outcomes interface {
 // OutcomeMap is Outcomes from memory.
 type OutcomeMap map[string]Outcome
 
+// OutcomesOf is what a store says that knows the state of each task by its id.
+func OutcomesOf(states map[string]string) OutcomeMap {
+	m := make(OutcomeMap, len(states))
+	for id, state := range states {
+		m[id] = Outcome{State: state}
+	}
+	return m
+}
+
+// AddDone notes the `done` rows of one step of a task.
+func (m OutcomeMap) AddDone(task string, rows DoneRows) {
+	o := m[task]
+	o.Done = append(o.Done, rows)
+	m[task] = o
+}
+
 // Outcome looks the task up.
 func (m OutcomeMap) Outcome(id string) (Outcome, bool) {
 	o, ok := m[id]
