@@ -126,7 +126,7 @@ func (r *Runtime) Handle(ctx context.Context, now core.Instant, cmd *core.Comman
 	}
 	work, cancel := r.config.Time.WithTimeout(ctx, left)
 	defer cancel()
-	result, err := r.try(work, deadline, handler, cmd)
+	result, err := r.try(work, deadline, handler, handlers.Undo != nil, cmd)
 	if r.config.Time.Now() >= deadline || errors.Is(work.Err(), context.DeadlineExceeded) {
 		return core.Reply{}, false
 	}
@@ -155,13 +155,13 @@ func (r *Runtime) find(cmd *core.Command) (Handlers, Handler) {
 //
 // A do with an undo that is refused after a try which failed otherwise is not
 // answered as refused: that would say that it left no effect, and the try before may have.
-// The failure before is the answer; what comes of it is undone.
-func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handler, cmd *core.Command) ([]byte, error) {
+// The failure before is the answer; what comes of it is undone. effects tells
+// whether the step has an undo.
+func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handler, effects bool, cmd *core.Command) ([]byte, error) {
 	var unclear error // of the try before: it may have taken effect
-	effects := !cmd.Undo && r.routes[route{cmd.Agent, cmd.Step}].Undo != nil
 	for n := 1; ; n++ {
-		result, err := r.call(ctx, handler, cmd)
-		if effects && unclear != nil && err != nil && !again(err) {
+		result, err := r.call(ctx, handler, effects, cmd)
+		if effects && !cmd.Undo && unclear != nil && err != nil && !again(err) {
 			return nil, unclear
 		}
 		if err == nil || n >= r.config.TriesMax || !again(err) {
@@ -188,11 +188,11 @@ func (r *Runtime) pause(n int) time.Duration {
 
 // call is one try, through the ledger where there is one and the step leaves
 // something behind.
-func (r *Runtime) call(ctx context.Context, handler Handler, cmd *core.Command) (result []byte, err error) {
+func (r *Runtime) call(ctx context.Context, handler Handler, effects bool, cmd *core.Command) (result []byte, err error) {
 	defer func() { r.panicked(cmd, recover(), &err) }() // a ledger may panic too
 	ledger := r.config.Ledger
 	switch {
-	case ledger == nil || r.routes[route{cmd.Agent, cmd.Step}].Undo == nil:
+	case ledger == nil || !effects:
 		return handler(ctx, cmd)
 	case cmd.Undo:
 		return nil, ledger.Undo(ctx, cmd.Key(), func(ctx context.Context, result []byte, known bool) (err error) {

@@ -188,7 +188,4 @@ func (c *columns) reset() {
 		t.reset()
 	}
 	clear(c.params)
-	if cap(c.wire) > 4*keepBytes {
-		c.wire = nil
-	}
 }

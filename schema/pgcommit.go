@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"time"
 
@@ -189,28 +190,24 @@ func sendPlain(ctx context.Context, conn *pgx.Conn, c *columns) error {
 			return fmt.Errorf("prepare %s: %w", s.name, err)
 		}
 	}
-	var err error
-	if c.wire, err = c.plain(c.wire[:0]); err != nil {
-		return err
-	}
-	return talk(ctx, conn, c.wire)
+	return talk(ctx, conn, c.plain)
 }
 
 // talk sends messages that end with a sync and reads what the server answers to
 // them all. It returns the first error of the server. After any other error
 // nobody knows what is still to be read, and the connection is closed.
-func talk(ctx context.Context, conn *pgx.Conn, wire []byte) error {
+func talk(ctx context.Context, conn *pgx.Conn, send func(io.Writer) error) error {
 	pg := conn.PgConn()
 	stop := context.AfterFunc(ctx, func() { _ = pg.Conn().SetDeadline(time.Unix(1, 0)) })
-	said, err := exchange(pg, wire)
+	said, err := exchange(pg, send)
 	if stop() && err == nil {
 		return said
 	}
 	return errors.Join(said, err, ctx.Err(), conn.Close(context.WithoutCancel(ctx)))
 }
 
-func exchange(pg *pgconn.PgConn, wire []byte) (said, err error) {
-	if _, err := pg.Conn().Write(wire); err != nil {
+func exchange(pg *pgconn.PgConn, send func(io.Writer) error) (said, err error) {
+	if err := send(pg.Conn()); err != nil {
 		return nil, err
 	}
 	for {

@@ -2,7 +2,7 @@ package schema
 
 import (
 	"encoding/binary"
-	"errors"
+	"io"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -21,11 +21,19 @@ const (
 	copyTail = "\xff\xff"
 )
 
-// plain appends the messages of a plain commit. The rows of a
+// Sizes on the wire.
+const (
+	// A server makes room for each message of a COPY anew; from 128 KiB on that is
+	// fresh memory from its kernel every time.
+	copyBytes = 32 << 10
+	wireBytes = 256 << 10 // of messages that leave together
+)
+
+// plain sends the messages of a plain commit. The rows of a
 // COPY follow its statement at once: where that, or one before it, has failed, the
 // server skips them, as it skips all up to the sync.
-func (c *columns) plain(to []byte) ([]byte, error) {
-	m := messages{buf: to}
+func (c *columns) plain(to io.Writer) error {
+	m := messages{buf: c.wire[:0], to: to}
 	m.execute("duly_fence", c.own())
 	m.copy("duly_births", &c.births)
 	m.copy("duly_journal", &c.journal)
@@ -33,18 +41,33 @@ func (c *columns) plain(to []byte) ([]byte, error) {
 		m.execute("duly_rows", c.update(c.groups.fence.arrays[0].param()))
 	}
 	m.add(&pgproto3.Sync{})
-	return m.buf, m.err
+	m.send(0)
+	c.wire = m.buf
+	return m.err
 }
 
 // messages are those of the extended query protocol, one after the other.
 type messages struct {
 	buf []byte
-	err error
+	to  io.Writer
+	err error // the first; nothing is sent after it
 }
 
 func (m *messages) add(msg pgproto3.FrontendMessage) {
 	buf, err := msg.Encode(m.buf)
-	m.buf, m.err = buf, errors.Join(m.err, err)
+	if m.buf = buf; m.err == nil {
+		m.err = err
+	}
+	m.send(wireBytes)
+}
+
+// send lets go of what has gathered, if it is that much.
+func (m *messages) send(least int) {
+	if m.err != nil || len(m.buf) < least {
+		return
+	}
+	_, m.err = m.to.Write(m.buf)
+	m.buf = m.buf[:0]
 }
 
 func (m *messages) execute(statement string, params [][]byte) {
@@ -58,7 +81,18 @@ func (m *messages) copy(statement string, t *tuples) {
 	}
 	m.add(&pgproto3.Bind{PreparedStatement: statement})
 	m.add(&pgproto3.Execute{})
-	m.buf = binary.BigEndian.AppendUint32(append(m.buf, 'd'), uint32(4+len(copyHead)+len(t.buf)+len(copyTail)))
-	m.buf = append(append(append(m.buf, copyHead...), t.buf...), copyTail...)
+	data(m, copyHead)
+	for rows := t.buf; len(rows) > 0; {
+		n := min(len(rows), copyBytes)
+		data(m, rows[:n])
+		rows = rows[n:]
+	}
+	data(m, copyTail)
 	m.add(&pgproto3.CopyDone{})
+}
+
+// data is one message of a COPY; where one ends means nothing.
+func data[T string | []byte](m *messages, b T) {
+	m.buf = append(binary.BigEndian.AppendUint32(append(m.buf, 'd'), uint32(4+len(b))), b...)
+	m.send(wireBytes)
 }

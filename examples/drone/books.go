@@ -41,20 +41,30 @@ type Books struct {
 // shardCount spreads the locks; a power of two.
 const shardCount = 256
 
+// shard holds its rows without a pointer among them: a million tasks must not be
+// work for the garbage collector, which would look at each of them every time.
 type shard struct {
-	mu   sync.Mutex
-	rows map[uint64]*row // by the hash of the task id
-	log  []LogLine
-	_    [24]byte // two shards on one cache line would wait for each other
+	mu     sync.Mutex
+	rows   map[uint64]place // round 0 of a task, by the hash of its id
+	chunks [][]row          // they never move: a call keeps its entry
+	ids    []byte           // of the tasks, one after the other
+	log    []LogLine
 }
+
+// chunkRows is how many rows are made at a time.
+const chunkRows = 64
+
+// place is that of a row among a shard's, from 1; 0 is none.
+type place uint32
 
 // row is one round of one task.
 type row struct {
-	task    string
+	id      uint32 // where it begins in ids
+	length  uint32 // of the id
 	entries [StepCount]entry
-	round   int
-	next    *row // a later round, made by a resubmission after an undo
-	other   *row // round 0 of another task whose id has the same hash
+	round   int32
+	next    place // a later round, made by a resubmission after an undo
+	other   place // round 0 of another task whose id has the same hash
 }
 
 // entry is what one service knows of one key.
@@ -121,13 +131,41 @@ func splitKey(key, task string, step Step) (round int, err error) {
 	return 0, fmt.Errorf("%w: %q, want %s/%s/<round>", ErrKey, key, task, step)
 }
 
+// rounds are the rows of one task, from one on. Their shard is held while they
+// are looked at; the zero value is a task that no service has heard of.
+type rounds struct {
+	shard *shard
+	first *row
+}
+
+func (sh *shard) at(p place) *row {
+	if p == 0 {
+		return nil
+	}
+	return &sh.chunks[(p-1)/chunkRows][(p-1)%chunkRows]
+}
+
+func (sh *shard) task(r *row) []byte { return sh.ids[r.id : r.id+r.length] }
+
+// add makes a row.
+func (sh *shard) add(r row) (place, *row) {
+	n := len(sh.chunks)
+	if n == 0 || len(sh.chunks[n-1]) == chunkRows {
+		sh.chunks = append(sh.chunks, make([]row, 0, chunkRows))
+		n++
+	}
+	last := &sh.chunks[n-1]
+	*last = append(*last, r)
+	return place((n-1)*chunkRows + len(*last)), &(*last)[len(*last)-1]
+}
+
 // find returns round 0 of a task, or nil. The caller holds the shard. A map by
 // hash spares a look at every id it passes: at a million tasks each is a cache
 // miss.
 func (sh *shard) find(hash uint64, task string) *row {
-	r := sh.rows[hash]
-	for r != nil && r.task != task {
-		r = r.other
+	r := sh.at(sh.rows[hash])
+	for r != nil && string(sh.task(r)) != task {
+		r = sh.at(r.other)
 	}
 	return r
 }
@@ -137,18 +175,19 @@ func (sh *shard) open(hash uint64, task string, round int) *row {
 	r := sh.find(hash, task)
 	if r == nil {
 		if sh.rows == nil {
-			sh.rows = make(map[uint64]*row)
+			sh.rows = make(map[uint64]place)
 		}
-		// The id may be a part of a whole message, which must not stay for its sake.
-		r = &row{task: strings.Clone(task), round: round, other: sh.rows[hash]}
-		sh.rows[hash] = r
+		id := uint32(len(sh.ids))
+		sh.ids = append(sh.ids, task...)
+		at, r := sh.add(row{id: id, length: uint32(len(task)), round: int32(round), other: sh.rows[hash]})
+		sh.rows[hash] = at
 		return r
 	}
-	for r.round != round {
-		if r.next == nil {
-			r.next = &row{task: r.task, round: round}
+	for r.round != int32(round) {
+		if r.next == 0 {
+			r.next, _ = sh.add(row{id: r.id, length: r.length, round: int32(round)})
 		}
-		r = r.next
+		r = sh.at(r.next)
 	}
 	return r
 }
@@ -161,8 +200,8 @@ func (b *Books) Tasks() int {
 	for i := range b.shards {
 		sh := &b.shards[i]
 		sh.mu.Lock()
-		for _, r := range sh.rows {
-			for ; r != nil; r = r.other {
+		for _, at := range sh.rows {
+			for ; at != 0; at = sh.at(at).other {
 				n++
 			}
 		}
@@ -203,13 +242,13 @@ func (b *Books) Entry(task string, step Step) Entry {
 	sh := b.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.find(hash, task).sum(step)
+	return rounds{sh, sh.find(hash, task)}.sum(step)
 }
 
-// sum adds up the rounds. The caller holds the shard; a nil row is empty.
-func (r *row) sum(step Step) Entry {
+// sum adds the rounds up.
+func (all rounds) sum(step Step) Entry {
 	var s Entry
-	for ; r != nil; r = r.next {
+	for r := all.first; r != nil; r = all.shard.at(r.next) {
 		e := &r.entries[step]
 		s.Calls += int(e.calls)
 		s.Applied += int(e.applied)

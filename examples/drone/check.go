@@ -115,10 +115,12 @@ func (b *Books) Check(accepted []string, outcomes Outcomes) Report {
 	for i := range b.shards {
 		sh := &b.shards[i]
 		sh.mu.Lock()
-		for _, r := range sh.rows {
-			for ; r != nil; r = r.other {
-				if _, ok := known[r.task]; !ok {
-					c.unaccepted(r.task, r)
+		for _, at := range sh.rows {
+			for ; at != 0; at = sh.at(at).other {
+				r := sh.at(at)
+				id := string(sh.task(r))
+				if _, ok := known[id]; !ok {
+					c.unaccepted(id, rounds{sh, r})
 				}
 			}
 		}
@@ -157,11 +159,11 @@ func (c *checker) accepted(id string) {
 	sh := c.books.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	c.effects(id, sh.find(hash, id), o)
+	c.effects(id, rounds{sh, sh.find(hash, id)}, o)
 }
 
 // unaccepted is a task whose submitter never got a positive answer.
-func (c *checker) unaccepted(id string, r *row) {
+func (c *checker) unaccepted(id string, r rounds) {
 	o, ok := c.outcomes.Outcome(id)
 	if ok {
 		c.effects(id, r, o)
@@ -176,9 +178,8 @@ func (c *checker) unaccepted(id string, r *row) {
 	c.effects(id, r, o)
 }
 
-// effects holds a task's books against its state. The shard is held; a nil row
-// is a task that no service has heard of.
-func (c *checker) effects(id string, r *row, o Outcome) {
+// effects holds a task's books against its state. The shard is held.
+func (c *checker) effects(id string, r rounds, o Outcome) {
 	if why := doubled(r, o); why != "" {
 		c.found(FoundDoubled, id, why)
 	}
@@ -196,7 +197,7 @@ func (c *checker) effects(id string, r *row, o Outcome) {
 
 // doubled: more than one live effect for a step, an effect made after its
 // tombstone, or two `done` rows for one step and round.
-func doubled(r *row, o Outcome) string {
+func doubled(r rounds, o Outcome) string {
 	for step := range Step(StepCount) {
 		e := r.sum(step)
 		switch {
@@ -216,7 +217,7 @@ func doubled(r *row, o Outcome) string {
 
 // missing: a processed task needs three live effects and two successful checks,
 // and its delivery flies with its own drone.
-func missing(r *row) string {
+func missing(r rounds) string {
 	for step := range Step(StepCount) {
 		e := r.sum(step)
 		if step.Undoable() && e.Live == 0 {
@@ -234,7 +235,7 @@ func missing(r *row) string {
 }
 
 // remaining: an undone task leaves nothing behind.
-func remaining(r *row) string {
+func remaining(r rounds) string {
 	for step := range Step(StepCount) {
 		if r.sum(step).Live > 0 {
 			return fmt.Sprintf("undone, but the effect of step %s stands", step)

@@ -97,7 +97,7 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "refusal-after-unclear-try", invariant: 7, file: "agents/runtime.go",
-		old: "if effects && unclear != nil && err != nil && !again(err) {", new: "if effects && unclear != nil && err != nil && again(err) {",
+		old: "if effects && !cmd.Undo && unclear != nil && err != nil && !again(err) {", new: "if effects && !cmd.Undo && unclear != nil && err != nil && again(err) {",
 		fault: "a refusal hides that the try before may have left an effect",
 		run:   "^TestReplyCodes$",
 	},
