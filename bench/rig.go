@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest"
 )
 
@@ -22,7 +23,7 @@ const serviceSeed = 1
 // away; the sizes are those of a small server of its own.
 var databaseSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
-	"shared_buffers": "1GB", "max_wal_size": "4GB", "min_wal_size": "4GB", "max_connections": "200",
+	"shared_buffers": "2GB", "max_wal_size": "4GB", "min_wal_size": "4GB", "max_connections": "200",
 }
 
 // walFilled is how much is written ahead before a run, in messages of a MiB: a
@@ -30,10 +31,26 @@ var databaseSettings = map[string]string{
 // make and clear each of them.
 const walFilled = 4200
 
-// buffersTouched is how many of the database's buffers are used once before a run,
-// all of its shared memory: a server that has run for a while has them, a new one
-// has to be given each page of each of them.
-const buffersTouched = 128 << 10
+// Rows that were in the tables before a run, of about 2 kB each, four a page.
+const (
+	usedTasks   = 250_000
+	usedJournal = 300_000
+	usedKept    = 20 // one in so many stays
+)
+
+// usedTables makes the database one that has run for a while and keeps what it
+// has kept for so long: its tables have the space that purged tasks left, and its
+// buffers are its own. New tables grow page by page, each is written twice, and
+// what the kernel gathers of that stops everybody's syncs for a second when it goes
+// to the disk at once, every 30 seconds.
+var usedTables = []string{
+	fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, input, state, seq, round, failure_count, origin, created_at, updated_at, purged, commit_id)
+		SELECT i %% 16, i + 1000000000000, md5(i::TEXT), 'used', 1, convert_to(repeat('x', 1800), 'UTF8'), 'used', 0, 0, 0, 0, now(), now(), TRUE, 0 FROM generate_series(1, %d) AS i`, usedTasks),
+	fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo, reason)
+		SELECT i %% 16, i + 1000000000000, 0, now(), 'used', 0, 1, 'used', 'used', 0, 0, FALSE, convert_to(repeat('x', 1800), 'UTF8') FROM generate_series(1, %d) AS i`, usedJournal),
+	fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), fmt.Sprintf(`DELETE FROM journal WHERE number %% %d > 0`, usedKept),
+	`VACUUM (ANALYZE) tasks`, `VACUUM (ANALYZE) journal`,
+}
 
 // rig is a system under test with everything around it.
 type rig struct {
@@ -138,11 +155,11 @@ func (r *rig) startDatabase(ctx context.Context) error {
 	if r.sql, err = pgx.Connect(ctx, r.database); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	for _, q := range []string{
-		`CREATE UNLOGGED TABLE bench_warm (filler TEXT)`, `ALTER TABLE bench_warm ALTER filler SET STORAGE PLAIN`,
-		fmt.Sprintf(`INSERT INTO bench_warm SELECT repeat('x', 4000) FROM generate_series(1, %d)`, 2*buffersTouched), `DROP TABLE bench_warm`,
-		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20))) FROM generate_series(1, %d)`, walFilled), `CHECKPOINT`,
-	} {
+	if err := node.Migrate(ctx, r.database); err != nil {
+		return err
+	}
+	for _, q := range append(usedTables[:len(usedTables):len(usedTables)],
+		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20))) FROM generate_series(1, %d)`, walFilled), `CHECKPOINT`) {
 		if _, err := r.sql.Exec(ctx, q); err != nil {
 			return fmt.Errorf("warm the database: %w", err)
 		}

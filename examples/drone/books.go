@@ -46,9 +46,27 @@ const shardCount = 256
 type shard struct {
 	mu     sync.Mutex
 	rows   map[uint64]place // round 0 of a task, by the hash of its id
+	last   [lastRows]found  // of them, those that were found last: a task's calls come close together
 	chunks [][]row          // they never move: a call keeps its entry
 	ids    []byte           // of the tasks, one after the other
 	log    []LogLine
+}
+
+// found is what rows holds for a hash.
+type found struct {
+	hash uint64
+	at   place // 0: nothing is remembered here
+}
+
+const lastRows = 64 // a power of two
+
+// first gives the first row for a hash; 0: there is none.
+func (sh *shard) first(hash uint64) place {
+	last := &sh.last[(hash>>32)%lastRows]
+	if last.hash != hash || last.at == 0 {
+		*last = found{hash, sh.rows[hash]}
+	}
+	return last.at
 }
 
 // chunkRows is how many rows are made at a time.
@@ -163,7 +181,7 @@ func (sh *shard) add(r row) (place, *row) {
 // hash spares a look at every id it passes: at a million tasks each is a cache
 // miss.
 func (sh *shard) find(hash uint64, task string) *row {
-	r := sh.at(sh.rows[hash])
+	r := sh.at(sh.first(hash))
 	for r != nil && string(sh.task(r)) != task {
 		r = sh.at(r.other)
 	}
@@ -181,6 +199,7 @@ func (sh *shard) open(hash uint64, task string, round int) *row {
 		sh.ids = append(sh.ids, task...)
 		at, r := sh.add(row{id: id, length: uint32(len(task)), round: int32(round), other: sh.rows[hash]})
 		sh.rows[hash] = at
+		sh.last[(hash>>32)%lastRows] = found{hash, at}
 		return r
 	}
 	for r.round != int32(round) {

@@ -13,35 +13,29 @@ const wheelStep = time.Millisecond
 // calls at work would otherwise each have a timer, and the program would spend
 // more on those than on the calls. Its goroutine lives while a call sleeps.
 type wheel struct {
-	mu      sync.Mutex
-	began   time.Time
-	buckets map[int64][]chan struct{} // by step, from began
-	next    int64                     // the first step that has not been woken
-	awake   bool                      // there is a goroutine
-	free    []chan struct{}           // of calls that do not sleep any more
+	mu    sync.Mutex
+	began time.Time
+	steps map[int64]chan struct{} // that calls sleep until, from began; closed when it is over
+	next  int64                   // the first step that has not been woken
+	awake bool                    // there is a goroutine
 }
 
 // sleep returns after d.
 func (w *wheel) sleep(d time.Duration) {
-	w.mu.Lock()
-	var wake chan struct{}
-	if n := len(w.free); n > 0 {
-		wake, w.free = w.free[n-1], w.free[:n-1]
-	} else {
-		wake = make(chan struct{}, 1)
-	}
 	now := time.Now()
+	w.mu.Lock()
 	if !w.awake {
-		w.began, w.next, w.buckets, w.awake = now, 0, map[int64][]chan struct{}{}, true
+		w.began, w.next, w.steps, w.awake = now, 0, map[int64]chan struct{}{}, true
 		go w.run()
 	}
 	step := max(w.next, int64((now.Add(d).Sub(w.began)+wheelStep-1)/wheelStep))
-	w.buckets[step] = append(w.buckets[step], wake)
+	over := w.steps[step]
+	if over == nil {
+		over = make(chan struct{})
+		w.steps[step] = over
+	}
 	w.mu.Unlock()
-	<-wake
-	w.mu.Lock()
-	w.free = append(w.free, wake)
-	w.mu.Unlock()
+	<-over
 }
 
 // run wakes the calls of each step that is over, until none sleeps.
@@ -52,12 +46,12 @@ func (w *wheel) run() {
 		<-tick.C
 		w.mu.Lock()
 		for over := int64(time.Since(w.began) / wheelStep); w.next <= over; w.next++ {
-			for _, wake := range w.buckets[w.next] {
-				wake <- struct{}{} // it has room for one
+			if step := w.steps[w.next]; step != nil {
+				close(step)
+				delete(w.steps, w.next)
 			}
-			delete(w.buckets, w.next)
 		}
-		if len(w.buckets) == 0 {
+		if len(w.steps) == 0 {
 			w.awake = false
 			w.mu.Unlock()
 			return
