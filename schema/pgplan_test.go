@@ -117,3 +117,44 @@ func listPages(ctx context.Context, s schema.Store, f core.Filter, pages int) er
 	}
 	return nil
 }
+
+// A table that was vacuumed while it was empty counts as empty, and a commit would
+// read all of it for every row. It stays like that for 5000 tasks at most.
+func TestCommitsToAnEmptiedTable(t *testing.T) {
+	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
+	if err := s.Partitions(t.Context(), 16); err != nil {
+		t.Fatal(err)
+	}
+	db := schema.DB(s)
+	for _, statement := range []string{fmt.Sprintf(manyTasks, 30_000), "DELETE FROM tasks", "VACUUM (TRUNCATE FALSE) tasks", "PREPARE commit_rows AS " + schema.RowsSQL} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byKey := func() (bool, string) {
+		plan := explain(t, db, "EXECUTE commit_rows("+strings.Repeat("NULL, ", schema.RowsParams-1)+"NULL)")
+		return strings.Contains(plan, "Index Cond: ((partition = u.partition) AND (number = u.number))"), plan
+	}
+	if good, plan := byKey(); good {
+		t.Errorf("the database takes no harm, and this test is of no use:\n%s", plan)
+	}
+	st, err := s.TakeOver(t.Context(), 1, "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := int64(0)
+	for id := range int64(5) {
+		b := &core.Batch{ID: id + 1}
+		for range 1000 {
+			number++
+			b.Writes = append(b.Writes, plainBirth(1, number))
+		}
+		b.Partitions = []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: number + 1, NextEnd: 1}}
+		if _, err := s.Commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if good, plan := byKey(); !good {
+		t.Errorf("after %d tasks:\n%s", number, plan)
+	}
+}

@@ -26,6 +26,7 @@ type postgres struct {
 	tx      pgx.TxOptions
 	cols    chan *columns // scratch memory of commits
 	wary    atomic.Int64  // commits that still go the careful way
+	born    atomic.Int64  // tasks, since the last look at the statistics
 	purged  purgePlaces
 }
 

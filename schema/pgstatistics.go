@@ -1,0 +1,48 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// statisticsLook is after how many births of this process it looks whether the
+// database knows of them.
+const statisticsLook = 5000
+
+// knowTasks sees to it that the database does not take the tasks for few when they
+// are many. A table that was vacuumed while it was empty is empty to its planner
+// until it is analyzed, by itself a minute later, however much comes; for an
+// empty table reading all of it for each row looks as good as looking by key, and commits
+// slow down with the square of what has come.
+func (p *postgres) knowTasks(ctx context.Context, b *core.Batch) error {
+	if p.dialect != "postgres" {
+		return nil
+	}
+	births := int64(0)
+	for i := range b.Writes {
+		if b.Writes[i].Birth {
+			births++
+		}
+	}
+	if p.born.Add(births) < statisticsLook {
+		return nil
+	}
+	born := p.born.Swap(0)
+	if born == 0 { // somebody else looks
+		return nil
+	}
+	var known float64
+	if err := p.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'tasks'::REGCLASS`).Scan(&known); err != nil {
+		return fmt.Errorf("statistics of the tasks: %w", err)
+	}
+	// Without any statistics, below 0, the planner goes by the size of the file.
+	if known < 0 || known >= float64(born) {
+		return nil
+	}
+	if _, err := p.pool.Exec(ctx, `ANALYZE tasks`); err != nil {
+		return fmt.Errorf("statistics of the tasks: %w", err)
+	}
+	return nil
+}
