@@ -120,6 +120,8 @@ func keyFigures(r *Result, verdicts []verdict) []figureGroup {
 		}},
 		{"CPU", []figure{
 			row("used of the machine", "cores", "cores", r.Cores),
+			row("taken by the machine's host", "cores", "", r.StolenCores),
+			row("the machine stood still for up to", "ms", "", r.FrozenMS),
 			row("per task: total / generator / engine / agents / database", "µs", "cpu_us_per_task.total",
 				c.Total, c.Generator, c.Engine, c.Agents, c.Database),
 			row("engine without work", "% of a core", "idle.engine_cpu_percent"),

@@ -22,11 +22,12 @@ const (
 	pssEvery    = 10 * time.Second
 )
 
-// usage is processor time used so far, in seconds, by part of the run.
-type usage struct{ generator, engine, agents, database float64 }
+// usage is processor time used so far, in seconds, by part of the run; stolen is
+// what the machine's host gave to others meanwhile.
+type usage struct{ generator, engine, agents, database, stolen float64 }
 
 func (u usage) sub(v usage) usage {
-	return usage{u.generator - v.generator, u.engine - v.engine, u.agents - v.agents, u.database - v.database}
+	return usage{u.generator - v.generator, u.engine - v.engine, u.agents - v.agents, u.database - v.database, u.stolen - v.stolen}
 }
 
 func (u usage) total() float64 { return u.generator + u.engine + u.agents + u.database }
@@ -53,6 +54,7 @@ type sampler struct {
 	mu      sync.Mutex
 	samples []sample
 	pss     Memory
+	frozen  time.Duration // the longest that a sample was late
 }
 
 // run samples until ctx ends.
@@ -61,8 +63,10 @@ func (s *sampler) run(ctx context.Context) {
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		s.take(n%int(pssEvery/sampleEvery) == 0)
+		from := time.Now()
 		select {
 		case <-tick.C:
+			s.frozen = max(s.frozen, time.Since(from)-sampleEvery)
 		case <-ctx.Done():
 			s.take(true)
 			return
@@ -72,7 +76,7 @@ func (s *sampler) run(ctx context.Context) {
 
 func (s *sampler) take(pss bool) {
 	at := time.Now().UnixNano()
-	u := usage{generator: cpuOf(s.generator), engine: cpuOf(s.engine), agents: cpuOf(s.agents)}
+	u := usage{generator: cpuOf(s.generator), engine: cpuOf(s.engine), agents: cpuOf(s.agents), stolen: procfs.Stolen() / userHertz}
 	database := procfs.Family(s.database)
 	for _, pid := range database {
 		u.database += cpuOf(pid)
@@ -102,7 +106,7 @@ func (s *sampler) at(ns int64) usage {
 		}
 		f := min(max(0, float64(ns-a.at)/float64(b.at-a.at)), 1)
 		d := b.used.sub(a.used)
-		return usage{a.used.generator + f*d.generator, a.used.engine + f*d.engine, a.used.agents + f*d.agents, a.used.database + f*d.database}
+		return usage{a.used.generator + f*d.generator, a.used.engine + f*d.engine, a.used.agents + f*d.agents, a.used.database + f*d.database, a.used.stolen + f*d.stolen}
 	}
 	return usage{}
 }

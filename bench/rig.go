@@ -267,7 +267,8 @@ func account(res *Result, report *loadReport, watch *sampler, done *loadDone, se
 	res.StepsPerS = res.TasksPerS * drone.StepCount
 	res.FinalBacklog = res.Accepted - report.MeasuredEnded
 	used := watch.between(done.Began, done.Stopped)
-	res.Cores = used.total() / seconds
+	res.Cores, res.StolenCores = used.total()/seconds, used.stolen/seconds
+	res.FrozenMS = float64(watch.frozen.Microseconds()) / 1000
 	drained := float64(done.Drained-done.Spiked) / 1e9
 	res.DrainSeconds = drained
 	ended, measured := 0, 0

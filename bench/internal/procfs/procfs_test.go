@@ -23,6 +23,9 @@ func TestThisProcess(t *testing.T) {
 	if below := Family(child.Process.Pid); len(below) != 2 || !slices.Contains(all, below[0]) || !slices.Contains(all, below[1]) || all[0] != os.Getpid() {
 		t.Errorf("family %v of this process, %v of its child", all, below)
 	}
+	if Stolen() < 0 {
+		t.Error("less than nothing is stolen")
+	}
 	if mib, err := PSS(os.Getpid()); err != nil || mib <= 0 {
 		t.Errorf("memory %v, %v", mib, err)
 	}
