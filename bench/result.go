@@ -43,9 +43,9 @@ type Result struct {
 	BacklogMax     int     `json:"backlog_max"`       // the same at its highest
 	RecoverSeconds float64 `json:"recover_seconds"`   // spike: from its end until the backlog is below a second of arrivals
 
-	Cores        float64  `json:"cores"`         // used of the machine's while load was offered
-	StolenCores  float64  `json:"stolen_cores"`  // that the machine's host gave to others meanwhile
-	FrozenMS     float64  `json:"frozen_ms_max"` // the longest that a process which does next to nothing had to wait for its turn
+	Cores        float64  `json:"cores"`                   // used of the machine's while load was offered
+	StolenCores  float64  `json:"stolen_cores,omitempty"`  // that the machine's host gave to others meanwhile
+	FrozenMS     float64  `json:"frozen_ms_max,omitempty"` // the longest that a process which does next to nothing had to wait for its turn
 	CPUPerTask   CPU      `json:"cpu_us_per_task"`
 	PSSMax       Memory   `json:"pss_mb_max"`
 	WALPerTask   float64  `json:"wal_bytes_per_task"`
