@@ -197,3 +197,16 @@ func testForeignEndNumber(r *rig) {
 	}
 	r.comesBack(b.Task, b.Records)
 }
+
+// testManyBirths: large commits, one after the other.
+func testManyBirths(r *rig) {
+	all := births(1, 5000)
+	r.write(all[:2500]...)
+	r.write(all[2500:]...)
+	for _, number := range []int64{1, 2500, 2501, 5000} {
+		saved := r.load(1, number)
+		if saved == nil || saved.Row.ID != all[number-1].Task.ID {
+			r.Errorf("task %d: %+v", number, saved)
+		}
+	}
+}

@@ -37,6 +37,7 @@ func Run(t *testing.T, open Open) {
 		{"same batch twice", testSameBatchTwice},
 		{"same batch twice with duplicates", testSameDuplicatesTwice},
 		{"same batch after a takeover", testSameBatchAfterTakeover},
+		{"many births", testManyBirths},
 		{"poison", testPoison},
 		{"words of people", testWordsOfPeople},
 		{"foreign journal row", testForeignRow},

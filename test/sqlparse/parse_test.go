@@ -24,6 +24,7 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"SET enable_seqscan ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET jit ", "PostgreSQL compiles long queries, CockroachDB does not"},
 	{"SET idle_in_transaction_session_timeout ", "CockroachDB ends idle transactions by its own means"},
+	{"SELECT reltuples FROM pg_class ", "CockroachDB keeps its statistics up to date by itself"},
 	{"SELECT current_setting('server_version_num')", "asked after the server has said that it is no CockroachDB"},
 }
 
