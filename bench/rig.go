@@ -309,7 +309,7 @@ func (r *rig) countPurged(ctx context.Context, res *Result) error {
 	if r.sql == nil {
 		return nil
 	}
-	if err := r.sql.QueryRow(ctx, `SELECT count(*) FROM tasks WHERE purged`).Scan(&res.Purged); err != nil {
+	if err := r.sql.QueryRow(ctx, `SELECT count(*) FROM tasks WHERE purged AND type <> 'used'`).Scan(&res.Purged); err != nil {
 		return fmt.Errorf("count the purged tasks: %w", err)
 	}
 	res.Purged -= res.Preloaded
