@@ -55,7 +55,6 @@ type yard struct {
 const parkBatch = 1000
 
 func (y *yard) fill(ctx context.Context, n int) error {
-	const partitions = 16
 	if err := errors.Join(y.store.Partitions(ctx, partitions), y.store.PutPlan(ctx, y.plan)); err != nil {
 		return err
 	}

@@ -10,17 +10,12 @@ import (
 
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/bus"
-	"duly.dev/duly/internal/node"
 	"duly.dev/duly/schema"
 )
 
 // preload fills the store with old tasks that ended well and were purged: what a
 // system that has run for long is full of.
 func (r *rig) preload(ctx context.Context, n int) error {
-	const partitions = 16
-	if err := node.Migrate(ctx, r.database); err != nil {
-		return err
-	}
 	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})
 	if err != nil {
 		return err

@@ -19,6 +19,9 @@ import (
 // serviceSeed is that of the mock services in every run.
 const serviceSeed = 1
 
+// partitions of every run.
+const partitions = 16
+
 // database settings of every run on PostgreSQL: nothing of durability is taken
 // away; the sizes are those of a small server of its own.
 var databaseSettings = map[string]string{
@@ -45,9 +48,9 @@ const (
 // to the disk at once, every 30 seconds.
 var usedTables = []string{
 	fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, input, state, seq, round, failure_count, origin, created_at, updated_at, purged, commit_id)
-		SELECT i %% 16, i + 1000000000000, md5(i::TEXT), 'used', 1, convert_to(repeat('x', 1800), 'UTF8'), 'used', 0, 0, 0, 0, now(), now(), TRUE, 0 FROM generate_series(1, %d) AS i`, usedTasks),
+		SELECT i %% %d, i + 1000000000000, md5(i::TEXT), 'used', 1, convert_to(repeat('x', 1800), 'UTF8'), 'used', 0, 0, 0, 0, now(), now(), TRUE, 0 FROM generate_series(1, %d) AS i`, partitions, usedTasks),
 	fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo, reason)
-		SELECT i %% 16, i + 1000000000000, 0, now(), 'used', 0, 1, 'used', 'used', 0, 0, FALSE, convert_to(repeat('x', 1800), 'UTF8') FROM generate_series(1, %d) AS i`, usedJournal),
+		SELECT i %% %d, i + 1000000000000, 0, now(), 'used', 0, 1, 'used', 'used', 0, 0, FALSE, convert_to(repeat('x', 1800), 'UTF8') FROM generate_series(1, %d) AS i`, partitions, usedJournal),
 	fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), fmt.Sprintf(`DELETE FROM journal WHERE number %% %d > 0`, usedKept),
 	`VACUUM (ANALYZE) tasks`, `VACUUM (ANALYZE) journal`,
 }
@@ -109,7 +112,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 
 // startEngine starts the engine and what keeps its state.
 func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
-	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: 16, Profile: r.profile(partEngine)}
+	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: partitions, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
 		if err := r.startDatabase(ctx); err != nil {

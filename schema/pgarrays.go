@@ -48,14 +48,11 @@ func (g *group) params(to [][]byte) [][]byte {
 	return to
 }
 
-const (
-	headerBytes = 20      // of an array of one dimension
-	keepBytes   = 1 << 20 // memory that an array keeps for the next commit
-)
+const headerBytes = 20 // of an array of one dimension
 
 // array is an array of one dimension in PostgreSQL's binary form, built in place.
 type array struct {
-	buf   []byte
+	scratch
 	oid   uint32
 	n     int
 	nulls bool
@@ -91,9 +88,7 @@ func (a *array) param() []byte {
 }
 
 func (a *array) reset() {
-	if cap(a.buf) == 0 || cap(a.buf) > keepBytes {
-		a.buf = make([]byte, 0, 512)
-	}
-	a.buf = a.buf[:headerBytes]
+	a.empty()
+	a.buf = append(a.buf, make([]byte, headerBytes)...)
 	a.n, a.nulls = 0, false
 }

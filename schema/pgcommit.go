@@ -76,7 +76,7 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		res, err := p.commitOnce(ctx, b, c, try > 0)
 		err = p.judge(err)
 		if err == nil {
-			_ = p.knowTasks(ctx, b) // what is committed is; it looks again later
+			_ = p.knowTasks(ctx, c.births.rows) // what is committed is; it looks again later
 			return res, p.explained(ctx, res.Duplicates)
 		}
 		if errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrForeignRow) || !again(err) {

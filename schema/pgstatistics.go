@@ -3,8 +3,6 @@ package schema
 import (
 	"context"
 	"fmt"
-
-	"duly.dev/duly/internal/core"
 )
 
 // statisticsLook is after how many births of this process it looks whether the
@@ -16,17 +14,11 @@ const statisticsLook = 5000
 // until it is analyzed, by itself a minute later, however much comes; for an
 // empty table reading all of it for each row looks as good as looking by key, and commits
 // slow down with the square of what has come.
-func (p *postgres) knowTasks(ctx context.Context, b *core.Batch) error {
+func (p *postgres) knowTasks(ctx context.Context, births int) error {
 	if p.dialect != "postgres" {
 		return nil
 	}
-	births := int64(0)
-	for i := range b.Writes {
-		if b.Writes[i].Birth {
-			births++
-		}
-	}
-	if p.born.Add(births) < statisticsLook {
+	if p.born.Add(int64(births)) < statisticsLook {
 		return nil
 	}
 	born := p.born.Swap(0)

@@ -9,10 +9,8 @@ import (
 // tuples are rows in the binary form of COPY: of each row how many columns it has,
 // and each value with its length before it.
 type tuples struct {
-	buf    []byte
-	rows   int
-	most   int // bytes, of any use since the last look at how much is too much
-	resets int // since then
+	scratch
+	rows int
 }
 
 func (t *tuples) begin(columns int) {
@@ -78,18 +76,7 @@ func (t *tuples) time(i core.Instant) {
 	t.int(int64(i) - zeroTime)
 }
 
-// tuplesLook is every how many uses memory is let go that none of them needed. To
-// let a large buffer go after each use would mean to grow it again for the next, in
-// memory that the kernel has to clear.
-const tuplesLook = 64
-
 func (t *tuples) reset() {
-	t.most = max(t.most, len(t.buf))
-	if t.resets++; t.resets == tuplesLook {
-		if cap(t.buf) > keepBytes && cap(t.buf)/4 > t.most {
-			t.buf = nil
-		}
-		t.most, t.resets = 0, 0
-	}
-	t.rows, t.buf = 0, t.buf[:0]
+	t.rows = 0
+	t.empty()
 }

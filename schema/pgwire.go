@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/binary"
 	"io"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -82,10 +83,8 @@ func (m *messages) copy(statement string, t *tuples) {
 	m.add(&pgproto3.Bind{PreparedStatement: statement})
 	m.add(&pgproto3.Execute{})
 	data(m, copyHead)
-	for rows := t.buf; len(rows) > 0; {
-		n := min(len(rows), copyBytes)
-		data(m, rows[:n])
-		rows = rows[n:]
+	for rows := range slices.Chunk(t.buf, copyBytes) {
+		data(m, rows)
 	}
 	data(m, copyTail)
 	m.add(&pgproto3.CopyDone{})

@@ -3,6 +3,7 @@ package drone
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -163,6 +164,19 @@ func (sh *shard) at(p place) *row {
 	return &sh.chunks[(p-1)/chunkRows][(p-1)%chunkRows]
 }
 
+// tasks are round 0 of each, in no order.
+func (sh *shard) tasks() iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		for _, at := range sh.rows {
+			for r := sh.at(at); r != nil; r = sh.at(r.other) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func (sh *shard) task(r *row) []byte { return sh.ids[r.id : r.id+r.length] }
 
 // add makes a row.
@@ -219,10 +233,8 @@ func (b *Books) Tasks() int {
 	for i := range b.shards {
 		sh := &b.shards[i]
 		sh.mu.Lock()
-		for _, at := range sh.rows {
-			for ; at != 0; at = sh.at(at).other {
-				n++
-			}
+		for range sh.tasks() {
+			n++
 		}
 		sh.mu.Unlock()
 	}

@@ -115,13 +115,10 @@ func (b *Books) Check(accepted []string, outcomes Outcomes) Report {
 	for i := range b.shards {
 		sh := &b.shards[i]
 		sh.mu.Lock()
-		for _, at := range sh.rows {
-			for ; at != 0; at = sh.at(at).other {
-				r := sh.at(at)
-				id := string(sh.task(r))
-				if _, ok := known[id]; !ok {
-					c.unaccepted(id, rounds{sh, r})
-				}
+		for r := range sh.tasks() {
+			id := string(sh.task(r))
+			if _, ok := known[id]; !ok {
+				c.unaccepted(id, rounds{sh, r})
 			}
 		}
 		sh.mu.Unlock()
