@@ -93,6 +93,7 @@ func keyFigures(r *Result, verdicts []verdict) []figureGroup {
 			row("offered / accepted / refused", "", "refused", float64(r.Offered), float64(r.Accepted), float64(r.Refused)),
 			row("accepted rate by offered rate", "", "accepted / offered"),
 			row("no answer within 5 s", "", "timed_out"),
+			row("partitions", "", "", float64(r.Partitions)),
 			row("already there", "", "", float64(r.Preloaded)),
 			latency("generator behind its schedule", "", r.GeneratorLate),
 		}},

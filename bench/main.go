@@ -32,19 +32,20 @@ import (
 
 // settings of a run; the flags.
 type settings struct {
-	scenario string
-	store    string
-	wire     string
-	seconds  int
-	rate     int
-	preload  int
-	nats     string
-	database string
-	json     string
-	html     string
-	profiles string
-	verify   bool
-	warm     bool
+	scenario   string
+	store      string
+	wire       string
+	seconds    int
+	rate       int
+	preload    int
+	partitions int
+	nats       string
+	database   string
+	json       string
+	html       string
+	profiles   string
+	verify     bool
+	warm       bool
 }
 
 func main() {
@@ -73,6 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
 	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak: only this rate, no search; spike: the spike's; 0: the scenario's own")
 	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks")
+	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.StringVar(&s.nats, "nats", "", "drive the system that runs on this NATS server, nats://…, with agents and generator of our own; it must have no other agents of the drone example")
 	f.StringVar(&s.database, "database", "", "with -nats: the URL of that system's state store, for the books")
 	f.StringVar(&s.json, "json", "", "write the result to this file")
@@ -114,11 +116,11 @@ func (s *settings) check() error {
 		return fmt.Errorf("wire %q: want single or batched", s.wire)
 	}
 	for _, n := range []struct {
-		name     string
-		is, most int
-	}{{"seconds", s.seconds, 3600}, {"rate", s.rate, 200_000}, {"preload", s.preload, 20_000_000}} {
-		if n.is < 0 || n.is > n.most {
-			return fmt.Errorf("%s: %d, want 0 to %d", n.name, n.is, n.most)
+		name            string
+		is, least, most int
+	}{{"seconds", s.seconds, 0, 3600}, {"rate", s.rate, 0, 200_000}, {"preload", s.preload, 0, 20_000_000}, {"partitions", s.partitions, 1, 1024}} {
+		if n.is < n.least || n.is > n.most {
+			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.least, n.most)
 		}
 	}
 	if s.preload > 0 && s.scenario == "sustained" && s.store != "postgres" {
@@ -203,6 +205,9 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 		return nil, err
 	}
 	res.Scenario, res.Store, res.Wire = s.scenario, s.store, s.wire
+	if s.nats == "" {
+		res.Partitions = s.partitions
+	}
 	res.Date, res.Machine = began.UTC().Format(time.RFC3339), where
 	res.Sync = "every acceptance and every commit is synced to disk before it is answered or acted on"
 	if s.nats != "" {

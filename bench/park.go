@@ -40,7 +40,7 @@ func (r *rig) park(ctx context.Context, n int, due core.Instant) error {
 		return err
 	}
 	y := &yard{store: store, plan: parkedPlan(), at: due.Add(-parkedFor)}
-	return errors.Join(y.fill(ctx, n), store.Close())
+	return errors.Join(y.fill(ctx, r.partitions, n), store.Close())
 }
 
 // yard is where parked tasks are made.
@@ -54,7 +54,7 @@ type yard struct {
 
 const parkBatch = 1000
 
-func (y *yard) fill(ctx context.Context, n int) error {
+func (y *yard) fill(ctx context.Context, partitions, n int) error {
 	if err := errors.Join(y.store.Partitions(ctx, partitions), y.store.PutPlan(ctx, y.plan)); err != nil {
 		return err
 	}

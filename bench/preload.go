@@ -21,10 +21,10 @@ func (r *rig) preload(ctx context.Context, n int) error {
 		return err
 	}
 	defer store.Close()
-	if err := store.Partitions(ctx, partitions); err != nil {
+	if err := store.Partitions(ctx, r.partitions); err != nil {
 		return err
 	}
-	old := &oldTasks{left: n, next: make([]int64, partitions), ended: time.Now().Add(-48 * time.Hour)}
+	old := &oldTasks{left: n, next: make([]int64, r.partitions), ended: time.Now().Add(-48 * time.Hour)}
 	columns := []string{"partition", "number", "id", "type", "plan_version", "input_hash", "state", "seq", "round", "failure_count", "origin",
 		"created_at", "updated_at", "ended_at", "end_number", "purged", "commit_id"}
 	if _, err := r.sql.CopyFrom(ctx, pgx.Identifier{"tasks"}, columns, old); err != nil {

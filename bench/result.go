@@ -43,6 +43,7 @@ type Result struct {
 	BacklogMax     int     `json:"backlog_max"`       // the same at its highest
 	RecoverSeconds float64 `json:"recover_seconds"`   // spike: from its end until the backlog is below a second of arrivals
 
+	Partitions   int      `json:"partitions,omitempty"`    // of the system; 0 in results from before it was told: 16
 	Cores        float64  `json:"cores"`                   // used of the machine's while load was offered
 	StolenCores  float64  `json:"stolen_cores,omitempty"`  // that the machine's host gave to others meanwhile
 	FrozenMS     float64  `json:"frozen_ms_max,omitempty"` // the longest that a process which does next to nothing had to wait for its turn

@@ -19,8 +19,10 @@ import (
 // serviceSeed is that of the mock services in every run.
 const serviceSeed = 1
 
-// partitions of every run.
-const partitions = 16
+// defaultPartitions is what one node of two processors is well served with: a
+// submission is packed, synced and read with those of its own partition only, and
+// each partition lets in its own number of tasks at a time.
+const defaultPartitions = 4
 
 // database settings of every run on PostgreSQL: nothing of durability is taken
 // away; the sizes are those of a small server of its own.
@@ -46,35 +48,39 @@ const (
 // buffers are its own. New tables grow page by page, each is written twice, and
 // what the kernel gathers of that stops everybody's syncs for a second when it goes
 // to the disk at once, every 30 seconds.
-var usedTables = []string{
-	fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, input, state, seq, round, failure_count, origin, created_at, updated_at, purged, commit_id)
+func usedTables(partitions int) []string {
+	return []string{
+		fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, input, state, seq, round, failure_count, origin, created_at, updated_at, purged, commit_id)
 		SELECT i %% %d, i + 1000000000000, md5(i::TEXT), 'used', 1, convert_to(repeat('x', 1800), 'UTF8'), 'used', 0, 0, 0, 0, now(), now(), TRUE, 0 FROM generate_series(1, %d) AS i`, partitions, usedTasks),
-	fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo, reason)
+		fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo, reason)
 		SELECT i %% %d, i + 1000000000000, 0, now(), 'used', 0, 1, 'used', 'used', 0, 0, FALSE, convert_to(repeat('x', 1800), 'UTF8') FROM generate_series(1, %d) AS i`, partitions, usedJournal),
-	fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), fmt.Sprintf(`DELETE FROM journal WHERE number %% %d > 0`, usedKept),
-	`VACUUM (ANALYZE) tasks`, `VACUUM (ANALYZE) journal`,
+		fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), fmt.Sprintf(`DELETE FROM journal WHERE number %% %d > 0`, usedKept),
+		`VACUUM (ANALYZE) tasks`, `VACUUM (ANALYZE) journal`,
+	}
 }
 
 // rig is a system under test with everything around it.
 type rig struct {
-	dir      string
-	store    string
-	database string // URL, also of SQLite
-	cluster  *pgtest.Cluster
-	pid      int // of the database; 0: SQLite, which is in the engine
-	sql      *pgx.Conn
-	engine   *child // nil: of a system that ran already
-	agents   *child
-	natsURL  string
-	scale    float64
-	profiles string // folder of profiles; empty: none
-	runs     int
+	dir        string
+	store      string
+	database   string // URL, also of SQLite
+	cluster    *pgtest.Cluster
+	pid        int // of the database; 0: SQLite, which is in the engine
+	sql        *pgx.Conn
+	engine     *child // nil: of a system that ran already
+	agents     *child
+	natsURL    string
+	scale      float64
+	partitions int
+	profiles   string // folder of profiles; empty: none
+	runs       int
 }
 
 // rigOptions say how to set one up.
 type rigOptions struct {
 	Store        string
 	Single       bool
+	Partitions   int
 	Scale        float64
 	RetainDetail time.Duration
 	Profiles     string
@@ -88,7 +94,7 @@ func newRig(ctx context.Context, o rigOptions) (*rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	r := &rig{dir: dir, store: o.Store, scale: o.Scale, profiles: o.Profiles}
+	r := &rig{dir: dir, store: o.Store, partitions: o.Partitions, scale: o.Scale, profiles: o.Profiles}
 	if err := r.start(ctx, o); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -112,7 +118,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 
 // startEngine starts the engine and what keeps its state.
 func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
-	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: partitions, Profile: r.profile(partEngine)}
+	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
 		if err := r.startDatabase(ctx); err != nil {
@@ -161,7 +167,7 @@ func (r *rig) startDatabase(ctx context.Context) error {
 	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
-	for _, q := range append(usedTables[:len(usedTables):len(usedTables)],
+	for _, q := range append(usedTables(r.partitions),
 		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20))) FROM generate_series(1, %d)`, walFilled), `CHECKPOINT`) {
 		if _, err := r.sql.Exec(ctx, q); err != nil {
 			return fmt.Errorf("warm the database: %w", err)

@@ -26,7 +26,7 @@ func orElse(n, def int) int {
 
 // within runs a scenario on a rig, closes the books and ends it.
 func within(ctx context.Context, o rigOptions, s *settings, body func(*rig) (*Result, error)) (*Result, error) {
-	o.Store, o.Single, o.Profiles = s.store, s.wire == "single", s.profiles
+	o.Store, o.Single, o.Partitions, o.Profiles = s.store, s.wire == "single", s.partitions, s.profiles
 	o.NATSURL, o.Database = s.nats, s.database
 	r, err := newRig(ctx, o)
 	if err != nil {
