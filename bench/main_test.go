@@ -33,7 +33,7 @@ func TestSettingsAreChecked(t *testing.T) {
 // The store of a running system is in the URL of its database.
 func TestRunningStore(t *testing.T) {
 	for url, want := range map[string]string{"sqlite:/a/b": "sqlite", "postgres://u@h/d": "postgres"} {
-		s := settings{scenario: "peak", store: "postgres", wire: "single", nats: "nats://h", database: url}
+		s := settings{scenario: "peak", store: "postgres", wire: "single", partitions: 4, nats: "nats://h", database: url}
 		if err := s.check(); err != nil || s.store != want {
 			t.Errorf("%s: store %s, error %v, want %s", url, s.store, err, want)
 		}

@@ -232,44 +232,6 @@ func samePlan(p *core.Plan, have, want []byte) error {
 	return nil
 }
 
-// Purge implements Store.
-func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
-	c, err := p.choose(ctx, partition, p.purged.get(partition), detail, row, limit)
-	if err != nil {
-		return 0, err
-	}
-	touched := 0
-	if len(c.rows)+len(c.details) > 0 {
-		err = p.run(ctx, func(tx pgx.Tx) error {
-			touched = 0
-			// The lock keeps commits away, ours and a successor's: a task that is
-			// started again meanwhile would lose the journal it needs.
-			if ours, err := epochIs(tx.QueryRow(ctx, dollars(qEpoch)+` FOR UPDATE`, partition), epoch); err != nil || !ours {
-				return err
-			}
-			gone, err := tx.Exec(ctx, dollars(qForgetRows+p.inInts), partition, c.rows, row.Time())
-			if err != nil {
-				return err
-			}
-			rows, err := tx.Query(ctx, dollars(qForgetDetails+p.inInts+qForgotten), partition, c.details, detail.Time())
-			if err != nil {
-				return err
-			}
-			forgotten, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-			if err != nil {
-				return err
-			}
-			touched = int(gone.RowsAffected()) + len(forgotten)
-			_, err = tx.Exec(ctx, dollars(qForgetJournal+p.inInts), partition, forgotten)
-			return err
-		})
-	}
-	if err == nil {
-		p.purged.set(partition, c.next)
-	}
-	return touched, err
-}
-
 // run runs a small transaction, tried again while the database asks for it.
 func (p *postgres) run(ctx context.Context, do func(pgx.Tx) error) error {
 	if p.dialect == "cockroach" {

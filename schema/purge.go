@@ -2,8 +2,6 @@ package schema
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -132,13 +130,3 @@ const (
 	qForgotten     = ` RETURNING number`
 	qForgetJournal = `DELETE FROM journal WHERE partition = ?1 AND number `
 )
-
-// epochIs reads the epoch of a partition, in a transaction that holds its row.
-func epochIs(row interface{ Scan(...any) error }, epoch int64) (bool, error) {
-	var have int64
-	err := row.Scan(&have)
-	if errors.Is(err, sql.ErrNoRows) { // pgx's error is that one too
-		return false, nil
-	}
-	return have == epoch, err
-}

@@ -62,7 +62,6 @@ const (
 
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT spec FROM plans ORDER BY name, version`
-	qEpoch    = `SELECT epoch FROM partitions WHERE partition = ?1`
 	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`
 	qExisting = `SELECT partition, number, id, type, input_hash, state FROM tasks WHERE partition = ?1 AND id `
 )

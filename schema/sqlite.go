@@ -253,7 +253,8 @@ func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, 
 
 // forget is the purge itself, while nobody else writes.
 func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
-	if ours, err := epochIs(tx.QueryRowContext(ctx, qEpoch, partition), epoch); err != nil || !ours {
+	var ours bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM partitions WHERE partition = ?1 AND epoch = ?2)`, partition, epoch).Scan(&ours); err != nil || !ours {
 		return 0, err
 	}
 	res, err := tx.ExecContext(ctx, qForgetRows+s.inInts, partition, s.list(c.rows), int64(row))

@@ -81,10 +81,16 @@ var adapterMutants = []mutant{
 		run:   "^TestSQLite$/^overdue$",
 	},
 	{
-		name: "purge-not-fenced", invariant: 4, file: "schema/purge.go",
-		old: "return have == epoch, err", new: "return have >= epoch, err",
-		fault: "an owner that was succeeded forgets tasks of its successor",
+		name: "sqlite-purge-not-fenced", invariant: 4, file: "schema/sqlite.go",
+		old: "AND epoch = ?2)`, partition, epoch).Scan(&ours)", new: "AND epoch >= ?2)`, partition, epoch).Scan(&ours)",
+		fault: "SQLite: an owner that was succeeded forgets tasks of its successor",
 		run:   "^TestSQLite$/^purge_is_fenced$",
+	},
+	{
+		name: "postgres-purge-not-fenced", invariant: 4, file: "schema/pgpurge.go",
+		old: "partition = $1 AND epoch = $4)", new: "partition = $1 AND epoch >= $4)",
+		fault: "PostgreSQL: an owner that was succeeded forgets tasks of its successor",
+		run:   "^TestPostgres$/^purge_is_fenced$",
 	},
 	{
 		name: "purge-of-untold", invariant: 10, file: "schema/purge.go",
