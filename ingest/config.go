@@ -12,10 +12,11 @@ import (
 const (
 	DefaultPackItems    = 512
 	DefaultPackBytes    = 512 << 10
-	DefaultPayloadMax   = 1 << 20 // the server's own default
-	DefaultWindowMax    = 20 * time.Millisecond
+	DefaultPayloadMax   = 1 << 20               // the server's own default
+	DefaultWindowMax    = 20 * time.Millisecond // for 8 partitions or more; each has its own pack to fill
+	DefaultWindowLeast  = 10 * time.Millisecond // the same for 4 or fewer
 	DefaultQuietItems   = 4
-	DefaultBusyItems    = 64
+	DefaultWindowPerAsk = 625 * time.Microsecond
 	DefaultFlightsMax   = 4
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
@@ -45,9 +46,10 @@ type Config struct {
 	PayloadMax int // the server's max_payload in bytes
 
 	// WindowMax is how long the oldest item of a pack waits for company in a
-	// flood. The window is WindowMax × (unanswered − QuietItems) / BusyItems,
-	// within 0 and WindowMax: by Little's law the unanswered items measure the
-	// rate and the slowness of the stream at once.
+	// flood; the default is 2.5 ms for each partition, within 10 and 20. The
+	// window is WindowMax × (unanswered − QuietItems) / BusyItems, within 0 and
+	// WindowMax: by Little's law the unanswered items measure the rate and the
+	// slowness of the stream at once.
 	WindowMax  time.Duration
 	QuietItems int
 	BusyItems  int
@@ -71,9 +73,9 @@ func (c Config) WithDefaults() Config {
 	orInt(&c.PackItems, DefaultPackItems)
 	orInt(&c.PackBytes, DefaultPackBytes)
 	orInt(&c.PayloadMax, DefaultPayloadMax)
-	orInt(&c.WindowMax, DefaultWindowMax)
+	orInt(&c.WindowMax, min(max(DefaultWindowMax*time.Duration(c.Partitions)/8, DefaultWindowLeast), DefaultWindowMax))
 	orInt(&c.QuietItems, DefaultQuietItems)
-	orInt(&c.BusyItems, DefaultBusyItems)
+	orInt(&c.BusyItems, max(1, int(c.WindowMax/DefaultWindowPerAsk)))
 	orInt(&c.FlightsMax, DefaultFlightsMax)
 	orInt(&c.ItemsMax, DefaultItemsMax)
 	orInt(&c.BytesMax, DefaultBytesMax)

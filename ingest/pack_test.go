@@ -76,12 +76,21 @@ func TestWindow(t *testing.T) {
 	tests := []struct {
 		unanswered int
 		want       time.Duration
-	}{{1, 0}, {4, 0}, {5, 156250 * time.Nanosecond}, {10, 937500 * time.Nanosecond}, {36, ms(5)}, {68, ms(10)}, {69, ms(10)}, {5000, ms(10)}}
+	}{{1, 0}, {4, 0}, {5, 625 * time.Microsecond}, {10, 3750 * time.Microsecond}, {12, ms(5)}, {20, ms(10)}, {21, ms(10)}, {5000, ms(10)}}
 	for _, tt := range tests {
 		r := newRig(t, nil)
 		r.submit(epoch, ids("x", tt.unanswered, 0)...)
 		if got := r.door.window(); got != tt.want {
 			t.Errorf("%d unanswered: window %v, want %v", tt.unanswered, got, tt.want)
+		}
+	}
+}
+
+// More partitions mean more packs to fill, and longer windows.
+func TestWindowByPartitions(t *testing.T) {
+	for partitions, want := range map[int]time.Duration{1: ms(10), 4: ms(10), 6: ms(15), 8: ms(20), 1024: ms(20)} {
+		if got := (Config{Partitions: partitions}).WithDefaults().WindowMax; got != want {
+			t.Errorf("%d partitions: window %v, want %v", partitions, got, want)
 		}
 	}
 }
