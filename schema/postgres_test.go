@@ -122,6 +122,48 @@ func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 	})
 }
 
+// TestPurgeWaitsForTheTakeoverBeforeIt: a purge that began under the old epoch waits
+// for the takeover that is under way, and then forgets nothing.
+func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
+	both(t, func(t *testing.T, s schema.Store) {
+		st, err := s.TakeOver(t.Context(), 1, "zombie")
+		if err != nil {
+			t.Fatal(err)
+		}
+		birth := plainBirth(1, 1)
+		task := *birth.Task
+		task.Seq, task.State, task.EndNumber, task.EndedAt = 2, core.StateProcessed, 1, task.UpdatedAt
+		end := core.TaskWrite{Task: &task, Row: true, Records: []core.Record{{Seq: 2, Kind: core.KindDone, At: task.EndedAt, State: task.State, Step: 0, StepStatus: core.StepDone, Attempt: 1, Next: -1}}}
+		for i, w := range []core.TaskWrite{birth, end} {
+			b := core.Batch{ID: int64(i + 1), Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: 2, NextEnd: 2, Told: 1}}, Writes: []core.TaskWrite{w}}
+			if res, err := s.Commit(t.Context(), &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
+				t.Fatalf("%+v, %v", res, err)
+			}
+		}
+		db := schema.DB(s)
+		successor := begin(t, db, `UPDATE partitions SET owner = 'successor', epoch = epoch + 1 WHERE partition = 1`)
+		type outcome struct {
+			touched int
+			err     error
+		}
+		done := make(chan outcome, 1)
+		go func() {
+			n, err := s.Purge(context.Background(), 1, st.Epoch, task.EndedAt+1, 0, 10)
+			done <- outcome{n, err}
+		}()
+		blocked(t, db)
+		if err := successor.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-done; got.err != nil || got.touched != 0 {
+			t.Errorf("%d tasks purged, %v", got.touched, got.err)
+		}
+		if saved, err := s.LoadNumbers(t.Context(), 1, []int64{1}); err != nil || len(saved) != 1 || len(saved[0].Journal) != 2 {
+			t.Errorf("the successor has %+v, %v", saved, err)
+		}
+	})
+}
+
 func plainBirth(p int, number int64) core.TaskWrite {
 	at := core.Instant(1_893_456_000_000_000)
 	return core.TaskWrite{

@@ -93,6 +93,12 @@ var adapterMutants = []mutant{
 		run:   "^TestPostgres$/^purge_is_fenced$",
 	},
 	{
+		name: "postgres-purge-holds-nothing", invariant: 4, file: "schema/pgpurge.go",
+		old: "AND epoch = $2 FOR UPDATE", new: "AND epoch = $2",
+		fault: "PostgreSQL: what a task was made of is forgotten while it is taken over",
+		run:   "^TestPurgeWaitsForTheTakeoverBeforeIt$/^read_committed$",
+	},
+	{
 		name: "purge-of-untold", invariant: 10, file: "schema/purge.go",
 		old: "t.end_number > ?2 AND t.end_number <= (SELECT p.told FROM partitions p WHERE p.partition = ?1)", new: "t.end_number > ?2",
 		fault: "what a task was made of is forgotten before its end is told",
