@@ -46,7 +46,7 @@ func growth(ctx context.Context, s *settings) (*Result, error) {
 
 // within1 runs one size on a system of its own.
 func within1(ctx context.Context, s *settings, n int, due core.Instant, res *Result, body func(context.Context, *rig, schema.Store, int, core.Instant, *Result) error) error {
-	o := rigOptions{Store: s.store, Partitions: s.partitions, Profiles: s.profiles, Prepare: func(ctx context.Context, r *rig) error { return r.park(ctx, n, due) }}
+	o := s.system(rigOptions{Prepare: func(ctx context.Context, r *rig) error { return r.park(ctx, n, due) }})
 	r, err := newRig(ctx, o)
 	if err != nil {
 		return err

@@ -11,8 +11,7 @@ const idleRest = 5 * time.Second
 
 // idle leaves the system alone and looks at what it costs.
 func idle(ctx context.Context, s *settings) (*Result, error) {
-	o := rigOptions{Store: s.store, Partitions: s.partitions, Scale: 1, Profiles: s.profiles}
-	r, err := newRig(ctx, o)
+	r, err := newRig(ctx, s.system(rigOptions{Scale: 1}))
 	if err != nil {
 		return nil, err
 	}

@@ -24,10 +24,16 @@ func orElse(n, def int) int {
 	return n
 }
 
+// system adds what every scenario is told of its system to what it wants itself.
+func (s *settings) system(o rigOptions) rigOptions {
+	o.Store, o.Partitions, o.Profiles = s.store, s.partitions, s.profiles
+	return o
+}
+
 // within runs a scenario on a rig, closes the books and ends it.
 func within(ctx context.Context, o rigOptions, s *settings, body func(*rig) (*Result, error)) (*Result, error) {
-	o.Store, o.Single, o.Partitions, o.Profiles = s.store, s.wire == "single", s.partitions, s.profiles
-	o.NATSURL, o.Database = s.nats, s.database
+	o = s.system(o)
+	o.Single, o.NATSURL, o.Database = s.wire == "single", s.nats, s.database
 	r, err := newRig(ctx, o)
 	if err != nil {
 		return nil, err

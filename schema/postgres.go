@@ -27,7 +27,6 @@ type postgres struct {
 	cols    chan *columns // scratch memory of commits
 	wary    atomic.Int64  // commits that still go the careful way
 	born    atomic.Int64  // tasks, since the last look at the statistics
-	purged  purgePlaces
 }
 
 // minPostgres is the oldest PostgreSQL, as its server_version_num.

@@ -80,6 +80,23 @@ func (r *reader) choose(ctx context.Context, partition int, from purgePlace, det
 	return c, err
 }
 
+// purge chooses what is old, lets forget take it, if there is any, and remembers
+// how far that went. It returns how many tasks forget touched.
+func (r *reader) purge(ctx context.Context, partition int, detail, row core.Instant, limit int, forget func(*purgeChoice) (int, error)) (int, error) {
+	c, err := r.choose(ctx, partition, r.purged.get(partition), detail, row, limit)
+	if err != nil {
+		return 0, err
+	}
+	touched := 0
+	if len(c.rows)+len(c.details) > 0 {
+		touched, err = forget(&c)
+	}
+	if err == nil {
+		r.purged.set(partition, c.next)
+	}
+	return touched, err
+}
+
 // old goes over tasks in order, takes those that ended before a time, passes
 // over those that stay, and stops at one that may go later. It returns the place
 // where the next look begins.

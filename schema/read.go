@@ -18,6 +18,7 @@ type reader struct {
 	inInts string                    // "IN (…)" for ?2, integers
 	inText string                    // the same for text
 	time   func(core.Instant) any
+	purged purgePlaces
 }
 
 // instant scans a time as either store keeps it.

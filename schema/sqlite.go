@@ -21,7 +21,6 @@ type sqlite struct {
 	turn    chan struct{} // held by whoever writes
 	commit  *liteCommit
 	wal     *liteWal
-	purged  purgePlaces
 }
 
 // litePragmas hold for every connection. A commit is durable when it returns
@@ -234,21 +233,13 @@ func (s *sqlite) PutPlan(ctx context.Context, plan core.Plan) error {
 
 // Purge implements Store.
 func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
-	c, err := s.choose(ctx, partition, s.purged.get(partition), detail, row, limit)
-	if err != nil {
-		return 0, err
-	}
-	touched := 0
-	if len(c.rows)+len(c.details) > 0 {
-		err = s.run(ctx, func(tx *sql.Tx) (err error) {
-			touched, err = s.forget(ctx, tx, partition, epoch, &c, detail, row)
+	return s.purge(ctx, partition, detail, row, limit, func(c *purgeChoice) (touched int, err error) {
+		err = s.run(ctx, func(tx *sql.Tx) error {
+			touched, err = s.forget(ctx, tx, partition, epoch, c, detail, row)
 			return err
 		})
-	}
-	if err == nil {
-		s.purged.set(partition, c.next)
-	}
-	return touched, err
+		return touched, err
+	})
 }
 
 // forget is the purge itself, while nobody else writes.
