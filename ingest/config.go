@@ -21,6 +21,7 @@ const (
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
 	DefaultBacklogMax   = 100_000
+	DefaultFloodItems   = 1500
 	DefaultPublishMax   = 4 * time.Second
 	DefaultUnknownMax   = 1024
 	DefaultReloadPause  = 250 * time.Millisecond
@@ -61,6 +62,7 @@ type Config struct {
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
 	BacklogMax int64         // messages of a partition that nobody has read yet, at most
+	FloodItems int           // unanswered requests from which the door is flooded
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
 
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
@@ -80,6 +82,7 @@ func (c Config) WithDefaults() Config {
 	orInt(&c.ItemsMax, DefaultItemsMax)
 	orInt(&c.BytesMax, DefaultBytesMax)
 	orInt(&c.BacklogMax, DefaultBacklogMax)
+	orInt(&c.FloodItems, DefaultFloodItems)
 	orInt(&c.PublishMax, DefaultPublishMax)
 	orInt(&c.UnknownMax, DefaultUnknownMax)
 	orInt(&c.ReloadPause, DefaultReloadPause)
@@ -107,7 +110,7 @@ func (c *Config) Validate() error {
 		{"Partitions", int64(c.Partitions)}, {"PackItems", int64(c.PackItems)}, {"PackBytes", int64(c.PackBytes)},
 		{"PayloadMax", int64(c.PayloadMax)}, {"WindowMax", int64(c.WindowMax)}, {"QuietItems", int64(c.QuietItems)},
 		{"BusyItems", int64(c.BusyItems)}, {"FlightsMax", int64(c.FlightsMax)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
-		{"BacklogMax", c.BacklogMax}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
+		{"BacklogMax", c.BacklogMax}, {"FloodItems", int64(c.FloodItems)}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
 		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)},
 	} {
 		if n.is < 1 {

@@ -40,10 +40,15 @@ type RunConfig struct {
 	DrainMax    time.Duration // how long a stop waits for commands that are out; negative: not at all
 	HandoverMax time.Duration // how long to wait for a live predecessor to let go
 	CommitGap   time.Duration // least time from one commit to the next of a committer that is busy; negative: none
-	FlushEvery  time.Duration // how long a moved cursor may wait for a commit to ride on
-	Retain      Retention
-	Now         func() core.Instant
-	Rand        func() float64 // safe for use by several goroutines
+	// Flooded reports whether submissions come faster than this process takes them
+	// in. Meanwhile a partition takes up new tasks only until it has an eighth of
+	// InFlight in hand: those that have begun go on, and what is not begun waits in
+	// the stream as well as here. nil: never.
+	Flooded    func() bool
+	FlushEvery time.Duration // how long a moved cursor may wait for a commit to ride on
+	Retain     Retention
+	Now        func() core.Instant
+	Rand       func() float64 // safe for use by several goroutines
 }
 
 // The defaults of RunConfig.

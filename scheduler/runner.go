@@ -31,6 +31,7 @@ type runner struct {
 
 	// Owned by the runner's goroutine.
 	feeds   map[int]*feed
+	narrow  bool         // new tasks wait for the end of a flood
 	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 }
 
@@ -172,14 +173,32 @@ func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Durati
 	}
 }
 
-// setTimer arms the timer for the next wake, or for a cursor that has waited
-// long enough for a commit to ride on.
+// In a flood of submissions a partition takes up new tasks until it has one
+// floodShare-th of InFlight in hand; whether the flood is over is looked at as often.
+const (
+	floodShare = 8
+	floodLook  = 20 * time.Millisecond
+)
+
+// window is how many tasks a partition may have in hand for new ones to be taken up.
+func (s *Scheduler) window() int {
+	if s.cfg.Flooded != nil && s.cfg.Flooded() {
+		return max(1, s.cfg.InFlight/floodShare)
+	}
+	return s.cfg.InFlight
+}
+
+// setTimer arms the timer for the next wake, for a cursor that has waited long
+// enough for a commit to ride on, or for a look whether a flood is over.
 func (r *runner) setTimer(timer *time.Timer) {
 	wait := time.Hour
 	for _, at := range []core.Instant{r.shard.NextWake(), r.flushAt} {
 		if at != 0 {
 			wait = min(wait, max(0, at.Sub(r.s.cfg.Now())))
 		}
+	}
+	if r.narrow { // the end of a flood is no mail
+		wait = min(wait, floodLook)
 	}
 	timer.Reset(wait)
 }
@@ -205,8 +224,10 @@ func (r *runner) turn(ctx context.Context, flush bool) error {
 	if r.flushAt == 0 && r.shard.Unsaved() {
 		r.flushAt = r.s.cfg.Now().Add(r.s.cfg.FlushEvery)
 	}
+	most := r.s.window()
+	r.narrow = most < r.s.cfg.InFlight
 	for p := range r.feeds {
-		r.in.setRoom(p, r.s.cfg.InFlight-r.shard.Load(p))
+		r.in.setRoom(p, most-r.shard.Load(p))
 	}
 	if err == nil || ctx.Err() != nil {
 		return nil

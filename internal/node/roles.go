@@ -81,6 +81,14 @@ func (n *Node) setDoor(d *openDoor) {
 	n.door = d
 }
 
+// flooded reports whether this node has the front door, and it is flooded.
+func (n *Node) flooded() bool {
+	n.mu.Lock()
+	d := n.door
+	n.mu.Unlock()
+	return d != nil && d.in.Flooded()
+}
+
 func (n *Node) setOwner(o owner) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,7 +100,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	cfg := scheduler.RunConfig{
 		Config:     scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Now: now, Rand: random,
-		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
+		CommitGap: n.cfg.CommitGap, Flooded: n.flooded, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
 	}
 	if abrupt {
 		cfg.DrainMax = -1
