@@ -45,7 +45,6 @@ type settings struct {
 	html       string
 	profiles   string
 	verify     bool
-	warm       bool
 }
 
 func main() {
@@ -80,7 +79,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&s.json, "json", "", "write the result to this file")
 	f.StringVar(&s.html, "html", "", "write the report with its plots to this file; empty: beside the JSON")
 	f.StringVar(&s.profiles, "profiles", "", "write profiles of every part to this folder")
-	f.BoolVar(&s.warm, "warm", true, "touch all free memory first: a virtual machine may get each page only then")
 	f.BoolVar(&s.verify, "verify", false, "judge result files by the floors instead of measuring")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -193,11 +191,6 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	where, err := machine(runtime.Version(), database)
 	if err != nil {
 		return nil, err
-	}
-	if s.warm {
-		if err := warmMemory(ctx); err != nil {
-			return nil, err
-		}
 	}
 	began := time.Now()
 	res, err := scenarios[s.scenario](ctx, s)
