@@ -62,7 +62,7 @@ type Config struct {
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
 	BacklogMax int64         // messages of a partition that nobody has read yet, at most
-	FloodItems int           // unanswered requests from which the door is flooded
+	FloodItems int           // unanswered requests from which the door is flooded, until a third of it was not reached for a second
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
 
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most

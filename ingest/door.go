@@ -15,6 +15,7 @@ type Door struct {
 	log     Log
 	backlog Backlog // may be nil
 	budget  budget
+	flood   flood
 	stats   counters
 	full    *Refusal
 	events  queue[event]
@@ -53,6 +54,7 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 	d.full = refusal(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
 		cfg.ItemsMax, cfg.BytesMax).retry(retryFull)
 	d.budget.itemsMax, d.budget.bytesMax = int64(cfg.ItemsMax), cfg.BytesMax
+	d.flood.from = int64(cfg.FloodItems)
 	return d, nil
 }
 

@@ -58,6 +58,11 @@ func (in *Ingest) enter(req Request) {
 	}
 }
 
+// Flooded reports whether requests come faster than they are answered, or did so
+// within the last second: other work of this process that can wait should leave
+// the door the processor. It is safe for concurrent use.
+func (in *Ingest) Flooded() bool { return in.door.flood.is(in.now()) }
+
 // Stats returns what the door counted.
 func (in *Ingest) Stats() Stats { return in.door.Stats() }
 
@@ -105,6 +110,7 @@ func (in *Ingest) turn(batch []Request) []Request {
 			in.door.take(now, &part[i])
 		}
 		in.door.Flush(now)
+		in.door.flood.look(now, in.door.budget.items.Load())
 		if rest = rest[len(part):]; len(rest) == 0 {
 			clear(batch)
 			return batch

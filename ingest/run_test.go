@@ -122,6 +122,47 @@ func TestRunAnswersInTime(t *testing.T) {
 	})
 }
 
+// A flood begins with so many unanswered requests, ebbs without being over, and is
+// over a second after requests have become few, without another one having come.
+func TestFlooded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTally()
+		in, stop := running(t, &slowLog{after: 100 * time.Millisecond}, func(cfg *Config) { cfg.FloodItems = 9 })
+		n := 0
+		send := func(items int) {
+			for range items {
+				in.Submit(c.request(fmt.Sprintf("f%d", n)))
+				n++
+			}
+			synctest.Wait()
+		}
+		want := func(flooded bool, when string) {
+			t.Helper()
+			if in.Flooded() != flooded {
+				t.Errorf("%s: flooded %v", when, !flooded)
+			}
+		}
+		send(8)
+		want(false, "less than a flood")
+		send(1)
+		want(true, "a flood")
+		for range 10 { // goes on with a third
+			<-time.After(500 * time.Millisecond)
+			synctest.Wait()
+			want(true, "between two waves")
+			send(3)
+		}
+		<-time.After(floodRest - time.Millisecond)
+		want(true, "just before the end")
+		<-time.After(time.Millisecond)
+		want(false, "a second after the last wave")
+		send(3)
+		want(false, "a third does not begin one")
+		stop()
+		c.once(t, n)
+	})
+}
+
 // 50 ms of a flood of 50,000/s: packs are large, and nobody waits longer than
 // the window and the stream together.
 func TestRunInAFlood(t *testing.T) {

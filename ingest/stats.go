@@ -15,13 +15,6 @@ type Stats struct {
 	Bytes         int64 // of the unanswered
 }
 
-// Flooded reports whether so many requests wait for their answers that other
-// work of this process, which can wait, should leave the door the processor. It is
-// safe for concurrent use.
-func (in *Ingest) Flooded() bool {
-	return in.door.budget.items.Load() >= int64(in.door.cfg.FloodItems)
-}
-
 type counters struct {
 	taken, accepted, packs, packed, tracesDropped, lateDone atomic.Int64
 	refused                                                 [causeLast - causeFirst + 1]atomic.Int64

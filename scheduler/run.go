@@ -41,14 +41,15 @@ type RunConfig struct {
 	HandoverMax time.Duration // how long to wait for a live predecessor to let go
 	CommitGap   time.Duration // least time from one commit to the next of a committer that is busy; negative: none
 	// Flooded reports whether submissions come faster than this process takes them
-	// in. Meanwhile a partition takes up new tasks only until it has an eighth of
-	// InFlight in hand: those that have begun go on, and what is not begun waits in
-	// the stream as well as here. nil: never.
-	Flooded    func() bool
-	FlushEvery time.Duration // how long a moved cursor may wait for a commit to ride on
-	Retain     Retention
-	Now        func() core.Instant
-	Rand       func() float64 // safe for use by several goroutines
+	// in. Meanwhile the node takes up new tasks only until it has FloodInFlight in
+	// hand: those that have begun go on, and what is not begun waits in the stream as
+	// well as here. nil: never.
+	Flooded       func() bool
+	FloodInFlight int           // of all partitions of the node together, in equal parts; InFlight binds as well
+	FlushEvery    time.Duration // how long a moved cursor may wait for a commit to ride on
+	Retain        Retention
+	Now           func() core.Instant
+	Rand          func() float64 // safe for use by several goroutines
 }
 
 // The defaults of RunConfig.
@@ -58,7 +59,9 @@ const (
 	DefaultHandoverMax = 10 * time.Second
 	DefaultFlushEvery  = 200 * time.Millisecond
 	DefaultCommitGap   = 10 * time.Millisecond
-	retakeAfter        = 500 * time.Millisecond
+	// DefaultFloodInFlight is what two processors do in half a second.
+	DefaultFloodInFlight = 4096
+	retakeAfter          = 500 * time.Millisecond
 )
 
 // Scheduler is the role: it owns the partitions that fall to this node among
@@ -87,6 +90,7 @@ type RunStore interface {
 func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, log *slog.Logger) *Scheduler {
 	cfg.Config = cfg.Config.WithDefaults()
 	orInt(&cfg.Shards, DefaultShards)
+	orInt(&cfg.FloodInFlight, DefaultFloodInFlight)
 	cfg.Shards = min(cfg.Shards, cfg.Partitions)
 	for _, d := range []struct {
 		of  *time.Duration

@@ -173,17 +173,13 @@ func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Durati
 	}
 }
 
-// In a flood of submissions a partition takes up new tasks until it has one
-// floodShare-th of InFlight in hand; whether the flood is over is looked at as often.
-const (
-	floodShare = 8
-	floodLook  = 20 * time.Millisecond
-)
+// floodLook is how often a look is taken whether a flood is over.
+const floodLook = 20 * time.Millisecond
 
 // window is how many tasks a partition may have in hand for new ones to be taken up.
 func (s *Scheduler) window() int {
 	if s.cfg.Flooded != nil && s.cfg.Flooded() {
-		return max(1, s.cfg.InFlight/floodShare)
+		return min(s.cfg.InFlight, max(1, s.cfg.FloodInFlight/max(1, s.Owned())))
 	}
 	return s.cfg.InFlight
 }

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +155,40 @@ func TestGateOfABusyPartition(t *testing.T) {
 		c.want(core.StateProcessing, 0, "t0", "t2")
 		if c.store.Task(0, "t3") != nil {
 			t.Fatal("more in hand than allowed")
+		}
+		c.end(n1)
+	})
+}
+
+// While the door of its node is flooded, a partition takes up its part of the
+// node's share of new tasks, and the rest when the flood is over; nobody else has to
+// write for that.
+func TestFloodHoldsNewTasksBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.answer = -1
+		c.setLive("n1")
+		var flood atomic.Bool
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
+			cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = 5, 3*cfg.Partitions, flood.Load, -1
+		})
+		pass(time.Second)
+		flood.Store(true)
+		c.submit(0, order("t0")) // the turn that takes it sees the flood
+		pass(time.Second)
+		for i := 1; i < 9; i++ {
+			c.submit(0, order(fmt.Sprintf("t%d", i)))
+		}
+		pass(time.Second)
+		c.want(core.StateProcessing, 0, "t0", "t2")
+		if c.store.Task(0, "t3") != nil {
+			t.Error("more in hand than allowed in a flood")
+		}
+		flood.Store(false)
+		pass(time.Second)
+		c.want(core.StateProcessing, 0, "t3", "t4")
+		if c.store.Task(0, "t5") != nil {
+			t.Error("more in hand than allowed")
 		}
 		c.end(n1)
 	})
