@@ -95,13 +95,18 @@ func (n *Node) setOwner(o owner) {
 	n.own = o
 }
 
-// runScheduler owns partitions while this node's lease lives.
-func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
-	cfg := scheduler.RunConfig{
+// schedulerConfig is this node's scheduler, as it is when it may drain.
+func (n *Node) schedulerConfig() scheduler.RunConfig {
+	return scheduler.RunConfig{
 		Config:     scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Now: now, Rand: random,
 		CommitGap: n.cfg.CommitGap, Flooded: n.flooded, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
 	}
+}
+
+// runScheduler owns partitions while this node's lease lives.
+func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
+	cfg := n.schedulerConfig()
 	if abrupt {
 		cfg.DrainMax = -1
 	}
