@@ -136,12 +136,14 @@ func stopping() *Refusal {
 }
 
 // Flush does what is due: it answers what the stream has stored, gives up what
-// the stream left unanswered, and publishes packs whose window is over.
+// the stream left unanswered, looks whether that leaves a flood, and publishes
+// packs whose window is over.
 func (d *Door) Flush(now core.Instant) {
 	d.settle(now)
 	d.expire(now)
 	d.unknown.expire(d, now)
 	d.unknown.ask(d, now)
+	d.flood.look(now, d.budget.items.Load())
 	if d.open == 0 || d.flying >= d.cfg.FlightsMax || d.oldest().since.Add(d.window()) > now {
 		return
 	}

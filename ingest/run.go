@@ -110,7 +110,6 @@ func (in *Ingest) turn(batch []Request) []Request {
 			in.door.take(now, &part[i])
 		}
 		in.door.Flush(now)
-		in.door.flood.look(now, in.door.budget.items.Load())
 		if rest = rest[len(part):]; len(rest) == 0 {
 			clear(batch)
 			return batch

@@ -21,8 +21,8 @@ func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail
 }
 
 // forget is the purge itself, in one round trip before that of the transaction's
-// end: commits of the partition, ours and a successor's, wait meanwhile, because a task that is started again just now
-// would lose the journal it needs.
+// end: commits of the partition, ours and a successor's, wait meanwhile, because a
+// task that is started again just now would lose the journal it needs.
 func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
 	gone, forgotten := int64(0), int64(0)
 	b := &pgx.Batch{}

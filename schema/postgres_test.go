@@ -59,6 +59,23 @@ func begin(t *testing.T, db *sql.DB, statement string) *sql.Tx {
 	return tx
 }
 
+// behind begins what has to wait for tx, commits tx once it does wait, and gives what
+// came of it.
+func behind[T any](t *testing.T, db *sql.DB, tx *sql.Tx, do func() (T, error)) (T, error) {
+	t.Helper()
+	got, errs := make(chan T, 1), make(chan error, 1)
+	go func() {
+		v, err := do()
+		got <- v
+		errs <- err
+	}()
+	blocked(t, db)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return <-got, <-errs
+}
+
 // A commit that has passed the fence and is not over yet holds up a takeover,
 // which then finds what the commit wrote.
 func TestTakeoverWaitsForTheCommitBeforeIt(t *testing.T) {
@@ -68,18 +85,8 @@ func TestTakeoverWaitsForTheCommitBeforeIt(t *testing.T) {
 		}
 		db := schema.DB(s)
 		zombie := begin(t, db, `UPDATE partitions SET next_number = 5, cursor = 9 WHERE partition = 1 AND epoch = 1`)
-		found := make(chan core.PartitionState, 1)
-		errs := make(chan error, 1)
-		go func() {
-			st, err := s.TakeOver(context.Background(), 1, "successor")
-			found <- st
-			errs <- err
-		}()
-		blocked(t, db)
-		if err := zombie.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if st, err := <-found, <-errs; err != nil || st.NextNumber != 5 || st.Cursor != 9 || st.Epoch != 2 {
+		st, err := behind(t, db, zombie, func() (core.PartitionState, error) { return s.TakeOver(context.Background(), 1, "successor") })
+		if err != nil || st.NextNumber != 5 || st.Cursor != 9 || st.Epoch != 2 {
 			t.Errorf("the takeover found %+v, %v", st, err)
 		}
 	})
@@ -96,21 +103,12 @@ func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 		}
 		db := schema.DB(s)
 		successor := begin(t, db, `UPDATE partitions SET owner = 'successor', epoch = epoch + 1 WHERE partition = 1`)
-		results := make(chan core.CommitResult, 1)
-		errs := make(chan error, 1)
-		go func() {
-			res, err := s.Commit(context.Background(), &core.Batch{
+		res, err := behind(t, db, successor, func() (core.CommitResult, error) {
+			return s.Commit(context.Background(), &core.Batch{
 				ID: 1, Partitions: []core.PartitionWrite{{Partition: 0, Epoch: 1, NextNumber: 2, NextEnd: 1}, {Partition: 1, Epoch: 1, NextNumber: 2, NextEnd: 1}},
 				Writes: []core.TaskWrite{plainBirth(0, 1), plainBirth(1, 1)},
 			})
-			results <- res
-			errs <- err
-		}()
-		blocked(t, db)
-		if err := successor.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		res, err := <-results, <-errs
+		})
 		if err != nil || len(res.Duplicates) != 0 || len(res.Fenced) != 1 || res.Fenced[0] != 1 {
 			t.Errorf("the commit says %+v, %v", res, err)
 		}
@@ -142,21 +140,9 @@ func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
 		}
 		db := schema.DB(s)
 		successor := begin(t, db, `UPDATE partitions SET owner = 'successor', epoch = epoch + 1 WHERE partition = 1`)
-		type outcome struct {
-			touched int
-			err     error
-		}
-		done := make(chan outcome, 1)
-		go func() {
-			n, err := s.Purge(context.Background(), 1, st.Epoch, task.EndedAt+1, 0, 10)
-			done <- outcome{n, err}
-		}()
-		blocked(t, db)
-		if err := successor.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-done; got.err != nil || got.touched != 0 {
-			t.Errorf("%d tasks purged, %v", got.touched, got.err)
+		touched, err := behind(t, db, successor, func() (int, error) { return s.Purge(context.Background(), 1, st.Epoch, task.EndedAt+1, 0, 10) })
+		if err != nil || touched != 0 {
+			t.Errorf("%d tasks purged, %v", touched, err)
 		}
 		if saved, err := s.LoadNumbers(t.Context(), 1, []int64{1}); err != nil || len(saved) != 1 || len(saved[0].Journal) != 2 {
 			t.Errorf("the successor has %+v, %v", saved, err)

@@ -73,9 +73,7 @@ func (n *Node) handler() (http.Handler, error) {
 
 // Submit implements ingest.Submitter: the door that is open now.
 func (n *Node) Submit(req ingest.Request) {
-	n.mu.Lock()
-	door := n.door
-	n.mu.Unlock()
+	door := n.currentDoor()
 	if door == nil {
 		req.Answer(ingest.Answer{Task: req.ID, Err: &ingest.Refusal{Code: 503, Description: "the door is not open yet", Retry: time.Second}})
 		return
@@ -96,9 +94,7 @@ func (n *Node) checks() []health.Check {
 	}
 	if n.cfg.Has(RoleIngest) {
 		checks = append(checks, health.Check{Name: RoleIngest, Probe: func(context.Context) error {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			if n.door == nil {
+			if n.currentDoor() == nil {
 				return errors.New("the door is not open")
 			}
 			return nil

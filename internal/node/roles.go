@@ -81,12 +81,17 @@ func (n *Node) setDoor(d *openDoor) {
 	n.door = d
 }
 
+// currentDoor is the front door while it is open here, else nil.
+func (n *Node) currentDoor() *openDoor {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.door
+}
+
 // flooded reports whether this node has the front door, and it is flooded.
 func (n *Node) flooded() bool {
-	n.mu.Lock()
-	d := n.door
-	n.mu.Unlock()
-	return d != nil && d.in.Flooded()
+	door := n.currentDoor()
+	return door != nil && door.in.Flooded()
 }
 
 func (n *Node) setOwner(o owner) {
