@@ -16,6 +16,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		"-rate 200001":                            "rate: 200001, want 0 to 200000",
 		"-seconds -1":                             "seconds: -1",
 		"-scenario sustained -preload 10":         "preload",
+		"-huge-pages":                             "only with -store postgres",
 		"-database sqlite:x":                      "only with -nats",
 		"-nats nats://x":                          "want -database too",
 		"-nats nats://x -database y -profiles z":  "profiles",

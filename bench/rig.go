@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,6 +31,10 @@ var databaseSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
 	"shared_buffers": "2GB", "max_wal_size": "4GB", "min_wal_size": "4GB", "max_connections": "200",
 }
+
+// databaseEnv keeps what the server's C library has of memory: by itself it gives
+// back what a commit needed at its end, and every commit pays for fresh pages.
+var databaseEnv = []string{"MALLOC_TRIM_THRESHOLD_=268435456", "MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TOP_PAD_=16777216"}
 
 // walFilled is how much is written ahead before a run, in messages of a MiB: a
 // server that has run for a while uses its log's files again, a new one has to
@@ -74,6 +79,7 @@ type rig struct {
 	partitions int
 	profiles   string // folder of profiles; empty: none
 	runs       int
+	giveBack   func() error // the huge pages; nil: none are reserved
 }
 
 // rigOptions say how to set one up.
@@ -84,6 +90,7 @@ type rigOptions struct {
 	Scale        float64
 	RetainDetail time.Duration
 	Profiles     string
+	HugePages    bool
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
 	NATSURL      string                            // of a system that runs already; empty: start one
 	Database     string                            // URL of its state store
@@ -121,7 +128,7 @@ func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
-		if err := r.startDatabase(ctx); err != nil {
+		if err := r.startDatabase(ctx, o.HugePages); err != nil {
 			return err
 		}
 		engine.Database = r.database
@@ -150,9 +157,17 @@ func (r *rig) profile(part string) string {
 	return filepath.Join(r.profiles, part)
 }
 
-func (r *rig) startDatabase(ctx context.Context) error {
+func (r *rig) startDatabase(ctx context.Context, huge bool) error {
+	settings := maps.Clone(databaseSettings)
+	if huge {
+		var err error
+		if r.giveBack, err = reserveHugePages(nrHugePages, hugePagesWanted); err != nil {
+			return err
+		}
+		settings["huge_pages"] = "on" // it does not start without
+	}
 	var err error
-	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: databaseSettings}); err != nil {
+	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings, Env: databaseEnv}); err != nil {
 		return fmt.Errorf("throwaway PostgreSQL: %w", err)
 	}
 	if r.pid, err = r.cluster.PID(); err != nil {
@@ -189,6 +204,9 @@ func (r *rig) close() error {
 	}
 	if r.cluster != nil {
 		errs = append(errs, r.cluster.Stop())
+	}
+	if r.giveBack != nil {
+		errs = append(errs, r.giveBack())
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }

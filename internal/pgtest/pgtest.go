@@ -25,6 +25,7 @@ type Options struct {
 	Dir      string            // parent of the cluster's directory; empty: the system's temporary directory
 	FsyncOff bool              // faster, and a loss of power may lose everything
 	Settings map[string]string // of the server, by name
+	Env      []string          // of the server beside the environment here, NAME=value
 }
 
 // Cluster is one running server.
@@ -132,6 +133,7 @@ func (c *Cluster) start(o Options) error {
 func (c *Cluster) serve(o Options) error {
 	var log bytes.Buffer
 	cmd := c.guard.command(c.dir, c.bin.path("postgres"), c.arguments(o)...)
+	cmd.Env = append(cmd.Env, o.Env...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("postgres: %w", err)
