@@ -19,7 +19,8 @@ const alertsAgain = time.Second // before an ending that was not taken comes aga
 
 // ReadErrors calls take with every task that ended in error, also those told
 // while nobody read, until ctx ends (nil) or reading fails. What take returns an
-// error for comes again. Several readers share the endings between them.
+// error for comes again, with what the same message told. Several readers share
+// the endings between them.
 func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) error {
 	err := c.readErrors(ctx, take)
 	if ctx.Err() != nil {

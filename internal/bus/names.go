@@ -149,7 +149,7 @@ func ReplyPattern(partition int) string { return numbered("duly.reply.", partiti
 func ControlSubject(partition int) string { return numbered("duly.control.", partition, "") }
 
 // EventSubject is where tasks of a type that came to that state are told:
-// processed in packs, the others one by one.
+// processed in packs, the others alone while they are rare.
 func EventSubject(taskType, state string) string {
 	return "duly.events." + safeType(taskType) + "." + state
 }

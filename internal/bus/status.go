@@ -27,8 +27,8 @@ func AppendStatus(dst []byte, s *core.Status) []byte {
 	return append(dst, '}')
 }
 
-// AppendEnding appends the JSON of one ending: what the undone and error events
-// carry. DecodeStatus reads it too.
+// AppendEnding appends the JSON of one ending: what a lone undone or error event
+// carries. DecodeStatus reads it too.
 func AppendEnding(dst []byte, e *core.Ending) []byte {
 	dst = append(dst, `{"v":1,"id":`...)
 	dst = appendString(dst, e.ID)
@@ -75,7 +75,7 @@ func addEvent(dst []byte, n int, e *core.Ending) []byte {
 func endEvents(dst []byte) []byte { return append(dst, ']', '}') }
 
 // EncodeEvents appends a pack of endings, all of the type and state of the
-// first: what the processed events carry.
+// first: what the events of many endings at once carry.
 func EncodeEvents(dst []byte, endings []core.Ending) []byte {
 	dst = beginEvents(dst, endings[0].Type, endings[0].State)
 	for i := range endings {

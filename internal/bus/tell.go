@@ -17,59 +17,67 @@ const deadRoom = 16 << 10
 // deadHeadersMax bounds what a dead letter repeats of its headers.
 const deadHeadersMax = 8 << 10
 
-// TellEnded stores endings in the event stream: processed ones in packs by type,
-// the others one by one. It calls done once, with nil when the stream has all of
-// them. endings may be reused as soon as TellEnded returns.
+// TellEnded stores endings in the event stream, those of one type and state
+// together: every message there is synced to disk, and when much is undone at
+// once, a message for each would hold up everything else. It calls done once, with
+// nil when the stream has all of them. endings may be reused as soon as TellEnded
+// returns.
 func (c *Conn) TellEnded(endings []core.Ending, done func(err error)) {
 	t := &tally{left: 1, done: done} // 1: this call, so that done waits for its end
-	packs := map[string]*pack{}
+	packs := map[told]*pack{}
 	for i := range endings {
 		e := &endings[i]
-		if e.State != core.StateProcessed {
-			b := buffer()
-			*b = AppendEnding(*b, e)
-			c.tell(t, EventSubject(e.Type, string(e.State)), *b)
-			release(b)
-			continue
-		}
-		p := packs[e.Type]
+		kind := told{e.Type, e.State}
+		p := packs[kind]
 		if p == nil {
 			p = &pack{buf: buffer()}
-			packs[e.Type] = p
+			packs[kind] = p
 		}
 		p.add(e)
 		if p.items == EventsMax || len(*p.buf) >= PackBytesMax {
-			c.tellPack(t, e.Type, p)
+			c.tellPack(t, p)
 		}
 	}
-	for taskType, p := range packs {
-		c.tellPack(t, taskType, p)
+	for _, p := range packs {
+		c.tellPack(t, p)
 		release(p.buf)
 	}
 	t.end(nil)
 }
 
-// pack gathers the processed endings of one type.
+// told is what the endings of a pack have in common.
+type told struct {
+	taskType string
+	state    core.State
+}
+
+// pack gathers endings of one type and state.
 type pack struct {
 	buf   *[]byte
 	items int
+	first *core.Ending
 }
 
 func (p *pack) add(e *core.Ending) {
 	if p.items == 0 {
 		*p.buf = beginEvents((*p.buf)[:0], e.Type, e.State)
+		p.first = e
 	}
 	*p.buf = addEvent(*p.buf, p.items, e)
 	p.items++
 }
 
-func (c *Conn) tellPack(t *tally, taskType string, p *pack) {
-	if p.items == 0 {
+func (c *Conn) tellPack(t *tally, p *pack) {
+	switch {
+	case p.items == 0:
 		return
+	case p.items == 1 && p.first.State != core.StateProcessed: // what people look at is plain as long as it is rare
+		*p.buf = AppendEnding((*p.buf)[:0], p.first)
+	default:
+		*p.buf = endEvents(*p.buf)
 	}
 	p.items = 0
-	*p.buf = endEvents(*p.buf)
-	c.tell(t, EventSubject(taskType, string(core.StateProcessed)), *p.buf)
+	c.tell(t, EventSubject(p.first.Type, string(p.first.State)), *p.buf)
 }
 
 func (c *Conn) tell(t *tally, subject string, data []byte) {

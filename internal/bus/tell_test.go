@@ -69,6 +69,54 @@ func TestTell(t *testing.T) {
 	}
 }
 
+// A message each would be a sync each, when thousands are undone at once.
+func TestTellManyUndone(t *testing.T) {
+	c := ready(t)
+	var endings []core.Ending
+	for i := range EventsMax + 1 {
+		for _, state := range []core.State{core.StateUndone, core.StateError} {
+			endings = append(endings, core.Ending{Partition: 3, EndNumber: int64(len(endings)), ID: fmt.Sprint("o-", i), Type: "order", State: state,
+				Seq: 6, Step: "charge", Error: "late", CreatedAt: at, At: at})
+		}
+	}
+	done := make(chan error, 1)
+	c.TellEnded(endings, func(err error) { done <- err })
+	if err := receive(t, "the stream's word", done); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := c.js.Stream(within(t), StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]core.Ending, len(endings))
+	last := stream.CachedInfo().State.LastSeq
+	for seq := uint64(1); seq <= last; seq++ {
+		m, err := stream.GetMsg(within(t), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := DecodeEndings(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			got[e.EndNumber] = e
+			if want := "duly.events.order." + string(e.State); m.Subject != want {
+				t.Fatalf("%s told on %s", want, m.Subject)
+			}
+		}
+		if s, err := DecodeStatus(m.Data); err != nil || (s.ID != "") != (len(list) == 1) {
+			t.Fatalf("%d endings: %+v, %v, want a lone one to be a status", len(list), s, err)
+		}
+	}
+	if !reflect.DeepEqual(got, endings) {
+		t.Error("not what was told")
+	}
+	if last != 4 {
+		t.Errorf("%d messages, want a full one and a lone ending of each state", last)
+	}
+}
+
 func TestTellFails(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL()) // without streams
 	done := make(chan error, 1)
