@@ -45,11 +45,16 @@ type RunConfig struct {
 	// hand: those that have begun go on, and what is not begun waits in the stream as
 	// well as here. nil: never.
 	Flooded       func() bool
-	FloodInFlight int           // of all partitions of the node together, in equal parts; InFlight binds as well
-	FlushEvery    time.Duration // how long a moved cursor may wait for a commit to ride on
-	Retain        Retention
-	Now           func() core.Instant
-	Rand          func() float64 // safe for use by several goroutines
+	FloodInFlight int // of all partitions of the node together, in equal parts; InFlight binds as well
+	// TurnMax is how long a turn of a committer may take. Longer ones mean that what is
+	// in hand is more than this machine does in good time, and steps would run out of
+	// theirs in a queue here: fewer new tasks are taken up until turns are short again,
+	// at least a sixteenth of InFlight. Negative: turns may take any time.
+	TurnMax    time.Duration
+	FlushEvery time.Duration // how long a moved cursor may wait for a commit to ride on
+	Retain     Retention
+	Now        func() core.Instant
+	Rand       func() float64 // safe for use by several goroutines
 }
 
 // The defaults of RunConfig.
@@ -59,6 +64,7 @@ const (
 	DefaultHandoverMax = 10 * time.Second
 	DefaultFlushEvery  = 200 * time.Millisecond
 	DefaultCommitGap   = 10 * time.Millisecond
+	DefaultTurnMax     = 150 * time.Millisecond
 	// DefaultFloodInFlight is what two processors do in half a second.
 	DefaultFloodInFlight = 4096
 	retakeAfter          = 500 * time.Millisecond
@@ -95,7 +101,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	for _, d := range []struct {
 		of  *time.Duration
 		def time.Duration
-	}{{&cfg.DrainMax, DefaultDrainMax}, {&cfg.HandoverMax, DefaultHandoverMax}, {&cfg.FlushEvery, DefaultFlushEvery}, {&cfg.CommitGap, DefaultCommitGap}} {
+	}{{&cfg.DrainMax, DefaultDrainMax}, {&cfg.HandoverMax, DefaultHandoverMax}, {&cfg.FlushEvery, DefaultFlushEvery}, {&cfg.CommitGap, DefaultCommitGap}, {&cfg.TurnMax, DefaultTurnMax}} {
 		if *d.of == 0 {
 			*d.of = d.def
 		}

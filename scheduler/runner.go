@@ -31,7 +31,9 @@ type runner struct {
 
 	// Owned by the runner's goroutine.
 	feeds   map[int]*feed
-	narrow  bool         // new tasks wait for the end of a flood
+	paced   int          // tasks that a partition may have in hand by how long turns take
+	pacedAt core.Instant // when that was changed
+	narrow  bool         // new tasks wait for shorter turns or the end of a flood
 	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 }
 
@@ -59,7 +61,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1)}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -173,19 +175,39 @@ func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Durati
 	}
 }
 
-// floodLook is how often a look is taken whether a flood is over.
-const floodLook = 20 * time.Millisecond
+// narrowLook is how often a look is taken whether more tasks may be taken up again.
+const narrowLook = 20 * time.Millisecond
+
+// How the tasks in hand follow the length of turns: down by an eighth after a turn
+// that was too long, up by a sixteenth after one of less than half of that, when the
+// last change is a whole TurnMax ago; never below a sixteenth of the most.
+const (
+	paceDown  = 8
+	paceUp    = 16
+	paceLeast = 16
+)
+
+// pace takes note of a turn that has just ended.
+func (r *runner) pace(now core.Instant, took time.Duration) {
+	switch most, limit := r.s.cfg.InFlight, r.s.cfg.TurnMax; {
+	case limit < 0:
+	case took > limit:
+		r.paced, r.pacedAt = max(1, most/paceLeast, r.paced-r.paced/paceDown), now
+	case took < limit/2 && now.Sub(r.pacedAt) >= limit: // short turns stand between long ones, too
+		r.paced, r.pacedAt = min(most, r.paced+r.paced/paceUp+1), now
+	}
+}
 
 // window is how many tasks a partition may have in hand for new ones to be taken up.
-func (s *Scheduler) window() int {
-	if s.cfg.Flooded != nil && s.cfg.Flooded() {
-		return min(s.cfg.InFlight, max(1, s.cfg.FloodInFlight/max(1, s.Owned())))
+func (r *runner) window() int {
+	if f := r.s.cfg.Flooded; f != nil && f() {
+		return min(r.paced, max(1, r.s.cfg.FloodInFlight/max(1, r.s.Owned())))
 	}
-	return s.cfg.InFlight
+	return r.paced
 }
 
 // setTimer arms the timer for the next wake, for a cursor that has waited long
-// enough for a commit to ride on, or for a look whether a flood is over.
+// enough for a commit to ride on, or for a look whether more may be taken up again.
 func (r *runner) setTimer(timer *time.Timer) {
 	wait := time.Hour
 	for _, at := range []core.Instant{r.shard.NextWake(), r.flushAt} {
@@ -194,7 +216,7 @@ func (r *runner) setTimer(timer *time.Timer) {
 		}
 	}
 	if r.narrow { // the end of a flood is no mail
-		wait = min(wait, floodLook)
+		wait = min(wait, narrowLook)
 	}
 	timer.Reset(wait)
 }
@@ -206,7 +228,10 @@ func (r *runner) turn(ctx context.Context, flush bool) error {
 	if revives && !r.hold(ctx) {
 		return nil // it ends: what is not handled is read again by whoever comes
 	}
-	turned, err := r.shard.Turn(ctx, r.s.cfg.Now(), mail, flush)
+	began := r.s.cfg.Now()
+	turned, err := r.shard.Turn(ctx, began, mail, flush)
+	ended := r.s.cfg.Now()
+	r.pace(ended, ended.Sub(began))
 	if revives {
 		r.unhold()
 	}
@@ -220,7 +245,7 @@ func (r *runner) turn(ctx context.Context, flush bool) error {
 	if r.flushAt == 0 && r.shard.Unsaved() {
 		r.flushAt = r.s.cfg.Now().Add(r.s.cfg.FlushEvery)
 	}
-	most := r.s.window()
+	most := r.window()
 	r.narrow = most < r.s.cfg.InFlight
 	for p := range r.feeds {
 		r.in.setRoom(p, most-r.shard.Load(p))
@@ -301,7 +326,7 @@ func (r *runner) tryAdopt(ctx context.Context, p int) error {
 		return err
 	}
 	r.setEpoch(p, from.Epoch)
-	r.in.openGate(p, r.s.cfg.InFlight-r.shard.Load(p))
+	r.in.openGate(p, r.window()-r.shard.Load(p))
 	lost := func() {
 		select {
 		case r.orders <- order{partition: p, lost: true, epoch: from.Epoch}:

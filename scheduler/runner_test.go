@@ -194,6 +194,36 @@ func TestFloodHoldsNewTasksBack(t *testing.T) {
 	})
 }
 
+// While turns take long, fewer tasks are in hand, never next to none; when they are
+// short again, so many as are allowed, although nobody writes for that.
+func TestLongTurnsHoldNewTasksBack(t *testing.T) {
+	for _, limit := range []time.Duration{0, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.answer = -1
+			c.setLive("n1")
+			n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
+				cfg.InFlight, cfg.TurnMax, cfg.DrainMax = 48, limit, -1
+			})
+			pass(time.Second)
+			c.store.slow.Store(int64(2 * scheduler.DefaultTurnMax))
+			for i := range 40 {
+				c.submit(0, order(fmt.Sprintf("t%d", i)))
+				pass(100 * time.Millisecond)
+			}
+			pass(time.Second)
+			c.want(core.StateProcessing, 0, "t0", "t1", "t2")
+			if held := c.store.Task(0, "t39") == nil; held != (limit == 0) {
+				t.Errorf("limit %v: long turns hold new tasks back: %v", limit, held)
+			}
+			c.store.slow.Store(0)
+			pass(10 * time.Second)
+			c.want(core.StateProcessing, 0, "t39")
+			c.end(n1)
+		})
+	}
+}
+
 // The announcement of a plan reaches every shard.
 func TestPlansChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

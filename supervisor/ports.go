@@ -37,8 +37,7 @@ type Alerts interface {
 	// Errors calls take for every task that ended in error, also those told
 	// while no supervisor ran, until ctx ends or reading fails. An ending is
 	// acknowledged when take has returned nil and comes again otherwise, with those
-	// that were told with it. Several
-	// supervisors share the endings between them.
+	// that were told with it. Several supervisors share the endings between them.
 	Errors(ctx context.Context, take func(core.Ending) error) error
 }
 
