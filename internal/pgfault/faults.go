@@ -80,11 +80,12 @@ type dice struct {
 	begun    bool
 	ended    bool
 	requests int
-	counts   map[Kind]int
+	drawn    map[Kind]int
+	counts   map[Kind]int // of those that happened
 }
 
 func newDice(f Faults) *dice {
-	return &dice{Faults: f, rng: rand.New(rand.NewPCG(f.Seed, 0)), begun: f.From == "", counts: map[Kind]int{}}
+	return &dice{Faults: f, rng: rand.New(rand.NewPCG(f.Seed, 0)), begun: f.From == "", drawn: map[Kind]int{}, counts: map[Kind]int{}}
 }
 
 // draw is what happens to a request with those texts at that point.
@@ -117,7 +118,12 @@ func (d *dice) draw(at point, texts []string) Kind {
 	if len(kinds) == 0 {
 		return none
 	}
-	return kinds[d.rng.IntN(len(kinds))]
+	// Of the kinds drawn least: each comes up before any does twice, also in a short run.
+	least := d.drawn[slices.MinFunc(kinds, func(a, b Kind) int { return d.drawn[a] - d.drawn[b] })]
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return d.drawn[k] > least })
+	k := kinds[d.rng.IntN(len(kinds))]
+	d.drawn[k]++
+	return k
 }
 
 // wait is how long a slow answer takes, in milliseconds.
