@@ -35,6 +35,7 @@ func (c *Check[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out
 	return a.runtime.Register(c.Agent(), c.Name(), agents.Handlers{
 		Do:        doHandler(do),
 		ResultMax: c.def.step.ResultMax,
+		Encoded:   true,
 	})
 }
 
@@ -79,6 +80,7 @@ func (s *Step[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out,
 		Do:        doHandler(do),
 		Undo:      undoHandler(undo),
 		ResultMax: s.def.step.ResultMax,
+		Encoded:   true,
 	})
 }
 

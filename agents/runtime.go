@@ -28,6 +28,9 @@ type Handlers struct {
 	Do        Handler
 	Undo      Handler // nil for a check, which leaves nothing behind
 	ResultMax int     // bytes; 0: core.ResultBytesMax
+	// Encoded says that every result comes from an encoder of JSON: it is not looked
+	// through once more here. Schedulers look through all that comes from agents.
+	Encoded bool
 }
 
 // Config is what a Runtime works with. Time is required; every other zero value
@@ -138,7 +141,7 @@ func (r *Runtime) Handle(ctx context.Context, now core.Instant, cmd *core.Comman
 	case cmd.Undo:
 		return answer(cmd), true
 	}
-	return succeed(cmd, handlers.ResultMax, result), true
+	return succeed(cmd, &handlers, result), true
 }
 
 func (r *Runtime) find(cmd *core.Command) (Handlers, Handler) {
@@ -233,11 +236,11 @@ func answer(cmd *core.Command) core.Reply {
 	return core.Reply{Partition: cmd.Partition, Number: cmd.Number, Seq: cmd.Seq}
 }
 
-func succeed(cmd *core.Command, resultMax int, result []byte) core.Reply {
-	if len(result) > resultMax {
-		return fail(cmd, &Error{Code: core.CodeBadResult, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), resultMax)})
+func succeed(cmd *core.Command, handlers *Handlers, result []byte) core.Reply {
+	if len(result) > handlers.ResultMax {
+		return fail(cmd, &Error{Code: core.CodeBadResult, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), handlers.ResultMax)})
 	}
-	if len(result) > 0 && !quickjson.Valid(result) {
+	if !handlers.Encoded && len(result) > 0 && !quickjson.Valid(result) {
 		return fail(cmd, &Error{Code: core.CodeBadResult, Err: errors.New("result is not JSON")})
 	}
 	reply := answer(cmd)
