@@ -194,8 +194,8 @@ func TestFloodHoldsNewTasksBack(t *testing.T) {
 	})
 }
 
-// While turns take long, fewer tasks are in hand, never next to none; when they are
-// short again, so many as are allowed, although nobody writes for that.
+// While turns take long, fewer tasks are in hand, down to a sixteenth of what is
+// allowed; when they are short again, more by and by, although nobody writes for that.
 func TestLongTurnsHoldNewTasksBack(t *testing.T) {
 	for _, limit := range []time.Duration{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -203,22 +203,31 @@ func TestLongTurnsHoldNewTasksBack(t *testing.T) {
 			c.answer = -1
 			c.setLive("n1")
 			n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
-				cfg.InFlight, cfg.TurnMax, cfg.DrainMax = 48, limit, -1
+				cfg.InFlight, cfg.TurnMax, cfg.DrainMax, cfg.Shards = 640, limit, -1, 1
 			})
 			pass(time.Second)
-			c.store.slow.Store(int64(2 * scheduler.DefaultTurnMax))
-			for i := range 40 {
+			turn := 2 * scheduler.DefaultTurnMax
+			c.store.slow.Store(int64(turn))
+			for i := range 45 { // one a turn: by the 25th, long turns would allow no more but for the least
 				c.submit(0, order(fmt.Sprintf("t%d", i)))
-				pass(100 * time.Millisecond)
+				pass(turn)
 			}
-			pass(time.Second)
-			c.want(core.StateProcessing, 0, "t0", "t1", "t2")
-			if held := c.store.Task(0, "t39") == nil; held != (limit == 0) {
-				t.Errorf("limit %v: long turns hold new tasks back: %v", limit, held)
+			c.want(core.StateProcessing, 0, "t0", "t39")
+			for i := 45; i < 120; i++ {
+				c.submit(0, order(fmt.Sprintf("t%d", i)))
+			}
+			pass(2 * time.Second)
+			inHand := func(id string) bool { return c.store.Task(0, id) != nil }
+			if got := inHand("t80"); got != (limit < 0) {
+				t.Errorf("limit %v: more than a sixteenth and some tries in hand: %v", limit, got)
 			}
 			c.store.slow.Store(0)
+			pass(3 * scheduler.DefaultTurnMax)
+			if got := inHand("t90"); got != (limit < 0) {
+				t.Errorf("limit %v: all at once when turns are short again: %v", limit, got)
+			}
 			pass(10 * time.Second)
-			c.want(core.StateProcessing, 0, "t39")
+			c.want(core.StateProcessing, 0, "t119")
 			c.end(n1)
 		})
 	}
