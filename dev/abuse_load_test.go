@@ -141,9 +141,15 @@ func TestSubmitterThatNeverReads(t *testing.T) {
 	if msgs, err := sub.Fetch(100, nats.MaxWait(patience)); err != nil || len(msgs) == 0 {
 		t.Errorf("events: %d, %v", len(msgs), err)
 	}
+	var counts string
+	defer func() {
+		if t.Failed() {
+			t.Logf("counts: %s", counts)
+		}
+	}()
 	w.until("all that it submitted has ended", func() bool {
-		_, body := w.http("GET", "/v1/counts", "", nil)
-		return strings.Contains(body, fmt.Sprintf(`{"type":"good","state":"processed","tasks":%d}`, many+20))
+		_, counts = w.http("GET", "/v1/counts", "", nil)
+		return strings.Contains(counts, fmt.Sprintf(`{"type":"good","state":"processed","tasks":%d}`, many+20))
 	})
 	w.good("after")
 }
