@@ -32,10 +32,6 @@ var databaseSettings = map[string]string{
 	"shared_buffers": "2GB", "max_wal_size": "4GB", "min_wal_size": "4GB", "max_connections": "200",
 }
 
-// databaseEnv keeps what the server's C library has of memory: by itself it gives
-// back what a commit needed at its end, and every commit pays for fresh pages.
-var databaseEnv = []string{"MALLOC_TRIM_THRESHOLD_=268435456", "MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TOP_PAD_=16777216"}
-
 // walFilled is how much is written ahead before a run, in messages of a MiB: a
 // server that has run for a while uses its log's files again, a new one has to
 // make and clear each of them.
@@ -167,7 +163,7 @@ func (r *rig) startDatabase(ctx context.Context, huge bool) error {
 		settings["huge_pages"] = "on" // it does not start without
 	}
 	var err error
-	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings, Env: databaseEnv}); err != nil {
+	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings, Env: pgtest.KeepMemory()}); err != nil {
 		return fmt.Errorf("throwaway PostgreSQL: %w", err)
 	}
 	if r.pid, err = r.cluster.PID(); err != nil {

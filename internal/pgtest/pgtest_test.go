@@ -39,11 +39,18 @@ func child(dir string) {
 }
 
 func TestStartAndStop(t *testing.T) {
-	c, err := Start(Options{Dir: t.TempDir(), FsyncOff: true, Settings: map[string]string{"max_connections": "17"}})
+	c, err := Start(Options{Dir: t.TempDir(), FsyncOff: true, Settings: map[string]string{"max_connections": "17"}, Env: KeepMemory()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Stop()
+	pid, err := c.PID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && !strings.Contains(string(env), KeepMemory()[0]+"\x00") { // Linux tells
+		t.Errorf("environment of the server: %q", env)
+	}
 	one, err := c.NewDatabase(t.Context())
 	if err != nil {
 		t.Fatal(err)
