@@ -154,15 +154,14 @@ func (r *rig) profile(part string) string {
 }
 
 func (r *rig) startDatabase(ctx context.Context, huge bool) error {
+	var err error
 	settings := maps.Clone(databaseSettings)
 	if huge {
-		var err error
 		if r.giveBack, err = reserveHugePages(nrHugePages, hugePagesWanted); err != nil {
 			return err
 		}
 		settings["huge_pages"] = "on" // it does not start without
 	}
-	var err error
 	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings, Env: pgtest.KeepMemory()}); err != nil {
 		return fmt.Errorf("throwaway PostgreSQL: %w", err)
 	}

@@ -215,7 +215,7 @@ func (r *runner) setTimer(timer *time.Timer) {
 			wait = min(wait, max(0, at.Sub(r.s.cfg.Now())))
 		}
 	}
-	if r.narrow { // the end of a flood is no mail
+	if r.narrow { // neither the end of a flood nor a quiet while is mail
 		wait = min(wait, narrowLook)
 	}
 	timer.Reset(wait)
