@@ -39,6 +39,20 @@ func (c *Check[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out
 	})
 }
 
+// ServeAsync is Serve for a do that does not wait for its work: it returns at once,
+// and calls done when the work has ended, from any goroutine. It suits a service that
+// calls back, or many calls at a time that need no goroutine each. What [Agent] says
+// of handlers holds; one that blocks holds up others. The context ends at the
+// complete-by, and with done. done must be called once; what is said after that is ignored, and
+// a command whose done is never called keeps its place among those at work (see [Running]).
+func (c *Check[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call Call[In], done func(Out, error))) error {
+	return a.runtime.Register(c.Agent(), c.Name(), agents.Handlers{
+		Start:     doStarter(do),
+		ResultMax: c.def.step.ResultMax,
+		Encoded:   true,
+	})
+}
+
 // Result reads what the check answered, in a later step of the same task.
 func (c *Check[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](c.Name(), in) }
 
@@ -84,6 +98,21 @@ func (s *Step[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out,
 	})
 }
 
+// ServeAsync is Serve for handlers that do not wait for their work: see
+// [Check.ServeAsync]. An agent with a ledger waits for the work all the same, on a
+// goroutine for each call.
+func (s *Step[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call Call[In], done func(Out, error)), undo func(ctx context.Context, undo Undo[In, Out], done func(error))) error {
+	if undo == nil {
+		return fmt.Errorf("serve step %s of agent %s: no undo handler", s.Name(), s.Agent())
+	}
+	return a.runtime.Register(s.Agent(), s.Name(), agents.Handlers{
+		Start:     doStarter(do),
+		StartUndo: undoStarter(undo),
+		ResultMax: s.def.step.ResultMax,
+		Encoded:   true,
+	})
+}
+
 // Result reads what the step answered, in a later step of the same task.
 func (s *Step[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](s.Name(), in) }
 
@@ -96,37 +125,81 @@ func doHandler[In, Out any](do func(context.Context, Call[In]) (Out, error)) age
 		return nil
 	}
 	return func(ctx context.Context, cmd *core.Command) ([]byte, error) {
-		call, err := callOf[In](cmd)
-		if err != nil {
-			// It will not decode the next time either.
-			return nil, agents.Refuse(400, err)
-		}
-		out, err := do(ctx, call)
+		call, err := doCallOf[In](cmd)
 		if err != nil {
 			return nil, err
 		}
-		data, err := json.Marshal(out)
-		if err != nil {
-			return nil, &agents.Error{Code: core.CodeBadResult, Err: fmt.Errorf("result of step %s: %w", cmd.Step, err)}
-		}
-		return data, nil
+		out, err := do(ctx, call)
+		return encode(cmd, out, err)
 	}
+}
+
+// doStarter is doHandler for a do that answers by done.
+func doStarter[In, Out any](do func(context.Context, Call[In], func(Out, error))) agents.Starter {
+	if do == nil {
+		return nil
+	}
+	return func(ctx context.Context, cmd *core.Command, done func([]byte, error)) {
+		call, err := doCallOf[In](cmd)
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		do(ctx, call, func(out Out, err error) { done(encode(cmd, out, err)) })
+	}
+}
+
+// doCallOf is callOf for a do: what does not decode now will not the next time.
+func doCallOf[In any](cmd *core.Command) (Call[In], error) {
+	call, err := callOf[In](cmd)
+	if err != nil {
+		return call, agents.Refuse(400, err)
+	}
+	return call, nil
+}
+
+// encode makes the result of a do that gave out and err.
+func encode[Out any](cmd *core.Command, out Out, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(out)
+	if err != nil {
+		return nil, &agents.Error{Code: core.CodeBadResult, Err: fmt.Errorf("result of step %s: %w", cmd.Step, err)}
+	}
+	return data, nil
 }
 
 func undoHandler[In, Out any](undo func(context.Context, Undo[In, Out]) error) agents.Handler {
 	return func(ctx context.Context, cmd *core.Command) ([]byte, error) {
-		// What does not decode is tried again here: an undo that is given up is
-		// work for a person, and a corrected agent may be on its way.
-		call, err := callOf[In](cmd)
+		u, err := undoOf[In, Out](cmd)
 		if err != nil {
 			return nil, err
 		}
-		u := Undo[In, Out]{Call: call, Known: cmd.Result != nil}
-		if len(cmd.Result) > 0 {
-			if err := quickjson.Unmarshal(cmd.Result, &u.Result); err != nil {
-				return nil, fmt.Errorf("result of step %s of task %s is not what its undo expects: %w", cmd.Step, cmd.Task, err)
-			}
-		}
 		return nil, undo(ctx, u)
 	}
+}
+
+func undoStarter[In, Out any](undo func(context.Context, Undo[In, Out], func(error))) agents.Starter {
+	return func(ctx context.Context, cmd *core.Command, done func([]byte, error)) {
+		u, err := undoOf[In, Out](cmd)
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		undo(ctx, u, func(err error) { done(nil, err) })
+	}
+}
+
+// undoOf is the call of an undo. What does not decode is tried again: an undo that is
+// given up is work for a person, and a corrected agent may be on its way.
+func undoOf[In, Out any](cmd *core.Command) (Undo[In, Out], error) {
+	call, err := callOf[In](cmd)
+	u := Undo[In, Out]{Call: call, Known: cmd.Result != nil}
+	if err == nil && len(cmd.Result) > 0 {
+		if err = quickjson.Unmarshal(cmd.Result, &u.Result); err != nil {
+			err = fmt.Errorf("result of step %s of task %s is not what its undo expects: %w", cmd.Step, cmd.Task, err)
+		}
+	}
+	return u, err
 }

@@ -122,10 +122,7 @@ func (h *hand) accept(cmd *core.Command, respond Respond) {
 		l.push(j)
 		h.count++
 		h.mu.Unlock()
-		select {
-		case h.wake <- struct{}{}:
-		default: // a wake is pending
-		}
+		h.wakeUp()
 		return
 	}
 	h.mu.Unlock()
@@ -178,26 +175,29 @@ func (h *hand) startOne() bool {
 // work runs a job and then those that come, until the hand is closed.
 func (h *hand) work(l *lane, j job) {
 	mine := make(chan job, 1) // so that nobody waits for this goroutine to listen
-	for more := true; more; j, more = h.next(l, mine) {
-		if reply, answered := h.runtime.Handle(h.ctx, j.now, j.cmd); answered {
-			h.send(j, reply)
+	for more := true; more; {
+		begun := h.begin(l, j)
+		if !begun {
+			if reply, answered := h.runtime.Handle(h.ctx, j.now, j.cmd); answered {
+				h.send(j, reply)
+			}
 		}
+		j, more = h.next(l, mine, !begun)
 	}
 }
 
-// next counts one job out and takes the one that waits longest, or waits for one.
-func (h *hand) next(l *lane, mine chan job) (job, bool) {
+// next takes the job that waits longest, or waits for one. ended says that the
+// goroutine's last job is at its end too: otherwise who ends it calls left.
+func (h *hand) next(l *lane, mine chan job, ended bool) (job, bool) {
 	h.mu.Lock()
-	h.count--
-	if h.count == 0 && h.empty != nil {
-		close(h.empty)
-		h.empty = nil
+	if ended {
+		h.out(l)
 	}
-	if l.waits() > 0 {
+	if l.waits() > 0 && l.running < h.runtime.config.RunningMax {
 		defer h.mu.Unlock()
+		l.running++
 		return l.pop(), true
 	}
-	l.running--
 	if h.closed || len(l.free) >= freeMax {
 		h.mu.Unlock()
 		return job{}, false
@@ -208,14 +208,44 @@ func (h *hand) next(l *lane, mine chan job) (job, bool) {
 	return j, more
 }
 
+// left counts one job out and has the next started in its place.
+func (h *hand) left(l *lane) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.out(l)
+	if l.waits() > 0 && !h.closed {
+		h.wakeUp()
+	}
+}
+
+// out counts one job out. The hand is held.
+func (h *hand) out(l *lane) {
+	l.running--
+	h.count--
+	if h.count == 0 && h.empty != nil {
+		close(h.empty)
+		h.empty = nil
+	}
+}
+
+// wakeUp has start look for jobs without a goroutine.
+func (h *hand) wakeUp() {
+	select {
+	case h.wake <- struct{}{}:
+	default: // a wake is pending
+	}
+}
+
 // close ends the goroutines that wait, and lets the others end after their work.
 // Nothing is accepted any more.
 func (h *hand) close() {
+	h.mu.Lock()
+	h.closed = true // from here on nobody wakes start
+	h.mu.Unlock()
 	close(h.wake)
 	<-h.started
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
 	for _, l := range h.lanes {
 		for _, worker := range l.free {
 			close(worker)

@@ -23,10 +23,20 @@ const (
 // Handler does the work of one command. The context ends at its complete-by.
 type Handler func(ctx context.Context, cmd *core.Command) (result []byte, err error)
 
-// Handlers serve one step.
+// Starter begins the work of one command and returns without waiting for it. done
+// is called once, from any goroutine, when the work has ended; a second call is
+// ignored. The context ends at the command's complete-by, and when done is called.
+//
+// A command whose done is never called counts as being at work for as long as the
+// runtime runs.
+type Starter func(ctx context.Context, cmd *core.Command, done func(result []byte, err error))
+
+// Handlers serve one step: Do and Undo, or Start and StartUndo.
 type Handlers struct {
 	Do        Handler
 	Undo      Handler // nil for a check, which leaves nothing behind
+	Start     Starter
+	StartUndo Starter // nil for a check
 	ResultMax int     // bytes; 0: core.ResultBytesMax
 	// Encoded says that every result comes from an encoder of JSON: it is not looked
 	// through once more here. Schedulers look through all that comes from agents.
@@ -50,7 +60,7 @@ type Config struct {
 // Runtime serves the steps of one or more agents.
 type Runtime struct {
 	config  Config
-	routes  map[route]Handlers
+	routes  map[route]*Handlers
 	agents  []string // in the order of their first step
 	running atomic.Bool
 }
@@ -68,7 +78,7 @@ func New(config Config) *Runtime {
 	if config.Log == nil {
 		config.Log = slog.Default()
 	}
-	return &Runtime{config: config, routes: map[route]Handlers{}}
+	return &Runtime{config: config, routes: map[route]*Handlers{}}
 }
 
 func orDefault[T int | time.Duration](value *T, def T) {
@@ -86,8 +96,20 @@ func (r *Runtime) Register(agent, step string, handlers Handlers) error {
 	if err := core.CheckName("step", step); err != nil {
 		return fmt.Errorf("serve on agent %s: %w", agent, err)
 	}
+	if handlers.Do != nil && handlers.Start != nil || handlers.Undo != nil && handlers.StartUndo != nil {
+		return fmt.Errorf("serve step %s of agent %s: a handler that waits and one that does not", step, agent)
+	}
+	if handlers.Start != nil {
+		handlers.Do = waiting(handlers.Start)
+	}
+	if handlers.StartUndo != nil {
+		handlers.Undo = waiting(handlers.StartUndo)
+	}
 	if handlers.Do == nil {
 		return fmt.Errorf("serve step %s of agent %s: no do handler", step, agent)
+	}
+	if r.config.Ledger != nil && handlers.Undo != nil {
+		handlers.Start, handlers.StartUndo = nil, nil // a ledger waits for the work it lets through
 	}
 	if r.running.Load() {
 		return fmt.Errorf("serve step %s of agent %s: the agent runs already", step, agent)
@@ -97,7 +119,7 @@ func (r *Runtime) Register(agent, step string, handlers Handlers) error {
 		return fmt.Errorf("serve step %s of agent %s: served already", step, agent)
 	}
 	orDefault(&handlers.ResultMax, core.ResultBytesMax)
-	r.routes[at] = handlers
+	r.routes[at] = &handlers
 	if !slices.Contains(r.agents, agent) {
 		r.agents = append(r.agents, agent)
 	}
@@ -112,24 +134,49 @@ func (r *Runtime) Agents() []string { return slices.Clone(r.agents) }
 // command's complete-by and now plus its time left both bind, the earlier wins.
 // A handler that ignores its context is waited for, and not answered for.
 func (r *Runtime) Handle(ctx context.Context, now core.Instant, cmd *core.Command) (reply core.Reply, answered bool) {
-	deadline := now.Add(cmd.Left)
-	if cmd.CompleteBy != 0 {
-		deadline = min(deadline, cmd.CompleteBy)
-	}
-	left := deadline.Sub(r.config.Time.Now())
+	handlers, deadline := r.routes[route{cmd.Agent, cmd.Step}], deadlineOf(now, cmd)
+	left, reply, answered := r.admit(ctx, handlers, deadline, cmd)
 	if left <= 0 {
-		return core.Reply{}, false
+		return reply, answered
 	}
-	if ctx.Err() != nil {
-		return fail(cmd, &Error{Code: codeStopping, Err: errors.New("the agent stops")}), true
-	}
-	handlers, handler := r.find(cmd)
-	if handler == nil {
-		return fail(cmd, &Error{Code: codeUnknownStep, Err: errors.New("this agent does not serve the step")}), true
+	handler := handlers.Do
+	if cmd.Undo {
+		handler = handlers.Undo
 	}
 	work, cancel := r.config.Time.WithTimeout(ctx, left)
 	defer cancel()
 	result, err := r.try(work, deadline, handler, handlers.Undo != nil, cmd)
+	return r.settle(ctx, work, handlers, deadline, cmd, result, err)
+}
+
+// deadlineOf is when nobody listens to a command's answer any more; now is when it
+// was read.
+func deadlineOf(now core.Instant, cmd *core.Command) core.Instant {
+	deadline := now.Add(cmd.Left)
+	if cmd.CompleteBy != 0 {
+		deadline = min(deadline, cmd.CompleteBy)
+	}
+	return deadline
+}
+
+// admit gives how much time a command has left; 0: it is not worked on, and
+// answered with reply if at all.
+func (r *Runtime) admit(ctx context.Context, handlers *Handlers, deadline core.Instant, cmd *core.Command) (left time.Duration, reply core.Reply, answered bool) {
+	left = deadline.Sub(r.config.Time.Now())
+	switch {
+	case left <= 0:
+		return 0, core.Reply{}, false
+	case ctx.Err() != nil:
+		return 0, fail(cmd, &Error{Code: codeStopping, Err: errors.New("the agent stops")}), true
+	case handlers == nil || cmd.Undo && handlers.Undo == nil:
+		return 0, fail(cmd, &Error{Code: codeUnknownStep, Err: errors.New("this agent does not serve the step")}), true
+	}
+	return left, core.Reply{}, false
+}
+
+// settle turns what became of a command's work into its reply. ctx is what the
+// work's context was made from.
+func (r *Runtime) settle(ctx, work context.Context, handlers *Handlers, deadline core.Instant, cmd *core.Command, result []byte, err error) (reply core.Reply, answered bool) {
 	if r.config.Time.Now() >= deadline || errors.Is(work.Err(), context.DeadlineExceeded) {
 		return core.Reply{}, false
 	}
@@ -141,41 +188,51 @@ func (r *Runtime) Handle(ctx context.Context, now core.Instant, cmd *core.Comman
 	case cmd.Undo:
 		return answer(cmd), true
 	}
-	return succeed(cmd, &handlers, result), true
-}
-
-func (r *Runtime) find(cmd *core.Command) (Handlers, Handler) {
-	handlers := r.routes[route{cmd.Agent, cmd.Step}]
-	if cmd.Undo {
-		return handlers, handlers.Undo
-	}
-	return handlers, handlers.Do
+	return succeed(cmd, handlers, result), true
 }
 
 // try calls the handler until it succeeds, fails for good, has used its tries,
 // or the next try could not begin before the deadline. In the last case the
-// failure is worth more now, while it may still be told.
+// failure is worth more now, while it may still be told. effects tells whether the
+// step has an undo.
+func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handler, effects bool, cmd *core.Command) ([]byte, error) {
+	tries := tries{effects: effects}
+	for {
+		result, err := r.call(ctx, handler, effects, cmd)
+		pause, err := r.judge(&tries, deadline, cmd, err)
+		if pause < 0 || r.config.Time.Sleep(ctx, pause) != nil {
+			return result, err
+		}
+	}
+}
+
+// tries is what is known of a command's tries.
+type tries struct {
+	effects bool  // the step has an undo
+	n       int   // tries that have ended
+	unclear error // of the try before: it may have taken effect
+}
+
+// judge takes what came of one more try: the next begins after pause, or, if that is
+// negative, outcome is the command's.
 //
 // A do with an undo that is refused after a try which failed otherwise is not
 // answered as refused: that would say that it left no effect, and the try before may have.
-// The failure before is the answer; what comes of it is undone. effects tells
-// whether the step has an undo.
-func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handler, effects bool, cmd *core.Command) ([]byte, error) {
-	var unclear error // of the try before: it may have taken effect
-	for n := 1; ; n++ {
-		result, err := r.call(ctx, handler, effects, cmd)
-		if effects && !cmd.Undo && unclear != nil && err != nil && !again(err) {
-			return nil, unclear
-		}
-		if err == nil || n >= r.config.TriesMax || !again(err) {
-			return result, err
-		}
-		unclear = err
-		pause := r.pause(n)
-		if r.config.Time.Now().Add(pause) >= deadline || r.config.Time.Sleep(ctx, pause) != nil {
-			return nil, err
-		}
+// The failure before is the answer; what comes of it is undone.
+func (r *Runtime) judge(t *tries, deadline core.Instant, cmd *core.Command, err error) (pause time.Duration, outcome error) {
+	t.n++
+	if t.effects && !cmd.Undo && t.unclear != nil && err != nil && !again(err) {
+		return -1, t.unclear
 	}
+	if err == nil || t.n >= r.config.TriesMax || !again(err) {
+		return -1, err
+	}
+	t.unclear = err
+	pause = r.pause(t.n)
+	if r.config.Time.Now().Add(pause) >= deadline {
+		return -1, err
+	}
+	return pause, err
 }
 
 // pause is the backoff after the nth try: doubled each time, capped, full jitter.

@@ -138,32 +138,74 @@ func (s *Service) Undo(ctx context.Context, in Call) error {
 	return err
 }
 
+// Start is Do, or with undo Undo, without waiting: done is called once, perhaps
+// before Start returns, with what they would have returned.
+func (s *Service) Start(ctx context.Context, in Call, undo bool, done func(serial uint32, err error)) {
+	if undo && !s.step.Undoable() {
+		done(0, ErrNoUndo)
+		return
+	}
+	c, err := s.open(in, undo)
+	switch {
+	case err != nil:
+		done(0, err)
+	case c.fate.fault != faultNone || !lasts(ctx, c.fate.latency):
+		go func() { done(s.meet(ctx, c)) }() // it may have to listen for the end of the context
+	case c.fate.latency == 0 || !c.enter():
+		done(s.meet(ctx, c)) // at once: the key is busy, or the effect is there
+	default:
+		s.wheel.call(c.fate.latency, func() {
+			serial, err := s.after(ctx, c)
+			s.note(c, err)
+			done(serial, err)
+		})
+	}
+}
+
 func (s *Service) call(ctx context.Context, in Call, undo bool) (uint32, error) {
-	round, err := splitKey(in.Key, in.Task, s.step)
+	c, err := s.open(in, undo)
 	if err != nil {
 		return 0, err
 	}
-	c := call{Call: in, undo: undo, step: s.step, round: round, hash: hashText(in.Task)}
+	return s.meet(ctx, c)
+}
+
+// open receives a call and decides what it is going to meet.
+func (s *Service) open(in Call, undo bool) (*call, error) {
+	round, err := splitKey(in.Key, in.Task, s.step)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{Call: in, undo: undo, step: s.step, round: round, hash: hashText(in.Task)}
 	if s.books.keep {
 		c.began = time.Now()
 	}
-	s.arrive(&c)
-	var serial uint32
+	s.arrive(c)
+	return c, nil
+}
+
+// meet is what a call meets, with all the time that takes.
+func (s *Service) meet(ctx context.Context, c *call) (serial uint32, err error) {
 	switch c.fate.fault {
 	case faultNone:
-		serial, err = s.run(ctx, &c)
+		serial, err = s.run(ctx, c)
 	case faultTransient:
-		err = s.fail(ctx, &c)
+		err = s.fail(ctx, c)
 	case faultHang:
-		err = s.hang(ctx, &c)
+		err = s.hang(ctx, c)
 	case faultSilent:
-		err = s.die(ctx, &c)
+		err = s.die(ctx, c)
 	}
-	s.counts.note(err, undo)
-	if err != nil && s.books.keep {
-		s.logFailure(&c, err)
-	}
+	s.note(c, err)
 	return serial, err
+}
+
+// note counts what came of a call.
+func (s *Service) note(c *call, err error) {
+	s.counts.note(err, c.undo)
+	if err != nil && s.books.keep {
+		s.logFailure(c, err)
+	}
 }
 
 // arrive counts the call and draws its fate.
@@ -197,7 +239,14 @@ func (s *Service) run(ctx context.Context, c *call) (uint32, error) {
 	if !c.enter() {
 		return 0, ErrTooEarly
 	}
-	if err := s.take(ctx, c.fate.latency); err != nil {
+	s.take(ctx, c.fate.latency)
+	return s.after(ctx, c)
+}
+
+// after ends a call that has entered and taken its time: by its effect, unless the
+// caller has given up.
+func (s *Service) after(ctx context.Context, c *call) (uint32, error) {
+	if err := ctx.Err(); err != nil {
 		c.leave()
 		return 0, err
 	}
@@ -316,15 +365,21 @@ func (s *Service) logFailure(c *call, err error) {
 	c.shard.mu.Unlock()
 }
 
-// take lets a call's time pass. What ends before its deadline anyway need not
-// listen for the end of the context; a context without a deadline, or with a
-// near one, may end first.
-func (s *Service) take(ctx context.Context, d time.Duration) error {
-	if by, ok := ctx.Deadline(); ok && time.Until(by) > d+10*wheelStep {
+// take lets a call's time pass, or ends early with the context.
+func (s *Service) take(ctx context.Context, d time.Duration) {
+	if lasts(ctx, d) {
 		s.wheel.sleep(d)
-		return ctx.Err()
+		return
 	}
-	return wait(ctx, d)
+	_ = wait(ctx, d) // after looks at the context itself
+}
+
+// lasts reports that a call of duration d ends before its context's deadline anyway,
+// so that it need not listen for the end of the context. Without a deadline, or with
+// a near one, the context may end first.
+func lasts(ctx context.Context, d time.Duration) bool {
+	by, ok := ctx.Deadline()
+	return ok && time.Until(by) > d+10*wheelStep
 }
 
 // wait ends early, with the context's error, when the caller gives up.

@@ -15,27 +15,29 @@ const wheelStep = time.Millisecond
 type wheel struct {
 	mu    sync.Mutex
 	began time.Time
-	steps map[int64]chan struct{} // that calls sleep until, from began; closed when it is over
-	next  int64                   // the first step that has not been woken
-	awake bool                    // there is a goroutine
+	steps map[int64][]func() // what is to be called at the end of each, from began
+	next  int64              // the first step that has not been woken
+	awake bool               // there is a goroutine
 }
 
 // sleep returns after d.
 func (w *wheel) sleep(d time.Duration) {
+	over := make(chan struct{})
+	w.call(d, func() { close(over) })
+	<-over
+}
+
+// call calls f after d, on the wheel's goroutine: f does not block.
+func (w *wheel) call(d time.Duration, f func()) {
 	now := time.Now()
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !w.awake {
-		w.began, w.next, w.steps, w.awake = now, 0, map[int64]chan struct{}{}, true
+		w.began, w.next, w.steps, w.awake = now, 0, map[int64][]func(){}, true
 		go w.run()
 	}
 	step := max(w.next, int64((now.Add(d).Sub(w.began)+wheelStep-1)/wheelStep))
-	over := w.steps[step]
-	if over == nil {
-		over = make(chan struct{})
-		w.steps[step] = over
-	}
-	w.mu.Unlock()
-	<-over
+	w.steps[step] = append(w.steps[step], f)
 }
 
 // run wakes the calls of each step that is over, until none sleeps.
@@ -45,11 +47,15 @@ func (w *wheel) run() {
 	for {
 		<-tick.C
 		w.mu.Lock()
-		for over := int64(time.Since(w.began) / wheelStep); w.next <= over; w.next++ {
-			if step := w.steps[w.next]; step != nil {
-				close(step)
-				delete(w.steps, w.next)
+		for over := int64(time.Since(w.began) / wheelStep); w.next <= over; {
+			calls := w.steps[w.next]
+			delete(w.steps, w.next)
+			w.next++
+			w.mu.Unlock()
+			for _, f := range calls {
+				f()
 			}
+			w.mu.Lock()
 		}
 		if len(w.steps) == 0 {
 			w.awake = false
