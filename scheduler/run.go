@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -43,9 +44,11 @@ type RunConfig struct {
 	// Flooded reports whether submissions come faster than this process takes them
 	// in. Meanwhile the node takes up new tasks only until it has FloodInFlight in
 	// hand: those that have begun go on, and what is not begun waits in the stream as
-	// well as here. nil: never.
+	// well as here. And its committers rest between commits: the processors are the
+	// door's then. nil: never.
 	Flooded       func() bool
-	FloodInFlight int // of all partitions of the node together, in equal parts; InFlight binds as well
+	FloodInFlight int           // of all partitions of the node together, in equal parts; InFlight binds as well
+	FloodGap      time.Duration // least time from one commit to the next of a committer meanwhile; negative: as at any time
 	// TurnMax is how long a turn of a committer may take. Longer ones mean that what is
 	// in hand is more than this machine does in good time, and steps would run out of
 	// theirs in a queue here: fewer new tasks are taken up until turns are short again,
@@ -65,8 +68,10 @@ const (
 	DefaultFlushEvery  = 200 * time.Millisecond
 	DefaultCommitGap   = 10 * time.Millisecond
 	DefaultTurnMax     = 150 * time.Millisecond
-	// DefaultFloodInFlight is what two processors do in half a second.
-	DefaultFloodInFlight = 4096
+	DefaultFloodGap    = 150 * time.Millisecond
+	// DefaultFloodInFlight is for each processor that the program may use: with
+	// DefaultFloodGap some thousand tasks a second, a fifth of what it could do.
+	DefaultFloodInFlight = 768
 	retakeAfter          = 500 * time.Millisecond
 )
 
@@ -96,12 +101,12 @@ type RunStore interface {
 func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, log *slog.Logger) *Scheduler {
 	cfg.Config = cfg.Config.WithDefaults()
 	orInt(&cfg.Shards, DefaultShards)
-	orInt(&cfg.FloodInFlight, DefaultFloodInFlight)
+	orInt(&cfg.FloodInFlight, DefaultFloodInFlight*runtime.GOMAXPROCS(0))
 	cfg.Shards = min(cfg.Shards, cfg.Partitions)
 	for _, d := range []struct {
 		of  *time.Duration
 		def time.Duration
-	}{{&cfg.DrainMax, DefaultDrainMax}, {&cfg.HandoverMax, DefaultHandoverMax}, {&cfg.FlushEvery, DefaultFlushEvery}, {&cfg.CommitGap, DefaultCommitGap}, {&cfg.TurnMax, DefaultTurnMax}} {
+	}{{&cfg.DrainMax, DefaultDrainMax}, {&cfg.HandoverMax, DefaultHandoverMax}, {&cfg.FlushEvery, DefaultFlushEvery}, {&cfg.CommitGap, DefaultCommitGap}, {&cfg.FloodGap, DefaultFloodGap}, {&cfg.TurnMax, DefaultTurnMax}} {
 		if *d.of == 0 {
 			*d.of = d.def
 		}

@@ -148,8 +148,8 @@ func (r *runner) run(ctx context.Context) error {
 		if err := r.turn(work, r.flushAt != 0 && began >= r.flushAt); err != nil {
 			return err
 		}
-		if n := r.shard.Stats.Writes - wrote; n >= busyWrites && n < fullWrites {
-			r.gather(ctx, timer, r.s.cfg.CommitGap-r.s.cfg.Now().Sub(began))
+		if gap := r.gap(r.shard.Stats.Writes - wrote); gap > 0 {
+			r.gather(ctx, timer, gap-r.s.cfg.Now().Sub(began))
 		}
 	}
 }
@@ -160,6 +160,20 @@ const (
 	busyWrites = 24
 	fullWrites = 1000
 )
+
+// gap is how long after the beginning of a turn that wrote so much the next may begin.
+func (r *runner) gap(wrote int64) time.Duration {
+	switch {
+	case r.s.cfg.FloodGap > 0 && r.flooded():
+		return r.s.cfg.FloodGap
+	case wrote >= busyWrites && wrote < fullWrites:
+		return r.s.cfg.CommitGap
+	}
+	return 0
+}
+
+// flooded reports whether the processors are the door's.
+func (r *runner) flooded() bool { return r.s.cfg.Flooded != nil && r.s.cfg.Flooded() }
 
 // gather lets more arrive before the next commit: a commit of a thousand writes
 // costs half as much a write as one of a hundred, for the database, the network
@@ -200,7 +214,7 @@ func (r *runner) pace(now core.Instant, took time.Duration) {
 
 // window is how many tasks a partition may have in hand for new ones to be taken up.
 func (r *runner) window() int {
-	if f := r.s.cfg.Flooded; f != nil && f() {
+	if r.flooded() {
 		return min(r.paced, max(1, r.s.cfg.FloodInFlight/max(1, r.s.Owned())))
 	}
 	return r.paced
