@@ -194,11 +194,14 @@ const narrowLook = 20 * time.Millisecond
 
 // How the tasks in hand follow the length of turns: down by an eighth after a turn
 // that was too long, up by a sixteenth after one of less than half of that, when the
-// last change is a whole TurnMax ago; never below a sixteenth of the most.
+// last change is a whole TurnMax ago; never below a sixteenth of the most. A flood that
+// ends leaves a quarter of the most: what it held back would come all at once, and its
+// first steps out of time.
 const (
 	paceDown  = 8
 	paceUp    = 16
 	paceLeast = 16
+	paceFlood = 4
 )
 
 // pace takes note of a turn that has just ended.
@@ -207,6 +210,8 @@ func (r *runner) pace(now core.Instant, took time.Duration) {
 	case limit < 0:
 	case took > limit:
 		r.paced, r.pacedAt = max(1, most/paceLeast, r.paced-r.paced/paceDown), now
+	case r.flooded():
+		r.paced, r.pacedAt = min(r.paced, max(most/paceFlood, r.floodShare())), now
 	case took < limit/2 && now.Sub(r.pacedAt) >= limit: // short turns stand between long ones, too
 		r.paced, r.pacedAt = min(most, r.paced+r.paced/paceUp+1), now
 	}
@@ -215,10 +220,13 @@ func (r *runner) pace(now core.Instant, took time.Duration) {
 // window is how many tasks a partition may have in hand for new ones to be taken up.
 func (r *runner) window() int {
 	if r.flooded() {
-		return min(r.paced, max(1, r.s.cfg.FloodInFlight/max(1, r.s.Owned())))
+		return min(r.paced, r.floodShare())
 	}
 	return r.paced
 }
+
+// floodShare is a partition's part of what the node may have in hand in a flood.
+func (r *runner) floodShare() int { return max(1, r.s.cfg.FloodInFlight/max(1, r.s.Owned())) }
 
 // setTimer arms the timer for the next wake, for a cursor that has waited long
 // enough for a commit to ride on, or for a look whether more may be taken up again.

@@ -194,6 +194,36 @@ func TestFloodHoldsNewTasksBack(t *testing.T) {
 	})
 }
 
+// What a flood has held back is not taken up all at once when it is over.
+func TestFloodEndsByAndBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.answer = -1
+		c.setLive("n1")
+		var flood atomic.Bool
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
+			cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = 160, 10*cfg.Partitions, flood.Load, -1
+		})
+		pass(time.Second)
+		flood.Store(true)
+		c.submit(0, order("first")) // the turn that takes it sees the flood
+		pass(time.Second)
+		for i := range 170 {
+			c.submit(0, order(fmt.Sprintf("t%d", i)))
+		}
+		pass(time.Second)
+		flood.Store(false)
+		pass(2 * scheduler.DefaultFloodGap)
+		c.want(core.StateProcessing, 0, "t39") // a quarter
+		if c.store.Task(0, "t60") != nil {
+			t.Error("all in hand at once when the flood was over")
+		}
+		pass(10 * time.Second)
+		c.want(core.StateProcessing, 0, "t159")
+		c.end(n1)
+	})
+}
+
 // While turns take long, fewer tasks are in hand, down to a sixteenth of what is
 // allowed; when they are short again, more by and by, although nobody writes for that.
 func TestLongTurnsHoldNewTasksBack(t *testing.T) {
