@@ -219,7 +219,7 @@ func TestFloodEndsByAndBy(t *testing.T) {
 			t.Error("all in hand at once when the flood was over")
 		}
 		pass(10 * time.Second)
-		c.want(core.StateProcessing, 0, "t159")
+		c.want(core.StateProcessing, 0, "t158")
 		c.end(n1)
 	})
 }
