@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// play runs one command of testCharge against handlers.
+// play runs one command of testCharge against handlers, as they are and as such that do
+// not wait: the reply is the same.
 func play(t *testing.T, cmd core.Command, do func(context.Context, Call[testOrder]) (testReceipt, error), undo func(context.Context, Undo[testOrder, testReceipt]) error) core.Reply {
 	t.Helper()
 	agent, err := NewAgent(nil, Retries(0))
@@ -27,11 +29,28 @@ func play(t *testing.T, cmd core.Command, do func(context.Context, Call[testOrde
 	if cmd.Input == nil {
 		cmd.Input = []byte(`{"Cents":1999}`)
 	}
-	reply, answered := agent.Runtime().Handle(t.Context(), core.InstantOf(time.Now()), &cmd)
-	if !answered {
-		t.Fatal("no answer")
+	async, err := NewAgent(nil, Retries(0))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return reply
+	err = testCharge.ServeAsync(async,
+		func(ctx context.Context, call Call[testOrder], done func(testReceipt, error)) { go func() { done(do(ctx, call)) }() },
+		func(ctx context.Context, u Undo[testOrder, testReceipt], done func(error)) { go func() { done(undo(ctx, u)) }() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replies []core.Reply
+	for _, a := range []*Agent{agent, async} {
+		reply, answered := a.Runtime().Handle(t.Context(), core.InstantOf(time.Now()), &cmd)
+		if !answered {
+			t.Fatal("no answer")
+		}
+		replies = append(replies, reply)
+	}
+	if !reflect.DeepEqual(replies[0], replies[1]) {
+		t.Errorf("by Serve %+v, by ServeAsync %+v", replies[0], replies[1])
+	}
+	return replies[1]
 }
 
 func noUndo(context.Context, Undo[testOrder, testReceipt]) error { return nil }
@@ -154,6 +173,41 @@ func TestResultsThatAreMissing(t *testing.T) {
 	}
 	if _, err := testCharge.Result(call); err == nil || !strings.Contains(err.Error(), "task t: result of step charge") {
 		t.Errorf("foreign: %v", err)
+	}
+}
+
+func TestCheckThatDoesNotWait(t *testing.T) {
+	agent, err := NewAgent(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testCredit.ServeAsync(agent, func(_ context.Context, call Call[testOrder], done func(int, error)) {
+		time.AfterFunc(time.Millisecond, func() { done(call.Input.Cents/2, nil) })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := core.Command{Agent: testCredit.Agent(), Step: "credit", Task: "t", Attempt: 1, Left: time.Minute, Input: []byte(`{"Cents":1400}`)}
+	reply, answered := agent.Runtime().Handle(t.Context(), core.InstantOf(time.Now()), &cmd)
+	if !answered || reply.Code != 0 || string(reply.Result) != "700" {
+		t.Errorf("%v, %+v", answered, reply)
+	}
+}
+
+func TestServeAsyncRefusals(t *testing.T) {
+	agent, err := NewAgent(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(_ context.Context, _ Call[testOrder], done func(testReceipt, error)) { done(testReceipt{}, nil) }
+	undo := func(_ context.Context, _ Undo[testOrder, testReceipt], done func(error)) { done(nil) }
+	if err := testCharge.ServeAsync(agent, do, nil); err == nil || !strings.Contains(err.Error(), "no undo handler") {
+		t.Errorf("no undo: %v", err)
+	}
+	if err := testCharge.ServeAsync(agent, nil, undo); err == nil || !strings.Contains(err.Error(), "no do handler") {
+		t.Errorf("no do: %v", err)
+	}
+	if err := testCredit.ServeAsync(agent, nil); err == nil || !strings.Contains(err.Error(), "no do handler") {
+		t.Errorf("check without do: %v", err)
 	}
 }
 

@@ -43,8 +43,12 @@ type rig struct {
 }
 
 func newRig(t *testing.T, config agents.Config, do agents.Handler) *rig {
+	return newHandlersRig(t, config, agents.Handlers{Do: do})
+}
+
+func newHandlersRig(t *testing.T, config agents.Config, handlers agents.Handlers) *rig {
 	r := &rig{source: &source{ready: make(chan struct{}), broken: make(chan error, 1)}, t: t, done: make(chan error, 1)}
-	runtime := newRuntime(t, config, agents.Handlers{Do: do})
+	runtime := newRuntime(t, config, handlers)
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	go func() { r.done <- runtime.Run(ctx, r.source) }()
@@ -74,7 +78,7 @@ func (r *rig) codes() string {
 	defer r.mu.Unlock()
 	var all []string
 	for _, reply := range r.replies {
-		all = append(all, string('0'+rune(reply.Seq))+":"+map[int]string{0: "ok", 429: "full", 500: "error", 501: "unknown", 503: "stopping"}[reply.Code])
+		all = append(all, string('0'+rune(reply.Seq))+":"+map[int]string{0: "ok", 422: "refused", 429: "full", 500: "error", 501: "unknown", 503: "stopping"}[reply.Code])
 	}
 	return strings.Join(all, " ")
 }

@@ -9,26 +9,33 @@ import (
 )
 
 // The three steps are safe to be called again, out of order and too late,
-// without any ledger but the services' own.
+// without any ledger but the services' own; with services that can be called without
+// waiting, and with such that cannot.
 func TestHandlersTwice(t *testing.T) {
-	all := newServices(t, ServiceOptions{Seed: 1})
-	w := NewWorkflow(QuickPlan())
-	agent, err := NewAgent(nil, w, all)
-	if err != nil {
-		t.Fatal(err)
+	for _, waits := range []bool{false, true} {
+		all := newServices(t, ServiceOptions{Seed: 1})
+		w := NewWorkflow(QuickPlan())
+		var backend Backend = all
+		if waits {
+			backend = struct{ Backend }{all}
+		}
+		agent, err := NewAgent(nil, w, backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live := func(step Step) dulytest.Option {
+			return dulytest.Effects(func(key string) int {
+				task, _, _ := strings.Cut(key, "/")
+				return all.Books().Entry(task, step).Live
+			})
+		}
+		input := NewGenerator(1).Request(0)
+		dulytest.RunTwice(t, agent, w.Package, input, live(StepPackage))
+		dulytest.RunTwice(t, agent, w.Drone, input, live(StepDrone))
+		dulytest.RunTwice(t, agent, w.Delivery, input, live(StepDelivery),
+			dulytest.Earlier(w.Package, PackageReceipt{PackageID: "p"}),
+			dulytest.Earlier(w.Drone, Assignment{DroneID: "drone-1f"}))
 	}
-	live := func(step Step) dulytest.Option {
-		return dulytest.Effects(func(key string) int {
-			task, _, _ := strings.Cut(key, "/")
-			return all.Books().Entry(task, step).Live
-		})
-	}
-	input := NewGenerator(1).Request(0)
-	dulytest.RunTwice(t, agent, w.Package, input, live(StepPackage))
-	dulytest.RunTwice(t, agent, w.Drone, input, live(StepDrone))
-	dulytest.RunTwice(t, agent, w.Delivery, input, live(StepDelivery),
-		dulytest.Earlier(w.Package, PackageReceipt{PackageID: "p"}),
-		dulytest.Earlier(w.Drone, Assignment{DroneID: "drone-1f"}))
 }
 
 func TestNewAgentNeedsAConnectionThatIsOpen(t *testing.T) {

@@ -139,7 +139,7 @@ func (s *Service) Undo(ctx context.Context, in Call) error {
 }
 
 // Start is Do, or with undo Undo, without waiting: done is called once, perhaps
-// before Start returns, with what they would have returned.
+// before Start returns, with what they would have returned; the serial is a do's only.
 func (s *Service) Start(ctx context.Context, in Call, undo bool, done func(serial uint32, err error)) {
 	if undo && !s.step.Undoable() {
 		done(0, ErrNoUndo)
