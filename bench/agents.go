@@ -21,6 +21,7 @@ type agentSettings struct {
 	Seed    uint64
 	Scale   float64 // of the reference latencies; 0: answers at once
 	Single  bool    // one command a NATS message only
+	Waiting bool    // handlers wait for the services on goroutines of their own
 	Profile string
 }
 
@@ -53,7 +54,11 @@ func runAgents(ctx context.Context, p *part) error {
 	if s.Single {
 		options = append(options, duly.SingleCommands())
 	}
-	agent, err := drone.NewAgent(nc, drone.NewWorkflow(drone.PlanOptions{}), services, options...)
+	var backend drone.Backend = services
+	if s.Waiting {
+		backend = struct{ drone.Backend }{services} // hides that it can call back
+	}
+	agent, err := drone.NewAgent(nc, drone.NewWorkflow(drone.PlanOptions{}), backend, options...)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ type settings struct {
 	html       string
 	profiles   string
 	hugePages  bool
+	waiting    bool
 	verify     bool
 }
 
@@ -76,6 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks")
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.BoolVar(&s.hugePages, "huge-pages", false, "keep the throwaway PostgreSQL's buffers in huge pages, as its manual advises: reserves 2.2 GB of them (Linux, as root) and gives them back at the end")
+	f.BoolVar(&s.waiting, "waiting-agents", false, "the agents' handlers wait for their services, on a goroutine for each call; otherwise the services call back")
 	f.StringVar(&s.nats, "nats", "", "drive the system that runs on this NATS server, nats://…, with agents and generator of our own; it must have no other agents of the drone example")
 	f.StringVar(&s.database, "database", "", "with -nats: the URL of that system's state store, for the books")
 	f.StringVar(&s.json, "json", "", "write the result to this file")

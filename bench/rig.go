@@ -82,6 +82,7 @@ type rig struct {
 type rigOptions struct {
 	Store        string
 	Single       bool
+	Waiting      bool // see agentSettings
 	Partitions   int
 	Scale        float64
 	RetainDetail time.Duration
@@ -111,7 +112,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 			return err
 		}
 	}
-	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Profile: r.profile(partAgents)}
+	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Waiting: o.Waiting, Profile: r.profile(partAgents)}
 	var err error
 	if r.agents, err = startChild(ctx, partAgents, 1, agents, &struct{}{}); err != nil {
 		return err

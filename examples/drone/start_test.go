@@ -15,6 +15,7 @@ func TestStartIsDo(t *testing.T) {
 	type outcome struct {
 		serial uint32
 		err    error
+		took   time.Duration
 	}
 	storm := Faults{Refused: 0.1, Transient: 0.2, TimedOut: 0.1, Silent: 0.1}
 	for name, o := range map[string]ServiceOptions{
@@ -31,17 +32,23 @@ func TestStartIsDo(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				var want, got outcome
+				began := time.Now()
 				if undo {
 					want.err = waits.Undo(ctx, step, in)
 				} else {
 					want.serial, want.err = waits.Do(ctx, step, in)
 				}
+				want.took = time.Since(began)
 				ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				done := make(chan outcome, 2)
-				starts.Start(ctx, step, in, undo, func(serial uint32, err error) { done <- outcome{serial, err} })
+				began = time.Now()
+				starts.Start(ctx, step, in, undo, func(serial uint32, err error) { done <- outcome{serial, err, time.Since(began)} })
 				if got = <-done; !undo && got.serial != want.serial || !errors.Is(got.err, want.err) {
 					t.Errorf("%s %s undo %v: %+v, by waiting %+v", name, in.Key, undo, got, want)
+				}
+				if later := got.took - want.took; later.Abs() > 2*wheelStep {
+					t.Errorf("%s %s undo %v: after %v, by waiting %v", name, in.Key, undo, got.took, want.took)
 				}
 				<-time.After(time.Second) // late effects are over
 				if len(done) > 0 {
