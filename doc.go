@@ -50,6 +50,9 @@
 // key to the service behind, as its idempotency key, or keep a [Ledger]. Package
 // dulytest plays all of that against your handlers.
 //
+// A service that calls back, or thousands of calls at a time, need no goroutine each:
+// see [Step.ServeAsync].
+//
 // Say what is final: an error from [Refuse] ends the step at once, any other
 // error is tried again.
 //

@@ -211,6 +211,31 @@ func ExampleAgent_Run() {
 	// Output: <nil>
 }
 
+// A service that calls back needs no goroutine that waits for it.
+func ExampleStep_ServeAsync() {
+	nc, stop := connect()
+	defer stop()
+
+	agent, err := duly.NewAgent(nc, duly.Running(10_000)) // begun and not done
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// ask stands in for a bank's client; answered is called when the bank has answered.
+	ask := func(what, key string, answered func(id string, err error)) {
+		time.AfterFunc(20*time.Millisecond, func() { answered(what+" of "+key, nil) })
+	}
+	err = Charge.ServeAsync(agent,
+		func(_ context.Context, call duly.Call[Order], done func(Payment, error)) {
+			ask("payment", call.Key, func(id string, err error) { done(Payment{ID: id}, err) })
+		},
+		func(_ context.Context, undo duly.Undo[Order, Payment], done func(error)) {
+			ask("refund", undo.Key, func(_ string, err error) { done(err) })
+		})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 // Steps run in the order of the arguments; After says otherwise.
 func ExampleNewPlan() {
 	var (

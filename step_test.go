@@ -34,8 +34,12 @@ func play(t *testing.T, cmd core.Command, do func(context.Context, Call[testOrde
 		t.Fatal(err)
 	}
 	err = testCharge.ServeAsync(async,
-		func(ctx context.Context, call Call[testOrder], done func(testReceipt, error)) { go func() { done(do(ctx, call)) }() },
-		func(ctx context.Context, u Undo[testOrder, testReceipt], done func(error)) { go func() { done(undo(ctx, u)) }() })
+		func(ctx context.Context, call Call[testOrder], done func(testReceipt, error)) {
+			go func() { done(do(ctx, call)) }()
+		},
+		func(ctx context.Context, u Undo[testOrder, testReceipt], done func(error)) {
+			go func() { done(undo(ctx, u)) }()
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

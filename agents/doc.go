@@ -24,6 +24,9 @@
 // When its context ends it takes no new command and finishes those in hand,
 // within a bound.
 //
+// A [Starter] begins the work of a command and is done later: Run keeps no goroutine
+// for it meanwhile, and what was said above of handlers holds for it.
+//
 // A command may come twice, and an undo may overtake its do. An agent whose
 // service does not sort that out itself puts a [Ledger] in between.
 package agents
