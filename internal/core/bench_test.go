@@ -1,6 +1,10 @@
 package core
 
-import "testing"
+import (
+	"crypto/sha256"
+	"fmt"
+	"testing"
+)
 
 // fiveSteps is the shape of the reference load.
 func fiveSteps() *Plan {
@@ -53,6 +57,20 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Replay(r.plan, &saved); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCheckName is one look at an id; each is looked at several times on its way.
+func BenchmarkCheckName(b *testing.B) {
+	ids := make([]string, 1000)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i), byte(i >> 8)}))[:36]
+	}
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		if err := CheckName("id", ids[n%len(ids)]); err != nil {
 			b.Fatal(err)
 		}
 	}
