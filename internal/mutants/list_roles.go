@@ -73,7 +73,7 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "agent-begins-late", invariant: 6, file: "agents/runtime.go",
-		old: "\tif left <= 0 {\n\t\treturn core.Reply{}, false\n", new: "\tif left <= -1<<62 {\n\t\treturn core.Reply{}, false\n",
+		old: "left = deadline.Sub(r.config.Time.Now())", new: "left = max(1, deadline.Sub(r.config.Time.Now()))",
 		fault: "an agent begins a command whose time is over",
 		run:   "^(TestRunDropsWhatWaitedTooLong|TestCompleteByIsTheEarlier)$",
 	},
@@ -91,13 +91,13 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "agent-tries-past-deadline", invariant: 6, file: "agents/runtime.go",
-		old: "if r.config.Time.Now().Add(pause) >= deadline ||", new: "if r.config.Time.Now().Add(pause) < 0 ||",
+		old: "if r.config.Time.Now().Add(pause) >= deadline {", new: "if r.config.Time.Now().Add(pause) < 0 {",
 		fault: "an agent begins a try that cannot end in time",
 		run:   "^TestRetries$",
 	},
 	{
 		name: "refusal-after-unclear-try", invariant: 7, file: "agents/runtime.go",
-		old: "if effects && !cmd.Undo && unclear != nil && err != nil && !again(err) {", new: "if effects && !cmd.Undo && unclear != nil && err != nil && again(err) {",
+		old: "if t.effects && !cmd.Undo && t.unclear != nil && err != nil && !again(err) {", new: "if t.effects && !cmd.Undo && t.unclear != nil && err != nil && again(err) {",
 		fault: "a refusal hides that the try before may have left an effect",
 		run:   "^TestReplyCodes$",
 	},
@@ -106,6 +106,18 @@ var roleMutants = []mutant{
 		old: "n >= r.config.TriesMax ||", new: "n >= 1000*r.config.TriesMax ||",
 		fault: "the bound on an agent's own tries is dropped",
 		run:   "^TestReplyCodes$",
+	},
+	{
+		name: "starter-is-done-twice", invariant: 5, file: "agents/start.go",
+		old: "if s.open.CompareAndSwap(n, 0) {", new: "if s.open.Load() >= 0 {",
+		fault: "a handler that calls done twice answers twice",
+		run:   "^(TestStartIsDoneOnce|TestStartIsTriedAgain)$",
+	},
+	{
+		name: "starter-is-not-counted", invariant: 6, file: "agents/run.go",
+		old: "\tif ended {\n\t\th.out(l)\n", new: "\tif ended || l != nil {\n\t\th.out(l)\n",
+		fault: "commands whose handlers have returned do not count as being at work",
+		run:   "^TestStartBoundsTheWorkInHand$",
 	},
 	{
 		name: "panic-kills-agent", invariant: 12, file: "agents/runtime.go",
