@@ -32,11 +32,7 @@ func (c *Check[In, Out]) Agent() string { return c.def.step.Agent }
 
 // Serve lets a perform the check with do, from [Agent.Run] on.
 func (c *Check[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out, error)) error {
-	return a.runtime.Register(c.Agent(), c.Name(), agents.Handlers{
-		Do:        doHandler(do),
-		ResultMax: c.def.step.ResultMax,
-		Encoded:   true,
-	})
+	return c.def.serve(a, agents.Handlers{Do: doHandler(do)})
 }
 
 // ServeAsync is Serve for a do that does not wait for its work: it returns at once,
@@ -46,11 +42,7 @@ func (c *Check[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out
 // complete-by, and with done. done must be called once; what is said after that is ignored, and
 // a command whose done is never called keeps its place among those at work (see [Running]).
 func (c *Check[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call Call[In], done func(Out, error))) error {
-	return a.runtime.Register(c.Agent(), c.Name(), agents.Handlers{
-		Start:     doStarter(do),
-		ResultMax: c.def.step.ResultMax,
-		Encoded:   true,
-	})
+	return c.def.serve(a, agents.Handlers{Start: doStarter(do)})
 }
 
 // Result reads what the check answered, in a later step of the same task.
@@ -87,30 +79,14 @@ func (s *Step[In, Out]) Agent() string { return s.def.step.Agent }
 // for a do that never did anything. Both must cope, or the agent keeps a ledger:
 // see [WithLedger]. dulytest.RunTwice tries it out.
 func (s *Step[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out, error), undo func(context.Context, Undo[In, Out]) error) error {
-	if undo == nil {
-		return fmt.Errorf("serve step %s of agent %s: no undo handler", s.Name(), s.Agent())
-	}
-	return a.runtime.Register(s.Agent(), s.Name(), agents.Handlers{
-		Do:        doHandler(do),
-		Undo:      undoHandler(undo),
-		ResultMax: s.def.step.ResultMax,
-		Encoded:   true,
-	})
+	return s.def.serve(a, agents.Handlers{Do: doHandler(do), Undo: undoHandler(undo)})
 }
 
 // ServeAsync is Serve for handlers that do not wait for their work: see
 // [Check.ServeAsync]. An agent with a ledger waits for the work all the same, on a
 // goroutine for each call.
 func (s *Step[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call Call[In], done func(Out, error)), undo func(ctx context.Context, undo Undo[In, Out], done func(error))) error {
-	if undo == nil {
-		return fmt.Errorf("serve step %s of agent %s: no undo handler", s.Name(), s.Agent())
-	}
-	return a.runtime.Register(s.Agent(), s.Name(), agents.Handlers{
-		Start:     doStarter(do),
-		StartUndo: undoStarter(undo),
-		ResultMax: s.def.step.ResultMax,
-		Encoded:   true,
-	})
+	return s.def.serve(a, agents.Handlers{Start: doStarter(do), StartUndo: undoStarter(undo)})
 }
 
 // Result reads what the step answered, in a later step of the same task.
@@ -119,7 +95,16 @@ func (s *Step[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out]
 func (s *Step[In, Out]) takes(In)           {}
 func (s *Step[In, Out]) define() definition { return s.def }
 
-// doHandler keeps a nil do nil, so that it is refused where it is served.
+// serve registers the step's handlers with an agent. A step with an effect has an undo.
+func (d *definition) serve(a *Agent, handlers agents.Handlers) error {
+	if d.step.Undoable && handlers.Undo == nil && handlers.StartUndo == nil {
+		return fmt.Errorf("serve step %s of agent %s: no undo handler", d.step.Name, d.step.Agent)
+	}
+	handlers.ResultMax, handlers.Encoded = d.step.ResultMax, true
+	return a.runtime.Register(d.step.Agent, d.step.Name, handlers)
+}
+
+// doHandler keeps a nil do nil, as its like below do, so that it is refused where it is served.
 func doHandler[In, Out any](do func(context.Context, Call[In]) (Out, error)) agents.Handler {
 	if do == nil {
 		return nil
@@ -171,6 +156,9 @@ func encode[Out any](cmd *core.Command, out Out, err error) ([]byte, error) {
 }
 
 func undoHandler[In, Out any](undo func(context.Context, Undo[In, Out]) error) agents.Handler {
+	if undo == nil {
+		return nil
+	}
 	return func(ctx context.Context, cmd *core.Command) ([]byte, error) {
 		u, err := undoOf[In, Out](cmd)
 		if err != nil {
@@ -181,6 +169,9 @@ func undoHandler[In, Out any](undo func(context.Context, Undo[In, Out]) error) a
 }
 
 func undoStarter[In, Out any](undo func(context.Context, Undo[In, Out], func(error))) agents.Starter {
+	if undo == nil {
+		return nil
+	}
 	return func(ctx context.Context, cmd *core.Command, done func([]byte, error)) {
 		u, err := undoOf[In, Out](cmd)
 		if err != nil {

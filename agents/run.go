@@ -176,13 +176,14 @@ func (h *hand) startOne() bool {
 func (h *hand) work(l *lane, j job) {
 	mine := make(chan job, 1) // so that nobody waits for this goroutine to listen
 	for more := true; more; {
-		begun := h.begin(l, j)
-		if !begun {
-			if reply, answered := h.runtime.Handle(h.ctx, j.now, j.cmd); answered {
-				h.send(j, reply)
-			}
+		handlers := h.runtime.handlers(j.cmd)
+		start := handlers.starter(j.cmd)
+		if start != nil {
+			h.begin(l, j, handlers, start)
+		} else if reply, answered := h.runtime.handle(h.ctx, handlers, j.now, j.cmd); answered {
+			h.send(j, reply)
 		}
-		j, more = h.next(l, mine, !begun)
+		j, more = h.next(l, mine, start == nil)
 	}
 }
 

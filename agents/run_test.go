@@ -90,12 +90,26 @@ func (r *rig) expect(want string) {
 	}
 }
 
+// end stops the runtime, which must not fail.
+func (r *rig) end() {
+	r.t.Helper()
+	r.stop()
+	if err := <-r.done; err != nil {
+		r.t.Error(err)
+	}
+}
+
 // for one second
 func oneSecond(context.Context, *core.Command) ([]byte, error) { pass(time.Second); return nil, nil }
 
 func TestRunBoundsTheWorkInHand(t *testing.T) {
+	boundsTheWorkInHand(t, agents.Handlers{Do: oneSecond})
+}
+
+// boundsTheWorkInHand serves a step whose work takes a second.
+func boundsTheWorkInHand(t *testing.T, handlers agents.Handlers) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, agents.Config{RunningMax: 1, WaitingMax: 2}, oneSecond)
+		r := newHandlersRig(t, agents.Config{RunningMax: 1, WaitingMax: 2}, handlers)
 		for seq := range 4 {
 			r.send(int64(seq), time.Minute)
 		}
@@ -107,10 +121,7 @@ func TestRunBoundsTheWorkInHand(t *testing.T) {
 		r.expect("3:full 0:ok 5:full")
 		pass(3 * time.Second)
 		r.expect("3:full 0:ok 5:full 1:ok 2:ok 4:ok")
-		r.stop()
-		if err := <-r.done; err != nil {
-			t.Error(err)
-		}
+		r.end()
 	})
 }
 
@@ -126,10 +137,7 @@ func TestRunDropsWhatWaitedTooLong(t *testing.T) {
 		r.send(0, 2*time.Second)
 		r.send(1, 500*time.Millisecond)
 		r.send(2, 4*time.Second)
-		r.stop()
-		if err := <-r.done; err != nil {
-			t.Error(err)
-		}
+		r.end()
 		r.expect("0:ok 2:ok")
 		if begun != 2 {
 			t.Errorf("%d handlers begun, want 2", begun)
@@ -165,10 +173,7 @@ func TestRunDrains(t *testing.T) {
 			r.send(int64(seq), time.Minute)
 		}
 		start := time.Now()
-		r.stop()
-		if err := <-r.done; err != nil {
-			t.Error(err)
-		}
+		r.end()
 		r.expect("0:ok 1:stopping 2:stopping")
 		if took := time.Since(start); took != 1500*time.Millisecond {
 			t.Errorf("drained for %v", took)

@@ -134,7 +134,14 @@ func (r *Runtime) Agents() []string { return slices.Clone(r.agents) }
 // command's complete-by and now plus its time left both bind, the earlier wins.
 // A handler that ignores its context is waited for, and not answered for.
 func (r *Runtime) Handle(ctx context.Context, now core.Instant, cmd *core.Command) (reply core.Reply, answered bool) {
-	handlers, deadline := r.routes[route{cmd.Agent, cmd.Step}], deadlineOf(now, cmd)
+	return r.handle(ctx, r.handlers(cmd), now, cmd)
+}
+
+// handlers are those of a command's step; nil: it is not served.
+func (r *Runtime) handlers(cmd *core.Command) *Handlers { return r.routes[route{cmd.Agent, cmd.Step}] }
+
+func (r *Runtime) handle(ctx context.Context, handlers *Handlers, now core.Instant, cmd *core.Command) (reply core.Reply, answered bool) {
+	deadline := deadlineOf(now, cmd)
 	left, reply, answered := r.admit(ctx, handlers, deadline, cmd)
 	if left <= 0 {
 		return reply, answered

@@ -40,31 +40,30 @@ type started struct {
 	open     atomic.Int32 // the number of the try that may be done; 0: none
 }
 
-// begin starts the work of a job, if its step has a Starter. It counts the job out
-// when it is done, perhaps before begin returns.
-func (h *hand) begin(l *lane, j job) bool {
+// starter is what begins the work of a command; nil: nothing does without waiting for it.
+func (h *Handlers) starter(cmd *core.Command) Starter {
+	switch {
+	case h == nil:
+		return nil
+	case cmd.Undo:
+		return h.StartUndo
+	}
+	return h.Start
+}
+
+// begin starts the work of a job. It is counted out when it is done, perhaps before
+// begin returns.
+func (h *hand) begin(l *lane, j job, handlers *Handlers, start Starter) {
 	r := h.runtime
-	handlers := r.routes[route{j.cmd.Agent, j.cmd.Step}]
-	if handlers == nil {
-		return false
-	}
-	start := handlers.Start
-	if j.cmd.Undo {
-		start = handlers.StartUndo
-	}
-	if start == nil {
-		return false
-	}
 	s := &started{hand: h, lane: l, job: j, handlers: handlers, start: start, deadline: deadlineOf(j.now, j.cmd)}
 	left, reply, answered := r.admit(h.ctx, handlers, s.deadline, j.cmd)
 	if left <= 0 {
 		s.end(reply, answered)
-		return true
+		return
 	}
 	s.ctx, s.cancel = r.config.Time.WithTimeout(h.ctx, left)
 	s.tries.effects = handlers.Undo != nil
 	s.try()
-	return true
 }
 
 // try calls the Starter once. What it says after its done has been called, or that

@@ -24,31 +24,9 @@ func inASecond(_ context.Context, _ *core.Command, done func([]byte, error)) {
 	time.AfterFunc(time.Second, func() { done([]byte(`{}`), nil) })
 }
 
-func (r *rig) end() {
-	r.t.Helper()
-	r.stop()
-	if err := <-r.done; err != nil {
-		r.t.Error(err)
-	}
-}
-
 // What has begun counts as running until it is done, and the next begins in its place.
 func TestStartBoundsTheWorkInHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newStartRig(t, agents.Config{RunningMax: 1, WaitingMax: 2}, inASecond)
-		for seq := range 4 {
-			r.send(int64(seq), time.Minute)
-		}
-		r.expect("3:full")
-		pass(time.Second)
-		r.expect("3:full 0:ok")
-		r.send(4, time.Minute)
-		r.send(5, time.Minute)
-		r.expect("3:full 0:ok 5:full")
-		pass(3 * time.Second)
-		r.expect("3:full 0:ok 5:full 1:ok 2:ok 4:ok")
-		r.end()
-	})
+	boundsTheWorkInHand(t, agents.Handlers{Start: inASecond})
 }
 
 // A thousand calls at a time have no goroutine each.

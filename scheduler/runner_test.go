@@ -160,22 +160,29 @@ func TestGateOfABusyPartition(t *testing.T) {
 	})
 }
 
+// newFlooded is a node whose door is flooded and whose commands are not answered; t0 is
+// in hand. A partition may have most tasks in hand, or share in a flood.
+func newFlooded(t *testing.T, flood *atomic.Bool, most, share int) (*cluster, *node) {
+	c := newCluster(t)
+	c.answer = -1
+	c.setLive("n1")
+	n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
+		cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = most, share*cfg.Partitions, flood.Load, -1
+	})
+	pass(time.Second)
+	flood.Store(true)
+	c.submit(0, order("t0")) // the turn that takes it sees the flood
+	pass(time.Second)
+	return c, n1
+}
+
 // While the door of its node is flooded, a partition takes up its part of the
 // node's share of new tasks, and the rest when the flood is over; nobody else has to
 // write for that.
 func TestFloodHoldsNewTasksBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.answer = -1
-		c.setLive("n1")
 		var flood atomic.Bool
-		n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
-			cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = 5, 3*cfg.Partitions, flood.Load, -1
-		})
-		pass(time.Second)
-		flood.Store(true)
-		c.submit(0, order("t0")) // the turn that takes it sees the flood
-		pass(time.Second)
+		c, n1 := newFlooded(t, &flood, 5, 3)
 		for i := 1; i < 9; i++ {
 			c.submit(0, order(fmt.Sprintf("t%d", i)))
 		}
@@ -197,29 +204,20 @@ func TestFloodHoldsNewTasksBack(t *testing.T) {
 // What a flood has held back is not taken up all at once when it is over.
 func TestFloodEndsByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.answer = -1
-		c.setLive("n1")
 		var flood atomic.Bool
-		n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
-			cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = 160, 10*cfg.Partitions, flood.Load, -1
-		})
-		pass(time.Second)
-		flood.Store(true)
-		c.submit(0, order("first")) // the turn that takes it sees the flood
-		pass(time.Second)
-		for i := range 170 {
+		c, n1 := newFlooded(t, &flood, 160, 10)
+		for i := 1; i < 170; i++ {
 			c.submit(0, order(fmt.Sprintf("t%d", i)))
 		}
 		pass(time.Second)
 		flood.Store(false)
 		pass(2 * scheduler.DefaultFloodGap)
-		c.want(core.StateProcessing, 0, "t39") // a quarter
-		if c.store.Task(0, "t60") != nil {
+		c.want(core.StateProcessing, 0, "t40") // a quarter, and some time
+		if c.store.Task(0, "t61") != nil {
 			t.Error("all in hand at once when the flood was over")
 		}
 		pass(10 * time.Second)
-		c.want(core.StateProcessing, 0, "t158")
+		c.want(core.StateProcessing, 0, "t159")
 		c.end(n1)
 	})
 }

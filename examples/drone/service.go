@@ -131,9 +131,6 @@ func (s *Service) Do(ctx context.Context, in Call) (serial uint32, err error) {
 // Undo removes the effect of a key, if there is one, and leaves a tombstone:
 // no later do of the key takes effect. Idempotent. Errors as of Do.
 func (s *Service) Undo(ctx context.Context, in Call) error {
-	if !s.step.Undoable() {
-		return ErrNoUndo
-	}
 	_, err := s.call(ctx, in, true)
 	return err
 }
@@ -141,18 +138,17 @@ func (s *Service) Undo(ctx context.Context, in Call) error {
 // Start is Do, or with undo Undo, without waiting: done is called once, perhaps
 // before Start returns, with what they would have returned; the serial is a do's only.
 func (s *Service) Start(ctx context.Context, in Call, undo bool, done func(serial uint32, err error)) {
-	if undo && !s.step.Undoable() {
-		done(0, ErrNoUndo)
-		return
-	}
 	c, err := s.open(in, undo)
 	switch {
 	case err != nil:
 		done(0, err)
 	case c.fate.fault != faultNone || !lasts(ctx, c.fate.latency):
 		go func() { done(s.meet(ctx, c)) }() // it may have to listen for the end of the context
-	case c.fate.latency == 0 || !c.enter():
-		done(s.meet(ctx, c)) // at once: the key is busy, or the effect is there
+	case c.fate.latency == 0:
+		done(s.meet(ctx, c)) // at once
+	case !c.enter():
+		s.note(c, ErrTooEarly)
+		done(0, ErrTooEarly)
 	default:
 		s.wheel.call(c.fate.latency, func() {
 			serial, err := s.after(ctx, c)
@@ -172,6 +168,9 @@ func (s *Service) call(ctx context.Context, in Call, undo bool) (uint32, error) 
 
 // open receives a call and decides what it is going to meet.
 func (s *Service) open(in Call, undo bool) (*call, error) {
+	if undo && !s.step.Undoable() {
+		return nil, ErrNoUndo
+	}
 	round, err := splitKey(in.Key, in.Task, s.step)
 	if err != nil {
 		return nil, err
