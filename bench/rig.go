@@ -39,8 +39,8 @@ const walFilled = 4200
 
 // Rows that were in the tables before a run, of about 2 kB each, four a page.
 const (
-	usedTasks   = 250_000
-	usedJournal = 300_000
+	usedTasks   = 450_000
+	usedJournal = 450_000
 	usedKept    = 20 // one in so many stays
 )
 
