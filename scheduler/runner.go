@@ -195,8 +195,8 @@ const narrowLook = 20 * time.Millisecond
 // How the tasks in hand follow the length of turns: down by an eighth after a turn
 // that was too long, up by a sixteenth after one of less than half of that, when the
 // last change is a whole TurnMax ago; never below a sixteenth of the most. A flood that
-// ends leaves a quarter of the most: what it held back would come all at once, and its
-// first steps out of time.
+// ends leaves a quarter of the most: what it held back would come all at once, in a
+// turn of a second.
 const (
 	paceDown  = 8
 	paceUp    = 16
