@@ -202,7 +202,11 @@ func version(module string) string {
 		return "unknown"
 	}
 	for _, dep := range info.Deps {
-		if dep.Path == module {
+		switch {
+		case dep.Path != module:
+		case dep.Replace != nil:
+			return "this repository"
+		default:
 			return dep.Version
 		}
 	}
