@@ -75,14 +75,12 @@ type peer struct {
 	own   own
 	steps int
 
-	dir    string
 	system *dev.System
 	nc     *nats.Conn
 	client *duly.Client
 	plan   *duly.Plan[harness.Order]
 
-	stops  []func() error // what Close undoes, the latest first
-	events jetstream.ConsumeContext
+	stops []func() error // what Close undoes, the latest first
 }
 
 // Open starts everything on the empty database.
@@ -204,7 +202,7 @@ func (p *peer) listen(ctx context.Context, ended harness.Ended) error {
 		return fmt.Errorf("events: %w", err)
 	}
 	processed := bus.EventSubject(taskType, string(duly.Processed))
-	p.events, err = consumer.Consume(func(m jetstream.Msg) {
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		var pack event
 		if err := json.Unmarshal(m.Data(), &pack); err != nil {
 			ended(0, fmt.Errorf("event: %w", err)) // no task has this number: the run fails
@@ -226,8 +224,8 @@ func (p *peer) listen(ctx context.Context, ended harness.Ended) error {
 		return fmt.Errorf("events: %w", err)
 	}
 	p.stops = append(p.stops, func() error {
-		p.events.Stop()
-		<-p.events.Closed()
+		consuming.Stop()
+		<-consuming.Closed()
 		return nil
 	})
 	return nil
