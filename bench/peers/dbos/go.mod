@@ -8,13 +8,13 @@ replace (
 )
 
 require (
-	duly.dev/duly v0.0.0
 	duly.dev/duly/bench/peers/harness v0.0.0
 	github.com/dbos-inc/dbos-transact-golang v1.4.0
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
 require (
+	duly.dev/duly v0.0.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/jackc/pgerrcode v0.0.0-20250907135507-afb5586c32a6 // indirect

@@ -8,13 +8,13 @@ replace (
 )
 
 require (
-	duly.dev/duly v0.0.0
 	duly.dev/duly/bench/peers/harness v0.0.0
 	github.com/cschleiden/go-workflows v1.4.2
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
 require (
+	duly.dev/duly v0.0.0 // indirect
 	github.com/benbjohnson/clock v1.3.0 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.1 // indirect

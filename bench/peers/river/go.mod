@@ -8,7 +8,6 @@ replace (
 )
 
 require (
-	duly.dev/duly v0.0.0
 	duly.dev/duly/bench/peers/harness v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/riverqueue/river v0.51.0
@@ -17,6 +16,7 @@ require (
 )
 
 require (
+	duly.dev/duly v0.0.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
