@@ -61,6 +61,9 @@ func TestAnswersStayAway(t *testing.T) {
 				answers++
 				continue
 			}
+			if strings.HasPrefix(m.Subject, "$JS.EVENT.") {
+				continue // the server's own word of what was set up before, when it gets to it
+			}
 			t.Errorf("Duly published to %s: %.100s", m.Subject, m.Data)
 		}
 		return answers == len(requests) && len(sent) == 0
