@@ -83,8 +83,15 @@ type peer struct {
 	stops []func() error // what Close undoes, the latest first
 }
 
-// Open starts everything on the empty database.
+// Open starts everything on the empty database, or leaves nothing behind.
 func (p *peer) Open(ctx context.Context, dsn string, ended harness.Ended) error {
+	if err := p.open(ctx, dsn, ended); err != nil {
+		return errors.Join(err, p.Close(ctx))
+	}
+	return nil
+}
+
+func (p *peer) open(ctx context.Context, dsn string, ended harness.Ended) error {
 	node.TuneMemory() // as duly serve does
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	dir, err := os.MkdirTemp("", "duly-peer-")
