@@ -31,22 +31,27 @@ func growth(ctx context.Context, s *settings) (*Result, error) {
 	most := orElse(s.preload, growthMost)
 	res := &Result{}
 	for n := 1000; n <= most; n *= 10 {
-		if err := within1(ctx, s, n, core.InstantOf(time.Now().Add(parkedFor)), res, besides); err != nil {
+		if err := within1(ctx, s, n, parkedFor, res, besides); err != nil {
 			return nil, fmt.Errorf("%d parked: %w", n, err)
 		}
 	}
 	n := min(expiredTasks, most)
 	// Far enough away to be inserted and taken over before.
-	due := time.Now().Add(time.Duration(n/4000)*time.Second + 15*time.Second)
-	if err := within1(ctx, s, n, core.InstantOf(due), res, expire); err != nil {
+	after := time.Duration(n/4000)*time.Second + 15*time.Second
+	if err := within1(ctx, s, n, after, res, expire); err != nil {
 		return nil, fmt.Errorf("%d expired at once: %w", n, err)
 	}
 	return res, nil
 }
 
-// within1 runs one size on a system of its own.
-func within1(ctx context.Context, s *settings, n int, due core.Instant, res *Result, body func(context.Context, *rig, schema.Store, int, core.Instant, *Result) error) error {
-	o := s.system(rigOptions{Prepare: func(ctx context.Context, r *rig) error { return r.park(ctx, n, due) }})
+// within1 runs one size on a system of its own. Its tasks are due so long after the
+// database is there and the first of them is parked.
+func within1(ctx context.Context, s *settings, n int, after time.Duration, res *Result, body func(context.Context, *rig, schema.Store, int, core.Instant, *Result) error) error {
+	var due core.Instant
+	o := s.system(rigOptions{Prepare: func(ctx context.Context, r *rig) error {
+		due = core.InstantOf(time.Now().Add(after))
+		return r.park(ctx, n, due)
+	}})
 	r, err := newRig(ctx, o)
 	if err != nil {
 		return err

@@ -37,7 +37,8 @@ var databaseSettings = map[string]string{
 // make and clear each of them.
 const walFilled = 4200
 
-// Rows that were in the tables before a run, of about 2 kB each, four a page.
+// Rows that were in the tables before a run, of about 2 kB each, four a page: the room
+// of a whole spike, and as much as the buffers hold.
 const (
 	usedTasks   = 450_000
 	usedJournal = 450_000
