@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -40,12 +39,8 @@ type engineAnswer struct {
 // engineConfig is a node with the settings of `duly dev` and the product's
 // defaults for everything that bounds or paces work.
 func engineConfig(s engineSettings) node.Config {
-	config := node.Config{
-		Roles: node.Roles, NodeName: "bench", Partitions: s.Partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
-		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 8 << 30, StreamReplicas: 1,
-		RetainDetail: s.RetainDetail,
-	}
+	config := dev.Config("bench", s.Partitions)
+	config.RetainDetail = s.RetainDetail
 	// Two settings may be tried out with the environment that duly itself reads.
 	if n, err := strconv.Atoi(os.Getenv("DULY_SHARDS")); err == nil {
 		config.Shards = n
@@ -69,7 +64,7 @@ func runEngine(ctx context.Context, p *part) error {
 	}
 	defer system.Close()
 	stop := begin(ctx, system)
-	if err := owned(system); err != nil {
+	if err := owned(ctx, system); err != nil {
 		return err
 	}
 	stopProfile, err := profile(s.Profile)
@@ -95,7 +90,7 @@ func runEngine(ctx context.Context, p *part) error {
 			}
 			began = time.Now()
 			stop = begin(ctx, system)
-			if err := owned(system); err != nil {
+			if err := owned(ctx, system); err != nil {
 				return err
 			}
 		}
@@ -120,14 +115,11 @@ func begin(ctx context.Context, system *dev.System) (stop func() error) {
 	}
 }
 
-// owned waits until the node holds every partition.
-func owned(system *dev.System) error {
-	const limit = time.Minute
-	for began := time.Now(); !system.Node.OwnsAll(); {
-		if time.Since(began) > limit {
-			return fmt.Errorf("the partitions are not owned after %v", limit)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return nil
+// ownedMax is how long a node may take to hold every partition.
+const ownedMax = time.Minute
+
+func owned(ctx context.Context, system *dev.System) error {
+	ctx, cancel := context.WithTimeout(ctx, ownedMax)
+	defer cancel()
+	return system.AwaitOwned(ctx)
 }

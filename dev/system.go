@@ -33,6 +33,16 @@ type Options struct {
 	Log      *slog.Logger
 }
 
+// Config is that of a node in one process with all roles, in so many partitions: what
+// bounds or paces work is as `duly serve` has it.
+func Config(name string, partitions int) node.Config {
+	return node.Config{
+		Roles: node.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
+		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
+		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 8 << 30, StreamReplicas: 1,
+	}
+}
+
 // System is a running NATS server and store with a node that has not begun.
 type System struct {
 	NATSURL string
@@ -99,6 +109,23 @@ func (s *System) store(ctx context.Context, o Options) (string, error) {
 		return s.pg.NewDatabase(ctx)
 	}
 	return o.Store, nil
+}
+
+// ownLook is how often AwaitOwned looks.
+const ownLook = time.Millisecond
+
+// AwaitOwned waits until the node holds every partition, or fails when ctx ends.
+func (s *System) AwaitOwned(ctx context.Context) error {
+	look := time.NewTicker(ownLook)
+	defer look.Stop()
+	for !s.Node.OwnsAll() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the node does not hold all its partitions: %w", ctx.Err())
+		}
+	}
+	return nil
 }
 
 // Run runs all roles until ctx ends, then drains.

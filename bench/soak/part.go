@@ -139,11 +139,11 @@ func countGoroutines(in *bufio.Reader) {
 // runSystem runs everything in one process, with short memories.
 func runSystem(ctx context.Context, cancel context.CancelFunc, dir string, answer func()) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	s, err := dev.Start(ctx, dev.Options{Dir: filepath.Join(dir, "data"), Log: log, Config: node.Config{
-		Roles: node.Roles, NodeName: "soak", Partitions: 16, Shards: 2, InFlight: 4096, AgentWindow: 2048,
-		ScanInterval: 250 * time.Millisecond, Lease: 2 * time.Second, Drain: 5 * time.Second, ReplyTo: []string{"_INBOX."},
-		StreamMaxAge: streamAge, StreamMaxBytes: 1 << 30, StreamReplicas: 1, RetainDetail: retainDetail, RetainRow: retainRow,
-	}})
+	config := dev.Config("soak", 16)
+	config.ScanInterval, config.Lease = 250*time.Millisecond, 2*time.Second
+	config.StreamMaxAge, config.StreamMaxBytes = streamAge, 1<<30
+	config.RetainDetail, config.RetainRow = retainDetail, retainRow
+	s, err := dev.Start(ctx, dev.Options{Dir: filepath.Join(dir, "data"), Log: log, Config: config})
 	if err != nil {
 		return err
 	}

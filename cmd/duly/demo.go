@@ -147,11 +147,9 @@ func (d *demo) run(ctx context.Context, dir string, std streams) (*demoReport, e
 // demoConfig is a node in one process whose lease is short: roles come and go in
 // a storm, and nobody wants to wait.
 func demoConfig() node.Config {
-	return node.Config{
-		Roles: node.Roles, NodeName: "demo", Partitions: 16, Shards: 2, InFlight: 4096, AgentWindow: 2048,
-		ScanInterval: 250 * time.Millisecond, Lease: 2 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 1 << 30, StreamReplicas: 1,
-	}
+	config := dev.Config("demo", 16)
+	config.ScanInterval, config.Lease, config.StreamMaxBytes = 250*time.Millisecond, 2*time.Second, 1<<30
+	return config
 }
 
 // serve runs roles and agents around the submissions.
@@ -253,15 +251,7 @@ func (d *demo) drive(ctx context.Context) error {
 func (d *demo) ready(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
-	tick := time.NewTicker(demoAskEvery / 10)
-	defer tick.Stop()
-	for !d.system.Node.OwnsAll() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	_ = d.system.AwaitOwned(ctx) // figures of the start are better than none
 }
 
 // status notes when a delivery ended, once.

@@ -3,21 +3,9 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"duly.dev/duly/bench/peers/harness"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := harness.Main(ctx, spec(), os.Args[1:], os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "duly:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(harness.Program(spec())) }

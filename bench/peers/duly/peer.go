@@ -30,8 +30,7 @@ SELECT count(*), count(*) FILTER (WHERE state = 'processed' AND results >= $1::i
 
 const (
 	taskType   = "deliver"
-	startLimit = time.Minute // until the node owns all its partitions
-	startLook  = 5 * time.Millisecond
+	startLimit = time.Minute // until the node holds all its partitions
 )
 
 // own are the settings of this program alone.
@@ -99,13 +98,15 @@ func (p *peer) open(ctx context.Context, dsn string, ended harness.Ended) error 
 		return fmt.Errorf("data directory: %w", err)
 	}
 	p.stops = append(p.stops, func() error { return os.RemoveAll(dir) })
-	p.system, err = dev.Start(ctx, dev.Options{Dir: dir, Store: dsn, Config: p.config(), Log: log})
+	p.system, err = dev.Start(ctx, dev.Options{Dir: dir, Store: dsn, Config: dev.Config("peer", p.own.partitions), Log: log})
 	if err != nil {
 		return err
 	}
 	p.stops = append(p.stops, p.system.Close)
 	p.begin(ctx, p.system.Run)
-	if err := p.owned(ctx); err != nil {
+	starting, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := p.system.AwaitOwned(starting); err != nil {
 		return err
 	}
 	if p.nc, err = nats.Connect(p.system.NATSURL); err != nil {
@@ -121,15 +122,6 @@ func (p *peer) open(ctx context.Context, dsn string, ended harness.Ended) error 
 	return p.listen(ctx, ended)
 }
 
-// config is that of duly serve, with the partitions of a small machine.
-func (p *peer) config() node.Config {
-	return node.Config{
-		Roles: node.Roles, NodeName: "peer", Partitions: p.own.partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
-		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 8 << 30, StreamReplicas: 1,
-	}
-}
-
 // begin runs f until Close.
 func (p *peer) begin(ctx context.Context, f func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -139,22 +131,6 @@ func (p *peer) begin(ctx context.Context, f func(context.Context) error) {
 		cancel()
 		return <-done
 	})
-}
-
-// owned waits until the node has all its partitions.
-func (p *peer) owned(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	look := time.NewTicker(startLook)
-	defer look.Stop()
-	for !p.system.Node.OwnsAll() {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the node does not own its partitions: %w", ctx.Err())
-		}
-	}
-	return nil
 }
 
 // serve stores the plan and starts the agent of its steps.

@@ -13,7 +13,9 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -74,6 +76,18 @@ const drainLimit = 60 * time.Second
 
 // errBooks says that what the database holds is not what was accepted.
 var errBooks = errors.New("the books do not balance")
+
+// Program is what a peer's program does: Main, until a signal ends it. It returns the
+// program's exit code.
+func Program(spec Spec) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := Main(ctx, spec, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", spec.System, err)
+		return 1
+	}
+	return 0
+}
 
 // Main runs one program: flags in, one JSON object on the last line of out.
 func Main(ctx context.Context, spec Spec, args []string, out io.Writer) error {
