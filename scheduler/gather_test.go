@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,62 +13,109 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// A committer that is busy lets more arrive before its next commit; one that is
-// not keeps nobody waiting, and a stop is never held up.
+// commitTimes makes the cluster keep when it committed tasks, and gives a look at it.
+func commitTimes(c *cluster) func() []time.Time {
+	var mu sync.Mutex
+	var times []time.Time
+	c.store.AfterCommit = func(b *core.Batch, _ core.CommitResult) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(b.Writes) > 0 {
+			times = append(times, time.Now())
+		}
+		return nil
+	}
+	return func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(times)
+	}
+}
+
+// A committer that is busy lets more arrive before its next commit, for longer the
+// more it wrote; one that is not keeps nobody waiting, and a stop is never held up.
 func TestBusyCommitterGathers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.answer = -1
-		var mu sync.Mutex
-		var births []time.Time
-		c.store.AfterCommit = func(b *core.Batch, _ core.CommitResult) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if len(b.Writes) > 0 {
-				births = append(births, time.Now())
+	for wrote, wait := range map[int]time.Duration{1: 0, 2: 250 * time.Millisecond, 6: 750 * time.Millisecond, 8: time.Second, 60: time.Second, 1000: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.answer = -1
+			commits := commitTimes(c)
+			n := c.run("a", func(cfg *scheduler.RunConfig) { cfg.Shards, cfg.CommitGap = 1, time.Second })
+			c.setLive("a")
+			pass(time.Second)
+			sent := 0
+			send := func(count int) {
+				subs := make([]core.Submission, count)
+				for i := range subs {
+					sent++
+					subs[i] = order("t" + strconv.Itoa(sent))
+				}
+				c.submit(0, subs...)
+				pass(20 * time.Millisecond) // the stream is looked at every 10 ms
 			}
-			return nil
-		}
-		n := c.run("a", func(cfg *scheduler.RunConfig) { cfg.Shards, cfg.CommitGap = 1, time.Second })
-		c.setLive("a")
-		pass(time.Second)
-		sent := 0
-		send := func(count int) {
-			subs := make([]core.Submission, count)
-			for i := range subs {
-				sent++
-				subs[i] = order("t" + strconv.Itoa(sent))
+			send(wrote)
+			if got := len(commits()); got != 1 {
+				t.Fatalf("%d commits after a quiet time, want one at once", got)
 			}
-			c.submit(0, subs...)
-			pass(20 * time.Millisecond) // the stream is looked at every 10 ms
-		}
-		send(1)
-		send(1)
-		send(60) // from now on the committer is busy
-		send(1)
-		mu.Lock()
-		if len(births) < 3 || births[1].Sub(births[0]) > 30*time.Millisecond {
-			t.Errorf("commits at %v: the first two should not wait", births)
-		}
-		before := len(births)
-		mu.Unlock()
-		pass(2 * time.Second)
-		mu.Lock()
-		if after := len(births); after != before+1 && after != before {
-			t.Errorf("%d commits after the busy one, want what came meanwhile in one", after-before)
-		}
-		if last, busy := births[len(births)-1], births[2]; last.Sub(busy) < time.Second {
-			t.Errorf("the next commit came after %v, want a second", last.Sub(busy))
-		}
-		mu.Unlock()
-		send(60)
-		send(1)
-		began := time.Now()
-		c.end(n)
-		if took := time.Since(began); took > 6*time.Second {
-			t.Errorf("the stop took %v", took)
-		}
-	})
+			send(1)
+			send(1)
+			pass(2 * time.Second)
+			at := commits()
+			if wait == 0 && len(at) != 3 || wait > 0 && len(at) != 2 {
+				t.Fatalf("commits at %v after one that wrote %d", at, wrote)
+			}
+			if took := at[1].Sub(at[0]); took < wait || took > wait+30*time.Millisecond {
+				t.Errorf("the next commit came %v after one that wrote %d, want %v", took, wrote, wait)
+			}
+			send(60)
+			send(1)
+			began := time.Now()
+			c.end(n)
+			if took := time.Since(began); took > 6*time.Second {
+				t.Errorf("the stop took %v", took)
+			}
+		})
+	}
+}
+
+// When everybody has answered there is no company to wait for. In a flood the rest is
+// the door's all the same.
+func TestCommitterGoesWhenAllHaveAnswered(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		silent, flood bool // one task's agent never answers; the door is flooded
+		quick         bool
+	}{{"all answer", false, false, true}, {"one is silent", true, false, false}, {"in a flood", false, true, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.answer = -1
+				var flood atomic.Bool
+				n := c.run("a", func(cfg *scheduler.RunConfig) {
+					cfg.Shards, cfg.CommitGap, cfg.FloodGap, cfg.Flooded = 1, time.Second, time.Second, flood.Load
+				})
+				c.setLive("a")
+				pass(time.Second)
+				flood.Store(tc.flood)
+				if tc.silent {
+					c.submit(1, order("silent"))
+					pass(20 * time.Millisecond)
+				}
+				c.mu.Lock()
+				c.answer = 5 * time.Millisecond
+				c.mu.Unlock()
+				c.submit(0, orders(60)...)
+				pass(100 * time.Millisecond)
+				task := c.store.Task(0, "t1")
+				if quick := task != nil && task.State.Ended(); quick != tc.quick {
+					t.Errorf("ended in a tenth of the gap: %v, want %v", quick, tc.quick)
+				}
+				pass(10 * time.Second)
+				c.want(core.StateProcessed, 0, "t1", "t60")
+				c.end(n)
+			})
+		})
+	}
 }
 
 // While the door of its node is flooded a committer rests after each turn, whatever
@@ -85,27 +133,17 @@ func TestFloodedCommitterRests(t *testing.T) {
 			c.setLive("a")
 			pass(time.Second)
 			sent := 0
+			times := commitTimes(c)
 			// commits submits ten tasks one after the other and gives how many commits that were.
 			commits := func() int {
-				var mu sync.Mutex
-				count := 0
-				c.store.AfterCommit = func(b *core.Batch, _ core.CommitResult) error {
-					mu.Lock()
-					defer mu.Unlock()
-					if len(b.Writes) > 0 {
-						count++
-					}
-					return nil
-				}
+				before := len(times())
 				for range 10 {
 					sent++
 					c.submit(0, order("t"+strconv.Itoa(sent)))
 					pass(20 * time.Millisecond) // the stream is looked at every 10 ms
 				}
 				pass(2 * time.Second)
-				mu.Lock()
-				defer mu.Unlock()
-				return count
+				return len(times()) - before
 			}
 			if got := commits(); got < 10 {
 				t.Errorf("%d commits without a flood, want one for each", got)

@@ -12,12 +12,14 @@ import (
 type Inbox struct {
 	now  func() core.Instant
 	wake chan struct{} // has an element when there is mail
+	all  chan struct{} // has an element when as many answers have come as were expected
 
-	mu    sync.Mutex
-	room  sync.Cond
-	mail  *Mail
-	spare *Mail
-	gates map[int]*gate
+	mu       sync.Mutex
+	room     sync.Cond
+	mail     *Mail
+	spare    *Mail
+	gates    map[int]*gate
+	expected int // answers; 0: nobody asks
 }
 
 // gate holds new work of a partition back while it has enough in hand.
@@ -27,7 +29,7 @@ type gate struct {
 }
 
 func newInbox(now func() core.Instant) *Inbox {
-	b := &Inbox{now: now, wake: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}}
+	b := &Inbox{now: now, wake: make(chan struct{}, 1), all: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}}
 	b.room.L = &b.mu
 	return b
 }
@@ -36,6 +38,7 @@ func newInbox(now func() core.Instant) *Inbox {
 func (b *Inbox) Reply(r core.Reply) {
 	b.mu.Lock()
 	b.mail.Replies = append(b.mail.Replies, ReplyMail{At: b.now(), Reply: r})
+	b.answered()
 	b.unlockWake()
 }
 
@@ -43,7 +46,30 @@ func (b *Inbox) Reply(r core.Reply) {
 func (b *Inbox) Unserved(partition int, number, seq int64) {
 	b.mu.Lock()
 	b.mail.Unserved = append(b.mail.Unserved, ReplyMail{At: b.now(), Reply: core.Reply{Partition: partition, Number: number, Seq: seq}})
+	b.answered()
 	b.unlockWake()
+}
+
+// expect says how many answers there are to wait for; all gets an element when they
+// have come, which may be at once. 0: nobody waits for them.
+func (b *Inbox) expect(answers int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-b.all: // of an expectation before
+	default:
+	}
+	b.expected = answers
+	b.answered()
+}
+
+// answered looks whether all answers are there that are expected. The inbox is held.
+func (b *Inbox) answered() {
+	if b.expected == 0 || len(b.mail.Replies)+len(b.mail.Unserved) < b.expected {
+		return
+	}
+	b.expected = 0
+	b.all <- struct{}{} // it has room for one, and nothing is expected any more
 }
 
 // Control takes a message of the control stream and stamps it, or lets it go

@@ -49,6 +49,54 @@ func TestGateHoldsBack(t *testing.T) {
 	})
 }
 
+// Who expects answers is told once, when as many have come, of whatever kind, and not
+// of those that another had expected.
+func TestExpect(t *testing.T) {
+	b := testInbox()
+	all := func() bool {
+		select {
+		case <-b.all:
+			return true
+		default:
+			return false
+		}
+	}
+	b.Reply(core.Reply{})
+	if all() {
+		t.Error("told though nobody asked")
+	}
+	b.expect(3)
+	b.Reply(core.Reply{})
+	if all() {
+		t.Error("told of two answers, want three")
+	}
+	b.Unserved(0, 1, 1)
+	if !all() {
+		t.Error("not told of three answers")
+	}
+	b.Reply(core.Reply{})
+	if all() {
+		t.Error("told twice")
+	}
+	b.expect(4)
+	if !all() {
+		t.Error("not told of what lay here before")
+	}
+	b.expect(1) // and does not look
+	b.expect(9)
+	if all() {
+		t.Error("told of what another had expected")
+	}
+	b.take()
+	b.expect(1)
+	b.Control(ControlMail{})
+	b.Tasks(message(0, 1, 1))
+	b.PlansChanged()
+	if all() {
+		t.Error("told of mail that answers nothing")
+	}
+}
+
 // Closing a gate frees whoever waits at it, and throws away what lies here: a
 // later ownership reads it again from the cursor, in order.
 func TestCloseGate(t *testing.T) {

@@ -154,10 +154,11 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// busyWrites is how many tasks a commit wrote when more are surely on their way.
-// Below it nobody waits for company; fullWrites have company enough.
+// busyWrites is how many tasks a commit wrote when more are surely on their way: the
+// next waits for all of CommitGap. After one of fewer it waits for a part of it; after
+// one that wrote a single task, or had company enough with fullWrites, not at all.
 const (
-	busyWrites = 24
+	busyWrites = 8
 	fullWrites = 1000
 )
 
@@ -166,8 +167,8 @@ func (r *runner) gap(wrote int64) time.Duration {
 	switch {
 	case r.s.cfg.FloodGap > 0 && r.flooded():
 		return r.s.cfg.FloodGap
-	case wrote >= busyWrites && wrote < fullWrites:
-		return r.s.cfg.CommitGap
+	case wrote > 1 && wrote < fullWrites:
+		return r.s.cfg.CommitGap * time.Duration(min(wrote, busyWrites)) / busyWrites
 	}
 	return 0
 }
@@ -177,14 +178,21 @@ func (r *runner) flooded() bool { return r.s.cfg.Flooded != nil && r.s.cfg.Flood
 
 // gather lets more arrive before the next commit: a commit of a thousand writes
 // costs half as much a write as one of a hundred, for the database, the network
-// and the agents alike.
+// and the agents alike. When all tasks in hand have been answered nobody is left to
+// wait for; a flood is sat out.
 func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Duration) {
 	if wait <= 0 {
 		return
 	}
+	all := 0
+	if !r.flooded() {
+		all = r.shard.InHand()
+	}
+	r.in.expect(all)
 	timer.Reset(wait)
 	select {
 	case <-timer.C:
+	case <-r.in.all:
 	case <-ctx.Done():
 	}
 }

@@ -139,6 +139,15 @@ func (s *Shard) Load(partition int) int {
 	return len(p.tasks) + int(p.nextEnd-1-p.told.mark)
 }
 
+// InHand is how many tasks of all partitions are at work.
+func (s *Shard) InHand() int {
+	n := 0
+	for _, p := range s.partitions {
+		n += len(p.tasks)
+	}
+	return n
+}
+
 // Owns reports whether the shard holds the partition, and its epoch.
 func (s *Shard) Owns(partition int) (epoch int64, ok bool) {
 	p := s.partitions[partition]
