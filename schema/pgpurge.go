@@ -48,13 +48,13 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 		hold()
 	}
 	if len(c.rows) > 0 {
-		b.Queue(dollars(qForgetRows+p.inInts)+stillSQL, partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
+		b.Queue(dollars(qForgetRows+p.inInts), partition, c.rows, row.Time()).Exec(func(tag pgconn.CommandTag) error {
 			gone = tag.RowsAffected()
 			return nil
 		})
 	}
 	if len(c.details) > 0 {
-		b.Queue(p.forgetSQL(), partition, c.details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
+		b.Queue(p.forgetSQL(), partition, c.details, detail.Time()).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
 	}
 	if last {
 		hold()
@@ -66,11 +66,8 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 	return int(gone + forgotten), err
 }
 
-// The fence of a purge. What a look already finds to be a successor's is not touched.
-const (
-	holdSQL  = `SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $2 FOR UPDATE`
-	stillSQL = ` AND EXISTS (SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $4)`
-)
+// holdSQL is the fence of a purge: it finds the partition while it is ours.
+const holdSQL = `SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $2 FOR UPDATE`
 
 // forgetSQL purges what tasks were made of and counts them. PostgreSQL reads the
 // journal's key by a list of numbers, however little it knows of the tables;
@@ -80,6 +77,6 @@ func (p *postgres) forgetSQL() string {
 	if p.dialect == "cockroach" {
 		in = `IN (SELECT number FROM forgotten)`
 	}
-	return `WITH forgotten AS (` + dollars(qForgetDetails+p.inInts) + stillSQL + qForgotten + `), gone AS (` + dollars(qForgetJournal) + in + ` RETURNING 1)
+	return `WITH forgotten AS (` + dollars(qForgetDetails+p.inInts) + qForgotten + `), gone AS (` + dollars(qForgetJournal) + in + ` RETURNING 1)
 SELECT count(*) FROM forgotten`
 }
