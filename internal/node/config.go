@@ -38,7 +38,7 @@ type Config struct {
 	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in hand per partition."`
 	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in hand per partition at one agent."`
 
-	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit to the next while a scheduler is busy: longer makes fuller commits, which cost less, and slower tasks. Negative: none."`
+	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next, while answers are missing: longer makes fuller commits, which cost less, and slower tasks. Negative: none."`
 	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
 	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place."`
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
