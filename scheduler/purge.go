@@ -19,8 +19,8 @@ type Purger interface {
 	Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error)
 }
 
-// How tasks are forgotten: little at a time, because controls wait meanwhile, and
-// where the store has one writer all commits do.
+// How tasks are forgotten: little at a time, because a partition cannot commit
+// meanwhile.
 const (
 	purgeEvery = time.Second
 	purgeMost  = 250

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,57 +16,36 @@ func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail
 			touched, err = p.forget(ctx, tx, partition, epoch, c, detail, row)
 			return err
 		})
-		if errors.Is(err, errTakenOver) {
-			return 0, nil // nothing of it is ours to forget
-		}
 		return touched, err
 	})
 }
 
-// errTakenOver undoes a purge that a takeover came before.
-var errTakenOver = errors.New("the partition was taken over")
-
 // forget is the purge itself, in one round trip before that of the transaction's
-// end. It holds the partition, and commits of the partition wait for that, because a
-// successor must find all of a task's journal or none. Where each statement sees what
-// was committed before it, the hold is the last one and short: either somebody
-// has taken over before, and everything is undone, or whoever does reads what is left.
-// Where the transaction sees one moment, it holds the partition first: any
-// commit in between would make it begin anew.
+// end: commits of the partition, ours and a successor's, wait meanwhile, because a
+// task that is started again just now would lose the journal it needs.
 func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
-	gone, forgotten, held := int64(0), int64(0), int64(0)
+	gone, forgotten := int64(0), int64(0)
 	b := &pgx.Batch{}
-	hold := func() {
-		b.Queue(holdSQL, partition, epoch).Exec(func(tag pgconn.CommandTag) error {
-			held = tag.RowsAffected()
-			return nil
-		})
-	}
-	last := p.dialect != "cockroach" && p.tx.IsoLevel == pgx.ReadCommitted
-	if !last {
-		hold()
-	}
+	b.Queue(holdSQL, partition, epoch)
 	if len(c.rows) > 0 {
-		b.Queue(dollars(qForgetRows+p.inInts), partition, c.rows, row.Time()).Exec(func(tag pgconn.CommandTag) error {
+		b.Queue(dollars(qForgetRows+p.inInts)+stillSQL, partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
 			gone = tag.RowsAffected()
 			return nil
 		})
 	}
 	if len(c.details) > 0 {
-		b.Queue(p.forgetSQL(), partition, c.details, detail.Time()).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
-	}
-	if last {
-		hold()
+		b.Queue(p.forgetSQL(), partition, c.details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
 	}
 	err := tx.SendBatch(ctx, b).Close()
-	if err == nil && held == 0 {
-		err = errTakenOver
-	}
 	return int(gone + forgotten), err
 }
 
-// holdSQL is the fence of a purge: it finds the partition while it is ours.
-const holdSQL = `SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $2 FOR UPDATE`
+// The fence of a purge: a successor's takeover waits for the lock, or has raised
+// the epoch and then nothing is ours to forget.
+const (
+	holdSQL  = `SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $2 FOR UPDATE`
+	stillSQL = ` AND EXISTS (SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $4)`
+)
 
 // forgetSQL purges what tasks were made of and counts them. PostgreSQL reads the
 // journal's key by a list of numbers, however little it knows of the tables;
@@ -77,6 +55,6 @@ func (p *postgres) forgetSQL() string {
 	if p.dialect == "cockroach" {
 		in = `IN (SELECT number FROM forgotten)`
 	}
-	return `WITH forgotten AS (` + dollars(qForgetDetails+p.inInts) + qForgotten + `), gone AS (` + dollars(qForgetJournal) + in + ` RETURNING 1)
+	return `WITH forgotten AS (` + dollars(qForgetDetails+p.inInts) + stillSQL + qForgotten + `), gone AS (` + dollars(qForgetJournal) + in + ` RETURNING 1)
 SELECT count(*) FROM forgotten`
 }

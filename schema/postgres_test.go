@@ -59,9 +59,9 @@ func begin(t *testing.T, db *sql.DB, statement string) *sql.Tx {
 	return tx
 }
 
-// behind begins what has to wait for tx, commits tx once it does wait and meanwhile is
-// done, and gives what came of it.
-func behind[T any](t *testing.T, db *sql.DB, tx *sql.Tx, do func() (T, error), meanwhile ...func()) (T, error) {
+// behind begins what has to wait for tx, commits tx once it does wait, and gives what
+// came of it.
+func behind[T any](t *testing.T, db *sql.DB, tx *sql.Tx, do func() (T, error)) (T, error) {
 	t.Helper()
 	got, errs := make(chan T, 1), make(chan error, 1)
 	go func() {
@@ -70,9 +70,6 @@ func behind[T any](t *testing.T, db *sql.DB, tx *sql.Tx, do func() (T, error), m
 		errs <- err
 	}()
 	blocked(t, db)
-	for _, f := range meanwhile {
-		f()
-	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +124,20 @@ func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 // for the takeover that is under way, and then forgets nothing.
 func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
 	both(t, func(t *testing.T, s schema.Store) {
-		st, task := endedTask(t, s)
+		st, err := s.TakeOver(t.Context(), 1, "zombie")
+		if err != nil {
+			t.Fatal(err)
+		}
+		birth := plainBirth(1, 1)
+		task := *birth.Task
+		task.Seq, task.State, task.EndNumber, task.EndedAt = 2, core.StateProcessed, 1, task.UpdatedAt
+		end := core.TaskWrite{Task: &task, Row: true, Records: []core.Record{{Seq: 2, Kind: core.KindDone, At: task.EndedAt, State: task.State, Step: 0, StepStatus: core.StepDone, Attempt: 1, Next: -1}}}
+		for i, w := range []core.TaskWrite{birth, end} {
+			b := core.Batch{ID: int64(i + 1), Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: 2, NextEnd: 2, Told: 1}}, Writes: []core.TaskWrite{w}}
+			if res, err := s.Commit(t.Context(), &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
+				t.Fatalf("%+v, %v", res, err)
+			}
+		}
 		db := schema.DB(s)
 		successor := begin(t, db, `UPDATE partitions SET owner = 'successor', epoch = epoch + 1 WHERE partition = 1`)
 		touched, err := behind(t, db, successor, func() (int, error) { return s.Purge(context.Background(), 1, st.Epoch, task.EndedAt+1, 0, 10) })
@@ -138,54 +148,6 @@ func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
 			t.Errorf("the successor has %+v, %v", saved, err)
 		}
 	})
-}
-
-// TestCommitsGoOnBesideAPurge: what is being forgotten has ended, and those at work
-// need not wait for it.
-func TestCommitsGoOnBesideAPurge(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{})
-	if err := s.Partitions(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
-	st, task := endedTask(t, s)
-	db := schema.DB(s)
-	busy := begin(t, db, `SELECT 1 FROM tasks WHERE partition = 1 FOR UPDATE`)
-	touched, err := behind(t, db, busy, func() (int, error) { return s.Purge(context.Background(), 1, st.Epoch, task.EndedAt+1, 0, 10) },
-		func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			b := core.Batch{ID: 3, Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: 3, NextEnd: 2, Told: 1}}, Writes: []core.TaskWrite{plainBirth(1, 2)}}
-			if res, err := s.Commit(ctx, &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
-				t.Errorf("the commit says %+v, %v", res, err)
-			}
-		})
-	if err != nil || touched != 1 {
-		t.Errorf("%d tasks purged, %v", touched, err)
-	}
-	if saved, err := s.LoadNumbers(t.Context(), 1, []int64{1, 2}); err != nil || len(saved) != 2 || len(saved[0].Journal) != 0 || len(saved[1].Journal) != 1 {
-		t.Errorf("afterwards there are %+v, %v", saved, err)
-	}
-}
-
-// endedTask gives a partition that was taken over, and a task in it that has ended
-// and is told.
-func endedTask(t *testing.T, s schema.Store) (core.PartitionState, core.Task) {
-	t.Helper()
-	st, err := s.TakeOver(t.Context(), 1, "owner")
-	if err != nil {
-		t.Fatal(err)
-	}
-	birth := plainBirth(1, 1)
-	task := *birth.Task
-	task.Seq, task.State, task.EndNumber, task.EndedAt = 2, core.StateProcessed, 1, task.UpdatedAt
-	end := core.TaskWrite{Task: &task, Row: true, Records: []core.Record{{Seq: 2, Kind: core.KindDone, At: task.EndedAt, State: task.State, Step: 0, StepStatus: core.StepDone, Attempt: 1, Next: -1}}}
-	for i, w := range []core.TaskWrite{birth, end} {
-		b := core.Batch{ID: int64(i + 1), Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: 2, NextEnd: 2, Told: 1}}, Writes: []core.TaskWrite{w}}
-		if res, err := s.Commit(t.Context(), &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
-			t.Fatalf("%+v, %v", res, err)
-		}
-	}
-	return st, task
 }
 
 func plainBirth(p int, number int64) core.TaskWrite {

@@ -88,7 +88,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "postgres-purge-not-fenced", invariant: 4, file: "schema/pgpurge.go",
-		old: "if err == nil && held == 0 {", new: "if err == nil && held < 0 {",
+		old: "partition = $1 AND epoch = $4)", new: "partition = $1 AND epoch >= $4)",
 		fault: "PostgreSQL: an owner that was succeeded forgets tasks of its successor",
 		run:   "^TestPostgres$/^purge_is_fenced$",
 	},
