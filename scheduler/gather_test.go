@@ -83,16 +83,23 @@ func TestBusyCommitterGathers(t *testing.T) {
 func TestCommitterGoesWhenAllHaveAnswered(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
-		silent, flood bool // one task's agent never answers; the door is flooded
+		silent, flood bool          // one task's agent never answers; the door is flooded
+		floodGap      time.Duration // negative: a flood is as any time
 		quick         bool
-	}{{"all answer", false, false, true}, {"one is silent", true, false, false}, {"in a flood", false, true, false}} {
+	}{
+		{"all answer", false, false, time.Second, true},
+		{"one is silent", true, false, time.Second, false},
+		{"in a flood", false, true, time.Second, false},
+		{"in a flood without a rest", false, true, -1, true},
+		{"one is silent in a flood without a rest", true, true, -1, false},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				c.answer = -1
 				var flood atomic.Bool
 				n := c.run("a", func(cfg *scheduler.RunConfig) {
-					cfg.Shards, cfg.CommitGap, cfg.FloodGap, cfg.Flooded = 1, time.Second, time.Second, flood.Load
+					cfg.Shards, cfg.CommitGap, cfg.FloodGap, cfg.Flooded = 1, time.Second, tc.floodGap, flood.Load
 				})
 				c.setLive("a")
 				pass(time.Second)

@@ -40,7 +40,7 @@ type RunConfig struct {
 	Shards      int           // committers; few are better: batches shrink with more
 	DrainMax    time.Duration // how long a stop waits for commands that are out; negative: not at all
 	HandoverMax time.Duration // how long to wait for a live predecessor to let go
-	CommitGap   time.Duration // least time from one commit to the next of a committer that is busy; negative: none
+	CommitGap   time.Duration // least time from one commit of several tasks to the next of a committer, while answers are missing; negative: none
 	// Flooded reports whether submissions come faster than this process takes them
 	// in. Meanwhile the node takes up new tasks only until it has FloodInFlight in
 	// hand: those that have begun go on, and what is not begun waits in the stream as

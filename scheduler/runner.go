@@ -148,8 +148,8 @@ func (r *runner) run(ctx context.Context) error {
 		if err := r.turn(work, r.flushAt != 0 && began >= r.flushAt); err != nil {
 			return err
 		}
-		if gap := r.gap(r.shard.Stats.Writes - wrote); gap > 0 {
-			r.gather(ctx, timer, gap-r.s.cfg.Now().Sub(began))
+		if gap, answers := r.gap(r.shard.Stats.Writes - wrote); gap > 0 {
+			r.gather(ctx, timer, gap-r.s.cfg.Now().Sub(began), answers)
 		}
 	}
 }
@@ -162,15 +162,17 @@ const (
 	fullWrites = 1000
 )
 
-// gap is how long after the beginning of a turn that wrote so much the next may begin.
-func (r *runner) gap(wrote int64) time.Duration {
+// gap is how long after the beginning of a turn that wrote so much the next may begin,
+// unless so many answers have come before: then nobody is left to wait for. The rest of
+// a flood is sat out.
+func (r *runner) gap(wrote int64) (gap time.Duration, answers int) {
 	switch {
 	case r.s.cfg.FloodGap > 0 && r.flooded():
-		return r.s.cfg.FloodGap
+		return r.s.cfg.FloodGap, 0
 	case wrote > 1 && wrote < fullWrites:
-		return r.s.cfg.CommitGap * time.Duration(min(wrote, busyWrites)) / busyWrites
+		return r.s.cfg.CommitGap * time.Duration(min(wrote, busyWrites)) / busyWrites, r.shard.InHand()
 	}
-	return 0
+	return 0, 0
 }
 
 // flooded reports whether the processors are the door's.
@@ -178,17 +180,12 @@ func (r *runner) flooded() bool { return r.s.cfg.Flooded != nil && r.s.cfg.Flood
 
 // gather lets more arrive before the next commit: a commit of a thousand writes
 // costs half as much a write as one of a hundred, for the database, the network
-// and the agents alike. When all tasks in hand have been answered nobody is left to
-// wait for; a flood is sat out.
-func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Duration) {
+// and the agents alike. It ends early with so many answers; 0: never.
+func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Duration, answers int) {
 	if wait <= 0 {
 		return
 	}
-	all := 0
-	if !r.flooded() {
-		all = r.shard.InHand()
-	}
-	r.in.expect(all)
+	r.in.expect(answers)
 	timer.Reset(wait)
 	select {
 	case <-timer.C:
