@@ -62,7 +62,7 @@ type Config struct {
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
 	BacklogMax int64         // messages of a partition that nobody has read yet, at most
-	FloodItems int           // unanswered requests from which the door is flooded, until a third of it was not reached for a second
+	FloodItems int           // with so many unanswered requests for 100 ms the door is flooded, until they are fewer than a third of it for as long
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
 
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most

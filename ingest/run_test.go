@@ -122,42 +122,30 @@ func TestRunAnswersInTime(t *testing.T) {
 	})
 }
 
-// A flood begins with so many unanswered requests, ebbs without being over, and is
-// over a second after requests have become few, without another one having come.
+// The door looks at every turn how many requests are unanswered.
 func TestFlooded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTally()
-		in, stop := running(t, &slowLog{after: 100 * time.Millisecond}, func(cfg *Config) { cfg.FloodItems = 9 })
+		in, stop := running(t, &slowLog{after: 60 * time.Millisecond}, func(cfg *Config) { cfg.FloodItems, cfg.FlightsMax = 9, 100 })
 		n := 0
-		send := func(items int) {
-			for range items {
-				in.Submit(c.request(fmt.Sprintf("f%d", n)))
-				n++
-			}
-			synctest.Wait()
-		}
-		want := func(flooded bool, when string) {
+		wave := func(items int, want bool) { // so many every 10 ms, each unanswered for 60
 			t.Helper()
-			if in.Flooded() != flooded {
-				t.Errorf("%s: flooded %v", when, !flooded)
+			for range 20 {
+				for range items {
+					in.Submit(c.request(fmt.Sprintf("f%d", n)))
+					n++
+				}
+				<-time.After(floodLook)
+			}
+			synctest.Wait()
+			if in.Flooded() != want {
+				t.Errorf("%d requests every %v: flooded %v", items, floodLook, !want)
 			}
 		}
-		send(8)
-		want(false, "less than a flood")
-		send(1)
-		want(true, "a flood")
-		for range 10 { // goes on with a third
-			<-time.After(500 * time.Millisecond)
-			synctest.Wait()
-			want(true, "between two waves")
-			send(3)
-		}
-		<-time.After(floodRest - time.Millisecond)
-		want(true, "just before the end")
-		<-time.After(time.Millisecond)
-		want(false, "a second after the last wave")
-		send(3)
-		want(false, "a third does not begin one")
+		wave(1, false)
+		wave(2, true)
+		wave(1, true)
+		wave(0, false)
 		stop()
 		c.once(t, n)
 	})
