@@ -45,6 +45,7 @@ type settings struct {
 	html       string
 	profiles   string
 	hugePages  bool
+	keepCached bool
 	waiting    bool
 	verify     bool
 }
@@ -77,6 +78,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks")
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.BoolVar(&s.hugePages, "huge-pages", false, "keep the throwaway PostgreSQL's buffers in huge pages, as its manual advises: reserves 2.2 GB of them (Linux, as root) and gives them back at the end")
+	f.BoolVar(&s.keepCached, "keep-cached", false, "keep the throwaway PostgreSQL's files in memory by mapping them, some 7 GB: a guest that gives unmapped file cache back to its host would take them in the middle of the run")
 	f.BoolVar(&s.waiting, "waiting-agents", false, "the agents' handlers wait for their services, on a goroutine for each call; otherwise the services call back")
 	f.StringVar(&s.nats, "nats", "", "drive the system that runs on this NATS server, nats://…, with agents and generator of our own; it must have no other agents of the drone example")
 	f.StringVar(&s.database, "database", "", "with -nats: the URL of that system's state store, for the books")
@@ -127,6 +129,9 @@ func (s *settings) check() error {
 	}
 	if s.hugePages && (s.store != "postgres" || s.nats != "") {
 		return errors.New("huge-pages: only with -store postgres, for the throwaway server")
+	}
+	if s.keepCached && (s.store != "postgres" || s.nats != "") {
+		return errors.New("keep-cached: only with -store postgres, for the throwaway server")
 	}
 	if s.preload > 0 && s.scenario == "sustained" && s.store != "postgres" {
 		return errors.New("preload: old tasks only with -store postgres")
@@ -213,7 +218,7 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	if s.nats != "" {
 		res.Running, res.Sync = true, ""
 	} else if s.store == "postgres" {
-		res.MaxWALSize, res.HugePages = databaseSettings["max_wal_size"], s.hugePages
+		res.MaxWALSize, res.HugePages, res.KeptCached = databaseSettings["max_wal_size"], s.hugePages, s.keepCached
 	}
 	return res, nil
 }

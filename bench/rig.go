@@ -77,6 +77,7 @@ type rig struct {
 	profiles   string // folder of profiles; empty: none
 	runs       int
 	giveBack   func() error // the huge pages; nil: none are reserved
+	letGo      func() error // the database's files in memory; nil: they are not kept there
 }
 
 // rigOptions say how to set one up.
@@ -89,6 +90,7 @@ type rigOptions struct {
 	RetainDetail time.Duration
 	Profiles     string
 	HugePages    bool
+	KeepCached   bool
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
 	NATSURL      string                            // of a system that runs already; empty: start one
 	Database     string                            // URL of its state store
@@ -126,7 +128,7 @@ func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
-		if err := r.startDatabase(ctx, o.HugePages); err != nil {
+		if err := r.startDatabase(ctx, o.HugePages, o.KeepCached); err != nil {
 			return err
 		}
 		engine.Database = r.database
@@ -155,7 +157,7 @@ func (r *rig) profile(part string) string {
 	return filepath.Join(r.profiles, part)
 }
 
-func (r *rig) startDatabase(ctx context.Context, huge bool) error {
+func (r *rig) startDatabase(ctx context.Context, huge, cached bool) error {
 	var err error
 	settings := maps.Clone(databaseSettings)
 	if huge {
@@ -185,7 +187,15 @@ func (r *rig) startDatabase(ctx context.Context, huge bool) error {
 			return fmt.Errorf("warm the database: %w", err)
 		}
 	}
-	return nil
+	if !cached {
+		return nil
+	}
+	var dir string
+	if err := r.sql.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
+		return fmt.Errorf("keep-cached: where the database is: %w", err)
+	}
+	r.letGo, err = keepCached(filepath.Join(dir, "pg_wal"), filepath.Join(dir, "base"))
+	return err
 }
 
 // close ends everything.
@@ -201,6 +211,9 @@ func (r *rig) close() error {
 	}
 	if r.cluster != nil {
 		errs = append(errs, r.cluster.Stop())
+	}
+	if r.letGo != nil {
+		errs = append(errs, r.letGo())
 	}
 	if r.giveBack != nil {
 		errs = append(errs, r.giveBack())

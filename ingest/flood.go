@@ -11,7 +11,7 @@ import (
 // by a collection or a checkpoint, all stand there at once; what keeps other work from
 // the processors for their sake must not begin with each of those.
 const (
-	floodAfter = 100 * time.Millisecond // requests must have been many for so long
+	floodAfter = 100 * time.Millisecond // requests must have been many for so long; for half of it if they are twice as many
 	floodRest  = 100 * time.Millisecond // and few for so long: one that ebbs between two packs is not over
 	floodLook  = 10 * time.Millisecond  // most that one look counts for: who was held up has not seen more
 )
@@ -20,7 +20,7 @@ const (
 // looks, any may ask.
 type flood struct {
 	from  int64         // unanswered requests with which one begins; a third of them keeps it up
-	stood time.Duration // how long there have been so many, since there were last fewer than a third
+	stood time.Duration // how long so many have stood there, since there were last fewer than a third
 	at    core.Instant  // of the last look
 	until atomic.Int64  // core.Instant at which it is over unless it goes on
 }
@@ -37,7 +37,7 @@ func (f *flood) look(now core.Instant, unanswered int64) {
 	case unanswered < f.from:
 		return
 	default:
-		if f.stood += passed; f.stood < floodAfter {
+		if f.stood += passed * time.Duration(unanswered) / time.Duration(f.from); f.stood < floodAfter {
 			return
 		}
 	}

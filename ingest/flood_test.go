@@ -25,6 +25,8 @@ func TestFloodBeginsAndEnds(t *testing.T) {
 		{"many for long enough", []stretch{{from, 10, floodLook}}, true},
 		{"many, looked at often", []stretch{{from, 99, floodLook / 10}}, false},
 		{"many for long enough, looked at often", []stretch{{from, 100, floodLook / 10}}, true},
+		{"twice as many, half as long", []stretch{{2 * from, 5, floodLook}}, true},
+		{"twice as many, less than half as long", []stretch{{2 * from, 4, floodLook}}, false},
 		{"nearly many", []stretch{{from - 1, 100, floodLook}}, false},
 		{"held up for a second, twice", []stretch{{from, 2, time.Second}}, false},
 		{"many, few, many", []stretch{{from, 9, floodLook}, {2, 1, floodLook}, {from, 9, floodLook}}, false},
