@@ -38,10 +38,10 @@ var databaseSettings = map[string]string{
 const walFilled = 4200
 
 // Rows that were in the tables before a run, of about 2 kB each, four a page: the room
-// of a whole spike, and as much as the buffers hold.
+// of a whole spike or of a minute at the peak.
 const (
-	usedTasks   = 450_000
-	usedJournal = 450_000
+	usedTasks   = 650_000
+	usedJournal = 650_000
 	usedKept    = 20 // one in so many stays
 )
 

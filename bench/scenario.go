@@ -59,7 +59,9 @@ func peak(ctx context.Context, s *settings) (*Result, error) {
 	return within(ctx, rigOptions{}, s, func(r *rig) (*Result, error) {
 		seconds := orElse(s.seconds, 60)
 		if s.rate > 0 {
-			return r.load(ctx, []segment{warmUp, {Rate: s.rate, For: time.Duration(seconds) * time.Second}})
+			// The search ends on a system that has run its probes; without it heaps and
+			// pools would grow in the first seconds of what is measured.
+			return r.load(ctx, []segment{warmUp, {Rate: s.rate / 2, For: probeSeconds * time.Second, Warm: true}, {Rate: s.rate, For: time.Duration(seconds) * time.Second}})
 		}
 		var probes []Probe
 		probe := func(rate int) (bool, error) {
