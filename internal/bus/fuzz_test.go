@@ -19,6 +19,8 @@ func FuzzDecodePack(f *testing.F) {
 	f.Add(EncodePack(nil, goldenPack[1:]))
 	f.Add([]byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Add([]byte{})
+	small, _ := compressPack(nil, EncodePack(nil, manyOrders(30)))
+	f.Add(small)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		subs, err := DecodePack(data)
 		if err != nil {

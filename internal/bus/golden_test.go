@@ -1,13 +1,18 @@
 package bus
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
@@ -176,9 +181,75 @@ func TestPackGolden(t *testing.T) {
 	}
 }
 
+// manyOrders is a pack whose inputs repeat their members' names, as those of one type do.
+func manyOrders(n int) []core.Submission {
+	subs := make([]core.Submission, n)
+	for i := range subs {
+		subs[i] = core.Submission{Type: "order", ID: fmt.Sprintf("o-%d", i), PlanVersion: 3, At: at,
+			Input: fmt.Appendf(nil, `{"customerNumber":%d,"confirmationRequired":true,"deliverTo":"%d Mill Lane"}`, i*7919, i*31)}
+	}
+	return subs
+}
+
+func TestCompressedPack(t *testing.T) {
+	subs := manyOrders(100)
+	plain := EncodePack(nil, subs)
+	before := []byte("before")
+	packed, ok := compressPack(before, plain)
+	if !ok || !bytes.HasPrefix(packed, before) {
+		t.Fatalf("not compressed: %v, %q", ok, packed[:min(len(packed), 10)])
+	}
+	packed = packed[len(before):]
+	if packed[0] != packCompressed || len(packed) > len(plain)/2 {
+		t.Errorf("%d bytes became %d of version %d", len(plain), len(packed), packed[0])
+	}
+	back, err := DecodePack(packed)
+	if err != nil || !reflect.DeepEqual(back, subs) {
+		t.Errorf("decoded %d, %v", len(back), err)
+	}
+}
+
+// What a decoder would refuse is not compressed, nor what would not be smaller.
+func TestPackThatStaysPlain(t *testing.T) {
+	random := make([]byte, 4<<10)
+	rand.NewChaCha8([32]byte{1}).Read(random)
+	for name, sub := range map[string]core.Submission{
+		"small":          {Type: "order", ID: "o", Input: []byte(`{}`)},
+		"random":         {Type: "order", ID: "o", Input: random},
+		"too large":      {Type: "order", ID: "o", Input: bytes.Repeat([]byte("0123456789abcdef~"), compressMost/16)},
+		"too repetitive": {Type: "order", ID: "o", Input: bytes.Repeat([]byte("x"), compressMost/2)},
+	} {
+		if packed, ok := compressPack(nil, EncodePack(nil, []core.Submission{sub})); ok || len(packed) > 0 {
+			t.Errorf("%s: compressed to %d bytes", name, len(packed))
+		}
+	}
+}
+
+func TestCompressedPackRefused(t *testing.T) {
+	whole, _ := compressPack(nil, EncodePack(nil, manyOrders(100)))
+	bomb := s2.Encode(nil, make([]byte, compressMost))
+	large := make([]byte, compressMost+1)
+	rand.NewChaCha8([32]byte{2}).Read(large)
+	for name, data := range map[string][]byte{
+		"nothing": {packCompressed}, "no length": {packCompressed, 255}, "garbage": {packCompressed, 100, 1, 2, 3},
+		"bomb": append([]byte{packCompressed}, bomb...), "too large": append([]byte{packCompressed}, s2.Encode(nil, large)...),
+		"tail": append(slices.Clone(whole), 0), "nothing in it": append([]byte{packCompressed}, s2.Encode(nil, nil)...),
+		"twice": append([]byte{packCompressed}, s2.Encode(nil, whole)...),
+	} {
+		if _, err := DecodePack(data); !isUndecodable(err) {
+			t.Errorf("%s: error %v, want one that wraps ErrUndecodable", name, err)
+		}
+	}
+	for n := range len(whole) {
+		if subs, err := DecodePack(whole[:n]); !isUndecodable(err) {
+			t.Fatalf("%d of %d bytes: %d items, error %v", n, len(whole), len(subs), err)
+		}
+	}
+}
+
 func TestPackRefused(t *testing.T) {
 	whole := EncodePack(nil, goldenPack)
-	other := append([]byte{2}, whole[1:]...)
+	other := append([]byte{3}, whole[1:]...)
 	for name, data := range map[string][]byte{
 		"empty": nil, "no item": {1}, "version": other, "length beyond": {1, 200, 1}, "endless length": {1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
 		"field beyond record": {1, 2, 9, 'x'}, "tail in record": append(append([]byte{1, 24}, whole[len(whole)-23:]...), 0),

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -97,7 +98,11 @@ func TestTextLimits(t *testing.T) {
 func TestDecodersAllocateWhatTheyRead(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
 	for name, decode := range map[string]func() error{
-		"pack":     func() error { _, err := DecodePack(append([]byte{Version}, huge...)); return err },
+		"pack": func() error { _, err := DecodePack(append([]byte{Version}, huge...)); return err },
+		"compressed pack": func() error {
+			_, err := DecodePack(append(binary.AppendUvarint([]byte{packCompressed}, compressMost), make([]byte, 20)...))
+			return err
+		},
 		"commands": func() error { return decodeBatchCommands(append([]byte{batchMarked}, huge...), nil) },
 		"replies":  func() error { return decodeBatchReplies(append([]byte{batchPlain}, huge...), 10, nil) },
 	} {

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/klauspost/compress/s2"
 
 	"duly.dev/duly/internal/core"
 )
@@ -15,6 +18,22 @@ const (
 	PackBytesMax = 512 << 10
 )
 
+// Versions of packs. What is behind the version byte of a compressed one is that of a
+// plain one as a block of S2: inputs of one type repeat their members' names, and
+// what is not written need not be copied, synced and read.
+const (
+	packPlain      = Version
+	packCompressed = 2
+)
+
+// Bounds of a compressed pack. A decoder makes room for what the block says of its
+// length, so that must not be far from what came.
+const (
+	compressLeast = 1 << 10 // bytes below which a pack stays plain: there is little to repeat
+	compressMost  = 1 << 20 // and above
+	compressRatio = 64      // bytes out of one, at most
+)
+
 // ErrUndecodable is wrapped by every error about a message as a whole: it
 // becomes a dead letter and the stream goes on.
 var ErrUndecodable = errors.New("message cannot be decoded")
@@ -22,7 +41,7 @@ var ErrUndecodable = errors.New("message cannot be decoded")
 // EncodePack appends a pack: the version byte, then per submission a record
 // with its length in front. DecodePack reads it.
 func EncodePack(dst []byte, subs []core.Submission) []byte {
-	dst = append(dst, Version)
+	dst = append(dst, packPlain)
 	for i := range subs {
 		s := &subs[i]
 		dst = binary.AppendUvarint(dst, uint64(recordSize(s)))
@@ -37,6 +56,50 @@ func EncodePack(dst []byte, subs []core.Submission) []byte {
 		dst = append(dst, s.Input...)
 	}
 	return dst
+}
+
+// compressPack appends the compressed form of a plain pack to dst, or reports false
+// where that is not smaller or could not be read back.
+func compressPack(dst, pack []byte) ([]byte, bool) {
+	plain := pack[1:]
+	if len(plain) < compressLeast || len(plain) > compressMost {
+		return dst, false
+	}
+	begin := len(dst)
+	dst = slices.Grow(dst, 1+s2.MaxEncodedLen(len(plain)))
+	block := s2.Encode(dst[begin+1:cap(dst)], plain) // it has the room, so it is in dst
+	if len(block) >= len(plain) || len(block)*compressRatio < len(plain) {
+		return dst, false
+	}
+	dst = dst[:begin+1+len(block)]
+	dst[begin] = packCompressed
+	return dst, true
+}
+
+// plainPack returns what is behind the version byte of a plain pack.
+func plainPack(data []byte) ([]byte, error) {
+	if len(data) == 0 {
+		return nil, errors.New("pack is empty")
+	}
+	switch version, rest := data[0], data[1:]; version {
+	case packPlain:
+		return rest, nil
+	case packCompressed:
+		n, err := s2.DecodedLen(rest)
+		if err != nil {
+			return nil, fmt.Errorf("compressed pack: %w", err)
+		}
+		if limit := min(compressMost, len(rest)*compressRatio); n > limit {
+			return nil, fmt.Errorf("compressed pack of %d bytes says it has %d, the limit is %d", len(rest), n, limit)
+		}
+		plain, err := s2.Decode(nil, rest)
+		if err != nil {
+			return nil, fmt.Errorf("compressed pack: %w", err)
+		}
+		return plain, nil
+	default:
+		return nil, fmt.Errorf("pack has version %d, want %d or %d", version, packPlain, packCompressed)
+	}
 }
 
 // PackedSize is how many bytes a submission adds to a pack, less the version
@@ -69,17 +132,14 @@ func appendField(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// DecodePack reads a pack. The inputs are parts of data, not copies. Every error
-// wraps ErrUndecodable: another version, a length beyond the message, too many
-// items, none at all.
+// DecodePack reads a pack, plain or compressed. The inputs are parts of data or of
+// what it was compressed from, not copies. Every error wraps ErrUndecodable: another
+// version, a length beyond the message, too many items, none at all.
 func DecodePack(data []byte) ([]core.Submission, error) {
-	if len(data) == 0 {
-		return nil, fmt.Errorf("%w: pack is empty", ErrUndecodable)
+	rest, err := plainPack(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)
 	}
-	if data[0] != Version {
-		return nil, fmt.Errorf("%w: pack has version %d, want %d", ErrUndecodable, data[0], Version)
-	}
-	rest := data[1:]
 	subs := make([]core.Submission, 0, 16)
 	lastType := ""
 	for len(rest) > 0 {

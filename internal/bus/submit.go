@@ -116,7 +116,14 @@ func (c *Conn) PublishPack(partition int, subs []core.Submission, done func(seq 
 	b := buffer()
 	defer release(b)
 	*b = EncodePack(*b, subs)
-	c.acks.publish(PackSubject(partition), nil, *b, func(seq uint64, err error) {
+	data := *b
+	small := buffer()
+	defer release(small)
+	var smaller bool
+	if *small, smaller = compressPack(*small, *b); smaller {
+		data = *small
+	}
+	c.acks.publish(PackSubject(partition), nil, data, func(seq uint64, err error) {
 		c.packs.Add(-1)
 		if err != nil {
 			err = fmt.Errorf("pack for partition %d: %w", partition, err)
