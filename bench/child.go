@@ -122,11 +122,15 @@ type part struct {
 	out *json.Encoder
 }
 
+// gcPercent is by part what a service of this kind would be given. Of the generator
+// most are notes, which cost nothing to collect, and on which its memory must not grow.
+var gcPercent = map[string]int{partEngine: 200, partAgents: 200, partGenerator: 25}
+
 // runPart runs one part of a run in this process.
 func runPart(name string) error {
 	signal.Ignore(os.Interrupt)
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200) // what a service of this kind would be given
+		debug.SetGCPercent(gcPercent[name])
 	}
 	p := &part{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}
 	ctx, cancel := context.WithCancel(context.Background())
