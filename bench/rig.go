@@ -40,8 +40,8 @@ const walFilled = 4200
 // Rows that were in the tables before a run, of about 2 kB each, four a page: the room
 // of a whole spike or of a minute at the peak.
 const (
-	usedTasks   = 900_000
-	usedJournal = 500_000
+	usedTasks   = 850_000
+	usedJournal = 800_000
 	usedKept    = 20 // one in so many stays
 )
 

@@ -61,7 +61,7 @@ func peak(ctx context.Context, s *settings) (*Result, error) {
 		if s.rate > 0 {
 			// The search ends on a system that has run its probes; without it heaps and
 			// pools would grow in the first seconds of what is measured.
-			return r.load(ctx, []segment{warmUp, {Rate: s.rate * 9 / 10, For: probeSeconds * time.Second, Warm: true}, {Rate: s.rate, For: time.Duration(seconds) * time.Second}})
+			return r.load(ctx, []segment{warmUp, {Rate: s.rate / 2, For: probeSeconds * time.Second, Warm: true}, {Rate: s.rate, For: time.Duration(seconds) * time.Second}})
 		}
 		var probes []Probe
 		probe := func(rate int) (bool, error) {

@@ -33,6 +33,7 @@ type runner struct {
 	feeds   map[int]*feed
 	paced   int          // tasks that a partition may have in hand by how long turns take
 	pacedAt core.Instant // when that was changed
+	flood   core.Instant // since when turns have seen one flood; 0: the last has seen none
 	narrow  bool         // new tasks wait for shorter turns or the end of a flood
 	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 }
@@ -200,22 +201,30 @@ const narrowLook = 20 * time.Millisecond
 // How the tasks in hand follow the length of turns: down by an eighth after a turn
 // that was too long, up by a sixteenth after one of less than half of that, when the
 // last change is a whole TurnMax ago; never below a sixteenth of the most. A flood that
-// ends leaves a quarter of the most: what it held back would come all at once, in a
-// turn of a second.
+// ends leaves a quarter of the most if it was a long one: what it held back would come
+// all at once, in a turn of a second.
 const (
 	paceDown  = 8
 	paceUp    = 16
 	paceLeast = 16
 	paceFlood = 4
+	longFlood = 500 * time.Millisecond
 )
 
 // pace takes note of a turn that has just ended.
 func (r *runner) pace(now core.Instant, took time.Duration) {
+	flooded := r.flooded()
+	if !flooded {
+		r.flood = 0
+	} else if r.flood == 0 {
+		r.flood = now
+	}
 	switch most, limit := r.s.cfg.InFlight, r.s.cfg.TurnMax; {
 	case limit < 0:
 	case took > limit:
 		r.paced, r.pacedAt = max(1, most/paceLeast, r.paced-r.paced/paceDown), now
-	case r.flooded():
+	case flooded && now.Sub(r.flood) < longFlood:
+	case flooded:
 		r.paced, r.pacedAt = min(r.paced, max(most/paceFlood, r.floodShare())), now
 	case took < limit/2 && now.Sub(r.pacedAt) >= limit: // short turns stand between long ones, too
 		r.paced, r.pacedAt = min(most, r.paced+r.paced/paceUp+1), now

@@ -201,6 +201,38 @@ func TestFloodHoldsNewTasksBack(t *testing.T) {
 	})
 }
 
+// A short flood has held little back: it is taken up at once. So it is after a second
+// one, which is no part of the first.
+func TestShortFloodIsOverAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var flood atomic.Bool
+		c := newCluster(t)
+		c.answer = -1
+		c.setLive("n1")
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
+			cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = 160, 10*cfg.Partitions, flood.Load, -1
+		})
+		pass(time.Second)
+		for n := 0; n < 160; n += 80 {
+			flood.Store(true)
+			for i := n; i < n+80; i++ {
+				c.submit(0, order(fmt.Sprintf("t%d", i)))
+				if i == n { // the turn that takes it sees the flood
+					pass(10 * time.Millisecond)
+				}
+			}
+			pass(300 * time.Millisecond)
+			if c.store.Task(0, fmt.Sprintf("t%d", n+20)) != nil {
+				t.Error("more in hand than allowed in a flood")
+			}
+			flood.Store(false)
+			pass(2 * scheduler.DefaultFloodGap)
+			c.want(core.StateProcessing, 0, fmt.Sprintf("t%d", n+79))
+		}
+		c.end(n1)
+	})
+}
+
 // What a flood has held back is not taken up all at once when it is over.
 func TestFloodEndsByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
