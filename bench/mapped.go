@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// keepCached keeps files of at least a page in memory: it maps every file under the folders and
-// reads it in. A guest that gives file cache back to its host takes what nobody has
-// mapped; whose memory is its own keeps the log's files in it anyway. It returns what
-// lets them go.
+// keepCached keeps files in memory: it maps every file under the folders and reads it
+// in. A guest that gives file cache back to its host takes what nobody has mapped; one
+// whose memory is its own keeps the log's files in it anyway. It returns what lets them
+// go.
 func keepCached(dirs ...string) (release func() error, err error) {
 	var maps [][]byte
 	release = func() error {
@@ -24,6 +24,9 @@ func keepCached(dirs ...string) (release func() error, err error) {
 	}
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) && path != dir {
+				return nil
+			}
 			if err != nil || !d.Type().IsRegular() {
 				return err
 			}
@@ -40,8 +43,13 @@ func keepCached(dirs ...string) (release func() error, err error) {
 	return release, nil
 }
 
+// mapFile maps a file; nil: there is nothing to map. A database removes files of its
+// own while somebody looks.
 func mapFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // olderCommit is what the older binary of an upgrade is built from where the
-// checkout has it: a version whose tables are the present ones.
-const olderCommit = "af175d4"
+// checkout has it: a version that reads what the present one writes, tables and packs.
+const olderCommit = "8858afd"
 
 // programs are the two binaries of an upgrade.
 type programs struct {
