@@ -127,11 +127,14 @@ func (s *settings) check() error {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.least, n.most)
 		}
 	}
-	if s.hugePages && (s.store != "postgres" || s.nats != "") {
-		return errors.New("huge-pages: only with -store postgres, for the throwaway server")
-	}
-	if s.keepCached && (s.store != "postgres" || s.nats != "") {
-		return errors.New("keep-cached: only with -store postgres, for the throwaway server")
+	throwaway := s.store == "postgres" && s.nats == ""
+	for _, of := range []struct {
+		name string
+		on   bool
+	}{{"huge-pages", s.hugePages}, {"keep-cached", s.keepCached}} {
+		if of.on && !throwaway {
+			return fmt.Errorf("%s: only with -store postgres, for the throwaway server", of.name)
+		}
 	}
 	if s.preload > 0 && s.scenario == "sustained" && s.store != "postgres" {
 		return errors.New("preload: old tasks only with -store postgres")

@@ -24,15 +24,14 @@ func keepCached(dirs ...string) (release func() error, err error) {
 	}
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) && path != dir {
-				return nil
+			if err == nil && d.Type().IsRegular() {
+				var m []byte
+				if m, err = mapFile(path); m != nil {
+					maps = append(maps, m)
+				}
 			}
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			m, err := mapFile(path)
-			if m != nil {
-				maps = append(maps, m)
+			if path != dir && errors.Is(err, fs.ErrNotExist) {
+				return nil // a database removes files of its own while somebody looks
 			}
 			return err
 		})
@@ -43,13 +42,9 @@ func keepCached(dirs ...string) (release func() error, err error) {
 	return release, nil
 }
 
-// mapFile maps a file; nil: there is nothing to map. A database removes files of its
-// own while somebody looks.
+// mapFile maps a file; nil: there is nothing to map.
 func mapFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}

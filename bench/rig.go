@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,8 +77,7 @@ type rig struct {
 	partitions int
 	profiles   string // folder of profiles; empty: none
 	runs       int
-	giveBack   func() error // the huge pages; nil: none are reserved
-	letGo      func() error // the database's files in memory; nil: they are not kept there
+	giveBack   []func() error // what was reserved for the database; called from the last to the first
 }
 
 // rigOptions say how to set one up.
@@ -128,7 +128,7 @@ func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
-		if err := r.startDatabase(ctx, o.HugePages, o.KeepCached); err != nil {
+		if err := r.startDatabase(ctx, o); err != nil {
 			return err
 		}
 		engine.Database = r.database
@@ -157,13 +157,15 @@ func (r *rig) profile(part string) string {
 	return filepath.Join(r.profiles, part)
 }
 
-func (r *rig) startDatabase(ctx context.Context, huge, cached bool) error {
+func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	var err error
 	settings := maps.Clone(databaseSettings)
-	if huge {
-		if r.giveBack, err = reserveHugePages(nrHugePages, hugePagesWanted); err != nil {
+	if o.HugePages {
+		giveBack, err := reserveHugePages(nrHugePages, hugePagesWanted)
+		if err != nil {
 			return err
 		}
+		r.giveBack = append(r.giveBack, giveBack)
 		settings["huge_pages"] = "on" // it does not start without
 	}
 	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings, Env: pgtest.KeepMemory()}); err != nil {
@@ -187,15 +189,19 @@ func (r *rig) startDatabase(ctx context.Context, huge, cached bool) error {
 			return fmt.Errorf("warm the database: %w", err)
 		}
 	}
-	if !cached {
+	if !o.KeepCached {
 		return nil
 	}
 	var dir string
 	if err := r.sql.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
 		return fmt.Errorf("keep-cached: where the database is: %w", err)
 	}
-	r.letGo, err = keepCached(filepath.Join(dir, "pg_wal"), filepath.Join(dir, "base"))
-	return err
+	release, err := keepCached(filepath.Join(dir, "pg_wal"), filepath.Join(dir, "base"))
+	if err != nil {
+		return err
+	}
+	r.giveBack = append(r.giveBack, release)
+	return nil
 }
 
 // close ends everything.
@@ -212,11 +218,8 @@ func (r *rig) close() error {
 	if r.cluster != nil {
 		errs = append(errs, r.cluster.Stop())
 	}
-	if r.letGo != nil {
-		errs = append(errs, r.letGo())
-	}
-	if r.giveBack != nil {
-		errs = append(errs, r.giveBack())
+	for _, giveBack := range slices.Backward(r.giveBack) {
+		errs = append(errs, giveBack())
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
