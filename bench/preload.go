@@ -13,7 +13,7 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// preload fills the store with old tasks that ended well and were purged: what a
+// preload fills the store with old tasks that ended well and are forgotten: what a
 // system that has run for long is full of.
 func (r *rig) preload(ctx context.Context, n int) error {
 	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})
@@ -26,12 +26,12 @@ func (r *rig) preload(ctx context.Context, n int) error {
 	}
 	old := &oldTasks{left: n, next: make([]int64, r.partitions), ended: time.Now().Add(-48 * time.Hour)}
 	columns := []string{"partition", "number", "id", "type", "plan_version", "input_hash", "state", "seq", "round", "failure_count", "origin",
-		"created_at", "updated_at", "ended_at", "end_number", "purged", "commit_id"}
+		"created_at", "updated_at", "ended_at", "end_number", "commit_id"}
 	if _, err := r.sql.CopyFrom(ctx, pgx.Identifier{"tasks"}, columns, old); err != nil {
 		return fmt.Errorf("old tasks: %w", err)
 	}
 	for p, last := range old.next {
-		if _, err := r.sql.Exec(ctx, `UPDATE partitions SET next_number = $2, next_end = $2, told = $3 WHERE partition = $1`, p, last+1, last); err != nil {
+		if _, err := r.sql.Exec(ctx, `UPDATE partitions SET next_number = $2, next_end = $2, told = $3, forgotten = $3 WHERE partition = $1`, p, last+1, last); err != nil {
 			return fmt.Errorf("old tasks of partition %d: %w", p, err)
 		}
 	}
@@ -62,7 +62,7 @@ func (o *oldTasks) Next() bool {
 	p := bus.PartitionOf(string(id[:]), len(o.next))
 	o.next[p]++
 	hash := sha256.Sum256(id[:])
-	o.row = append(o.row[:0], p, o.next[p], string(id[:]), drone.Type, 1, hash[:], "processed", 6, 0, 0, 0, o.ended, o.ended, o.ended, o.next[p], true, 0)
+	o.row = append(o.row[:0], p, o.next[p], string(id[:]), drone.Type, 1, hash[:], "processed", 6, 0, 0, 0, o.ended, o.ended, o.ended, o.next[p], 0)
 	return true
 }
 

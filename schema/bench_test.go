@@ -32,6 +32,7 @@ type bench struct {
 	plan       core.Plan
 	partitions []core.PartitionWrite
 	at         core.Instant
+	input      []byte
 	commit     int64
 	out        core.Outcome
 	turn       int
@@ -40,7 +41,10 @@ type bench struct {
 
 func newBench(b *testing.B, s schema.Store) *bench {
 	b.Helper()
-	x := &bench{s: s, plan: benchPlan(), at: 1_893_456_000_000_000}
+	x := &bench{
+		s: s, plan: benchPlan(), at: 1_893_456_000_000_000,
+		input: []byte(`{"customer":"c-17","amount":1999,"currency":"EUR","items":[{"sku":"a","n":1}]}`),
+	}
 	if err := s.Partitions(b.Context(), benchPartitions); err != nil {
 		b.Fatal(err)
 	}
@@ -105,7 +109,7 @@ func (x *bench) birth(w *core.TaskWrite, partition int) {
 	p := &x.partitions[partition]
 	t := &core.Task{
 		Partition: partition, Number: p.NextNumber, ID: fmt.Sprintf("order-%d-%d", partition, p.NextNumber), Type: "order",
-		Input: []byte(`{"customer":"c-17","amount":1999,"currency":"EUR","items":[{"sku":"a","n":1}]}`), InputHash: make([]byte, 32),
+		Input: x.input, InputHash: make([]byte, 32),
 		LockedBy: "node-1",
 	}
 	p.NextNumber++

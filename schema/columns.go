@@ -45,7 +45,7 @@ func (c *columns) fill(b *core.Batch) {
 			c.rows.addState(w.Task)
 		}
 		for k := range w.Records {
-			c.addRecord(w.Task, &w.Records[k], b.ID)
+			c.addRecord(w.Task, &w.Records[k], b.ID, nil)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (c *columns) addBirth(s *core.Task, commit int64) {
 }
 
 // addRecord has the order of journalColumns, and the commit and the format after them.
-func (c *columns) addRecord(s *core.Task, r *core.Record, commit int64) {
+func (c *columns) addRecord(s *core.Task, r *core.Record, commit int64, input []byte) {
 	t := &c.journal
 	t.begin(len(journalColumns) + 2)
 	t.int(int64(s.Partition))
@@ -123,8 +123,9 @@ func (c *columns) addRecord(s *core.Task, r *core.Record, commit int64) {
 	t.bool(r.Undo)
 	t.time(r.Due)
 	t.time(r.Deadline)
+	t.someBytes(input)
 	t.int(commit)
-	t.int2(journalFormat)
+	t.int2(formatOf(input))
 }
 
 // own are the parameters of the fence, careful and update those of their statements.

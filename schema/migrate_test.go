@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,52 @@ func TestMigrateDataAtOnce(t *testing.T) {
 	})
 }
 
+// What tasks of an earlier version were made of is forgotten like that of today's,
+// from wherever that version kept it, and so are their rows.
+func TestForgetWhatEarlierVersionsKept(t *testing.T) {
+	eachVersion(t, func(t *testing.T, s, _ schema.Store) {
+		ctx := t.Context()
+		if err := s.Migrate(ctx); err != nil {
+			t.Fatal(err)
+		}
+		st, err := s.TakeOver(ctx, 1, "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		purge := func(detail, row core.Instant, limit, want int) {
+			t.Helper()
+			if n, err := s.Purge(ctx, 1, st.Epoch, detail, row, limit); err != nil || n != want {
+				t.Fatalf("%d tasks purged, want %d, %v", n, want, err)
+			}
+		}
+		const all = 1 << 60
+		purge(0, all, 100, 1) // 4, of which the rest was forgotten before
+		purge(all, 0, 100, 2) // 5 and 7; 6 is in error
+		for _, saved := range loaded(t, s) {
+			goes := saved.Row.State == core.StateProcessed || saved.Row.State == core.StateUndone
+			if goes != (saved.Row.Input == nil) || goes != (len(saved.Journal) == 0) {
+				t.Errorf("task %s, %s: input %q and %d journal rows", saved.Row.ID, saved.Row.State, saved.Row.Input, len(saved.Journal))
+			}
+		}
+		purge(0, all, 1, 1)
+		purge(0, all, 100, 1)
+		if left := loaded(t, s); len(left) != 4 {
+			t.Errorf("%d tasks are left, want those that have not ended and the one in error", len(left))
+		}
+		purge(all, all, 100, 0)
+	})
+}
+
+// loaded are the tasks of fillStore.
+func loaded(t *testing.T, s schema.Store) []core.Saved {
+	t.Helper()
+	saved, err := s.LoadNumbers(t.Context(), 1, []int64{1, 2, 3, 4, 5, 6, 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved
+}
+
 // urlOf is where a store of eachVersion is.
 var urlOf = map[schema.Store]string{}
 
@@ -78,7 +125,7 @@ func eachVersion(t *testing.T, test func(t *testing.T, s, reference schema.Store
 						t.Fatal(err)
 					}
 					for _, table := range tables {
-						copyTable(t, table, schema.DB(reference), db)
+						copyTable(t, table, v, schema.DB(reference), db)
 					}
 					test(t, s, reference)
 				})
@@ -87,8 +134,21 @@ func eachVersion(t *testing.T, test func(t *testing.T, s, reference schema.Store
 	}
 }
 
-// copyTable copies the columns that the older table has.
-func copyTable(t *testing.T, table string, from, to *sql.DB) {
+// inputIn is the version since which a task's input is in its journal.
+const inputIn = 3
+
+// older are the columns whose content an older version has elsewhere, or in
+// another form.
+var older = map[string]map[string]string{
+	"tasks": {
+		"input":  `COALESCE(input, (SELECT j.input FROM journal j WHERE j.partition = tasks.partition AND j.number = tasks.number AND j.seq = 1)) AS input`,
+		"purged": `NOT EXISTS (SELECT 1 FROM journal j WHERE j.partition = tasks.partition AND j.number = tasks.number) AS purged`,
+	},
+	"journal": {"format": `1 AS format`},
+}
+
+// copyTable copies the columns that the table of an older version has.
+func copyTable(t *testing.T, table string, version int64, from, to *sql.DB) {
 	t.Helper()
 	empty, err := to.Query("SELECT * FROM " + table)
 	if err != nil {
@@ -101,7 +161,13 @@ func copyTable(t *testing.T, table string, from, to *sql.DB) {
 	if err := empty.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := from.Query("SELECT " + strings.Join(columns, ", ") + " FROM " + table)
+	selected := slices.Clone(columns)
+	for i, c := range columns {
+		if as := older[table][c]; as != "" && version < inputIn {
+			selected[i] = as
+		}
+	}
+	rows, err := from.Query("SELECT " + strings.Join(selected, ", ") + " FROM " + table)
 	if err != nil {
 		t.Fatal(err)
 	}

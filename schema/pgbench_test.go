@@ -45,6 +45,45 @@ func BenchmarkPostgresCost(b *testing.B) {
 	}
 }
 
+// BenchmarkPostgresPurge is the same with inputs of 300 bytes, and with what the
+// tasks were made of forgotten a hundred commits after their end: by statements
+// like those of the program, and vacuumed as autovacuum does.
+func BenchmarkPostgresPurge(b *testing.B) {
+	const size, kept, vacuum = 1000, 100 * time.Millisecond, 100
+	s := open(b, pgtestdb.URL(b)+"&wal_init_zero=off", schema.Options{MaxConns: 1})
+	x := newBench(b, s)
+	x.input = []byte(`"` + strings.Repeat("delivery ", 33) + `"`)
+	m := meter{tb: b, db: schema.DB(s)}
+	stream := make([]core.TaskWrite, size)
+	step := func(m *meter) {
+		if err := x.step(stream, m); err != nil {
+			b.Fatal(err)
+		}
+		p := &x.partitions[x.turn%benchPartitions]
+		p.Told = p.NextEnd - 1
+		if _, err := s.Purge(b.Context(), p.Partition, p.Epoch, x.at.Add(-kept), 0, 250); err != nil {
+			b.Fatal(err)
+		}
+		if x.turn%vacuum > 0 {
+			return
+		}
+		for _, q := range []string{`VACUUM tasks`, `VACUUM journal`} {
+			if _, err := schema.DB(s).Exec(q); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	for range 2 * vacuum {
+		step(nil)
+	}
+	x.ended = 0
+	m.start()
+	for b.Loop() {
+		step(&m)
+	}
+	m.report(b, x.ended)
+}
+
 // step lets one event happen to each task of the stream and commits that; tasks
 // that have ended make room for new ones. Ages differ, so that every batch has
 // births and endings.

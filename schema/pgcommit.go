@@ -25,7 +25,7 @@ var (
 			` WHERE p.partition = u.partition AND p.epoch = u.epoch RETURNING p.partition`
 	}
 	birthSQL   = `INSERT INTO tasks (` + names(birthColumns) + `, commit_id) SELECT ` + values(birthColumns) + `, $1::INT8 FROM `
-	journalSQL = `INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + values(journalColumns) + `, $1::INT8, 1 FROM `
+	journalSQL = `INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + values(journalColumns) + `, $1::INT8, CASE WHEN u.input IS NULL THEN 1 ELSE 2 END FROM `
 
 	// A commit as it nearly always goes: every partition ours, every id free, every
 	// journal row new. Otherwise it fails, by a division by zero or a key that is

@@ -26,12 +26,15 @@ func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail
 func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
 	gone, forgotten := int64(0), int64(0)
 	b := &pgx.Batch{}
-	b.Queue(holdSQL, partition, epoch)
+	b.Queue(holdSQL, partition, epoch, c.forgotten)
 	if len(c.rows) > 0 {
 		b.Queue(dollars(qForgetRows+p.inInts)+stillSQL, partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
 			gone = tag.RowsAffected()
 			return nil
 		})
+	}
+	if c.inputs {
+		b.Queue(dollars(qForgetInputs+p.inInts)+stillSQL, partition, c.details, detail.Time(), epoch)
 	}
 	if len(c.details) > 0 {
 		b.Queue(p.forgetSQL(), partition, c.details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
@@ -40,10 +43,10 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 	return int(gone + forgotten), err
 }
 
-// The fence of a purge: a successor's takeover waits for the lock, or has raised
+// The fence of a purge: a successor's takeover waits for the row, or has raised
 // the epoch and then nothing is ours to forget.
 const (
-	holdSQL  = `SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $2 FOR UPDATE`
+	holdSQL  = `UPDATE partitions SET forgotten = greatest(forgotten, $3) WHERE partition = $1 AND epoch = $2`
 	stillSQL = ` AND EXISTS (SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $4)`
 )
 
@@ -55,6 +58,6 @@ func (p *postgres) forgetSQL() string {
 	if p.dialect == "cockroach" {
 		in = `IN (SELECT number FROM forgotten)`
 	}
-	return `WITH forgotten AS (` + dollars(qForgetDetails+p.inInts) + stillSQL + qForgotten + `), gone AS (` + dollars(qForgetJournal) + in + ` RETURNING 1)
+	return `WITH forgotten AS (` + dollars(qForgetDetails+p.inInts) + stillSQL + `), gone AS (` + dollars(qForgetJournal) + in + ` RETURNING 1)
 SELECT count(*) FROM forgotten`
 }

@@ -24,14 +24,25 @@ var (
 		{"partition", "INT8"}, {"number", "INT8"}, {"seq", "INT8"}, {"at", "TIMESTAMPTZ"}, {"actor", "TEXT"}, {"kind", "TEXT"},
 		{"state", "TEXT"}, {"round", "INT8"}, {"step", "INT8"}, {"step_status", "TEXT"}, {"attempt", "INT8"}, {"code", "INT8"},
 		{"error", "BYTEA"}, {"fingerprint", "TEXT"}, {"reason", "BYTEA"}, {"result", "BYTEA"}, {"quiet", "TIMESTAMPTZ"}, {"next", "INT8"},
-		{"next_attempt", "INT8"}, {"undo", "BOOL"}, {"due", "TIMESTAMPTZ"}, {"deadline", "TIMESTAMPTZ"},
+		{"next_attempt", "INT8"}, {"undo", "BOOL"}, {"due", "TIMESTAMPTZ"}, {"deadline", "TIMESTAMPTZ"}, {"input", "BYTEA"},
 	}
 	bornColumn = field{"birth", "BOOL"}
 )
 
-// journalFormat is how journal rows are written now; rows of a later format are
-// not read.
-const journalFormat = 1
+// The formats of journal rows; rows of a later one are not read.
+const (
+	plainFormat   = 1
+	inputFormat   = 2 // with the task's input, which binaries of before look for in tasks
+	journalFormat = inputFormat
+)
+
+// formatOf is the format of a row that holds that input of its task.
+func formatOf(input []byte) int16 {
+	if input == nil {
+		return plainFormat
+	}
+	return inputFormat
+}
 
 // The parameters of a commit's statements: its id, and the groups of columns.
 var (

@@ -8,51 +8,59 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// purgePlaces remembers how far the old tasks of each partition are forgotten,
-// so that a look for more does not walk over those that are. It is a help only:
-// without it, after a start, the first look walks once.
+// What a task was made of is in its journal, the input in the first row: to forget
+// it is to delete those rows. Its own row does not change. That it is forgotten is
+// said once for many: partitions.forgotten is an end number, every ending up to
+// which is forgotten, or belongs to a task in error, which stays for a person; when
+// such a task ends otherwise, it gets a new end number. Rows that binaries of before
+// wrote hold their input themselves (and say purged themselves).
+
+// purgePlaces remembers how far the old rows of each partition are gone, so that
+// a look for more does not walk over those that stay. It is a help only: without
+// it, after a start, the first look walks once.
 type purgePlaces struct {
 	mu     sync.Mutex
-	places map[int]purgePlace
+	places map[int]int64 // every row below that number is gone, or belongs to a task that stays
 }
 
-// purgePlace: every told ending up to end is forgotten, or stays for a person;
-// every row below number is gone, or belongs to a task that stays.
-type purgePlace struct{ end, number int64 }
-
-func (p *purgePlaces) get(partition int) purgePlace {
+func (p *purgePlaces) get(partition int) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.places[partition]
 }
 
-func (p *purgePlaces) set(partition int, place purgePlace) {
+func (p *purgePlaces) set(partition int, number int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.places == nil {
-		p.places = map[int]purgePlace{}
+		p.places = map[int]int64{}
 	}
-	p.places[partition] = place
+	p.places[partition] = number
 }
 
 // forget begins anew, at a takeover: another owner may have gone back in time
 // with a restored database.
-func (p *purgePlaces) forget(partition int) { p.set(partition, purgePlace{}) }
+func (p *purgePlaces) forget(partition int) { p.set(partition, 0) }
 
 // purgeChoice is what a purge will take; it is looked for without holding the
 // partition, and each of it is checked again when that is held.
 type purgeChoice struct {
 	rows, details []int64 // numbers of tasks
-	next          purgePlace
+	inputs        bool    // some of details hold their input in their row
+	forgotten     int64   // the end number up to which all will be forgotten
+	number        int64   // see purgePlaces
+	moves         bool    // forgotten is further than it stood
 }
 
 // The looks of a purge. Endings come in the order of their numbers, which is
 // that of time but for milliseconds; the first one that is too young ends it.
 const (
-	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.purged OR t.state = 'error' THEN 1 ELSE 0 END FROM tasks t
+	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.state = 'error' OR t.purged THEN 1 ELSE 0 END, CASE WHEN t.input IS NULL THEN 0 ELSE 1 END FROM tasks t
 	WHERE t.partition = ?1 AND t.end_number > ?2 AND t.end_number <= (SELECT p.told FROM partitions p WHERE p.partition = ?1) ORDER BY t.end_number LIMIT ?3`
-	qOldRows = `SELECT number, number, ended_at, CASE WHEN purged THEN 0 WHEN ended_at IS NULL OR state = 'error' THEN 1 ELSE 2 END FROM tasks
+	qOldRows = `SELECT number, number, ended_at, CASE WHEN ended_at IS NULL OR state = 'error' THEN 1 WHEN ` + isForgotten + ` THEN 0 ELSE 2 END, 0 FROM tasks
 	WHERE partition = ?1 AND number >= ?2 ORDER BY number LIMIT ?3`
+	isForgotten  = `(purged OR end_number <= (SELECT p.forgotten FROM partitions p WHERE p.partition = ?1))`
+	qForgottenTo = `SELECT forgotten FROM partitions WHERE partition = ?1`
 )
 
 // What the looks say of a task.
@@ -66,84 +74,98 @@ const (
 const purgeLook = 20_000
 
 // choose looks for up to limit old rows and as many tasks with old details.
-func (r *reader) choose(ctx context.Context, partition int, from purgePlace, detail, row core.Instant, limit int) (purgeChoice, error) {
-	c := purgeChoice{next: from}
-	var err error
+func (r *reader) choose(ctx context.Context, partition int, detail, row core.Instant, limit int) (purgeChoice, error) {
+	c := purgeChoice{number: r.purged.get(partition)}
 	if row > 0 {
-		if c.rows, c.next.number, err = r.old(ctx, qOldRows, partition, from.number, row, limit); err != nil {
+		old, err := r.old(ctx, qOldRows, partition, c.number, row, limit)
+		if err != nil {
 			return c, err
 		}
+		c.rows, c.number = old.numbers, old.next
 	}
-	if detail > 0 {
-		c.details, c.next.end, err = r.old(ctx, qOldDetails, partition, from.end, detail, limit)
+	if detail == 0 {
+		return c, nil
 	}
+	forgotten, err := column[int64](ctx, r, qForgottenTo, partition)
+	if err != nil || len(forgotten) == 0 {
+		return c, err
+	}
+	old, err := r.old(ctx, qOldDetails, partition, forgotten[0], detail, limit)
+	c.details, c.inputs, c.forgotten, c.moves = old.numbers, old.inputs, old.next, old.next > forgotten[0]
 	return c, err
 }
 
 // purge chooses what is old, lets forget take it, if there is any, and remembers
 // how far that went. It returns how many tasks forget touched.
 func (r *reader) purge(ctx context.Context, partition int, detail, row core.Instant, limit int, forget func(*purgeChoice) (int, error)) (int, error) {
-	c, err := r.choose(ctx, partition, r.purged.get(partition), detail, row, limit)
+	c, err := r.choose(ctx, partition, detail, row, limit)
 	if err != nil {
 		return 0, err
 	}
 	touched := 0
-	if len(c.rows)+len(c.details) > 0 {
+	if len(c.rows) > 0 || c.moves {
 		touched, err = forget(&c)
 	}
 	if err == nil {
-		r.purged.set(partition, c.next)
+		r.purged.set(partition, c.number)
 	}
 	return touched, err
 }
 
-// old goes over tasks in order, takes those that ended before a time, passes
-// over those that stay, and stops at one that may go later. It returns the place
-// where the next look begins.
-func (r *reader) old(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) ([]int64, int64, error) {
-	var numbers []int64
-	for looked := 0; looked < purgeLook && len(numbers) < limit; {
-		rows, err := r.query(ctx, query, partition, from, limit)
+// oldTasks are what a look found.
+type oldTasks struct {
+	numbers []int64
+	inputs  bool  // see purgeChoice
+	next    int64 // where the next look begins
+}
+
+// old goes over tasks in order from a place on, takes those that ended before a
+// time, passes over those that stay, and stops at one that may go later.
+func (r *reader) old(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) (oldTasks, error) {
+	old := oldTasks{next: from}
+	for looked := 0; looked < purgeLook && len(old.numbers) < limit; {
+		rows, err := r.query(ctx, query, partition, old.next, limit)
 		if err != nil {
-			return nil, 0, fmt.Errorf("old tasks of partition %d: %w", partition, err)
+			return old, fmt.Errorf("old tasks of partition %d: %w", partition, err)
 		}
 		seen := 0
 		for rows.Next() {
 			var number, place int64
 			var ended instant
-			var stays int
-			if err := rows.Scan(&number, &place, &ended, &stays); err != nil {
+			var stays, input int
+			if err := rows.Scan(&number, &place, &ended, &stays, &input); err != nil {
 				rows.Close()
-				return nil, 0, fmt.Errorf("old task of partition %d: %w", partition, err)
+				return old, fmt.Errorf("old task of partition %d: %w", partition, err)
 			}
 			seen++
 			switch {
-			case stays == stayLater, stays == stayNot && (core.Instant(ended) >= before || len(numbers) == limit):
+			case stays == stayLater, stays == stayNot && (core.Instant(ended) >= before || len(old.numbers) == limit):
 				rows.Close()
-				return numbers, from, nil
+				return old, nil
 			case stays == stayNot:
-				numbers = append(numbers, number)
+				old.numbers = append(old.numbers, number)
+				old.inputs = old.inputs || input > 0
 			}
-			from = place
+			old.next = place
 			if query == qOldRows {
-				from++ // its place is the first that is looked at
+				old.next++ // its place is the first that is looked at
 			}
 		}
 		if err := rows.Err(); err != nil {
-			return nil, 0, fmt.Errorf("old tasks of partition %d: %w", partition, err)
+			return old, fmt.Errorf("old tasks of partition %d: %w", partition, err)
 		}
 		if looked += seen; seen < limit {
 			break
 		}
 	}
-	return numbers, from, nil
+	return old, nil
 }
 
 // Statements of a purge, while the partition is held. What was chosen and has
 // been started again meanwhile, or belongs to a task in error now, stays.
 const (
-	qForgetRows    = `DELETE FROM tasks WHERE partition = ?1 AND purged AND ended_at < ?3 AND number `
-	qForgetDetails = `UPDATE tasks SET purged = TRUE, input = NULL WHERE partition = ?1 AND ended_at < ?3 AND NOT purged AND state IN ('processed', 'undone') AND number `
-	qForgotten     = ` RETURNING number`
+	qForgetRows    = `DELETE FROM tasks WHERE partition = ?1 AND ` + isForgotten + ` AND state IN ('processed', 'undone') AND ended_at < ?3 AND number `
+	qForgetDetails = `SELECT number FROM tasks WHERE partition = ?1 AND ended_at < ?3 AND state IN ('processed', 'undone') AND number `
+	qForgetInputs  = `UPDATE tasks SET input = NULL WHERE partition = ?1 AND ended_at < ?3 AND state IN ('processed', 'undone') AND number `
 	qForgetJournal = `DELETE FROM journal WHERE partition = ?1 AND number `
 )

@@ -48,7 +48,7 @@ const (
 	qByIDs   = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND id `
 	qByNums  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number `
 	qJournal = `SELECT number, seq, at, actor, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
-	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format
+	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format, input
 	FROM journal WHERE partition = ?1 AND number `
 	qWaiting   = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
 	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
@@ -121,33 +121,39 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 	}
 	defer rows.Close()
 	for rows.Next() {
-		number, rec, err := scanRecord(rows)
+		number, rec, input, err := scanRecord(rows)
 		if err != nil {
 			return fmt.Errorf("journal row of partition %d: %w", partition, err)
 		}
 		if s := at[number]; s != nil {
 			s.Journal = append(s.Journal, rec)
+			if input != nil {
+				s.Row.Input = input
+			}
 		}
 	}
 	return rows.Err()
 }
 
-func scanRecord(rows *sql.Rows) (int64, core.Record, error) {
+// scanRecord reads a journal row: the number of its task, what it records, and
+// the task's input where that is kept in it.
+func scanRecord(rows *sql.Rows) (int64, core.Record, []byte, error) {
 	var rec core.Record
+	var input []byte
 	var number int64
 	var kind, state, status string
 	var at, quiet, due, deadline instant
 	var errText, reason []byte
 	var format int
 	err := rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
-		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format)
+		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format, &input)
 	if err == nil && format > journalFormat {
 		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, journalFormat)
 	}
 	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
 	rec.At, rec.Quiet, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
 	rec.Error, rec.Reason = string(errText), string(reason)
-	return number, rec, err
+	return number, rec, input, err
 }
 
 // stepStatus is the status of that word; "" is the zero status, as a record

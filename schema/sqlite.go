@@ -244,11 +244,14 @@ func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, 
 
 // forget is the purge itself, while nobody else writes.
 func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
-	var ours bool
-	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM partitions WHERE partition = ?1 AND epoch = ?2)`, partition, epoch).Scan(&ours); err != nil || !ours {
+	res, err := tx.ExecContext(ctx, `UPDATE partitions SET forgotten = max(forgotten, ?3) WHERE partition = ?1 AND epoch = ?2`, partition, epoch, c.forgotten)
+	if err != nil {
 		return 0, err
 	}
-	res, err := tx.ExecContext(ctx, qForgetRows+s.inInts, partition, s.list(c.rows), int64(row))
+	if ours, err := res.RowsAffected(); err != nil || ours == 0 {
+		return 0, err
+	}
+	res, err = tx.ExecContext(ctx, qForgetRows+s.inInts, partition, s.list(c.rows), int64(row))
 	if err != nil {
 		return 0, err
 	}
@@ -256,7 +259,12 @@ func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch in
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.QueryContext(ctx, qForgetDetails+s.inInts+qForgotten, partition, s.list(c.details), int64(detail))
+	if c.inputs {
+		if _, err := tx.ExecContext(ctx, qForgetInputs+s.inInts, partition, s.list(c.details), int64(detail)); err != nil {
+			return 0, err
+		}
+	}
+	rows, err := tx.QueryContext(ctx, qForgetDetails+s.inInts, partition, s.list(c.details), int64(detail))
 	if err != nil {
 		return 0, err
 	}

@@ -22,8 +22,8 @@ const (
 	liteRow           = `UPDATE OR FAIL tasks SET plan_version = ?, state = ?, seq = ?, round = ?, locked_by = ?, waits_for = ?, complete_by = ?,
 		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, commit_id = ? WHERE partition = ? AND number = ? AND seq < ?`
 	liteJournal = `INSERT OR FAIL INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error, fingerprint,
-		reason, result, quiet, next, next_attempt, undo, due, deadline) VALUES `
-	liteJournalRow      = `(?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		reason, result, quiet, next, next_attempt, undo, due, deadline, input) VALUES `
+	liteJournalRow      = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	liteJournalConflict = ` ON CONFLICT DO NOTHING`
 	liteJournalCommit   = `SELECT commit_id FROM journal WHERE partition = ? AND number = ? AND seq = ?`
 	liteExisting        = `SELECT number, id, type, input_hash, state, commit_id FROM tasks WHERE partition = ? AND id = ?`
@@ -145,7 +145,7 @@ func (c *liteCommit) write() error {
 			}
 		}
 		for k := range w.Records {
-			c.journal.addRecord(c.b.ID, w.Task, &w.Records[k])
+			c.journal.addRecord(c.b.ID, w.Task, &w.Records[k], nil)
 			if err := c.journal.end(c.conn, i, k); err != nil {
 				return fmt.Errorf("journal: %w", err)
 			}

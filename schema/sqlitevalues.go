@@ -30,13 +30,14 @@ func (r *liteRows) addTask(commit int64, t *core.Task) {
 	r.int(commit)
 }
 
-func (r *liteRows) addRecord(commit int64, t *core.Task, rec *core.Record) {
+func (r *liteRows) addRecord(commit int64, t *core.Task, rec *core.Record, input []byte) {
 	r.int(int64(t.Partition))
 	r.int(t.Number)
 	r.int(rec.Seq)
 	r.int(int64(rec.At))
 	r.text(words(rec.Actor))
 	r.int(commit)
+	r.int(int64(formatOf(input)))
 	r.text(string(rec.Kind))
 	r.text(string(rec.State))
 	r.int(int64(rec.Round))
@@ -54,6 +55,7 @@ func (r *liteRows) addRecord(commit int64, t *core.Task, rec *core.Record) {
 	r.bool(rec.Undo)
 	r.intOr(int64(rec.Due), 0)
 	r.intOr(int64(rec.Deadline), 0)
+	r.blob(input)
 }
 
 // update writes a task's row, unless it is already further on.

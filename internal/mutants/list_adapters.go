@@ -82,7 +82,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "sqlite-purge-not-fenced", invariant: 4, file: "schema/sqlite.go",
-		old: "AND epoch = ?2)`, partition, epoch).Scan(&ours)", new: "AND epoch >= ?2)`, partition, epoch).Scan(&ours)",
+		old: "AND epoch = ?2`, partition, epoch, c.forgotten)", new: "AND epoch >= ?2`, partition, epoch, c.forgotten)",
 		fault: "SQLite: an owner that was succeeded forgets tasks of its successor",
 		run:   "^TestSQLite$/^purge_is_fenced$",
 	},
@@ -94,7 +94,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "postgres-purge-holds-nothing", invariant: 4, file: "schema/pgpurge.go",
-		old: "AND epoch = $2 FOR UPDATE", new: "AND epoch = $2",
+		old: "WHERE partition = $1 AND epoch = $2`", new: "WHERE partition = $1 AND epoch = $2 AND $3::INT8 < 0`",
 		fault: "PostgreSQL: what a task was made of is forgotten while it is taken over",
 		run:   "^TestPurgeWaitsForTheTakeoverBeforeIt$/^read_committed$",
 	},

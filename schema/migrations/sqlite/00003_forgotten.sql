@@ -1,0 +1,28 @@
+-- +goose Up
+-- What a task was made of is in its journal alone, the input too: to forget it is to
+-- delete those rows, and its own row stays as it is. How far a partition has been
+-- forgotten is an end number. Inputs that are in tasks stay there until they are
+-- forgotten; no new ones come.
+ALTER TABLE journal ADD COLUMN input BLOB;
+ALTER TABLE partitions ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
+DROP VIEW steps;
+CREATE VIEW steps AS
+SELECT t.partition, t.number, t.id AS task, t.type, t.round, ps.ordinal, ps.name, ps.agent,
+       CASE WHEN j.seq IS NULL AND t.state = 'undone' THEN 'skipped'
+            WHEN j.seq IS NULL THEN 'waiting'
+            WHEN j.next = ps.ordinal AND j.undo THEN 'undoing'
+            WHEN j.next = ps.ordinal THEN 'running'
+            WHEN j.step_status = 'waiting' AND t.state = 'undone' THEN 'skipped'
+            ELSE j.step_status END AS status,
+       CASE WHEN j.seq IS NULL THEN 0 WHEN j.next = ps.ordinal THEN COALESCE(j.next_attempt, 0) ELSE j.attempt END AS attempt,
+       CASE WHEN j.next = ps.ordinal OR j.next IS NULL THEN j.due END AS due,
+       CASE WHEN j.step = ps.ordinal THEN j.code END AS code,
+       CASE WHEN j.step = ps.ordinal THEN j.error END AS error,
+       CASE WHEN j.step = ps.ordinal THEN j.result END AS result, j.at, j.actor, j.seq
+FROM tasks t
+JOIN plan_steps ps ON ps.plan = t.type AND ps.version = t.plan_version
+LEFT JOIN journal j ON j.partition = t.partition AND j.number = t.number AND j.seq = (
+    SELECT max(x.seq) FROM journal x
+    WHERE x.partition = t.partition AND x.number = t.number AND x.round = t.round
+      AND (x.step = ps.ordinal OR x.next = ps.ordinal))
+WHERE EXISTS (SELECT 1 FROM journal x WHERE x.partition = t.partition AND x.number = t.number);
