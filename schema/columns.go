@@ -45,7 +45,7 @@ func (c *columns) fill(b *core.Batch) {
 			c.rows.addState(w.Task)
 		}
 		for k := range w.Records {
-			c.addRecord(w.Task, &w.Records[k], b.ID, nil)
+			c.addRecord(w.Task, &w.Records[k], b.ID, inputOf(w, k))
 		}
 	}
 }
@@ -88,7 +88,6 @@ func (c *columns) addBirth(s *core.Task, commit int64) {
 	t.addState(s)
 	t.text(s.ID)
 	t.text(s.Type)
-	t.someBytes(s.Input)
 	t.someBytes(s.InputHash)
 	t.someText(s.ReplyTo)
 	t.someText(s.Trace)

@@ -3,6 +3,8 @@ package schema_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +68,55 @@ func later(t *testing.T, db *sql.DB) {
 	t.Helper()
 	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 3 WHERE number = 2`); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A task's input is in its first journal row, which then has the format that says
+// so; rows that an earlier binary understands keep the earlier one. Whichever way a
+// commit goes: one with an id that is taken goes the careful way.
+func TestInputIsInTheFirstRow(t *testing.T) {
+	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, at, schema.Options{})
+			two(t, s)
+			commit := func(id int64, left int, writes ...core.TaskWrite) {
+				t.Helper()
+				p := core.PartitionWrite{Epoch: 1, NextNumber: 10, NextEnd: 1}
+				res, err := s.Commit(t.Context(), &core.Batch{ID: id, Partitions: []core.PartitionWrite{p}, Writes: writes})
+				if err != nil || len(res.Duplicates) != left {
+					t.Fatalf("%+v, %v", res, err)
+				}
+			}
+			moved := func(w core.TaskWrite) core.TaskWrite {
+				task, rec := *w.Task, w.Records[0]
+				task.Seq, rec.Seq, rec.Kind = 2, 2, core.KindAsked
+				return core.TaskWrite{Task: &task, Records: []core.Record{rec}}
+			}
+			three, four, taken := parked(3, []byte(`3`)), parked(4, []byte(`4`)), parked(5, nil)
+			taken.Task.ID = "t1"
+			commit(2, 0, three, parked(6, nil))
+			commit(3, 1, four, taken, parked(7, nil), moved(three))
+			commit(4, 0, moved(four))
+			rows, err := schema.DB(s).Query(`SELECT number, seq, format, input FROM journal WHERE number > 2 ORDER BY number, seq`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			var got []string
+			for rows.Next() {
+				var number, seq, format int
+				var input []byte
+				if err := rows.Scan(&number, &seq, &format, &input); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, fmt.Sprintf("%d.%d: format %d, %q", number, seq, format, input))
+			}
+			want := []string{
+				`3.1: format 2, "3"`, `3.2: format 1, ""`, `4.1: format 2, "4"`, `4.2: format 1, ""`, `6.1: format 1, ""`, `7.1: format 1, ""`,
+			}
+			if err := rows.Err(); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 }

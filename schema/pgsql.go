@@ -18,7 +18,7 @@ var (
 		{"failure_count", "INT8"}, {"updated_at", "TIMESTAMPTZ"}, {"ended_at", "TIMESTAMPTZ"}, {"end_number", "INT8"},
 	}
 	birthColumns = append(stateColumns[:len(stateColumns):len(stateColumns)],
-		field{"id", "TEXT"}, field{"type", "TEXT"}, field{"input", "BYTEA"}, field{"input_hash", "BYTEA"}, field{"reply_to", "TEXT"},
+		field{"id", "TEXT"}, field{"type", "TEXT"}, field{"input_hash", "BYTEA"}, field{"reply_to", "TEXT"},
 		field{"trace", "TEXT"}, field{"origin", "INT8"}, field{"created_at", "TIMESTAMPTZ"})
 	journalColumns = []field{
 		{"partition", "INT8"}, {"number", "INT8"}, {"seq", "INT8"}, {"at", "TIMESTAMPTZ"}, {"actor", "TEXT"}, {"kind", "TEXT"},

@@ -15,9 +15,9 @@ import (
 // keep what it takes to end the statement alone.
 const (
 	liteFence = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ? WHERE partition = ? AND epoch = ?`
-	liteBirth = `INSERT OR FAIL INTO tasks (partition, number, id, type, plan_version, input, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
+	liteBirth = `INSERT OR FAIL INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
 		failure_count, reply_to, trace, origin, created_at, updated_at, ended_at, end_number, commit_id) VALUES `
-	liteBirthRow      = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	liteBirthRow      = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	liteBirthConflict = ` ON CONFLICT (partition, id) DO NOTHING`
 	liteRow           = `UPDATE OR FAIL tasks SET plan_version = ?, state = ?, seq = ?, round = ?, locked_by = ?, waits_for = ?, complete_by = ?,
 		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, commit_id = ? WHERE partition = ? AND number = ? AND seq < ?`
@@ -145,7 +145,7 @@ func (c *liteCommit) write() error {
 			}
 		}
 		for k := range w.Records {
-			c.journal.addRecord(c.b.ID, w.Task, &w.Records[k], nil)
+			c.journal.addRecord(c.b.ID, w.Task, &w.Records[k], inputOf(w, k))
 			if err := c.journal.end(c.conn, i, k); err != nil {
 				return fmt.Errorf("journal: %w", err)
 			}

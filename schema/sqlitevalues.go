@@ -10,7 +10,6 @@ func (r *liteRows) addTask(commit int64, t *core.Task) {
 	r.text(t.ID)
 	r.text(t.Type)
 	r.int(t.PlanVersion)
-	r.blob(t.Input)
 	r.blob(t.InputHash)
 	r.text(string(t.State))
 	r.int(t.Seq)

@@ -115,6 +115,15 @@ func complete(b *core.Batch) error {
 	return nil
 }
 
+// inputOf is the input of a task where it is written: in the first journal row,
+// because it is forgotten when the journal is.
+func inputOf(w *core.TaskWrite, record int) []byte {
+	if w.Birth && record == 0 {
+		return w.Task.Input
+	}
+	return nil
+}
+
 // encodePlan is the stored form of a plan.
 func encodePlan(p *core.Plan) ([]byte, error) {
 	spec, err := json.Marshal(p)
