@@ -182,6 +182,13 @@ func testPurge(r *rig) {
 	r.purged(start.Add(time.Hour), start.Add(time.Hour), 100, 8)
 	r.equal("what is left", numbers(get(r.s.LoadNumbers(r.ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20}))(r)), []int64{3, 11, 12, 20})
 	r.equal("the other partition", numbers(get(r.s.LoadActive(r.ctx, 2, 0, 10))(r)), []int64{1})
+	// What stayed for a person goes when it is settled, under its new end number.
+	st.Told = 12
+	r.write(ended(writes[2].Task, core.StateProcessed, 12))
+	r.purged(never, start.Add(time.Hour), 100, 2) // 11 and 3
+	if got := r.load(1, 3); got.Row.Input != nil || len(got.Journal) != 0 {
+		r.Errorf("a settled task: input %q and %d journal rows", got.Row.Input, len(got.Journal))
+	}
 }
 
 // purged purges once and checks how many tasks that touched.
