@@ -46,8 +46,8 @@ func BenchmarkPostgresCost(b *testing.B) {
 }
 
 // BenchmarkPostgresPurge is the same with inputs of 300 bytes, and with what the
-// tasks were made of forgotten a hundred commits after their end: by statements
-// like those of the program, and vacuumed as autovacuum does.
+// tasks were made of forgotten a hundred commits after their end, a partition after
+// each commit, and the tables vacuumed now and then, as autovacuum does.
 func BenchmarkPostgresPurge(b *testing.B) {
 	const size, kept, vacuum = 1000, 100 * time.Millisecond, 100
 	s := open(b, pgtestdb.URL(b)+"&wal_init_zero=off", schema.Options{MaxConns: 1})

@@ -165,7 +165,8 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 // been started again meanwhile, or belongs to a task in error now, stays.
 const (
 	qForgetRows    = `DELETE FROM tasks WHERE partition = ?1 AND ` + isForgotten + ` AND state IN ('processed', 'undone') AND ended_at < ?3 AND number `
-	qForgetDetails = `SELECT number FROM tasks WHERE partition = ?1 AND ended_at < ?3 AND state IN ('processed', 'undone') AND number `
-	qForgetInputs  = `UPDATE tasks SET input = NULL WHERE partition = ?1 AND ended_at < ?3 AND state IN ('processed', 'undone') AND number `
+	qForgetDetails = `SELECT number FROM tasks` + stillOld
+	qForgetInputs  = `UPDATE tasks SET input = NULL` + stillOld
+	stillOld       = ` WHERE partition = ?1 AND ended_at < ?3 AND state IN ('processed', 'undone') AND number `
 	qForgetJournal = `DELETE FROM journal WHERE partition = ?1 AND number `
 )
