@@ -46,6 +46,7 @@ type settings struct {
 	profiles   string
 	hugePages  bool
 	keepCached bool
+	timerSlack time.Duration
 	waiting    bool
 	verify     bool
 }
@@ -79,6 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.BoolVar(&s.hugePages, "huge-pages", false, "keep the throwaway PostgreSQL's buffers in huge pages, as its manual advises: reserves 2.2 GB of them (Linux, as root) and gives them back at the end")
 	f.BoolVar(&s.keepCached, "keep-cached", false, "keep the throwaway PostgreSQL's files in memory by mapping them, some 7 GB: a guest that gives unmapped file cache back to its host would take them in the middle of the run")
+	f.DurationVar(&s.timerSlack, "timer-slack", 0, "how much later than asked the kernel may wake the parts' threads, so that wakes fall together; 0: as it is, on Linux 50 µs")
 	f.BoolVar(&s.waiting, "waiting-agents", false, "the agents' handlers wait for their services, on a goroutine for each call; otherwise the services call back")
 	f.StringVar(&s.nats, "nats", "", "drive the system that runs on this NATS server, nats://…, with agents and generator of our own; it must have no other agents of the drone example")
 	f.StringVar(&s.database, "database", "", "with -nats: the URL of that system's state store, for the books")
@@ -126,6 +128,9 @@ func (s *settings) check() error {
 		if n.is < n.least || n.is > n.most {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.least, n.most)
 		}
+	}
+	if s.timerSlack < 0 || s.timerSlack > timerSlackMax {
+		return fmt.Errorf("timer-slack: %v, want 0 to %v", s.timerSlack, timerSlackMax)
 	}
 	throwaway := s.store == "postgres" && s.nats == ""
 	for _, of := range []struct {
@@ -216,6 +221,7 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	if s.nats == "" {
 		res.Partitions = s.partitions
 	}
+	res.TimerSlack = s.timerSlack.Seconds() * 1e6
 	res.Date, res.Machine = began.UTC().Format(time.RFC3339), where
 	res.Sync = "every acceptance and every commit is synced to disk before it is answered or acted on"
 	if s.nats != "" {

@@ -75,7 +75,8 @@ type rig struct {
 	natsURL    string
 	scale      float64
 	partitions int
-	profiles   string // folder of profiles; empty: none
+	slack      time.Duration // of the parts' timers
+	profiles   string        // folder of profiles; empty: none
 	runs       int
 	giveBack   []func() error // what was reserved for the database; called from the last to the first
 }
@@ -91,6 +92,7 @@ type rigOptions struct {
 	Profiles     string
 	HugePages    bool
 	KeepCached   bool
+	TimerSlack   time.Duration                     // of the parts; 0: the machine's own
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
 	NATSURL      string                            // of a system that runs already; empty: start one
 	Database     string                            // URL of its state store
@@ -101,7 +103,7 @@ func newRig(ctx context.Context, o rigOptions) (*rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	r := &rig{dir: dir, store: o.Store, partitions: o.Partitions, scale: o.Scale, profiles: o.Profiles}
+	r := &rig{dir: dir, store: o.Store, partitions: o.Partitions, scale: o.Scale, profiles: o.Profiles, slack: o.TimerSlack}
 	if err := r.start(ctx, o); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -117,7 +119,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 	}
 	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Waiting: o.Waiting, Profile: r.profile(partAgents)}
 	var err error
-	if r.agents, err = startChild(ctx, partAgents, 1, agents, &struct{}{}); err != nil {
+	if r.agents, err = startChild(ctx, partAgents, 1, r.slack, agents, &struct{}{}); err != nil {
 		return err
 	}
 	return applyPlan(ctx, r.natsURL)
@@ -143,7 +145,7 @@ func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 	}
 	var ready engineReady
 	var err error
-	if r.engine, err = startChild(ctx, partEngine, 2, engine, &ready); err != nil {
+	if r.engine, err = startChild(ctx, partEngine, 2, r.slack, engine, &ready); err != nil {
 		return err
 	}
 	r.natsURL = ready.NATSURL
@@ -251,7 +253,7 @@ func (r *rig) load(ctx context.Context, segments []segment) (*Result, error) {
 	r.runs++
 	settings := generatorSettings{NATSURL: r.natsURL, Seed: uint64(r.runs), Scale: r.scale, Segments: segments,
 		AcceptedFile: r.acceptedFile(), Profile: r.profile(partGenerator)}
-	generator, err := startChild(ctx, partGenerator, 1, settings, &struct{}{})
+	generator, err := startChild(ctx, partGenerator, 1, r.slack, settings, &struct{}{})
 	if err != nil {
 		return nil, err
 	}
