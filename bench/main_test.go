@@ -24,6 +24,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		"-nats n -database d -scenario growth":    `scenario "growth": not with -nats`,
 		"-nats n -database d -scenario idle":      `scenario "idle": not with -nats`,
 		"-nats n -database d -scenario peak left": `argument "left"`,
+		"-timer-slack 9ms":                        "timer-slack: 9ms, want 0 to 5ms",
+		"-timer-slack -1us":                       "timer-slack: -1µs, want 0 to 5ms",
 	} {
 		err := run(context.Background(), strings.Fields(args), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), want) {
