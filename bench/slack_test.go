@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 
 // TestStartSlack: what is started has the slack, and who started it has its own again.
 func TestStartSlack(t *testing.T) {
+	runtime.LockOSThread() // the slack is the thread's
+	defer runtime.UnlockOSThread()
 	own, err := os.ReadFile("/proc/self/timerslack_ns")
 	if err != nil {
 		t.Fatal(err)
