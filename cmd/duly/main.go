@@ -48,11 +48,14 @@ type streams struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}, node.Process.StartAnew))
 }
 
+// anew starts the program anew in the same process, where it has to be.
+type anew func(node.Process) error
+
 // run is the program without the process: it returns the exit status.
-func run(ctx context.Context, args []string, std streams) int {
+func run(ctx context.Context, args []string, std streams, anew anew) int {
 	var c cli
 	exited := -1
 	parser, err := kong.New(&c,
@@ -62,7 +65,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(std),
+		kong.Bind(std, anew),
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "duly:", err)
@@ -85,6 +88,15 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintln(std.err, "duly:", err)
 		return 1
 	}
+}
+
+// settle prepares the process for a command that lives for long. Without the slack
+// of its timers it runs as well, at some cost.
+func settle(p node.Process, anew anew, log *slog.Logger) {
+	if err := anew(p); err != nil {
+		log.Warn("timers keep the slack they have", "error", err)
+	}
+	node.TuneMemory()
 }
 
 // newLog makes the logger of a long-running command.

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 )
 
@@ -37,6 +38,9 @@ func TestMain(m *testing.M) {
 	}()
 	main()
 }
+
+// stay keeps a test's own process as it is.
+func stay(node.Process) error { return nil }
 
 // child is a process of the program.
 type child struct {
@@ -144,7 +148,7 @@ func (c *child) ready() string {
 func command(t *testing.T, in string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(t.Context(), args, streams{strings.NewReader(in), &o, &e})
+	code = run(t.Context(), args, streams{strings.NewReader(in), &o, &e}, stay)
 	return code, o.String(), e.String()
 }
 

@@ -21,12 +21,12 @@ type serveCmd struct {
 }
 
 // Run runs roles until it is told to stop, and then drains.
-func (c *serveCmd) Run(ctx context.Context, std streams) error {
+func (c *serveCmd) Run(ctx context.Context, std streams, anew anew) error {
 	if strings.HasPrefix(c.DatabaseURL, "sqlite:") {
 		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
-	node.TuneMemory()
 	log := newLog(std.err, c.Logs)
+	settle(c.Process, anew, log)
 	n, err := node.Open(ctx, c.Config, log)
 	if err != nil {
 		return err
@@ -55,11 +55,14 @@ type devCmd struct {
 	Store    string `default:"sqlite" help:"sqlite, postgres (a throwaway server of this machine's binaries) or a database URL."`
 	Demo     bool   `help:"Add the drone-delivery plan and its agents."`
 
-	node.Logs `embed:""`
+	node.Logs    `embed:""`
+	node.Process `embed:""`
 }
 
 // Run runs everything in one process until it is told to stop.
-func (c *devCmd) Run(ctx context.Context, std streams) error {
+func (c *devCmd) Run(ctx context.Context, std streams, anew anew) error {
+	log := newLog(std.err, c.Logs)
+	settle(c.Process, anew, log)
 	dir := c.DataDir
 	if dir == "" {
 		var err error
@@ -68,10 +71,9 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 		}
 		defer os.RemoveAll(dir)
 	}
-	node.TuneMemory()
 	cfg := demoConfig()
 	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
-	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: newLog(std.err, c.Logs)})
+	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
 		return err
 	}

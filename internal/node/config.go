@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"duly.dev/duly/internal/core"
 )
 
@@ -52,8 +54,13 @@ type Config struct {
 	SyncAlways     bool          `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
 	StreamReplicas int           `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
 
-	Links `embed:""`
-	Logs  `embed:""`
+	// InProcess is the NATS server, where that is part of the same process: what the
+	// roles say to it does not go through the kernel. Nil: NATSURL over the network.
+	InProcess nats.InProcessConnProvider `kong:"-"`
+
+	Links   `embed:""`
+	Logs    `embed:""`
+	Process `embed:""`
 }
 
 // Links are what a node connects to.
@@ -68,6 +75,22 @@ type Links struct {
 type Logs struct {
 	LogFormat string `name:"log-format" env:"DULY_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`
 	LogLevel  string `name:"log-level" env:"DULY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+}
+
+// Process is what a node wants of the process it runs in.
+type Process struct {
+	TimerSlack time.Duration `name:"timer-slack" env:"DULY_TIMER_SLACK" default:"200us" help:"How much later than asked a timer may wake the process (Linux): Go's own monitor wakes less often, which saves a tenth of the processors under load. 0: as the machine has it."`
+}
+
+// timerSlackMax is well below what anything here waits for.
+const timerSlackMax = 5 * time.Millisecond
+
+// Validate refuses what is out of range.
+func (p Process) Validate() error {
+	if p.TimerSlack < 0 || p.TimerSlack > timerSlackMax {
+		return fmt.Errorf("timer-slack: %v, want 0 to %v", p.TimerSlack, timerSlackMax)
+	}
+	return nil
 }
 
 // Setting is one thing that can be configured.
@@ -90,6 +113,9 @@ func collect(t reflect.Type, all *[]Setting) {
 		if f.Anonymous {
 			collect(f.Type, all)
 			continue
+		}
+		if f.Tag.Get("kong") == "-" {
+			continue // for programs that embed a node
 		}
 		*all = append(*all, Setting{
 			Flag: f.Tag.Get("name"), Env: f.Tag.Get("env"), Default: f.Tag.Get("default"), Usage: f.Tag.Get("help"),
@@ -164,6 +190,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Drain <= 0 || c.Drain > drainMax {
 		return fmt.Errorf("drain: %v, want more than 0 and at most %v", c.Drain, drainMax)
+	}
+	if err := c.Process.Validate(); err != nil {
+		return err
 	}
 	return c.validateStreams()
 }

@@ -26,6 +26,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"RetainRow":      {[]any{time.Duration(0)}, []any{time.Duration(1), time.Duration(-1), time.Duration(math.MinInt64)}}, // without RetainDetail
 	"StreamMaxAge":   {[]any{time.Duration(0), time.Second, time.Duration(math.MaxInt64)}, []any{time.Duration(1), time.Second - 1, -time.Second}},
 	"StreamMaxBytes": {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
+	"TimerSlack":     {[]any{time.Duration(0), time.Duration(1), 5 * time.Millisecond}, []any{time.Duration(-1), 5*time.Millisecond + 1, time.Duration(math.MaxInt64)}},
 	"StreamReplicas": {[]any{1, 5}, []any{0, -1, 6, math.MaxInt}},
 }
 
@@ -38,9 +39,9 @@ func make64(s string) []string {
 }
 
 // unbounded are settings that whoever uses them judges: addresses, names of
-// files, words that the command line has checked.
+// files, words that the command line has checked, what only a program gives.
 var unbounded = map[string]bool{
-	"HTTPAddr": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+	"HTTPAddr": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true, "InProcess": true,
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.
