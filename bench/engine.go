@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"strconv"
 	"time"
 
 	"duly.dev/duly/dev"
@@ -19,6 +18,8 @@ type engineSettings struct {
 	Profile      string // prefix of profile files; empty: none
 	RetainDetail time.Duration
 	Partitions   int
+	Shards       int           // committers; 0: the product's
+	CommitGap    time.Duration // 0: the product's
 }
 
 // engineReady is the engine's first answer.
@@ -41,13 +42,7 @@ type engineAnswer struct {
 func engineConfig(s engineSettings) node.Config {
 	config := dev.Config("bench", s.Partitions)
 	config.RetainDetail = s.RetainDetail
-	// Two settings may be tried out with the environment that duly itself reads.
-	if n, err := strconv.Atoi(os.Getenv("DULY_SHARDS")); err == nil {
-		config.Shards = n
-	}
-	if gap, err := time.ParseDuration(os.Getenv("DULY_COMMIT_GAP")); err == nil {
-		config.CommitGap = gap
-	}
+	config.Shards, config.CommitGap = orElse(s.Shards, config.Shards), s.CommitGap
 	return config
 }
 

@@ -94,6 +94,8 @@ func keyFigures(r *Result, verdicts []verdict) []figureGroup {
 			row("accepted rate by offered rate", "", "accepted / offered"),
 			row("no answer within 5 s", "", "timed_out"),
 			row("partitions", "", "", float64(r.Partitions)),
+			row("committers, where they were told", "", "", float64(r.Shards)),
+			row("gap between commits, where it was told", "ms", "", r.CommitGap),
 			row("already there", "", "", float64(r.Preloaded)),
 			latency("generator behind its schedule", "", r.GeneratorLate),
 		}},

@@ -39,6 +39,8 @@ type settings struct {
 	rate       int
 	preload    int
 	partitions int
+	shards     int
+	commitGap  time.Duration
 	nats       string
 	database   string
 	json       string
@@ -78,6 +80,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak: only this rate, no search; spike: the spike's; 0: the scenario's own")
 	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks")
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
+	f.IntVar(&s.shards, "shards", 0, "committers of the system under test; 0: as duly has them, 2")
+	f.DurationVar(&s.commitGap, "commit-gap", 0, "least time from one commit to the next, of the system under test; 0: as duly has it, 10 ms")
 	f.BoolVar(&s.hugePages, "huge-pages", false, "keep the throwaway PostgreSQL's buffers in huge pages, as its manual advises: reserves 2.2 GB of them (Linux, as root) and gives them back at the end")
 	f.BoolVar(&s.keepCached, "keep-cached", false, "keep the throwaway PostgreSQL's files in memory by mapping them, some 7 GB: a guest that gives unmapped file cache back to its host would take them in the middle of the run")
 	f.DurationVar(&s.timerSlack, "timer-slack", 0, "how much later than asked the kernel may wake the parts' threads, so that wakes fall together; 0: as it is, on Linux 50 µs")
@@ -124,13 +128,18 @@ func (s *settings) check() error {
 	for _, n := range []struct {
 		name            string
 		is, least, most int
-	}{{"seconds", s.seconds, 0, 3600}, {"rate", s.rate, 0, 200_000}, {"preload", s.preload, 0, 20_000_000}, {"partitions", s.partitions, 1, 1024}} {
+	}{{"seconds", s.seconds, 0, 3600}, {"rate", s.rate, 0, 200_000}, {"preload", s.preload, 0, 20_000_000}, {"partitions", s.partitions, 1, 1024}, {"shards", s.shards, 0, 64}} {
 		if n.is < n.least || n.is > n.most {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.least, n.most)
 		}
 	}
-	if s.timerSlack < 0 || s.timerSlack > timerSlackMax {
-		return fmt.Errorf("timer-slack: %v, want 0 to %v", s.timerSlack, timerSlackMax)
+	for _, d := range []struct {
+		name     string
+		is, most time.Duration
+	}{{"timer-slack", s.timerSlack, timerSlackMax}, {"commit-gap", s.commitGap, time.Second}} {
+		if d.is < 0 || d.is > d.most {
+			return fmt.Errorf("%s: %v, want 0 to %v", d.name, d.is, d.most)
+		}
 	}
 	throwaway := s.store == "postgres" && s.nats == ""
 	for _, of := range []struct {
@@ -157,6 +166,8 @@ func (s *settings) checkRunning() error {
 		return fmt.Errorf("database %q: only with -nats, whose store it is", s.database)
 	case s.database == "":
 		return errors.New("nats: want -database too, the URL of that system's state store: without it the books stay open")
+	case s.shards > 0 || s.commitGap > 0:
+		return errors.New("shards, commit-gap: not with -nats, that system has its own")
 	case s.scenario == "idle" || s.scenario == "growth":
 		return fmt.Errorf("scenario %q: not with -nats, because it needs the engine's process", s.scenario)
 	case s.preload > 0 || s.profiles != "":
@@ -219,7 +230,7 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	}
 	res.Scenario, res.Store, res.Wire = s.scenario, s.store, s.wire
 	if s.nats == "" {
-		res.Partitions = s.partitions
+		res.Partitions, res.Shards, res.CommitGap = s.partitions, s.shards, s.commitGap.Seconds()*1e3
 	}
 	res.TimerSlack = s.timerSlack.Seconds() * 1e6
 	res.Date, res.Machine = began.UTC().Format(time.RFC3339), where

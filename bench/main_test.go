@@ -25,6 +25,9 @@ func TestSettingsAreChecked(t *testing.T) {
 		"-nats n -database d -scenario idle":      `scenario "idle": not with -nats`,
 		"-nats n -database d -scenario peak left": `argument "left"`,
 		"-timer-slack 9ms":                        "timer-slack: 9ms, want 0 to 5ms",
+		"-nats n -database d -shards 1":           "shards, commit-gap: not with -nats",
+		"-shards 65":                              "shards: 65, want 0 to 64",
+		"-commit-gap 2s":                          "commit-gap: 2s, want 0 to 1s",
 		"-timer-slack -1us":                       "timer-slack: -1µs, want 0 to 5ms",
 	} {
 		err := run(context.Background(), strings.Fields(args), io.Discard)

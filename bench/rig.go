@@ -87,6 +87,8 @@ type rigOptions struct {
 	Single       bool
 	Waiting      bool // see agentSettings
 	Partitions   int
+	Shards       int           // 0: the product's
+	CommitGap    time.Duration // 0: the product's
 	Scale        float64
 	RetainDetail time.Duration
 	Profiles     string
@@ -127,7 +129,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 
 // startEngine starts the engine and what keeps its state.
 func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
-	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Profile: r.profile(partEngine)}
+	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Shards: o.Shards, CommitGap: o.CommitGap, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
 		if err := r.startDatabase(ctx, o); err != nil {
