@@ -26,9 +26,6 @@ func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail
 func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
 	gone, forgotten := int64(0), int64(0)
 	b := &pgx.Batch{}
-	if p.dialect == "postgres" && len(c.rows) == 0 {
-		b.Queue(lazySQL)
-	}
 	b.Queue(holdSQL, partition, epoch, c.forgotten)
 	if len(c.rows) > 0 {
 		b.Queue(dollars(qForgetRows+p.inInts)+stillSQL, partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
@@ -49,12 +46,6 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 // The fence of a purge: a successor's takeover waits for the row, or has raised
 // the epoch and then nothing is ours to forget.
 const (
-	// Nobody waits for a purge of details to be on the disk, and commits of the
-	// partition wait for its end: one that is lost with the server is done again,
-	// for how far all is forgotten is lost with it. How far rows are gone is
-	// remembered here as well, see purgePlaces, and must not be ahead.
-	lazySQL = `SET LOCAL synchronous_commit = off`
-
 	holdSQL  = `UPDATE partitions SET forgotten = greatest(forgotten, $3) WHERE partition = $1 AND epoch = $2`
 	stillSQL = ` AND EXISTS (SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $4)`
 )
