@@ -86,7 +86,7 @@ func (s *System) start(ctx context.Context, o Options) error {
 	}
 	s.NATSURL = s.nats.ClientURL()
 	cfg := o.Config
-	cfg.NATSURL, cfg.SyncAlways, cfg.InProcess = s.NATSURL, s.nats.SyncAlways(), s.nats
+	cfg.NATSURL, cfg.SyncAlways = s.NATSURL, s.nats.SyncAlways()
 	if cfg.DatabaseURL, err = s.store(ctx, o); err != nil {
 		return err
 	}

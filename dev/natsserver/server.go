@@ -190,9 +190,6 @@ func (c *Cluster) join(config *server.Options) error {
 	return nil
 }
 
-// InProcessConn connects to the server without the network, for nats.InProcessServer.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
-
 // ClientURL is where clients connect.
 func (s *Server) ClientURL() string { return s.server.ClientURL() }
 

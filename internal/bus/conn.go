@@ -53,10 +53,6 @@ type Options struct {
 	Logger          *slog.Logger  // default slog.Default()
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
 	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
-
-	// InProcess connects to a server in the same process without the network; URL is
-	// then a name only. Nil: over the network.
-	InProcess nats.InProcessConnProvider
 }
 
 // Conn is a connection to NATS that speaks Duly's wire. Its methods may be
@@ -155,9 +151,6 @@ func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
 	}
 	if o.CredentialsFile != "" {
 		opts = append(opts, nats.UserCredentials(o.CredentialsFile))
-	}
-	if o.InProcess != nil {
-		opts = append(opts, nats.InProcessServer(o.InProcess))
 	}
 	return url, append(opts,
 		nats.Name(o.Name),

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"duly.dev/duly/internal/core"
 )
 
@@ -53,10 +51,6 @@ type Config struct {
 	StreamMaxBytes int64         `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"10737418240" help:"Size of the task stream, in bytes; a full one refuses submissions."`
 	SyncAlways     bool          `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
 	StreamReplicas int           `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
-
-	// InProcess is the NATS server, where that is part of the same process: what the
-	// roles say to it does not go through the kernel. Nil: NATSURL over the network.
-	InProcess nats.InProcessConnProvider `kong:"-"`
 
 	Links   `embed:""`
 	Logs    `embed:""`
@@ -113,9 +107,6 @@ func collect(t reflect.Type, all *[]Setting) {
 		if f.Anonymous {
 			collect(f.Type, all)
 			continue
-		}
-		if f.Tag.Get("kong") == "-" {
-			continue // for programs that embed a node
 		}
 		*all = append(*all, Setting{
 			Flag: f.Tag.Get("name"), Env: f.Tag.Get("env"), Default: f.Tag.Get("default"), Usage: f.Tag.Get("help"),
