@@ -11,31 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// linuxSlack is what a thread has unless somebody has said otherwise.
+const linuxSlack = 50 * time.Microsecond
+
 // TestTimerSlack: a node's threads have the slack it is told, or its default, or what
 // they were given from outside.
 func TestTimerSlack(t *testing.T) {
-	runtime.LockOSThread() // a child has the slack of the thread that starts it
-	defer runtime.UnlockOSThread()
 	for _, of := range []struct {
 		name    string
 		args    []string
-		outside time.Duration // 0: as it is
+		outside time.Duration
+		again   string // says that it was started anew already
 		want    string
 	}{
-		{"default", nil, 0, "200000"},
-		{"flag", []string{"--timer-slack", "1ms"}, 0, "1000000"},
-		{"none", []string{"--timer-slack", "0s"}, 0, "50000"},
-		{"given from outside", nil, 3 * time.Millisecond, "3000000"},
+		{"default", nil, linuxSlack, "", "200000"},
+		{"flag", []string{"--timer-slack", "1ms"}, linuxSlack, "", "1000000"},
+		{"none", []string{"--timer-slack", "0s"}, linuxSlack, "", "50000"},
+		{"given from outside", nil, 3 * time.Millisecond, "", "3000000"},
+		{"not kept by the start", nil, linuxSlack, "1", "50000"},
 	} {
 		t.Run(of.name, func(t *testing.T) {
-			runtime.LockOSThread()
+			runtime.LockOSThread() // a child has the slack of the thread that starts it
 			defer runtime.UnlockOSThread()
-			if of.outside > 0 {
-				setSlack(t, of.outside)
-				defer setSlack(t, 0)
-			}
+			setSlack(t, of.outside)
+			defer setSlack(t, 0)
+			t.Setenv("DULY_TIMER_SLACK_GIVEN", of.again)
 			c := spawn(t, append([]string{"dev", "--port", "0", "--nats-port", "0"}, of.args...)...)
-			<-c.addr
+			c.ready()
 			pid := c.cmd.Process.Pid
 			threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 			if err != nil || len(threads) < 2 {

@@ -44,7 +44,10 @@ func (p Process) StartAnew() error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(p.TimerSlack.Nanoseconds()), 0, 0, 0); err != nil {
 		return fmt.Errorf("timer slack %v: %w", p.TimerSlack, err)
 	}
-	err = syscall.Exec(program, os.Args, append(os.Environ(), startedEnv+"=1"))
+	// Appended to an environment that has it empty it would not be read.
+	if err = os.Setenv(startedEnv, "1"); err == nil {
+		err = syscall.Exec(program, os.Args, os.Environ())
+	}
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(has), 0, 0, 0) // as it was given before
 	return fmt.Errorf("start %s anew: %w", program, err)
 }
