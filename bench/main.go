@@ -28,6 +28,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/node"
 )
 
 // settings of a run; the flags.
@@ -133,13 +134,11 @@ func (s *settings) check() error {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.least, n.most)
 		}
 	}
-	for _, d := range []struct {
-		name     string
-		is, most time.Duration
-	}{{"timer-slack", s.timerSlack, timerSlackMax}, {"commit-gap", s.commitGap, time.Second}} {
-		if d.is < 0 || d.is > d.most {
-			return fmt.Errorf("%s: %v, want 0 to %v", d.name, d.is, d.most)
-		}
+	if s.commitGap < 0 || s.commitGap > time.Second {
+		return fmt.Errorf("commit-gap: %v, want 0 to 1s", s.commitGap)
+	}
+	if err := (node.Process{TimerSlack: s.timerSlack}).Validate(); err != nil {
+		return err
 	}
 	throwaway := s.store == "postgres" && s.nats == ""
 	for _, of := range []struct {

@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timerSlackMax keeps the slack well below what anything here waits for.
-const timerSlackMax = 5 * time.Millisecond
-
 // startSlack starts a program whose threads may be woken so much later than they
 // asked (prctl(2), PR_SET_TIMERSLACK; systemd's TimerSlackNSec= does the same for a
 // service); 0 leaves it as it is. Go's monitor thread asks for 20 µs at a time while

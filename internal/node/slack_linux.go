@@ -48,6 +48,7 @@ func (p Process) StartAnew() error {
 	if err = os.Setenv(startedEnv, "1"); err == nil {
 		err = syscall.Exec(program, os.Args, os.Environ())
 	}
+	_ = os.Unsetenv(startedEnv)
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(has), 0, 0, 0) // as it was given before
 	return fmt.Errorf("start %s anew: %w", program, err)
 }
