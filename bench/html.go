@@ -85,6 +85,10 @@ func keyFigures(r *Result, verdicts []verdict) []figureGroup {
 	if r.Idle != nil {
 		idle = *r.Idle
 	}
+	var disk Disk
+	if r.Disk != nil {
+		disk = *r.Disk
+	}
 	c := r.CPUPerTask
 	all := []figureGroup{
 		{"Load", []figure{
@@ -133,6 +137,9 @@ func keyFigures(r *Result, verdicts []verdict) []figureGroup {
 			row("watched without work", "s", "", idle.Seconds),
 		}},
 		{"Memory and disk", []figure{
+			latency("a block written and synced beside the load", "", disk.Sync),
+			row("such syncs of 50 ms and more", "", "", float64(disk.Stalls)),
+			row("these together", "ms", "", disk.StalledMS),
 			row("PSS at its highest: engine / database", "MiB", "pss_mb_max.engine", r.PSSMax.Engine, r.PSSMax.Database),
 			row("WAL per task", "bytes", "", r.WALPerTask),
 			row("checkpoints", "", "checkpoints", float64(r.Checkpoints)),

@@ -86,6 +86,15 @@ func timeCharts(r *Result) []chart {
 	dashed := func(c curve) curve { c.Dashed = true; return c }
 	filled := func(c curve) curve { c.filled = true; return c }
 	x := "time since the load began (s)"
+	latencies := []curve{
+		dashed(over("submit p50", blue, func(p Point) float64 { return p.SubmitP50 })),
+		over("submit p99", blue, func(p Point) float64 { return p.SubmitP99 }),
+		dashed(over("end to end p50", red, func(p Point) float64 { return p.EndToEndP50 })),
+		over("end to end p99", red, func(p Point) float64 { return p.EndToEndP99 }),
+	}
+	if r.Disk != nil {
+		latencies = append(latencies, over("a block's sync, the longest", green, func(p Point) float64 { return p.DiskMS }))
+	}
 	return []chart{
 		{Title: "Throughput", x: x, y: "tasks per second", Curves: []curve{
 			dashed(over("offered", dark, func(p Point) float64 { return float64(p.Offered) })),
@@ -95,12 +104,7 @@ func timeCharts(r *Result) []chart {
 		{Title: "Backlog: accepted and not ended", x: x, y: "tasks", Curves: []curve{
 			filled(over("backlog", blue, func(p Point) float64 { return float64(p.Backlog) })),
 		}},
-		{Title: "Latency", x: x, y: "latency (ms)", logY: true, Curves: []curve{
-			dashed(over("submit p50", blue, func(p Point) float64 { return p.SubmitP50 })),
-			over("submit p99", blue, func(p Point) float64 { return p.SubmitP99 }),
-			dashed(over("end to end p50", red, func(p Point) float64 { return p.EndToEndP50 })),
-			over("end to end p99", red, func(p Point) float64 { return p.EndToEndP99 }),
-		}},
+		{Title: "Latency", x: x, y: "latency (ms)", logY: true, Curves: latencies},
 		// Each is painted over the one before, so that what shows is its own part.
 		{Title: "CPU by process, stacked", x: x, y: "cores", Curves: []curve{
 			filled(over("generator", pale, func(p Point) float64 { return p.Cores.Engine + p.Cores.Database + p.Cores.Agents + p.Cores.Generator })),

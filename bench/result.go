@@ -49,6 +49,7 @@ type Result struct {
 	Cores        float64  `json:"cores"`                   // used of the machine's while load was offered
 	StolenCores  float64  `json:"stolen_cores,omitempty"`  // that the machine's host gave to others meanwhile
 	FrozenMS     float64  `json:"frozen_ms_max,omitempty"` // the longest that a process which does next to nothing had to wait for its turn
+	Disk         *Disk    `json:"disk,omitempty"`          // how the disk answered beside the load, whoever asked it; nil in older results
 	CPUPerTask   CPU      `json:"cpu_us_per_task"`
 	PSSMax       Memory   `json:"pss_mb_max"`
 	WALPerTask   float64  `json:"wal_bytes_per_task"`
@@ -92,6 +93,14 @@ type Memory struct {
 	Database float64 `json:"database"`
 }
 
+// Disk is how long a process that does nothing else waited for a block to be written
+// and synced, twenty times a second while load was offered, on the disk of the stores.
+type Disk struct {
+	Sync      Quantiles `json:"sync_ms"`
+	Stalls    int       `json:"stalls"`     // of those syncs, how many took 50 ms or more
+	StalledMS float64   `json:"stalled_ms"` // and how long these took together
+}
+
 // Idle is what a system without any work costs.
 type Idle struct {
 	Seconds             float64 `json:"seconds"`
@@ -133,7 +142,8 @@ type Point struct {
 	SubmitP99   float64 `json:"submit_p99"`
 	EndToEndP50 float64 `json:"end_to_end_p50"` // of the tasks that ended in that second
 	EndToEndP99 float64 `json:"end_to_end_p99"`
-	Cores       CPU     `json:"cores"` // cores used in that second, by process
+	Cores       CPU     `json:"cores"`             // cores used in that second, by process
+	DiskMS      float64 `json:"disk_ms,omitempty"` // the longest sync of a block under way in that second, see Disk
 }
 
 // Histogram is a latency's distribution: how many fell into each bucket.

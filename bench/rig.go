@@ -275,8 +275,11 @@ func (r *rig) measure(ctx context.Context, generator *child, segments []segment)
 	watching, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { watch.run(watching) })
+	disk, err := startDiskProbe(ctx, r.dir)
 	var done loadDone
-	err = generator.ask(struct{}{}, &done)
+	if err == nil {
+		err = errors.Join(generator.ask(struct{}{}, &done), disk.end())
+	}
 	stop()
 	wg.Wait()
 	if err != nil {
@@ -295,6 +298,9 @@ func (r *rig) measure(ctx context.Context, generator *child, segments []segment)
 	res.Checkpoints = after.checkpoints - before.checkpoints
 	res.PSSMax = watch.pss
 	account(res, &report, watch, &done, segments)
+	if r.engine != nil { // of a system that runs elsewhere this is not the disk
+		disk.tell(res, done.Began, done.Stopped)
+	}
 	return res, nil
 }
 
