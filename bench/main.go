@@ -237,7 +237,11 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	if s.nats != "" {
 		res.Running, res.Sync = true, ""
 	} else if s.store == "postgres" {
-		res.MaxWALSize, res.HugePages, res.KeptCached = databaseSettings["max_wal_size"], s.hugePages, s.keepCached
+		wal := maxWALSize
+		if s.scenario == "sustained" {
+			wal = sustainedWALSize
+		}
+		res.MaxWALSize, res.HugePages, res.KeptCached = fmt.Sprintf("%dGB", wal), s.hugePages, s.keepCached
 	}
 	return res, nil
 }

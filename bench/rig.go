@@ -30,13 +30,20 @@ const defaultPartitions = 4
 // away; the sizes are those of a small server of its own.
 var databaseSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
-	"shared_buffers": "2GB", "max_wal_size": "4GB", "min_wal_size": "4GB", "max_connections": "200",
+	"shared_buffers": "2GB", "max_connections": "200",
 }
+
+// maxWALSize is PostgreSQL's setting in GiB, which says how often it makes a
+// checkpoint; sustained has less, so that it sees two.
+const (
+	maxWALSize       = 4
+	sustainedWALSize = 3
+)
 
 // walFilled is how much is written ahead before a run, in messages of a MiB: a
 // server that has run for a while uses its log's files again, a new one has to
 // make and clear each of them.
-const walFilled = 4200
+func walFilled(gib int) int { return gib*1024 + 100 }
 
 // Rows that were in the tables before a run, of about 2 kB each, four a page: the room
 // of a whole spike or of a minute at the peak.
@@ -94,6 +101,7 @@ type rigOptions struct {
 	Profiles     string
 	HugePages    bool
 	KeepCached   bool
+	MaxWALSize   int                               // in GiB; 0: maxWALSize
 	TimerSlack   time.Duration                     // of the parts; 0: the machine's own
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
 	NATSURL      string                            // of a system that runs already; empty: start one
@@ -164,6 +172,8 @@ func (r *rig) profile(part string) string {
 func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	var err error
 	settings := maps.Clone(databaseSettings)
+	wal := orElse(o.MaxWALSize, maxWALSize)
+	settings["max_wal_size"], settings["min_wal_size"] = fmt.Sprintf("%dGB", wal), fmt.Sprintf("%dGB", wal)
 	if o.HugePages {
 		giveBack, err := reserveHugePages(nrHugePages, hugePagesWanted)
 		if err != nil {
@@ -188,7 +198,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 		return err
 	}
 	for _, q := range append(usedTables(r.partitions),
-		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20))) FROM generate_series(1, %d)`, walFilled), `CHECKPOINT`) {
+		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20))) FROM generate_series(1, %d)`, walFilled(wal)), `CHECKPOINT`) {
 		if _, err := r.sql.Exec(ctx, q); err != nil {
 			return fmt.Errorf("warm the database: %w", err)
 		}

@@ -136,7 +136,7 @@ func search(probe func(rate int) (bool, error)) (int, error) {
 // sustained holds 10,000 tasks a second with the reference latencies, while old
 // tasks are purged.
 func sustained(ctx context.Context, s *settings) (*Result, error) {
-	o := rigOptions{Scale: 1, RetainDetail: 30 * time.Second}
+	o := rigOptions{Scale: 1, RetainDetail: 30 * time.Second, MaxWALSize: sustainedWALSize}
 	if s.preload > 0 {
 		o.Prepare = func(ctx context.Context, r *rig) error { return r.preload(ctx, s.preload) }
 	}

@@ -20,6 +20,8 @@ type columns struct {
 	groups  struct{ fence, births, journal, born, rows group }
 	params  [][]byte
 	wire    []byte
+
+	generation int // of the journal, that its rows go to; 0: none
 }
 
 func newColumns() *columns {

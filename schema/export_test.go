@@ -7,9 +7,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
+
+	"duly.dev/duly/internal/core"
 )
 
 // DB is the database behind a store, for tests that look behind it.
@@ -84,4 +87,23 @@ func Versions(s Store) ([]int64, error) {
 		all = append(all, source.Version)
 	}
 	return all, nil
+}
+
+// Turn takes the next step with the generations of the journal, as if time did not
+// matter and nothing were kept: see pggenerations.go. It returns which one is written.
+func Turn(ctx context.Context, s Store) (int, error) {
+	if w, ok := s.(interface{ Unwrap() Store }); ok {
+		s = w.Unwrap()
+	}
+	p := s.(*postgres)
+	p.rotation.pace = pace{}
+	err := p.rotate(ctx, 0, core.InstantOf(time.Now()))
+	return int(p.generation.Load()), err
+}
+
+// Again sends a batch as it is sent after an unknown outcome.
+func Again(ctx context.Context, s Store, b *core.Batch) (core.CommitResult, error) {
+	c := newColumns()
+	c.fill(b)
+	return s.(*postgres).commitOnce(ctx, b, c, true)
 }

@@ -76,10 +76,12 @@ func TestThroughFaults(t *testing.T) {
 		faults  pgfault.Faults
 		options schema.Options
 		dialect string
+		turns   []string // with generations that turn all the time, except in these
 	}{
-		"postgres":               {pgfault.Faults{Seed: 1}, schema.Options{}, "postgres"},
-		"cockroach":              {pgfault.Faults{Seed: 2, Cockroach: true}, schema.Options{}, "cockroach"},
-		"cockroach serializable": {pgfault.Faults{Seed: 3, Cockroach: true}, schema.Options{Serializable: true}, "cockroach"},
+		"postgres":               {pgfault.Faults{Seed: 1}, schema.Options{}, "postgres", nil},
+		"postgres, generations":  {pgfault.Faults{Seed: 4}, schema.Options{}, "postgres", []string{"foreign journal row"}}, // see TestPostgresGenerationsTurn
+		"cockroach":              {pgfault.Faults{Seed: 2, Cockroach: true}, schema.Options{}, "cockroach", nil},
+		"cockroach serializable": {pgfault.Faults{Seed: 3, Cockroach: true}, schema.Options{Serializable: true}, "cockroach", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
@@ -90,8 +92,11 @@ func TestThroughFaults(t *testing.T) {
 				if got := s.Dialect(); got != f.dialect {
 					tb.Fatalf("dialect %s, want %s", got, f.dialect)
 				}
+				if f.turns != nil {
+					return turning{s, tb}, db
+				}
 				return s, db
-			})
+			}, f.turns...)
 			counts := p.Counts()
 			t.Logf("%d requests: %v", p.Requests(), counts)
 			for _, k := range pgfault.Kinds {

@@ -57,6 +57,9 @@ const migrateTries = 20
 func (p *postgres) Migrate(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := migrate(ctx, p.db, goose.DialectPostgres, "postgres")
+		if err == nil {
+			err = p.makeGenerations(ctx)
+		}
 		if err == nil || try == migrateTries || !collided(err) {
 			return err
 		}

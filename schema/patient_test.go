@@ -18,6 +18,9 @@ type patient struct {
 	db *sql.DB // without the faults
 }
 
+// Unwrap is the store without the patience.
+func (p patient) Unwrap() schema.Store { return p.Store }
+
 // calls is how often something is called before it counts as broken.
 const calls = 100
 

@@ -19,9 +19,20 @@ const oursSQL = `SELECT count(*) FROM unnest($2::INT8[], $3::INT8[], $4::INT8[])
 JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq = u.seq
 WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 
+// holdPartitionsSQL makes others' commits and purges wait, and waits for theirs.
+const holdPartitionsSQL = `SELECT partition FROM partitions WHERE partition = ANY($1::INT8[]) ORDER BY partition FOR UPDATE`
+
+func partitionsOf(b *core.Batch) []int64 {
+	all := make([]int64, len(b.Partitions))
+	for i := range b.Partitions {
+		all[i] = int64(b.Partitions[i].Partition)
+	}
+	return all
+}
+
 // writeCarefully runs the fence, the births and the journal.
-func writeCarefully(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (own []int64, born, written int, err error) {
-	careful, err := tx.Prepare(ctx, "duly_careful", carefulSQL)
+func writeCarefully(ctx context.Context, tx pgx.Tx, sql string, b *core.Batch, c *columns) (own []int64, born, written int, err error) {
+	careful, err := tx.Prepare(ctx, "duly_careful", sql)
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("prepare the careful commit: %w", err)
 	}

@@ -36,15 +36,20 @@ var (
 	copyJournalSQL = `COPY journal (` + names(journalColumns) + `, commit_id, format) FROM STDIN (FORMAT binary)`
 
 	// carefulSQL: the fence, and of births and journal what is ours and new.
-	carefulSQL = `WITH own AS (` + ownSQL(2) + `), born AS (` +
-		birthSQL + unnest(firstBirth, birthColumns...) + ` JOIN own ON own.partition = u.partition
+	// carefulHereSQL looks for the journal's rows in its generations too.
+	carefulSQL     = carefulOf("")
+	carefulHereSQL = carefulOf(" AND NOT EXISTS (SELECT 1 FROM journal j WHERE j.partition = u.partition AND j.number = u.number AND j.seq = u.seq)")
+	carefulOf      = func(isNew string) string {
+		return `WITH own AS (` + ownSQL(2) + `), born AS (` +
+			birthSQL + unnest(firstBirth, birthColumns...) + ` JOIN own ON own.partition = u.partition
     ON CONFLICT (partition, id) DO NOTHING RETURNING partition, number
 ), written AS (` +
-		journalSQL + unnest(firstJournal, append(journalColumns[:len(journalColumns):len(journalColumns)], bornColumn)...) + ` JOIN own ON own.partition = u.partition
-    WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)
+			journalSQL + unnest(firstJournal, append(journalColumns[:len(journalColumns):len(journalColumns)], bornColumn)...) + ` JOIN own ON own.partition = u.partition
+    WHERE (NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born))` + isNew + `
     ON CONFLICT DO NOTHING RETURNING 1
 )
 SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`
+	}
 
 	// rowsSQL updates the rows of tasks whose state changed, in the partitions of
 	// its last parameter.
@@ -153,14 +158,16 @@ func pause(ctx context.Context, try int) error {
 func (p *postgres) commitOnce(ctx context.Context, b *core.Batch, c *columns, before bool) (core.CommitResult, error) {
 	if !before && p.dialect != "cockroach" && p.wary.Add(-1) < 0 {
 		err := p.commitPlainly(ctx, c)
-		if !doubtful(err) {
+		if sealedOff(err) { // the rows go to journal itself until it has looked again
+			p.generation.Store(0)
+		} else if !doubtful(err) {
 			return core.CommitResult{}, err
 		}
 	}
 	var res core.CommitResult
 	err := p.once(ctx, func(tx pgx.Tx) error {
 		var err error
-		res, err = write(ctx, tx, b, c)
+		res, err = p.write(ctx, tx, b, c)
 		return err
 	})
 	if err == nil && (len(res.Duplicates) > 0 || len(res.Fenced) > 0) {
@@ -182,6 +189,7 @@ func doubtful(err error) bool {
 // commitPlainly sends the statements and the end of the transaction at once: on
 // PostgreSQL the statements up to a sync are a transaction.
 func (p *postgres) commitPlainly(ctx context.Context, c *columns) error {
+	c.generation = int(p.generation.Load())
 	return p.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return sendPlain(ctx, conn.Conn(), c) })
 }
 
@@ -189,6 +197,11 @@ func sendPlain(ctx context.Context, conn *pgx.Conn, c *columns) error {
 	for _, s := range plainStatements {
 		if _, err := conn.Prepare(ctx, s.name, s.sql); err != nil {
 			return fmt.Errorf("prepare %s: %w", s.name, err)
+		}
+	}
+	if c.generation > 0 {
+		if _, err := conn.Prepare(ctx, copyGenerationName(c.generation), copyGenerationSQL(c.generation)); err != nil {
+			return fmt.Errorf("prepare %s: %w", copyGenerationName(c.generation), err)
 		}
 	}
 	return talk(ctx, conn, c.plain)
@@ -236,9 +249,18 @@ func (p *postgres) once(ctx context.Context, do func(pgx.Tx) error) error {
 }
 
 // write commits the careful way: it leaves out what is not ours or not new, and says what.
-func write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
+func (p *postgres) write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
 	var res core.CommitResult
-	own, born, written, err := writeCarefully(ctx, tx, b, c)
+	careful := carefulSQL
+	if p.generational() {
+		careful = carefulHereSQL
+		// A commit of before may be under way still. Its rows are seen by statements
+		// that begin after it.
+		if _, err := tx.Exec(ctx, holdPartitionsSQL, partitionsOf(b)); err != nil {
+			return res, fmt.Errorf("hold the partitions: %w", err)
+		}
+	}
+	own, born, written, err := writeCarefully(ctx, tx, careful, b, c)
 	if err != nil {
 		return res, err
 	}

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,22 +12,26 @@ import (
 
 // Purge implements Store.
 func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
-	return p.purge(ctx, partition, detail, row, limit, func(c *purgeChoice) (touched int, err error) {
+	n, err := p.purge(ctx, partition, detail, row, limit, func(c *purgeChoice) (touched int, err error) {
 		err = p.run(ctx, func(tx pgx.Tx) error {
 			touched, err = p.forget(ctx, tx, partition, epoch, c, detail, row)
 			return err
 		})
 		return touched, err
 	})
+	return n, errors.Join(err, p.rotate(ctx, partition, detail))
 }
 
 // forget is the purge itself, in one round trip before that of the transaction's
 // end: commits of the partition, ours and a successor's, wait meanwhile, because a
 // task that is started again just now would lose the journal it needs.
 func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
-	gone, forgotten := int64(0), int64(0)
+	held, gone, forgotten := false, int64(0), int64(0)
 	b := &pgx.Batch{}
-	b.Queue(holdSQL, partition, epoch, c.forgotten)
+	b.Queue(holdSQL, partition, epoch, c.forgotten).Exec(func(tag pgconn.CommandTag) error {
+		held = tag.RowsAffected() == 1
+		return nil
+	})
 	if len(c.rows) > 0 {
 		b.Queue(dollars(qForgetRows+p.inInts)+stillSQL, partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
 			gone = tag.RowsAffected()
@@ -36,10 +41,17 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 	if c.inputs {
 		b.Queue(dollars(qForgetInputs+p.inInts)+stillSQL, partition, c.details, detail.Time(), epoch)
 	}
-	if len(c.details) > 0 {
+	switch {
+	case len(c.details) == 0:
+	case p.generational():
+		b.Queue(forgetMovedSQL, partition, c.details, detail.Time(), epoch)
+	default:
 		b.Queue(p.forgetSQL(), partition, c.details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
 	}
 	err := tx.SendBatch(ctx, b).Close()
+	if p.generational() && held { // the mark is what forgets
+		forgotten = int64(len(c.details))
+	}
 	return int(gone + forgotten), err
 }
 
@@ -48,6 +60,10 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 const (
 	holdSQL  = `UPDATE partitions SET forgotten = greatest(forgotten, $3) WHERE partition = $1 AND epoch = $2`
 	stillSQL = ` AND EXISTS (SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $4)`
+
+	// forgetMovedSQL purges the few rows that are in no generation; the others go with theirs.
+	forgetMovedSQL = `DELETE FROM ONLY journal AS j WHERE j.partition = $1 AND j.number = ANY($2::INT8[])
+		AND EXISTS (SELECT 1 FROM tasks t WHERE t.partition = $1 AND t.number = j.number AND t.ended_at < $3 AND t.state IN ('processed', 'undone'))` + stillSQL
 )
 
 // forgetSQL purges what tasks were made of and counts them. PostgreSQL reads the

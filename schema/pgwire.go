@@ -37,7 +37,11 @@ func (c *columns) plain(to io.Writer) error {
 	m := messages{buf: c.wire[:0], to: to}
 	m.execute("duly_fence", c.own())
 	m.copy("duly_births", &c.births)
-	m.copy("duly_journal", &c.journal)
+	journal := "duly_journal"
+	if c.generation > 0 {
+		journal = copyGenerationName(c.generation)
+	}
+	m.copy(journal, &c.journal)
 	if c.rows.rows > 0 {
 		m.execute("duly_rows", c.update(c.groups.fence.arrays[0].param()))
 	}

@@ -27,6 +27,9 @@ type postgres struct {
 	cols    chan *columns // scratch memory of commits
 	wary    atomic.Int64  // commits that still go the careful way
 	born    atomic.Int64  // tasks, since the last look at the statistics
+
+	generation atomic.Int64 // of the journal, which plain commits write; 0: none
+	rotation   rotation
 }
 
 // minPostgres is the oldest PostgreSQL, as its server_version_num.
@@ -38,7 +41,7 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
 	cfg.MaxConns = int32(orInt(o.MaxConns, 8))
-	p := &postgres{cols: make(chan *columns, 8), tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}}
+	p := &postgres{cols: make(chan *columns, 8), tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, rotation: rotation{pace: usualPace}}
 	if o.Serializable {
 		p.tx.IsoLevel = pgx.Serializable
 	}
@@ -56,7 +59,8 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 	}
 	p.reader = reader{
 		db: stdlib.OpenDBFromPool(p.pool), params: dollars, list: func(v any) any { return v },
-		inInts: `= ANY(?2::INT8[])`, inText: `= ANY(?2::TEXT[])`, time: func(i core.Instant) any { return i.Time() },
+		lingers: p.dialect == "postgres",
+		inInts:  `= ANY(?2::INT8[])`, inText: `= ANY(?2::TEXT[])`, time: func(i core.Instant) any { return i.Time() },
 	}
 	return p, nil
 }

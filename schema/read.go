@@ -19,6 +19,8 @@ type reader struct {
 	inText string                    // the same for text
 	time   func(core.Instant) any
 	purged purgePlaces
+	// lingers: what is forgotten may be there for a while, see pggenerations.go
+	lingers bool
 }
 
 // instant scans a time as either store keeps it.
@@ -107,7 +109,10 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return found, r.journals(ctx, partition, numbers, found)
+	if err := r.journals(ctx, partition, numbers, found); err != nil || !r.lingers {
+		return found, err
+	}
+	return found, r.hideForgotten(ctx, partition, found)
 }
 
 func (r *reader) journals(ctx context.Context, partition int, numbers []int64, into []core.Saved) error {

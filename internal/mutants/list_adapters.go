@@ -99,6 +99,48 @@ var adapterMutants = []mutant{
 		run:   "^TestPurgeWaitsForTheTakeoverBeforeIt$/^read_committed$",
 	},
 	{
+		name: "generation-emptied-of-what-stays", invariant: 11, file: "schema/pggenerations.go",
+		old: "FILTER (WHERE NOT w.gone)", new: "FILTER (WHERE FALSE)",
+		fault: "PostgreSQL: a generation of the journal is emptied with rows of tasks that are not forgotten",
+		run:   "^TestGenerationsKeepWhatIsNotForgotten$",
+	},
+	{
+		name: "generation-emptied-as-it-was-seen", invariant: 4, file: "schema/pggenerations.go",
+		old: "if err != nil || tag.RowsAffected() == 0 {", new: "if err != nil || tag.RowsAffected() > 1 {",
+		fault: "PostgreSQL: a generation that another process has emptied and opened meanwhile is emptied",
+		run:   "^TestEmptiedByAnother$",
+	},
+	{
+		name: "generation-walk-goes-on-elsewhere", invariant: 11, file: "schema/pggenerations.go",
+		old: "if w.generation.number != g.number || !w.generation.sealed.Equal(g.sealed) {", new: "if w.generation.number == 0 {",
+		fault: "PostgreSQL: half a walk over one generation counts for another",
+		run:   "^TestWalkThatWasAnothers$",
+	},
+	{
+		name: "generation-sealed-commit-fails", invariant: 12, file: "schema/pgcommit.go",
+		old: "if sealedOff(err) {", new: "if false {",
+		fault: "PostgreSQL: a commit to a generation that was sealed meanwhile is refused for good",
+		run:   "^TestSealedGenerationTakesNothing$",
+	},
+	{
+		name: "generation-moves-what-is-forgotten", invariant: 4, file: "schema/pggenerations.go",
+		old: " AND NOT ` + isGone + `) RETURNING", new: ") RETURNING",
+		fault: "PostgreSQL: what is forgotten between the look and the move is moved, and stays for ever",
+		run:   "^TestForgottenBeforeItMoves$",
+	},
+	{
+		name: "forgotten-half-shown", invariant: 4, file: "schema/read.go",
+		old: "err != nil || !r.lingers", new: "true",
+		fault: "PostgreSQL: what is left of a forgotten task's journal is taken for all of it",
+		run:   "^TestForgottenBeforeItIsGone$",
+	},
+	{
+		name: "sent-again-beside-itself", invariant: 5, file: "schema/pgcommit.go",
+		old: "tx.Exec(ctx, holdPartitionsSQL, partitionsOf(b))", new: "tx.Exec(ctx, `SELECT 1`)",
+		fault: "PostgreSQL: a commit that is sent again does not see the rows of its first sending, still under way",
+		run:   "^TestSentAgainWhileUnderWay$",
+	},
+	{
 		name: "purge-of-untold", invariant: 10, file: "schema/purge.go",
 		old: "t.end_number > ?2 AND t.end_number <= (SELECT p.told FROM partitions p WHERE p.partition = ?1)", new: "t.end_number > ?2",
 		fault: "what a task was made of is forgotten before its end is told",
@@ -136,7 +178,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "postgres-unborn-journalled", invariant: 9, file: "schema/pgcommit.go",
-		old: "    WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)\n", new: "",
+		old: "(NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born))", new: "TRUE",
 		fault: "PostgreSQL: a birth whose id was taken leaves its journal rows",
 		run:   "^TestPostgres$/^(taken_id|taken_id_within_a_batch)$",
 	},

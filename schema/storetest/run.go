@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"database/sql"
+	"slices"
 	"testing"
 
 	"duly.dev/duly/schema"
@@ -11,8 +12,8 @@ import (
 // ends, and its database, to look behind the store.
 type Open func(tb testing.TB) (schema.Store, *sql.DB)
 
-// Run holds a store to all that its users rely on.
-func Run(t *testing.T, open Open) {
+// Run holds a store to all that its users rely on, except for some of it by name.
+func Run(t *testing.T, open Open, except ...string) {
 	for _, c := range []struct {
 		name string
 		test func(*rig)
@@ -56,8 +57,12 @@ func Run(t *testing.T, open Open) {
 		{"existing", testExisting},
 		{"purge", testPurge},
 		{"purge is fenced", testPurgeFenced},
+		{"generations", testGenerations},
 		{"audit", testAudit},
 	} {
+		if slices.Contains(except, c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			s, db := open(t)
 			c.test(newRig(t, s, db))

@@ -25,9 +25,9 @@ var heard struct {
 func texts(t *testing.T) (postgres, cockroach []string) {
 	t.Helper()
 	heard.once.Do(func() {
-		heard.postgres = listen(t, "postgres", pgfault.Faults{})
+		heard.postgres = append(listen(t, "postgres", pgfault.Faults{}, schema.Options{}), listen(t, "postgres", pgfault.Faults{}, schema.Options{Serializable: true})...)
 		// Some faults, so that CockroachDB's way to try again is heard as well.
-		heard.cockroach = listen(t, "cockroach", pgfault.Faults{Cockroach: true, Seed: 1, Rate: 0.1, Only: []pgfault.Kind{pgfault.RetryAtCommit}})
+		heard.cockroach = listen(t, "cockroach", pgfault.Faults{Cockroach: true, Seed: 1, Rate: 0.1, Only: []pgfault.Kind{pgfault.RetryAtCommit}}, schema.Options{})
 	})
 	if len(heard.postgres) == 0 || len(heard.cockroach) == 0 {
 		t.Fatal("nothing was heard")
@@ -35,14 +35,14 @@ func texts(t *testing.T) (postgres, cockroach []string) {
 	return heard.postgres, heard.cockroach
 }
 
-func listen(t *testing.T, dialect string, f pgfault.Faults) []string {
+func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []string {
 	t.Helper()
 	p, err := pgfault.Start(pgtestdb.URL(t), f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run(dialect, func(t *testing.T) {
-		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect) })
+		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect, o) })
 	})
 	if err := p.Close(); err != nil {
 		t.Error(err)
@@ -51,7 +51,7 @@ func listen(t *testing.T, dialect string, f pgfault.Faults) []string {
 }
 
 // open is a store behind the proxy, and its database without it.
-func open(tb testing.TB, p *pgfault.Proxy, dialect string) (schema.Store, *sql.DB) {
+func open(tb testing.TB, p *pgfault.Proxy, dialect string, o schema.Options) (schema.Store, *sql.DB) {
 	tb.Helper()
 	direct := pgtestdb.URL(tb)
 	at, err := url.Parse(direct)
@@ -67,7 +67,7 @@ func open(tb testing.TB, p *pgfault.Proxy, dialect string) (schema.Store, *sql.D
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := schema.Open(context.Background(), through.String(), schema.Options{})
+	s, err := schema.Open(context.Background(), through.String(), o)
 	if err != nil {
 		tb.Fatal(err)
 	}

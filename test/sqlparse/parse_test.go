@@ -10,6 +10,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
 
+const noGenerations = "generations of the journal are tables that inherit from it, which CockroachDB has not"
+
 // onlyPostgres are the statements that a CockroachDB never gets, by how they
 // begin, and why.
 var onlyPostgres = []struct{ begin, why string }{
@@ -20,6 +22,18 @@ var onlyPostgres = []struct{ begin, why string }{
 		"the fence of the plain commit divides by zero to fail; on CockroachDB every commit goes the careful way"},
 	{"COPY tasks (", "the plain commit sends its rows in the same pipeline as the fence"},
 	{"COPY journal (", "the plain commit sends its rows in the same pipeline as the fence"},
+	{"COPY journal_", noGenerations},
+	{"SELECT to_regclass('journal_generations')", noGenerations},
+	{"CREATE TABLE IF NOT EXISTS journal_", noGenerations},
+	{"INSERT INTO journal_generations ", noGenerations},
+	{"SELECT generation, ", noGenerations},
+	{"UPDATE journal_generations ", noGenerations},
+	{"ALTER TABLE journal_", noGenerations},
+	{"TRUNCATE journal_", noGenerations},
+	{"SET LOCAL lock_timeout ", noGenerations},
+	{"SELECT max(w.number), ", noGenerations},
+	{"WITH moved AS (DELETE FROM ONLY journal_", noGenerations},
+	{"DELETE FROM ONLY journal ", noGenerations},
 	{"SET plan_cache_mode ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET enable_seqscan ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET jit ", "PostgreSQL compiles long queries, CockroachDB does not"},

@@ -22,7 +22,7 @@ var (
 	// lower case.
 	looksLikeSQL = regexp.MustCompile(`\b(SELECT|INSERT|UPDATE|DELETE|SET|FROM|WHERE|JOIN|RETURNING|ORDER BY|GROUP BY|ON CONFLICT|UNION|LIMIT|COALESCE|ANY\(|COPY|CREATE|DROP|ALTER|TRUNCATE|WITH|LOCK|MERGE|UPSERT|VALUES|AS|AND)\b|unnest\(` +
 		`|(?i)^\s*(select\s|insert\s+into\s|update\s+\w+(\s+as\s+\w+)?\s+set\s|delete\s+from\s|create\s|drop\s|alter\s|truncate\s|merge\s+into\s|upsert\s+into\s|lock\s+table\s|vacuum|with\s+\w+\s+as\s*\(|copy\s+\w+\s*\()`)
-	verbs  = regexp.MustCompile(`%[a-z]`)
+	verbs  = regexp.MustCompile(`%(\[\d+\])?[a-z]`)
 	spaces = regexp.MustCompile(`\s+`)
 )
 
