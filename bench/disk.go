@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,15 @@ const (
 	diskBlock  = 4096
 	diskBlocks = 16 // of the file, written in turn
 	diskStall  = 50 * time.Millisecond
+)
+
+// A load begins when the disk has answered within quietSync for quietFor, or after
+// quietMost: what the preparation wrote, some 10 GB, is on its way for a while after it
+// has been synced, at least where the disk is a host's.
+const (
+	quietSync = 10 * time.Millisecond
+	quietFor  = 5 * time.Second
+	quietMost = time.Minute
 )
 
 // diskProbe writes a block and syncs it, again and again, beside a run and on the
@@ -38,36 +48,80 @@ type diskSync struct {
 
 // startDiskProbe begins to ask the disk that holds dir.
 func startDiskProbe(ctx context.Context, dir string) (*diskProbe, error) {
+	f, err := diskFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &diskProbe{file: f}
+	ctx, p.stop = context.WithCancel(ctx)
+	p.wg.Go(func() {
+		p.err = askDisk(ctx, f, func(s diskSync) bool {
+			p.syncs = append(p.syncs, s)
+			return true
+		})
+	})
+	return p, nil
+}
+
+func diskFile(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "disk"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("file to ask the disk with: %w", err)
 	}
-	p := &diskProbe{file: f}
-	ctx, p.stop = context.WithCancel(ctx)
-	p.wg.Go(func() { p.err = p.run(ctx) })
-	return p, nil
+	return f, nil
 }
 
-func (p *diskProbe) run(ctx context.Context) error {
+// askDisk tells of one sync after the other, until it is told to stop or ctx ends.
+func askDisk(ctx context.Context, f *os.File, tell func(diskSync) bool) error {
 	tick := time.NewTicker(diskEvery)
 	defer tick.Stop()
 	block := make([]byte, diskBlock)
 	for n := 0; ; n++ {
 		block[0] = byte(n)
 		from := time.Now()
-		if _, err := p.file.WriteAt(block, int64(n%diskBlocks*diskBlock)); err != nil {
+		if _, err := f.WriteAt(block, int64(n%diskBlocks*diskBlock)); err != nil {
 			return fmt.Errorf("ask the disk: %w", err)
 		}
-		if err := syscall.Fdatasync(int(p.file.Fd())); err != nil {
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
 			return fmt.Errorf("sync the disk: %w", err)
 		}
-		p.syncs = append(p.syncs, diskSync{from.UnixNano(), time.Since(from)})
+		if !tell(diskSync{from.UnixNano(), time.Since(from)}) {
+			return nil
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// waitForDisk waits until the disk that holds dir is quiet.
+func waitForDisk(ctx context.Context, dir string) error {
+	f, err := diskFile(dir)
+	if err != nil {
+		return err
+	}
+	var since quiet
+	return errors.Join(askDisk(ctx, f, func(s diskSync) bool { return !since.enough(s) }), f.Close())
+}
+
+// quiet is since when a disk has been asked, and since when it has been quiet, in
+// Unix nanoseconds; 0: not yet.
+type quiet struct{ asked, quiet int64 }
+
+// enough takes note of a sync and reports whether a load may begin.
+func (q *quiet) enough(s diskSync) bool {
+	if q.asked == 0 {
+		q.asked = s.at
+	}
+	if s.took > quietSync {
+		q.quiet = 0
+	} else if q.quiet == 0 {
+		q.quiet = s.at
+	}
+	end := s.at + int64(s.took)
+	return q.quiet != 0 && end-q.quiet >= int64(quietFor) || end-q.asked >= int64(quietMost)
 }
 
 // end stops asking.

@@ -35,7 +35,7 @@ func TestADiskThatFailsEndsTheRun(t *testing.T) {
 	}
 	p := &diskProbe{file: f}
 	_, p.stop = context.WithCancel(t.Context())
-	p.wg.Go(func() { p.err = p.run(t.Context()) })
+	p.wg.Go(func() { p.err = askDisk(t.Context(), f, func(diskSync) bool { return true }) })
 	if err := p.end(); err == nil {
 		t.Error("no error from a file that takes nothing")
 	}
@@ -58,6 +58,31 @@ func TestStallsAreToldInTheirSeconds(t *testing.T) {
 	for second, want := range []float64{49, 1200, 1200, 1200} {
 		if got := res.Timeline[second].DiskMS; got != want {
 			t.Errorf("second %d: %v ms, want %v", second, got, want)
+		}
+	}
+}
+
+func TestALoadBeginsOnAQuietDisk(t *testing.T) {
+	every := func(took func(n int) time.Duration) (seconds float64) {
+		var q quiet
+		for n := 0; ; n++ {
+			at := int64(1e9) + int64(n)*int64(diskEvery)
+			if q.enough(diskSync{at, took(n)}) {
+				return float64(at-1e9) / 1e9
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		took func(n int) time.Duration
+		want float64
+	}{
+		"quiet":           {func(int) time.Duration { return time.Millisecond }, 5},
+		"busy for 20 s":   {func(n int) time.Duration { return time.Duration(1+max(0, 400-n)) * time.Millisecond }, 24.55},
+		"one late answer": {func(n int) time.Duration { return time.Duration(1+30*((n/50)%2)*(1-min(1, n/100))) * time.Millisecond }, 10},
+		"never":           {func(int) time.Duration { return 11 * time.Millisecond }, 60},
+	} {
+		if got := every(c.took); got < c.want-0.1 || got > c.want+0.1 {
+			t.Errorf("%s: a load begins after %v s, want %v", name, got, c.want)
 		}
 	}
 }

@@ -203,9 +203,15 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 			return fmt.Errorf("warm the database: %w", err)
 		}
 	}
-	if !o.KeepCached {
-		return nil
+	if o.KeepCached {
+		if err := r.keepCached(ctx); err != nil {
+			return err
+		}
 	}
+	return waitForDisk(ctx, r.dir)
+}
+
+func (r *rig) keepCached(ctx context.Context) error {
 	var dir string
 	if err := r.sql.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
 		return fmt.Errorf("keep-cached: where the database is: %w", err)
