@@ -284,8 +284,11 @@ func (p *postgres) seal(ctx context.Context, g *generation) error {
 
 // empty empties a generation that was walked over, for another time.
 func (p *postgres) empty(ctx context.Context, g *generation) error {
-	p.rotation.walk = walk{}
-	return p.change(ctx, g, clearGenerationSQL, g.sealed, fmt.Sprintf(emptySQL, g.table()), fmt.Sprintf(unsealSQL, g.table()))
+	err := p.change(ctx, g, clearGenerationSQL, g.sealed, fmt.Sprintf(emptySQL, g.table()), fmt.Sprintf(unsealSQL, g.table()))
+	if err == nil { // otherwise the walk holds for the next time
+		p.rotation.walk = walk{}
+	}
+	return err
 }
 
 // change does something to a generation's table, and says so, if it stands as it was seen.
