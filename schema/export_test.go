@@ -96,7 +96,9 @@ func Turn(ctx context.Context, s Store) (int, error) {
 		s = w.Unwrap()
 	}
 	p := s.(*postgres)
+	p.rotation.mu.Lock()
 	p.rotation.pace = pace{}
+	p.rotation.mu.Unlock()
 	err := p.rotate(ctx, 0, core.InstantOf(time.Now()))
 	return int(p.generation.Load()), err
 }

@@ -121,7 +121,8 @@ func (p patient) Purge(ctx context.Context, partition int, epoch int64, detail, 
 // unpurged falls by one for each task whose details are forgotten, and by one for
 // each whose row is.
 func (p patient) unpurged(ctx context.Context, partition int) (n int, err error) {
-	err = p.db.QueryRowContext(ctx, `SELECT count(*) + count(*) FILTER (WHERE NOT purged) FROM tasks WHERE partition = $1`, partition).Scan(&n)
+	err = p.db.QueryRowContext(ctx, `SELECT count(*) + count(*) FILTER (WHERE NOT COALESCE(purged OR state IN ('processed', 'undone')
+		AND end_number <= (SELECT forgotten FROM partitions WHERE partition = $1), FALSE)) FROM tasks WHERE partition = $1`, partition).Scan(&n)
 	return n, err
 }
 

@@ -44,7 +44,7 @@ type Config struct {
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
 	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,status." help:"Prefixes that a submitter's private status subject may have."`
 
-	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; 0: for ever."`
+	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; 0: for ever. PostgreSQL frees their room up to a third later."`
 	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; 0: for ever."`
 
 	StreamMaxAge   time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; at least the interval between backups of the database."`
