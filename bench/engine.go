@@ -89,7 +89,7 @@ func runEngine(ctx context.Context, p *part) error {
 				return err
 			}
 		}
-		if err := p.out.Encode(engineAnswer{TakeoverMS: float64(time.Since(began).Microseconds()) / 1000}); err != nil {
+		if err := p.out.Encode(engineAnswer{TakeoverMS: ms(time.Since(began))}); err != nil {
 			return err
 		}
 	}

@@ -117,7 +117,7 @@ func scan(ctx context.Context, store schema.Store) (float64, error) {
 		if _, err := store.Overdue(ctx, core.InstantOf(began), core.Due{}, 1000); err != nil {
 			return 0, err
 		}
-		took = append(took, float64(time.Since(began).Microseconds())/1000)
+		took = append(took, ms(time.Since(began)))
 	}
 	slices.Sort(took)
 	return took[len(took)/2], nil

@@ -334,7 +334,7 @@ func account(res *Result, report *loadReport, watch *sampler, done *loadDone, se
 	res.FinalBacklog = res.Accepted - report.MeasuredEnded
 	used := watch.between(done.Began, done.Stopped)
 	res.Cores, res.StolenCores = used.total()/seconds, used.stolen/seconds
-	res.FrozenMS = float64(watch.frozen.Microseconds()) / 1000
+	res.FrozenMS = ms(watch.frozen)
 	drained := float64(done.Drained-done.Spiked) / 1e9
 	res.DrainSeconds = drained
 	ended, measured := 0, 0

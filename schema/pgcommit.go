@@ -194,14 +194,9 @@ func (p *postgres) commitPlainly(ctx context.Context, c *columns) error {
 }
 
 func sendPlain(ctx context.Context, conn *pgx.Conn, c *columns) error {
-	for _, s := range plainStatements {
+	for _, s := range append(plainStatements[:len(plainStatements):len(plainStatements)], journalCopies[c.generation]) {
 		if _, err := conn.Prepare(ctx, s.name, s.sql); err != nil {
 			return fmt.Errorf("prepare %s: %w", s.name, err)
-		}
-	}
-	if c.generation > 0 {
-		if _, err := conn.Prepare(ctx, copyGenerationName(c.generation), copyGenerationSQL(c.generation)); err != nil {
-			return fmt.Errorf("prepare %s: %w", copyGenerationName(c.generation), err)
 		}
 	}
 	return talk(ctx, conn, c.plain)

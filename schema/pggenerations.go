@@ -32,7 +32,7 @@ import (
 // rows are in journal.
 
 const (
-	generations = 6 // tables; what is forgotten is there for a quarter of the retention more at most
+	generations = 6 // tables; what is forgotten is there for a third of the retention and some seconds more at most
 	// walkPiece is over how many tasks one statement of a walk goes, walkMost how many
 	// statements a look makes: the purge of the partitions waits meanwhile.
 	walkPiece = 5000
@@ -79,14 +79,17 @@ func (g *generation) table() string { return generationTable(g.number) }
 
 func generationTable(number int) string { return "journal_" + strconv.Itoa(number) }
 
-// The statements of generations. Their tables' names are no parameters.
-var (
-	copyGenerationSQL = func(number int) string {
-		return strings.Replace(copyJournalSQL, "COPY journal ", "COPY "+generationTable(number)+" ", 1)
+// journalCopies write the journal of a plain commit: to journal itself, and to each
+// generation by its number.
+var journalCopies = func() (all [generations + 1]statement) {
+	all[0] = statement{"duly_journal", copyJournalSQL}
+	for k := 1; k <= generations; k++ {
+		all[k] = statement{"duly_" + generationTable(k), strings.Replace(copyJournalSQL, "COPY journal ", "COPY "+generationTable(k)+" ", 1)}
 	}
-	copyGenerationName = func(number int) string { return "duly_" + generationTable(number) }
-)
+	return all
+}()
 
+// The statements of generations. Their tables' names are no parameters.
 const (
 	haveGenerationsSQL = `SELECT to_regclass('journal_generations') IS NOT NULL`
 	generationsSQL     = `CREATE TABLE IF NOT EXISTS journal_generations (generation INT8 NOT NULL PRIMARY KEY, opened_at TIMESTAMPTZ, sealed_at TIMESTAMPTZ)`
@@ -113,10 +116,7 @@ const (
 		WHERE t.partition = $1 AND t.number >= (SELECT min(j.number) FROM ONLY %[1]s j WHERE j.partition = $1 AND j.number > $2)
 			AND t.number <= (SELECT max(j.number) FROM ONLY %[1]s j WHERE j.partition = $1) ORDER BY t.number LIMIT $3) AS w`
 	// isGone: forgotten. What is in error stays for a person.
-	isGone = `(t.state IN ('processed', 'undone') AND (t.purged OR t.end_number <= (SELECT p.forgotten FROM partitions p WHERE p.partition = $1)))`
-
-	// holdPartitionSQL keeps purges and commits of a partition waiting.
-	holdPartitionSQL = `SELECT 1 FROM partitions WHERE partition = $1 FOR UPDATE`
+	isGone = `(t.state IN ('processed', 'undone') AND ` + isForgotten + `)`
 )
 
 // moveSQL moves rows of tasks that are not forgotten, as is looked again now that no
@@ -339,7 +339,7 @@ func (p *postgres) walkOver(ctx context.Context, g *generation) (done bool, err 
 func (p *postgres) walkPiece(ctx context.Context, w *walk) error {
 	var last *int64
 	var stay []int64
-	err := p.pool.QueryRow(ctx, fmt.Sprintf(walkSQL, w.generation.table()), w.partitions[0], w.after, walkPiece).Scan(&last, &stay)
+	err := p.pool.QueryRow(ctx, fmt.Sprintf(dollars(walkSQL), w.generation.table()), w.partitions[0], w.after, walkPiece).Scan(&last, &stay)
 	if err != nil {
 		return err
 	}
@@ -361,10 +361,10 @@ func (p *postgres) walkPiece(ctx context.Context, w *walk) error {
 // move takes rows of tasks that stay out of the generation.
 func (p *postgres) move(ctx context.Context, w *walk, numbers []int64) error {
 	return p.run(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, holdPartitionSQL, w.partitions[0]); err != nil {
+		if _, err := tx.Exec(ctx, holdPartitionsSQL, w.partitions[:1]); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, fmt.Sprintf(moveSQL, w.generation.table()), w.partitions[0], numbers)
+		_, err := tx.Exec(ctx, fmt.Sprintf(dollars(moveSQL), w.generation.table()), w.partitions[0], numbers)
 		return err
 	})
 }

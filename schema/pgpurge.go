@@ -44,7 +44,7 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 	switch {
 	case len(c.details) == 0:
 	case p.generational():
-		b.Queue(forgetMovedSQL, partition, c.details, detail.Time(), epoch)
+		b.Queue(dollars(forgetMovedSQL), partition, c.details, detail.Time(), epoch)
 	default:
 		b.Queue(p.forgetSQL(), partition, c.details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
 	}
@@ -63,7 +63,7 @@ const (
 
 	// forgetMovedSQL purges the few rows that are in no generation; the others go with theirs.
 	forgetMovedSQL = `DELETE FROM ONLY journal AS j WHERE j.partition = $1 AND j.number = ANY($2::INT8[])
-		AND EXISTS (SELECT 1 FROM tasks t WHERE t.partition = $1 AND t.number = j.number AND t.ended_at < $3 AND t.state IN ('processed', 'undone'))` + stillSQL
+		AND EXISTS (SELECT 1 FROM tasks` + stillOld + `= j.number)` + stillSQL
 )
 
 // forgetSQL purges what tasks were made of and counts them. PostgreSQL reads the

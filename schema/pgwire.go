@@ -11,10 +11,11 @@ import (
 
 var binaryFormat = []int16{pgx.BinaryFormatCode}
 
-// plainStatements are prepared on each connection that commits.
-var plainStatements = []struct{ name, sql string }{
-	{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_journal", copyJournalSQL}, {"duly_rows", rowsSQL},
-}
+// statement is one that is prepared on each connection that commits.
+type statement struct{ name, sql string }
+
+// plainStatements are those of every plain commit, which also has one of journalCopies.
+var plainStatements = []statement{{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_rows", rowsSQL}}
 
 // What stands before and after the rows of a binary COPY.
 const (
@@ -37,11 +38,7 @@ func (c *columns) plain(to io.Writer) error {
 	m := messages{buf: c.wire[:0], to: to}
 	m.execute("duly_fence", c.own())
 	m.copy("duly_births", &c.births)
-	journal := "duly_journal"
-	if c.generation > 0 {
-		journal = copyGenerationName(c.generation)
-	}
-	m.copy(journal, &c.journal)
+	m.copy(journalCopies[c.generation].name, &c.journal)
 	if c.rows.rows > 0 {
 		m.execute("duly_rows", c.update(c.groups.fence.arrays[0].param()))
 	}
