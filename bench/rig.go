@@ -40,10 +40,13 @@ const (
 	sustainedWALSize = 3
 )
 
-// walFilled is how much is written ahead before a run, in messages of a MiB: a
-// server that has run for a while uses its log's files again, a new one has to
-// make and clear each of them.
-func walFilled(gib int) int { return gib*1024 + 100 }
+// walFilled is how far the log is written ahead before a run: a server that has run
+// for a while uses its log's files again, a new one has to make and clear each of them.
+func walFilled(gib int) int64 { return int64(gib)<<30 + 100<<20 }
+
+// fillWAL writes to the log what is missing of it, in messages of a MiB.
+const fillWAL = `SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20)))
+	FROM generate_series(1, ceil(greatest($1 - (pg_current_wal_lsn() - '0/0'), 0) / (1 << 20))::INT)`
 
 // Rows that were in the tables before a run, of about 2 kB each, four a page: the room
 // of a whole spike or of a minute at the peak.
@@ -57,16 +60,21 @@ const (
 // has kept for so long: its tables have the space that purged tasks left, and its
 // buffers are its own. New tables grow page by page, each is written twice, and
 // what the kernel gathers of that stops everybody's syncs for a second when it goes
-// to the disk at once, every 30 seconds.
-func usedTables(partitions int) []string {
-	return []string{
+// to the disk at once, every 30 seconds. A journal in generations begins empty in each
+// of them however long it has run, so its room is not made.
+func usedTables(partitions int, generations bool) []string {
+	statements := []string{
 		fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, input, state, seq, round, failure_count, origin, created_at, updated_at, purged, commit_id)
 		SELECT i %% %d, i + 1000000000000, md5(i::TEXT), 'used', 1, convert_to(repeat('x', 1800), 'UTF8'), 'used', 0, 0, 0, 0, now(), now(), TRUE, 0 FROM generate_series(1, %d) AS i`, partitions, usedTasks),
+		fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), `VACUUM (ANALYZE) tasks`,
+	}
+	if generations {
+		return statements
+	}
+	return append(statements,
 		fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo, reason)
 		SELECT i %% %d, i + 1000000000000, 0, now(), 'used', 0, 1, 'used', 'used', 0, 0, FALSE, convert_to(repeat('x', 1800), 'UTF8') FROM generate_series(1, %d) AS i`, partitions, usedJournal),
-		fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), fmt.Sprintf(`DELETE FROM journal WHERE number %% %d > 0`, usedKept),
-		`VACUUM (ANALYZE) tasks`, `VACUUM (ANALYZE) journal`,
-	}
+		fmt.Sprintf(`DELETE FROM journal WHERE number %% %d > 0`, usedKept), `VACUUM (ANALYZE) journal`)
 }
 
 // rig is a system under test with everything around it.
@@ -197,11 +205,16 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
-	for _, q := range append(usedTables(r.partitions),
-		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20))) FROM generate_series(1, %d)`, walFilled(wal)), `CHECKPOINT`) {
+	for _, q := range usedTables(r.partitions, o.RetainDetail > 0) {
 		if _, err := r.sql.Exec(ctx, q); err != nil {
 			return fmt.Errorf("warm the database: %w", err)
 		}
+	}
+	if _, err := r.sql.Exec(ctx, fillWAL, walFilled(wal)); err != nil {
+		return fmt.Errorf("fill the database's log: %w", err)
+	}
+	if _, err := r.sql.Exec(ctx, `CHECKPOINT`); err != nil {
+		return fmt.Errorf("checkpoint before the run: %w", err)
 	}
 	if o.KeepCached {
 		if err := r.keepCached(ctx); err != nil {
