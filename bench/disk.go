@@ -24,8 +24,8 @@ const (
 // has been synced, at least where the disk is a host's.
 const (
 	quietSync = 10 * time.Millisecond
-	quietFor  = 5 * time.Second
-	quietMost = time.Minute
+	quietFor  = 20 * time.Second
+	quietMost = 3 * time.Minute
 )
 
 // diskProbe writes a block and syncs it, again and again, beside a run and on the

@@ -49,6 +49,7 @@ type settings struct {
 	profiles   string
 	hugePages  bool
 	keepCached bool
+	noDiscard  bool
 	timerSlack time.Duration
 	waiting    bool
 	verify     bool
@@ -84,6 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.shards, "shards", 0, "committers of the system under test; 0: as duly has them, 2")
 	f.DurationVar(&s.commitGap, "commit-gap", 0, "least time from one commit to the next, of the system under test; 0: as duly has it, 10 ms")
 	f.BoolVar(&s.hugePages, "huge-pages", false, "keep the throwaway PostgreSQL's buffers in huge pages, as its manual advises: reserves 2.2 GB of them (Linux, as root) and gives them back at the end")
+	f.BoolVar(&s.noDiscard, "no-discard", false, "mount the throwaway PostgreSQL's file system without discard for the run, if it has it (Linux, as root): a device that is told at once of what was deleted holds up syncs meanwhile")
 	f.BoolVar(&s.keepCached, "keep-cached", false, "keep the throwaway PostgreSQL's files in memory by mapping them, some 7 GB: a guest that gives unmapped file cache back to its host would take them in the middle of the run")
 	f.DurationVar(&s.timerSlack, "timer-slack", 0, "how much later than asked the kernel may wake the parts' threads, so that wakes fall together; 0: as it is, on Linux 50 µs")
 	f.BoolVar(&s.waiting, "waiting-agents", false, "the agents' handlers wait for their services, on a goroutine for each call; otherwise the services call back")
@@ -144,7 +146,7 @@ func (s *settings) check() error {
 	for _, of := range []struct {
 		name string
 		on   bool
-	}{{"huge-pages", s.hugePages}, {"keep-cached", s.keepCached}} {
+	}{{"huge-pages", s.hugePages}, {"keep-cached", s.keepCached}, {"no-discard", s.noDiscard}} {
 		if of.on && !throwaway {
 			return fmt.Errorf("%s: only with -store postgres, for the throwaway server", of.name)
 		}
@@ -241,7 +243,7 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 		if s.scenario == "sustained" {
 			wal = sustainedWALSize
 		}
-		res.MaxWALSize, res.HugePages, res.KeptCached = fmt.Sprintf("%dGB", wal), s.hugePages, s.keepCached
+		res.MaxWALSize, res.HugePages, res.KeptCached, res.NoDiscard = fmt.Sprintf("%dGB", wal), s.hugePages, s.keepCached, s.noDiscard
 	}
 	return res, nil
 }

@@ -18,6 +18,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		"-scenario sustained -preload 10":         "preload",
 		"-huge-pages":                             "huge-pages: only with -store postgres",
 		"-keep-cached":                            "keep-cached: only with -store postgres",
+		"-no-discard":                             "no-discard: only with -store postgres",
 		"-database sqlite:x":                      "only with -nats",
 		"-nats nats://x":                          "want -database too",
 		"-nats nats://x -database y -profiles z":  "profiles",

@@ -109,6 +109,7 @@ type rigOptions struct {
 	Profiles     string
 	HugePages    bool
 	KeepCached   bool
+	NoDiscard    bool
 	MaxWALSize   int                               // in GiB; 0: maxWALSize
 	TimerSlack   time.Duration                     // of the parts; 0: the machine's own
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
@@ -182,6 +183,13 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	settings := maps.Clone(databaseSettings)
 	wal := orElse(o.MaxWALSize, maxWALSize)
 	settings["max_wal_size"], settings["min_wal_size"] = fmt.Sprintf("%dGB", wal), fmt.Sprintf("%dGB", wal)
+	if o.NoDiscard {
+		giveBack, err := withoutDiscard(r.dir)
+		if err != nil {
+			return err
+		}
+		r.giveBack = append(r.giveBack, giveBack)
+	}
 	if o.HugePages {
 		giveBack, err := reserveHugePages(nrHugePages, hugePagesWanted)
 		if err != nil {

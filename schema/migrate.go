@@ -60,6 +60,9 @@ func (p *postgres) Migrate(ctx context.Context) error {
 		if err == nil {
 			err = p.makeGenerations(ctx)
 		}
+		if err == nil {
+			err = p.sampleLess(ctx)
+		}
 		if err == nil || try == migrateTries || !collided(err) {
 			return err
 		}
