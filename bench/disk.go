@@ -20,7 +20,7 @@ const (
 )
 
 // A load begins when the disk has answered within quietSync for quietFor, or after
-// quietMost: what the preparation wrote, some 10 GB, is on its way for a while after it
+// quietMost: what the preparation wrote, 8 to 24 GB, is on its way for a while after it
 // has been synced, at least where the disk is a host's.
 const (
 	quietSync = 10 * time.Millisecond

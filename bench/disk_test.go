@@ -76,10 +76,10 @@ func TestALoadBeginsOnAQuietDisk(t *testing.T) {
 		took func(n int) time.Duration
 		want float64
 	}{
-		"quiet":           {func(int) time.Duration { return time.Millisecond }, 5},
-		"busy for 20 s":   {func(n int) time.Duration { return time.Duration(1+max(0, 400-n)) * time.Millisecond }, 24.55},
-		"one late answer": {func(n int) time.Duration { return time.Duration(1+30*((n/50)%2)*(1-min(1, n/100))) * time.Millisecond }, 10},
-		"never":           {func(int) time.Duration { return 11 * time.Millisecond }, 60},
+		"quiet":           {func(int) time.Duration { return time.Millisecond }, 20},
+		"busy for 20 s":   {func(n int) time.Duration { return time.Duration(1+max(0, 400-n)) * time.Millisecond }, 39.55},
+		"one late answer": {func(n int) time.Duration { return time.Duration(1+30*((n/50)%2)*(1-min(1, n/100))) * time.Millisecond }, 25},
+		"never":           {func(int) time.Duration { return 11 * time.Millisecond }, 180},
 	} {
 		if got := every(c.took); got < c.want-0.1 || got > c.want+0.1 {
 			t.Errorf("%s: a load begins after %v s, want %v", name, got, c.want)
