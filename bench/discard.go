@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,12 +18,12 @@ const mountInfo = "/proc/self/mountinfo"
 // second for a file of 200 MB that goes. Those who run databases trim from time to
 // time instead (fstrim).
 func withoutDiscard(dir string) (giveBack func() error, err error) {
-	f, err := os.Open(mountInfo)
+	info, err := os.ReadFile(mountInfo)
 	if err != nil {
 		return nil, fmt.Errorf("no-discard: %w", err)
 	}
-	point, discards, err := mountOf(f, dir)
-	if err := errors.Join(err, f.Close()); err != nil {
+	point, discards, err := mountOf(string(info), dir)
+	if err != nil {
 		return nil, fmt.Errorf("no-discard: %w", err)
 	}
 	return switchDiscard(point, discards, remount)
@@ -57,31 +54,26 @@ func remount(point, option string) error {
 
 // mountOf tells where the file system of dir is mounted, and whether it tells its
 // device at once of what is deleted. Of two mounts over each other the later counts.
-func mountOf(info io.Reader, dir string) (point string, discards bool, err error) {
-	dir, err = filepath.Abs(dir)
+func mountOf(info, dir string) (point string, discards bool, err error) {
+	at, err := filepath.Abs(dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+		at, err = filepath.EvalSymlinks(at)
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("directory %s: %w", dir, err)
 	}
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	lines := bufio.NewScanner(info)
-	for lines.Scan() {
+	for line := range strings.Lines(info) {
 		// 36 35 98:0 /root /point options [optional]... - type source super-options
-		before, after, _ := strings.Cut(lines.Text(), " - ")
+		before, after, _ := strings.Cut(line, " - ")
 		mount, super := strings.Fields(before), strings.Fields(after)
 		if len(mount) < 6 || len(super) < 3 {
 			continue
 		}
-		at := unescape.Replace(mount[4])
-		if in := at == "/" || dir == at || strings.HasPrefix(dir, at+"/"); !in || len(at) < len(point) {
-			continue
+		p := unescape.Replace(mount[4])
+		if holds := p == "/" || at == p || strings.HasPrefix(at, p+"/"); holds && len(p) >= len(point) {
+			point, discards = p, slices.Contains(strings.Split(super[2], ","), "discard")
 		}
-		point, discards = at, slices.Contains(strings.Split(super[2], ","), "discard")
-	}
-	if err := lines.Err(); err != nil {
-		return "", false, err
 	}
 	if point == "" {
 		return "", false, fmt.Errorf("directory %s: no mount holds it", dir)

@@ -30,14 +30,14 @@ func TestMountOf(t *testing.T) {
 		{root + "23 1 0:6 / / rw - xfs /dev/vdc rw\n", dir, "/", false},
 		{"nonsense\n" + root, dir, "/", true},
 	} {
-		if point, discards, err := mountOf(strings.NewReader(at.info), at.dir); point != at.point || discards != at.discards || err != nil {
+		if point, discards, err := mountOf(at.info, at.dir); point != at.point || discards != at.discards || err != nil {
 			t.Errorf("%s in %q: %q, %v, %v, want %q, %v", at.dir, at.info, point, discards, err, at.point, at.discards)
 		}
 	}
-	if _, _, err := mountOf(strings.NewReader(""), dir); err == nil || !strings.Contains(err.Error(), dir) {
+	if _, _, err := mountOf("", dir); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("nothing is mounted: %v", err)
 	}
-	if _, _, err := mountOf(strings.NewReader(root), filepath.Join(dir, "none")); err == nil {
+	if _, _, err := mountOf(root, filepath.Join(dir, "none")); err == nil {
 		t.Error("a directory that is not there has a mount")
 	}
 }

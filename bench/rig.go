@@ -184,18 +184,14 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	wal := orElse(o.MaxWALSize, maxWALSize)
 	settings["max_wal_size"], settings["min_wal_size"] = fmt.Sprintf("%dGB", wal), fmt.Sprintf("%dGB", wal)
 	if o.NoDiscard {
-		giveBack, err := withoutDiscard(r.dir)
-		if err != nil {
+		if err := r.borrow(withoutDiscard(r.dir)); err != nil {
 			return err
 		}
-		r.giveBack = append(r.giveBack, giveBack)
 	}
 	if o.HugePages {
-		giveBack, err := reserveHugePages(nrHugePages, hugePagesWanted)
-		if err != nil {
+		if err := r.borrow(reserveHugePages(nrHugePages, hugePagesWanted)); err != nil {
 			return err
 		}
-		r.giveBack = append(r.giveBack, giveBack)
 		settings["huge_pages"] = "on" // it does not start without
 	}
 	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings, Env: pgtest.KeepMemory()}); err != nil {
@@ -237,12 +233,15 @@ func (r *rig) keepCached(ctx context.Context) error {
 	if err := r.sql.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
 		return fmt.Errorf("keep-cached: where the database is: %w", err)
 	}
-	release, err := keepCached(filepath.Join(dir, "pg_wal"), filepath.Join(dir, "base"))
-	if err != nil {
-		return err
+	return r.borrow(keepCached(filepath.Join(dir, "pg_wal"), filepath.Join(dir, "base")))
+}
+
+// borrow takes note of what has to be given back at the end.
+func (r *rig) borrow(giveBack func() error, err error) error {
+	if err == nil {
+		r.giveBack = append(r.giveBack, giveBack)
 	}
-	r.giveBack = append(r.giveBack, release)
-	return nil
+	return err
 }
 
 // close ends everything.

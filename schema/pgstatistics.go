@@ -3,9 +3,6 @@ package schema
 import (
 	"context"
 	"fmt"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // sampleTarget is the statistics target of each column of the two large tables, of
@@ -14,36 +11,26 @@ import (
 // a second of a processor once a minute, all at once.
 const sampleTarget = 10
 
-// untunedSQL tells which columns have no target of their own, in tables that are ours.
-const untunedSQL = `SELECT c.relname, array_agg(a.attname::TEXT ORDER BY a.attnum) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+// sampleLessSQL makes the statements that give the columns of our large tables their
+// target. Those to which somebody has given another keep it.
+const sampleLessSQL = `SELECT 'ALTER TABLE ' || c.relname || string_agg(' ALTER COLUMN ' || quote_ident(a.attname) || ' SET STATISTICS ' || ?1::INT8, ',')
+	FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 	WHERE c.oid IN ('tasks'::REGCLASS, 'journal'::REGCLASS) AND pg_has_role(c.relowner, 'USAGE')
 	AND a.attnum > 0 AND NOT a.attisdropped AND coalesce(a.attstattarget, -1) < 0 GROUP BY c.relname`
 
-// sampleLess gives the columns of the large tables their target, and leaves alone
-// those to which somebody has given another.
+// sampleLess gives the columns of the large tables their statistics target.
 func (p *postgres) sampleLess(ctx context.Context) error {
 	if p.dialect != "postgres" {
 		return nil
 	}
-	rows, err := p.pool.Query(ctx, untunedSQL)
+	statements, err := column[string](ctx, &p.reader, sampleLessSQL, sampleTarget)
+	for _, statement := range statements {
+		if err == nil {
+			_, err = p.pool.Exec(ctx, statement)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("statistics targets: %w", err)
-	}
-	type untuned struct {
-		Table   string
-		Columns []string
-	}
-	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[untuned])
-	if err != nil {
-		return fmt.Errorf("statistics targets: %w", err)
-	}
-	for _, t := range tables {
-		for i, column := range t.Columns {
-			t.Columns[i] = fmt.Sprintf("ALTER COLUMN %s SET STATISTICS %d", pgx.Identifier{column}.Sanitize(), sampleTarget)
-		}
-		if _, err := p.pool.Exec(ctx, `ALTER TABLE `+t.Table+` `+strings.Join(t.Columns, ", ")); err != nil {
-			return fmt.Errorf("statistics targets of table %s: %w", t.Table, err)
-		}
 	}
 	return nil
 }
