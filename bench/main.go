@@ -29,6 +29,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/pgtest"
 )
 
 // settings of a run; the flags.
@@ -218,7 +219,10 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	}
 	database := "a system that ran already"
 	if s.nats == "" {
-		database = databaseText(s.store)
+		var err error
+		if database, err = databaseText(s.store); err != nil {
+			return nil, err
+		}
 	}
 	where, err := machine(runtime.Version(), database)
 	if err != nil {
@@ -248,11 +252,12 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	return res, nil
 }
 
-func databaseText(store string) string {
-	if store == "postgres" {
-		return "PostgreSQL (fsync and synchronous_commit on)"
+func databaseText(store string) (string, error) {
+	if store != "postgres" {
+		return "SQLite (modernc, WAL, synchronous=FULL)", nil
 	}
-	return "SQLite (modernc, WAL, synchronous=FULL)"
+	version, err := pgtest.Version()
+	return "PostgreSQL " + version + " (fsync and synchronous_commit on)", err
 }
 
 // applyPlan stores the plan of a delivery.

@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,21 @@ var ErrNotInstalled = errors.New("no PostgreSQL server on this machine; install 
 type binaries string
 
 func (b binaries) path(program string) string { return filepath.Join(string(b), program) }
+
+// Version is that of the server which Start starts, such as 18.6.
+func Version() (string, error) {
+	bin, err := find()
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command(bin.path("postgres"), "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("version of PostgreSQL: %w", err)
+	}
+	_, version, _ := strings.Cut(strings.TrimSpace(string(out)), ") ") // postgres (PostgreSQL) 18.6
+	version, _, _ = strings.Cut(version, " ")                          // what a packager adds to it
+	return version, nil
+}
 
 // find looks where pg_config points, then where Debian puts the versions, newest
 // first, then in PATH.

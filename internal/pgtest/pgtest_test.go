@@ -55,6 +55,13 @@ func TestStartAndStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	version, err := Version()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says := ask(t, c, one, "SHOW server_version"); version == "" || says != version && !strings.HasPrefix(says, version+" ") {
+		t.Errorf("version %q, the server says %q", version, says)
+	}
 	two, err := c.NewDatabase(t.Context())
 	if err != nil {
 		t.Fatal(err)
