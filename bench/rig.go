@@ -219,7 +219,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
-	for _, q := range append(usedBuffers, usedTables(r.partitions, o.RetainDetail > 0)...) {
+	for _, q := range slices.Concat(usedBuffers, usedTables(r.partitions, o.RetainDetail > 0)) {
 		if _, err := r.sql.Exec(ctx, q); err != nil {
 			return fmt.Errorf("warm the database: %w", err)
 		}
