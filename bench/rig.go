@@ -71,7 +71,8 @@ const (
 // buffers are its own. New tables grow page by page, each is written twice, and
 // what the kernel gathers of that stops everybody's syncs for a second when it goes
 // to the disk at once, every 30 seconds. A journal in generations begins empty in each
-// of them however long it has run, so its room is not made.
+// of them however long it has run, so its room is not made; the buffers that this would
+// have touched are touched by themselves.
 func usedTables(partitions int, generations bool) []string {
 	statements := []string{
 		fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, input, state, seq, round, failure_count, origin, created_at, updated_at, purged, commit_id)
@@ -79,7 +80,7 @@ func usedTables(partitions int, generations bool) []string {
 		fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), `VACUUM (ANALYZE) tasks`,
 	}
 	if generations {
-		return statements
+		return slices.Concat(usedBuffers, statements)
 	}
 	return append(statements,
 		fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo, reason)
@@ -219,7 +220,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
-	for _, q := range slices.Concat(usedBuffers, usedTables(r.partitions, o.RetainDetail > 0)) {
+	for _, q := range usedTables(r.partitions, o.RetainDetail > 0) {
 		if _, err := r.sql.Exec(ctx, q); err != nil {
 			return fmt.Errorf("warm the database: %w", err)
 		}
