@@ -15,6 +15,8 @@ type bus struct {
 	refused []core.Status
 	notices []core.Status
 	dead    []core.Submission
+	sends   int // calls of Send
+	tells   int // calls of Tell
 
 	tellErr, refuseErr, deadErr error
 	hold                        bool // no confirmation of endings
@@ -30,6 +32,7 @@ func (b *bus) take() []core.Command {
 }
 
 func (b *bus) Send(cmds []core.Command) {
+	b.sends++
 	for _, c := range cmds {
 		verb := "do"
 		if c.Undo {
@@ -42,6 +45,7 @@ func (b *bus) Send(cmds []core.Command) {
 }
 
 func (b *bus) Tell(endings []core.Ending, done func(error)) {
+	b.tells++
 	for _, e := range endings {
 		b.note("tell %s %s %d", e.ID, e.State, e.EndNumber)
 	}

@@ -43,8 +43,10 @@ type watcher struct{ changed chan struct{} }
 type spyStore struct {
 	*sim.MemStore
 	mu    sync.Mutex
-	taken []string     // "" for each takeover of a released partition
-	slow  atomic.Int64 // how long a commit takes, in nanoseconds
+	taken []string // "" for each takeover of a released partition
+	// How long a commit takes, a takeover, and forgetting in an odd partition, in
+	// nanoseconds.
+	slow, takes, forgets atomic.Int64
 	// broken makes each commit fail after it was done.
 	broken atomic.Bool
 }
@@ -64,10 +66,18 @@ func (s *spyStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 }
 
 func (s *spyStore) TakeOver(ctx context.Context, p int, owner string) (core.PartitionState, error) {
+	<-time.After(time.Duration(s.takes.Load()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken = append(s.taken, s.Partition(p).Owner)
 	return s.MemStore.TakeOver(ctx, p, owner)
+}
+
+func (s *spyStore) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	if partition%2 == 1 {
+		<-time.After(time.Duration(s.forgets.Load()))
+	}
+	return s.MemStore.Purge(ctx, partition, epoch, detail, row, limit)
 }
 
 // takenFrom returns the owners before, since the last call.

@@ -8,9 +8,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// commit writes the round as one batch. A partition takes part when something
-// of it changed, or, when the turn flushes, when its cursors moved.
-func (s *Shard) commit(ctx context.Context) error {
+// fill completes the round's batch and reports whether there is anything in it. A
+// partition takes part when something of it changed, or, when the turn flushes, when its
+// cursors moved.
+func (s *Shard) fill() bool {
 	t := &s.turn
 	for _, p := range s.inOrder() {
 		if p.dirty || (t.flush && p.write() != p.saved) {
@@ -19,9 +20,15 @@ func (s *Shard) commit(ctx context.Context) error {
 		}
 	}
 	if len(t.batch.Partitions) == 0 {
-		return nil
+		return false
 	}
 	t.batch.ID, t.batch.Node = s.nextCommitID(), s.cfg.Node
+	return true
+}
+
+// commit writes the batch.
+func (s *Shard) commit(ctx context.Context) error {
+	t := &s.turn
 	res, err := s.store.Commit(ctx, &t.batch)
 	halved := errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) > 0
 	if halved {
@@ -30,6 +37,13 @@ func (s *Shard) commit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("commit %d of %d tasks: %w", t.batch.ID, len(t.batch.Writes), err)
 	}
+	s.committed(&res, halved)
+	return nil
+}
+
+// committed takes note of what a commit came to.
+func (s *Shard) committed(res *core.CommitResult, halved bool) {
+	t := &s.turn
 	s.Stats.Commits++
 	s.Stats.Writes += int64(len(t.batch.Writes))
 	s.Stats.Records += int64(len(t.records))
@@ -38,8 +52,7 @@ func (s *Shard) commit(ctx context.Context) error {
 			p.saved = t.batch.Partitions[i]
 		}
 	}
-	s.settle(&res)
-	return nil
+	s.settle(res)
 }
 
 func (s *Shard) nextCommitID() int64 {

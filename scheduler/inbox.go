@@ -63,6 +63,21 @@ func (b *Inbox) expect(answers int) {
 	b.answered()
 }
 
+// expects reports whether answers are waited for, or have just come.
+func (b *Inbox) expects() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.expected > 0 || len(b.all) > 0
+}
+
+// pending is how much the mail asks to write, and whether there is mail that
+// may take an ended task up again.
+func (b *Inbox) pending() (writes int, revives bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mail.writes(), len(b.mail.Controls) > 0
+}
+
 // answered looks whether all answers are there that are expected. The inbox is held.
 func (b *Inbox) answered() {
 	if b.expected == 0 || len(b.mail.Replies)+len(b.mail.Unserved) < b.expected {
@@ -133,6 +148,17 @@ func (b *Inbox) take() *Mail {
 	defer b.mu.Unlock()
 	full := b.mail
 	b.mail, b.spare = b.spare, nil
+	return full
+}
+
+// takeTogether is take for a turn of several shards, without what may take an ended task
+// up again: that may have to wait for forgetting, and must not make the others wait.
+func (b *Inbox) takeTogether() *Mail {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	full := b.mail
+	b.mail, b.spare = b.spare, nil
+	b.mail.Controls, full.Controls = full.Controls, b.mail.Controls
 	return full
 }
 

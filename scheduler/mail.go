@@ -60,3 +60,12 @@ func (m *Mail) reset() {
 	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
 	m.Told, m.Tasks, m.PlansChanged = m.Told[:0], m.Tasks[:0], false
 }
+
+// writes is how many tasks the mail asks to write, about.
+func (m *Mail) writes() int {
+	n := len(m.Replies) + len(m.Unserved)
+	for i := range m.Tasks {
+		n += len(m.Tasks[i].Submissions)
+	}
+	return n
+}

@@ -8,10 +8,20 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// publish lets the effects of the committed round leave. Refusals must be
-// stored before their messages are acknowledged; endings are confirmed later
-// and guarded by the told mark; commands are guarded by their complete-by.
+// publish lets the effects of the committed round leave.
 func (s *Shard) publish(ctx context.Context) error {
+	err := s.prepare(ctx)
+	if err == nil {
+		depart([]*Shard{s})
+	}
+	return err
+}
+
+// prepare lets leave what of the committed round leaves one by one, and gathers endings
+// and commands. Refusals must be stored before their messages are acknowledged; endings
+// are confirmed later and guarded by the told mark; commands are guarded by their
+// complete-by.
+func (s *Shard) prepare(ctx context.Context) error {
 	t := &s.turn
 	if err := s.refuse(ctx); err != nil {
 		return err
@@ -31,11 +41,24 @@ func (s *Shard) publish(ctx context.Context) error {
 		}
 		s.effect(x)
 	}
-	s.tellAll()
-	if len(t.cmds) > 0 {
-		s.bus.Send(t.cmds)
-	}
 	return nil
+}
+
+// depart lets go what the rounds of shards on one bus have gathered: endings to the
+// event stream and commands to the agents.
+func depart(shards []*Shard) {
+	if len(shards) == 0 {
+		return
+	}
+	tellAll(shards)
+	first := shards[0]
+	cmds := &first.turn.cmds
+	for _, s := range shards[1:] {
+		*cmds = append(*cmds, s.turn.cmds...)
+	}
+	if len(*cmds) > 0 {
+		first.bus.Send(*cmds)
+	}
 }
 
 // refuse stores the refusals of the round and tells the submitters.
@@ -112,44 +135,54 @@ func (s *Shard) command(x *pending) {
 	t.cmds = append(t.cmds, c)
 }
 
-// tellAll hands the endings of the round to the event stream, those of all
+// tellAll hands the endings of a round to the event stream, those of all
 // partitions together: every message there is synced to disk, so few and full
 // ones are cheap. The confirmation comes back as one mail for each partition.
-func (s *Shard) tellAll() {
-	t := &s.turn
-	if len(t.endings) == 0 {
+func tellAll(shards []*Shard) {
+	endings := 0
+	for _, s := range shards {
+		endings += len(s.turn.endings)
+	}
+	if endings == 0 {
 		return
 	}
-	all := make([]core.Ending, 0, len(t.endings)) // the mails keep them
-	mails := make([]ToldMail, 0, len(s.partitions))
-	for _, p := range s.inOrder() {
-		if p.endings == 0 {
-			continue
-		}
-		p.endings = 0
-		from := len(all)
-		for i := range t.endings {
-			if t.endings[i].Partition == p.id {
-				all = append(all, t.endings[i])
+	all := make([]core.Ending, 0, endings) // the mails keep them
+	var mails []confirmation
+	for _, s := range shards {
+		for _, p := range s.inOrder() {
+			if p.endings == 0 {
+				continue
 			}
+			p.endings = 0
+			from := len(all)
+			for i := range s.turn.endings {
+				if s.turn.endings[i].Partition == p.id {
+					all = append(all, s.turn.endings[i])
+				}
+			}
+			mails = append(mails, confirmation{ToldMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]}, s.posted})
 		}
-		mails = append(mails, ToldMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]})
 	}
-	s.hand(all, mails)
+	hand(shards[0].bus, all, mails)
 }
 
 // tell hands endings of one partition to the event stream.
 func (s *Shard) tell(p *partition, endings []core.Ending) {
-	s.hand(endings, []ToldMail{{Partition: p.id, Epoch: p.epoch, Endings: endings}})
+	hand(s.bus, endings, []confirmation{{ToldMail{Partition: p.id, Epoch: p.epoch, Endings: endings}, s.posted}})
+}
+
+// confirmation is the mail about endings of a partition, and where it goes.
+type confirmation struct {
+	mail   ToldMail
+	posted func(ToldMail)
 }
 
 // hand hands endings over; the mails say which of them are whose.
-func (s *Shard) hand(endings []core.Ending, mails []ToldMail) {
-	posted := s.posted
-	s.bus.Tell(endings, func(err error) {
+func hand(bus Bus, endings []core.Ending, mails []confirmation) {
+	bus.Tell(endings, func(err error) {
 		for i := range mails {
-			mails[i].Err = err
-			posted(mails[i])
+			mails[i].mail.Err = err
+			mails[i].posted(mails[i].mail)
 		}
 	})
 }

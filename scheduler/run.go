@@ -40,7 +40,10 @@ type RunConfig struct {
 	Shards      int           // committers; few are better: batches shrink with more
 	DrainMax    time.Duration // how long a stop waits for commands that are out; negative: not at all
 	HandoverMax time.Duration // how long to wait for a live predecessor to let go
-	CommitGap   time.Duration // least time from one commit of several tasks to the next of a committer, while answers are missing; negative: none
+	// CommitGap is the least time from one commit of several tasks to the next of a
+	// committer, while answers are missing. Committers that turn together rest for it
+	// divided by their number. Negative: none, and each turns by itself.
+	CommitGap time.Duration
 	// Flooded reports whether submissions come faster than this process takes them
 	// in. Meanwhile the node takes up new tasks only until it has FloodInFlight in
 	// hand: those that have begun go on, and what is not begun waits in the stream as
@@ -84,6 +87,7 @@ type Scheduler struct {
 	members Members
 	log     *slog.Logger
 	runners []*runner
+	lead    lead
 
 	mu     sync.Mutex
 	live   []string
@@ -111,7 +115,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 			*d.of = d.def
 		}
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, change: make(chan struct{}, 1)}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, change: make(chan struct{}, 1), lead: lead{free: newLock()}}
 	for range cfg.Shards {
 		s.runners = append(s.runners, newRunner(s, bus))
 	}

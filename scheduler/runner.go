@@ -29,7 +29,12 @@ type runner struct {
 	held   map[int]bool  // partitions adopted, or about to be
 	epochs map[int]int64 // of those adopted
 
-	// Owned by the runner's goroutine.
+	// turning is held by who turns: the runner's goroutine, or another runner's that
+	// turns for several. It guards the shard and what follows.
+	turning lock
+	solo    Crew        // of turns alone
+	part    Part        // of the turn
+	engaged atomic.Bool // its runner may hold it for long: it takes over, lets go, or waits for forgetting
 	feeds   map[int]*feed
 	paced   int          // tasks that a partition may have in hand by how long turns take
 	pacedAt core.Instant // when that was changed
@@ -62,7 +67,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -145,15 +150,27 @@ func (r *runner) run(ctx context.Context) error {
 		case <-r.in.wake:
 		case <-timer.C:
 		}
-		began, wrote := r.s.cfg.Now(), r.shard.Stats.Writes
-		if err := r.turn(work, r.flushAt != 0 && began >= r.flushAt); err != nil {
+		if err := r.serve(ctx, work, timer); err != nil {
 			return err
-		}
-		if gap, answers := r.gap(r.shard.Stats.Writes - wrote); gap > 0 {
-			r.gather(ctx, timer, gap-r.s.cfg.Now().Sub(began), answers)
 		}
 	}
 }
+
+// turnAlone runs a turn of this runner, which is locked, and rests.
+func (r *runner) turnAlone(ctx, work context.Context, timer *time.Timer) error {
+	began, wrote := r.s.cfg.Now(), r.shard.Stats.Writes
+	err := r.turn(work, r.flushDue(began))
+	gap, answers := r.gap(r.shard.Stats.Writes-wrote, r.shard.InHand())
+	r.in.expect(answers)
+	r.disengage()
+	if err == nil {
+		r.gather(ctx, timer, gap-r.s.cfg.Now().Sub(began), r)
+	}
+	return err
+}
+
+// flushDue reports whether a moved cursor has waited long enough.
+func (r *runner) flushDue(now core.Instant) bool { return r.flushAt != 0 && now >= r.flushAt }
 
 // busyWrites is how many tasks a commit wrote when more are surely on their way: the
 // next waits for all of CommitGap. After one of fewer it waits for a part of it; after
@@ -164,33 +181,49 @@ const (
 )
 
 // gap is how long after the beginning of a turn that wrote so much the next may begin,
-// unless so many answers have come before: then nobody is left to wait for. The rest of
-// a flood is sat out.
-func (r *runner) gap(wrote int64) (gap time.Duration, answers int) {
+// unless so many answers have come before, as there are tasks in hand: then nobody is
+// left to wait for. The rest of a flood is sat out.
+func (r *runner) gap(wrote int64, inHand int) (gap time.Duration, answers int) {
 	switch {
-	case r.s.cfg.FloodGap > 0 && r.flooded():
+	case r.s.cfg.FloodGap > 0 && r.s.flooded():
 		return r.s.cfg.FloodGap, 0
 	case wrote > 1 && wrote < fullWrites:
-		return r.s.cfg.CommitGap * time.Duration(min(wrote, busyWrites)) / busyWrites, r.shard.InHand()
+		return r.s.cfg.CommitGap * time.Duration(min(wrote, busyWrites)) / busyWrites, inHand
 	}
 	return 0, 0
 }
 
 // flooded reports whether the processors are the door's.
-func (r *runner) flooded() bool { return r.s.cfg.Flooded != nil && r.s.cfg.Flooded() }
+func (s *Scheduler) flooded() bool { return s.cfg.Flooded != nil && s.cfg.Flooded() }
 
 // gather lets more arrive before the next commit: a commit of a thousand writes
 // costs half as much a write as one of a hundred, for the database, the network
-// and the agents alike. It ends early with so many answers; 0: never.
-func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Duration, answers int) {
+// and the agents alike. It ends early when all have the answers that they expect, if
+// any expects some.
+func (r *runner) gather(ctx context.Context, timer *time.Timer, wait time.Duration, all ...*runner) {
 	if wait <= 0 {
 		return
 	}
-	r.in.expect(answers)
 	timer.Reset(wait)
+	early := false
+	for _, o := range all {
+		if !o.in.expects() {
+			continue
+		}
+		select {
+		case <-o.in.all:
+			early = true
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	if early {
+		return
+	}
 	select {
 	case <-timer.C:
-	case <-r.in.all:
 	case <-ctx.Done():
 	}
 }
@@ -213,7 +246,7 @@ const (
 
 // pace takes note of a turn that has just ended.
 func (r *runner) pace(now core.Instant, took time.Duration) {
-	flooded := r.flooded()
+	flooded := r.s.flooded()
 	if !flooded {
 		r.flood = 0
 	} else if r.flood == 0 {
@@ -233,7 +266,7 @@ func (r *runner) pace(now core.Instant, took time.Duration) {
 
 // window is how many tasks a partition may have in hand for new ones to be taken up.
 func (r *runner) window() int {
-	if r.flooded() {
+	if r.s.flooded() {
 		return min(r.paced, r.floodShare())
 	}
 	return r.paced
@@ -246,6 +279,8 @@ func (r *runner) floodShare() int { return max(1, r.s.cfg.FloodInFlight/max(1, r
 // enough for a commit to ride on, or for a look whether more may be taken up again.
 func (r *runner) setTimer(timer *time.Timer) {
 	wait := time.Hour
+	r.turning.lock()
+	defer r.turning.unlock()
 	for _, at := range []core.Instant{r.shard.NextWake(), r.flushAt} {
 		if at != 0 {
 			wait = min(wait, max(0, at.Sub(r.s.cfg.Now())))
@@ -259,40 +294,45 @@ func (r *runner) setTimer(timer *time.Timer) {
 
 // turn runs one turn and lets go of what it lost. Only a bug is an error.
 func (r *runner) turn(ctx context.Context, flush bool) error {
-	mail := r.in.take()
-	revives := len(mail.Controls) > 0 // nothing else loads a task that has ended
+	r.part = Part{Shard: r.shard, Mail: r.in.take(), Flush: flush}
+	revives := len(r.part.Mail.Controls) > 0 // nothing else loads a task that has ended
 	if revives && !r.hold(ctx) {
 		return nil // it ends: what is not handled is read again by whoever comes
 	}
 	began := r.s.cfg.Now()
-	turned, err := r.shard.Turn(ctx, began, mail, flush)
-	ended := r.s.cfg.Now()
-	r.pace(ended, ended.Sub(began))
+	r.solo.Turn(ctx, began, &r.part)
 	if revives {
 		r.unhold()
 	}
-	r.in.giveBack(mail)
-	for _, p := range turned.Lost {
+	return r.turned(ctx, began)
+}
+
+// turned takes note of what the turn came to that began then.
+func (r *runner) turned(ctx context.Context, began core.Instant) error {
+	part, now := &r.part, r.s.cfg.Now()
+	r.pace(now, now.Sub(began))
+	r.in.giveBack(part.Mail)
+	for _, p := range part.Turned.Lost {
 		r.unfeed(p)
 	}
-	if flush || !r.shard.Unsaved() {
+	if part.Flush || !r.shard.Unsaved() {
 		r.flushAt = 0
 	}
 	if r.flushAt == 0 && r.shard.Unsaved() {
-		r.flushAt = r.s.cfg.Now().Add(r.s.cfg.FlushEvery)
+		r.flushAt = now.Add(r.s.cfg.FlushEvery)
 	}
 	most := r.window()
 	r.narrow = most < r.s.cfg.InFlight
 	for p := range r.feeds {
 		r.in.setRoom(p, most-r.shard.Load(p))
 	}
-	if err == nil || ctx.Err() != nil {
+	if part.Err == nil || ctx.Err() != nil {
 		return nil
 	}
-	if errors.Is(err, core.ErrForeignRow) {
-		return err
+	if errors.Is(part.Err, core.ErrForeignRow) {
+		return part.Err
 	}
-	r.s.log.Error("a turn failed; its partitions are taken over again", "error", err)
+	r.s.log.Error("a turn failed; its partitions are taken over again", "error", part.Err)
 	return nil
 }
 
@@ -309,7 +349,23 @@ func (r *runner) hold(ctx context.Context) bool {
 
 func (r *runner) unhold() { <-r.holding }
 
+// engage takes the runner out of the turns that others lead, until disengage. Who is
+// about to lead one either has this runner before, or does not wait for it.
+func (r *runner) engage() {
+	r.s.lead.free.lock()
+	defer r.s.lead.free.unlock()
+	r.engaged.Store(true)
+	r.turning.lock()
+}
+
+func (r *runner) disengage() {
+	r.engaged.Store(false)
+	r.turning.unlock()
+}
+
 func (r *runner) obey(ctx, work context.Context, o order) error {
+	r.engage()
+	defer r.disengage()
 	switch {
 	case o.lost:
 		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch {
@@ -392,6 +448,8 @@ func (r *runner) unfeed(p int) {
 
 // drain ends the shard: no new work, the answers that are due, the last commit.
 func (r *runner) drain(work context.Context) error {
+	r.engage()
+	defer r.disengage()
 	all := make([]int, 0, len(r.feeds))
 	for p := range r.feeds {
 		all = append(all, p)

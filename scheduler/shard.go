@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -100,33 +99,11 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	return s
 }
 
-// Turn handles everything in mail and every wake that is due, in as many commits
-// as the batch limit asks for, and returns when all effects are out. flush also
-// commits what only moves cursors. An error means that the outcome of a commit
-// is a bug or the context ended; every partition of the shard is dropped then.
+// Turn is a turn of this shard alone, as Crew runs it.
 func (s *Shard) Turn(ctx context.Context, now core.Instant, mail *Mail, flush bool) (Turned, error) {
-	t := &s.turn
-	t.begin(now, mail, flush)
-	for {
-		full, err := s.apply(ctx)
-		if err == nil {
-			err = s.commit(ctx)
-		}
-		if err == nil {
-			err = s.publish(ctx)
-		}
-		if err != nil {
-			s.abandon()
-			return t.turned, fmt.Errorf("turn of %d partitions: %w", len(t.turned.Lost), err)
-		}
-		s.acknowledge()
-		s.endRound()
-		if !full {
-			break
-		}
-	}
-	mail.reset()
-	return t.turned, nil
+	p := Part{Shard: s, Mail: mail, Flush: flush}
+	new(Crew).Turn(ctx, now, &p)
+	return p.Turned, p.Err
 }
 
 // Load is how many tasks of the partition are in hand, counting endings that

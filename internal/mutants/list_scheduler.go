@@ -4,20 +4,20 @@ package main
 // births, endings and what a bad row may do.
 var schedulerMutants = []mutant{
 	{
-		name: "ack-before-commit", invariant: 2, file: "scheduler/shard.go",
-		old: "\t\tif err == nil {\n\t\t\terr = s.commit(ctx)\n", new: "\t\tif err == nil {\n\t\t\ts.acknowledge()\n\t\t\terr = s.commit(ctx)\n",
+		name: "ack-before-commit", invariant: 2, file: "scheduler/together.go",
+		old: "\tc.commit(ctx)\n", new: "\tfor _, p := range c.deciding {\n\t\tp.Shard.acknowledge()\n\t}\n\tc.commit(ctx)\n",
 		fault: "messages are acknowledged before the commit",
 		run:   "^(TestCancel|TestEndedAndResubmittedInOneRound)$",
 	},
 	{
-		name: "ack-before-publish", invariant: 2, file: "scheduler/shard.go",
-		old: "\t\tif err == nil {\n\t\t\terr = s.publish(ctx)\n", new: "\t\tif err == nil {\n\t\t\ts.acknowledge()\n\t\t\terr = s.publish(ctx)\n",
+		name: "ack-before-publish", invariant: 2, file: "scheduler/together.go",
+		old: "\t\t\tp.Err = p.Shard.prepare(ctx)\n", new: "\t\t\tp.Shard.acknowledge()\n\t\t\tp.Err = p.Shard.prepare(ctx)\n",
 		fault: "messages are acknowledged before the refusals are stored",
 		run:   "^(TestCancel|TestResolveIsTold)$",
 	},
 	{
-		name: "effect-before-commit", invariant: 3, file: "scheduler/shard.go",
-		old: "\t\tif err == nil {\n\t\t\terr = s.commit(ctx)\n\t\t}\n\t\tif err == nil {\n\t\t\terr = s.publish(ctx)\n\t\t}\n", new: "\t\tif err == nil {\n\t\t\terr = s.publish(ctx)\n\t\t}\n\t\tif err == nil {\n\t\t\terr = s.commit(ctx)\n\t\t}\n",
+		name: "effect-before-commit", invariant: 3, file: "scheduler/together.go",
+		old: "\tc.commit(ctx)\n\tc.leaving = c.leaving[:0]\n", new: "\tc.leaving = c.leaving[:0]\n\tdefer c.commit(ctx)\n",
 		fault: "commands and statuses leave before the commit",
 		run:   "^(TestCancel|TestResolveIsTold)$",
 	},
@@ -32,6 +32,54 @@ var schedulerMutants = []mutant{
 		old: "\tclear(s.partitions)\n\tclear(s.plans.refs)", new: "\tclear(s.plans.refs)",
 		fault: "after a failed commit the memory ahead of the store stays",
 		run:   "^(TestForeignRow|TestFailedCommitLetsNothingLeave)$",
+	},
+	{
+		name: "common-commit-unfenced", invariant: 4, file: "scheduler/together.go",
+		old: "\t\t\tp.Shard.committed(&res, false)\n", new: "\t\t\tp.Shard.committed(&core.CommitResult{Duplicates: res.Duplicates}, false)\n",
+		fault: "a partition that is fenced in a commit of several committers goes on",
+		run:   "^TestTogetherWithAFencedPartition$",
+	},
+	{
+		name: "common-duplicates-run-on", invariant: 9, file: "scheduler/together.go",
+		old: "\t\t\tp.Shard.committed(&res, false)\n", new: "\t\t\tp.Shard.committed(&core.CommitResult{Fenced: res.Fenced}, false)\n",
+		fault: "a task that is known runs again when its commit was of several committers",
+		run:   "^TestTogetherWithADuplicate$",
+	},
+	{
+		name: "common-commit-not-halved", invariant: 12, file: "scheduler/together.go",
+		old: "if err := c.commitAll(ctx); !errors.Is(err, core.ErrRowRefused) {", new: "if err := c.commitAll(ctx); err != nil || len(c.writing) > 0 {",
+		fault: "one refused row stops the commit of several committers",
+		run:   "^TestTogetherWithARefusedRow$",
+	},
+	{
+		name: "failed-common-commit-goes-on", invariant: 3, file: "scheduler/together.go",
+		old: "\t\t\t\tp.Err = err\n", new: "\t\t\t\tp.Err = ctx.Err()\n",
+		fault: "a commit of several committers that failed counts as one that worked",
+		run:   "^TestTogetherWithAFailedCommit$",
+	},
+	{
+		name: "lost-refusal-goes-on", invariant: 2, file: "scheduler/together.go",
+		old: "\t\tif p.Err == nil {\n\t\t\tc.leaving", new: "\t\tif p.Err == nil || ctx.Err() == nil {\n\t\t\tc.leaving",
+		fault: "messages are acknowledged and commands sent although a refusal was not stored",
+		run:   "^TestTogetherWithARefusalThatIsLost$",
+	},
+	{
+		name: "taken-up-in-anothers-turn", invariant: 9, file: "scheduler/inbox.go",
+		old: "\tb.mail.Controls, full.Controls = full.Controls, b.mail.Controls\n", new: "",
+		fault: "a task is taken up again while it is forgotten, because another committer led the turn",
+		run:   "^TestForgettingIsWaitedForByItself$",
+	},
+	{
+		name: "takeover-holds-all-up", invariant: 11, file: "scheduler/together.go",
+		old: "if o != r && !o.engaged.Load() {", new: "if o != r {",
+		fault: "no committer of the node turns while one takes over or waits for forgetting",
+		run:   "^TestOneCommitterHoldsNoOtherUp$",
+	},
+	{
+		name: "overtaken-together", invariant: 11, file: "scheduler/together.go",
+		old: "if left >= max(found-found/4, fewLeft) {", new: "if left < 0 {",
+		fault: "committers go on with one commit at a time although more comes than it takes",
+		run:   "^TestCommittersTurnApart$",
 	},
 	{
 		name: "cursor-of-this-round", invariant: 2, file: "scheduler/partition.go",
@@ -89,7 +137,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "foreign-row-survived", invariant: 4, file: "scheduler/runner.go",
-		old: "if errors.Is(err, core.ErrForeignRow) {", new: "if errors.Is(err, core.ErrForeignRow) && len(turned.Lost) > 1<<20 {",
+		old: "if errors.Is(part.Err, core.ErrForeignRow) {", new: "if errors.Is(part.Err, core.ErrForeignRow) && len(part.Turned.Lost) > 1<<20 {",
 		fault: "a foreign row under our epoch does not stop us",
 		run:   "^TestForeignRowEndsRun$", hangs: true,
 	},
@@ -306,7 +354,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "forgets-what-is-taken-up", invariant: 8, file: "scheduler/runner.go",
-		old: "revives := len(mail.Controls) > 0", new: "revives := len(mail.Controls) > 1<<30",
+		old: "revives := len(r.part.Mail.Controls) > 0", new: "revives := len(r.part.Mail.Controls) > 1<<30",
 		fault: "a journal is forgotten while its task is taken up again",
 		run:   "^TestWhatIsTakenUpAgainIsNotForgotten$",
 	},

@@ -34,11 +34,11 @@ type Config struct {
 	NodeName    string   `name:"node-name" env:"DULY_NODE_NAME" help:"Name of this node, unique among the live ones (default: host name and process id)."`
 	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:":7310" help:"Where to serve the API and health."`
 	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data. At most so many nodes share the work; fewer make fuller packs: 4 serve one small machine."`
-	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler: few are better, because batches shrink with more."`
+	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler: few are better, because batches shrink with more. While little waits they commit together."`
 	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in hand per partition."`
 	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in hand per partition at one agent."`
 
-	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next, while answers are missing: longer makes fuller commits, which cost less, and slower tasks. Negative: none."`
+	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next of a committer, while answers are missing: longer makes fuller commits, which cost less, and slower tasks. Committers that turn together do so as many times more often as they are. Negative: none, and each turns by itself."`
 	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
 	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place."`
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`

@@ -65,8 +65,8 @@ func (w *World) lagging(p int) string {
 		return fmt.Sprintf("partition %d: the control cursor is at %d, before message %d", p, st.ControlCursor, last)
 	}
 	for _, n := range w.nodes {
-		if f := n.feeds[p]; f != nil && f.epoch == st.Epoch && n.shard.Load(p) != 0 {
-			return fmt.Sprintf("partition %d: node %s still has %d tasks in hand", p, n.name, n.shard.Load(p))
+		if f := n.feeds[p]; f != nil && f.epoch == st.Epoch && n.shardOf(p).Load(p) != 0 {
+			return fmt.Sprintf("partition %d: node %s still has %d tasks in hand", p, n.name, n.shardOf(p).Load(p))
 		}
 	}
 	return ""

@@ -8,7 +8,7 @@ func (n *node) checkMemory() {
 	w := n.w
 	for p := range w.cfg.Partitions {
 		st := w.Store.partition(p)
-		epoch, owns := n.shard.Owns(p)
+		epoch, owns := n.shardOf(p).Owns(p)
 		if !owns || epoch != st.Epoch {
 			continue
 		}
@@ -19,7 +19,7 @@ func (n *node) checkMemory() {
 			}
 		}
 		untold := int(st.NextEnd - 1 - st.Told)
-		if load := n.shard.Load(p); load < active || load > active+untold && !n.shard.Unsaved() {
+		if load := n.shardOf(p).Load(p); load < active || load > active+untold && !n.shardOf(p).Unsaved() {
 			w.wrong(p, "", "node %s holds %d tasks and untold endings of partition %d; %d are active, and at most %d endings untold",
 				n.name, load, p, active, untold)
 		}

@@ -83,6 +83,7 @@ const (
 	UndoOfRunning // cancelled while its do is at work
 	WindowFull    // parked: an agent's window
 	HandFull      // the gate of a partition: enough in hand
+	TurnAlone     // a shard turns without the node's other
 
 	faultCount
 )
@@ -122,6 +123,7 @@ var kinds = [faultCount]struct {
 	AgentsDown: {name: "agents down"}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, HandFull: {name: "hand full"},
+	TurnAlone: {"turn alone", 0.25},
 }
 
 // String is the fault's name.

@@ -46,7 +46,7 @@ func (n *node) pump(p int) {
 // room is how many submissions the partition may still take: the gate that holds
 // the stream back.
 func (n *node) room(p int) int {
-	room := n.inFlight - n.shard.Load(p)
+	room := n.inFlight - n.shardOf(p).Load(p)
 	for i := range n.mail.Tasks {
 		if n.mail.Tasks[i].Partition == p {
 			room -= max(1, len(n.mail.Tasks[i].Submissions))

@@ -10,14 +10,16 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// node is one scheduler process: a shard and what brings its mail. Its life ends
-// with a crash; what was on its way to an earlier life is lost.
+// node is one scheduler process: two shards, which turn together or each alone, and what
+// brings their mail. Its life ends with a crash; what was on its way to an earlier life
+// is lost.
 type node struct {
 	w        *World
 	name     string
 	clock    *clock
 	life     int
-	shard    *scheduler.Shard
+	shards   [2]*scheduler.Shard
+	crew     *scheduler.Crew
 	mail     scheduler.Mail
 	feeds    map[int]*feed
 	orders   []order
@@ -62,7 +64,10 @@ func (n *node) restart() {
 		Node: n.name, InFlight: n.inFlight, AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 		TellRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
 	}
-	n.shard = scheduler.NewShard(cfg, nodeStore{w.Store, n}, &nodeBus{w, n, life}, w.cfg.Log, w.rand.Float64, posted)
+	for i := range n.shards {
+		n.shards[i] = scheduler.NewShard(cfg, nodeStore{w.Store, n}, &nodeBus{w, n, life}, w.cfg.Log, w.rand.Float64, posted)
+	}
+	n.crew = &scheduler.Crew{}
 }
 
 // run lets the node be busy with one thing until it has ended.
@@ -111,19 +116,60 @@ func (n *node) look() {
 	n.run(func() { n.obey(o) })
 }
 
+// shardOf is the shard that a partition falls to.
+func (n *node) shardOf(p int) *scheduler.Shard { return n.shards[p%len(n.shards)] }
+
+// turn is one of both shards together, as a rule, or of one alone.
 func (n *node) turn() {
-	mail := n.mail
-	n.mail = scheduler.Mail{PlansChanged: n.w.fault(PlansReread)}
-	turned, err := n.shard.Turn(context.Background(), n.clock.now(), &mail, n.w.rand.IntN(4) == 0)
-	if err != nil && !errors.Is(err, errFault) {
-		n.w.wrong(-1, "", "node %s: %v", n.name, err)
+	first, last := 0, len(n.shards)-1
+	if n.w.fault(TurnAlone) {
+		first = n.w.rand.IntN(len(n.shards))
+		last = first
 	}
-	for _, p := range turned.Lost {
-		n.lose(p)
+	var parts []*scheduler.Part
+	for i := first; i <= last; i++ {
+		mail := n.takeMail(i)
+		mail.PlansChanged = n.w.fault(PlansReread)
+		parts = append(parts, &scheduler.Part{Shard: n.shards[i], Mail: mail, Flush: n.w.rand.IntN(4) == 0})
 	}
-	if err == nil {
+	n.crew.Turn(context.Background(), n.clock.now(), parts...)
+	failed := false
+	for _, p := range parts {
+		if p.Err != nil && !errors.Is(p.Err, errFault) {
+			n.w.wrong(-1, "", "node %s: %v", n.name, p.Err)
+		}
+		failed = failed || p.Err != nil
+		for _, p := range p.Turned.Lost {
+			n.lose(p)
+		}
+	}
+	if !failed {
 		n.checkMemory()
 	}
+}
+
+// takeMail takes the mail of one shard.
+func (n *node) takeMail(shard int) *scheduler.Mail {
+	all, mine := &n.mail, &scheduler.Mail{}
+	of := func(p int) bool { return p%len(n.shards) == shard }
+	mine.Told, all.Told = part(all.Told, func(m *scheduler.ToldMail) bool { return of(m.Partition) })
+	mine.Controls, all.Controls = part(all.Controls, func(m *scheduler.ControlMail) bool { return of(m.Partition) })
+	mine.Replies, all.Replies = part(all.Replies, func(m *scheduler.ReplyMail) bool { return of(m.Reply.Partition) })
+	mine.Unserved, all.Unserved = part(all.Unserved, func(m *scheduler.ReplyMail) bool { return of(m.Reply.Partition) })
+	mine.Tasks, all.Tasks = part(all.Tasks, func(m *scheduler.TaskMail) bool { return of(m.Partition) })
+	return mine
+}
+
+// part divides a list, and keeps both parts in order.
+func part[T any](all []T, mine func(*T) bool) (in, out []T) {
+	for i := range all {
+		if mine(&all[i]) {
+			in = append(in, all[i])
+		} else {
+			out = append(out, all[i])
+		}
+	}
+	return in, out
 }
 
 // rest is what a node does between two calls: it arms the next one.
@@ -133,7 +179,7 @@ func (n *node) rest() {
 	}
 	n.arm()
 	life := n.life
-	if n.shard.Unsaved() {
+	if n.unsaved() {
 		n.w.after(20*time.Millisecond, func() {
 			if n.life == life {
 				n.wake()
@@ -145,16 +191,31 @@ func (n *node) rest() {
 	}
 }
 
+func (n *node) unsaved() bool {
+	return slices.ContainsFunc(n.shards[:], (*scheduler.Shard).Unsaved)
+}
+
+// nextWake is when one of the shards next wants a turn; 0: none does.
+func (n *node) nextWake() core.Instant {
+	next := core.Instant(0)
+	for _, s := range n.shards {
+		if at := s.NextWake(); at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	return next
+}
+
 // arm sets the timer of the next wake; a clock that was set back makes it look
 // again.
 func (n *node) arm() {
-	at, life := n.shard.NextWake(), n.life
+	at, life := n.nextWake(), n.life
 	if at == 0 {
 		return
 	}
 	n.w.after(n.clock.until(at), func() {
 		switch {
-		case n.life != life || n.busy || n.shard.NextWake() != at:
+		case n.life != life || n.busy || n.nextWake() != at:
 		case at > n.clock.now():
 			n.arm()
 		default:
@@ -173,8 +234,8 @@ func (n *node) adopt(p int) {
 
 func (n *node) obey(o order) {
 	if o.lost != 0 {
-		if epoch, ok := n.shard.Owns(o.partition); ok && epoch == o.lost {
-			n.shard.Drop(o.partition)
+		if epoch, ok := n.shardOf(o.partition).Owns(o.partition); ok && epoch == o.lost {
+			n.shardOf(o.partition).Drop(o.partition)
 			n.lose(o.partition)
 		}
 		return
@@ -188,13 +249,13 @@ func (n *node) takeOver(p int) {
 	w := n.w
 	if n.feeds[p] != nil {
 		n.lose(p)
-		n.shard.Drop(p)
+		n.shardOf(p).Drop(p)
 	}
 	n.feeds[p] = &feed{} // it hears replies from here on
-	from, err := n.shard.Adopt(context.Background(), n.clock.now(), p, w.streamName())
+	from, err := n.shardOf(p).Adopt(context.Background(), n.clock.now(), p, w.streamName())
 	if err != nil {
 		n.lose(p)
-		n.shard.Drop(p)
+		n.shardOf(p).Drop(p)
 		if !errors.Is(err, errFault) && w.Store.Partition(p).Owner == n.name {
 			w.wrong(p, "", "node %s cannot adopt partition %d: %v", n.name, p, err)
 		}
