@@ -21,6 +21,8 @@ func BenchmarkTurn(b *testing.B) {
 	mail := &scheduler.Mail{}
 	s := scheduler.NewShard(scheduler.Config{Node: "n1"}, store, out, slog.New(slog.DiscardHandler), chance("n1"),
 		func(m scheduler.ToldMail) { mail.Told = append(mail.Told, m) })
+	var crew scheduler.Crew
+	part := scheduler.Part{Shard: s, Mail: mail}
 	now := began
 	if _, err := s.Adopt(b.Context(), now, 0, "stream-1"); err != nil {
 		b.Fatal(err)
@@ -40,8 +42,8 @@ func BenchmarkTurn(b *testing.B) {
 		}
 		mail.Tasks = append(mail.Tasks, scheduler.TaskMail{Pos: pos, At: now, Submissions: subs})
 		for range 6 {
-			if _, err := s.Turn(b.Context(), now, mail, false); err != nil {
-				b.Fatal(err)
+			if crew.Turn(b.Context(), now, &part); part.Err != nil {
+				b.Fatal(part.Err)
 			}
 			now++
 			for _, r := range out.replies {

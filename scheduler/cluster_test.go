@@ -300,9 +300,14 @@ func (c *cluster) Live(core.Status) {}
 // want checks the state of tasks.
 func (c *cluster) want(state core.State, p int, ids ...string) {
 	c.t.Helper()
+	want(c.t, c.store.MemStore, state, p, ids...)
+}
+
+func want(t *testing.T, store *sim.MemStore, state core.State, p int, ids ...string) {
+	t.Helper()
 	for _, id := range ids {
-		if task := c.store.Task(p, id); task == nil || task.State != state {
-			c.t.Fatalf("task %s is not %s: %s", id, state, c.store.History(p, id))
+		if task := store.Task(p, id); task == nil || task.State != state {
+			t.Fatalf("task %s is not %s: %s", id, state, store.History(p, id))
 		}
 	}
 }

@@ -2,8 +2,9 @@
 // rows and journal.
 //
 // [Shard] is the role itself: a synchronous handler without goroutine, clock or
-// randomness of its own. One call of [Shard.Turn] takes everything that arrived
-// since the last, and its order is the promise of the whole program:
+// randomness of its own. One call of [Crew.Turn] takes everything that arrived for a
+// shard since the last, or for several at once, and its order is the promise of the
+// whole program:
 //
 //	apply → commit → publish → acknowledge
 //

@@ -146,8 +146,12 @@ func (b *Inbox) unlockWake() {
 func (b *Inbox) take() *Mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	full := b.mail
-	b.mail, b.spare = b.spare, nil
+	return b.exchange()
+}
+
+// exchange puts empty mail in place of what arrived. The inbox is held.
+func (b *Inbox) exchange() (full *Mail) {
+	full, b.mail, b.spare = b.mail, b.spare, nil
 	return full
 }
 
@@ -156,8 +160,7 @@ func (b *Inbox) take() *Mail {
 func (b *Inbox) takeTogether() *Mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	full := b.mail
-	b.mail, b.spare = b.spare, nil
+	full := b.exchange()
 	b.mail.Controls, full.Controls = full.Controls, b.mail.Controls
 	return full
 }

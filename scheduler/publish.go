@@ -139,15 +139,16 @@ func (s *Shard) command(x *pending) {
 // partitions together: every message there is synced to disk, so few and full
 // ones are cheap. The confirmation comes back as one mail for each partition.
 func tellAll(shards []*Shard) {
-	endings := 0
+	endings, partitions := 0, 0
 	for _, s := range shards {
 		endings += len(s.turn.endings)
+		partitions += len(s.partitions)
 	}
 	if endings == 0 {
 		return
 	}
 	all := make([]core.Ending, 0, endings) // the mails keep them
-	var mails []confirmation
+	mails := make([]confirmation, 0, partitions)
 	for _, s := range shards {
 		for _, p := range s.inOrder() {
 			if p.endings == 0 {

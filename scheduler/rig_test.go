@@ -22,6 +22,7 @@ type rig struct {
 	store *sim.MemStore
 	bus   *bus
 	shard *scheduler.Shard
+	crew  scheduler.Crew
 	mail  *scheduler.Mail
 	now   core.Instant
 	pos   uint64
@@ -77,10 +78,15 @@ func (r *rig) steal(partition int) {
 // start makes a new shard, as after a crash: nothing of the old one is left.
 func (r *rig) start(node string) {
 	r.cfg.Node = node
-	r.mail = &scheduler.Mail{}
+	r.mail, r.crew = &scheduler.Mail{}, scheduler.Crew{}
+	r.shard = r.newShard(node)
+}
+
+// newShard makes a shard that shares the rig's mail.
+func (r *rig) newShard(seed string) *scheduler.Shard {
 	mail := r.mail
 	log := slog.New(slog.NewTextHandler(&r.logs, nil))
-	r.shard = scheduler.NewShard(r.cfg, r.store, r.bus, log, chance(node), func(m scheduler.ToldMail) { mail.Told = append(mail.Told, m) })
+	return scheduler.NewShard(r.cfg, r.store, r.bus, log, chance(seed), func(m scheduler.ToldMail) { mail.Told = append(mail.Told, m) })
 }
 
 // chance is a sequence of numbers in [0,1) that differs from node to node.
@@ -125,7 +131,9 @@ func (r *rig) flush() {
 func (r *rig) try(flush bool) (scheduler.Turned, error) {
 	mail := *r.mail
 	*r.mail = scheduler.Mail{}
-	return r.shard.Turn(context.Background(), r.now, &mail, flush)
+	p := scheduler.Part{Shard: r.shard, Mail: &mail, Flush: flush}
+	r.crew.Turn(context.Background(), r.now, &p)
+	return p.Turned, p.Err
 }
 
 // tasks is one message of the task stream with those submissions.
@@ -168,6 +176,12 @@ func (r *rig) unserved(c core.Command) {
 // finish answers whatever is out until nothing more leaves.
 func (r *rig) finish() {
 	r.t.Helper()
+	r.finishBy(func() { r.turn() })
+}
+
+// finishBy is finish with turns of that kind.
+func (r *rig) finishBy(turn func()) {
+	r.t.Helper()
 	for range 100 {
 		cmds := r.bus.take()
 		if len(cmds) == 0 && len(r.mail.Told) == 0 {
@@ -176,7 +190,7 @@ func (r *rig) finish() {
 		for _, c := range cmds {
 			r.answer(c, 0)
 		}
-		r.turn()
+		turn()
 	}
 	r.t.Fatal("commands without end")
 }

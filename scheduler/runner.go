@@ -160,13 +160,23 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) turnAlone(ctx, work context.Context, timer *time.Timer) error {
 	began, wrote := r.s.cfg.Now(), r.shard.Stats.Writes
 	err := r.turn(work, r.flushDue(began))
-	gap, answers := r.gap(r.shard.Stats.Writes-wrote, r.shard.InHand())
-	r.in.expect(answers)
-	r.disengage()
+	gap, early := r.gap(r.shard.Stats.Writes - wrote)
+	r.leave(early)
 	if err == nil {
 		r.gather(ctx, timer, gap-r.s.cfg.Now().Sub(began), r)
 	}
 	return err
+}
+
+// leave ends the runner's part in a turn. If the rest after it may end early, it looks out
+// for the answers of all that it has in hand.
+func (r *runner) leave(early bool) {
+	answers := 0
+	if early {
+		answers = r.shard.InHand()
+	}
+	r.in.expect(answers)
+	r.disengage()
 }
 
 // flushDue reports whether a moved cursor has waited long enough.
@@ -180,17 +190,17 @@ const (
 	fullWrites = 1000
 )
 
-// gap is how long after the beginning of a turn that wrote so much the next may begin,
-// unless so many answers have come before, as there are tasks in hand: then nobody is
-// left to wait for. The rest of a flood is sat out.
-func (r *runner) gap(wrote int64, inHand int) (gap time.Duration, answers int) {
+// gap is how long after the beginning of a turn that wrote so much the next may begin;
+// early: unless all that is in hand has been answered before, when nobody is left to wait
+// for. The rest of a flood is sat out.
+func (r *runner) gap(wrote int64) (gap time.Duration, early bool) {
 	switch {
 	case r.s.cfg.FloodGap > 0 && r.s.flooded():
-		return r.s.cfg.FloodGap, 0
+		return r.s.cfg.FloodGap, false
 	case wrote > 1 && wrote < fullWrites:
-		return r.s.cfg.CommitGap * time.Duration(min(wrote, busyWrites)) / busyWrites, inHand
+		return r.s.cfg.CommitGap * time.Duration(min(wrote, busyWrites)) / busyWrites, true
 	}
-	return 0, 0
+	return 0, false
 }
 
 // flooded reports whether the processors are the door's.

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"time"
@@ -97,13 +96,6 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	s.plans.init()
 	s.commitID = int64(rand() * (1 << 62)) // so that two lives of one node never share a commit id
 	return s
-}
-
-// Turn is a turn of this shard alone, as Crew runs it.
-func (s *Shard) Turn(ctx context.Context, now core.Instant, mail *Mail, flush bool) (Turned, error) {
-	p := Part{Shard: s, Mail: mail, Flush: flush}
-	new(Crew).Turn(ctx, now, &p)
-	return p.Turned, p.Err
 }
 
 // Load is how many tasks of the partition are in hand, counting endings that

@@ -182,15 +182,10 @@ func (r *runner) serve(ctx, work context.Context, timer *time.Timer) error {
 	}
 	defer l.free.unlock()
 	began := r.s.cfg.Now()
-	wrote, inHand, err := l.turn(work, began)
-	gap, answers := r.gap(wrote, inHand)
+	wrote, err := l.turn(work, began)
+	gap, early := r.gap(wrote)
 	for _, o := range l.crew {
-		if answers > 0 {
-			o.in.expect(o.shard.InHand())
-		} else {
-			o.in.expect(0)
-		}
-		o.turning.unlock()
+		o.leave(early)
 	}
 	if err == nil {
 		gap /= time.Duration(len(r.s.runners)) // as many commits as if each turned alone
@@ -225,9 +220,8 @@ func (l *lead) join(r *runner) {
 	}
 }
 
-// turn runs a turn of the crew, all of which is locked, and says how much it wrote and
-// has in hand.
-func (l *lead) turn(ctx context.Context, began core.Instant) (wrote int64, inHand int, err error) {
+// turn runs a turn of the crew, all of which is locked, and says how much it wrote.
+func (l *lead) turn(ctx context.Context, began core.Instant) (wrote int64, err error) {
 	l.parts = l.parts[:0]
 	found, left := 0, 0
 	for _, o := range l.crew {
@@ -240,12 +234,11 @@ func (l *lead) turn(ctx context.Context, began core.Instant) (wrote int64, inHan
 	for _, o := range l.crew {
 		err = errors.Join(err, o.turned(ctx, began))
 		wrote += o.shard.Stats.Writes
-		inHand += o.shard.InHand()
 		more, _ := o.in.pending()
 		left += more
 	}
 	if left >= max(found-found/4, fewLeft) {
 		l.apart = l.crew[0].s.cfg.Now().Add(apartFor)
 	}
-	return wrote, inHand, err
+	return wrote, err
 }

@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -19,27 +18,18 @@ import (
 // first.
 type pair struct {
 	*rig
-	crew   scheduler.Crew
 	shards [2]*scheduler.Shard
 }
 
 func newPair(t *testing.T, cfg scheduler.Config) *pair {
 	t.Helper()
 	r := &pair{rig: newRig(t, cfg)}
-	first := r.shard
-	mail := r.mail
-	second := scheduler.NewShard(r.cfg, r.store, r.bus, slog.New(slog.NewTextHandler(&r.logs, nil)), chance("second"), func(m scheduler.ToldMail) { mail.Told = append(mail.Told, m) })
-	r.shards = [2]*scheduler.Shard{first, second}
-	r.adoptAgain(1)
+	r.shards = [2]*scheduler.Shard{r.shard, r.newShard("second")}
+	r.shard = r.shards[1]
+	r.adopt(1)
+	r.shard = r.shards[0]
 	r.news()
 	return r
-}
-
-func (r *pair) adoptAgain(p int) {
-	r.t.Helper()
-	if _, err := r.shards[p].Adopt(r.t.Context(), r.now, p, "stream-1"); err != nil {
-		r.t.Fatal(err)
-	}
 }
 
 // together is one turn of both, with all the mail there is.
@@ -74,26 +64,12 @@ func (r *pair) well() {
 // finishAll answers whatever is out until nothing more leaves.
 func (r *pair) finishAll() {
 	r.t.Helper()
-	for range 100 {
-		cmds := r.bus.take()
-		if len(cmds) == 0 && len(r.mail.Told) == 0 {
-			return
-		}
-		for _, c := range cmds {
-			r.answer(c, 0)
-		}
-		r.well()
-	}
-	r.t.Fatal("commands without end")
+	r.finishBy(r.well)
 }
 
 func (r *pair) want(state core.State, p int, ids ...string) {
 	r.t.Helper()
-	for _, id := range ids {
-		if task := r.store.Task(p, id); task == nil || task.State != state {
-			r.t.Errorf("task %s is not %s: %s", id, state, r.store.History(p, id))
-		}
-	}
+	want(r.t, r.store, state, p, ids...)
 }
 
 // What shards that turn together write is one commit; the endings they tell are handed

@@ -298,20 +298,21 @@ func (n *stageNode) turn(flush bool) {
 	mail, life, stale := n.mail, n.life, n.shard.Stats.Stale
 	n.mail = scheduler.Mail{}
 	replies := numbersOf(mail.Replies)
-	turned, err := n.shard.Turn(context.Background(), n.clock(), &mail, flush)
+	part := scheduler.Part{Shard: n.shard, Mail: &mail, Flush: flush}
+	new(scheduler.Crew).Turn(context.Background(), n.clock(), &part)
 	if n.life != life {
 		return
 	}
 	if d := n.shard.Stats.Stale - stale; d > 0 {
 		n.s.say(n.name, "drops", "%d as stale%s", d, replies)
 	}
-	if err != nil {
-		n.s.say(n.name, "gives up", "its partitions: %v", err)
-		if errors.Is(err, core.ErrForeignRow) {
+	if part.Err != nil {
+		n.s.say(n.name, "gives up", "its partitions: %v", part.Err)
+		if errors.Is(part.Err, core.ErrForeignRow) {
 			n.s.wrong("a foreign row")
 		}
 	}
-	for _, p := range turned.Lost {
+	for _, p := range part.Turned.Lost {
 		n.lose(p)
 	}
 	n.rest()
