@@ -41,6 +41,8 @@ type runner struct {
 	flood   core.Instant // since when turns have seen one flood; 0: the last has seen none
 	narrow  bool         // new tasks wait for shorter turns or the end of a flood
 	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
+
+	next core.Instant // when its last turn alone began, or the next is to begin; lead.mu guards it
 }
 
 // order asks a runner to adopt a partition, to forget it as lost, or to let
@@ -159,11 +161,16 @@ func (r *runner) run(ctx context.Context) error {
 // turnAlone runs a turn of this runner, which is locked, and rests.
 func (r *runner) turnAlone(ctx, work context.Context, timer *time.Timer) error {
 	began, wrote := r.s.cfg.Now(), r.shard.Stats.Writes
+	r.s.lead.begins(r, began)
 	err := r.turn(work, r.flushDue(began))
 	gap, early := r.gap(r.shard.Stats.Writes - wrote)
 	r.leave(early)
-	if err == nil {
-		r.gather(ctx, timer, gap-r.s.cfg.Now().Sub(began), r)
+	if now := r.s.cfg.Now(); err == nil && began.Add(gap) > now {
+		next := began.Add(gap)
+		if early {
+			next = r.s.lead.slot(r, next, gap)
+		}
+		r.gather(ctx, timer, next.Sub(now), r)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -151,6 +152,8 @@ type lead struct {
 	parts []*Part
 	turns Crew
 	apart core.Instant // until when one common commit after the other would not keep up
+
+	mu sync.Mutex // guards when the next turns of all runners alone begin
 }
 
 // A common turn keeps up if it leaves less than three quarters behind of the answers and
@@ -165,6 +168,42 @@ const (
 // need not be few, and not in a flood, in which they are long.
 func (s *Scheduler) together() bool {
 	return len(s.runners) > 1 && s.cfg.CommitGap > 0 && !s.flooded()
+}
+
+// begins takes note of a turn of r alone.
+func (l *lead) begins(r *runner, at core.Instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.next = at
+}
+
+// slot is when r, which turns alone, begins its next turn: at the instant given or less
+// than a gap later, and as far behind the turns of the others as fits so many of them into
+// a gap. Turns that are as long and rest as long as each other stay side by side if they
+// once were, and then all want the processors at once that nobody wants in between.
+func (l *lead) slot(r *runner, at core.Instant, gap time.Duration) core.Instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gap = gap.Truncate(time.Microsecond)
+	between := (gap / time.Duration(len(r.s.runners))).Truncate(time.Microsecond)
+	idle := at.Add(-2 * gap)
+	for moved := true; moved; {
+		moved = false
+		for _, o := range r.s.runners {
+			if o == r || o.next < idle {
+				continue
+			}
+			behind := at.Sub(o.next) % gap
+			if behind < 0 {
+				behind += gap
+			}
+			if behind < between {
+				at, moved = at.Add(between-behind), true
+			}
+		}
+	}
+	r.next = at
+	return at
 }
 
 // serve runs a turn, of this runner or of all that are free, and rests. Only a bug is an

@@ -361,6 +361,93 @@ func TestCommittersTurnApart(t *testing.T) {
 	})
 }
 
+// apart makes the committers of a cluster turn apart for most of a second, and notes when
+// commits of tasks begin.
+func (c *cluster) apart() (began func() []time.Time) {
+	c.store.slow.Store(int64(50 * time.Millisecond))
+	for i := range 2 {
+		for p := range 2 {
+			c.submit(p, many(200, fmt.Sprint("long", i, "-"))...)
+		}
+		pass(20 * time.Millisecond)
+	}
+	pass(80 * time.Millisecond)
+	c.store.slow.Store(0)
+	pass(200 * time.Millisecond)
+	var mu sync.Mutex
+	var all []time.Time
+	c.store.AfterCommit = func(b *core.Batch, _ core.CommitResult) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(b.Writes) > 0 {
+			all = append(all, time.Now())
+		}
+		return nil
+	}
+	return func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+// Committers that turn apart take turns: each begins in the middle of the other's gap,
+// also if both began at once. Who is the only one with work waits for nobody.
+func TestCommittersTakeTurns(t *testing.T) {
+	const gap = 40 * time.Millisecond
+	run := func(t *testing.T, test func(t *testing.T, c *cluster)) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.answer = -1
+			n := c.run("a", func(cfg *scheduler.RunConfig) { cfg.CommitGap, cfg.DrainMax = gap, -1 })
+			c.setLive("a")
+			pass(time.Second)
+			test(t, c)
+			c.end(n)
+		})
+	}
+	t.Run("both have work", func(t *testing.T) {
+		run(t, func(t *testing.T, c *cluster) {
+			began := c.apart()
+			for i := range 40 {
+				for p := range 2 {
+					c.submit(p, many(10, fmt.Sprint("t", i, "-"))...)
+				}
+				pass(gap / 4)
+			}
+			all := began()
+			if len(all) < 16 {
+				t.Fatalf("%d commits", len(all))
+			}
+			for i := len(all) / 2; i < len(all); i++ {
+				if d := all[i].Sub(all[i-1]).Round(time.Millisecond); d != gap/2 {
+					t.Errorf("a commit %v after the one before, want %v", d, gap/2)
+				}
+			}
+		})
+	})
+	t.Run("one has work", func(t *testing.T) {
+		run(t, func(t *testing.T, c *cluster) {
+			began := c.apart()
+			for i := range 6 {
+				c.submit(1, many(10, fmt.Sprint("first", i, "-"))...)
+				pass(gap / 4)
+				c.submit(1, many(10, fmt.Sprint("second", i, "-"))...)
+				pass(2*gap + gap/8)
+			}
+			all := began()
+			if len(all) != 12 {
+				t.Fatalf("%d commits, want 12", len(all))
+			}
+			for i := 1; i < len(all); i += 2 {
+				if d := all[i].Sub(all[i-1]).Round(time.Millisecond); d != gap {
+					t.Errorf("a commit %v after the one before, want %v", d, gap)
+				}
+			}
+		})
+	})
+}
+
 // many are submissions of that name.
 func many(n int, name string) []core.Submission {
 	subs := make([]core.Submission, n)
