@@ -187,7 +187,7 @@ func (l *lead) slot(r *runner, at core.Instant, gap time.Duration) core.Instant 
 	gap = gap.Truncate(time.Microsecond)
 	between := (gap / time.Duration(len(r.s.runners))).Truncate(time.Microsecond)
 	idle := at.Add(-2 * gap)
-	for moved := true; moved; {
+	for moved := between > 0; moved; {
 		moved = false
 		for _, o := range r.s.runners {
 			if o == r || o.next < idle {
