@@ -361,9 +361,9 @@ func TestCommittersTurnApart(t *testing.T) {
 	})
 }
 
-// apart makes the committers of a cluster turn apart for most of a second, and notes when
-// commits of tasks begin.
-func (c *cluster) apart() (began func() []time.Time) {
+// apart makes the committers of a cluster turn apart for most of a second, and gives a
+// look at when it commits tasks from then on.
+func (c *cluster) apart() (commits func() []time.Time) {
 	c.store.slow.Store(int64(50 * time.Millisecond))
 	for i := range 2 {
 		for p := range 2 {
@@ -374,21 +374,7 @@ func (c *cluster) apart() (began func() []time.Time) {
 	pass(80 * time.Millisecond)
 	c.store.slow.Store(0)
 	pass(200 * time.Millisecond)
-	var mu sync.Mutex
-	var all []time.Time
-	c.store.AfterCommit = func(b *core.Batch, _ core.CommitResult) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(b.Writes) > 0 {
-			all = append(all, time.Now())
-		}
-		return nil
-	}
-	return func() []time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(all)
-	}
+	return commitTimes(c)
 }
 
 // Committers that turn apart take turns: each begins in the middle of the other's gap,
@@ -408,14 +394,14 @@ func TestCommittersTakeTurns(t *testing.T) {
 	}
 	t.Run("both have work", func(t *testing.T) {
 		run(t, func(t *testing.T, c *cluster) {
-			began := c.apart()
+			commits := c.apart()
 			for i := range 40 {
 				for p := range 2 {
 					c.submit(p, many(10, fmt.Sprint("t", i, "-"))...)
 				}
 				pass(gap / 4)
 			}
-			all := began()
+			all := commits()
 			if len(all) < 16 {
 				t.Fatalf("%d commits", len(all))
 			}
@@ -428,14 +414,14 @@ func TestCommittersTakeTurns(t *testing.T) {
 	})
 	t.Run("one has work", func(t *testing.T) {
 		run(t, func(t *testing.T, c *cluster) {
-			began := c.apart()
+			commits := c.apart()
 			for i := range 6 {
 				c.submit(1, many(10, fmt.Sprint("first", i, "-"))...)
 				pass(gap / 4)
 				c.submit(1, many(10, fmt.Sprint("second", i, "-"))...)
 				pass(2*gap + gap/8)
 			}
-			all := began()
+			all := commits()
 			if len(all) != 12 {
 				t.Fatalf("%d commits, want 12", len(all))
 			}
