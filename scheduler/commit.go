@@ -35,10 +35,14 @@ func (s *Shard) commit(ctx context.Context) error {
 		res, err = s.halve(ctx, t.batch.Writes)
 	}
 	if err != nil {
-		return fmt.Errorf("commit %d of %d tasks: %w", t.batch.ID, len(t.batch.Writes), err)
+		return commitFailed(&t.batch, err)
 	}
 	s.committed(&res, halved)
 	return nil
+}
+
+func commitFailed(b *core.Batch, err error) error {
+	return fmt.Errorf("commit %d of %d tasks: %w", b.ID, len(b.Writes), err)
 }
 
 // committed takes note of what a commit came to.

@@ -124,7 +124,7 @@ func (c *Crew) commitAll(ctx context.Context) error {
 	}
 	res, err := first.store.Commit(ctx, b)
 	if err != nil {
-		err = fmt.Errorf("commit %d of %d tasks: %w", b.ID, len(b.Writes), err)
+		err = commitFailed(b, err)
 	} else {
 		for _, p := range c.writing {
 			p.Shard.committed(&res, false)

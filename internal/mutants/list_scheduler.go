@@ -23,7 +23,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "failed-commit-goes-on", invariant: 3, file: "scheduler/commit.go",
-		old: "\tif err != nil {\n\t\treturn fmt.Errorf(\"commit %d of %d tasks", new: "\tif err != nil && t.batch.ID < 0 {\n\t\treturn fmt.Errorf(\"commit %d of %d tasks",
+		old: "\tif err != nil {\n\t\treturn commitFailed(", new: "\tif err != nil && t.batch.ID < 0 {\n\t\treturn commitFailed(",
 		fault: "a commit that failed counts as one that worked",
 		run:   "^(TestFailedCommitLetsNothingLeave|TestForeignRow)$",
 	},
