@@ -89,7 +89,7 @@ func (s *spyStore) TakeOver(ctx context.Context, p int, owner string) (core.Part
 
 func (s *spyStore) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
 	if partition%2 == 1 {
-		<-time.After(time.Duration(s.forgets.Load()))
+		takes(context.Background(), &s.forgets)
 	}
 	return s.MemStore.Purge(ctx, partition, epoch, detail, row, limit)
 }
