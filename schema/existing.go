@@ -9,7 +9,7 @@ import (
 
 // Existing implements Store.
 func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error) {
-	rows, err := r.query(ctx, qExisting+r.inText, partition, r.list(ids))
+	rows, err := r.query(ctx, qExisting+r.among("tasks", "id"), partition, r.list(ids))
 	if err != nil {
 		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -41,6 +42,22 @@ var Reads = []struct {
 	{"next agent", dollars(qNextAgent), "1, ''", []string{"tasks_waiting"}},
 	{"failed", "SELECT number FROM tasks WHERE partition = $1 AND state = 'error' ORDER BY number DESC LIMIT $2", "1, 51", []string{"tasks_failed"}},
 	{"untold", dollars(qUntold), "1, 3, 1000", []string{"tasks_ended"}},
+}
+
+// Lists are the statements on the rows of a list of numbers or ids, with values for
+// their parameters, none of which changes a row.
+func Lists(s Store) []struct{ Name, SQL, Values string } {
+	p := s.(*postgres)
+	generation := func(sql string) string { return dollars(fmt.Sprintf(sql, "journal_1")) }
+	return []struct{ Name, SQL, Values string }{
+		{"journals", dollars(qJournal + p.among("journal", "number") + ` ORDER BY number, seq`), `1, '{7,8,9}', ''`},
+		{"numbers", dollars(qTasks + p.among("tasks", "number")), `1, '{7,8,9}'`},
+		{"ids", dollars(qTasks + p.among("tasks", "id")), `1, '{a,b,c}'`},
+		{"forget rows", dollars(qForgetRows + p.chosen(andDead)), `1, '{7,8,9}', '2020-01-01', 0`},
+		{"forget inputs", dollars(qForgetInputs + p.chosen(andOld)), `1, '{7,8,9}', '2020-01-01', 0`},
+		{"forget moved", dollars(forgetMovedSQL), `1, '{7,8,9}', '2020-01-01', 0`},
+		{"move", generation(moveSQL), `1, '{1000007,1000008}'`},
+	}
 }
 
 // Passing reports whether an error is the server's or the connection's and may be

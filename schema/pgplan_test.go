@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,4 +159,50 @@ func TestCommitsToAnEmptiedTable(t *testing.T) {
 	if good, plan := byKey(); !good {
 		t.Errorf("after %d tasks:\n%s", number, plan)
 	}
+}
+
+// What goes by a list looks up each of it, also by a plan from when the tables were
+// empty: a generation of the journal is, every time that it begins.
+func TestListsByKey(t *testing.T) {
+	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
+	if err := s.Partitions(t.Context(), 16); err != nil {
+		t.Fatal(err)
+	}
+	db := schema.DB(s)
+	lists := schema.Lists(s)
+	run := func(statement string) {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	for _, q := range lists {
+		run(fmt.Sprintf("PREPARE %s AS %s", prepared(q.Name), q.SQL))
+		run("EXECUTE " + prepared(q.Name) + "(" + q.Values + ")") // its plan is made
+	}
+	run(fmt.Sprintf(manyTasks, 30_000))
+	for _, table := range []string{"journal", "journal_1"} {
+		run(`INSERT INTO ` + table + ` (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
+			SELECT g % 16, g / 32 + 1, g / 16 % 2, now(), 'node', 1, 1, 'begun', 'processing', 0, 0, FALSE FROM generate_series(0, 29999) AS g`)
+	}
+	for _, q := range lists {
+		plan := explain(t, db, "(ANALYZE, TIMING OFF) EXECUTE "+prepared(q.Name)+"("+q.Values+")")
+		t.Logf("%s:\n%s", q.Name, plan)
+		if read := largest(t, plan); read > 20 {
+			t.Errorf("%s: a part of it went over %d rows for 3", q.Name, read)
+		}
+	}
+}
+
+// largest is over how many rows that part of a plan went that went over the most.
+func largest(t *testing.T, plan string) int {
+	t.Helper()
+	most := 0
+	for _, count := range regexp.MustCompile(`(?:Removed by \w+ ?\w*: |actual rows=)(\d+)`).FindAllStringSubmatch(plan, -1) {
+		n, err := strconv.Atoi(count[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, n)
+	}
+	return most
 }

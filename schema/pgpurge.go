@@ -33,13 +33,13 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 		return nil
 	})
 	if len(c.rows) > 0 {
-		b.Queue(dollars(qForgetRows+p.inInts)+stillSQL, partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
+		b.Queue(dollars(qForgetRows+p.chosen(andDead)), partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
 			gone = tag.RowsAffected()
 			return nil
 		})
 	}
 	if c.inputs {
-		b.Queue(dollars(qForgetInputs+p.inInts)+stillSQL, partition, c.details, detail.Time(), epoch)
+		b.Queue(dollars(qForgetInputs+p.chosen(andOld)), partition, c.details, detail.Time(), epoch)
 	}
 	switch {
 	case len(c.details) == 0:
@@ -58,22 +58,22 @@ func (p *postgres) forget(ctx context.Context, tx pgx.Tx, partition int, epoch i
 // The fence of a purge: a successor's takeover waits for the row, or has raised
 // the epoch and then nothing is ours to forget.
 const (
-	holdSQL  = `UPDATE partitions SET forgotten = greatest(forgotten, $3) WHERE partition = $1 AND epoch = $2`
-	stillSQL = ` AND EXISTS (SELECT 1 FROM partitions WHERE partition = $1 AND epoch = $4)`
-
-	// forgetMovedSQL purges the few rows that are in no generation; the others go with theirs.
-	forgetMovedSQL = `DELETE FROM ONLY journal AS j WHERE j.partition = $1 AND j.number = ANY($2::INT8[])
-		AND EXISTS (SELECT 1 FROM tasks` + stillOld + `= j.number)` + stillSQL
+	holdSQL   = `UPDATE partitions SET forgotten = greatest(forgotten, $3) WHERE partition = $1 AND epoch = $2`
+	stillOurs = `EXISTS (SELECT 1 FROM partitions WHERE partition = ?1 AND epoch = ?4)`
 )
 
-// forgetSQL purges what tasks were made of and counts them. PostgreSQL reads the
-// journal's key by a list of numbers, however little it knows of the tables;
+// forgetMovedSQL purges the few rows that are in no generation; the others go with theirs.
+var forgetMovedSQL = `DELETE FROM ONLY journal WHERE ` +
+	placed("ONLY journal", ` AND EXISTS (SELECT 1 FROM tasks WHERE partition = ?1 AND number = wanted`+andOld+`)`, stillOurs)
+
+// forgetSQL purges what tasks were made of and counts them, where the journal is in no
+// generations. PostgreSQL reads its key by a list of numbers once it knows that it is large,
 // CockroachDB by a join.
 func (p *postgres) forgetSQL() string {
 	in := `= ANY(ARRAY(SELECT number FROM forgotten))`
 	if p.dialect == "cockroach" {
 		in = `IN (SELECT number FROM forgotten)`
 	}
-	return `WITH forgotten AS (` + dollars(qForgetDetails+p.inInts) + stillSQL + `), gone AS (` + dollars(qForgetJournal) + in + ` RETURNING 1)
-SELECT count(*) FROM forgotten`
+	return dollars(`WITH forgotten AS (` + qForgetDetails + p.chosen(andOld) + `), gone AS (` + qForgetJournal + `partition = ?1 AND number ` + in + ` RETURNING 1)
+SELECT count(*) FROM forgotten`)
 }

@@ -59,8 +59,7 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 	}
 	p.reader = reader{
 		db: stdlib.OpenDBFromPool(p.pool), params: dollars, list: func(v any) any { return v },
-		lingers: p.dialect == "postgres",
-		inInts:  `= ANY(?2::INT8[])`, inText: `= ANY(?2::TEXT[])`, time: func(i core.Instant) any { return i.Time() },
+		lingers: p.dialect == "postgres", among: p.among, time: func(i core.Instant) any { return i.Time() },
 	}
 	return p, nil
 }

@@ -164,9 +164,11 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 // Statements of a purge, while the partition is held. What was chosen and has
 // been started again meanwhile, or belongs to a task in error now, stays.
 const (
-	qForgetRows    = `DELETE FROM tasks WHERE partition = ?1 AND ` + isForgotten + ` AND state IN ('processed', 'undone') AND ended_at < ?3 AND number `
-	qForgetDetails = `SELECT number FROM tasks` + stillOld
-	qForgetInputs  = `UPDATE tasks SET input = NULL` + stillOld
-	stillOld       = ` WHERE partition = ?1 AND ended_at < ?3 AND state IN ('processed', 'undone') AND number `
-	qForgetJournal = `DELETE FROM journal WHERE partition = ?1 AND number `
+	qForgetRows    = `DELETE FROM tasks WHERE `
+	qForgetDetails = `SELECT number FROM tasks WHERE `
+	qForgetInputs  = `UPDATE tasks SET input = NULL WHERE `
+	qForgetJournal = `DELETE FROM journal WHERE `
+
+	andOld  = ` AND ended_at < ?3 AND state IN ('processed', 'undone')`
+	andDead = andOld + ` AND ` + isForgotten
 )

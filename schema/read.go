@@ -13,10 +13,9 @@ import (
 // a parameter and of a list of values.
 type reader struct {
 	db     *sql.DB
-	params func(query string) string // from ?1 to the dialect's own
-	list   func(values any) any      // a list as one parameter
-	inInts string                    // "IN (…)" for ?2, integers
-	inText string                    // the same for text
+	params func(query string) string         // from ?1 to the dialect's own
+	list   func(values any) any              // a list as one parameter
+	among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2
 	time   func(core.Instant) any
 	purged purgePlaces
 	// lingers: what is forgotten may be there for a while, see pggenerations.go
@@ -47,11 +46,9 @@ const taskColumns = `partition, number, id, type, plan_version, input, input_has
 
 const (
 	qActive  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
-	qByIDs   = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND id `
-	qByNums  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number `
+	qTasks   = `SELECT ` + taskColumns
 	qJournal = `SELECT number, seq, at, actor, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
-	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format, input
-	FROM journal WHERE partition = ?1 AND number `
+	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format, input`
 	qWaiting   = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
 	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
 	qUntold    = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
@@ -66,7 +63,7 @@ const (
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT spec FROM plans ORDER BY name, version`
 	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`
-	qExisting = `SELECT partition, number, id, type, input_hash, state FROM tasks WHERE partition = ?1 AND id `
+	qExisting = `SELECT partition, number, id, type, input_hash, state`
 )
 
 func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
@@ -120,7 +117,7 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 	for i := range into {
 		at[into[i].Row.Number] = &into[i]
 	}
-	rows, err := r.query(ctx, qJournal+r.inInts+` ORDER BY number, seq`, partition, r.list(numbers), []byte{})
+	rows, err := r.query(ctx, qJournal+r.among("journal", "number")+` ORDER BY number, seq`, partition, r.list(numbers), []byte{})
 	if err != nil {
 		return fmt.Errorf("journal of partition %d: %w", partition, err)
 	}
@@ -179,12 +176,12 @@ func (r *reader) LoadActive(ctx context.Context, partition int, afterNumber int6
 
 // LoadNumbers implements Store.
 func (r *reader) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	return r.saved(ctx, partition, qByNums+r.inInts+` ORDER BY number`, partition, r.list(numbers))
+	return r.saved(ctx, partition, qTasks+r.among("tasks", "number")+` ORDER BY number`, partition, r.list(numbers))
 }
 
 // LoadIDs implements Store.
 func (r *reader) LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
-	return r.saved(ctx, partition, qByIDs+r.inText+` ORDER BY number`, partition, r.list(ids))
+	return r.saved(ctx, partition, qTasks+r.among("tasks", "id")+` ORDER BY number`, partition, r.list(ids))
 }
 
 func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {

@@ -76,7 +76,9 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 			b, _ := json.Marshal(v) // numbers and names always can be
 			return string(b)
 		},
-		inInts: `IN (SELECT value FROM json_each(?2))`, inText: `IN (SELECT value FROM json_each(?2))`,
+		among: func(table, column string) string {
+			return ` FROM ` + table + ` WHERE partition = ?1 AND ` + column + ` ` + liteList
+		},
 		time: func(i core.Instant) any { return int64(i) },
 	}
 	return s, nil
@@ -231,6 +233,12 @@ func (s *sqlite) PutPlan(ctx context.Context, plan core.Plan) error {
 	})
 }
 
+// liteList is a list as one parameter, liteChosen the rows whose number is in it.
+const (
+	liteList   = `IN (SELECT value FROM json_each(?2))`
+	liteChosen = `partition = ?1 AND number ` + liteList
+)
+
 // Purge implements Store.
 func (s *sqlite) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
 	return s.purge(ctx, partition, detail, row, limit, func(c *purgeChoice) (touched int, err error) {
@@ -251,7 +259,7 @@ func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch in
 	if ours, err := res.RowsAffected(); err != nil || ours == 0 {
 		return 0, err
 	}
-	res, err = tx.ExecContext(ctx, qForgetRows+s.inInts, partition, s.list(c.rows), int64(row))
+	res, err = tx.ExecContext(ctx, qForgetRows+liteChosen+andDead, partition, s.list(c.rows), int64(row))
 	if err != nil {
 		return 0, err
 	}
@@ -260,11 +268,11 @@ func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch in
 		return 0, err
 	}
 	if c.inputs {
-		if _, err := tx.ExecContext(ctx, qForgetInputs+s.inInts, partition, s.list(c.details), int64(detail)); err != nil {
+		if _, err := tx.ExecContext(ctx, qForgetInputs+liteChosen+andOld, partition, s.list(c.details), int64(detail)); err != nil {
 			return 0, err
 		}
 	}
-	rows, err := tx.QueryContext(ctx, qForgetDetails+s.inInts, partition, s.list(c.details), int64(detail))
+	rows, err := tx.QueryContext(ctx, qForgetDetails+liteChosen+andOld, partition, s.list(c.details), int64(detail))
 	if err != nil {
 		return 0, err
 	}
@@ -280,7 +288,7 @@ func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch in
 	if err := rows.Err(); err != nil {
 		return 0, err
 	}
-	_, err = tx.ExecContext(ctx, qForgetJournal+s.inInts, partition, s.list(forgotten))
+	_, err = tx.ExecContext(ctx, qForgetJournal+liteChosen, partition, s.list(forgotten))
 	return int(gone) + len(forgotten), err
 }
 

@@ -88,7 +88,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "postgres-purge-not-fenced", invariant: 4, file: "schema/pgpurge.go",
-		old: "partition = $1 AND epoch = $4)", new: "partition = $1 AND epoch >= $4)",
+		old: "partition = ?1 AND epoch = ?4)", new: "partition = ?1 AND epoch >= ?4)",
 		fault: "PostgreSQL: an owner that was succeeded forgets tasks of its successor",
 		run:   "^TestPostgres$/^purge_is_fenced$",
 	},
@@ -124,7 +124,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "generation-moves-what-is-forgotten", invariant: 4, file: "schema/pggenerations.go",
-		old: " AND NOT ` + isGone + `) RETURNING", new: ") RETURNING",
+		old: " AND NOT `+isGone+`)`", new: ")`",
 		fault: "PostgreSQL: what is forgotten between the look and the move is moved, and stays for ever",
 		run:   "^TestForgottenBeforeItMoves$",
 	},
