@@ -122,7 +122,7 @@ const (
 // moveSQL moves rows of tasks that are not forgotten, as is looked again now that no
 // purge can come between.
 var moveSQL = `WITH moved AS (DELETE FROM ONLY %[1]s WHERE ` +
-	placed(`ONLY %[1]s`, ` AND EXISTS (SELECT 1 FROM tasks t WHERE t.partition = ?1 AND t.number = wanted AND NOT `+isGone+`)`, `TRUE`) + ` RETURNING *)
+	placed(`ONLY %[1]s AS j`, ` AND EXISTS (SELECT 1 FROM tasks t WHERE t.partition = ?1 AND t.number = j.number AND NOT `+isGone+`)`, `TRUE`) + ` RETURNING *)
 	INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + names(journalColumns) + `, commit_id, format FROM moved`
 
 // makeGenerations makes the tables where they are not yet.

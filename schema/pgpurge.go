@@ -64,7 +64,7 @@ const (
 
 // forgetMovedSQL purges the few rows that are in no generation; the others go with theirs.
 var forgetMovedSQL = `DELETE FROM ONLY journal WHERE ` +
-	placed("ONLY journal", ` AND EXISTS (SELECT 1 FROM tasks WHERE partition = ?1 AND number = wanted`+andOld+`)`, stillOurs)
+	placed("ONLY journal AS j", ` AND EXISTS (SELECT 1 FROM tasks AS t WHERE t.partition = ?1 AND t.number = j.number`+andOld+`)`, stillOurs)
 
 // forgetSQL purges what tasks were made of and counts them, where the journal is in no
 // generations. PostgreSQL reads its key by a list of numbers once it knows that it is large,
