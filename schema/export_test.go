@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,8 +46,8 @@ var Reads = []struct {
 	{"untold", dollars(qUntold), "1, 3, 1000", []string{"tasks_ended"}},
 }
 
-// Lists are the statements on the rows of a list of numbers or ids, with values for
-// their parameters, none of which changes a row.
+// Lists are the statements on the rows of a list, with values for their parameters.
+// They change no row that is there.
 func Lists(s Store) []struct{ Name, SQL, Values string } {
 	p := s.(*postgres)
 	generation := func(sql string) string { return dollars(fmt.Sprintf(sql, "journal_1")) }
@@ -57,7 +59,39 @@ func Lists(s Store) []struct{ Name, SQL, Values string } {
 		{"forget inputs", dollars(qForgetInputs + p.chosen(andOld)), `1, '{7,8,9}', '2020-01-01', 0`},
 		{"forget moved", dollars(forgetMovedSQL), `1, '{7,8,9}', '2020-01-01', 0`},
 		{"move", generation(moveSQL), `1, '{1000007,1000008}'`},
+		{"born", bornSQL, `'{1,1,1}', '{a,b,c}', '{0,1,2}'`},
+		{"ours", oursSQL, `1, '{1,1,1}', '{7,8,9}', '{0,0,0}', '{1}'`},
+		{"careful", carefulSQL, carefulValues(1_000_000, 3)},
+		{"careful here", carefulHereSQL, carefulValues(2_000_000, 3)},
 	}
+}
+
+// carefulValues are a commit of that many new tasks in partition 1, each with a row
+// of the journal.
+func carefulValues(first, tasks int) string {
+	values := []string{"1"}
+	for i, group := range [][]field{partitionColumns, birthColumns, journalColumns, {bornColumn}} {
+		rows := tasks
+		if i == 0 {
+			rows = 1
+		}
+		for _, column := range group {
+			list := make([]string, rows)
+			for k := range list {
+				list[k] = map[string]string{"INT8": "1", "TEXT": "a", "BYTEA": "a", "BOOL": "t", "TIMESTAMPTZ": "2026-01-01"}[column.typ]
+				switch column.name {
+				case "epoch":
+					list[k] = "0"
+				case "number", "end_number":
+					list[k] = strconv.Itoa(first + k)
+				case "id":
+					list[k] += strconv.Itoa(first + k)
+				}
+			}
+			values = append(values, "'{"+strings.Join(list, ",")+"}'")
+		}
+	}
+	return strings.Join(values, ", ")
 }
 
 // Passing reports whether an error is the server's or the connection's and may be

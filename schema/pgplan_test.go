@@ -177,7 +177,7 @@ func TestListsByKey(t *testing.T) {
 	}
 	for _, q := range lists {
 		run(fmt.Sprintf("PREPARE %s AS %s", prepared(q.Name), q.SQL))
-		run("EXECUTE " + prepared(q.Name) + "(" + q.Values + ")") // its plan is made
+		explain(t, db, "EXECUTE "+prepared(q.Name)+"("+q.Values+")") // its plan is made
 	}
 	run(fmt.Sprintf(manyTasks, 30_000))
 	for _, table := range []string{"journal", "journal_1"} {
