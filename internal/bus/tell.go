@@ -117,8 +117,12 @@ func (t *tally) end(err error) {
 	}
 }
 
-// TellRefused stores refusals in the event stream and waits until it has them.
+// TellRefused stores refusals in the event stream and waits until it has them. After
+// the end of ctx nothing leaves.
 func (c *Conn) TellRefused(ctx context.Context, refused []core.Status) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%d refusals: %w", len(refused), err)
+	}
 	done := make(chan error, 1)
 	t := &tally{left: 1, done: func(err error) { done <- err }}
 	for i := range refused {
@@ -128,12 +132,11 @@ func (c *Conn) TellRefused(ctx context.Context, refused []core.Status) error {
 		release(b)
 	}
 	t.end(nil)
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%d refusals: %w", len(refused), ctx.Err())
+	told, err := await(ctx, done)
+	if err != nil {
+		return fmt.Errorf("%d refusals: %w", len(refused), err)
 	}
+	return told
 }
 
 // Notify sends a status to a submitter's private subject: once, to whoever
@@ -237,18 +240,38 @@ func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.
 	return seq, nil
 }
 
-// store publishes to a stream and waits for its confirmation.
+// store publishes to a stream and waits for its confirmation. After the end of ctx
+// nothing leaves.
 func (c *Conn) store(ctx context.Context, subject string, header nats.Header, data []byte) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	type outcome struct {
 		seq uint64
 		err error
 	}
 	got := make(chan outcome, 1)
 	c.acks.publish(subject, header, data, func(seq uint64, err error) { got <- outcome{seq, err} })
+	o, err := await(ctx, got)
+	if err != nil {
+		return 0, err
+	}
+	return o.seq, o.err
+}
+
+// await waits for an outcome until ctx ends. One that is there by then counts: whoever
+// hears of the end instead stores once more what the stream has.
+func await[T any](ctx context.Context, got <-chan T) (T, error) {
 	select {
-	case o := <-got:
-		return o.seq, o.err
+	case v := <-got:
+		return v, nil
 	case <-ctx.Done():
-		return 0, ctx.Err()
+	}
+	select {
+	case v := <-got:
+		return v, nil
+	default:
+		var none T
+		return none, ctx.Err()
 	}
 }

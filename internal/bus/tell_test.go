@@ -195,10 +195,50 @@ func TestDead(t *testing.T) {
 	if m, err = stream.GetMsg(within(t), 2); err != nil || !strings.Contains(m.Header.Get(HeaderCause), "cut from 8388608 bytes") {
 		t.Errorf("%v, %v", m.Header, err)
 	}
+}
+
+// What is stored after its caller has gone is stored again by whoever takes over.
+func TestNothingStoredAfterTheEnd(t *testing.T) {
+	c := ready(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := c.Dead(ctx, StreamTasks, "x", nil, "", nil); err == nil {
-		t.Error("no error after the end of the context")
+	for stream, store := range map[string]func(context.Context) error{
+		StreamDead:   func(ctx context.Context) error { return c.Dead(ctx, StreamTasks, "x", nil, "", nil) },
+		StreamEvents: func(ctx context.Context) error { return c.TellRefused(ctx, []core.Status{{ID: "a", Type: "b"}}) },
+		StreamControl: func(ctx context.Context) error {
+			_, err := c.PublishControl(ctx, 3, &core.Control{Kind: core.EventCancel, ID: "a", Type: "b"})
+			return err
+		},
+	} {
+		if err := store(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want %v", stream, err, context.Canceled)
+		}
+		if err := store(within(t)); err != nil {
+			t.Errorf("%s: %v", stream, err)
+		}
+		s, err := c.js.Stream(within(t), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.CachedInfo().State.Msgs; n != 1 {
+			t.Errorf("%s: %d messages, want only that of the live context", stream, n)
+		}
+	}
+}
+
+// Of an outcome and an end that are both there, a select takes either.
+func TestAwaitPrefersTheOutcome(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	got := make(chan int, 1)
+	if _, err := await(ctx, got); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	for range 100 {
+		got <- 7
+		if v, err := await(ctx, got); v != 7 || err != nil {
+			t.Fatalf("%d, %v, want the outcome that is there", v, err)
+		}
 	}
 }
 
