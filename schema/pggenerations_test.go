@@ -27,6 +27,7 @@ func turn(tb testing.TB, s schema.Store) (written int) {
 
 // The suite with its journal in a generation.
 func TestPostgresGeneration(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
 		s := open(tb, pgtestdb.URL(tb), schema.Options{})
 		if turn(tb, s) == 0 {
@@ -54,6 +55,7 @@ func (t turning) Purge(ctx context.Context, partition int, epoch int64, detail, 
 
 // The suite while generations open, are sealed, walked over and emptied all the time.
 func TestPostgresGenerationsTurn(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
 		s := open(tb, pgtestdb.URL(tb), schema.Options{})
 		return turning{s, tb}, schema.DB(s)

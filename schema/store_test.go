@@ -57,9 +57,13 @@ func run(t *testing.T, at func(testing.TB) string, o schema.Options) {
 
 func TestSQLite(t *testing.T) { run(t, sqliteURL, schema.Options{}) }
 
-func TestPostgres(t *testing.T) { run(t, pgtestdb.URL, schema.Options{}) }
+func TestPostgres(t *testing.T) {
+	t.Parallel() // a good part of it is waiting, as in its neighbours
+	run(t, pgtestdb.URL, schema.Options{})
+}
 
 func TestPostgresSerializable(t *testing.T) {
+	t.Parallel()
 	run(t, pgtestdb.URL, schema.Options{Serializable: true})
 }
 
