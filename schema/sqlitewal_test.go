@@ -108,7 +108,9 @@ func TestSQLiteLongReader(t *testing.T) {
 	}
 	most, slowest := b.write(t, 150, path)
 	t.Logf("WAL at most %d MB beside a reader, slowest commit %v", most>>20, slowest)
-	if most < 150<<20 || slowest > 2*time.Second {
+	// A commit behind a copy that waits for the reader takes what SQLite waits for at
+	// most, ten seconds; one that waits for nobody takes what the disk does.
+	if most < 150<<20 || slowest > 8*time.Second {
 		t.Errorf("the WAL has %d MB, the slowest commit took %v", most>>20, slowest)
 	}
 	if n := count(); n != 1 {
