@@ -85,12 +85,10 @@ func collided(err error) bool {
 // Migrate implements Store. A second process may open the file at the same time;
 // whoever comes second finds the tables when it looks again.
 func (s *sqlite) Migrate(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := s.takeTurn(ctx); err != nil {
+		return err
 	}
-	defer func() { <-s.turn }()
+	defer s.endTurn()
 	for try := 1; ; try++ {
 		err := migrate(ctx, s.writer, goose.DialectSQLite3, "sqlite")
 		var e *sqlitedriver.Error

@@ -81,7 +81,6 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	n.stream = ready.Identity
-	n.log.Info("streams are ready", "sync", ready.Sync)
 	return nil
 }
 
