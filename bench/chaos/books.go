@@ -219,7 +219,7 @@ func (w *world) told(ctx context.Context) (map[string]struct{}, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	return readEvents(ctx, conn.NATS())
+	return readEvents(ctx, conn.NATS(), quietMax, func(err error) { fmt.Fprintf(w.out, "%v; reading on\n", err) })
 }
 
 // alarms are words in a log that no fault excuses.

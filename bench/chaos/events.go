@@ -12,52 +12,99 @@ import (
 	"duly.dev/duly/internal/bus"
 )
 
-// quietMax is how long the reader of the event stream waits for a next message
-// before it looks whether it has them all.
-const quietMax = 5 * time.Second
+const (
+	// quietMax is how long the reader of the event stream waits for an answer or a next
+	// message before it begins anew: a consumer that a cluster made while it settled may
+	// be mute, and the library takes half a minute to see it.
+	quietMax = 5 * time.Second
+	// eventsMax is how long it may take altogether, eventsAgain the pause between.
+	eventsMax   = time.Minute
+	eventsAgain = 100 * time.Millisecond
+)
 
-// readEvents gives the ids of all tasks whose ends the event stream tells.
-func readEvents(ctx context.Context, nc *nats.Conn) (map[string]struct{}, error) {
+// eventReader reads what the event stream has told by now, once.
+type eventReader struct {
+	js    jetstream.JetStream
+	quiet time.Duration
+
+	read, last uint64 // positions in the stream; no last: not asked for yet
+	told       map[string]struct{}
+}
+
+// readEvents gives the ids of all tasks whose ends the event stream tells. again hears
+// why it begins anew.
+func readEvents(ctx context.Context, nc *nats.Conn, quiet time.Duration, again func(error)) (map[string]struct{}, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	stream, err := js.Stream(ctx, bus.StreamEvents)
-	if err != nil {
-		return nil, fmt.Errorf("events: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, eventsMax)
+	defer cancel()
+	r := &eventReader{js: js, quiet: quiet, told: map[string]struct{}{}}
+	for {
+		err := r.on(ctx)
+		if err == nil {
+			return r.told, nil
+		}
+		err = fmt.Errorf("events: %d of %d read: %w", r.read, r.last, err)
+		if errors.Is(err, bus.ErrUndecodable) {
+			return nil, err
+		}
+		again(err)
+		if pause(ctx, eventsAgain) != nil {
+			return nil, err
+		}
 	}
-	last := stream.CachedInfo().State.LastSeq
-	told := map[string]struct{}{}
-	if last == 0 {
-		return told, nil
-	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+}
+
+// on reads on from where it stands until it has all that was there when it began.
+func (r *eventReader) on(ctx context.Context) error {
+	step, cancel := context.WithTimeout(ctx, r.quiet)
+	defer cancel()
+	stream, err := r.js.Stream(step, bus.StreamEvents)
 	if err != nil {
-		return nil, fmt.Errorf("events: %w", err)
+		return err
+	}
+	if r.last == 0 {
+		r.last = stream.CachedInfo().State.LastSeq
+	}
+	if r.read >= r.last {
+		return nil
+	}
+	consumer, err := stream.OrderedConsumer(step, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.read + 1})
+	if err != nil {
+		return err
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxBytes(8 << 20))
 	if err != nil {
-		return nil, fmt.Errorf("events: %w", err)
+		return err
 	}
 	defer messages.Stop()
-	for {
-		step, cancel := context.WithTimeout(ctx, quietMax)
-		m, err := messages.Next(jetstream.NextContext(step))
-		cancel()
-		if err != nil {
-			return nil, fmt.Errorf("events up to %d: %w", last, err)
-		}
-		at, err := m.Metadata()
-		if err != nil {
-			return nil, fmt.Errorf("events: %w", err)
-		}
-		if err := note(m, told); err != nil {
-			return nil, err
-		}
-		if at.Sequence.Stream >= last {
-			return told, nil
+	for r.read < r.last {
+		if err := r.next(ctx, messages); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// next takes one message.
+func (r *eventReader) next(ctx context.Context, messages jetstream.MessagesContext) error {
+	step, cancel := context.WithTimeout(ctx, r.quiet)
+	defer cancel()
+	m, err := messages.Next(jetstream.NextContext(step))
+	if err != nil {
+		return err
+	}
+	at, err := m.Metadata()
+	if err != nil {
+		return err
+	}
+	if err := note(m, r.told); err != nil {
+		return err
+	}
+	r.read = at.Sequence.Stream
+	return nil
 }
 
 // note adds the ids of one message. What is no ending is a refusal.
@@ -67,7 +114,7 @@ func note(m jetstream.Msg, told map[string]struct{}) error {
 		if _, refusal := bus.DecodeStatus(m.Data()); refusal == nil {
 			return nil
 		}
-		return errors.Join(fmt.Errorf("events: %s", m.Subject()), err)
+		return errors.Join(errors.New(m.Subject()), err)
 	}
 	for i := range endings {
 		told[endings[i].ID] = struct{}{}
