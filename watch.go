@@ -97,6 +97,11 @@ func (c *Client) Watch(ctx context.Context, typ, id string, options ...WatchOpti
 	}
 }
 
+// watchHeartbeat lets a watch begin its consumer anew when it was mute for twice as
+// long: a NATS cluster that elects a leader makes such ones now and then, and by itself
+// the library takes ten seconds to see it.
+const watchHeartbeat = 1500 * time.Millisecond
+
 // news is where a Watch hears of its task.
 type news struct {
 	typ    string
@@ -125,7 +130,7 @@ func (c *Client) follow(ctx context.Context, typ, id string, since time.Time) (*
 		_ = sub.Unsubscribe()
 		return nil, fmt.Errorf("open stream %s: %w", bus.StreamEvents, err)
 	}
-	reading, err := consumer.Consume(func(msg jetstream.Msg) { n.read(ctx, msg) },
+	reading, err := consumer.Consume(func(msg jetstream.Msg) { n.read(ctx, msg) }, jetstream.PullHeartbeat(watchHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { n.fail(err) }))
 	if err != nil {
 		_ = sub.Unsubscribe()

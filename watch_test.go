@@ -2,6 +2,7 @@ package duly_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -106,6 +107,26 @@ func TestWatchTellsEachStateOnce(t *testing.T) {
 	w.expect("received", "processing", "undoing")
 	r.tell(t, "b error", "c processed", "d processed", "a undone", "a undone")
 	w.expect("undone", "end")
+}
+
+// The end comes from the event stream alone, so a consumer that is mute must be seen soon.
+func TestWatchAsksForHeartbeats(t *testing.T) {
+	r := newRig(t)
+	requests, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + bus.StreamEvents + ".*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.watch(t, "a")
+	m, err := requests.NextMsg(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var request struct {
+		Heartbeat time.Duration `json:"idle_heartbeat"`
+	}
+	if err := json.Unmarshal(m.Data, &request); err != nil || request.Heartbeat <= 0 || request.Heartbeat > 2*time.Second {
+		t.Errorf("%s: %v, want a heartbeat every two seconds or sooner", m.Data, err)
+	}
 }
 
 func TestWatchFindsAnEndInThePast(t *testing.T) {

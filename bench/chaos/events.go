@@ -15,7 +15,7 @@ import (
 const (
 	// quietMax is how long the reader of the event stream waits for an answer or a next
 	// message before it begins anew: a consumer that a cluster made while it settled may
-	// be mute, and the library takes half a minute to see it.
+	// be mute, and the library takes ten seconds to see it.
 	quietMax = 5 * time.Second
 	// eventsMax is how long it may take altogether, eventsAgain the pause between.
 	eventsMax   = time.Minute
