@@ -25,15 +25,7 @@ func events(t *testing.T, n int) (*link, *bus.Conn) {
 			t.Error(err)
 		}
 	})
-	k, err := newLink(strings.TrimPrefix(server.ClientURL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := k.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	k := linkTo(t, strings.TrimPrefix(server.ClientURL(), "nats://"))
 	c, err := bus.Dial(t.Context(), bus.Options{URL: "nats://" + k.addr(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

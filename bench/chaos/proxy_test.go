@@ -38,7 +38,13 @@ func echo(t *testing.T) string {
 
 func linked(t *testing.T) *link {
 	t.Helper()
-	k, err := newLink(echo(t))
+	return linkTo(t, echo(t))
+}
+
+// linkTo is a link to an address, closed when the test ends.
+func linkTo(t *testing.T, to string) *link {
+	t.Helper()
+	k, err := newLink(to)
 	if err != nil {
 		t.Fatal(err)
 	}
