@@ -3,12 +3,14 @@ package duly
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/agents"
+	"duly.dev/duly/internal/bus"
 )
 
 // Agent performs steps: the ones its process serves. Several agents, and
@@ -18,44 +20,52 @@ type Agent struct {
 	runtime *agents.Runtime
 	log     *slog.Logger
 	single  bool
+	names   bus.Names
 }
 
 // agentConfig is what options change.
 type agentConfig struct {
 	agents.Config
-	single bool
+	single    bool
+	namespace string
 }
 
 // AgentOption changes how an [Agent] works.
-type AgentOption func(*agentConfig)
+type AgentOption interface{ forAgent(*agentConfig) }
+
+type agentOption func(*agentConfig)
+
+func (o agentOption) forAgent(c *agentConfig) { o(c) }
 
 // SingleCommands makes the agent take one command a NATS message, and say
 // nothing of taking more. Otherwise a busy scheduler sends several in one, which
 // costs everyone less. Choose it for an agent whose name is also served by
 // programs that listen on duly.do.<agent> themselves without saying so in NATS's
 // service discovery: they would get less than their share.
-func SingleCommands() AgentOption { return func(c *agentConfig) { c.single = true } }
+func SingleCommands() AgentOption { return agentOption(func(c *agentConfig) { c.single = true }) }
 
 // Running is how many commands of one agent name are at work at a time in this
 // process; 1024 unless said. Choose what the service behind it can take.
-func Running(most int) AgentOption { return func(c *agentConfig) { c.RunningMax = most } }
+func Running(most int) AgentOption { return agentOption(func(c *agentConfig) { c.RunningMax = most }) }
 
 // Waiting is how many commands of one agent name may wait for room in this
 // process; 4096 unless said. One more is refused at once and tried again later.
-func Waiting(most int) AgentOption { return func(c *agentConfig) { c.WaitingMax = most } }
+func Waiting(most int) AgentOption { return agentOption(func(c *agentConfig) { c.WaitingMax = most }) }
 
 // Retries is how many more times a handler that fails is called within one
 // command, with a growing random pause and never past the complete-by; 2 unless
 // said. They do not count as attempts of the step. Refusals and panics are not
 // repeated.
-func Retries(most int) AgentOption { return func(c *agentConfig) { c.TriesMax = most + 1 } }
+func Retries(most int) AgentOption {
+	return agentOption(func(c *agentConfig) { c.TriesMax = most + 1 })
+}
 
 // Drain is how long [Agent.Run] finishes what is in hand after its context has
 // ended; 30 s unless said.
-func Drain(d time.Duration) AgentOption { return func(c *agentConfig) { c.DrainMax = d } }
+func Drain(d time.Duration) AgentOption { return agentOption(func(c *agentConfig) { c.DrainMax = d }) }
 
 // Log is where panics and lost replies go; slog.Default() unless said.
-func Log(log *slog.Logger) AgentOption { return func(c *agentConfig) { c.Log = log } }
+func Log(log *slog.Logger) AgentOption { return agentOption(func(c *agentConfig) { c.Log = log }) }
 
 // Ledger remembers what became of keys: see [agents.Ledger]. Implement it in
 // the database of your service to make handlers idempotent that are not.
@@ -63,7 +73,9 @@ type Ledger = agents.Ledger
 
 // WithLedger puts a ledger before the handlers of every [Step] of the agent: a
 // key is done once and undone once, and a do after its undo is refused.
-func WithLedger(ledger Ledger) AgentOption { return func(c *agentConfig) { c.Ledger = ledger } }
+func WithLedger(ledger Ledger) AgentOption {
+	return agentOption(func(c *agentConfig) { c.Ledger = ledger })
+}
 
 // NewMemoryLedger makes a [Ledger] in the memory of this process. It suits
 // tests, and agents that run as one process whose effects die with it: what it
@@ -84,9 +96,13 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	}
 	config := agentConfig{Config: agents.Config{Time: wall{}}}
 	for _, option := range options {
-		option(&config)
+		option.forAgent(&config)
 	}
-	return &Agent{nc: nc, runtime: agents.New(config.Config), log: config.Log, single: config.single}, nil
+	names, err := bus.NewNames(config.namespace)
+	if err != nil {
+		return nil, fmt.Errorf("new agent: %w", err)
+	}
+	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single}, nil
 }
 
 // Run performs the served steps until ctx ends; then it takes no new command,
@@ -96,7 +112,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nc == nil {
 		return errors.New("run agent: it has no connection to NATS")
 	}
-	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single}), a.flush(ctx))
+	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names}), a.flush(ctx))
 }
 
 // flush sees the last replies out; the connection is the caller's to close.

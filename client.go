@@ -21,14 +21,21 @@ type Client struct {
 	js    jetstream.JetStream
 	clock agents.Time
 	actor string
+	names bus.Names
+
+	namespace string // as the options have it
 }
 
 // ClientOption changes how a [Client] works.
-type ClientOption func(*Client)
+type ClientOption interface{ forClient(*Client) }
+
+type clientOption func(*Client)
+
+func (o clientOption) forClient(c *Client) { o(c) }
 
 // Actor is who the journal of a task names for what this client asks of it; the
 // connection's name, or "client", unless said.
-func Actor(name string) ClientOption { return func(c *Client) { c.actor = name } }
+func Actor(name string) ClientOption { return clientOption(func(c *Client) { c.actor = name }) }
 
 // NewClient makes a client on nc, which stays the caller's to close.
 func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {
@@ -41,7 +48,10 @@ func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {
 	}
 	c := &Client{nc: nc, js: js, clock: wall{}, actor: cmp.Or(nc.Opts.Name, "client")}
 	for _, option := range options {
-		option(c)
+		option.forClient(c)
+	}
+	if c.names, err = bus.NewNames(c.namespace); err != nil {
+		return nil, fmt.Errorf("new client: %w", err)
 	}
 	return c, nil
 }

@@ -63,7 +63,7 @@ func newFake(ctx context.Context) (*fake, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: bus.StreamEvents, Subjects: []string{"duly.events.*.*"}})
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: bus.Names{}.StreamEvents(), Subjects: []string{"duly.events.*.*"}})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (f *fake) await(ctx context.Context) error {
 			err := nats.ErrNoResponders
 			for errors.Is(err, nats.ErrNoResponders) {
 				// It is not understood, but it is answered.
-				_, err = f.conn.NATS().RequestWithContext(ctx, bus.CommandSubject(agent, undo), nil)
+				_, err = f.conn.NATS().RequestWithContext(ctx, bus.Names{}.CommandSubject(agent, undo), nil)
 			}
 			if err != nil {
 				return err
@@ -160,7 +160,7 @@ func (f *fake) submit(r *bus.SubmitRequest) {
 		f.out++
 		go f.run(plan, number, *r)
 	}
-	r.Accept(bus.StreamTasks, uint64(number), 0)
+	r.Accept(bus.Names{}.StreamTasks(), uint64(number), 0)
 }
 
 // run is the life of a task.

@@ -114,3 +114,14 @@ func After(steps ...Named) Option {
 func ResultMax(bytes int) Option {
 	return func(def *definition) { def.step.ResultMax = bytes }
 }
+
+// NamespaceOption is what [Namespace] makes.
+type NamespaceOption string
+
+func (o NamespaceOption) forClient(c *Client)     { c.namespace = string(o) }
+func (o NamespaceOption) forAgent(c *agentConfig) { c.namespace = string(o) }
+
+// Namespace is that of the installation to work with, as its nodes are told by
+// --namespace; "duly", also for an empty one, unless said. [NewClient] and
+// [NewAgent] refuse one that no installation can have.
+func Namespace(name string) NamespaceOption { return NamespaceOption(name) }

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
 
@@ -104,37 +103,37 @@ const watchHeartbeat = 1500 * time.Millisecond
 
 // news is where a Watch hears of its task.
 type news struct {
-	typ    string
-	id     string
-	live   chan *nats.Msg
-	ended  chan Status // from the event stream
-	failed chan error
-	stop   func() // ends the subscriptions and waits for them
+	refused string // subject of refusals in the event stream
+	id      string
+	live    chan *nats.Msg
+	ended   chan Status // from the event stream
+	failed  chan error
+	stop    func() // ends the subscriptions and waits for them
 }
 
 // follow subscribes to the live news and then opens the event stream: creating
 // the consumer is a round trip, so the subscription stands by then.
 func (c *Client) follow(ctx context.Context, typ, id string, since time.Time) (*news, error) {
-	n := &news{typ: typ, id: id, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1)}
-	sub, err := c.nc.ChanSubscribe(bus.LiveSubject(typ, id), n.live)
+	n := &news{refused: c.names.EventSubject(typ, core.StatusRefused), id: id, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1)}
+	sub, err := c.nc.ChanSubscribe(c.names.LiveSubject(typ, id), n.live)
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := c.js.OrderedConsumer(ctx, bus.StreamEvents, jetstream.OrderedConsumerConfig{
-		FilterSubjects:    []string{bus.EventSubject(typ, "*")},
+	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), jetstream.OrderedConsumerConfig{
+		FilterSubjects:    []string{c.names.EventSubject(typ, "*")},
 		DeliverPolicy:     jetstream.DeliverByStartTimePolicy,
 		OptStartTime:      &since,
 		InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
 		_ = sub.Unsubscribe()
-		return nil, fmt.Errorf("open stream %s: %w", bus.StreamEvents, err)
+		return nil, fmt.Errorf("open stream %s: %w", c.names.StreamEvents(), err)
 	}
 	reading, err := consumer.Consume(func(msg jetstream.Msg) { n.read(ctx, msg) }, jetstream.PullHeartbeat(watchHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { n.fail(err) }))
 	if err != nil {
 		_ = sub.Unsubscribe()
-		return nil, fmt.Errorf("read stream %s: %w", bus.StreamEvents, err)
+		return nil, fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 	}
 	n.stop = func() {
 		_ = sub.Unsubscribe()
@@ -174,7 +173,7 @@ func (n *news) tell(ctx context.Context, yield func(Status, error) bool) error {
 
 // read looks for the task among the endings of one message.
 func (n *news) read(ctx context.Context, msg jetstream.Msg) {
-	for _, s := range endings(n.typ, msg) {
+	for _, s := range endings(n.refused, msg) {
 		if s.Task != n.id {
 			continue
 		}

@@ -112,7 +112,7 @@ func TestWatchTellsEachStateOnce(t *testing.T) {
 // The end comes from the event stream alone, so a consumer that is mute must be seen soon.
 func TestWatchAsksForHeartbeats(t *testing.T) {
 	r := newRig(t)
-	requests, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + bus.StreamEvents + ".*")
+	requests, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + bus.Names{}.StreamEvents() + ".*")
 	if err != nil {
 		t.Fatal(err)
 	}

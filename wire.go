@@ -20,11 +20,12 @@ type source struct {
 	nc     *nats.Conn
 	log    *slog.Logger
 	single bool // takes one command a message only
+	names  bus.Names
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
 func (s source) Serve(ctx context.Context, names []string, accept agents.Accept) error {
-	conn, err := bus.Wrap(s.nc, s.log)
+	conn, err := bus.Wrap(s.nc, s.log, s.names)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (c *Client) request(ctx context.Context, subject string, header nats.Header
 
 // apply asks once that the plan be stored.
 func (c *Client) apply(ctx context.Context, plan string, spec []byte) error {
-	data, err := c.request(ctx, bus.SubjectPlansApply, nil, spec)
+	data, err := c.request(ctx, c.names.SubjectPlansApply(), nil, spec)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	case !s.completeBy.IsZero():
 		completeBy = bus.FormatTime(core.InstantOf(s.completeBy))
 	}
-	data, err := c.request(ctx, bus.SubmitSubject(typ, id), bus.SubmitHeaders(completeBy, s.replyTo, s.trace), input)
+	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), bus.SubmitHeaders(completeBy, s.replyTo, s.trace), input)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -94,7 +95,7 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 
 // ask asks once that a control message be stored.
 func (c *Client) ask(ctx context.Context, control *core.Control) error {
-	data, err := c.request(ctx, bus.AskSubject(bus.ControlWord(control.Kind)), nil, bus.AppendControl(nil, control))
+	data, err := c.request(ctx, c.names.AskSubject(bus.ControlWord(control.Kind)), nil, bus.AppendControl(nil, control))
 	if err != nil {
 		return err
 	}
@@ -127,10 +128,11 @@ func liveStatus(msg *nats.Msg) (s Status, ok bool) {
 	return s, err == nil && !s.State.Ended()
 }
 
-// endings reads a message of the event stream. What does not decode was told to
+// endings reads a message of the event stream; refused is the subject of
+// refusals. What does not decode was told to
 // an operator by others.
-func endings(typ string, msg jetstream.Msg) []Status {
-	if msg.Subject() == bus.EventSubject(typ, core.StatusRefused) {
+func endings(refused string, msg jetstream.Msg) []Status {
+	if msg.Subject() == refused {
 		status, err := bus.DecodeStatus(msg.Data())
 		if err != nil {
 			return nil

@@ -281,12 +281,12 @@ func TestNobodyAnswers(t *testing.T) {
 		}
 	}
 	for _, err := range client.Watch(t.Context(), "order", "a") {
-		if err == nil || !strings.Contains(err.Error(), bus.StreamEvents) {
+		if err == nil || !strings.Contains(err.Error(), bus.Names{}.StreamEvents()) {
 			t.Errorf("watch without its stream: %v", err)
 		}
 	}
 	var tries atomic.Int32
-	if _, err := nc.Subscribe(bus.SubmitSubject("order", "a"), func(msg *nats.Msg) {
+	if _, err := nc.Subscribe(bus.Names{}.SubmitSubject("order", "a"), func(msg *nats.Msg) {
 		tries.Add(1)
 		_ = msg.Respond([]byte("hello"))
 	}); err != nil {

@@ -61,7 +61,7 @@ func readEvents(ctx context.Context, nc *nats.Conn, quiet time.Duration, again f
 func (r *eventReader) on(ctx context.Context) error {
 	step, cancel := context.WithTimeout(ctx, r.quiet)
 	defer cancel()
-	stream, err := r.js.Stream(step, bus.StreamEvents)
+	stream, err := r.js.Stream(step, bus.Names{}.StreamEvents())
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (w *world) streamLeader(ctx context.Context) (*process, error) {
 	defer cancel()
 	for {
 		step, done := context.WithTimeout(ctx, time.Second)
-		s, err := js.Stream(step, bus.StreamTasks)
+		s, err := js.Stream(step, bus.Names{}.StreamTasks())
 		done()
 		if err == nil && s.CachedInfo().Cluster != nil {
 			for _, p := range w.nats {
@@ -88,7 +88,8 @@ func (w *world) healthy(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
-	for _, name := range []string{bus.StreamTasks, bus.StreamControl, bus.StreamEvents, "KV_" + bus.BucketNodes} {
+	var names bus.Names
+	for _, name := range []string{names.StreamTasks(), names.StreamControl(), names.StreamEvents(), "KV_" + names.BucketNodes()} {
 		for {
 			step, done := context.WithTimeout(ctx, time.Second)
 			s, err := js.Stream(step, name)

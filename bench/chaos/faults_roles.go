@@ -103,7 +103,7 @@ func (w *world) leader(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	kv, err := js.KeyValue(ctx, bus.BucketNodes)
+	kv, err := js.KeyValue(ctx, bus.Names{}.BucketNodes())
 	if err != nil {
 		return "", fmt.Errorf("leader: %w", err)
 	}

@@ -169,7 +169,7 @@ func forgetEvents(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("event stream: %w", err)
 	}
-	stream, err := js.Stream(ctx, bus.StreamEvents)
+	stream, err := js.Stream(ctx, bus.Names{}.StreamEvents())
 	if err != nil {
 		return fmt.Errorf("event stream: %w", err)
 	}

@@ -55,6 +55,8 @@ type devCmd struct {
 	Store    string `default:"sqlite" help:"sqlite, postgres (a throwaway server of this machine's binaries) or a database URL."`
 	Demo     bool   `help:"Add the drone-delivery plan and its agents."`
 
+	Namespace string `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names on NATS begin with."`
+
 	node.Logs    `embed:""`
 	node.Process `embed:""`
 }
@@ -73,6 +75,7 @@ func (c *devCmd) Run(ctx context.Context, std streams, anew anew) error {
 	}
 	cfg := demoConfig()
 	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
+	cfg.Namespace = c.Namespace
 	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir stri
 	failed := make(chan error, 1)
 	if c.Demo {
 		wg.Go(func() {
-			if err := serveDrone(ctx, s.NATSURL); err != nil && ctx.Err() == nil {
+			if err := serveDrone(ctx, s.NATSURL, c.Namespace); err != nil && ctx.Err() == nil {
 				failed <- err
 				cancel()
 			}
@@ -120,7 +123,7 @@ func (c *devCmd) greet(std streams, s *dev.System, dir string) {
 const sampleDelivery = `{"deliveryId":"d-1","ownerId":"o-1","pickupLocation":"A","dropOffLocation":"B","confirmationRequired":"None","packageInfo":{"packageId":"p-1","size":"Small","weight":1}}`
 
 // serveDrone stores the plan of a delivery and serves its agents.
-func serveDrone(ctx context.Context, url string) error {
+func serveDrone(ctx context.Context, url, namespace string) error {
 	nc, err := nats.Connect(url, nats.Name("drone"), nats.MaxReconnects(-1))
 	if err != nil {
 		return fmt.Errorf("drone example: %w", err)
@@ -131,11 +134,11 @@ func serveDrone(ctx context.Context, url string) error {
 		return err
 	}
 	flow := drone.NewWorkflow(drone.PlanOptions{})
-	agent, err := drone.NewAgent(nc, flow, services)
+	agent, err := drone.NewAgent(nc, flow, services, duly.Namespace(namespace))
 	if err != nil {
 		return err
 	}
-	client, err := duly.NewClient(nc)
+	client, err := duly.NewClient(nc, duly.Namespace(namespace))
 	if err != nil {
 		return err
 	}

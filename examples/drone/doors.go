@@ -25,8 +25,9 @@ type ClientDoors struct {
 }
 
 // NewDoors returns doors on a connection, which stays the caller's to close.
-func NewDoors(nc *nats.Conn, w *Workflow) (*ClientDoors, error) {
-	client, err := duly.NewClient(nc, duly.Actor("delivery-requests"))
+// Options are those of its client.
+func NewDoors(nc *nats.Conn, w *Workflow, options ...duly.ClientOption) (*ClientDoors, error) {
+	client, err := duly.NewClient(nc, append([]duly.ClientOption{duly.Actor("delivery-requests")}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("doors of the deliveries: %w", err)
 	}

@@ -101,7 +101,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	}
 	var err error
 	s.service, err = micro.AddService(c.nc, micro.Config{
-		Name:        serviceName(agent),
+		Name:        c.names.serviceName(agent),
 		Version:     serviceVersion,
 		Description: "Duly agent " + agent,
 		Metadata:    metadata,
@@ -136,13 +136,13 @@ type endpoint struct {
 
 func (s *Service) endpoints(agent string, batched bool) []endpoint {
 	all := []endpoint{
-		{"do", CommandSubject(agent, false), s.serve(agent, false)},
-		{"undo", CommandSubject(agent, true), s.serve(agent, true)},
+		{"do", s.conn.names.CommandSubject(agent, false), s.serve(agent, false)},
+		{"undo", s.conn.names.CommandSubject(agent, true), s.serve(agent, true)},
 	}
 	if batched {
 		all = append(all,
-			endpoint{"do-batch", BatchSubject(agent, false), s.serveBatch(agent, false)},
-			endpoint{"undo-batch", BatchSubject(agent, true), s.serveBatch(agent, true)})
+			endpoint{"do-batch", s.conn.names.BatchSubject(agent, false), s.serveBatch(agent, false)},
+			endpoint{"undo-batch", s.conn.names.BatchSubject(agent, true), s.serveBatch(agent, true)})
 	}
 	return all
 }
@@ -151,7 +151,7 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	var decoder commandDecoder // the endpoint's messages come one after the other
 	return func(req micro.Request) {
 		r := &CommandRequest{service: s, reply: req.Reply()}
-		if !mayAnswer(r.reply) {
+		if !s.conn.names.mayAnswer(r.reply) {
 			s.conn.log.Warn("command refused", "agent", agent, "reply", short(r.reply), "error", "not a subject of replies")
 			return
 		}
@@ -165,7 +165,7 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 		r.Command.Trace = CleanTrace(req.Headers().Get(HeaderTrace))
 		// A caller that is not Duly's scheduler may wait elsewhere; then there is
 		// no fence to read.
-		if p, number, seq, err := ParseReply(r.reply); err == nil {
+		if p, number, seq, err := s.conn.names.ParseReply(r.reply); err == nil {
 			r.Command.Partition, r.Command.Number, r.Command.Seq = p, number, seq
 		}
 		s.hand(r)
@@ -174,9 +174,9 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 
 // mayAnswer reports whether an agent answers there: at an owner of partitions, or
 // where a caller that is not Duly's waits, but with nobody's rights but its own.
-func mayAnswer(reply string) bool {
-	_, _, _, err := ParseReply(reply)
-	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || safeSubject(reply) == nil
+func (n Names) mayAnswer(reply string) bool {
+	_, _, _, err := n.ParseReply(reply)
+	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || n.safeSubject(reply) == nil
 }
 
 // serveBatch takes several commands at once. One that cannot be decoded is
@@ -184,7 +184,7 @@ func mayAnswer(reply string) bool {
 func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 	return func(req micro.Request) {
 		reply := req.Reply()
-		if !isBatchReply(reply) {
+		if !s.conn.names.isBatchReply(reply) {
 			s.conn.log.Warn("commands refused", "agent", agent, "reply", short(reply), "error", "not a subject of a sender of batches")
 			return
 		}

@@ -10,7 +10,7 @@ import (
 // reader is missing. It is one request for all of them: for every second or so,
 // not for every submission.
 func (c *Conn) Backlog(ctx context.Context) (map[int]int64, error) {
-	stream, err := c.js.Stream(ctx, StreamTasks)
+	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
 	if err != nil {
 		return nil, fmt.Errorf("backlog: %w", err)
 	}

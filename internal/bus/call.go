@@ -15,7 +15,7 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 	b := buffer()
 	defer release(b)
 	*b = AppendCommand(*b, cmd)
-	subject, reply := CommandSubject(cmd.Agent, cmd.Undo), c.marker.Load().replySubject(cmd.Partition, cmd.Number, cmd.Seq)
+	subject, reply := c.names.CommandSubject(cmd.Agent, cmd.Undo), c.marker.Load().replySubject(c.names, cmd.Partition, cmd.Number, cmd.Seq)
 	var err error
 	if cmd.Trace == "" {
 		err = c.nc.PublishRequest(subject, reply, *b)
@@ -33,18 +33,18 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 // passed over; see Conn.Forged. Results are limited to
 // core.ResultBytesMax; a step's own smaller limit is the owner's to check.
 func (c *Conn) ServeReplies(partition int, reply func(core.Reply), unservedBy func(partition int, number, seq int64)) (*Subscription, error) {
-	return c.subscribe(ReplyPattern(partition), "", func(msg *nats.Msg) {
-		if !c.marker.Load().takesSubject(msg.Subject) {
+	return c.subscribe(c.names.ReplyPattern(partition), "", func(msg *nats.Msg) {
+		if !c.marker.Load().takesSubject(c.names, msg.Subject) {
 			c.forged(msg.Subject)
 			return
 		}
 		if unserved(msg) {
-			if p, number, seq, err := ParseReply(msg.Subject); err == nil {
+			if p, number, seq, err := c.names.ParseReply(msg.Subject); err == nil {
 				unservedBy(p, number, seq)
 			}
 			return
 		}
-		r, err := DecodeReply(msg, core.ResultBytesMax)
+		r, err := c.names.DecodeReply(msg, core.ResultBytesMax)
 		if err != nil {
 			c.log.Warn("reply passed over", "error", err)
 			return

@@ -273,7 +273,7 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(nc.Close)
-		if conns[user], err = Wrap(nc, quiet()); err != nil {
+		if conns[user], err = Wrap(nc, quiet(), Names{}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(conns[user].Close)

@@ -52,6 +52,7 @@ type Options struct {
 	CredentialsFile string        // JWT and nkey seed
 	Logger          *slog.Logger  // default slog.Default()
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
+	Namespace       string        // default DefaultNamespace
 	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
 }
 
@@ -63,6 +64,7 @@ type Conn struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	log      *slog.Logger
+	names    Names
 	own      bool // Close closes nc too
 	closedCh chan struct{}
 	acks     *acks
@@ -87,6 +89,10 @@ type Conn struct {
 func Dial(ctx context.Context, o Options) (*Conn, error) {
 	c := newConn(o)
 	c.own = true
+	var err error
+	if c.names, err = NewNames(o.Namespace); err != nil {
+		return nil, err
+	}
 	url, opts, err := c.options(o)
 	if err != nil {
 		return nil, err
@@ -108,9 +114,9 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 // Wrap speaks Duly's wire on a connection that somebody else made and closes.
 // It checks nothing: an agent needs neither JetStream nor the right to ask for
 // it.
-func Wrap(nc *nats.Conn, log *slog.Logger) (*Conn, error) {
+func Wrap(nc *nats.Conn, log *slog.Logger, names Names) (*Conn, error) {
 	c := newConn(Options{Logger: log})
-	c.nc = nc
+	c.nc, c.names = nc, names
 	return c, c.begin()
 }
 
@@ -228,6 +234,9 @@ func newEnough(version string) bool {
 
 // NATS is the connection itself.
 func (c *Conn) NATS() *nats.Conn { return c.nc }
+
+// Names are those of the installation.
+func (c *Conn) Names() Names { return c.names }
 
 // MaxPayload is the largest message the server takes, in bytes.
 func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }

@@ -165,7 +165,7 @@ func TestWrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c, err := Wrap(nc, nil)
+	c, err := Wrap(nc, nil, Names{})
 	if err != nil {
 		t.Fatal(err)
 	}

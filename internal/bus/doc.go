@@ -7,7 +7,8 @@
 // # A connection
 //
 //	Dial(ctx, Options) (*Conn, error)        waits for a server, checks it, reconnects for ever
-//	Wrap(nc, logger) (*Conn, error)          on somebody else's connection, unchecked
+//	Wrap(nc, logger, Names) (*Conn, error)   on somebody else's connection, unchecked
+//	NewNames(namespace) (Names, error)       every subject, stream and bucket; Conn.Names
 //	Conn.NATS, MaxPayload, Connected, Dropped, Close
 //	Conn.Setup(ctx, StreamConfig) (Ready, error), Conn.Identity(ctx)
 //
@@ -15,7 +16,7 @@
 //
 //	Conn.ServeSubmit(func(*SubmitRequest)); SubmitRequest.Accept, Reject
 //	Conn.PublishPack(partition, subs, done); BusyError, ErrBusy
-//	ParseCompleteBy, CheckReplyTo, PartitionOf, PackedSize
+//	ParseCompleteBy, Names.CheckReplyTo, PartitionOf, PackedSize
 //	Conn.ServeAsk(func(*AskRequest)); Conn.PublishControl(ctx, partition, *core.Control)
 //	Conn.ServePlans, AnnouncePlans, OnPlansChanged
 //
@@ -38,8 +39,8 @@
 //
 // # Clients
 //
-//	SubmitSubject, InSubject, SubmitHeaders, DecodeSubmitAnswer, RefusedError
-//	AskSubject, AppendControl; SubjectPlansApply, EncodePlan, DecodePlanAnswer
+//	Names.SubmitSubject, InSubject; SubmitHeaders, DecodeSubmitAnswer, RefusedError
+//	Names.AskSubject, SubjectPlansApply; AppendControl, EncodePlan, DecodePlanAnswer
 //	Conn.OnLive, Conn.OnStatus; DecodeStatus, DecodeEndings
 //
 // # What a callback may do

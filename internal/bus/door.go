@@ -30,7 +30,7 @@ const TraceBytesMax = 128
 // prefix of their own (_INBOX_client.…), and subjects set aside for it.
 var DefaultReplyPrefixes = []string{"_INBOX.", "_INBOX_", "status."}
 
-// Errors of CheckReplyTo and ParseCompleteBy.
+// Errors of Names.CheckReplyTo and ParseCompleteBy.
 var (
 	ErrReplyTo    = errors.New("reply subject refused")
 	ErrCompleteBy = errors.New("complete-by refused")
@@ -40,6 +40,7 @@ var (
 type Doors struct {
 	Partitions    int      // P; an id that belongs to another partition is refused. 0: not checked
 	ReplyPrefixes []string // of reply subjects; nil: DefaultReplyPrefixes
+	Names         Names    // of the installation
 }
 
 // Decoded is what one message of the task stream holds.
@@ -52,10 +53,10 @@ type Decoded struct {
 // submission of the plain door. at is its time in the stream, which a duration
 // in its header counts from. Every error wraps ErrUndecodable.
 func (d Doors) Decode(subject string, header nats.Header, data []byte, at core.Instant) (Decoded, error) {
-	if partition, ok := ParsePack(subject); ok {
+	if partition, ok := d.Names.ParsePack(subject); ok {
 		return d.decodePack(partition, data, at)
 	}
-	partition, taskType, id, err := ParseIn(subject)
+	partition, taskType, id, err := d.Names.ParseIn(subject)
 	if err != nil {
 		return Decoded{}, fmt.Errorf("%w: %w", ErrUndecodable, err)
 	}
@@ -101,7 +102,7 @@ func (d Doors) checkPacked(partition int, s *core.Submission) (code int, err err
 		return CodeTooLarge, tooLarge(len(s.Input))
 	}
 	if s.ReplyTo != "" {
-		if err := safeSubject(s.ReplyTo); err != nil {
+		if err := d.Names.safeSubject(s.ReplyTo); err != nil {
 			return CodeBadRequest, err
 		}
 	}
@@ -123,7 +124,7 @@ func (d Doors) plain(partition int, taskType, id string, header nats.Header, dat
 		return s, CodeBadRequest, err
 	}
 	if s.ReplyTo = header.Get(HeaderReplyTo); s.ReplyTo != "" {
-		if err := CheckReplyTo(s.ReplyTo, d.ReplyPrefixes); err != nil {
+		if err := d.Names.CheckReplyTo(s.ReplyTo, d.ReplyPrefixes); err != nil {
 			return s, CodeBadRequest, err
 		}
 	}
@@ -177,8 +178,8 @@ func ParseCompleteBy(value string, at core.Instant) (core.Instant, error) {
 // it may begin with; nil is DefaultReplyPrefixes. Duly would publish there with
 // its own rights, so its own subjects, the server's and wildcards are refused
 // whatever the prefixes say. Errors wrap ErrReplyTo.
-func CheckReplyTo(subject string, prefixes []string) error {
-	if err := safeSubject(subject); err != nil {
+func (n Names) CheckReplyTo(subject string, prefixes []string) error {
+	if err := n.safeSubject(subject); err != nil {
 		return err
 	}
 	if prefixes == nil {
@@ -192,11 +193,11 @@ func CheckReplyTo(subject string, prefixes []string) error {
 	return fmt.Errorf("%w: %q begins with none of %q", ErrReplyTo, subject, prefixes)
 }
 
-func safeSubject(subject string) error {
+func (n Names) safeSubject(subject string) error {
 	if len(subject) > ReplyToBytesMax {
 		return fmt.Errorf("%w: %q… has %d bytes, the limit is %d", ErrReplyTo, subject[:64], len(subject), ReplyToBytesMax)
 	}
-	if subject == "" || strings.HasPrefix(subject, "$") || subject == "duly" || strings.HasPrefix(subject, "duly.") {
+	if subject == "" || strings.HasPrefix(subject, "$") || subject == n.get().namespace || strings.HasPrefix(subject, n.get().root) {
 		return fmt.Errorf("%w: %q is reserved", ErrReplyTo, subject)
 	}
 	if !utf8.ValidString(subject) {

@@ -134,9 +134,9 @@ func (c *Conn) nodesBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	if kv != nil {
 		return kv, nil
 	}
-	kv, err := c.js.KeyValue(ctx, BucketNodes)
+	kv, err := c.js.KeyValue(ctx, c.names.BucketNodes())
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", BucketNodes, err)
+		return nil, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
 	}
 	c.mu.Lock()
 	c.nodes = kv
@@ -158,7 +158,7 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return fmt.Errorf("bucket %s: %w", BucketNodes, err)
+		return fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
 	}
 	watcher, err := kv.Watch(ctx, KeyNodePrefix+">")
 	if err != nil {

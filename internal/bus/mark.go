@@ -67,9 +67,9 @@ func (k *marker) takes(m mark, partition int, number, seq int64) bool {
 
 // replySubject is where the answer to one command goes, with its mark as the
 // last token.
-func (k *marker) replySubject(partition int, number, seq int64) string {
-	var a [96]byte
-	b := appendReply(a[:0], partition, number, seq)
+func (k *marker) replySubject(names Names, partition int, number, seq int64) string {
+	var a [128]byte
+	b := names.appendReply(a[:0], partition, number, seq)
 	if k != nil {
 		m := k.make(markReply, partition, number, seq)
 		b = hex.AppendEncode(append(b, '.'), m[:])
@@ -79,11 +79,11 @@ func (k *marker) replySubject(partition int, number, seq int64) string {
 
 // takesSubject reports whether a subject is that of the answer to a command of
 // ours.
-func (k *marker) takesSubject(subject string) bool {
+func (k *marker) takesSubject(names Names, subject string) bool {
 	if k == nil {
 		return true
 	}
-	partition, number, seq, rest, ok := cutReply(subject)
+	partition, number, seq, rest, ok := names.cutReply(subject)
 	if !ok || len(rest) != 2*markBytes {
 		return false
 	}
@@ -127,12 +127,12 @@ func (k *marker) batchVersion() byte {
 // mark from now on, with the key that all nodes share: a successor takes what
 // answers its predecessor's commands. The first node draws it.
 func (c *Conn) useKey(ctx context.Context, config StreamConfig) error {
-	kv, err := c.js.KeyValue(ctx, BucketKeys)
+	kv, err := c.js.KeyValue(ctx, c.names.BucketKeys())
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: BucketKeys, Description: "Duly: keys of the schedulers, not for agents",
+		kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: c.names.BucketKeys(), Description: "Duly: keys of the schedulers, not for agents",
 			History: 1, Storage: jetstream.FileStorage, Replicas: orDefault(config.Replicas, 1)})
 		if errors.Is(err, jetstream.ErrBucketExists) { // made meanwhile, otherwise
-			kv, err = c.js.KeyValue(ctx, BucketKeys)
+			kv, err = c.js.KeyValue(ctx, c.names.BucketKeys())
 		}
 	}
 	if err != nil {

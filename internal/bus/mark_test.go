@@ -25,7 +25,7 @@ func marking(t testing.TB) *marker {
 // TestMarkGolden pins the mark, as openssl makes it (mac, SIPHASH, size 8): a node with another one would take no reply to what this one asked.
 func TestMarkGolden(t *testing.T) {
 	k := marking(t)
-	if got, want := k.replySubject(3, 17, 5), "duly.reply.3.17.5.21dea5952778b81e"; got != want {
+	if got, want := k.replySubject(Names{}, 3, 17, 5), "duly.reply.3.17.5.21dea5952778b81e"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got, want := k.batchToken(77), "25-1d57bd7dde8885d9"; got != want {
@@ -43,14 +43,14 @@ func TestMarkGolden(t *testing.T) {
 func FuzzMarks(f *testing.F) {
 	k := marking(f)
 	f.Add("duly.reply.3.17.5")
-	f.Add(k.replySubject(3, 17, 5))
-	f.Add(k.replySubject(3, 17, 5) + ".x")
-	f.Add(strings.ToUpper(k.replySubject(3, 17, 5)))
+	f.Add(k.replySubject(Names{}, 3, 17, 5))
+	f.Add(k.replySubject(Names{}, 3, 17, 5) + ".x")
+	f.Add(strings.ToUpper(k.replySubject(Names{}, 3, 17, 5)))
 	f.Add(k.batchToken(77))
 	f.Add("-")
 	f.Fuzz(func(t *testing.T, s string) {
 		p, number, seq, err := ParseReply(s)
-		if want := err == nil && s == k.replySubject(p, number, seq); k.takesSubject(s) != want {
+		if want := err == nil && s == k.replySubject(Names{}, p, number, seq); k.takesSubject(Names{}, s) != want {
 			t.Fatalf("%q: taken is %v", s, !want)
 		}
 		if n, ok := k.batchNumber(s); ok && k.batchToken(n) != s {
@@ -60,7 +60,7 @@ func FuzzMarks(f *testing.F) {
 		if n, ok := none.batchNumber(s); ok && none.batchToken(n) != s {
 			t.Fatalf("%q read as batch %d without marks", s, n)
 		}
-		if !none.takesSubject(s) {
+		if !none.takesSubject(Names{}, s) {
 			t.Fatal("without a key everything is taken")
 		}
 	})

@@ -12,19 +12,90 @@ import (
 // Version is the version of every encoding on the wire.
 const Version = 1
 
-// The streams.
-const (
-	StreamTasks   = "DULY_TASKS"   // submissions, by partition
-	StreamControl = "DULY_CONTROL" // requests about tasks that exist, by partition
-	StreamEvents  = "DULY_EVENTS"  // how tasks ended
-	StreamDead    = "DULY_DEAD"    // what could not be decoded
-)
+// DefaultNamespace is what names begin with where nothing else is configured.
+const DefaultNamespace = "duly"
+
+// NamespaceBytesMax bounds a namespace.
+const NamespaceBytesMax = 32
+
+// Names are the names of one installation on NATS: its namespace is the first
+// token of every subject and, in upper case, the prefix of every stream and
+// bucket. The zero value has DefaultNamespace. Two of the same namespace need
+// not be equal.
+type Names struct{ set *nameSet }
+
+// nameSet holds what names begin with, put together once.
+type nameSet struct {
+	namespace, upper string // upper ends with _
+	root             string // of every subject, ends with a dot
+
+	submit, in, tasks, do, undo, reply, control, events, live, dead, ask string
+	batchDo, batchUndo, batchReply                                       string
+}
+
+var defaultNames = newNameSet(DefaultNamespace) // never changed
+
+// NewNames are the names of a namespace: 1 to NamespaceBytesMax of a-z, 0-9, -
+// and _, the first a letter. An empty one is DefaultNamespace. The error says what
+// is wrong with it.
+func NewNames(namespace string) (Names, error) {
+	if namespace == "" {
+		return Names{}, nil
+	}
+	if n := len(namespace); n > NamespaceBytesMax {
+		return Names{}, fmt.Errorf("namespace: %q has %d bytes, want 1 to %d", short(namespace), n, NamespaceBytesMax)
+	}
+	for i := range len(namespace) {
+		c := namespace[i]
+		letter := c >= 'a' && c <= 'z'
+		if i == 0 && !letter {
+			return Names{}, fmt.Errorf("namespace: %q begins with %q, want a letter of a-z", namespace, c)
+		}
+		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return Names{}, fmt.Errorf("namespace: %q: character %d is %q, want a-z, 0-9, - or _", namespace, i+1, c)
+		}
+	}
+	return Names{newNameSet(namespace)}, nil
+}
+
+func newNameSet(namespace string) *nameSet {
+	root := namespace + "."
+	return &nameSet{
+		namespace: namespace, upper: strings.ToUpper(namespace) + "_", root: root,
+		submit: root + "submit.", in: root + "in.", tasks: root + "tasks.", do: root + "do.", undo: root + "undo.",
+		reply: root + "reply.", control: root + "control.", events: root + "events.", live: root + "live.",
+		dead: root + "dead.", ask: root + "ask.",
+		batchDo: root + "batch.do.", batchUndo: root + "batch.undo.", batchReply: root + "batch.reply.",
+	}
+}
+
+func (n Names) get() *nameSet {
+	if n.set == nil {
+		return defaultNames
+	}
+	return n.set
+}
+
+// Namespace is what the names begin with.
+func (n Names) Namespace() string { return n.get().namespace }
+
+// StreamTasks holds submissions, by partition.
+func (n Names) StreamTasks() string { return n.get().upper + "TASKS" }
+
+// StreamControl holds requests about tasks that exist, by partition.
+func (n Names) StreamControl() string { return n.get().upper + "CONTROL" }
+
+// StreamEvents holds how tasks ended.
+func (n Names) StreamEvents() string { return n.get().upper + "EVENTS" }
+
+// StreamDead holds what could not be decoded.
+func (n Names) StreamDead() string { return n.get().upper + "DEAD" }
 
 // BucketNodes holds the leases: a key per live node and one for the leader.
-const BucketNodes = "DULY_NODES"
+func (n Names) BucketNodes() string { return n.get().upper + "NODES" }
 
 // BucketKeys holds what schedulers share and agents must not read.
-const BucketKeys = "DULY_KEYS"
+func (n Names) BucketKeys() string { return n.get().upper + "KEYS" }
 
 // KeyReplies is the key in BucketKeys that replies are marked with.
 const KeyReplies = "replies"
@@ -63,21 +134,30 @@ const (
 
 // serviceName is an agent's name in NATS's service discovery, which knows no
 // dots.
-func serviceName(agent string) string { return "duly-" + strings.ReplaceAll(agent, ".", "_") }
+func (n Names) serviceName(agent string) string {
+	return n.get().namespace + "-" + strings.ReplaceAll(agent, ".", "_")
+}
 
-// Subjects without a variable part, and patterns to subscribe to.
-const (
-	SubjectPlansApply   = "duly.plans.apply"
-	SubjectPlansChanged = "duly.plans.changed"
+// SubjectPlansApply is where plans are handed in.
+func (n Names) SubjectPlansApply() string { return n.get().root + "plans.apply" }
 
-	patternSubmit  = "duly.submit.*.*"
-	patternIn      = "duly.in.*.*"
-	patternPack    = "duly.tasks.*.pack"
-	patternControl = "duly.control.*"
-	patternEvents  = "duly.events.*.*"
-	patternDead    = "duly.dead.*"
-	patternAsk     = "duly.ask.*"
-)
+// SubjectPlansChanged is where a change of the plans is announced.
+func (n Names) SubjectPlansChanged() string { return n.get().root + "plans.changed" }
+
+// Patterns to subscribe to.
+func (n Names) patternSubmit() string  { return n.get().submit + "*.*" }
+func (n Names) patternIn() string      { return n.get().in + "*.*" }
+func (n Names) patternPack() string    { return n.get().tasks + "*.pack" }
+func (n Names) patternControl() string { return n.get().control + "*" }
+func (n Names) patternEvents() string  { return n.get().events + "*.*" }
+func (n Names) patternErrors() string  { return n.get().events + "*." + string(core.StateError) }
+func (n Names) patternDead() string    { return n.get().dead + "*" }
+func (n Names) patternAsk() string     { return n.get().ask + "*" }
+
+// tasksTransform is what the task stream makes of a subject of the plain door.
+func (n Names) tasksTransform(partitions int) string {
+	return fmt.Sprintf("%s{{partition(%d,2)}}.{{wildcard(1)}}.{{wildcard(2)}}", n.get().tasks, partitions)
+}
 
 // noType stands in subjects for a task type outside its alphabet.
 const noType = "_"
@@ -86,54 +166,56 @@ const noType = "_"
 var ErrSubject = errors.New("subject refused")
 
 // SubmitSubject is the fast door of one task.
-func SubmitSubject(taskType, id string) string { return "duly.submit." + taskType + "." + id }
+func (n Names) SubmitSubject(taskType, id string) string {
+	return n.get().submit + taskType + "." + id
+}
 
 // InSubject is the plain door of one task.
-func InSubject(taskType, id string) string { return "duly.in." + taskType + "." + id }
+func (n Names) InSubject(taskType, id string) string { return n.get().in + taskType + "." + id }
 
 // PackSubject is where packs of submissions of a partition go.
-func PackSubject(partition int) string { return numbered("duly.tasks.", partition, ".pack") }
+func (n Names) PackSubject(partition int) string { return numbered(n.get().tasks, partition, ".pack") }
 
 // TasksPattern selects the submissions of a partition, from both doors.
-func TasksPattern(partition int) string { return numbered("duly.tasks.", partition, ".>") }
+func (n Names) TasksPattern(partition int) string { return numbered(n.get().tasks, partition, ".>") }
 
 // CommandSubject is where an agent listens for do or undo.
-func CommandSubject(agent string, undo bool) string {
+func (n Names) CommandSubject(agent string, undo bool) string {
 	if undo {
-		return "duly.undo." + agent
+		return n.get().undo + agent
 	}
-	return "duly.do." + agent
+	return n.get().do + agent
 }
 
 // BatchSubject is where an agent of our own runtime listens for several commands
 // in one message.
-func BatchSubject(agent string, undo bool) string {
+func (n Names) BatchSubject(agent string, undo bool) string {
 	if undo {
-		return "duly.batch.undo." + agent
+		return n.get().batchUndo + agent
 	}
-	return "duly.batch.do." + agent
+	return n.get().batchDo + agent
 }
 
 // batchReplyPrefix begins the subjects that one sender hears batches of replies
 // on.
-func batchReplyPrefix(token string) string { return "duly.batch.reply." + token + "." }
+func (n Names) batchReplyPrefix(token string) string { return n.get().batchReply + token + "." }
 
 // isBatchReply reports whether a subject is one that batches of replies go to.
-func isBatchReply(subject string) bool {
-	rest, ok := strings.CutPrefix(subject, "duly.batch.reply.")
+func (n Names) isBatchReply(subject string) bool {
+	rest, ok := strings.CutPrefix(subject, n.get().batchReply)
 	token, number, two := strings.Cut(rest, ".")
 	return ok && two && token != "" && number != "" && !strings.ContainsAny(rest, "*> ") && !strings.Contains(number, ".")
 }
 
 // ReplySubject is where the answer to one command goes; it is the fence of the
 // reply.
-func ReplySubject(partition int, number, seq int64) string {
-	var a [64]byte
-	return string(appendReply(a[:0], partition, number, seq))
+func (n Names) ReplySubject(partition int, number, seq int64) string {
+	var a [96]byte
+	return string(n.appendReply(a[:0], partition, number, seq))
 }
 
-func appendReply(b []byte, partition int, number, seq int64) []byte {
-	b = append(b, "duly.reply."...)
+func (n Names) appendReply(b []byte, partition int, number, seq int64) []byte {
+	b = append(b, n.get().reply...)
 	b = strconv.AppendInt(b, int64(partition), 10)
 	b = append(b, '.')
 	b = strconv.AppendInt(b, number, 10)
@@ -143,26 +225,26 @@ func appendReply(b []byte, partition int, number, seq int64) []byte {
 
 // ReplyPattern selects the replies to a partition's commands. It leaves room
 // for further tokens after the numbers.
-func ReplyPattern(partition int) string { return numbered("duly.reply.", partition, ".>") }
+func (n Names) ReplyPattern(partition int) string { return numbered(n.get().reply, partition, ".>") }
 
 // ControlSubject is where control messages of a partition go.
-func ControlSubject(partition int) string { return numbered("duly.control.", partition, "") }
+func (n Names) ControlSubject(partition int) string { return numbered(n.get().control, partition, "") }
 
 // EventSubject is where tasks of a type that came to that state are told:
 // processed in packs, the others alone while they are rare.
-func EventSubject(taskType, state string) string {
-	return "duly.events." + safeType(taskType) + "." + state
+func (n Names) EventSubject(taskType, state string) string {
+	return n.get().events + safeType(taskType) + "." + state
 }
 
 // LiveSubject is where a task's statuses are published for whoever listens.
-func LiveSubject(taskType, id string) string { return "duly.live." + taskType + "." + id }
+func (n Names) LiveSubject(taskType, id string) string { return n.get().live + taskType + "." + id }
 
 // DeadSubject is where dead letters of a stream go.
-func DeadSubject(stream string) string { return "duly.dead." + stream }
+func (n Names) DeadSubject(stream string) string { return n.get().dead + stream }
 
 // AskSubject is where a person or a client asks something about a task; the
 // kind is a word of ControlKinds.
-func AskSubject(kind string) string { return "duly.ask." + kind }
+func (n Names) AskSubject(kind string) string { return n.get().ask + kind }
 
 // NodeKey is the lease of a node in BucketNodes.
 func NodeKey(node string) string { return KeyNodePrefix + node }
@@ -190,18 +272,18 @@ func ParseConsumer(name string) (partition int, epoch int64, n int, ok bool) {
 }
 
 // ParseSubmit takes the subject of the fast door apart. The names are checked.
-func ParseSubmit(subject string) (taskType, id string, err error) {
-	rest, ok := strings.CutPrefix(subject, "duly.submit.")
+func (n Names) ParseSubmit(subject string) (taskType, id string, err error) {
+	rest, ok := strings.CutPrefix(subject, n.get().submit)
 	if !ok {
-		return "", "", fmt.Errorf("%w: %q is not duly.submit.<type>.<id>", ErrSubject, short(subject))
+		return "", "", fmt.Errorf("%w: %q is not %s<type>.<id>", ErrSubject, short(subject), n.get().submit)
 	}
 	return parseTask(rest)
 }
 
 // ParseIn takes the subject of the plain door apart: as it was published, or as
 // the stream's transform stored it. The names are not checked.
-func ParseIn(subject string) (partition int, taskType, id string, err error) {
-	if rest, ok := strings.CutPrefix(subject, "duly.tasks."); ok {
+func (n Names) ParseIn(subject string) (partition int, taskType, id string, err error) {
+	if rest, ok := strings.CutPrefix(subject, n.get().tasks); ok {
 		number, rest, _ := strings.Cut(rest, ".")
 		p, ok := parseNumber(number)
 		taskType, id, _ = strings.Cut(rest, ".")
@@ -209,7 +291,7 @@ func ParseIn(subject string) (partition int, taskType, id string, err error) {
 			return int(p), taskType, id, nil
 		}
 	}
-	return 0, "", "", fmt.Errorf("%w: %q is not duly.tasks.<partition>.<type>.<id>", ErrSubject, short(subject))
+	return 0, "", "", fmt.Errorf("%w: %q is not %s<partition>.<type>.<id>", ErrSubject, short(subject), n.get().tasks)
 }
 
 func parseTask(rest string) (taskType, id string, err error) {
@@ -224,8 +306,8 @@ func parseTask(rest string) (taskType, id string, err error) {
 }
 
 // ParsePack returns the partition of a pack's subject.
-func ParsePack(subject string) (partition int, ok bool) {
-	rest, ok := strings.CutPrefix(subject, "duly.tasks.")
+func (n Names) ParsePack(subject string) (partition int, ok bool) {
+	rest, ok := strings.CutPrefix(subject, n.get().tasks)
 	if !ok {
 		return 0, false
 	}
@@ -239,35 +321,35 @@ func ParsePack(subject string) (partition int, ok bool) {
 
 // ParseReply takes the subject of a reply apart. Tokens after the third number
 // are allowed.
-func ParseReply(subject string) (partition int, number, seq int64, err error) {
-	partition, number, seq, _, ok := cutReply(subject)
+func (n Names) ParseReply(subject string) (partition int, number, seq int64, err error) {
+	partition, number, seq, _, ok := n.cutReply(subject)
 	if !ok {
-		return 0, 0, 0, fmt.Errorf("%w: %q is not duly.reply.<partition>.<number>.<seq>", ErrSubject, short(subject))
+		return 0, 0, 0, fmt.Errorf("%w: %q is not %s<partition>.<number>.<seq>", ErrSubject, short(subject), n.get().reply)
 	}
 	return partition, number, seq, nil
 }
 
 // cutReply does it without an error's text; rest is what follows the third number
 // and its dot.
-func cutReply(subject string) (partition int, number, seq int64, rest string, ok bool) {
-	rest, ok = strings.CutPrefix(subject, "duly.reply.")
-	var n [3]int64
-	for i := 0; ok && i < len(n); i++ {
+func (n Names) cutReply(subject string) (partition int, number, seq int64, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(subject, n.get().reply)
+	var has [3]int64
+	for i := 0; ok && i < len(has); i++ {
 		var token string
 		token, rest, _ = strings.Cut(rest, ".")
-		n[i], ok = parseNumber(token)
+		has[i], ok = parseNumber(token)
 	}
-	if !ok || n[0] > 1<<31-1 {
+	if !ok || has[0] > 1<<31-1 {
 		return 0, 0, 0, "", false
 	}
-	return int(n[0]), n[1], n[2], rest, true
+	return int(has[0]), has[1], has[2], rest, true
 }
 
 // ParseAsk returns the kind of a request of duly.ask.<kind>.
-func ParseAsk(subject string) (kind core.EventKind, err error) {
-	word, ok := strings.CutPrefix(subject, "duly.ask.")
+func (n Names) ParseAsk(subject string) (kind core.EventKind, err error) {
+	word, ok := strings.CutPrefix(subject, n.get().ask)
 	if kind = controlKind(word); !ok || kind == 0 || kind == core.EventOverdue {
-		return 0, fmt.Errorf("%w: %q is not duly.ask. and cancel, undo, resubmit, resolve or extend", ErrSubject, short(subject))
+		return 0, fmt.Errorf("%w: %q is not %s and cancel, undo, resubmit, resolve or extend", ErrSubject, short(subject), n.get().ask)
 	}
 	return kind, nil
 }

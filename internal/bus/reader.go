@@ -115,12 +115,12 @@ type Reader struct {
 // error wraps ErrLost, ErrRewound, or ErrClosed when the connection was. Until ctx ends or Stop. Errors: ErrLost,
 // ErrRewound.
 func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
-	return c.read(ctx, StreamTasks, TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
+	return c.read(ctx, c.names.StreamTasks(), c.names.TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
 }
 
 // ReadControl does the same with a partition's control messages.
 func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
-	return c.read(ctx, StreamControl, ControlSubject(partition), partition, epoch, cursor, config, handler, lost)
+	return c.read(ctx, c.names.StreamControl(), c.names.ControlSubject(partition), partition, epoch, cursor, config, handler, lost)
 }
 
 func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {

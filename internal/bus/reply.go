@@ -29,8 +29,8 @@ func EncodeReply(r *core.Reply) (nats.Header, []byte) {
 // DecodeReply reads an agent's answer; its subject says to which command. The
 // result is part of the message. A result that is not JSON or larger than
 // resultMax is a failed try with core.CodeBadResult. Errors wrap ErrSubject.
-func DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
-	partition, number, seq, err := ParseReply(msg.Subject)
+func (n Names) DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
+	partition, number, seq, err := n.ParseReply(msg.Subject)
 	if err != nil {
 		return core.Reply{}, err
 	}

@@ -71,7 +71,7 @@ type fence struct {
 
 // NewSender makes a sender. Close it when no more is sent.
 func (c *Conn) NewSender(replies Replies) (*Sender, error) {
-	s := &Sender{conn: c, replies: replies, prefix: batchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]bool{}}
+	s := &Sender{conn: c, replies: replies, prefix: c.names.batchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]bool{}}
 	s.room.New = func() any { return &outgoing{count: map[lane]int{}, open: map[lane]*batchOut{}} }
 	var err error
 	if s.sub, err = c.subscribe(s.prefix+"*", "", s.receive); err != nil {
@@ -178,7 +178,7 @@ func (s *Sender) publish(l lane, b *batchOut) error {
 	slot.number, slot.agent = n, l.agent
 	slot.commands = append(slot.commands[:0], b.commands...)
 	s.mu.Unlock()
-	err := s.conn.nc.PublishRequest(BatchSubject(l.agent, l.undo), s.prefix+s.conn.marker.Load().batchToken(n), b.buf)
+	err := s.conn.nc.PublishRequest(s.conn.names.BatchSubject(l.agent, l.undo), s.prefix+s.conn.marker.Load().batchToken(n), b.buf)
 	count := len(b.commands)
 	b.commands = b.commands[:0]
 	if err != nil {
@@ -286,7 +286,7 @@ func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 		return false
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
-	subject, err := micro.ControlSubject(micro.InfoVerb, serviceName(agent), "")
+	subject, err := micro.ControlSubject(micro.InfoVerb, c.names.serviceName(agent), "")
 	if err != nil || c.nc.PublishRequest(subject, inbox, nil) != nil {
 		return false
 	}

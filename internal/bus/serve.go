@@ -13,7 +13,7 @@ import (
 // ServePlans answers duly.plans.apply, together with every other that does.
 // handler gets the plan as JSON; see DecodePlan.
 func (c *Conn) ServePlans(handler func(spec []byte) PlanAnswer) (*Subscription, error) {
-	return c.subscribe(SubjectPlansApply, GroupPlans, func(msg *nats.Msg) {
+	return c.subscribe(c.names.SubjectPlansApply(), GroupPlans, func(msg *nats.Msg) {
 		said := handler(msg.Data)
 		if said.Error != nil { // it may repeat what came
 			said.Error.Description = CutText(said.Error.Description)
@@ -29,7 +29,7 @@ func (c *Conn) ServePlans(handler func(spec []byte) PlanAnswer) (*Subscription, 
 
 // AnnouncePlans tells every node to read the plans again.
 func (c *Conn) AnnouncePlans() error {
-	if err := c.nc.Publish(SubjectPlansChanged, nil); err != nil {
+	if err := c.nc.Publish(c.names.SubjectPlansChanged(), nil); err != nil {
 		return fmt.Errorf("announcement of plans: %w", publishError(err))
 	}
 	return nil
@@ -38,7 +38,7 @@ func (c *Conn) AnnouncePlans() error {
 // OnPlansChanged calls f at every announcement. It can be missed while there is
 // no server: read the plans also at start and before an unknown type is refused.
 func (c *Conn) OnPlansChanged(f func()) (*Subscription, error) {
-	return c.subscribe(SubjectPlansChanged, "", func(*nats.Msg) { f() })
+	return c.subscribe(c.names.SubjectPlansChanged(), "", func(*nats.Msg) { f() })
 }
 
 // AskRequest is a request of a client or a person about one task.
@@ -52,7 +52,7 @@ type AskRequest struct {
 // Accept answers that the control message is stored.
 func (r *AskRequest) Accept(seq uint64, partition int) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
-		return AppendAccepted(b, &SubmitAnswer{Stream: StreamControl, Seq: seq, Task: r.Control.ID, Partition: partition})
+		return AppendAccepted(b, &SubmitAnswer{Stream: r.conn.names.StreamControl(), Seq: seq, Task: r.Control.ID, Partition: partition})
 	})
 }
 
@@ -68,8 +68,8 @@ var errAskKind = errors.New("another request than its subject's")
 
 // readAsk reads a request of duly.ask.<kind>. Errors wrap ErrSubject,
 // ErrUndecodable or errAskKind.
-func readAsk(subject string, data []byte) (core.Control, error) {
-	kind, err := ParseAsk(subject)
+func (n Names) readAsk(subject string, data []byte) (core.Control, error) {
+	kind, err := n.ParseAsk(subject)
 	if err != nil {
 		return core.Control{}, err
 	}
@@ -86,10 +86,10 @@ func readAsk(subject string, data []byte) (core.Control, error) {
 // subject so that permissions can tell them apart. The answers have the form of
 // the fast door's.
 func (c *Conn) ServeAsk(handler func(*AskRequest)) (*Subscription, error) {
-	return c.subscribe(patternAsk, GroupAsk, func(msg *nats.Msg) {
+	return c.subscribe(c.names.patternAsk(), GroupAsk, func(msg *nats.Msg) {
 		r := &AskRequest{conn: c, reply: msg.Reply}
 		var err error
-		if r.Control, err = readAsk(msg.Subject, msg.Data); err != nil {
+		if r.Control, err = c.names.readAsk(msg.Subject, msg.Data); err != nil {
 			r.Reject(CodeBadRequest, err.Error())
 			return
 		}

@@ -72,25 +72,25 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	}
 	var ready Ready
 	var diffs []string
-	for _, want := range config.streams() {
+	for _, want := range config.streams(c.names) {
 		info, err := c.ensure(ctx, want)
 		if err != nil {
 			return Ready{}, fmt.Errorf("stream %s: %w", want.Name, err)
 		}
-		diffs = append(diffs, config.differences(want, info.Config)...)
-		if want.Name == StreamTasks {
+		diffs = append(diffs, config.differences(c.names, want, info.Config)...)
+		if want.Name == c.names.StreamTasks() {
 			ready.Identity = identity(info)
 		}
 	}
 	more, err := c.ensureNodes(ctx, config)
 	if err != nil {
-		return Ready{}, fmt.Errorf("bucket %s: %w", BucketNodes, err)
+		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
 	}
 	if diffs = append(diffs, more...); len(diffs) > 0 {
 		return Ready{}, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
 	}
 	if err := c.useKey(ctx, config); err != nil {
-		return Ready{}, fmt.Errorf("bucket %s: %w", BucketKeys, err)
+		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketKeys(), err)
 	}
 	ready.Sync = SyncUnknown
 	if config.SyncAlways {
@@ -102,9 +102,9 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 
 // Identity is that of the task stream as it is now.
 func (c *Conn) Identity(ctx context.Context) (string, error) {
-	stream, err := c.js.Stream(ctx, StreamTasks)
+	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
 	if err != nil {
-		return "", fmt.Errorf("stream %s: %w", StreamTasks, err)
+		return "", fmt.Errorf("stream %s: %w", c.names.StreamTasks(), err)
 	}
 	return identity(stream.CachedInfo()), nil
 }
@@ -114,7 +114,7 @@ func identity(info *jetstream.StreamInfo) string {
 }
 
 // streams are the settings in full; differences compares the ones that matter.
-func (config StreamConfig) streams() []jetstream.StreamConfig {
+func (config StreamConfig) streams(names Names) []jetstream.StreamConfig {
 	partitions := orDefault(config.Partitions, DefaultPartitions)
 	age := orDefault(config.MaxAge, DefaultMaxAge)
 	eventsAge := orDefault(config.EventsAge, DefaultEventsAge)
@@ -135,17 +135,17 @@ func (config StreamConfig) streams() []jetstream.StreamConfig {
 		}
 		return s
 	}
-	tasks := stream(StreamTasks, "Duly: submissions, by partition", age, config.MaxBytes, jetstream.DiscardNew, patternIn, patternPack)
+	tasks := stream(names.StreamTasks(), "Duly: submissions, by partition", age, config.MaxBytes, jetstream.DiscardNew, names.patternIn(), names.patternPack())
 	tasks.SubjectTransform = &jetstream.SubjectTransformConfig{
-		Source:      patternIn,
-		Destination: fmt.Sprintf("duly.tasks.{{partition(%d,2)}}.{{wildcard(1)}}.{{wildcard(2)}}", partitions),
+		Source:      names.patternIn(),
+		Destination: names.tasksTransform(partitions),
 	}
 	tasks.Metadata = map[string]string{metaWire: strconv.Itoa(Version), metaPartitions: strconv.Itoa(partitions)}
 	return []jetstream.StreamConfig{
 		tasks,
-		stream(StreamControl, "Duly: requests about tasks, by partition", age, 0, jetstream.DiscardNew, patternControl),
-		stream(StreamEvents, "Duly: how tasks ended", eventsAge, config.EventsBytes, jetstream.DiscardOld, patternEvents),
-		stream(StreamDead, "Duly: what could not be decoded", eventsAge, config.EventsBytes, jetstream.DiscardOld, patternDead),
+		stream(names.StreamControl(), "Duly: requests about tasks, by partition", age, 0, jetstream.DiscardNew, names.patternControl()),
+		stream(names.StreamEvents(), "Duly: how tasks ended", eventsAge, config.EventsBytes, jetstream.DiscardOld, names.patternEvents()),
+		stream(names.StreamDead(), "Duly: what could not be decoded", eventsAge, config.EventsBytes, jetstream.DiscardOld, names.patternDead()),
 	}
 }
 
@@ -165,7 +165,7 @@ func (c *Conn) ensure(ctx context.Context, want jetstream.StreamConfig) (*jetstr
 }
 
 // differences lists what of an existing stream does not fit.
-func (config StreamConfig) differences(want, have jetstream.StreamConfig) []string {
+func (config StreamConfig) differences(names Names, want, have jetstream.StreamConfig) []string {
 	var d diffs
 	d.name = want.Name
 	d.check("retention", have.Retention, want.Retention)
@@ -183,9 +183,9 @@ func (config StreamConfig) differences(want, have jetstream.StreamConfig) []stri
 	}
 	age, bytes := config.MaxAge, config.MaxBytes
 	switch want.Name {
-	case StreamEvents, StreamDead:
+	case names.StreamEvents(), names.StreamDead():
 		age, bytes = config.EventsAge, config.EventsBytes
-	case StreamControl:
+	case names.StreamControl():
 		bytes = 0
 	}
 	if age != 0 {
@@ -194,7 +194,7 @@ func (config StreamConfig) differences(want, have jetstream.StreamConfig) []stri
 	if bytes != 0 {
 		d.check("max bytes", have.MaxBytes, want.MaxBytes)
 	}
-	if want.Name == StreamTasks {
+	if want.Name == names.StreamTasks() {
 		if config.Partitions != 0 {
 			d.check("partitions", have.Metadata[metaPartitions], want.Metadata[metaPartitions])
 			d.check("subject transform", transform(have), transform(want))
@@ -215,13 +215,13 @@ func transform(s jetstream.StreamConfig) string {
 // ensureNodes makes the bucket of leases. The bucket has the time to live: that
 // of a key is dropped by the first update.
 func (c *Conn) ensureNodes(ctx context.Context, config StreamConfig) ([]string, error) {
-	want := jetstream.KeyValueConfig{Bucket: BucketNodes, Description: "Duly: leases", History: 1, Storage: jetstream.FileStorage,
+	want := jetstream.KeyValueConfig{Bucket: c.names.BucketNodes(), Description: "Duly: leases", History: 1, Storage: jetstream.FileStorage,
 		TTL: orDefault(config.Lease, DefaultLease), LimitMarkerTTL: markerTTL, Replicas: orDefault(config.Replicas, 1)}
-	kv, err := c.js.KeyValue(ctx, BucketNodes)
+	kv, err := c.js.KeyValue(ctx, c.names.BucketNodes())
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = c.js.CreateKeyValue(ctx, want)
 		if errors.Is(err, jetstream.ErrBucketExists) { // made meanwhile, otherwise
-			kv, err = c.js.KeyValue(ctx, BucketNodes)
+			kv, err = c.js.KeyValue(ctx, c.names.BucketNodes())
 		}
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func (c *Conn) ensureNodes(ctx context.Context, config StreamConfig) ([]string, 
 	if err != nil {
 		return nil, err
 	}
-	d := diffs{name: BucketNodes}
+	d := diffs{name: c.names.BucketNodes()}
 	if config.Lease != 0 {
 		d.check("lease", status.TTL(), want.TTL)
 	} else if status.TTL() == 0 {

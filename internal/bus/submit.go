@@ -33,7 +33,7 @@ type SubmitRequest struct {
 	ID         string
 	Payload    []byte
 	CompleteBy string // as the header has it; see ParseCompleteBy
-	ReplyTo    string // as the header has it; see CheckReplyTo
+	ReplyTo    string // as the header has it; see Names.CheckReplyTo
 	Trace      string
 	HasReply   bool // somebody waits for the answer
 
@@ -63,7 +63,7 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 	if reply == "" {
 		return
 	}
-	if err := safeSubject(reply); err != nil {
+	if err := c.names.safeSubject(reply); err != nil {
 		c.log.Debug("answer withheld", "error", err)
 		return
 	}
@@ -79,10 +79,10 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 // called one request at a time and must not wait for the stream. A subject with
 // names outside their alphabet is answered here.
 func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
-	return c.subscribe(patternSubmit, GroupIngest, func(msg *nats.Msg) {
+	return c.subscribe(c.names.patternSubmit(), GroupIngest, func(msg *nats.Msg) {
 		r := &SubmitRequest{Payload: msg.Data, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
 		var err error
-		if r.Type, r.ID, err = ParseSubmit(msg.Subject); err != nil {
+		if r.Type, r.ID, err = c.names.ParseSubmit(msg.Subject); err != nil {
 			r.Reject(CodeBadRequest, 0, err.Error(), 0)
 			return
 		}
@@ -123,7 +123,7 @@ func (c *Conn) PublishPack(partition int, subs []core.Submission, done func(seq 
 	if *small, smaller = compressPack(*small, *b); smaller {
 		data = *small
 	}
-	c.acks.publish(PackSubject(partition), nil, data, func(seq uint64, err error) {
+	c.acks.publish(c.names.PackSubject(partition), nil, data, func(seq uint64, err error) {
 		c.packs.Add(-1)
 		if err != nil {
 			err = fmt.Errorf("pack for partition %d: %w", partition, err)

@@ -77,7 +77,7 @@ func (c *Conn) tellPack(t *tally, p *pack) {
 		*p.buf = endEvents(*p.buf)
 	}
 	p.items = 0
-	c.tell(t, EventSubject(p.first.Type, string(p.first.State)), *p.buf)
+	c.tell(t, c.names.EventSubject(p.first.Type, string(p.first.State)), *p.buf)
 }
 
 func (c *Conn) tell(t *tally, subject string, data []byte) {
@@ -128,7 +128,7 @@ func (c *Conn) TellRefused(ctx context.Context, refused []core.Status) error {
 	for i := range refused {
 		b := buffer()
 		*b = AppendStatus(*b, &refused[i])
-		c.tell(t, EventSubject(refused[i].Type, core.StatusRefused), *b)
+		c.tell(t, c.names.EventSubject(refused[i].Type, core.StatusRefused), *b)
 		release(b)
 	}
 	t.end(nil)
@@ -142,7 +142,7 @@ func (c *Conn) TellRefused(ctx context.Context, refused []core.Status) error {
 // Notify sends a status to a submitter's private subject: once, to whoever
 // listens now. Nothing is sent where there is no subject.
 func (c *Conn) Notify(replyTo string, status core.Status) {
-	if replyTo == "" || safeSubject(replyTo) != nil {
+	if replyTo == "" || c.names.safeSubject(replyTo) != nil {
 		return
 	}
 	c.publishStatus(replyTo, &status)
@@ -151,7 +151,7 @@ func (c *Conn) Notify(replyTo string, status core.Status) {
 // Live publishes a status for whoever watches the task just now.
 func (c *Conn) Live(status core.Status) {
 	if core.CheckName("type", status.Type) == nil && core.CheckName("id", status.ID) == nil {
-		c.publishStatus(LiveSubject(status.Type, status.ID), &status)
+		c.publishStatus(c.names.LiveSubject(status.Type, status.ID), &status)
 	}
 }
 
@@ -173,7 +173,7 @@ func (c *Conn) OnLive(taskType, id string, f func(core.Status)) (*Subscription, 
 	if id == "" {
 		id = "*"
 	}
-	return c.OnStatus(LiveSubject(taskType, id), f)
+	return c.OnStatus(c.names.LiveSubject(taskType, id), f)
 }
 
 // OnStatus calls f with the statuses sent to a subject, a submitter's private
@@ -200,7 +200,7 @@ func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, ca
 	}
 	h[HeaderCause] = []string{CutText(cause)}
 	h[HeaderSubject] = []string{short(subject)}
-	_, err := c.store(ctx, DeadSubject(stream), h, data)
+	_, err := c.store(ctx, c.names.DeadSubject(stream), h, data)
 	if err != nil {
 		return fmt.Errorf("dead letter of %s: %w", stream, err)
 	}
@@ -233,7 +233,7 @@ func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.
 	b := buffer()
 	defer release(b)
 	*b = AppendControl(*b, control)
-	seq, err := c.store(ctx, ControlSubject(partition), nil, *b)
+	seq, err := c.store(ctx, c.names.ControlSubject(partition), nil, *b)
 	if err != nil {
 		return 0, fmt.Errorf("control %s for partition %d: %w", ControlWord(control.Kind), partition, err)
 	}

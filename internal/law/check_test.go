@@ -29,7 +29,7 @@ func (tree forest) breaches() []breach {
 		all = append(all, tree.leaks(dir)...)
 		for _, f := range dir.files {
 			all = append(all, f.imports(dir.name, here)...)
-			all = append(all, f.subjects(dir.name)...)
+			all = append(all, f.wireNames()...)
 		}
 	}
 	return all
@@ -110,36 +110,35 @@ func internal(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-// subjects finds string literals that are subjects of the wire, outside the one
-// package that may name them.
-func (f file) subjects(name string) []breach {
-	if f.test || name == wireHome {
+// wireNames finds string literals that are, or contain, names of the default
+// namespace on NATS. The tags of fields are left out: they name the environment.
+func (f file) wireNames() []breach {
+	if f.test {
 		return nil
 	}
 	var found []breach
+	tags := map[*ast.BasicLit]bool{}
 	ast.Inspect(f.ast, func(node ast.Node) bool {
+		if field, ok := node.(*ast.Field); ok {
+			tags[field.Tag] = true
+		}
 		lit, ok := node.(*ast.BasicLit)
-		if !ok || lit.Kind != token.STRING {
+		if !ok || lit.Kind != token.STRING || tags[lit] {
 			return true
 		}
 		value, err := strconv.Unquote(lit.Value)
-		if err == nil && isSubject(value) {
-			found = append(found, f.breach(lit.Pos(), "the subject %q is named outside %s", value, wireHome))
+		if err == nil && isWireName(value) {
+			found = append(found, f.breach(lit.Pos(), "%q is a name of the default namespace: use bus.Names", value))
 		}
 		return true
 	})
 	return found
 }
 
-// isSubject knows a subject by its beginning. The bare "duly." and a format such
-// as "duly.%s.x" count: a subject is put together from them.
-func isSubject(value string) bool {
-	if value == "duly." || strings.HasPrefix(value, "duly.%") {
-		return true
-	}
-	return slices.ContainsFunc(wirePrefixes, func(prefix string) bool {
-		return value == prefix || strings.HasPrefix(value, prefix+".")
-	})
+// isWireName knows what holds a name of the default namespace. What names are put
+// together from counts too: "duly.", "DULY_" and formats such as "duly.%s.x".
+func isWireName(value string) bool {
+	return slices.Contains(wireBeginnings, value) || wireName.MatchString(value)
 }
 
 // sleeps finds time.Sleep in a test, whatever name the package was imported by.

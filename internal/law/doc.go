@@ -1,5 +1,6 @@
 // Package law holds what must stay true of the source itself, as tests: who may
-// import whom, where subjects of the wire and drivers of databases may be named,
+// import whom, that names on NATS are put together from the namespace, where drivers
+// of databases may be named,
 // that every package says what it is for, that no test waits by sleeping, and
 // that misuse of the public API does not compile.
 //

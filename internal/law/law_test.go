@@ -3,6 +3,7 @@ package law
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 )
 
@@ -115,15 +116,14 @@ var guarded = map[string][]string{
 	"nats-server": {"github.com/nats-io/nats-server"},
 }
 
-// Only wireHome may write subjects of the wire as string literals; everyone else
-// calls its functions, so a change of the wire is a change of one package.
-const wireHome = "internal/bus"
+// wireName matches a subject, a stream or a bucket of the default namespace. No
+// code may write one as a string literal: bus.Names puts them together from the
+// namespace of the installation, so that two share a NATS.
+var wireName = regexp.MustCompile(`\bduly\.(do|undo|submit|in|tasks|reply|control|events|plans|live|ask|batch|dead)\b|` +
+	`\bduly\.%|(\b|_)DULY_(TASKS|CONTROL|EVENTS|DEAD|NODES|KEYS|PARTITIONS|%)`)
 
-// wirePrefixes begin the wire's subjects.
-var wirePrefixes = []string{
-	"duly.do", "duly.undo", "duly.submit", "duly.in", "duly.tasks",
-	"duly.reply", "duly.control", "duly.events", "duly.plans",
-}
+// wireBeginnings are what names are put together from.
+var wireBeginnings = []string{"duly.", "DULY_", "duly-", "KV_DULY_", "$KV.DULY_"}
 
 // TestSource holds the repository to the law.
 func TestSource(t *testing.T) {

@@ -46,7 +46,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-func TestIsSubject(t *testing.T) {
+func TestIsWireName(t *testing.T) {
 	for value, want := range map[string]bool{
 		"duly.do.account.check": true,
 		"duly.submit.>":         true,
@@ -58,10 +58,19 @@ func TestIsSubject(t *testing.T) {
 		"duly.db":               false,
 		"duly.doing":            false,
 		"duly":                  false,
-		"request duly.submit.x": false,
+		"request duly.submit.x": true,
+		"DULY_TASKS":            true,
+		"KV_DULY_NODES":         true,
+		"$KV.DULY_KEYS.>":       true,
+		"stream DULY_DEAD":      true,
+		"DULY_":                 true,
+		"DULY_%s":               true,
+		"DULY_URL":              false,
+		"duly-":                 true,
+		"duly-dev-":             false,
 	} {
-		if got := isSubject(value); got != want {
-			t.Errorf("isSubject(%q) = %v, want %v", value, got, want)
+		if got := isWireName(value); got != want {
+			t.Errorf("isWireName(%q) = %v, want %v", value, got, want)
 		}
 	}
 }

@@ -280,7 +280,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "forged-reply-counts", invariant: 5, file: "internal/bus/call.go",
-		old: "if !c.marker.Load().takesSubject(msg.Subject) {", new: "if !c.marker.Load().takesSubject(msg.Subject) && len(msg.Subject) == 0 {",
+		old: "if !c.marker.Load().takesSubject(c.names, msg.Subject) {", new: "if !c.marker.Load().takesSubject(c.names, msg.Subject) && len(msg.Subject) == 0 {",
 		fault: "a reply counts whose subject nobody was given",
 		run:   "^TestForgedReplies$",
 	},

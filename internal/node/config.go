@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
 
@@ -32,6 +33,7 @@ var Roles = []string{RoleIngest, RoleScheduler, RoleSupervisor}
 type Config struct {
 	Roles       []string `name:"roles" env:"DULY_ROLES" default:"ingest,scheduler,supervisor" help:"Roles to run: ingest, scheduler, supervisor."`
 	NodeName    string   `name:"node-name" env:"DULY_NODE_NAME" help:"Name of this node, unique among the live ones (default: host name and process id)."`
+	Namespace   string   `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names of this installation on NATS begin with: subjects, and in upper case streams and buckets. Installations that share a NATS have different ones; agents and submitters use that of theirs."`
 	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:":7310" help:"Where to serve the API and health."`
 	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data. At most so many nodes share the work; fewer make fuller packs: 4 serve one small machine."`
 	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler: few are better, because batches shrink with more. While little waits they commit together."`
@@ -142,6 +144,11 @@ func (c *Config) Validate() error {
 	if err := core.CheckName("node-name", c.NodeName); err != nil {
 		return err
 	}
+	names, err := bus.NewNames(c.Namespace)
+	if err != nil {
+		return err
+	}
+	c.Namespace = names.Namespace()
 	for _, n := range []struct {
 		name     string
 		is       int
@@ -201,6 +208,11 @@ func (c *Config) validateStreams() error {
 	}
 	if slices.Contains(c.ReplyTo, "") {
 		return fmt.Errorf("reply-to-prefixes: %q has an empty one, which would allow every subject", c.ReplyTo)
+	}
+	for _, p := range c.ReplyTo {
+		if strings.HasPrefix(p, c.Namespace+".") {
+			return fmt.Errorf("reply-to-prefixes: %q begins with the namespace %q, whose subjects are Duly's own", p, c.Namespace)
+		}
 	}
 	return nil
 }

@@ -73,6 +73,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.plans = newPlanCache(n.store)
 	if n.conn, err = bus.Dial(ctx, bus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, Logger: n.log,
+		Namespace: n.cfg.Namespace,
 	}); err != nil {
 		return err
 	}

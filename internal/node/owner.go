@@ -71,7 +71,7 @@ func (b ownerBus) Refuse(ctx context.Context, refused []core.Status) error {
 func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, cause string) error {
 	data := bus.EncodePack(nil, []core.Submission{sub})
 	return persist(ctx, b.log, "dead letter", func() error {
-		return b.conn.Dead(ctx, bus.StreamTasks, bus.PackSubject(partition), data, cause, nil)
+		return b.conn.Dead(ctx, b.conn.Names().StreamTasks(), b.conn.Names().PackSubject(partition), data, cause, nil)
 	})
 }
 
@@ -140,14 +140,14 @@ func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adop
 // doors decodes what the task stream holds, also what the plain door let in
 // unseen.
 func (n *Node) doors() bus.Doors {
-	return bus.Doors{Partitions: n.cfg.Partitions, ReplyPrefixes: n.cfg.ReplyTo}
+	return bus.Doors{Partitions: n.cfg.Partitions, ReplyPrefixes: n.cfg.ReplyTo, Names: n.conn.Names()}
 }
 
 func (w ownerWires) tasks(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
 	mail := scheduler.TaskMail{Partition: partition, Pos: m.Seq, Ack: w.ack(m)}
 	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, m.Time)
 	if err != nil {
-		if !w.bury(ctx, bus.StreamTasks, m, err) {
+		if !w.bury(ctx, w.n.conn.Names().StreamTasks(), m, err) {
 			return
 		}
 	}
@@ -159,7 +159,7 @@ func (w ownerWires) controls(ctx context.Context, partition int, m *bus.TaskMess
 	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Ack: w.ack(m)}
 	c, err := bus.DecodeControl(m.Data)
 	if err != nil {
-		if !w.bury(ctx, bus.StreamControl, m, err) {
+		if !w.bury(ctx, w.n.conn.Names().StreamControl(), m, err) {
 			return
 		}
 		c = core.Control{}

@@ -17,8 +17,8 @@ type openDoor struct{ in *ingest.Ingest }
 
 func (n *Node) doorConfig() ingest.Config {
 	return ingest.Config{
-		Stream: bus.StreamTasks, Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, SizeOf: bus.PackedSize,
-		CheckReplyTo: func(subject string) error { return bus.CheckReplyTo(subject, n.cfg.ReplyTo) },
+		Stream: n.conn.Names().StreamTasks(), Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, SizeOf: bus.PackedSize,
+		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 	}
 }

@@ -180,11 +180,11 @@ func (p *peer) listen(ctx context.Context, ended harness.Ended) error {
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	consumer, err := js.OrderedConsumer(ctx, bus.StreamEvents, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
+	consumer, err := js.OrderedConsumer(ctx, bus.Names{}.StreamEvents(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	processed := bus.EventSubject(taskType, string(duly.Processed))
+	processed := bus.Names{}.EventSubject(taskType, string(duly.Processed))
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		var pack event
 		if err := json.Unmarshal(m.Data(), &pack); err != nil {

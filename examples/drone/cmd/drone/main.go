@@ -32,6 +32,8 @@ type settings struct {
 	Seed    uint64  `env:"DRONE_SEED" default:"1" help:"Seed of latencies and faults."`
 	Scale   float64 `env:"DRONE_SCALE" default:"1" help:"Factor on the published latencies; 0 for none."`
 	Workers int     `env:"DRONE_WORKERS" default:"1024" help:"Calls at work at a time, per agent."`
+
+	Namespace string `env:"DULY_NAMESPACE" default:"duly" help:"Namespace of the Duly to work with, as its nodes have it."`
 }
 
 func main() {
@@ -75,15 +77,15 @@ func run(ctx context.Context, s settings, up func(address string)) error {
 	defer faceConn.Close()
 
 	workflow := drone.NewWorkflow(planOf(faults))
-	agent, err := drone.NewAgent(agentConn, workflow, services, duly.Running(s.Workers))
+	agent, err := drone.NewAgent(agentConn, workflow, services, duly.Running(s.Workers), duly.Namespace(s.Namespace))
 	if err != nil {
 		return err
 	}
-	face, err := newFace(faceConn, workflow, s.DulyURL)
+	face, err := newFace(faceConn, workflow, s)
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, faceConn, workflow); err != nil {
+	if err := apply(ctx, faceConn, workflow, s.Namespace); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Listen)
@@ -126,12 +128,12 @@ func connect(url, name string, options ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-func newFace(nc *nats.Conn, w *drone.Workflow, dulyURL string) (*drone.Face, error) {
-	doors, err := drone.NewDoors(nc, w)
+func newFace(nc *nats.Conn, w *drone.Workflow, s settings) (*drone.Face, error) {
+	doors, err := drone.NewDoors(nc, w, duly.Namespace(s.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := drone.NewHTTPTasks(dulyURL)
+	tasks, err := drone.NewHTTPTasks(s.DulyURL)
 	if err != nil {
 		return nil, err
 	}
@@ -139,10 +141,10 @@ func newFace(nc *nats.Conn, w *drone.Workflow, dulyURL string) (*drone.Face, err
 }
 
 // apply waits for Duly to come up, within bounds: the two may be started together.
-func apply(ctx context.Context, nc *nats.Conn, w *drone.Workflow) error {
+func apply(ctx context.Context, nc *nats.Conn, w *drone.Workflow, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	client, err := duly.NewClient(nc)
+	client, err := duly.NewClient(nc, duly.Namespace(namespace))
 	if err != nil {
 		return err
 	}

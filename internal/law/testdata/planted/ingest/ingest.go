@@ -13,10 +13,17 @@ import (
 
 // A comment on duly.submit.x names no subject.
 const (
-	door   = "duly.submit." // breach: is named outside internal/bus
-	raw    = `duly.in.x`    // breach: is named outside internal/bus
-	bare   = "duly."        // breach: is named outside internal/bus
-	format = "duly.%s.x"    // breach: is named outside internal/bus
+	door   = "duly.submit." // breach: is a name of the default namespace
+	raw    = `duly.in.x`    // breach: is a name of the default namespace
+	bare   = "duly."        // breach: is a name of the default namespace
+	format = "duly.%s.x"    // breach: is a name of the default namespace
+	stream = "DULY_TASKS"   // breach: is a name of the default namespace
+	told   = "to duly.do.x" // breach: is a name of the default namespace
 	file   = "duly.db"
 	site   = "duly.dev/duly"
 )
+
+// settings have their environment in their tags.
+type settings struct {
+	partitions int `env:"DULY_PARTITIONS"`
+}

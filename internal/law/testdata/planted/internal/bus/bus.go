@@ -3,4 +3,4 @@ package bus
 
 import _ "github.com/nats-io/nats.go/jetstream"
 
-const subject = "duly.do."
+const subject = "duly.do." // breach: is a name of the default namespace
