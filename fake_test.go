@@ -42,7 +42,10 @@ type fake struct {
 }
 
 // newFake starts one; the caller stops it.
-func newFake(ctx context.Context) (*fake, error) {
+func newFake(ctx context.Context) (*fake, error) { return newFakeIn(ctx, bus.DefaultNamespace) }
+
+// newFakeIn starts one with a namespace.
+func newFakeIn(ctx context.Context, namespace string) (*fake, error) {
 	dir, err := os.MkdirTemp("", "duly-test-")
 	if err != nil {
 		return nil, err
@@ -56,14 +59,14 @@ func newFake(ctx context.Context) (*fake, error) {
 		plans: map[string]*core.Plan{}, specs: map[string][]byte{}, inputs: map[string][]byte{}, waits: map[int64]chan core.Reply{},
 	}
 	f.ended.L = &f.mu
-	if f.conn, err = bus.Dial(ctx, bus.Options{URL: f.url, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if f.conn, err = bus.Dial(ctx, bus.Options{URL: f.url, Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
 	js, err := jetstream.New(f.conn.NATS())
 	if err != nil {
 		return nil, err
 	}
-	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: bus.Names{}.StreamEvents(), Subjects: []string{"duly.events.*.*"}})
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: f.conn.Names().StreamEvents(), Subjects: []string{namespace + ".events.*.*"}})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func (f *fake) await(ctx context.Context) error {
 			err := nats.ErrNoResponders
 			for errors.Is(err, nats.ErrNoResponders) {
 				// It is not understood, but it is answered.
-				_, err = f.conn.NATS().RequestWithContext(ctx, bus.Names{}.CommandSubject(agent, undo), nil)
+				_, err = f.conn.NATS().RequestWithContext(ctx, f.conn.Names().CommandSubject(agent, undo), nil)
 			}
 			if err != nil {
 				return err
@@ -160,7 +163,7 @@ func (f *fake) submit(r *bus.SubmitRequest) {
 		f.out++
 		go f.run(plan, number, *r)
 	}
-	r.Accept(bus.Names{}.StreamTasks(), uint64(number), 0)
+	r.Accept(f.conn.Names().StreamTasks(), uint64(number), 0)
 }
 
 // run is the life of a task.

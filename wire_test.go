@@ -27,7 +27,13 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	f, err := newFake(t.Context())
+	return newRigIn(t, bus.DefaultNamespace)
+}
+
+// newRigIn is one whose server has a namespace; options are the client's.
+func newRigIn(t *testing.T, namespace string, options ...duly.ClientOption) *rig {
+	t.Helper()
+	f, err := newFakeIn(t.Context(), namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +41,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := duly.NewClient(nc)
+	client, err := duly.NewClient(nc, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

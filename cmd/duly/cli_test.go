@@ -139,6 +139,9 @@ func TestCLIRefuses(t *testing.T) {
 		{[]string{"serve", "--lease", "1ms", "--database-url", nowhere}, 2, "lease: 1ms"},
 		{[]string{"serve", "--scan-interval", "5s", "--database-url", nowhere}, 2, "scan-interval: 5s"},
 		{[]string{"serve", "--node-name", "a b", "--database-url", nowhere}, 2, "node-name"},
+		{[]string{"serve", "--namespace", "Prod", "--database-url", nowhere}, 2, `namespace: "Prod" begins with 'P'`},
+		{[]string{"serve", "--namespace", "a.b", "--database-url", nowhere}, 2, `namespace: "a.b": character 2 is '.'`},
+		{[]string{"dev", "--namespace", "status", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir()}, 1, `begins with the namespace "status"`},
 		{[]string{"serve", "--log-format", "xml"}, 2, "json"},
 		{[]string{"serve"}, 1, "database"},
 		{[]string{"health", "-s", "http://127.0.0.1:1"}, 1, "not ready"},
@@ -151,6 +154,25 @@ func TestCLIRefuses(t *testing.T) {
 	}
 	if code, out, _ := command(t, "", "--help"); code != 0 || !strings.Contains(out, "demo") {
 		t.Errorf("--help: exit %d: %s", code, out)
+	}
+}
+
+// TestDevInANamespace: the node, the plan and the agents of the demo speak with the
+// namespace that is given.
+func TestDevInANamespace(t *testing.T) {
+	t.Setenv("DULY_NAMESPACE", "prod") // for the process that is started, too
+	c := spawn(t, "dev", "--demo", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
+	url := c.ready()
+	until(t, "the plan is there", func() bool {
+		code, _, _ := command(t, "", "submit", "delivery", "d-1", sampleDelivery, "-s", url)
+		return code == 0
+	})
+	until(t, "the delivery ends", func() bool {
+		_, out, _ := command(t, "", "get", "delivery", "d-1", "-s", url)
+		return strings.Contains(out, "processed")
+	})
+	if !strings.Contains(c.log(), "identity=PROD_TASKS@") {
+		t.Error("the streams are not those of the namespace")
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // fakeDuly answers what the program asks of Duly before and at a submission.
-func fakeDuly(t *testing.T) (natsURL, httpURL string, submitted <-chan string) {
+func fakeDuly(t *testing.T, namespace string) (natsURL, httpURL string, submitted <-chan string) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
 	if err != nil {
@@ -38,8 +38,8 @@ func fakeDuly(t *testing.T) (natsURL, httpURL string, submitted <-chan string) {
 	t.Cleanup(nc.Close)
 	ids := make(chan string, 10)
 	for subject, handler := range map[string]nats.MsgHandler{
-		"duly.plans.apply": func(m *nats.Msg) { _ = m.Respond([]byte(`{"name":"delivery","version":1,"stored":true}`)) },
-		"duly.submit.delivery.*": func(m *nats.Msg) {
+		namespace + ".plans.apply": func(m *nats.Msg) { _ = m.Respond([]byte(`{"name":"delivery","version":1,"stored":true}`)) },
+		namespace + ".submit.delivery.*": func(m *nats.Msg) {
 			id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 			_ = m.Respond(fmt.Appendf(nil, `{"stream":"DULY_TASKS","seq":1,"task":%q,"partition":0}`, id))
 			ids <- id
@@ -58,14 +58,14 @@ func fakeDuly(t *testing.T) (natsURL, httpURL string, submitted <-chan string) {
 }
 
 func TestRun(t *testing.T) {
-	for _, faults := range []string{"none", "storm"} {
+	for faults, namespace := range map[string]string{"none": "duly", "storm": "prod"} {
 		t.Run(faults, func(t *testing.T) {
-			natsURL, httpURL, submitted := fakeDuly(t)
+			natsURL, httpURL, submitted := fakeDuly(t, namespace)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			address, stopped := make(chan string, 1), make(chan error, 1)
 			go func() {
-				s := settings{NATSURL: natsURL, DulyURL: httpURL, Listen: "127.0.0.1:0", Faults: faults, Seed: 1, Workers: 8}
+				s := settings{NATSURL: natsURL, DulyURL: httpURL, Listen: "127.0.0.1:0", Faults: faults, Seed: 1, Workers: 8, Namespace: namespace}
 				stopped <- run(ctx, s, func(at string) { address <- at })
 			}()
 			var base string
@@ -114,12 +114,13 @@ func post(t *testing.T, base string, request drone.Request) int {
 }
 
 func TestRunRefusesWhatCannotWork(t *testing.T) {
-	natsURL, httpURL, _ := fakeDuly(t)
+	natsURL, httpURL, _ := fakeDuly(t, "duly")
 	good := settings{NATSURL: natsURL, DulyURL: httpURL, Listen: "127.0.0.1:0", Faults: "none"}
 	for name, change := range map[string]func(*settings){
 		"faults":  func(s *settings) { s.Faults = "lots" },
 		"NATS":    func(s *settings) { s.NATSURL = "nats://127.0.0.1:1" },
 		"Duly":    func(s *settings) { s.DulyURL = "nowhere" },
+		"space":   func(s *settings) { s.Namespace = "Prod" },
 		"address": func(s *settings) { s.Listen = "256.0.0.1:1" },
 	} {
 		s := good
