@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,6 +72,8 @@ func TestNamespaceIsInEveryName(t *testing.T) {
 
 // TestNamespaceRefused: the error names the field, the value and the limit.
 func TestNamespaceRefused(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
 	for namespace, want := range map[string]string{
 		strings.Repeat("n", NamespaceBytesMax+1): "has 33 bytes, want 1 to 32",
 		"Prod":                                   `begins with 'P', want a letter of a-z`,
@@ -89,7 +92,7 @@ func TestNamespaceRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), `namespace: "`) {
 			t.Errorf("%q: %v, want %q", namespace, err, want)
 		}
-		if _, err := Dial(within(t), Options{URL: "nats://127.0.0.1:1", Namespace: namespace}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Dial(ended, Options{URL: "nats://127.0.0.1:1", Namespace: namespace}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("dial with %q: %v, want %q", namespace, err, want)
 		}
 	}
@@ -210,6 +213,9 @@ func TestNamespacesShareAServer(t *testing.T) {
 	}
 	if *conns["duly"].marker.Load() == *conns["prod"].marker.Load() {
 		t.Error("both mark with the same key")
+	}
+	for _, c := range conns {
+		renew(t, newLease(t, c, NodeKey("n1"), c.names.Namespace()), true) // also where the other has it
 	}
 
 	s, w := sending(t, conns["prod"])
