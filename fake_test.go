@@ -82,8 +82,8 @@ func (f *fake) serve() error {
 		f.controls = append(f.controls, r.Control)
 		r.Accept(uint64(len(f.controls)), 0)
 	})
-	_, err4 := f.conn.ServeReplies(0, f.reply, func(_ int, number, _ int64) {
-		f.reply(core.Reply{Number: number, Code: 503, Error: "no agent listens"})
+	_, err4 := f.conn.ServeReplies(0, f.reply, func(r core.Reply) {
+		f.reply(core.Reply{Number: r.Number, Code: 503, Error: "no agent listens"})
 	})
 	return errors.Join(err1, err2, err3, err4)
 }

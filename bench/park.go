@@ -59,7 +59,7 @@ func (y *yard) fill(ctx context.Context, partitions, n int) error {
 		return err
 	}
 	for p := range partitions {
-		state, err := y.store.TakeOver(ctx, p, "bench")
+		state, err := y.store.TakeOver(ctx, p, core.Claim{Owner: "bench", Commit: y.batch.ID})
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (y *yard) commit(ctx context.Context) error {
 	y.batch.Partitions = y.batch.Partitions[:0]
 	for _, s := range y.states {
 		y.batch.Partitions = append(y.batch.Partitions, core.PartitionWrite{
-			Partition: s.Partition, Epoch: s.Epoch, NextNumber: max(1, s.NextNumber), NextEnd: max(1, s.NextEnd)})
+			Partition: s.Partition, Epoch: s.Epoch, After: y.batch.ID - 1, NextNumber: max(1, s.NextNumber), NextEnd: max(1, s.NextEnd)})
 	}
 	res, err := y.store.Commit(ctx, &y.batch)
 	if err == nil && len(res.Fenced)+len(res.Duplicates) > 0 {

@@ -17,6 +17,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		t.mail.PlansChanged = false
 	}
 	s.applyTold()
+	s.applyEvidence()
 	for _, part := range []func(context.Context) (bool, error){
 		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyParked, s.applyTasks,
 	} {
@@ -24,7 +25,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 			return full, err
 		}
 	}
-	return false, nil
+	return s.heldReady(), nil
 }
 
 // roomy reports whether the batch can take another write.
@@ -70,6 +71,39 @@ func (s *Shard) retell(m ToldMail) {
 	}
 }
 
+// applyEvidence records outside the database what has been committed: at most about
+// once a second, and soon after the last commit of many.
+func (s *Shard) applyEvidence() {
+	if s.evidenceAt == 0 || s.turn.now < s.evidenceAt {
+		return
+	}
+	s.evidenceAt = 0
+	var all []core.Evidence
+	for _, p := range s.inOrder() {
+		if p.recorded != p.last {
+			p.recorded = p.last
+			all = append(all, p.evidence(s.turn.now))
+		}
+	}
+	if len(all) > 0 {
+		s.bus.Record(all)
+	}
+}
+
+// genuine reports whether a reply that bears the number of the command now out answers
+// that command. Other replies are stale, whoever sent them.
+func (s *Shard) genuine(e *entry, r *core.Reply) bool {
+	out := e.task.Out()
+	if s.cfg.Genuine == nil || out < 0 || e.task.Steps[out].Out != r.Seq || s.cfg.Genuine(r, e.issued) {
+		return true
+	}
+	s.Stats.Forged++
+	if n := s.Stats.Forged; n&(n-1) == 0 { // a forger must not fill the log
+		s.log.Warn("a reply answers no command of ours; it is passed over", "partition", r.Partition, "task", e.task.ID, "seq", r.Seq, "so_far", n)
+	}
+	return false
+}
+
 func (s *Shard) applyReplies(context.Context) (bool, error) {
 	t := &s.turn
 	for ; t.pos.reply < len(t.mail.Replies); t.pos.reply++ {
@@ -84,6 +118,9 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		}
 		if e.birth {
 			return true, nil
+		}
+		if !s.genuine(e, &m.Reply) {
+			continue
 		}
 		s.use(p, e)
 		ev := core.Event{
@@ -126,6 +163,9 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 		}
 		if e.birth {
 			return true, nil
+		}
+		if !s.genuine(e, &m.Reply) {
+			continue
 		}
 		s.use(p, e)
 		_ = s.event(p, e, &core.Event{Kind: core.EventUnserved, At: m.At, Actor: s.cfg.Node, Seq: m.Reply.Seq})
@@ -262,6 +302,11 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 		return nil, nil
 	}
 	e.task = t
+	if out := t.Out(); out >= 0 {
+		if row := t.Steps[out].Out; row <= int64(len(saved.Commits)) {
+			e.issued = saved.Commits[row-1] // rows are numbered from 1, without a gap
+		}
+	}
 	p.add(e)
 	s.use(p, e)
 	return e, nil
@@ -269,6 +314,9 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 
 func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 	t := &s.turn
+	if full, err := s.applyHeld(ctx); full || err != nil {
+		return full, err
+	}
 	for ; t.pos.control < len(t.mail.Controls); t.pos.control++ {
 		if !s.roomy() {
 			return true, nil
@@ -306,6 +354,10 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	}
 	if e == nil {
 		if c.Kind == core.EventCancel && c.Type != "" {
+			if p.unread() && len(p.held) < heldMax {
+				p.held = append(p.held, *m)
+				return false, nil
+			}
 			s.cancelUnknown(p, c, &ev)
 			return false, nil
 		}

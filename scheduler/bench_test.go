@@ -24,7 +24,7 @@ func BenchmarkTurn(b *testing.B) {
 	var crew scheduler.Crew
 	part := scheduler.Part{Shard: s, Mail: mail}
 	now := began
-	if _, err := s.Adopt(b.Context(), now, 0, "stream-1"); err != nil {
+	if _, err := s.Adopt(b.Context(), now, 0, scheduler.Ground{Stream: "stream-1"}); err != nil {
 		b.Fatal(err)
 	}
 	subs := make([]core.Submission, batch)

@@ -69,6 +69,9 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	p.nextNumber++
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
+	if p.unsure(e.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.wentBackAt), p.wentBackAt
+	}
 	var plan *core.Plan
 	if ref != nil {
 		plan = ref.plan
@@ -133,7 +136,7 @@ func (s *Shard) settle(res *core.CommitResult) {
 			continue
 		}
 		p.lost = true
-		s.log.Warn("another node has taken the partition over", "partition", id, "epoch", p.epoch)
+		s.log.Warn("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", id, "epoch", p.epoch)
 		s.turn.turned.Lost = append(s.turn.turned.Lost, id)
 		s.Drop(id)
 	}

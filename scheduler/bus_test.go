@@ -10,13 +10,14 @@ import (
 
 // bus writes down what leaves the shard.
 type bus struct {
-	list    []string
-	sent    []core.Command // since the last take
-	refused []core.Status
-	notices []core.Status
-	dead    []core.Submission
-	sends   int // calls of Send
-	tells   int // calls of Tell
+	list     []string
+	sent     []core.Command // since the last take
+	refused  []core.Status
+	notices  []core.Status
+	dead     []core.Submission
+	evidence []core.Evidence
+	sends    int // calls of Send
+	tells    int // calls of Tell
 
 	tellErr, refuseErr, deadErr error
 	hold                        bool // no confirmation of endings
@@ -66,6 +67,9 @@ func (b *bus) Notify(subject string, s core.Status) {
 	b.note("notify %s %s", subject, s.Status)
 	b.notices = append(b.notices, s)
 }
+
+// Record keeps evidence, and does not note it: it leaves beside everything else.
+func (b *bus) Record(all []core.Evidence) { b.evidence = append(b.evidence, all...) }
 
 func (b *bus) Live(s core.Status) { b.note("live %s %s", s.ID, s.Status) }
 

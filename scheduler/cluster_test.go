@@ -23,17 +23,19 @@ type cluster struct {
 	store *spyStore
 	logs  *slog.Logger
 
-	mu       sync.Mutex
-	live     []string
-	watchers map[*watcher]bool
-	ears     map[int][]*scheduler.Inbox // who listens to a partition's replies
-	stream   map[int][]scheduler.TaskMail
-	last     uint64
-	acked    map[uint64]bool
-	lost     map[int]func()
-	answer   time.Duration // how long an agent works; negative: for ever
-	code     int           // what it answers
-	failing  int           // so many looks at the stream fail
+	mu               sync.Mutex
+	live             []string
+	watchers         map[*watcher]bool
+	evidence, former map[int]core.Evidence
+	hears            []func(core.Evidence)
+	ears             map[int][]*scheduler.Inbox // who listens to a partition's replies
+	stream           map[int][]scheduler.TaskMail
+	last             uint64
+	acked            map[uint64]bool
+	lost             map[int]func()
+	answer           time.Duration // how long an agent works; negative: for ever
+	code             int           // what it answers
+	failing          int           // so many looks at the stream fail
 	bus
 }
 
@@ -79,12 +81,12 @@ func (s *spyStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 	return res, err
 }
 
-func (s *spyStore) TakeOver(ctx context.Context, p int, owner string) (core.PartitionState, error) {
+func (s *spyStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {
 	takes(context.Background(), &s.takes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken = append(s.taken, s.Partition(p).Owner)
-	return s.MemStore.TakeOver(ctx, p, owner)
+	return s.MemStore.TakeOver(ctx, p, c)
 }
 
 func (s *spyStore) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
@@ -106,7 +108,7 @@ func (s *spyStore) takenFrom() []string {
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{
 		t: t, store: &spyStore{MemStore: sim.NewMemStore()}, logs: slog.New(slog.DiscardHandler),
-		watchers: map[*watcher]bool{}, ears: map[int][]*scheduler.Inbox{}, stream: map[int][]scheduler.TaskMail{},
+		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, watchers: map[*watcher]bool{}, ears: map[int][]*scheduler.Inbox{}, stream: map[int][]scheduler.TaskMail{},
 		acked: map[uint64]bool{}, lost: map[int]func(){}, answer: 100 * time.Millisecond,
 	}
 	c.store.AddPlan(orderPlan("order", 1, "a", "b"))
@@ -220,15 +222,44 @@ func (c *cluster) submit(p int, subs ...core.Submission) uint64 {
 	return pos
 }
 
-// Stream implements scheduler.Wires.
-func (c *cluster) Stream(context.Context) (string, error) {
+// Ground implements scheduler.Wires.
+func (c *cluster) Ground(_ context.Context, p int) (scheduler.Ground, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failing > 0 {
 		c.failing--
-		return "", errCut
+		return scheduler.Ground{}, errCut
 	}
-	return "stream-1", nil
+	g := scheduler.Ground{Stream: "stream-1", Evidence: c.evidence[p], Former: c.former[p]}
+	if n := len(c.stream[p]); n > 0 {
+		g.End = c.stream[p][n-1].Pos
+	}
+	return g, nil
+}
+
+// Record implements scheduler.Bus.
+func (c *cluster) Record(all []core.Evidence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range all {
+		if e.Former {
+			c.former[e.Partition] = e
+		} else {
+			c.evidence[e.Partition] = e
+		}
+		for _, heard := range c.hears {
+			heard(e)
+		}
+	}
+}
+
+// Evidence implements scheduler.Wires.
+func (c *cluster) Evidence(ctx context.Context, heard func(core.Evidence)) error {
+	c.mu.Lock()
+	c.hears = append(c.hears, heard)
+	c.mu.Unlock()
+	<-ctx.Done()
+	return nil
 }
 
 // Listen implements scheduler.Wires.

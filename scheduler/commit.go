@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -22,14 +23,46 @@ func (s *Shard) fill() bool {
 	if len(t.batch.Partitions) == 0 {
 		return false
 	}
-	t.batch.ID, t.batch.Node = s.nextCommitID(), s.cfg.Node
+	t.batch.ID, t.batch.Node = s.cfg.IDs.next(), s.cfg.Node
 	return true
+}
+
+// send commits a batch of this shard's partitions.
+func (s *Shard) send(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	s.follow(b.Partitions)
+	res, err := s.store.Commit(ctx, b)
+	if err == nil {
+		s.passed(b, &res)
+	}
+	return res, err
+}
+
+// follow says which commit each partition's next one comes after.
+func (s *Shard) follow(writes []core.PartitionWrite) {
+	for i := range writes {
+		if p := s.partitions[writes[i].Partition]; p != nil {
+			writes[i].After = p.last
+		}
+	}
+}
+
+// passed takes note of a commit that succeeded.
+func (s *Shard) passed(b *core.Batch, res *core.CommitResult) {
+	for i := range b.Partitions {
+		id := b.Partitions[i].Partition
+		if p := s.partitions[id]; p != nil && !slices.Contains(res.Fenced, id) {
+			p.last = b.ID
+		}
+	}
+	if s.evidenceAt == 0 {
+		s.evidenceAt = s.turn.now.Add(evidenceEvery)
+	}
 }
 
 // commit writes the batch.
 func (s *Shard) commit(ctx context.Context) error {
 	t := &s.turn
-	res, err := s.store.Commit(ctx, &t.batch)
+	res, err := s.send(ctx, &t.batch)
 	halved := errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) > 0
 	if halved {
 		res, err = s.halve(ctx, t.batch.Writes)
@@ -54,14 +87,25 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	if !halved { // else not every partition was in the last part: the next flush sees to it
 		for i, p := range t.owned {
 			p.saved = t.batch.Partitions[i]
+			p.saved.After = 0
 		}
+		s.issued(t.batch.Writes, t.batch.ID)
 	}
 	s.settle(res)
 }
 
-func (s *Shard) nextCommitID() int64 {
-	s.commitID++
-	return s.commitID
+// issued notes which commit wrote the rows that issue commands.
+func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
+	for i := range writes {
+		w := &writes[i]
+		out := w.Task.Out()
+		if out < 0 || len(w.Records) == 0 || w.Task.Steps[out].Out < w.Records[0].Seq {
+			continue // it was issued before
+		}
+		if _, e := s.inHand(w.Task.Partition, w.Task.Number); e != nil {
+			e.issued = commit
+		}
+	}
 }
 
 // halve finds the one row the database refuses and commits all the others. The
@@ -73,10 +117,13 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 	}
 	var res core.CommitResult
 	for _, half := range [][]core.TaskWrite{writes[:len(writes)/2], writes[len(writes)/2:]} {
-		b := core.Batch{ID: s.nextCommitID(), Node: s.cfg.Node, Partitions: s.turn.batch.Partitions, Writes: half}
-		r, err := s.store.Commit(ctx, &b)
-		if errors.Is(err, core.ErrRowRefused) {
+		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.turn.batch.Partitions, Writes: half}
+		r, err := s.send(ctx, &b)
+		switch {
+		case errors.Is(err, core.ErrRowRefused):
 			r, err = s.halve(ctx, half)
+		case err == nil:
+			s.issued(half, b.ID)
 		}
 		if err != nil {
 			return res, err
@@ -166,8 +213,12 @@ func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, birth b
 			s.turn.batch.Partitions[i] = p.write()
 		}
 	}
-	b := core.Batch{ID: s.nextCommitID(), Node: s.cfg.Node, Partitions: []core.PartitionWrite{p.write()}, Writes: []core.TaskWrite{w}}
-	return s.store.Commit(ctx, &b)
+	b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: []core.PartitionWrite{p.write()}, Writes: []core.TaskWrite{w}}
+	res, err := s.send(ctx, &b)
+	if err == nil {
+		s.issued(b.Writes, b.ID)
+	}
+	return res, err
 }
 
 // acknowledge lets go of the messages whose every task is committed and whose
@@ -177,7 +228,7 @@ func (s *Shard) acknowledge() {
 		if p.lost {
 			continue
 		}
-		p.cursor, p.control = p.nextCursor, p.nextControl
+		p.cursor, p.control = p.nextCursor, p.controlDone()
 		for _, ack := range p.acks {
 			if ack != nil {
 				ack()

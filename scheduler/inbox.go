@@ -42,10 +42,10 @@ func (b *Inbox) Reply(r core.Reply) {
 	b.unlockWake()
 }
 
-// Unserved takes the news that nobody listens to a command.
-func (b *Inbox) Unserved(partition int, number, seq int64) {
+// Unserved takes the news that no agent listens to a command, as a reply without content.
+func (b *Inbox) Unserved(r core.Reply) {
 	b.mu.Lock()
-	b.mail.Unserved = append(b.mail.Unserved, ReplyMail{At: b.now(), Reply: core.Reply{Partition: partition, Number: number, Seq: seq}})
+	b.mail.Unserved = append(b.mail.Unserved, ReplyMail{At: b.now(), Reply: r})
 	b.answered()
 	b.unlockWake()
 }

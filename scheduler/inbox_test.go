@@ -70,7 +70,7 @@ func TestExpect(t *testing.T) {
 	if all() {
 		t.Error("told of two answers, want three")
 	}
-	b.Unserved(0, 1, 1)
+	b.Unserved(core.Reply{})
 	if !all() {
 		t.Error("not told of three answers")
 	}
@@ -155,7 +155,7 @@ func TestInboxWakes(t *testing.T) {
 	b := testInbox()
 	for name, post := range map[string]func(){
 		"reply":    func() { b.Reply(core.Reply{}) },
-		"unserved": func() { b.Unserved(0, 1, 2) },
+		"unserved": func() { b.Unserved(core.Reply{}) },
 		"control":  func() { b.Control(ControlMail{}) },
 		"plans":    b.PlansChanged,
 		"told":     func() { b.told(ToldMail{}) },

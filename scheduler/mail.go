@@ -6,7 +6,7 @@ import "duly.dev/duly/internal/core"
 type Mail struct {
 	Controls []ControlMail // served first
 	Replies  []ReplyMail
-	Unserved []ReplyMail // only Partition, Number and Seq are set
+	Unserved []ReplyMail // only Partition, Number, Seq and Token are set
 	Told     []ToldMail
 	Tasks    []TaskMail
 	// PlansChanged makes the shard read the plans again before new work.

@@ -46,7 +46,7 @@ func TestRowsOfAnEarlierLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		for p := range 8 { // n2 had all of them, and died
-			if _, err := c.store.TakeOver(t.Context(), p, "n2"); err != nil {
+			if _, err := c.store.TakeOver(t.Context(), p, core.Claim{Owner: "n2"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestRowsThatAppear(t *testing.T) {
 		n1 := c.run("n1", nil)
 		pass(time.Second)
 		for _, p := range shareOf("n2", "n1", "n2") {
-			if _, err := c.store.TakeOver(t.Context(), p, "n1"); err != nil {
+			if _, err := c.store.TakeOver(t.Context(), p, core.Claim{Owner: "n1"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -124,7 +124,7 @@ func TestEachWaitIsItsOwn(t *testing.T) {
 		c.setLive("zombie", "n1")
 		mine := shareOf("n1", "n1", "zombie")
 		for p := range 8 {
-			if _, err := c.store.TakeOver(t.Context(), p, "zombie"); err != nil {
+			if _, err := c.store.TakeOver(t.Context(), p, core.Claim{Owner: "zombie"}); err != nil {
 				t.Fatal(err)
 			}
 		}

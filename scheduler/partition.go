@@ -8,6 +8,17 @@ import (
 type partition struct {
 	id    int
 	epoch int64
+	last  int64 // the id of the newest commit, or of the takeover
+	// recorded is the newest commit that is recorded outside the database.
+	recorded int64
+	// The database went back then; tasks from up to that position may have run before.
+	wentBackAt    core.Instant
+	wentBackUntil uint64
+	readUntil     uint64 // submissions up to here that may have run are read again
+	// What the takeover found. A former owner may know of more.
+	foundEpoch, foundCommit int64
+
+	held []ControlMail // cancels that wait until those have been read: see held.go
 
 	// Positions fully dealt with: every task of the message committed and every
 	// status it led to published. The next commit carries them.
@@ -37,11 +48,13 @@ type partition struct {
 
 // entry is one task in hand.
 type entry struct {
-	task  *core.Task
-	plan  *planRef
-	slot  int  // agent it is at; -1: none
-	write int  // 1 + index of its write in the turn that is on; 0: none
-	birth bool // born in the turn that is on
+	task *core.Task
+	// issued is the commit of the row that issued the command now out; 0: not committed.
+	issued int64
+	plan   *planRef
+	slot   int  // agent it is at; -1: none
+	write  int  // 1 + index of its write in the turn that is on; 0: none
+	birth  bool // born in the turn that is on
 }
 
 // planRef is a plan with its agents' slots in one partition.
@@ -52,7 +65,8 @@ type planRef struct {
 
 func newPartition(st core.PartitionState) *partition {
 	return &partition{
-		id: st.Partition, epoch: st.Epoch,
+		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, wentBackAt: st.WentBackAt, wentBackUntil: st.WentBackUntil,
+		foundEpoch: st.Found.Epoch, foundCommit: st.Found.Commit,
 		cursor: st.Cursor, control: st.ControlCursor, nextCursor: st.Cursor, nextControl: st.ControlCursor,
 		saved: core.PartitionWrite{
 			Partition: st.Partition, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
@@ -62,6 +76,16 @@ func newPartition(st core.PartitionState) *partition {
 		told:  toldMark{mark: st.Told, ahead: map[int64]bool{}},
 		tasks: map[int64]*entry{}, ids: map[string]*entry{}, slots: map[string]int{},
 	}
+}
+
+// evidence is what is known of the partition's commits.
+func (p *partition) evidence(at core.Instant) core.Evidence {
+	return core.Evidence{Partition: p.id, Epoch: p.epoch, Commit: p.last, At: at}
+}
+
+// unsure reports whether steps of a task may have run that its journal does not know.
+func (p *partition) unsure(t *core.Task) bool {
+	return p.wentBackAt != 0 && t.Origin <= p.wentBackUntil && t.WentBackAt < p.wentBackAt
 }
 
 // write is the partition's own part of a batch.

@@ -8,13 +8,11 @@ import (
 
 // Store is what the scheduler needs of the state store.
 type Store interface {
-	// TakeOver raises the partition's epoch and makes owner its owner.
-	TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error)
+	// TakeOver changes the partition's row as [core.PartitionState.Take] does.
+	TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error)
 	// Release gives the partition up, if the epoch is still ours, so that a
 	// successor need not wait.
 	Release(ctx context.Context, partition int, epoch int64) error
-	// SetStream binds the partition's cursors to a stream, fenced by epoch.
-	SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error
 	// Commit writes a batch as a whole; it retries by itself until the outcome
 	// is known or ctx ends. Errors: core.ErrRowRefused, core.ErrForeignRow.
 	Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error)
@@ -42,6 +40,9 @@ type Bus interface {
 	Notify(subject string, status core.Status)
 	// Live publishes a status for whoever watches the task just now.
 	Live(status core.Status)
+	// Record keeps outside the database what has been committed. It does not wait;
+	// what is lost is recorded again after the next commit.
+	Record(all []core.Evidence)
 	// Dead stores what could not be stored as a task, with its cause.
 	Dead(ctx context.Context, partition int, sub core.Submission, cause string) error
 }

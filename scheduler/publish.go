@@ -124,7 +124,7 @@ func (s *Shard) command(x *pending) {
 	}
 	c := core.Command{
 		Undo: x.effect.Kind == core.EffectUndo, Agent: step.Agent,
-		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq,
+		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.issued,
 		Task: task.ID, Type: task.Type, Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round,
 		CompleteBy: x.effect.At, Left: max(0, x.effect.At.Sub(t.now)),
 		Input: task.Input, Results: t.results[from:len(t.results):len(t.results)], Trace: task.Trace,
@@ -206,8 +206,14 @@ func lastWords(t *core.Task, ref *planRef) (step, why string) {
 	if ref != nil && t.FailedStep > 0 && t.FailedStep <= len(ref.plan.Steps) {
 		step = ref.plan.Steps[t.FailedStep-1].Name
 	}
+	if t.WentBackAt != 0 {
+		return step, t.Why + wentBackNote
+	}
 	return step, t.Why
 }
+
+// wentBackNote tells those who have heard of another end of the task.
+const wentBackNote = " (the database went back: what was said of this task before may not hold)"
 
 // inOrder returns the partitions by number, so that a run can be repeated.
 func (s *Shard) inOrder() []*partition {

@@ -70,7 +70,7 @@ func orderPlan(name string, version int64, steps ...string) core.Plan {
 // steal lets a successor take a partition over behind the shard's back.
 func (r *rig) steal(partition int) {
 	r.t.Helper()
-	if _, err := r.store.TakeOver(r.t.Context(), partition, "thief"); err != nil {
+	if _, err := r.store.TakeOver(r.t.Context(), partition, core.Claim{Owner: "thief"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -103,7 +103,7 @@ func chance(seed string) func() float64 {
 
 func (r *rig) adopt(partition int) scheduler.Adopted {
 	r.t.Helper()
-	from, err := r.shard.Adopt(r.t.Context(), r.now, partition, "stream-1")
+	from, err := r.shard.Adopt(r.t.Context(), r.now, partition, scheduler.Ground{Stream: "stream-1"})
 	if err != nil {
 		r.t.Fatalf("adopt: %v", err)
 	}

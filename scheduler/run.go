@@ -22,8 +22,10 @@ type Wires interface {
 	// says. lost is called, from any goroutine, when a successor has made the
 	// reading impossible.
 	Read(ctx context.Context, partition int, from Adopted, in *Inbox, lost func()) (stop func(), err error)
-	// Stream is the identity of the task stream.
-	Stream(ctx context.Context) (string, error)
+	// Ground is what there is of the partition outside the database.
+	Ground(ctx context.Context, partition int) (Ground, error)
+	// Evidence calls heard with what owners record outside the database, until ctx ends.
+	Evidence(ctx context.Context, heard func(core.Evidence)) error
 }
 
 // Members tells who lives.
@@ -76,6 +78,9 @@ const (
 	// DefaultFloodGap some thousand tasks a second, a fifth of what it could do.
 	DefaultFloodInFlight = 768
 	retakeAfter          = 500 * time.Millisecond
+	// compareEvery is how often an owner without commits looks whether the database is
+	// still the one it left.
+	compareEvery = 2 * time.Second
 )
 
 // Scheduler is the role: it owns the partitions that fall to this node among
@@ -93,6 +98,8 @@ type Scheduler struct {
 	live   []string
 	moved  time.Time // when the live nodes last changed
 	change chan struct{}
+
+	compared time.Time // when the store was last held to what this node holds; place's alone
 }
 
 // RunStore is what the role as a whole needs of the state store.
@@ -104,6 +111,9 @@ type RunStore interface {
 // New makes a scheduler. It does nothing until Run.
 func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, log *slog.Logger) *Scheduler {
 	cfg.Config = cfg.Config.WithDefaults()
+	if cfg.IDs == nil {
+		cfg.IDs = NewCommitIDs(cfg.Rand)
+	}
 	orInt(&cfg.Shards, DefaultShards)
 	orInt(&cfg.FloodInFlight, DefaultFloodInFlight*runtime.GOMAXPROCS(0))
 	cfg.Shards = min(cfg.Shards, cfg.Partitions)
@@ -157,6 +167,11 @@ func (s *Scheduler) Run(parent context.Context) error {
 			cancel(fmt.Errorf("watch the live nodes: %w", err))
 		}
 	})
+	wg.Go(func() {
+		if err := s.wires.Evidence(ctx, s.heard); err != nil && ctx.Err() == nil {
+			cancel(fmt.Errorf("watch the evidence of commits: %w", err))
+		}
+	})
 	wg.Go(func() { s.purge(ctx) })
 	s.place(ctx)
 	wg.Wait()
@@ -164,6 +179,20 @@ func (s *Scheduler) Run(parent context.Context) error {
 		return fmt.Errorf("scheduler %s: %w", s.cfg.Node, err)
 	}
 	return nil
+}
+
+// heard lets a partition go that another owner has recorded under a higher epoch. An
+// owner that does not know its successor could otherwise go on where the database
+// fails over to a copy from before the takeover.
+func (s *Scheduler) heard(e core.Evidence) {
+	if e.Partition < 0 || e.Partition >= s.cfg.Partitions {
+		return
+	}
+	r := s.runners[e.Partition%len(s.runners)]
+	epoch, ok := r.epoch(e.Partition)
+	if ok && (epoch < e.Epoch || e.Former && e.Epoch < epoch) {
+		r.tryAsk(order{partition: e.Partition, lost: true, epoch: epoch, evidence: e})
+	}
 }
 
 func (s *Scheduler) setLive(nodes []string) {
@@ -221,10 +250,12 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 		}
 	}
 	maps.DeleteFunc(waiting, func(p int, _ time.Time) bool { return !slices.Contains(wanted, p) })
-	// Nobody waits longer than that for a partition that has come to him.
-	if len(wanted) == 0 && time.Since(moved) > s.cfg.HandoverMax {
+	// HandoverMax has elapsed, so no handover can be pending.
+	if len(wanted) == 0 && time.Since(moved) > s.cfg.HandoverMax && time.Since(s.compared) < compareEvery {
 		return
 	}
+	s.compared = time.Now()
+	noted := s.noted() // before the store is read: it may be ahead of this, never behind
 	states, err := s.store.Cursors(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -232,25 +263,36 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 		}
 		return
 	}
-	s.compare(ctx, owners, states)
+	s.compare(ctx, owners, states, noted)
 	for _, p := range s.free(states, wanted, live, waiting) {
 		s.runners[p%len(s.runners)].ask(ctx, order{partition: p, adopt: true})
 	}
 }
 
+// noted is the last commit of each partition that this node holds.
+func (s *Scheduler) noted() map[int]int64 {
+	all := map[int]int64{}
+	for _, r := range s.runners {
+		r.mu.Lock()
+		maps.Copy(all, r.noted)
+		r.mu.Unlock()
+	}
+	return all
+}
+
 // compare holds what the store says to what this node holds. Partitions that it
-// holds and that have been taken over meanwhile are let go: without mail no commit
-// would tell. Partitions of others that are this node's by name only are
+// holds and that have been taken over meanwhile, or whose last commit the store does not
+// have, are let go: without mail no commit would tell. Partitions of others that are this node's by name only are
 // released, because whose they are now would wait for it: an earlier life of it
 // had them when it died, or a turn that failed let them go.
-func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.PartitionState) {
+func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.PartitionState, noted map[int]int64) {
 	for _, st := range states {
 		p := st.Partition
 		if p >= len(owners) {
 			continue
 		}
 		r := s.runners[p%len(s.runners)]
-		if epoch, ok := r.epoch(p); ok && epoch < st.Epoch {
+		if epoch, ok := r.epoch(p); ok && (epoch != st.Epoch || st.LastCommit < noted[p]) {
 			r.ask(ctx, order{partition: p, lost: true, epoch: epoch})
 		}
 		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || r.holds(p) {

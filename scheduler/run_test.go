@@ -119,7 +119,7 @@ func TestHandoverHasAnEnd(t *testing.T) {
 		c := newCluster(t)
 		c.setLive("zombie", "n1")
 		for p := range 8 {
-			if _, err := c.store.TakeOver(t.Context(), p, "zombie"); err != nil {
+			if _, err := c.store.TakeOver(t.Context(), p, core.Claim{Owner: "zombie"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -28,6 +28,7 @@ type runner struct {
 	mu     sync.Mutex
 	held   map[int]bool  // partitions adopted, or about to be
 	epochs map[int]int64 // of those adopted
+	noted  map[int]int64 // the last commit of each of those, as of the last turn
 
 	// turning is held by who turns: the runner's goroutine, or another runner's that
 	// turns for several. It guards the shard and what follows.
@@ -51,7 +52,8 @@ type order struct {
 	partition int
 	adopt     bool
 	lost      bool
-	epoch     int64 // of lost: the ownership that was lost
+	epoch     int64         // of lost: the ownership that was lost
+	evidence  core.Evidence // of lost: what another owner recorded, if it was that
 	letGo     []int
 }
 
@@ -69,7 +71,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -89,6 +91,7 @@ func (r *runner) setHeld(partition int, held bool) {
 	} else {
 		delete(r.held, partition)
 		delete(r.epochs, partition)
+		delete(r.noted, partition)
 	}
 }
 
@@ -111,6 +114,17 @@ func (r *runner) setEpoch(partition int, epoch int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epochs[partition] = epoch
+	r.noted[partition] = r.shard.LastCommit(partition)
+}
+
+// note keeps the last commits of the partitions adopted, for those who may not look
+// into the shard.
+func (r *runner) note() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.noted {
+		r.noted[p] = r.shard.LastCommit(p)
+	}
 }
 
 func (r *runner) ask(ctx context.Context, o order) {
@@ -120,6 +134,14 @@ func (r *runner) ask(ctx context.Context, o order) {
 	select {
 	case r.orders <- o:
 	case <-ctx.Done():
+	}
+}
+
+// tryAsk asks unless the runner is behind: then the next commit is fenced anyway.
+func (r *runner) tryAsk(o order) {
+	select {
+	case r.orders <- o:
+	default:
 	}
 }
 
@@ -332,6 +354,7 @@ func (r *runner) turned(ctx context.Context, began core.Instant) error {
 	for _, p := range part.Turned.Lost {
 		r.unfeed(p)
 	}
+	r.note()
 	if part.Flush || !r.shard.Unsaved() {
 		r.flushAt = 0
 	}
@@ -385,8 +408,8 @@ func (r *runner) obey(ctx, work context.Context, o order) error {
 	defer r.disengage()
 	switch {
 	case o.lost:
-		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch {
-			r.s.log.Warn("another node reads the partition now", "partition", o.partition, "epoch", o.epoch)
+		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch && (!o.evidence.Former || r.shard.Doubt(o.evidence)) {
+			r.s.log.Warn("another node has taken the partition over, or the database went back", "partition", o.partition, "epoch", o.epoch)
 			r.shard.Drop(o.partition)
 			r.unfeed(o.partition)
 		}
@@ -420,7 +443,7 @@ func (r *runner) adopt(ctx context.Context, p int) {
 // tryAdopt listens to replies first: an answer to a command that is sent again
 // must find ears.
 func (r *runner) tryAdopt(ctx context.Context, p int) error {
-	stream, err := r.s.wires.Stream(ctx)
+	ground, err := r.s.wires.Ground(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -430,18 +453,13 @@ func (r *runner) tryAdopt(ctx context.Context, p int) error {
 	if f.stopListen, err = r.s.wires.Listen(p, r.in); err != nil {
 		return err
 	}
-	from, err := r.shard.Adopt(ctx, r.s.cfg.Now(), p, stream)
+	from, err := r.shard.Adopt(ctx, r.s.cfg.Now(), p, ground)
 	if err != nil {
 		return err
 	}
 	r.setEpoch(p, from.Epoch)
 	r.in.openGate(p, r.window()-r.shard.Load(p))
-	lost := func() {
-		select {
-		case r.orders <- order{partition: p, lost: true, epoch: from.Epoch}:
-		default: // the next commit is fenced anyway
-		}
-	}
+	lost := func() { r.tryAsk(order{partition: p, lost: true, epoch: from.Epoch}) }
 	if f.stopRead, err = r.s.wires.Read(ctx, p, from, r.in, lost); err != nil {
 		return err
 	}

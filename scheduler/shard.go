@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -16,7 +17,29 @@ type Config struct {
 	BatchMax    int           // task writes per commit
 	TellRetry   time.Duration // before an ending the event stream refused is told again
 	PlansRetry  time.Duration // between two looks for a plan that is unknown
+	// Genuine reports whether a reply answers the command that this commit issued.
+	// nil: every reply is taken for genuine.
+	Genuine func(r *core.Reply, commit int64) bool
+	IDs     *CommitIDs // of the node's commits; nil: the shard's own
 }
+
+// CommitIDs gives out the ids of commits. The shards of a node share one, because
+// within an epoch they must rise, and a commit may be several shards'. Safe for
+// concurrent use.
+type CommitIDs struct{ last atomic.Int64 }
+
+// NewCommitIDs begins at random, so that two lives of a node never use the same id.
+func NewCommitIDs(rand func() float64) *CommitIDs {
+	ids := &CommitIDs{}
+	ids.last.Store(int64(rand() * (1 << 62)))
+	return ids
+}
+
+func (c *CommitIDs) next() int64 { return c.last.Add(1) }
+
+// evidenceEvery is how often, at most, what is committed is recorded outside the
+// database.
+const evidenceEvery = time.Second
 
 // The defaults of Config.
 const (
@@ -63,10 +86,14 @@ type Shard struct {
 	wakes      wakeHeap
 	retold     []ToldMail // endings to tell again
 	retellAt   core.Instant
+	// evidence is of partitions that were lost: a later takeover compares it with what
+	// it finds.
+	evidence   map[int]core.Evidence
+	doubted    map[int]bool // partitions whose last takeover found less than a former owner knew
+	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
 	Stats      Stats
 
-	commitID int64
-	turn     turn
+	turn turn
 }
 
 // Stats counts what a shard did; read it between turns.
@@ -75,6 +102,7 @@ type Stats struct {
 	Writes     int64
 	Records    int64
 	Stale      int64 // events that no longer meant anything
+	Forged     int64 // replies that answer no command of ours
 	Duplicates int64
 	Poisoned   int64
 	Retold     int64
@@ -91,10 +119,12 @@ type Turned struct {
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(ToldMail)) *Shard {
 	s := &Shard{
 		cfg: cfg.WithDefaults(), store: store, bus: bus, log: log, rand: rand, posted: posted,
-		partitions: map[int]*partition{},
+		partitions: map[int]*partition{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()
-	s.commitID = int64(rand() * (1 << 62)) // so that two lives of one node never share a commit id
+	if s.cfg.IDs == nil {
+		s.cfg.IDs = NewCommitIDs(rand)
+	}
 	return s
 }
 
@@ -132,7 +162,20 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
+	if s.evidenceAt != 0 && (next == 0 || s.evidenceAt < next) {
+		next = s.evidenceAt
+	}
 	return next
+}
+
+// LastCommit is the newest commit of a partition that the shard knows of; 0: it does
+// not hold the partition.
+func (s *Shard) LastCommit(partition int) int64 {
+	p := s.partitions[partition]
+	if p == nil {
+		return 0
+	}
+	return p.last
 }
 
 // busy reports whether the partition has tasks in hand, endings that are not
@@ -154,26 +197,72 @@ func (s *Shard) Unsaved() bool {
 
 // abandon drops every partition: memory may be ahead of the store.
 func (s *Shard) abandon() {
-	for id := range s.partitions {
-		s.turn.turned.Lost = append(s.turn.turned.Lost, id)
+	for _, p := range s.inOrder() {
+		s.remember(p)
+		s.turn.turned.Lost = append(s.turn.turned.Lost, p.id)
 	}
 	clear(s.partitions)
 	clear(s.plans.refs)
-	s.reorder, s.wakes, s.retold, s.retellAt = true, nil, nil, 0
+	s.reorder, s.wakes, s.retold, s.retellAt, s.evidenceAt = true, nil, nil, 0, 0
 	s.turn.endRound()
 }
 
 // Drop forgets a partition without a word to the store.
 func (s *Shard) Drop(partition int) {
+	if p := s.partitions[partition]; p != nil {
+		s.remember(p)
+	}
 	delete(s.partitions, partition)
+	if len(s.partitions) == 0 {
+		s.evidenceAt = 0
+	}
 	s.reorder = true
 	s.plans.forget(partition)
 	s.wakes.forget(partition)
 }
 
+// remember keeps, here and outside the database, what is known of a partition that is
+// let go: the next owner may find less.
+func (s *Shard) remember(p *partition) {
+	e := p.evidence(s.turn.now)
+	s.evidence[p.id] = e
+	e.Former = true
+	s.bus.Record([]core.Evidence{e})
+}
+
+// Doubt takes what a former owner knew of a partition, and reports whether the takeover
+// of this shard found less: then the partition has to be taken over again.
+func (s *Shard) Doubt(e core.Evidence) bool {
+	p := s.partitions[e.Partition]
+	if p == nil || !e.Former || e.Epoch >= p.epoch || !core.WentBack(p.foundEpoch, p.foundCommit, e) {
+		return false
+	}
+	s.doubted[p.id] = true
+	return true
+}
+
 // event applies one event to one task in hand and keeps what it led to. The
 // caller has made sure that the task was not born in this round.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
+	unsure := p.unsure(e.task)
+	if unsure && ev.Kind != core.EventResubmit {
+		s.wentBack(p, e)
+	}
+	err := s.decide(p, e, ev)
+	if unsure && err == nil && ev.Kind == core.EventResubmit { // what the time that is lost made of it is not known either
+		s.wentBack(p, e)
+	}
+	return err
+}
+
+// wentBack notes in a task's journal that steps of it may have run which the journal
+// does not know. A task that has ended has no need of it.
+func (s *Shard) wentBack(p *partition, e *entry) {
+	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.turn.now, p.wentBackAt), Actor: s.cfg.Node, Until: p.wentBackAt})
+}
+
+// decide lets the core decide about an event and keeps the outcome.
+func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	ev.Rand, ev.Node = s.rand(), s.cfg.Node
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow)
 	var plan *core.Plan
@@ -196,6 +285,9 @@ func (s *Shard) keep(p *partition, e *entry, birth bool) {
 	p.dirty = p.dirty || len(t.out.Records) > 0 || t.out.Row
 	if len(t.out.Records) > 0 || t.out.Row {
 		t.write(e, birth)
+	}
+	if n := len(t.out.Records); n > 0 && t.out.Records[n-1].Next >= 0 {
+		e.issued = 0 // until it is committed no agent has it
 	}
 	for _, eff := range t.out.Effects {
 		x := pending{p: p, e: e, effect: eff}

@@ -18,29 +18,42 @@ type Adopted struct {
 	Resumed       int // tasks in hand
 }
 
-// Adopt takes a partition over: it raises the epoch, which locks out whoever
-// had it; rebuilds from the journal the tasks that have a command out; sends
+// Ground is what a takeover finds outside the database.
+type Ground struct {
+	Stream   string        // identity of the task stream now
+	End      uint64        // position of the partition's last message in it
+	Evidence core.Evidence // of the owner that recorded last
+	Former   core.Evidence // of the last owner that lost it
+}
+
+// Adopt takes a partition over: it raises the epoch, which locks out any other
+// owner; rebuilds from the journal the tasks that have a command out; sends
 // those commands again, with the same attempt and key; and tells again what
 // ended after the told mark. Replies must be listened to before it is called.
-// stream is the identity of the task stream now; when the store's cursors
-// belong to another, they start afresh and that is an alert.
-func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, stream string) (Adopted, error) {
-	st, err := s.store.TakeOver(ctx, id, s.cfg.Node)
+//
+// When the store's cursors belong to another stream they start afresh, and when there
+// is evidence of commits that the store does not have, what may have run then is noted:
+// both are alerts.
+func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (Adopted, error) {
+	known := s.evidence[id]
+	if known.Newer(g.Evidence) {
+		g.Evidence = known
+	}
+	st, err := s.store.TakeOver(ctx, id, core.Claim{
+		Owner: s.cfg.Node, Commit: s.cfg.IDs.next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
+	})
 	if err != nil {
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
-	if st.Stream != stream {
-		if st.Stream != "" {
-			s.log.Error("ALERT: the task stream is not the one this store was fed from; reading it from its beginning",
-				"partition", id, "was", st.Stream, "is", stream, "cursor", st.Cursor)
-		}
-		st.Cursor, st.ControlCursor = 0, 0
-		if err := s.store.SetStream(ctx, id, st.Epoch, stream, 0, 0); err != nil {
-			return Adopted{}, fmt.Errorf("stream of partition %d: %w", id, err)
-		}
-	}
+	s.warn(&st, &g)
 	s.turn.begin(now, &Mail{}, false)
 	p := newPartition(st)
+	p.recorded = p.last
+	if st.WentBackAt != 0 {
+		p.readUntil = min(st.WentBackUntil, g.End)
+	}
+	delete(s.doubted, id)
+	s.bus.Record([]core.Evidence{p.evidence(now)})
 	s.partitions[id], s.reorder = p, true
 	if err := s.rebuild(ctx, p); err != nil {
 		s.Drop(id)
@@ -58,6 +71,19 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, stream stri
 	return Adopted{Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, Resumed: len(p.tasks)}, nil
 }
 
+// warn tells of a takeover that did not find what there should be.
+func (s *Shard) warn(st *core.PartitionState, g *Ground) {
+	if st.Found.Stream != st.Stream && st.Found.Stream != "" {
+		s.log.Error("ALERT: the task stream is not the one this store was fed from; reading it from its beginning",
+			"partition", st.Partition, "was", st.Found.Stream, "is", st.Stream, "cursor", st.Found.Cursor)
+	}
+	if st.Found.WentBack {
+		s.log.Error("ALERT: the database went back: commits are missing from it. What may have run since runs again by the same keys, or is undone by key",
+			"partition", st.Partition, "epoch_found", st.Found.Epoch, "commit_found", st.Found.Commit, "epoch_known", g.Evidence.Epoch,
+			"commit_known", g.Evidence.Commit, "known_at", g.Evidence.At.Time(), "read_again_from", st.Cursor, "until", g.End)
+	}
+}
+
 // stillOurs makes sure that what was loaded is not a successor's: an owner that
 // stood still between taking over and loading would send commands that its
 // successor does not know to be in two pairs of hands. Nothing else leaves
@@ -68,8 +94,8 @@ func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
 		return err
 	}
 	for i := range states {
-		if states[i].Partition == p.id && states[i].Epoch != p.epoch {
-			return fmt.Errorf("it was taken over under epoch %d while epoch %d loaded it", states[i].Epoch, p.epoch)
+		if st := &states[i]; st.Partition == p.id && (st.Epoch != p.epoch || st.LastCommit != p.last) {
+			return fmt.Errorf("its row changed while epoch %d loaded it: epoch %d, commit %d instead of %d", p.epoch, st.Epoch, st.LastCommit, p.last)
 		}
 	}
 	return nil

@@ -205,7 +205,7 @@ func TestOtherStream(t *testing.T) {
 	r.turn()
 	r.flush()
 	r.start("n2")
-	from, err := r.shard.Adopt(t.Context(), r.now, 0, "stream-2")
+	from, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-2"})
 	if err != nil || from.Cursor != 0 || from.ControlCursor != 0 {
 		t.Fatalf("adopted %+v, %v", from, err)
 	}
@@ -266,7 +266,7 @@ func TestOvertakenWhileTakingOver(t *testing.T) {
 		r.one()
 	}}
 	n2 := scheduler.NewShard(scheduler.Config{Node: "n2"}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.ToldMail) {})
-	if _, err := n2.Adopt(t.Context(), r.now, 0, "stream-1"); err == nil {
+	if _, err := n2.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); err == nil {
 		t.Error("it has taken over a partition that is another's")
 	}
 	if sent := late.take(); len(sent) > 0 {

@@ -110,6 +110,9 @@ func (c *Crew) commit(ctx context.Context) {
 		}
 	}
 	for _, p := range c.writing {
+		if len(c.writing) > 1 {
+			p.Shard.turn.batch.ID = p.Shard.cfg.IDs.next() // they were one batch, and are several now
+		}
 		p.Err = p.Shard.commit(ctx)
 	}
 }
@@ -117,8 +120,13 @@ func (c *Crew) commit(ctx context.Context) {
 // commitAll writes the batches of all as one.
 func (c *Crew) commitAll(ctx context.Context) error {
 	b, first := &c.batch, c.writing[0].Shard
-	b.ID, b.Node = first.turn.batch.ID, first.cfg.Node
 	for _, p := range c.writing {
+		b.ID = max(b.ID, p.Shard.turn.batch.ID) // above all of them: within an epoch ids rise
+	}
+	b.Node = first.cfg.Node
+	for _, p := range c.writing {
+		p.Shard.turn.batch.ID = b.ID
+		p.Shard.follow(p.Shard.turn.batch.Partitions)
 		b.Partitions = append(b.Partitions, p.Shard.turn.batch.Partitions...)
 		b.Writes = append(b.Writes, p.Shard.turn.batch.Writes...)
 	}
@@ -127,11 +135,12 @@ func (c *Crew) commitAll(ctx context.Context) error {
 		err = commitFailed(b, err)
 	} else {
 		for _, p := range c.writing {
+			p.Shard.passed(&p.Shard.turn.batch, &res)
 			p.Shard.committed(&res, false)
 		}
 	}
 	clear(b.Writes)
-	b.Partitions, b.Writes = b.Partitions[:0], b.Writes[:0]
+	b.ID, b.Partitions, b.Writes = 0, b.Partitions[:0], b.Writes[:0]
 	return err
 }
 

@@ -49,7 +49,7 @@ func newBench(b *testing.B, s schema.Store) *bench {
 		b.Fatal(err)
 	}
 	for p := range benchPartitions {
-		st, err := s.TakeOver(b.Context(), p, "bench")
+		st, err := s.TakeOver(b.Context(), p, core.Claim{Owner: "bench"})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -136,6 +136,9 @@ func (x *bench) answer(w *core.TaskWrite) error {
 
 func (x *bench) write(writes []core.TaskWrite) error {
 	x.commit++
+	for i := range x.partitions {
+		x.partitions[i].After = x.commit - 1
+	}
 	res, err := x.s.Commit(context.Background(), &core.Batch{ID: x.commit, Node: "bench", Partitions: x.partitions, Writes: writes})
 	if err == nil && (len(res.Fenced) > 0 || len(res.Duplicates) > 0) {
 		err = fmt.Errorf("left out: %+v", res)

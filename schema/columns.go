@@ -35,7 +35,7 @@ func newColumns() *columns {
 func (c *columns) fill(b *core.Batch) {
 	binary.BigEndian.PutUint64(c.id[:], uint64(b.ID))
 	for i := range b.Partitions {
-		c.addPartition(&b.Partitions[i])
+		c.addPartition(&b.Partitions[i], b.ID)
 	}
 	for i := range b.Writes {
 		w := &b.Writes[i]
@@ -53,16 +53,18 @@ func (c *columns) fill(b *core.Batch) {
 }
 
 // addPartition has the order of partitionColumns.
-func (c *columns) addPartition(w *core.PartitionWrite) {
+func (c *columns) addPartition(w *core.PartitionWrite, commit int64) {
 	t := &c.fence
 	t.begin(len(partitionColumns))
 	t.int(int64(w.Partition))
 	t.int(w.Epoch)
+	t.int(w.After)
 	t.int(int64(w.Cursor))
 	t.int(int64(w.ControlCursor))
 	t.int(w.NextNumber)
 	t.int(w.NextEnd)
 	t.int(w.Told)
+	t.int(commit)
 }
 
 // addState has the order of stateColumns.

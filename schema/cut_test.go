@@ -19,15 +19,17 @@ func TestCommitCutAnywhere(t *testing.T) {
 	if err := errors.Join(calm.Migrate(t.Context()), calm.PutPlan(t.Context(), benchPlan()), calm.Partitions(t.Context(), 1)); err != nil {
 		t.Fatal(err)
 	}
-	st, err := calm.TakeOver(t.Context(), 0, "n1")
+	st, err := calm.TakeOver(t.Context(), 0, core.Claim{Owner: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan := benchPlan()
 	var out core.Outcome
 	number := int64(0)
+	last := st.LastCommit
 	write := func(s schema.Store, w core.TaskWrite) (core.CommitResult, error) {
-		owner := core.PartitionWrite{Partition: 0, Epoch: st.Epoch, NextNumber: number + 1, NextEnd: 2}
+		owner := core.PartitionWrite{Partition: 0, Epoch: st.Epoch, After: last, NextNumber: number + 1, NextEnd: 2}
+		last = 1000 + number
 		return s.Commit(t.Context(), &core.Batch{ID: 1000 + number, Node: "n1", Partitions: []core.PartitionWrite{owner}, Writes: []core.TaskWrite{w}})
 	}
 	number++

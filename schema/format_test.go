@@ -49,7 +49,7 @@ func two(t *testing.T, s schema.Store) {
 	if err := s.Partitions(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	st, err := s.TakeOver(t.Context(), 0, "test")
+	st, err := s.TakeOver(t.Context(), 0, core.Claim{Owner: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +79,11 @@ func TestInputIsInTheFirstRow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, at, schema.Options{})
 			two(t, s)
+			last := int64(1)
 			commit := func(id int64, left int, writes ...core.TaskWrite) {
 				t.Helper()
-				p := core.PartitionWrite{Epoch: 1, NextNumber: 10, NextEnd: 1}
+				p := core.PartitionWrite{Epoch: 1, After: last, NextNumber: 10, NextEnd: 1}
+				last = id
 				res, err := s.Commit(t.Context(), &core.Batch{ID: id, Partitions: []core.PartitionWrite{p}, Writes: writes})
 				if err != nil || len(res.Duplicates) != left {
 					t.Fatalf("%+v, %v", res, err)

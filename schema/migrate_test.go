@@ -62,7 +62,7 @@ func TestForgetWhatEarlierVersionsKept(t *testing.T) {
 		if err := s.Migrate(ctx); err != nil {
 			t.Fatal(err)
 		}
-		st, err := s.TakeOver(ctx, 1, "node")
+		st, err := s.TakeOver(ctx, 1, core.Claim{Owner: "node"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,12 +205,14 @@ func fillStore(t *testing.T, s schema.Store) {
 			t.Fatal(err)
 		}
 	}
-	st, err := s.TakeOver(ctx, 1, "node")
+	st, err := s.TakeOver(ctx, 1, core.Claim{Owner: "node"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := core.PartitionWrite{Partition: 1, Epoch: st.Epoch, Cursor: 7, ControlCursor: 8, NextNumber: 8, NextEnd: 5, Told: 4}
-	born, moved := &core.Batch{ID: 1, Partitions: []core.PartitionWrite{p}}, &core.Batch{ID: 2, Partitions: []core.PartitionWrite{p}}
+	after := p
+	after.After = 1
+	born, moved := &core.Batch{ID: 1, Partitions: []core.PartitionWrite{p}}, &core.Batch{ID: 2, Partitions: []core.PartitionWrite{after}}
 	end := int64(0)
 	for i, state := range []core.State{
 		core.StateProcessing, core.StatePending, core.StateUndoing, core.StateProcessed, core.StateUndone, core.StateError, core.StateProcessed,

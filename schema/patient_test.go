@@ -60,18 +60,21 @@ func (p patient) Partitions(ctx context.Context, n int) error {
 
 // TakeOver looks whether a takeover of unknown outcome has happened: a second one
 // would do no harm, but the suite counts epochs.
-func (p patient) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
+func (p patient) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
 	before, err := p.state(ctx, partition)
 	if err != nil {
 		return before, err
 	}
 	return retried(ctx, func() (core.PartitionState, error) {
-		st, err := p.Store.TakeOver(ctx, partition, owner)
+		st, err := p.Store.TakeOver(ctx, partition, c)
 		if err == nil || !schema.Passing(err) {
 			return st, err
 		}
 		now, stateErr := p.state(ctx, partition)
-		if stateErr == nil && now.Owner == owner && now.Epoch > before.Epoch {
+		if stateErr == nil && now.Owner == c.Owner && now.Epoch > before.Epoch {
+			is := before
+			is.Take(c)
+			now.Found = is.Found
 			return now, nil
 		}
 		return st, err
@@ -91,10 +94,6 @@ func (p patient) state(ctx context.Context, partition int) (core.PartitionState,
 
 func (p patient) Release(ctx context.Context, partition int, epoch int64) error {
 	return retriedDo(ctx, func() error { return p.Store.Release(ctx, partition, epoch) })
-}
-
-func (p patient) SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, control uint64) error {
-	return retriedDo(ctx, func() error { return p.Store.SetStream(ctx, partition, epoch, stream, cursor, control) })
 }
 
 // Purge counts itself what the tries touched: after one of unknown outcome the

@@ -21,8 +21,8 @@ import (
 // $1 is the commit id, where it is a parameter.
 var (
 	ownSQL = func(first int) string {
-		return `UPDATE partitions AS p SET ` + assign(partitionColumns[2:]) + ` FROM ` + unnest(first, partitionColumns...) +
-			` WHERE p.partition = u.partition AND p.epoch = u.epoch RETURNING p.partition`
+		return `UPDATE partitions AS p SET ` + assign(partitionColumns[fenceColumns:]) + ` FROM ` + unnest(first, partitionColumns...) +
+			` WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition`
 	}
 	birthSQL   = `INSERT INTO tasks (` + names(birthColumns) + `, commit_id) SELECT ` + values(birthColumns) + `, $1::INT8 FROM `
 	journalSQL = `INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + values(journalColumns) + `, $1::INT8, CASE WHEN u.input IS NULL THEN 1 ELSE 2 END FROM `

@@ -32,7 +32,7 @@ func atTheEnd(t *testing.T, s schema.Store, do string) {
 // oneBirth commits the birth of one task.
 func oneBirth(t *testing.T, s schema.Store) error {
 	t.Helper()
-	st, err := s.TakeOver(t.Context(), 1, "node")
+	st, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestSentAgainAfterTheEnd(t *testing.T) {
 // id is taken.
 func TestTakenIDsInEveryWay(t *testing.T) {
 	both(t, func(t *testing.T, s schema.Store) {
-		st, err := s.TakeOver(t.Context(), 1, "node")
+		st, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestTakenIDsInEveryWay(t *testing.T) {
 				w.Task.ID = taken.Task.ID
 			}
 			res, err := s.Commit(t.Context(), &core.Batch{
-				ID: n + 1, Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: n + 2, NextEnd: 1}}, Writes: []core.TaskWrite{w},
+				ID: n + 1, Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, After: n, NextNumber: n + 2, NextEnd: 1}}, Writes: []core.TaskWrite{w},
 			})
 			if err != nil || len(res.Fenced) > 0 || (len(res.Duplicates) == 1) != again {
 				t.Fatalf("commit %d: %+v, %v", n+1, res, err)
@@ -123,7 +123,7 @@ func TestGivenUpInTheMiddle(t *testing.T) {
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	st, err := s.TakeOver(t.Context(), 1, "node")
+	st, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (b *book) beside() *book {
 func (b *book) takeOver() {
 	b.Helper()
 	var err error
-	if b.state, err = b.stores[0].TakeOver(b.Context(), b.part, "node"); err != nil {
+	if b.state, err = b.stores[0].TakeOver(b.Context(), b.part, core.Claim{Owner: "node"}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -111,8 +111,9 @@ func (b *book) takeOver() {
 func (b *book) write(by int, writes ...core.TaskWrite) {
 	b.Helper()
 	b.commit++
+	defer func() { b.state.LastCommit = b.commit }()
 	res, err := b.stores[by].Commit(b.Context(), &core.Batch{ID: b.commit, Writes: writes, Partitions: []core.PartitionWrite{{
-		Partition: b.part, Epoch: b.state.Epoch, NextNumber: b.state.NextNumber, NextEnd: b.state.NextEnd, Told: b.state.NextEnd - 1}}})
+		Partition: b.part, Epoch: b.state.Epoch, After: b.state.LastCommit, NextNumber: b.state.NextNumber, NextEnd: b.state.NextEnd, Told: b.state.NextEnd - 1}}})
 	if err != nil || len(res.Fenced) > 0 || len(res.Duplicates) > 0 {
 		b.Fatalf("commit %d: %+v, %v", b.commit, res, err)
 	}
@@ -309,7 +310,7 @@ func TestSentAgainWhileUnderWay(t *testing.T) {
 	task.Seq = 2
 	go func() {
 		res, err := schema.Again(context.Background(), b.stores[1], &core.Batch{
-			ID: 77, Partitions: []core.PartitionWrite{{Partition: 1, Epoch: b.state.Epoch, NextNumber: b.state.NextNumber, NextEnd: 1}},
+			ID: 77, Partitions: []core.PartitionWrite{{Partition: 1, Epoch: b.state.Epoch, After: b.state.LastCommit, NextNumber: b.state.NextNumber, NextEnd: 1}},
 			Writes: []core.TaskWrite{{Task: &task, Records: []core.Record{{Seq: 2, Kind: core.KindDone, At: b.at, State: core.StateProcessing, Step: -1, Next: -1}}}},
 		})
 		again <- outcome{res, err}

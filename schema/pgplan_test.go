@@ -143,7 +143,7 @@ func TestCommitsToAnEmptiedTable(t *testing.T) {
 	if good, plan := byKey(); good {
 		t.Errorf("the database takes no harm, and this test is of no use:\n%s", plan)
 	}
-	st, err := s.TakeOver(t.Context(), 1, "node")
+	st, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestCommitsToAnEmptiedTable(t *testing.T) {
 			number++
 			b.Writes = append(b.Writes, plainBirth(1, number))
 		}
-		b.Partitions = []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: number + 1, NextEnd: 1}}
+		b.Partitions = []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, After: id, NextNumber: number + 1, NextEnd: 1}}
 		if _, err := s.Commit(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,8 @@ import (
 // The columns that a commit sends, each as one array.
 var (
 	partitionColumns = []field{
-		{"partition", "INT8"}, {"epoch", "INT8"}, {"cursor", "INT8"}, {"control_cursor", "INT8"},
-		{"next_number", "INT8"}, {"next_end", "INT8"}, {"told", "INT8"},
+		{"partition", "INT8"}, {"epoch", "INT8"}, {"after", "INT8"}, {"cursor", "INT8"}, {"control_cursor", "INT8"},
+		{"next_number", "INT8"}, {"next_end", "INT8"}, {"told", "INT8"}, {"last_commit", "INT8"},
 	}
 	// stateColumns are those of a task that may change.
 	stateColumns = []field{
@@ -28,6 +28,9 @@ var (
 	}
 	bornColumn = field{"birth", "BOOL"}
 )
+
+// fenceColumns is how many of partitionColumns a commit compares; it writes the others.
+const fenceColumns = 3
 
 // The formats of journal rows; rows of a later one are not read.
 const (

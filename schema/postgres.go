@@ -161,38 +161,41 @@ func checkPartitions(have, want int) error {
 }
 
 // TakeOver implements Store.
-func (p *postgres) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
+func (p *postgres) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
 	p.purged.forget(partition)
 	var st core.PartitionState
 	err := p.run(ctx, func(tx pgx.Tx) error {
-		row := tx.QueryRow(ctx, `UPDATE partitions SET owner = $2, epoch = epoch + 1 WHERE partition = $1
-			RETURNING partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream`, partition, owner)
 		var err error
-		st, err = scanPartition(row)
+		st, err = scanPartition(tx.QueryRow(ctx, dollars(qPartition)+` FOR UPDATE`, partition))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 		}
+		if err != nil {
+			return err
+		}
+		st.Take(c)
+		_, err = tx.Exec(ctx, dollars(qTakeOver), p.takeOverArgs(&st)...)
 		return err
 	})
 	return st, err
+}
+
+// Installation implements Store.
+func (p *postgres) Installation(ctx context.Context, namespace string) (string, error) {
+	var id, bound string
+	err := p.run(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, dollars(qBindInstallation), namespace); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, qInstallation).Scan(&id, &bound)
+	})
+	return checkInstallation(id, bound, namespace, err)
 }
 
 // Release implements Store.
 func (p *postgres) Release(ctx context.Context, partition int, epoch int64) error {
 	return p.run(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE partitions SET owner = '' WHERE partition = $1 AND epoch = $2`, partition, epoch)
-		return err
-	})
-}
-
-// SetStream implements Store.
-func (p *postgres) SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error {
-	return p.run(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `UPDATE partitions SET stream = $3, cursor = $4, control_cursor = $5 WHERE partition = $1 AND epoch = $2`,
-			partition, epoch, stream, int64(cursor), int64(controlCursor))
-		if err == nil && tag.RowsAffected() != 1 {
-			err = fmt.Errorf("partition %d: epoch %d is no longer ours", partition, epoch)
-		}
 		return err
 	})
 }

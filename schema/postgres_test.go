@@ -80,12 +80,14 @@ func behind[T any](t *testing.T, db *sql.DB, tx *sql.Tx, do func() (T, error)) (
 // which then finds what the commit wrote.
 func TestTakeoverWaitsForTheCommitBeforeIt(t *testing.T) {
 	both(t, func(t *testing.T, s schema.Store) {
-		if _, err := s.TakeOver(t.Context(), 1, "zombie"); err != nil {
+		if _, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "zombie"}); err != nil {
 			t.Fatal(err)
 		}
 		db := schema.DB(s)
 		zombie := begin(t, db, `UPDATE partitions SET next_number = 5, cursor = 9 WHERE partition = 1 AND epoch = 1`)
-		st, err := behind(t, db, zombie, func() (core.PartitionState, error) { return s.TakeOver(context.Background(), 1, "successor") })
+		st, err := behind(t, db, zombie, func() (core.PartitionState, error) {
+			return s.TakeOver(context.Background(), 1, core.Claim{Owner: "successor"})
+		})
 		if err != nil || st.NextNumber != 5 || st.Cursor != 9 || st.Epoch != 2 {
 			t.Errorf("the takeover found %+v, %v", st, err)
 		}
@@ -97,7 +99,7 @@ func TestTakeoverWaitsForTheCommitBeforeIt(t *testing.T) {
 func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 	both(t, func(t *testing.T, s schema.Store) {
 		for p := range 2 {
-			if _, err := s.TakeOver(t.Context(), p, "zombie"); err != nil {
+			if _, err := s.TakeOver(t.Context(), p, core.Claim{Owner: "zombie"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -124,7 +126,7 @@ func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 // for the takeover that is under way, and then forgets nothing.
 func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
 	both(t, func(t *testing.T, s schema.Store) {
-		st, err := s.TakeOver(t.Context(), 1, "zombie")
+		st, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "zombie"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +135,7 @@ func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
 		task.Seq, task.State, task.EndNumber, task.EndedAt = 2, core.StateProcessed, 1, task.UpdatedAt
 		end := core.TaskWrite{Task: &task, Row: true, Records: []core.Record{{Seq: 2, Kind: core.KindDone, At: task.EndedAt, State: task.State, Step: 0, StepStatus: core.StepDone, Attempt: 1, Next: -1}}}
 		for i, w := range []core.TaskWrite{birth, end} {
-			b := core.Batch{ID: int64(i + 1), Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, NextNumber: 2, NextEnd: 2, Told: 1}}, Writes: []core.TaskWrite{w}}
+			b := core.Batch{ID: int64(i + 1), Partitions: []core.PartitionWrite{{Partition: 1, Epoch: st.Epoch, After: int64(i), NextNumber: 2, NextEnd: 2, Told: 1}}, Writes: []core.TaskWrite{w}}
 			if res, err := s.Commit(t.Context(), &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
 				t.Fatalf("%+v, %v", res, err)
 			}

@@ -48,11 +48,17 @@ const (
 	qActive  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
 	qTasks   = `SELECT ` + taskColumns
 	qJournal = `SELECT number, seq, at, actor, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
-	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format, input`
-	qWaiting   = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
-	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
-	qUntold    = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
-	qCursors   = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions ORDER BY partition`
+	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format, input, commit_id`
+	qWaiting    = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
+	qNextAgent  = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
+	qUntold     = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
+	qPartitions = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream, last_commit, went_back_at, went_back_until FROM partitions`
+	qCursors    = qPartitions + ` ORDER BY partition`
+	qPartition  = qPartitions + ` WHERE partition = ?1`
+	qTakeOver   = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
+	went_back_until = ?9 WHERE partition = ?1`
+	qInstallation     = `SELECT id, namespace FROM installation`
+	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
 	// Parked and active tasks have an index each. Each part stops by itself: to
 	// sort what is overdue may be to sort all that is parked.
 	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
@@ -123,12 +129,13 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 	}
 	defer rows.Close()
 	for rows.Next() {
-		number, rec, input, err := scanRecord(rows)
+		number, rec, input, commit, err := scanRecord(rows)
 		if err != nil {
 			return fmt.Errorf("journal row of partition %d: %w", partition, err)
 		}
 		if s := at[number]; s != nil {
 			s.Journal = append(s.Journal, rec)
+			s.Commits = append(s.Commits, commit)
 			if input != nil {
 				s.Row.Input = input
 			}
@@ -137,25 +144,22 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 	return rows.Err()
 }
 
-// scanRecord reads a journal row: the number of its task, what it records, and
-// the task's input where that is kept in it.
-func scanRecord(rows *sql.Rows) (int64, core.Record, []byte, error) {
-	var rec core.Record
-	var input []byte
-	var number int64
+// scanRecord reads a journal row: the number of its task, what it records, the
+// task's input where that is kept in it, and the commit that wrote it.
+func scanRecord(rows *sql.Rows) (number int64, rec core.Record, input []byte, commit int64, err error) {
 	var kind, state, status string
 	var at, quiet, due, deadline instant
 	var errText, reason []byte
 	var format int
-	err := rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
-		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format, &input)
+	err = rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
+		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format, &input, &commit)
 	if err == nil && format > journalFormat {
 		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, journalFormat)
 	}
 	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
 	rec.At, rec.Quiet, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
 	rec.Error, rec.Reason = string(errText), string(reason)
-	return number, rec, input, err
+	return number, rec, input, commit, err
 }
 
 // stepStatus is the status of that word; "" is the zero status, as a record
@@ -221,10 +225,32 @@ func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 
 func scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var st core.PartitionState
-	var cursor, control int64
-	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream)
+	var cursor, control, until int64
+	var back instant
+	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream, &st.LastCommit, &back, &until)
 	st.Cursor, st.ControlCursor = uint64(cursor), uint64(control)
+	st.WentBackAt, st.WentBackUntil = core.Instant(back), uint64(until)
 	return st, err
+}
+
+// takeOverArgs are the parameters of qTakeOver.
+func (r *reader) takeOverArgs(st *core.PartitionState) []any {
+	var back any
+	if st.WentBackAt != 0 {
+		back = r.time(st.WentBackAt)
+	}
+	return []any{st.Partition, st.Owner, st.Epoch, st.LastCommit, st.Stream, int64(st.Cursor), int64(st.ControlCursor), back, int64(st.WentBackUntil)}
+}
+
+// checkInstallation refuses a namespace that is not the one of this installation.
+func checkInstallation(id, bound, namespace string, err error) (string, error) {
+	if err != nil {
+		return "", fmt.Errorf("installation of this database: %w", err)
+	}
+	if bound != namespace {
+		return "", fmt.Errorf("namespace: %q, but this database is of installation %s, which uses namespace %q", namespace, id, bound)
+	}
+	return id, nil
 }
 
 // Overdue implements Store.

@@ -160,24 +160,36 @@ func (s *sqlite) Partitions(ctx context.Context, n int) error {
 	})
 }
 
-const qPartition = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream FROM partitions WHERE partition = ?1`
-
 // TakeOver implements Store.
-func (s *sqlite) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
+func (s *sqlite) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
 	s.purged.forget(partition)
 	var st core.PartitionState
 	err := s.run(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE partitions SET owner = ?2, epoch = epoch + 1 WHERE partition = ?1`, partition, owner); err != nil {
-			return err
-		}
 		var err error
 		st, err = scanPartition(tx.QueryRowContext(ctx, qPartition, partition))
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 		}
+		if err != nil {
+			return err
+		}
+		st.Take(c)
+		_, err = tx.ExecContext(ctx, qTakeOver, s.takeOverArgs(&st)...)
 		return err
 	})
 	return st, err
+}
+
+// Installation implements Store.
+func (s *sqlite) Installation(ctx context.Context, namespace string) (string, error) {
+	var id, bound string
+	err := s.run(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, qBindInstallation, namespace); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, qInstallation).Scan(&id, &bound)
+	})
+	return checkInstallation(id, bound, namespace, err)
 }
 
 // Release implements Store.
@@ -185,21 +197,6 @@ func (s *sqlite) Release(ctx context.Context, partition int, epoch int64) error 
 	return s.run(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE partitions SET owner = '' WHERE partition = ?1 AND epoch = ?2`, partition, epoch)
 		return err
-	})
-}
-
-// SetStream implements Store.
-func (s *sqlite) SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error {
-	return s.run(ctx, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE partitions SET stream = ?3, cursor = ?4, control_cursor = ?5 WHERE partition = ?1 AND epoch = ?2`,
-			partition, epoch, stream, int64(cursor), int64(controlCursor))
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fmt.Errorf("partition %d: epoch %d is no longer ours", partition, epoch))
-		}
-		return nil
 	})
 }
 

@@ -21,7 +21,7 @@ func owned(tb testing.TB) (schema.Store, core.PartitionWrite) {
 	if err := s.Partitions(tb.Context(), 1); err != nil {
 		tb.Fatal(err)
 	}
-	st, err := s.TakeOver(tb.Context(), 0, "test")
+	st, err := s.TakeOver(tb.Context(), 0, core.Claim{Owner: "test"})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -63,6 +63,7 @@ func TestSQLiteBatchSizes(t *testing.T) {
 				t.Fatalf("batch of %d: %+v, %v", size, res, err)
 			}
 		}
+		p.After = b.ID
 		for i := range b.Writes {
 			want := b.Writes[i].Task
 			saved, err := s.LoadNumbers(t.Context(), 0, []int64{want.Number})

@@ -34,6 +34,7 @@ func (b *births) commit(ctx context.Context, tasks int) error {
 	_, err := b.s.Commit(ctx, &batch)
 	if err == nil {
 		b.number += int64(tasks)
+		b.p.After = b.id
 	}
 	return err
 }
@@ -45,7 +46,7 @@ func walStore(t *testing.T) (*births, string) {
 	if err := s.Partitions(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	st, err := s.TakeOver(t.Context(), 0, "test")
+	st, err := s.TakeOver(t.Context(), 0, core.Claim{Owner: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

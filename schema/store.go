@@ -25,13 +25,13 @@ type Store interface {
 	// Partitions makes sure that there are n partitions. n is fixed for the life
 	// of the data: another number than the stored one is an error.
 	Partitions(ctx context.Context, n int) error
-	// TakeOver raises the partition's epoch and makes owner its owner.
-	TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error)
+	// Installation is the id of this installation, drawn once. The first call binds it to
+	// a namespace on NATS; a call with another one is an error.
+	Installation(ctx context.Context, namespace string) (string, error)
+	// TakeOver changes the partition's row as [core.PartitionState.Take] does.
+	TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error)
 	// Release forgets the partition's owner, if the epoch is still that one.
 	Release(ctx context.Context, partition int, epoch int64) error
-	// SetStream binds the partition's cursors to a stream, if the epoch is still
-	// that one.
-	SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error
 	// Commit writes a batch: see core.Batch. It tries again by itself until the
 	// outcome is known or ctx ends. Errors: core.ErrRowRefused, core.ErrForeignRow.
 	Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error)

@@ -32,7 +32,7 @@ func appendBatchCommand(dst []byte, c *core.Command, k *marker) []byte {
 	return appendRecord(dst, func(dst []byte) []byte {
 		dst = appendFence(dst, c.Partition, c.Number, c.Seq)
 		if k != nil {
-			m := k.make(markReply, c.Partition, c.Number, c.Seq)
+			m := k.token(c.Partition, c.Number, c.Seq, c.Commit)
 			dst = append(dst, m[:]...)
 		}
 		dst = appendField(dst, c.Task)
@@ -111,16 +111,14 @@ func appendBatchReply(dst []byte, c *core.Command, m *mark, r *core.Reply) []byt
 	})
 }
 
-// decodeBatchReplies calls take with each reply of a batch and its mark, zero
-// where it has none. Results are parts of
+// decodeBatchReplies calls take with each reply of a batch. Results are parts of
 // data. Every error wraps ErrUndecodable.
-func decodeBatchReplies(data []byte, resultMax int, take func(core.Reply, mark)) error {
+func decodeBatchReplies(data []byte, resultMax int, take func(core.Reply)) error {
 	return eachRecord(data, "batch of replies", func(r *reader) error {
 		var reply core.Reply
 		reply.Partition, reply.Number, reply.Seq = r.fence()
-		var own mark
 		if m := r.mark(); m != nil {
-			own = *m
+			reply.Token = core.Token(*m)
 		}
 		code := r.small("code")
 		payload := r.bytes("payload")
@@ -132,7 +130,7 @@ func decodeBatchReplies(data []byte, resultMax int, take func(core.Reply, mark))
 		} else {
 			checkResult(&reply, payload, resultMax)
 		}
-		take(reply, own)
+		take(reply)
 		return nil
 	})
 }

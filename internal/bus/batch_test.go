@@ -86,7 +86,7 @@ func TestBatchReplies(t *testing.T) {
 		want[i].Partition, want[i].Number, want[i].Seq = 3, 17, 5
 	}
 	var got []core.Reply
-	if err := decodeBatchReplies(b, 99, func(r core.Reply, _ mark) { got = append(got, r) }); err != nil || !reflect.DeepEqual(got, want) {
+	if err := decodeBatchReplies(b, 99, func(r core.Reply) { got = append(got, r) }); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\ngot  %+v\nwant %+v", err, got, want)
 	}
 }
@@ -114,7 +114,7 @@ func FuzzBatchReplies(f *testing.F) {
 	cmd := goldenCommand
 	f.Add(appendBatchReply(appendBatchReply([]byte{Version}, &cmd, nil, &core.Reply{Result: []byte("1")}), &cmd, nil, &core.Reply{Code: 500, Error: "x"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		err := decodeBatchReplies(data, core.ResultBytesMax, func(r core.Reply, _ mark) {
+		err := decodeBatchReplies(data, core.ResultBytesMax, func(r core.Reply) {
 			if r.Partition < 0 || r.Number < 0 || r.Seq < 0 || (r.Code == 0) == (r.Result == nil) || r.Code != 0 && (r.Code < 400 || r.Code > 599) {
 				t.Fatalf("let through: %+v", r)
 			}
@@ -129,7 +129,7 @@ func FuzzBatchReplies(f *testing.F) {
 func sending(t *testing.T, c *Conn) (*Sender, wires) {
 	t.Helper()
 	w := serveReplies(t, c, 3)
-	s, err := c.NewSender(Replies{Reply: func(r core.Reply) { w.replies <- r }, Unserved: func(p int, n, seq int64) { w.unserved <- [3]int64{int64(p), n, seq} }})
+	s, err := c.NewSender(Replies{Reply: func(r core.Reply) { w.replies <- r }, Unserved: func(r core.Reply) { w.unserved <- r }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestSenderUnserved(t *testing.T) {
 	}
 	back := map[int64]bool{}
 	for range 20 {
-		back[receive(t, "a command given back", w.unserved)[1]] = true
+		back[receive(t, "a command given back", w.unserved).Number] = true
 	}
 	if len(back) != 20 {
 		t.Errorf("%d different commands came back, want 20", len(back))

@@ -126,7 +126,7 @@ func BenchmarkCall(b *testing.B) {
 	server := serve(b, natsserver.Options{})
 	scheduler, agent := dial(b, server.ClientURL()), dial(b, server.ClientURL())
 	window := make(chan struct{}, 1024)
-	sub, err := scheduler.ServeReplies(3, func(core.Reply) { <-window }, func(int, int64, int64) { b.Error("unserved") })
+	sub, err := scheduler.ServeReplies(3, func(core.Reply) { <-window }, func(core.Reply) { b.Error("unserved") })
 	if err != nil {
 		b.Fatal(err)
 	}

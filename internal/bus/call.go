@@ -15,7 +15,7 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 	b := buffer()
 	defer release(b)
 	*b = AppendCommand(*b, cmd)
-	subject, reply := c.names.CommandSubject(cmd.Agent, cmd.Undo), c.marker.Load().replySubject(c.names, cmd.Partition, cmd.Number, cmd.Seq)
+	subject, reply := c.names.CommandSubject(cmd.Agent, cmd.Undo), c.marker.Load().replySubject(c.names, cmd)
 	var err error
 	if cmd.Trace == "" {
 		err = c.nc.PublishRequest(subject, reply, *b)
@@ -28,19 +28,15 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 	return nil
 }
 
-// ServeReplies listens to the answers to a partition's commands. unserved gets
-// the commands that nobody listens to. What has not the mark of its command is
-// passed over; see Conn.Forged. Results are limited to
+// ServeReplies listens to the answers to a partition's commands. unservedBy gets
+// the commands that no agent listens to, as replies without content. Whether a reply
+// is genuine is the owner's to check, with Conn.Genuine. Results are limited to
 // core.ResultBytesMax; a step's own smaller limit is the owner's to check.
-func (c *Conn) ServeReplies(partition int, reply func(core.Reply), unservedBy func(partition int, number, seq int64)) (*Subscription, error) {
+func (c *Conn) ServeReplies(partition int, reply, unservedBy func(core.Reply)) (*Subscription, error) {
 	return c.subscribe(c.names.ReplyPattern(partition), "", func(msg *nats.Msg) {
-		if !c.marker.Load().takesSubject(c.names, msg.Subject) {
-			c.forged(msg.Subject)
-			return
-		}
 		if unserved(msg) {
-			if p, number, seq, err := c.names.ParseReply(msg.Subject); err == nil {
-				unservedBy(p, number, seq)
+			if p, number, seq, rest, ok := c.names.cutReply(msg.Subject); ok {
+				unservedBy(core.Reply{Partition: p, Number: number, Seq: seq, Token: tokenOf(rest)})
 			}
 			return
 		}

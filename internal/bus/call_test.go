@@ -20,14 +20,14 @@ import (
 // wires is a scheduler's side of the calls of one partition.
 type wires struct {
 	replies  chan core.Reply
-	unserved chan [3]int64
+	unserved chan core.Reply
 }
 
 func serveReplies(t *testing.T, c *Conn, partition int) wires {
 	t.Helper()
-	w := wires{make(chan core.Reply, 1000), make(chan [3]int64, 1000)}
+	w := wires{make(chan core.Reply, 1000), make(chan core.Reply, 1000)}
 	sub, err := c.ServeReplies(partition, func(r core.Reply) { w.replies <- r },
-		func(p int, number, seq int64) { w.unserved <- [3]int64{int64(p), number, seq} })
+		func(r core.Reply) { w.unserved <- r })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +105,8 @@ func TestUnserved(t *testing.T) {
 		if err := c.SendCommand(&cmd); err != nil {
 			t.Fatal(err)
 		}
-		if got := receive(t, "the word of the server", w.unserved); got != [3]int64{3, 17, 5} {
-			t.Errorf("unserved %v", got)
+		if got := receive(t, "the word of the server", w.unserved); got.Partition != 3 || got.Number != 17 || got.Seq != 5 || !c.Genuine(&got, goldenCommand.Commit) {
+			t.Errorf("unserved %+v", got)
 		}
 	}
 	nothing(t, "reply", w.replies)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/dchest/siphash"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
 )
 
 // A mark says that a reply answers a command of ours: only who was sent the
@@ -46,51 +48,56 @@ func newMarker(key []byte) (*marker, error) {
 // make is SipHash-2-4: made for short messages and tags of 64 bits, and without the
 // allocation and most of the time that a MAC of the standard library costs. A mark
 // is made and checked for every command.
-func (k *marker) make(kind byte, partition int, number, seq int64) (m mark) {
-	var b [24]byte
+func (k *marker) make(kind byte, partition int, number, seq, commit int64) (m mark) {
+	var b [32]byte
 	b[0] = kind
 	binary.BigEndian.PutUint32(b[4:], uint32(partition))
 	binary.BigEndian.PutUint64(b[8:], uint64(number))
 	binary.BigEndian.PutUint64(b[16:], uint64(seq))
+	binary.BigEndian.PutUint64(b[24:], uint64(commit))
 	binary.LittleEndian.PutUint64(m[:], siphash.Hash(k.k0, k.k1, b[:]))
 	return m
 }
 
-// takes reports whether a reply may count: its mark is that of its command.
-func (k *marker) takes(m mark, partition int, number, seq int64) bool {
+// token is the mark of one command as one commit issued it.
+func (k *marker) token(partition int, number, seq, commit int64) core.Token {
+	if k == nil {
+		return core.Token{}
+	}
+	return core.Token(k.make(markReply, partition, number, seq, commit))
+}
+
+// Genuine reports whether a reply answers the command that this commit issued. Only
+// the owner of the task knows the commit, so it asks.
+func (c *Conn) Genuine(r *core.Reply, commit int64) bool {
+	k := c.marker.Load()
 	if k == nil {
 		return true
 	}
-	want := k.make(markReply, partition, number, seq)
-	return subtle.ConstantTimeCompare(m[:], want[:]) == 1
+	want := k.token(r.Partition, r.Number, r.Seq, commit)
+	return subtle.ConstantTimeCompare(r.Token[:], want[:]) == 1
 }
 
 // replySubject is where the answer to one command goes, with its mark as the
 // last token.
-func (k *marker) replySubject(names Names, partition int, number, seq int64) string {
+func (k *marker) replySubject(names Names, c *core.Command) string {
 	var a [128]byte
-	b := names.appendReply(a[:0], partition, number, seq)
+	b := names.appendReply(a[:0], c.Partition, c.Number, c.Seq)
 	if k != nil {
-		m := k.make(markReply, partition, number, seq)
+		m := k.token(c.Partition, c.Number, c.Seq, c.Commit)
 		b = hex.AppendEncode(append(b, '.'), m[:])
 	}
 	return string(b)
 }
 
-// takesSubject reports whether a subject is that of the answer to a command of
-// ours.
-func (k *marker) takesSubject(names Names, subject string) bool {
-	if k == nil {
-		return true
+// tokenOf reads the token at the end of a reply's subject; none is zero.
+func tokenOf(rest string) (t core.Token) {
+	if len(rest) == 2*markBytes {
+		if _, err := hex.Decode(t[:], []byte(rest)); err != nil {
+			return core.Token{}
+		}
 	}
-	partition, number, seq, rest, ok := names.cutReply(subject)
-	if !ok || len(rest) != 2*markBytes {
-		return false
-	}
-	m := k.make(markReply, partition, number, seq)
-	var want [2 * markBytes]byte
-	hex.Encode(want[:], m[:])
-	return subtle.ConstantTimeCompare([]byte(rest), want[:]) == 1
+	return t
 }
 
 // batchToken is the last token of a batch's reply subject: its number, and its
@@ -99,7 +106,7 @@ func (k *marker) batchToken(n uint64) string {
 	var a [48]byte
 	b := strconv.AppendUint(a[:0], n, 36)
 	if k != nil {
-		m := k.make(markBatch, 0, int64(n), 0)
+		m := k.make(markBatch, 0, int64(n), 0, 0)
 		b = hex.AppendEncode(append(b, '-'), m[:])
 	}
 	return string(b)
@@ -164,5 +171,6 @@ func (c *Conn) forged(subject string) {
 	}
 }
 
-// Forged is how many replies were passed over because their mark was wrong.
+// Forged is how many messages on subjects of replies were passed over because no batch
+// of ours has their token. The tokens of single replies are the owner's to check: see Genuine.
 func (c *Conn) Forged() int64 { return c.forgeries.Load() }

@@ -25,10 +25,10 @@ func marking(t testing.TB) *marker {
 // TestMarkGolden pins the mark, as openssl makes it (mac, SIPHASH, size 8): a node with another one would take no reply to what this one asked.
 func TestMarkGolden(t *testing.T) {
 	k := marking(t)
-	if got, want := k.replySubject(Names{}, 3, 17, 5), "duly.reply.3.17.5.21dea5952778b81e"; got != want {
+	if got, want := k.replySubject(Names{}, command(3, 17, 5, 9)), "duly.reply.3.17.5.8f6af3d5c7fca7bc"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := k.batchToken(77), "25-1d57bd7dde8885d9"; got != want {
+	if got, want := k.batchToken(77), "25-a702699f75047063"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, n := range []int{0, 15, 32} {
@@ -38,20 +38,33 @@ func TestMarkGolden(t *testing.T) {
 	}
 }
 
+func command(partition int, number, seq, commit int64) *core.Command {
+	return &core.Command{Partition: partition, Number: number, Seq: seq, Commit: commit}
+}
+
 // FuzzMarks: one subject and one token is taken for each command and batch, and
 // no other.
 func FuzzMarks(f *testing.F) {
 	k := marking(f)
 	f.Add("duly.reply.3.17.5")
-	f.Add(k.replySubject(Names{}, 3, 17, 5))
-	f.Add(k.replySubject(Names{}, 3, 17, 5) + ".x")
-	f.Add(strings.ToUpper(k.replySubject(Names{}, 3, 17, 5)))
+	own := k.replySubject(Names{}, command(3, 17, 5, 9))
+	f.Add(own)
+	f.Add(own + ".x")
+	f.Add(own[:18] + strings.ToUpper(own[18:]))
 	f.Add(k.batchToken(77))
 	f.Add("-")
 	f.Fuzz(func(t *testing.T, s string) {
-		p, number, seq, err := ParseReply(s)
-		if want := err == nil && s == k.replySubject(Names{}, p, number, seq); k.takesSubject(Names{}, s) != want {
-			t.Fatalf("%q: taken is %v", s, !want)
+		var names Names
+		c := &Conn{}
+		c.marker.Store(k)
+		if r, err := (Names{}).DecodeReply(&nats.Msg{Subject: s}, 10); err == nil {
+			if want := strings.EqualFold(s, k.replySubject(names, command(r.Partition, r.Number, r.Seq, 9))); c.Genuine(&r, 9) != want || want && c.Genuine(&r, 10) {
+				t.Fatalf("%q: taken is %v", s, !want)
+			}
+			c.marker.Store(nil)
+			if !c.Genuine(&r, 9) {
+				t.Fatal("without a key everything is taken")
+			}
 		}
 		if n, ok := k.batchNumber(s); ok && k.batchToken(n) != s {
 			t.Fatalf("%q read as batch %d", s, n)
@@ -59,9 +72,6 @@ func FuzzMarks(f *testing.F) {
 		var none *marker
 		if n, ok := none.batchNumber(s); ok && none.batchToken(n) != s {
 			t.Fatalf("%q read as batch %d without marks", s, n)
-		}
-		if !none.takesSubject(Names{}, s) {
-			t.Fatal("without a key everything is taken")
 		}
 	})
 }
@@ -76,9 +86,10 @@ func forgeries(own string) []string {
 	}
 }
 
-// TestForgedReplies: an agent answers for another's step, or says that nobody
-// was there to do it. Neither counts; the answer to its own command does, also
-// at the one that succeeds the owner.
+// TestForgedReplies: an agent answers for another's step, or says that no agent
+// was there to do it. Neither is genuine; the answer to its own command is, also
+// at the one that succeeds the owner, and to this one commit of its row only: one in
+// a life that the database has forgotten is another.
 func TestForgedReplies(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	owner, successor := dial(t, server.ClientURL()), dial(t, server.ClientURL())
@@ -108,15 +119,26 @@ func TestForgedReplies(t *testing.T) {
 	if err := own.Respond([]byte(`"own"`)); err != nil {
 		t.Fatal(err)
 	}
-	for name, w := range map[string]wires{"owner": w, "successor": next} {
-		if r := receive(t, "the answer", w.replies); r.Number != 17 || string(r.Result) != `"own"` {
+	commit := goldenCommand.Commit
+	for name, side := range map[string]struct {
+		*Conn
+		wires
+	}{"owner": {owner, w}, "successor": {successor, next}} {
+		for range all {
+			if r := receive(t, "a forged reply", side.replies); side.Genuine(&r, commit) {
+				t.Errorf("%s: a forged reply is genuine: %+v", name, r)
+			}
+			if r := receive(t, "a forged word that no agent listens", side.unserved); side.Genuine(&r, commit) {
+				t.Errorf("%s: a forged word that no agent listens is genuine: %+v", name, r)
+			}
+		}
+		r := receive(t, "the answer", side.replies)
+		if r.Number != 17 || string(r.Result) != `"own"` || !side.Genuine(&r, commit) {
 			t.Errorf("%s: %+v", name, r)
 		}
-		nothing(t, name+": a forged reply", w.replies)
-		nothing(t, name+": a forged word that nobody listens", w.unserved)
-	}
-	if n := owner.Forged(); n != int64(2*len(all)) {
-		t.Errorf("%d forgeries counted, want %d", n, 2*len(all))
+		if side.Genuine(&r, commit+1) {
+			t.Errorf("%s: it answers the command of another commit", name)
+		}
 	}
 }
 
@@ -133,11 +155,11 @@ func TestForgedBatches(t *testing.T) {
 		t.Fatalf("%d commands in batches, want all", n)
 	}
 	k := c.marker.Load()
-	own := k.make(markReply, 3, 0, 5) // it was sent this one
+	own := mark(k.token(3, 0, 5, 0)) // it was sent this one
 	other := core.Command{Partition: 3, Number: 100, Seq: 5}
 	paid := &core.Reply{Result: []byte(`"paid"`)}
 	marked, plain := []byte{batchMarked}, []byte{batchPlain}
-	batchKind := k.make(markBatch, 3, 100, 5)
+	batchKind := k.make(markBatch, 3, 100, 5, 0)
 	for _, forged := range [][]byte{
 		appendBatchReply(marked, &other, &own, paid), appendBatchReply(marked, &other, &mark{}, paid), appendBatchReply(plain, &other, nil, paid),
 		appendBatchReply(marked, &other, &batchKind, paid),
@@ -153,8 +175,12 @@ func TestForgedBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "eight forgeries", func() bool { return c.Forged() == 8 })
-	nothing(t, "a forged reply", w.replies)
+	for range 4 {
+		if r := receive(t, "a forged reply", w.replies); c.Genuine(&r, 0) {
+			t.Errorf("a forged reply is genuine: %+v", r)
+		}
+	}
+	eventually(t, "four forged batches", func() bool { return c.Forged() == 4 })
 	nothing(t, "a forged word that nobody listens", w.unserved)
 	// The word itself still counts.
 	if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + token, Header: nats.Header{"Status": {"503"}}}); err != nil {
@@ -173,7 +199,7 @@ func TestMarkedBatchIsTheBatch(t *testing.T) {
 	if err := decodeBatchCommands(data, func(c core.Command, m *mark) { got, marks = append(got, c), append(marks, *m) }); err != nil || len(got) != 1 {
 		t.Fatalf("%v, %+v", err, got)
 	}
-	if want, err := decodeBatch(batchOf(goldenCommand)); err != nil || !reflect.DeepEqual(got, want) || marks[0] != k.make(markReply, 3, 17, 5) {
+	if want, err := decodeBatch(batchOf(goldenCommand)); err != nil || !reflect.DeepEqual(got, want) || marks[0] != mark(k.token(3, 17, 5, goldenCommand.Commit)) {
 		t.Errorf("%+v, %v, %s", got, err, hex.EncodeToString(marks[0][:]))
 	}
 	if err := decodeBatchCommands([]byte{batchMarked, 4, 3, 17, 5, 1}, func(core.Command, *mark) { t.Error("taken") }); !isUndecodable(err) || !strings.Contains(err.Error(), "mark") {

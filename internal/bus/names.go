@@ -97,6 +97,9 @@ func (n Names) BucketNodes() string { return n.get().upper + "NODES" }
 // BucketKeys holds what schedulers share and agents must not read.
 func (n Names) BucketKeys() string { return n.get().upper + "KEYS" }
 
+// BucketPartitions holds what is known of each partition's commits outside the database.
+func (n Names) BucketPartitions() string { return n.get().upper + "PARTITIONS" }
+
 // KeyReplies is the key in BucketKeys that replies are marked with.
 const KeyReplies = "replies"
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
 )
@@ -33,7 +35,7 @@ func every(t *testing.T, n Names) map[string]string {
 		"batchReplyPrefix": n.batchReplyPrefix("x"), "ReplySubject": n.ReplySubject(15, 123456789, 42), "ReplyPattern": n.ReplyPattern(15),
 		"ControlSubject": n.ControlSubject(3), "EventSubject": n.EventSubject("order", "processed"), "LiveSubject": n.LiveSubject("order", "o-1"),
 		"DeadSubject": n.DeadSubject(n.StreamTasks()), "AskSubject": n.AskSubject("cancel"), "serviceName": n.serviceName("a.b"),
-		"marked": (&marker{1, 2}).replySubject(n, 3, 17, 5), "transform": n.tasksTransform(16),
+		"marked": (&marker{1, 2}).replySubject(n, command(3, 17, 5, 9)), "transform": n.tasksTransform(16),
 		"patternSubmit": n.patternSubmit(), "patternIn": n.patternIn(), "patternPack": n.patternPack(), "patternControl": n.patternControl(),
 		"patternEvents": n.patternEvents(), "patternErrors": n.patternErrors(), "patternDead": n.patternDead(), "patternAsk": n.patternAsk(),
 	}
@@ -116,7 +118,12 @@ func TestNamespaceReadsItsOwn(t *testing.T) {
 			p, a, b, err := n.ParseReply(x.ReplySubject(3, 17, 5))
 			return err == nil && p == 3 && a == 17 && b == 5
 		},
-		"mark": func(x Names) bool { k := &marker{1, 2}; return k.takesSubject(n, k.replySubject(x, 3, 17, 5)) },
+		"mark": func(x Names) bool {
+			c := &Conn{}
+			c.marker.Store(&marker{1, 2})
+			r, err := n.DecodeReply(&nats.Msg{Subject: c.marker.Load().replySubject(x, command(3, 17, 5, 9))}, 10)
+			return err == nil && c.Genuine(&r, 9)
+		},
 		"ask": func(x Names) bool {
 			kind, err := n.ParseAsk(x.AskSubject("cancel"))
 			return err == nil && kind == core.EventCancel
@@ -162,10 +169,10 @@ func TestLongNamespaceBuildsWithoutGarbage(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	n := named(t, strings.Repeat("n", NamespaceBytesMax))
-	k := &marker{1, 2}
+	k, longest := &marker{1, 2}, command(1<<31-1, 1<<63-1, 1<<63-1, 1<<63-1)
 	for name, build := range map[string]func() string{
 		"reply":  func() string { return n.ReplySubject(1<<31-1, 1<<63-1, 1<<63-1) },
-		"marked": func() string { return k.replySubject(n, 1<<31-1, 1<<63-1, 1<<63-1) },
+		"marked": func() string { return k.replySubject(n, longest) },
 		"pack":   func() string { return n.PackSubject(1<<31 - 1) },
 		"do":     func() string { return n.CommandSubject("payment.charge", false) },
 		"batch":  func() string { return n.BatchSubject("payment.charge", true) },

@@ -30,11 +30,12 @@ func EncodeReply(r *core.Reply) (nats.Header, []byte) {
 // result is part of the message. A result that is not JSON or larger than
 // resultMax is a failed try with core.CodeBadResult. Errors wrap ErrSubject.
 func (n Names) DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
-	partition, number, seq, err := n.ParseReply(msg.Subject)
-	if err != nil {
+	partition, number, seq, rest, ok := n.cutReply(msg.Subject)
+	if !ok {
+		_, _, _, err := n.ParseReply(msg.Subject)
 		return core.Reply{}, err
 	}
-	r := core.Reply{Partition: partition, Number: number, Seq: seq}
+	r := core.Reply{Partition: partition, Number: number, Seq: seq, Token: tokenOf(rest)}
 	if len(msg.Header) > 0 {
 		text, code := msg.Header.Get(HeaderError), msg.Header.Get(HeaderErrorCode)
 		if text != "" || code != "" {

@@ -35,7 +35,7 @@ const sentKept = 512
 // Replies is who hears what becomes of commands.
 type Replies struct {
 	Reply    func(core.Reply)
-	Unserved func(partition int, number, seq int64)
+	Unserved func(core.Reply) // without content
 }
 
 // Sender puts commands on their way: one a message, which any NATS client
@@ -65,8 +65,8 @@ type sentBatch struct {
 }
 
 type fence struct {
-	partition   int
-	number, seq int64
+	partition           int
+	number, seq, commit int64
 }
 
 // NewSender makes a sender. Close it when no more is sent.
@@ -154,7 +154,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 			note(s.publish(l, b))
 			b.buf = append(b.buf[:0], next...)
 		}
-		b.commands = append(b.commands, fence{c.Partition, c.Number, c.Seq})
+		b.commands = append(b.commands, fence{c.Partition, c.Number, c.Seq, c.Commit})
 		if len(b.commands) == BatchItemsMax {
 			note(s.publish(l, b))
 		}
@@ -193,14 +193,7 @@ func (s *Sender) receive(msg *nats.Msg) {
 		s.unserved(msg.Subject)
 		return
 	}
-	marker := s.conn.marker.Load()
-	err := decodeBatchReplies(msg.Data, core.ResultBytesMax, func(r core.Reply, m mark) {
-		if !marker.takes(m, r.Partition, r.Number, r.Seq) {
-			s.conn.forged(msg.Subject)
-			return
-		}
-		s.replies.Reply(r)
-	})
+	err := decodeBatchReplies(msg.Data, core.ResultBytesMax, s.replies.Reply)
 	if err != nil {
 		s.conn.log.Warn("replies passed over", "error", err)
 	}
@@ -209,7 +202,8 @@ func (s *Sender) receive(msg *nats.Msg) {
 // unserved gives the commands of a batch back, and sends one by one from now on:
 // whoever is left may not take batches.
 func (s *Sender) unserved(subject string) {
-	n, ok := s.conn.marker.Load().batchNumber(strings.TrimPrefix(subject, s.prefix))
+	marker := s.conn.marker.Load()
+	n, ok := marker.batchNumber(strings.TrimPrefix(subject, s.prefix))
 	if !ok {
 		s.conn.forged(subject)
 		return
@@ -222,7 +216,7 @@ func (s *Sender) unserved(subject string) {
 	}
 	s.mu.Unlock()
 	for _, f := range commands {
-		s.replies.Unserved(f.partition, f.number, f.seq)
+		s.replies.Unserved(core.Reply{Partition: f.partition, Number: f.number, Seq: f.seq, Token: marker.token(f.partition, f.number, f.seq, f.commit)})
 	}
 }
 

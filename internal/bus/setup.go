@@ -89,6 +89,9 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if diffs = append(diffs, more...); len(diffs) > 0 {
 		return Ready{}, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
 	}
+	if err := c.ensurePartitions(ctx, config); err != nil {
+		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketPartitions(), err)
+	}
 	if err := c.useKey(ctx, config); err != nil {
 		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketKeys(), err)
 	}

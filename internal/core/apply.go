@@ -48,6 +48,8 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 		return d.extend()
 	case EventPoison:
 		return d.poison()
+	case EventWentBack:
+		return d.wentBack()
 	}
 	return fmt.Errorf("%w: event kind %d", ErrNotAllowed, ev.Kind)
 }

@@ -20,9 +20,9 @@ var (
 
 // Batch is what one group commit writes: transitions of many tasks of the
 // partitions one process owns. It commits as a whole, less the partitions
-// whose epoch is no longer ours and the births whose id is taken.
+// whose row is not as this owner left it and the births whose id is taken.
 type Batch struct {
-	ID         int64  // commit_id, unique; the same when a batch is sent again
+	ID         int64  // commit_id, unique; the same when a batch is sent again; rises within an epoch
 	Node       string // who commits
 	Partitions []PartitionWrite
 	Writes     []TaskWrite // at most one per task
@@ -33,6 +33,7 @@ type Batch struct {
 type PartitionWrite struct {
 	Partition     int
 	Epoch         int64  // ours; the commit leaves the partition out when the row has another
+	After         int64  // the commit before this one, or the takeover: likewise
 	Cursor        uint64 // last contiguous committed position of the task stream
 	ControlCursor uint64 // the same of the control stream
 	NextNumber    int64  // next task number
@@ -50,7 +51,7 @@ type TaskWrite struct {
 
 // CommitResult says what a commit left out.
 type CommitResult struct {
-	Fenced     []int       // partitions whose epoch is no longer ours
+	Fenced     []int       // partitions whose row is not as this owner left it
 	Duplicates []Duplicate // births whose id was taken
 }
 
@@ -72,7 +73,20 @@ type Existing struct {
 	Reason    string
 }
 
-// PartitionState is what a takeover finds.
+// Claim is what a takeover brings: who takes the partition, and what there is outside
+// the database.
+type Claim struct {
+	Owner    string
+	Commit   int64    // the row's last commit from now on: no other takeover writes the same
+	At       Instant  // now
+	Stream   string   // identity of the task stream
+	End      uint64   // position of the partition's last message in it
+	Evidence Evidence // of the owner that recorded last
+	Former   Evidence // of an owner that lost the partition
+	WentBack bool     // the database is known to have gone back
+}
+
+// PartitionState is a partition's own row.
 type PartitionState struct {
 	Partition     int
 	Owner         string
@@ -83,12 +97,71 @@ type PartitionState struct {
 	NextEnd       int64
 	Told          int64
 	Stream        string // identity of the task stream the cursors belong to; empty: none yet
+	LastCommit    int64  // the id of the last commit, or of the takeover if there was none since
+	// WentBackAt is when an owner last found that the database had gone back: it failed
+	// over to a stale standby, or was restored. Tasks unfinished then, and submissions up
+	// to WentBackUntil, a position of the task stream, may have run in the life that is
+	// lost. 0: never.
+	WentBackAt    Instant
+	WentBackUntil uint64
+
+	// What a takeover found in the row before it wrote there.
+	Found Found
+}
+
+// Found is what a takeover found in a partition's row.
+type Found struct {
+	Epoch, Commit int64
+	Cursor        uint64
+	Stream        string
+	WentBack      bool // there is evidence of more
+}
+
+// Take changes a partition's row as a takeover does, in one transaction with reading it:
+// the epoch rises above all there has been; cursors of another stream begin again; and
+// when there is evidence of commits that the row does not have, from when on and up to
+// which submission that matters.
+func (s *PartitionState) Take(c Claim) {
+	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, Stream: s.Stream}
+	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)
+	if s.Found.WentBack {
+		s.WentBackAt = max(c.At, s.WentBackAt+1)
+		s.WentBackUntil = max(c.End, s.Cursor, s.WentBackUntil)
+	}
+	if s.Stream != c.Stream {
+		s.Stream, s.Cursor, s.ControlCursor = c.Stream, 0, 0
+	}
+	s.Owner, s.LastCommit = c.Owner, c.Commit
+	s.Epoch = max(s.Epoch, c.Evidence.Epoch, c.Former.Epoch) + 1
+}
+
+// Evidence is what is known of a partition outside the database.
+type Evidence struct {
+	Partition int     `json:"partition"`
+	Epoch     int64   `json:"epoch"`
+	Commit    int64   `json:"commit"` // the last one known of, or the takeover
+	At        Instant `json:"at"`
+	// Former marks what an owner knew when it lost the partition. Its successor may have
+	// found less.
+	Former bool `json:"former,omitempty"`
+}
+
+// WentBack reports whether a takeover that found this epoch and commit found less in the
+// database than there has been.
+func WentBack(epoch, commit int64, e Evidence) bool {
+	return e.Epoch > epoch || e.Epoch == epoch && e.Commit > commit
+}
+
+// Newer reports whether e is from a later commit than o.
+func (e Evidence) Newer(o Evidence) bool {
+	return e.Epoch > o.Epoch || e.Epoch == o.Epoch && e.Commit > o.Commit
 }
 
 // Saved is a task as stored: its row and its journal rows in order.
 type Saved struct {
 	Row     Task // Steps is nil
 	Journal []Record
+	Commits []int64 // of each journal row: the id of the commit that wrote it
 }
 
 // Due is one answer of the supervisor's scan: a task whose complete_by bound

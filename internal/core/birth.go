@@ -3,7 +3,8 @@ package core
 // Birth writes the first record of a new task. The caller has filled in what
 // the submission and the owner know (Partition, Number, ID, Type, Input,
 // InputHash, ReplyTo, Trace, Origin, CreatedAt) and Deadline, if the submission
-// names one. A nil plan puts the task in error, its input kept.
+// names one. A nil plan puts the task in error, its input kept. EventWentBack is of a
+// submission that may have run before the database went back at ev.Until.
 func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 	out.Reset()
 	d := decision{p: p, t: t, ev: ev, out: out, at: ev.At}
@@ -20,6 +21,9 @@ func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 	t.PlanVersion = p.Version
 	t.Steps = make([]StepState, len(p.Steps))
 	r := d.record(KindSubmitted, -1)
+	if ev.Kind == EventWentBack {
+		r.Kind, r.Quiet = KindWentBack, d.quietBefore()
+	}
 	r.Deadline = t.Deadline
 	if r.Deadline == 0 {
 		r.Deadline = t.CreatedAt.Add(p.CompleteBy)

@@ -16,6 +16,7 @@ const (
 	EventResolve                       // operator: a task in error was settled by hand; As says how
 	EventExtend                        // operator: a later task deadline
 	EventPoison                        // owner: the database refuses the task's row, or its plan is gone
+	EventWentBack                      // owner: the database went back at Until; what ran before is not known
 )
 
 // Event is one thing that happened to one task.
@@ -32,7 +33,7 @@ type Event struct {
 	Error  string  // of Reply, Poison: text of the failure
 	Result []byte  // of Reply: JSON
 	Step   string  // of Resubmit: the step to start from; empty = the failed one
-	Until  Instant // of Extend and Resubmit: the new task deadline; 0 = the plan's time anew
+	Until  Instant // of Extend and Resubmit: the new task deadline; 0 = the plan's time from now; of WentBack: when
 	As     State   // of Resolve: StateProcessed or StateUndone
 	// Full has bit i set when the agent of step i has no room in its in-flight
 	// window: a do that would start there parks the task instead.

@@ -20,6 +20,25 @@ func (t *Task) foldBegin(r *Record) {
 	if r.Step >= 0 {
 		t.foldStep(r)
 	}
+	if r.Kind == KindWentBack {
+		t.foldWentBack(r)
+	}
+}
+
+// foldWentBack makes every step one that may have an effect, or may have been undone:
+// what is done is done again, by the same key.
+func (t *Task) foldWentBack(r *Record) {
+	t.WentBackAt = r.At
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		if r.State == StateUndoing && s.Status == StepUndone {
+			continue // its tombstone is from before, or from after the time that is lost
+		}
+		s.Dirty, s.Quiet = true, max(s.Quiet, r.Quiet)
+		if r.State != StateUndoing && s.Status == StepDone {
+			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
+		}
+	}
 }
 
 // foldStep changes the step whose try ended, or that was reset.

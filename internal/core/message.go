@@ -23,7 +23,8 @@ type Command struct {
 	Agent      string
 	Partition  int
 	Number     int64 // of the task in its partition
-	Seq        int64 // journal row that issued it; with Partition and Number it is the fence of the reply
+	Seq        int64 // journal row that issued it; with Partition, Number and Commit it is the fence of the reply
+	Commit     int64 // the commit that wrote that row: another life of the database wrote it in another
 	Task       string
 	Type       string
 	Step       string
@@ -59,10 +60,15 @@ type Reply struct {
 	Partition int
 	Number    int64
 	Seq       int64
+	Token     Token  // what the command's reply subject carried
 	Code      int    // 0 = success, else as Nats-Service-Error-Code
 	Error     string // as Nats-Service-Error
 	Result    []byte // JSON
 }
+
+// Token shows that a reply answers one command as one commit issued it. The adapter
+// that sends the command makes it; the owner of the task has it checked.
+type Token [8]byte
 
 // Codes of failed replies with a meaning of their own; they are HTTP's.
 const (

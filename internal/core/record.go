@@ -24,7 +24,8 @@ const (
 	KindResolved     Kind = "resolved"
 	KindExtended     Kind = "extended"
 	KindPoisoned     Kind = "poisoned"
-	KindAsked        Kind = "asked" // the supervisor asked too early: the task's bound was raised
+	KindAsked        Kind = "asked"     // the supervisor asked too early: the task's bound was raised
+	KindWentBack     Kind = "went_back" // the database went back: steps may have run that are not in the journal
 )
 
 // Record is one journal row: what one event changed in one task, enough to
@@ -44,7 +45,7 @@ type Record struct {
 	Code       int        // of the failure
 	Error      string     // text of the failure, as bytes in SQL
 	Result     []byte     // of a do that is done
-	Quiet      Instant    // of Step, after this row, when it changed
+	Quiet      Instant    // of Step, after this row, when it changed; of WentBack: of all steps
 
 	Next        int     // step whose command this row issues; -1: none
 	NextAttempt int     // attempt number of that command

@@ -91,6 +91,8 @@ type Task struct {
 	EndedAt   Instant
 	EndNumber int64 // partition-wide number of its ending, given by the owner; 0 while unended
 
+	WentBackAt Instant // when it was last noted that steps may have run which the journal does not know; 0: never
+
 	FailedStep int    // 1 + index of the step that failed last in this round; 0: none
 	Why        string // text of the newest failure or reason that says why the task is where it is
 

@@ -46,9 +46,9 @@ func (r replies) reply(reply core.Reply) {
 	}
 }
 
-func (r replies) unserved(partition int, number, seq int64) {
-	if in := r.of(partition); in != nil {
-		in.Unserved(partition, number, seq)
+func (r replies) unserved(reply core.Reply) {
+	if in := r.of(reply.Partition); in != nil {
+		in.Unserved(reply)
 	}
 }
 
@@ -60,6 +60,9 @@ func (b ownerBus) Notify(subject string, status core.Status) { b.conn.Notify(sub
 
 // Live implements scheduler.Bus.
 func (b ownerBus) Live(status core.Status) { b.conn.Live(status) }
+
+// Record implements scheduler.Bus.
+func (b ownerBus) Record(all []core.Evidence) { b.conn.Record(all) }
 
 // Refuse implements scheduler.Bus. Without it the messages must not be
 // acknowledged, so it tries until the stream takes them.
@@ -96,8 +99,32 @@ type ownerWires struct {
 	replies replies
 }
 
-// Stream implements scheduler.Wires.
-func (w ownerWires) Stream(context.Context) (string, error) { return w.n.stream, nil }
+// Ground implements scheduler.Wires.
+func (w ownerWires) Ground(ctx context.Context, partition int) (scheduler.Ground, error) {
+	evidence, former, err := w.n.conn.Evidence(ctx, partition)
+	if err != nil {
+		return scheduler.Ground{}, err
+	}
+	end, err := w.n.conn.TasksEnd(ctx, partition)
+	if err != nil {
+		return scheduler.Ground{}, err
+	}
+	return scheduler.Ground{Stream: w.n.stream, End: end, Evidence: evidence, Former: former}, nil
+}
+
+// Evidence implements scheduler.Wires. A watch that breaks is begun again.
+func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) error {
+	for {
+		err := w.n.conn.WatchEvidence(ctx, heard)
+		if ctx.Err() != nil {
+			return nil
+		}
+		w.n.log.Debug("cannot watch the evidence of commits; trying again", "error", err)
+		if !wait(ctx, time.Second) {
+			return nil
+		}
+	}
+}
 
 // Listen implements scheduler.Wires.
 func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {

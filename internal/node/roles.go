@@ -103,7 +103,7 @@ func (n *Node) setOwner(o owner) {
 // schedulerConfig is this node's scheduler, as it is when it may drain.
 func (n *Node) schedulerConfig() scheduler.RunConfig {
 	return scheduler.RunConfig{
-		Config:     scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow},
+		Config:     scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Now: now, Rand: random,
 		CommitGap: n.cfg.CommitGap, Flooded: n.flooded, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
 	}

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strings"
+
 	"duly.dev/duly/internal/core"
 )
 
@@ -31,7 +33,7 @@ func (b *books) do(c *core.Command, loose bool) {
 	w.tell(c.Task, -1, "%s takes effect", key)
 	b.live[key] = true
 	r := w.Store.ids[idKey{c.Partition, c.Task}]
-	if r != nil && r.task.State == core.StateUndone && r.task.Round == c.Round && !w.forgotten(key) {
+	if r != nil && r.task.State == core.StateUndone && r.task.Round == c.Round && !w.forgotten(c.Partition, key) {
 		w.wrong(c.Partition, c.Task, "do of %s takes effect in a task that is undone", key)
 	}
 }
@@ -70,7 +72,7 @@ func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 	for i := range plan.Steps {
 		key := core.Key(t.ID, plan.Steps[i].Name, round)
 		live := w.books.live[key]
-		if !plan.Steps[i].Undoable || w.forgotten(key) {
+		if !plan.Steps[i].Undoable || w.forgotten(t.Partition, key) {
 			continue
 		}
 		if state == core.StateProcessed && !live {
@@ -86,6 +88,17 @@ func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 func (w *World) checkOrphans() {
 	known := map[string]bool{}
 	for _, id := range w.ids {
+		stored := w.Store.ids[idKey{w.partitionOf(id), id}]
+		// With the stream, and then SQL went back; or SQL has forgotten that a person had
+		// it submitted again, and what that was for is over now.
+		lost := w.lost[id] || w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
+		for _, s := range w.planOf(id).Steps {
+			for round := range 3 {
+				if key := core.Key(id, s.Name, round); lost || w.backs > 0 && stored != nil && round > stored.task.Round || w.forgotten(w.partitionOf(id), key) {
+					known[key] = true
+				}
+			}
+		}
 		r := w.Store.ids[idKey{w.partitionOf(id), id}]
 		if r == nil || r.task.State != core.StateProcessed && r.task.State != core.StateError {
 			continue
@@ -95,8 +108,9 @@ func (w *World) checkOrphans() {
 		}
 	}
 	for key := range w.books.live {
-		if !known[key] && !w.forgotten(key) {
-			w.wrong(-1, "", "an effect under key %s belongs to no step that should have one", key)
+		if !known[key] {
+			id, _, _ := strings.Cut(key, "/")
+			w.wrong(w.partitionOf(id), id, "an effect under key %s belongs to no step that should have one", key)
 			return
 		}
 	}

@@ -59,7 +59,7 @@ func (b *nodeBus) unserved(c *core.Command) {
 	if b.n.life == b.life && b.n.feeds[c.Partition] != nil {
 		b.w.tell(c.Task, -1, "%s hears that nobody listens to row %d", b.n.name, c.Seq)
 		b.n.mail.Unserved = append(b.n.mail.Unserved, scheduler.ReplyMail{
-			At: b.n.read(), Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq},
+			At: b.n.read(), Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: tokenOf(c.Commit)},
 		})
 		b.n.wake()
 	}
@@ -126,8 +126,37 @@ func (b *nodeBus) Notify(_ string, s core.Status) { b.Live(s) }
 func (b *nodeBus) Live(s core.Status) {
 	b.n.point()
 	w := b.w
-	if p := w.partitionOf(s.ID); s.Status != core.StatusRefused && w.Store.ids[idKey{p, s.ID}] == nil {
+	if p := w.partitionOf(s.ID); s.Status != core.StatusRefused && w.Store.ids[idKey{p, s.ID}] == nil && !w.forgot.ids[s.ID] {
 		w.wrong(p, s.ID, "a status left that is not committed: %+v", s)
+	}
+}
+
+// Record keeps evidence soon, or never.
+func (b *nodeBus) Record(all []core.Evidence) {
+	w := b.w
+	b.n.point()
+	if w.fault(EvidenceLost) {
+		return
+	}
+	w.after(w.delay(), func() {
+		for _, e := range all {
+			if e.Former {
+				w.former[e.Partition] = e
+			} else if e.Newer(w.evidence[e.Partition]) {
+				w.evidence[e.Partition] = e
+			}
+			w.hearEvidence(e)
+		}
+	})
+}
+
+// hearEvidence is the watch that every node keeps.
+func (w *World) hearEvidence(e core.Evidence) {
+	for _, n := range w.nodes {
+		if f := n.feeds[e.Partition]; f != nil && f.epoch > 0 && (f.epoch < e.Epoch || e.Former && e.Epoch < f.epoch) {
+			n.orders = append(n.orders, order{partition: e.Partition, lost: f.epoch, evidence: e})
+			n.wake()
+		}
 	}
 }
 

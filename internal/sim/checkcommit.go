@@ -46,6 +46,12 @@ func (w *World) wrongBatch(b *core.Batch, err error) {
 // told mark passes what the event stream has stored.
 func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 	p := is.Partition
+	if top := w.tops[p]; is.Epoch < top {
+		// It did not hear of its successor, and SQL went back to a time before that one.
+		w.note(FormerOwner)
+		w.forgot.former[p] = true
+	}
+	w.tops[p] = max(w.tops[p], is.Epoch)
 	if is.Epoch != was.Epoch {
 		w.wrong(p, "", "epoch %d commits to partition %d while its epoch is %d", is.Epoch, p, was.Epoch)
 	}
@@ -62,7 +68,7 @@ func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 		}
 	}
 	for end := was.Told + 1; end <= is.Told; end++ {
-		if r := w.Store.endedAt(p, end); r != nil && !w.told.ends[endKey{p, end}] {
+		if r := w.Store.endedAt(p, end); r != nil && !w.told.ends[endKey{p, end, r.task.ID}] {
 			w.wrong(p, r.task.ID, "the told mark passes end %d, which the event stream has not stored", end)
 		}
 	}
@@ -79,14 +85,25 @@ func (w *World) checkSettled(m message, why string) {
 }
 
 // acked checks that a message is acknowledged only when all its tasks are there.
-func (w *World) acked(m message) { w.checkSettled(m, "a message is acknowledged") }
+//
+// What the database has forgotten since is read again from its cursor.
+func (w *World) acked(m message) {
+	for i := range m.subs {
+		if !w.forgot.ids[m.subs[i].ID] && !w.settled(m.partition, &m.subs[i]) {
+			w.wrong(m.partition, m.subs[i].ID, "a message is acknowledged, but its task is not stored")
+		}
+	}
+}
 
 // recorded sees each journal row at its commit.
 func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	t := &r.task
 	w.tell(t.ID, -1, "row %d: %s", j.Seq, recordText(j))
-	if answered != 0 && !w.said(fence{t.Partition, t.Number, answered}, j) {
+	if answered != 0 && !w.said(fence{t.Partition, t.Number, answered, r.commits[answered-1]}, j) {
 		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
+	}
+	if j.State.Ended() {
+		w.endedAt[t.ID] = w.now
 	}
 	switch {
 	case j.State == core.StatePending && t.WaitsFor != "":

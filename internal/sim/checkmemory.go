@@ -9,7 +9,7 @@ func (n *node) checkMemory() {
 	for p := range w.cfg.Partitions {
 		st := w.Store.partition(p)
 		epoch, owns := n.shardOf(p).Owns(p)
-		if !owns || epoch != st.Epoch {
+		if !owns || epoch != st.Epoch || n.shardOf(p).LastCommit(p) != st.LastCommit { // with another commit it is about to lose it
 			continue
 		}
 		active := 0

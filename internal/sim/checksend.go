@@ -9,6 +9,9 @@ import (
 // checkSend holds a command that leaves to what is committed, and an undo to its
 // step: nobody may be at work on its do any more.
 func (w *World) checkSend(c *core.Command) {
+	if w.forgot.commits[c.Commit] {
+		return // it was committed when it was decided to leave
+	}
 	r := w.Store.rows[rowKey{c.Partition, c.Number}]
 	if r == nil || r.task.ID != c.Task || !r.purged && !r.issued(c) {
 		w.wrong(c.Partition, c.Task, "a command left that is not committed: %+v", *c)
@@ -23,7 +26,7 @@ func (w *World) checkSend(c *core.Command) {
 	} else {
 		w.doSent[c.Key()] = w.now
 	}
-	w.sends[fence{c.Partition, c.Number, c.Seq}]++
+	w.sends[fence{c.Partition, c.Number, c.Seq, c.Commit}]++
 }
 
 // issued reports whether a committed journal row issued the command.
@@ -49,7 +52,7 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 		if undoAt >= do.Due.Add(grace) {
 			continue
 		}
-		if end := r.endOf(i, step); end == nil || !answers(end.Kind) || w.sends[fence{c.Partition, c.Number, do.Seq}] > 1 {
+		if end := r.endOf(i, step); end == nil || !answers(end.Kind) || w.sends[fence{c.Partition, c.Number, do.Seq, r.commits[i]}] > 1 {
 			w.wrong(c.Partition, c.Task, "undo of %s left at %s; its do of row %d may be at work until %s",
 				c.Key(), w.stamp(undoAt), do.Seq, w.stamp(do.Due.Add(grace)))
 		}
@@ -76,6 +79,9 @@ func answers(k core.Kind) bool {
 // checkTell: an ending that is told is committed.
 func (w *World) checkTell(e *core.Ending) {
 	r := w.Store.ids[idKey{e.Partition, e.ID}]
+	if r == nil && w.forgot.ids[e.ID] || r != nil && w.forgot.ends[forgotEnd{e.ID, ended{e.Seq, e.State}}] {
+		return
+	}
 	if r == nil || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
 		w.wrong(e.Partition, e.ID, "an ending is told that is not committed: %+v", *e)
 	}
@@ -90,11 +96,16 @@ type told struct {
 type endKey struct {
 	partition int
 	end       int64
+	id        string
 }
 
 func (w *World) keepEnding(e *core.Ending) {
 	w.tell(e.ID, -1, "the event stream has stored end %d, %s", e.EndNumber, e.State)
-	w.told.ends[endKey{e.Partition, e.EndNumber}] = true
+	w.told.ends[endKey{e.Partition, e.EndNumber, e.ID}] = true
+	r := w.Store.ids[idKey{e.Partition, e.ID}]
+	if r == nil || e.EndNumber > r.task.EndNumber || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
+		return // SQL went back meanwhile: another word follows
+	}
 	if w.told.last[e.ID].EndNumber <= e.EndNumber {
 		w.told.last[e.ID] = *e
 	}

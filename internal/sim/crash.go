@@ -36,6 +36,7 @@ func (w *World) keep() {
 		return
 	}
 	w.stepClocks()
+	w.compare()
 	lost := w.leasesLost
 	w.leasesLost = false
 	for p := range w.cfg.Partitions {
@@ -50,6 +51,20 @@ func (w *World) keep() {
 		}
 	}
 	w.purge()
+}
+
+// compare is the look of each owner, now and then, whether the store still has its
+// last commit.
+func (w *World) compare() {
+	for _, n := range w.nodes {
+		for p := range w.cfg.Partitions {
+			f, st := n.feeds[p], w.Store.Partition(p)
+			if f != nil && f.epoch > 0 && w.rand.IntN(8) == 0 && (f.epoch > st.Epoch || f.epoch == st.Epoch && n.shardOf(p).LastCommit(p) > st.LastCommit && !n.busy) {
+				n.orders = append(n.orders, order{partition: p, lost: f.epoch})
+				n.wake()
+			}
+		}
+	}
 }
 
 // owned reports whether the partition's owner lives, or is about to own it.

@@ -27,6 +27,9 @@ const (
 	RowRefused
 	ShapeRefused // even the bare row: a dead letter
 	SQLRestored  // from an older snapshot, behind the streams
+	SQLWentBack  // to a standby that is behind, while everything else lives on
+	EvidenceLost // of a commit, outside SQL
+	FormerOwner  // wakes in an SQL that went back to when it was the owner
 	Purged
 
 	NodeCrash  // between any two effects
@@ -100,7 +103,8 @@ var kinds = [faultCount]struct {
 	ReadFails: {"read fails", 0.01}, ReadSlow: {"read slow", 0.01}, CommitFails: {"commit fails", 0.01},
 	CommitSlow: {"commit slow", 0.04}, CommitAnswerLost: {"commit answer lost", 0.03}, CommitCutOff: {"commit cut off", 0.01},
 	TakeoverAtCommit: {"takeover at commit", 0.02}, TakeoverFails: {"takeover fails", 0.02}, ZombieCommit: {name: "zombie commit"},
-	RowRefused: {name: "row refused"}, ShapeRefused: {name: "bare row refused"}, SQLRestored: {"SQL restored", 0.15}, Purged: {name: "purged"},
+	RowRefused: {name: "row refused"}, ShapeRefused: {name: "bare row refused"}, SQLRestored: {"SQL restored", 0.15},
+	SQLWentBack: {"SQL went back", 0.3}, EvidenceLost: {"evidence lost", 0.05}, FormerOwner: {name: "former owner"}, Purged: {name: "purged"},
 
 	NodeCrash: {"node crash", 0.0015}, NodeFreeze: {"node freeze", 0.0015}, NodeRestart: {"node restart", 0.005},
 	PartitionMoved: {"partition moved", 0.01}, TwoOwners: {name: "two owners"}, LeasesLost: {"leases lost", 0.2},

@@ -41,6 +41,7 @@ type feed struct {
 type order struct {
 	partition int
 	lost      int64
+	evidence  core.Evidence // what another owner recorded, if it was that
 }
 
 // restart is a crash and a new life that owns nothing.
@@ -63,6 +64,7 @@ func (n *node) restart() {
 	cfg := scheduler.Config{
 		Node: n.name, InFlight: n.inFlight, AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 		TellRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
+		Genuine: genuine, IDs: scheduler.NewCommitIDs(w.rand.Float64),
 	}
 	for i := range n.shards {
 		n.shards[i] = scheduler.NewShard(cfg, nodeStore{w.Store, n}, &nodeBus{w, n, life}, w.cfg.Log, w.rand.Float64, posted)
@@ -234,7 +236,7 @@ func (n *node) adopt(p int) {
 
 func (n *node) obey(o order) {
 	if o.lost != 0 {
-		if epoch, ok := n.shardOf(o.partition).Owns(o.partition); ok && epoch == o.lost {
+		if epoch, ok := n.shardOf(o.partition).Owns(o.partition); ok && epoch == o.lost && (!o.evidence.Former || n.shardOf(o.partition).Doubt(o.evidence)) {
 			n.shardOf(o.partition).Drop(o.partition)
 			n.lose(o.partition)
 		}
@@ -252,11 +254,13 @@ func (n *node) takeOver(p int) {
 		n.shardOf(p).Drop(p)
 	}
 	n.feeds[p] = &feed{} // it hears replies from here on
-	from, err := n.shardOf(p).Adopt(context.Background(), n.clock.now(), p, w.streamName())
+	backs := w.backs
+	from, err := n.shardOf(p).Adopt(context.Background(), n.clock.now(), p,
+		scheduler.Ground{Stream: w.streamName(), End: lastOf(w.stream, p), Evidence: w.evidence[p], Former: w.former[p]})
 	if err != nil {
 		n.lose(p)
 		n.shardOf(p).Drop(p)
-		if !errors.Is(err, errFault) && w.Store.Partition(p).Owner == n.name {
+		if !errors.Is(err, errFault) && w.backs == backs && w.Store.Partition(p).Owner == n.name {
 			w.wrong(p, "", "node %s cannot adopt partition %d: %v", n.name, p, err)
 		}
 		return

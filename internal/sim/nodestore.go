@@ -41,8 +41,11 @@ func read[T any](s nodeStore, ask func() (T, error)) (T, error) {
 }
 
 // TakeOver may have happened though the caller hears of a failure.
-func (s nodeStore) TakeOver(ctx context.Context, p int, owner string) (core.PartitionState, error) {
-	st, err := read(s, func() (core.PartitionState, error) { return s.MemStore.TakeOver(ctx, p, owner) })
+func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {
+	st, err := read(s, func() (core.PartitionState, error) { return s.MemStore.TakeOver(ctx, p, c) })
+	if err == nil && st.Found.WentBack {
+		s.n.w.noticedAt[p] = s.n.w.now
+	}
 	if err == nil && s.n.w.fault(TakeoverFails) {
 		err = errFault
 	}
@@ -118,7 +121,7 @@ func (s nodeStore) travel() {
 func (s nodeStore) fenced(b *core.Batch) int {
 	n := 0
 	for i := range b.Partitions {
-		if s.partition(b.Partitions[i].Partition).Epoch != b.Partitions[i].Epoch {
+		if s.MemStore.fenced(&b.Partitions[i], b.ID) {
 			n++
 		}
 	}

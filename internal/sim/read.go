@@ -59,7 +59,7 @@ func (m *MemStore) saved(partition, limit int, keep func(*row) bool) []core.Save
 	rows := m.inOrder(partition, keep)
 	saved := make([]core.Saved, 0, min(limit, len(rows)))
 	for _, r := range rows[:min(limit, len(rows))] {
-		saved = append(saved, core.Saved{Row: r.task, Journal: slices.Clone(r.journal)})
+		saved = append(saved, core.Saved{Row: r.task, Journal: slices.Clone(r.journal), Commits: slices.Clone(r.commits)})
 	}
 	return saved
 }

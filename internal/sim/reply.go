@@ -1,22 +1,35 @@
 package sim
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"duly.dev/duly/internal/core"
 )
 
-// fence names one command, as its reply does.
+// fence names one command as one commit issued it, as its reply does.
 type fence struct {
-	partition   int
-	number, seq int64
+	partition           int
+	number, seq, commit int64
 }
 
-func fenceOf(r *core.Reply) fence { return fence{r.Partition, r.Number, r.Seq} }
+// tokenOf is what the bus makes of the commit that issued a command.
+func tokenOf(commit int64) (t core.Token) {
+	binary.BigEndian.PutUint64(t[:], uint64(commit))
+	return t
+}
+
+// genuine is the owner's check of a reply's token.
+func genuine(r *core.Reply, commit int64) bool { return r.Token == tokenOf(commit) }
+
+func fenceOf(r *core.Reply) fence {
+	return fence{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[:]))}
+}
 
 // answer sends an agent's reply: late, lost, twice, or not the one it should be.
 func (w *World) answer(c *core.Command, reply core.Reply) {
 	w.tell(c.Task, -1, "row %d is answered: code %d %s", c.Seq, reply.Code, reply.Error)
+	reply.Token = tokenOf(c.Commit)
 	switch {
 	case w.fault(ReplyLost):
 		return
@@ -35,17 +48,18 @@ func (w *World) answer(c *core.Command, reply core.Reply) {
 	}
 }
 
-// foreign is a reply under a number that no command has, or that of an older
-// command of the task. One that hits another command is kept out by the keyed
-// token of the reply's subject, which is the bus's part.
+// foreign is a reply under a number that no command has, or that of another
+// command, which its token keeps out.
 func (w *World) foreign(r core.Reply) core.Reply {
-	switch w.rand.IntN(4) {
+	switch w.rand.IntN(5) {
 	case 0:
 		r.Seq += 1 << 20
 	case 1:
 		r.Number += 1 << 20
 	case 2:
 		r.Partition += w.cfg.Partitions
+	case 3:
+		r.Seq += 1 + w.rand.Int64N(3)
 	default:
 		r.Seq = max(0, r.Seq-1-w.rand.Int64N(3))
 	}

@@ -46,6 +46,17 @@ func (b *stageBus) unserved(c *core.Command) {
 	}
 }
 
+// Record implements scheduler.Bus.
+func (b *stageBus) Record(all []core.Evidence) {
+	for _, e := range all {
+		if e.Former {
+			b.s.former[e.Partition] = e
+		} else {
+			b.s.evidence[e.Partition] = e
+		}
+	}
+}
+
 // Tell implements scheduler.Bus.
 func (b *stageBus) Tell(endings []core.Ending, done func(error)) {
 	s := b.s

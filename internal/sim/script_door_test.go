@@ -48,6 +48,16 @@ var eventWords = map[core.EventKind]string{
 	core.EventCancel: "cancel", core.EventUndo: "undo", core.EventResubmit: "resubmit", core.EventResolve: "resolve", core.EventExtend: "extend",
 }
 
+// end is the position of a partition's last message.
+func (s *stageStream) end(partition int) uint64 {
+	for i := len(s.messages) - 1; i >= 0; i-- {
+		if s.messages[i].partition == partition {
+			return uint64(i + 1)
+		}
+	}
+	return 0
+}
+
 func (s *stage) append(to *stageStream, m stageMessage) uint64 {
 	to.messages = append(to.messages, m)
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {

@@ -189,7 +189,7 @@ func (n *stageNode) adopt(p int) {
 		n.shard.Drop(p)
 	}
 	n.feeds[p] = &stageFeed{} // it hears replies from here on
-	from, err := n.shard.Adopt(context.Background(), n.clock(), p, s.tasks.identity)
+	from, err := n.shard.Adopt(context.Background(), n.clock(), p, scheduler.Ground{Stream: s.tasks.identity, End: s.tasks.end(p), Evidence: s.evidence[p], Former: s.former[p]})
 	if err != nil {
 		n.lose(p)
 		s.say(n.name, "cannot take", "partition %d over: %v", p, err)

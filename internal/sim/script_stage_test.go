@@ -56,6 +56,8 @@ type stage struct {
 	dead     int
 	accepted map[string]bool
 	lives    int
+
+	evidence, former map[int]core.Evidence // what owners recorded outside the store
 }
 
 type stageEvent struct {
@@ -69,6 +71,7 @@ func newStage(t *testing.T, fresh func() stageStore) *stage {
 		plans: map[string]map[int64]*core.Plan{}, nodes: map[string]*stageNode{}, agents: map[string]*stageAgent{},
 		supers: map[string]*stageSupervisor{}, ended: map[string][]core.State{}, accepted: map[string]bool{}, eventsUp: true,
 		tasks: stageStream{name: "tasks", identity: "stream-1"}, controls: stageStream{name: "controls"},
+		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{},
 	}
 	s.store = newWatchedStore(s)
 	s.alerts = newStageAlerts(s)

@@ -103,15 +103,9 @@ func (ns nodeStore) Plans(ctx context.Context) ([]core.Plan, error) {
 }
 
 // TakeOver implements scheduler.Store.
-func (ns nodeStore) TakeOver(ctx context.Context, partition int, owner string) (core.PartitionState, error) {
-	ns.wrote(func(b backend) { _, _ = b.TakeOver(ctx, partition, owner) })
-	return ns.watchedStore.TakeOver(ctx, partition, owner)
-}
-
-// SetStream implements scheduler.Store.
-func (ns nodeStore) SetStream(ctx context.Context, partition int, epoch int64, stream string, cursor, control uint64) error {
-	ns.wrote(func(b backend) { _ = b.SetStream(ctx, partition, epoch, stream, cursor, control) })
-	return ns.watchedStore.SetStream(ctx, partition, epoch, stream, cursor, control)
+func (ns nodeStore) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
+	ns.wrote(func(b backend) { _, _ = b.TakeOver(ctx, partition, c) })
+	return ns.watchedStore.TakeOver(ctx, partition, c)
 }
 
 // Commit implements scheduler.Store, with the faults that the script has armed.

@@ -75,14 +75,15 @@ func NewMemStore() *MemStore {
 	return &MemStore{partitions: map[int]*core.PartitionState{}, rows: map[rowKey]*row{}, ids: map[idKey]*row{}, byNumber: map[int][]*row{}}
 }
 
-// TakeOver raises the partition's epoch and makes owner its owner.
-func (m *MemStore) TakeOver(_ context.Context, partition int, owner string) (core.PartitionState, error) {
+// TakeOver raises the partition's epoch and makes the claim's owner its owner.
+func (m *MemStore) TakeOver(_ context.Context, partition int, c core.Claim) (core.PartitionState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := m.partition(partition)
-	st.Epoch++
-	st.Owner = owner
-	return *st, nil
+	st.Take(c)
+	is := *st
+	st.Found = core.Found{}
+	return is, nil
 }
 
 // partition returns the partition's own row; every partition has one.
@@ -105,16 +106,10 @@ func (m *MemStore) Release(_ context.Context, partition int, epoch int64) error 
 	return nil
 }
 
-// SetStream binds the partition's cursors to a stream, fenced by epoch.
-func (m *MemStore) SetStream(_ context.Context, partition int, epoch int64, stream string, cursor, controlCursor uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	st := m.partition(partition)
-	if st.Epoch != epoch {
-		return fmt.Errorf("stream of partition %d: epoch %d is not ours, %d", partition, st.Epoch, epoch)
-	}
-	st.Stream, st.Cursor, st.ControlCursor = stream, cursor, controlCursor
-	return nil
+// fenced reports whether a partition's row is not as the writer left it.
+func (m *MemStore) fenced(w *core.PartitionWrite, commit int64) bool {
+	st := m.partition(w.Partition)
+	return st.Epoch != w.Epoch || st.LastCommit != w.After && st.LastCommit != commit
 }
 
 // Commit writes the batch as a whole, less the fenced partitions and the births
@@ -138,7 +133,7 @@ func (m *MemStore) commit(b *core.Batch) (core.CommitResult, error) {
 	var res core.CommitResult
 	fenced := map[int]bool{}
 	for i := range b.Partitions {
-		if w := &b.Partitions[i]; m.partition(w.Partition).Epoch != w.Epoch {
+		if w := &b.Partitions[i]; m.fenced(w, b.ID) {
 			fenced[w.Partition] = true
 			res.Fenced = append(res.Fenced, w.Partition)
 		}
@@ -169,7 +164,7 @@ func (m *MemStore) commit(b *core.Batch) (core.CommitResult, error) {
 		if !fenced[w.Partition] {
 			st := m.partition(w.Partition)
 			st.Cursor, st.ControlCursor = w.Cursor, w.ControlCursor
-			st.NextNumber, st.NextEnd, st.Told = w.NextNumber, w.NextEnd, w.Told
+			st.NextNumber, st.NextEnd, st.Told, st.LastCommit = w.NextNumber, w.NextEnd, w.Told, b.ID
 		}
 	}
 	for _, w := range writes {

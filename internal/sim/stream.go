@@ -48,6 +48,7 @@ func (w *World) loseStream() {
 		return
 	}
 	w.tell("", -1, "the streams are lost")
+	w.loseAsks()
 	w.streamAge++
 	w.stream, w.controls = nil, nil
 	w.countLost()

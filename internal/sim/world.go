@@ -77,9 +77,16 @@ type World struct {
 	refused    map[string]bool
 	dead       map[string]bool // dead letters
 
-	era              int             // rises with a restore: what was on its way before is over
-	down             core.Instant    // until when no scheduler runs
-	lostTime         [2]core.Instant // from the backup to the restore
+	evidence  map[int]core.Evidence   // outside SQL, by partition
+	former    map[int]core.Evidence   // the same of owners that lost theirs
+	noticedAt map[int]core.Instant    // when an owner of a partition last noticed that SQL went back
+	endedAt   map[string]core.Instant // when a task last ended
+	backs     int                     // how often SQL went back
+	tops      map[int]int64           // the highest epoch that ever committed, by partition
+	forgot    forgot
+
+	era              int          // rises with a restore: what was on its way before is over
+	down             core.Instant // until when no scheduler runs
 	doSent, undoSent map[string]core.Instant
 	sends            map[fence]int
 	spoken           map[fence][]int // codes that agents answered
@@ -94,6 +101,7 @@ func New(cfg Config) *World {
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		told:   told{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, spoken: map[fence][]int{}, streamAge: 1,
+		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticedAt: map[int]core.Instant{}, endedAt: map[string]core.Instant{}, forgot: newForgot(),
 	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
@@ -139,6 +147,7 @@ func (w *World) run() *Violation {
 	w.addSupervisors()
 	w.submitAll()
 	w.restoreLater()
+	w.wentBackLater()
 	w.stopEvents()
 	w.after(w.upTo(w.cfg.Storm), w.loseStream)
 	w.after(w.upTo(w.cfg.Storm), func() { w.leasesLost = w.fault(LeasesLost) })

@@ -42,14 +42,14 @@ func stormy(t *testing.T, kinds map[core.Kind]int, faults map[string]int) {
 		core.KindSubmitted, core.KindStarted, core.KindDone, core.KindRefused, core.KindFailed, core.KindOverdue,
 		core.KindUnserved, core.KindUndone, core.KindUndoFailed, core.KindUndoOverdue, core.KindUndoUnserved,
 		core.KindExpired, core.KindCancelled, core.KindUndoAsked, core.KindResubmitted, core.KindExtended,
-		core.KindPoisoned, core.KindAsked,
+		core.KindPoisoned, core.KindAsked, core.KindWentBack,
 	} {
 		if kinds[kind] < 5 {
 			t.Errorf("%s happened %d times", kind, kinds[kind])
 		}
 	}
 	for name, n := range faults {
-		if n < 3 {
+		if n < 3 && name != sim.FormerOwner.String() { // it takes a takeover that was not heard of, and a failover to before it
 			t.Errorf("fault %q happened %d times", name, n)
 		}
 	}

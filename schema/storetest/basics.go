@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"duly.dev/duly/internal/core"
 )
@@ -33,33 +34,41 @@ func testPartitions(r *rig) {
 }
 
 func testTakeOver(r *rig) {
-	want := core.PartitionState{Partition: 2, Owner: "a", Epoch: 1, NextNumber: 1, NextEnd: 1}
-	r.equal("first takeover", get(r.s.TakeOver(r.ctx, 2, "a"))(r), want)
-	want.Owner, want.Epoch = "b", 2
-	r.equal("second takeover", get(r.s.TakeOver(r.ctx, 2, "b"))(r), want)
+	want := core.PartitionState{Partition: 2, Owner: "a", Epoch: 1, NextNumber: 1, NextEnd: 1, LastCommit: 17, Stream: "s1"}
+	take := func(what string, c core.Claim) {
+		r.equal(what, get(r.s.TakeOver(r.ctx, 2, c))(r), want)
+	}
+	take("first takeover", core.Claim{Owner: "a", Commit: 17, Stream: "s1"})
+	want.Owner, want.Epoch, want.LastCommit, want.Found = "b", 2, 18, core.Found{Epoch: 1, Commit: 17, Stream: "s1"}
+	take("second takeover", core.Claim{Owner: "b", Commit: 18, Stream: "s1", Evidence: core.Evidence{Epoch: 1, Commit: 17}})
 
+	want.Found = core.Found{}
 	r.must(r.s.Release(r.ctx, 2, 1)) // no longer ours: nothing happens
 	r.equal("after a stale release", get(r.s.Cursors(r.ctx))(r)[2], want)
 	r.must(r.s.Release(r.ctx, 2, 2))
 	want.Owner = ""
 	r.equal("after a release", get(r.s.Cursors(r.ctx))(r)[2], want)
 
-	if _, err := r.s.TakeOver(r.ctx, partitions, "a"); !errors.Is(err, core.ErrNotFound) {
+	if _, err := r.s.TakeOver(r.ctx, partitions, core.Claim{Owner: "a"}); !errors.Is(err, core.ErrNotFound) {
 		r.Errorf("takeover of a partition that is not there: %v", err)
 	}
 }
 
-func testSetStream(r *rig) {
+// What a takeover finds outside the database changes the row in the same transaction.
+func testTakeOverByGround(r *rig) {
 	st := r.takeOver(1)
-	r.must(r.s.SetStream(r.ctx, 1, st.Epoch, "stream-a", 17, 18))
-	if err := r.s.SetStream(r.ctx, 1, st.Epoch-1, "stream-b", 1, 2); err == nil {
-		r.Error("a stale epoch bound the stream")
-	}
-	st = r.takeOver(1)
+	st.Cursor, st.ControlCursor = 17, 18
+	b := r.batch()
+	b.Partitions = []core.PartitionWrite{r.partition(1)}
+	r.taken(b)
 	want := core.PartitionState{
-		Partition: 1, Owner: node, Epoch: 2, Cursor: 17, ControlCursor: 18, NextNumber: 1, NextEnd: 1, Stream: "stream-a",
+		Partition: 1, Owner: "b", Epoch: 42, NextNumber: 1, NextEnd: 1, LastCommit: 99, Stream: "other", WentBackAt: start, WentBackUntil: 21,
+		Found: core.Found{Epoch: 1, Commit: b.ID, Cursor: 17, WentBack: true},
 	}
-	r.equal("takeover after the stream was set", *st, want)
+	c := core.Claim{Owner: "b", Commit: 99, At: start, Stream: "other", End: 21, Evidence: core.Evidence{Epoch: 41, Commit: 1}}
+	r.equal("takeover of a database that went back", get(r.s.TakeOver(r.ctx, 1, c))(r), want)
+	want.Found = core.Found{}
+	r.equal("the row", get(r.s.Cursors(r.ctx))(r)[1], want)
 }
 
 func testEmptyBatch(r *rig) {
@@ -109,5 +118,16 @@ func testLowerSeq(r *rig) {
 	}
 	if len(got.Journal) != 3 {
 		r.Errorf("%d journal rows, want 3", len(got.Journal))
+	}
+}
+
+// An installation keeps its id, and the namespace that it was first used with.
+func testInstallation(r *rig) {
+	id := get(r.s.Installation(r.ctx, "duly"))(r)
+	if len(id) < 32 || get(r.s.Installation(r.ctx, "duly"))(r) != id {
+		r.Fatalf("the installation's id is %q at first, and another later", id)
+	}
+	if _, err := r.s.Installation(r.ctx, "prod"); err == nil || !strings.Contains(err.Error(), `uses namespace "duly"`) {
+		r.Errorf("another namespace: %v", err)
 	}
 }

@@ -227,7 +227,7 @@ func testPurgeFenced(r *rig) {
 	r.write(w)
 	r.own[1].Told = 1
 	r.write(ended(w.Task, core.StateProcessed, 1))
-	get(r.s.TakeOver(r.ctx, 1, "successor"))(r)
+	get(r.s.TakeOver(r.ctx, 1, core.Claim{Owner: "successor"}))(r)
 	n, err := r.s.Purge(r.ctx, 1, r.own[1].Epoch, start.Add(time.Hour), start.Add(time.Hour), 10)
 	if err == nil && n > 0 {
 		r.Errorf("a stale owner purged %d tasks", n)

@@ -102,10 +102,10 @@ func testSameBatchAfterTakeover(r *rig) {
 	rows := r.batch(ended(old.Task, core.StateProcessed, 1), birth(1, 2, "new"))
 	r.taken(births)
 	r.taken(rows)
-	get(r.s.TakeOver(r.ctx, 2, "successor"))(r)
+	get(r.s.TakeOver(r.ctx, 2, core.Claim{Owner: "successor"}))(r)
 	r.result(births, core.CommitResult{Fenced: []int{2}}) // 3 is still ours, and done
-	get(r.s.TakeOver(r.ctx, 1, "successor"))(r)
-	get(r.s.TakeOver(r.ctx, 3, "successor"))(r)
+	get(r.s.TakeOver(r.ctx, 1, core.Claim{Owner: "successor"}))(r)
+	get(r.s.TakeOver(r.ctx, 3, core.Claim{Owner: "successor"}))(r)
 	r.result(births, core.CommitResult{Fenced: []int{2, 3}})
 	r.result(rows, core.CommitResult{Fenced: []int{1}})
 	for _, w := range append(births.Writes, rows.Writes[1]) {

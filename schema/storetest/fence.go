@@ -15,8 +15,8 @@ func testStaleEpoch(r *rig) {
 	b := r.batch(birth(1, 2, "a"), ended(old.Task, core.StateProcessed, 1), birth(2, 1, "b"))
 	b.Partitions = append(b.Partitions, r.partition(3))
 	b.Partitions[0].Cursor, b.Partitions[1].Cursor, b.Partitions[2].Cursor = 7, 7, 7
-	get(r.s.TakeOver(r.ctx, 1, "successor"))(r)
-	get(r.s.TakeOver(r.ctx, 3, "successor"))(r)
+	get(r.s.TakeOver(r.ctx, 1, core.Claim{Owner: "successor"}))(r)
+	get(r.s.TakeOver(r.ctx, 3, core.Claim{Owner: "successor"}))(r)
 	r.result(b, core.CommitResult{Fenced: []int{1, 3}})
 	r.comesBack(old.Task, old.Records)
 	r.nothing(1, 2)
@@ -32,12 +32,35 @@ func testStaleEpoch(r *rig) {
 	r.result(b, core.CommitResult{Fenced: []int{1, 2, 3}})
 }
 
+// A database that went back has the owner's epoch, and not its last commit: the
+// partition is left out. The same batch again finds itself.
+func testStaleCommit(r *rig) {
+	r.takeOver(1)
+	r.takeOver(2)
+	b := r.batch(birth(1, 1, "a"), birth(2, 1, "b"))
+	b.Partitions[0].After++ // a commit that the database does not have
+	b.Partitions[0].Cursor, b.Partitions[1].Cursor = 7, 7
+	r.result(b, core.CommitResult{Fenced: []int{1}})
+	r.nothing(1, 1)
+	for p, want := range map[int]core.PartitionState{1: *r.own[1], 2: {Cursor: 7, LastCommit: b.ID}} {
+		if got := get(r.s.Cursors(r.ctx))(r)[p]; got.Cursor != want.Cursor || got.LastCommit != want.LastCommit {
+			r.Errorf("partition %d has cursor %d and commit %d, want %d and %d", p, got.Cursor, got.LastCommit, want.Cursor, want.LastCommit)
+		}
+	}
+	again := r.batch(birth(2, 2, "c"))
+	r.taken(again)
+	r.taken(again) // its answer was lost: the row's last commit is its own
+	later := r.batch(birth(2, 3, "d"))
+	r.taken(later)
+	r.result(again, core.CommitResult{Fenced: []int{2}}) // another came between
+}
+
 // A birth in a partition that is no longer ours is fenced, not a duplicate, even
 // where its id is taken.
 func testStaleEpochAndTakenID(r *rig) {
 	r.write(birth(1, 1, "a"), birth(2, 1, "b"))
 	b := r.batch(birth(1, 2, "a"), birth(2, 2, "b"))
-	get(r.s.TakeOver(r.ctx, 1, "successor"))(r)
+	get(r.s.TakeOver(r.ctx, 1, core.Claim{Owner: "successor"}))(r)
 	r.result(b, core.CommitResult{
 		Fenced:     []int{1},
 		Duplicates: []core.Duplicate{{Partition: 2, Number: 2, Existing: existing(birth(2, 1, "b"))}},
@@ -76,7 +99,7 @@ func testOwnersAtOnce(r *rig) {
 	}
 	wg.Wait()
 	r.must(errors.Join(errs...))
-	st := get(r.s.TakeOver(r.ctx, 0, "auditor"))(r)
+	st := get(r.s.TakeOver(r.ctx, 0, core.Claim{Owner: "auditor"}))(r)
 	saved := get(r.s.LoadActive(r.ctx, 0, 0, 100_000))(r)
 	if len(saved) == 0 || int64(len(saved)) != st.NextNumber-1 || st.Cursor != uint64(len(saved)) {
 		r.Fatalf("%d tasks, next number %d, cursor %d", len(saved), st.NextNumber, st.Cursor)
@@ -92,7 +115,7 @@ func testOwnersAtOnce(r *rig) {
 // has taken it, and then again.
 func (r *rig) contend(owner, rounds int) error {
 	for round := range rounds {
-		st, err := r.s.TakeOver(r.ctx, 0, fmt.Sprint(owner))
+		st, err := r.s.TakeOver(r.ctx, 0, core.Claim{Owner: fmt.Sprint(owner)})
 		if err != nil {
 			return err
 		}
@@ -118,7 +141,7 @@ func (r *rig) grow(st *core.PartitionState, id int64) (bool, error) {
 	}
 	st.NextNumber += 3
 	st.Cursor += 3
-	b.Partitions = []core.PartitionWrite{{Partition: 0, Epoch: st.Epoch, Cursor: st.Cursor, NextNumber: st.NextNumber, NextEnd: st.NextEnd}}
+	b.Partitions = []core.PartitionWrite{{Partition: 0, Epoch: st.Epoch, After: st.LastCommit, Cursor: st.Cursor, NextNumber: st.NextNumber, NextEnd: st.NextEnd}}
 	res, err := r.s.Commit(context.WithoutCancel(r.ctx), &b)
 	if err != nil {
 		return false, err
@@ -126,5 +149,6 @@ func (r *rig) grow(st *core.PartitionState, id int64) (bool, error) {
 	if len(res.Duplicates) > 0 {
 		return false, fmt.Errorf("batch %d has duplicates: %+v", id, res.Duplicates)
 	}
+	st.LastCommit = id
 	return len(res.Fenced) > 0, nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ func (r *rig) equal(what string, got, want any) {
 // takeOver makes the rig the owner of a partition.
 func (r *rig) takeOver(p int) *core.PartitionState {
 	r.Helper()
-	st := get(r.s.TakeOver(r.ctx, p, node))(r)
+	st := get(r.s.TakeOver(r.ctx, p, core.Claim{Owner: node}))(r)
 	r.own[p] = &st
 	return &st
 }
@@ -99,7 +100,7 @@ func (r *rig) partition(p int) core.PartitionWrite {
 		st = r.takeOver(p)
 	}
 	return core.PartitionWrite{
-		Partition: p, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
+		Partition: p, Epoch: st.Epoch, After: st.LastCommit, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
 		NextNumber: st.NextNumber, NextEnd: st.NextEnd, Told: st.Told,
 	}
 }
@@ -118,6 +119,12 @@ func (r *rig) taken(b *core.Batch) {
 func (r *rig) result(b *core.Batch, want core.CommitResult) {
 	r.Helper()
 	r.equal("result of the commit", get(r.s.Commit(r.ctx, b))(r), want)
+	for i := range b.Partitions {
+		w := &b.Partitions[i]
+		if st := r.own[w.Partition]; st != nil && st.Epoch == w.Epoch && !slices.Contains(want.Fenced, w.Partition) {
+			st.LastCommit = b.ID
+		}
+	}
 }
 
 // load is one task as stored, or nil.

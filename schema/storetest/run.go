@@ -20,8 +20,9 @@ func Run(t *testing.T, open Open, except ...string) {
 	}{
 		{"migrate twice", testMigrateTwice},
 		{"partitions are fixed for life", testPartitions},
+		{"installation", testInstallation},
 		{"take over", testTakeOver},
-		{"stream", testSetStream},
+		{"take over by the ground", testTakeOverByGround},
 		{"every field comes back", testRoundTrip},
 		{"any value comes back", testRoundTripAny},
 		{"a live task equals its replay", testReplay},
@@ -32,6 +33,7 @@ func Run(t *testing.T, open Open, except ...string) {
 		{"taken id", testTakenID},
 		{"taken id within a batch", testTakenWithinBatch},
 		{"stale epoch", testStaleEpoch},
+		{"stale last commit", testStaleCommit},
 		{"stale epoch and taken id", testStaleEpochAndTakenID},
 		{"owners by turns", testOwnersByTurns},
 		{"owners at once", testOwnersAtOnce},

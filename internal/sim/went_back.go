@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// forgot is what SQL had committed and does not have any more.
+type forgot struct {
+	commits map[int64]bool
+	ids     map[string]bool
+	ends    map[forgotEnd]bool
+	times   []lostTime
+	former  map[int]bool    // partitions in which a former owner went on
+	asks    map[string]bool // ids whose requests are lost
+}
+
+type forgotEnd struct {
+	id  string
+	end ended
+}
+
+// lostTime is what one going back has lost.
+type lostTime struct{ from, to core.Instant }
+
+func newForgot() forgot {
+	return forgot{commits: map[int64]bool{}, ids: map[string]bool{}, ends: map[forgotEnd]bool{}, former: map[int]bool{}, asks: map[string]bool{}}
+}
+
+// wentBackLater lets SQL fail over to a standby that is a little behind, while the
+// nodes, the network and all that is under way live on.
+//
+// What is promised: an owner's next commit, or its look, finds that the row is not as it
+// left it, and the partition is taken over again. What was accepted is read again. What
+// ran in the lost time has the same keys, and where the new run does not come to it
+// again it is undone by key.
+func (w *World) wentBackLater() {
+	if !w.fault(SQLWentBack) {
+		return
+	}
+	at := w.upTo(w.cfg.Storm)
+	w.after(at, func() {
+		b, backs := w.backup(), w.backs
+		w.after(1+w.upTo(min(2*time.Second, w.cfg.Storm-at+1)), func() {
+			if w.backs != backs {
+				return // the standby followed a database that is no more
+			}
+			w.tell("", -1, "SQL fails over to a standby as of %s", w.stamp(b.at))
+			w.replaceStore(b)
+			w.countLost()
+		})
+	})
+}
+
+// abandoned reports whether a time is one that a failover has lost: a backup from then
+// is not of this database, and holds ends of tasks that have run again since.
+func (w *World) abandoned(at core.Instant) bool {
+	return slices.ContainsFunc(w.forgot.times, func(t lostTime) bool { return at > t.from && at <= t.to })
+}
+
+// loseAsks notes whose requests a lost control stream took with it, unread since SQL
+// went back.
+func (w *World) loseAsks() {
+	for i, m := range w.controls {
+		if st := w.Store.partition(m.partition); m.control.ID != "" && w.backs > 0 && (st.Stream != w.streamName() || uint64(i+1) > st.ControlCursor) {
+			w.forgot.asks[m.control.ID] = true
+		}
+	}
+}
+
+// endedIn reports whether the task of a key ended between two times.
+func (w *World) endedIn(p int, key string, from, to core.Instant) bool {
+	id, _, _ := strings.Cut(key, "/")
+	r := w.Store.ids[idKey{p, id}]
+	return r != nil && r.task.State.Ended() && w.endedAt[id] > from && w.endedAt[id] < to
+}
+
+func (w *World) backup() backup {
+	return backup{at: w.now, store: w.Store.copy(), told: told{maps.Clone(w.told.last), maps.Clone(w.told.ends)}}
+}
+
+// replaceStore puts an older copy in SQL's place.
+func (w *World) replaceStore(b backup) {
+	w.backs++
+	w.forgot.times = append(w.forgot.times, lostTime{from: b.at, to: w.now})
+	for key, is := range w.Store.rows {
+		was := b.store.rows[key]
+		var commits []int64
+		var ends []ended
+		if was == nil || was.task.ID != is.task.ID {
+			w.forgot.ids[is.task.ID] = true
+		} else {
+			commits, ends = was.commits, was.ends
+		}
+		for _, c := range is.commits {
+			if !slices.Contains(commits, c) {
+				w.forgot.commits[c] = true
+			}
+		}
+		for _, e := range is.ends {
+			if !slices.Contains(ends, e) {
+				w.forgot.ends[forgotEnd{is.task.ID, e}] = true
+			}
+		}
+	}
+	w.Store.restore(b.store)
+	w.told.last = w.toldOf(b)
+}
+
+// toldOf is the newest word about each task of a copy that is in SQL's place now. The
+// event stream keeps what it has.
+func (w *World) toldOf(b backup) map[string]core.Ending {
+	last := maps.Clone(b.told.last)
+	for id, e := range w.told.last {
+		if r := w.Store.ids[idKey{e.Partition, id}]; r != nil && r.task.EndNumber == e.EndNumber && slices.Contains(r.ends, ended{e.Seq, e.State}) {
+			last[id] = e
+		}
+	}
+	return last
+}
+
+// forgotten reports whether a key's do or undo was last sent in time that SQL has lost
+// without a partition's owner noticing: the last commits were not recorded outside, and
+// the owner that knew them died with the database, or stood still since before them.
+func (w *World) forgotten(p int, key string) bool {
+	if id, _, _ := strings.Cut(key, "/"); w.forgot.asks[id] {
+		return true
+	}
+	for _, lost := range w.forgot.times {
+		in := func(at core.Instant) bool { return at > lost.from && at <= lost.to }
+		if (in(w.doSent[key]) || in(w.undoSent[key])) && (w.noticedAt[p] <= lost.to || w.forgot.former[p] || w.endedIn(p, key, lost.to, w.noticedAt[p])) {
+			return true
+		}
+	}
+	return false
+}
