@@ -27,7 +27,7 @@ import (
 type settings struct {
 	NATSURL string  `name:"nats-url" env:"NATS_URL" default:"nats://127.0.0.1:4222" help:"NATS server."`
 	DulyURL string  `name:"duly-url" env:"DULY_URL" default:"http://127.0.0.1:7310" help:"Duly's HTTP API, for the state of deliveries."`
-	Listen  string  `env:"DRONE_LISTEN" default:"127.0.0.1:8080" help:"Address of the HTTP face."`
+	Listen  string  `env:"DRONE_LISTEN,DULY_HTTP_ADDR" default:"127.0.0.1:8080" help:"Address of the HTTP face and of health."`
 	Faults  string  `env:"DRONE_FAULTS" enum:"none,some,storm" default:"none" help:"What goes wrong: none, some or storm."`
 	Seed    uint64  `env:"DRONE_SEED" default:"1" help:"Seed of latencies and faults."`
 	Scale   float64 `env:"DRONE_SCALE" default:"1" help:"Factor on the published latencies; 0 for none."`
@@ -94,7 +94,7 @@ func run(ctx context.Context, s settings, up func(address string)) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { return serve(ctx, listener, drone.NewServer(s.Listen, face)) })
+	group.Go(func() error { return serve(ctx, listener, drone.NewServer(s.Listen, withHealth(face, agentConn))) })
 	up(listener.Addr().String())
 	return group.Wait()
 }
@@ -138,6 +138,24 @@ func newFace(nc *nats.Conn, w *drone.Workflow, s settings) (*drone.Face, error) 
 		return nil, err
 	}
 	return drone.NewFace(drone.FaceOptions{Doors: doors, Tasks: tasks}), nil
+}
+
+// withHealth answers container checks beside the face: alive while the process
+// answers, ready while the agents and the face have NATS.
+func withHealth(face http.Handler, agents *nats.Conn) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", face)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !agents.IsConnected() {
+			http.Error(w, "the agents have no connection to NATS", http.StatusServiceUnavailable)
+			return
+		}
+		probe := r.Clone(r.Context())
+		probe.URL.Path = "/api/probe"
+		face.ServeHTTP(w, probe)
+	})
+	return mux
 }
 
 // apply waits for Duly to come up, within bounds: the two may be started together.

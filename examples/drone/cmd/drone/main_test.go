@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
@@ -82,13 +84,10 @@ func TestRun(t *testing.T) {
 			if id := <-submitted; id != request.DeliveryID {
 				t.Errorf("submitted %s, want %s", id, request.DeliveryID)
 			}
-			resp, err := http.Get(base + "/api/probe")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("probe: %s", resp.Status)
+			for _, path := range []string{"/api/probe", "/readyz", "/healthz"} {
+				if status := get(t, base+path); status != http.StatusOK {
+					t.Errorf("%s: %d", path, status)
+				}
 			}
 			http.DefaultClient.CloseIdleConnections()
 			cancel()
@@ -111,6 +110,79 @@ func post(t *testing.T, base string, request drone.Request) int {
 	}
 	defer resp.Body.Close()
 	return resp.StatusCode
+}
+
+func get(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// TestNotReadyWithoutNATS: a page whose agents lost their NATS lives, and is not
+// ready.
+func TestNotReadyWithoutNATS(t *testing.T) {
+	natsURL, _, _ := fakeDuly(t)
+	agents, err := nats.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	face := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/probe" {
+			http.NotFound(w, r)
+		}
+	})
+	page := httptest.NewServer(withHealth(face, agents))
+	defer page.Close()
+	if status := get(t, page.URL+"/readyz"); status != http.StatusOK {
+		t.Errorf("ready with NATS: %d", status)
+	}
+	agents.Close()
+	if status := get(t, page.URL+"/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("ready without NATS: %d", status)
+	}
+	if status := get(t, page.URL+"/healthz"); status != http.StatusOK {
+		t.Errorf("alive without NATS: %d", status)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestListens: the page opens where compose.yaml's health check asks.
+func TestListens(t *testing.T) {
+	for _, c := range []struct {
+		name, env, value string
+		args             []string
+		want             string
+	}{
+		{"default", "", "", nil, "127.0.0.1:8080"},
+		{"as every node", "DULY_HTTP_ADDR", ":7310", nil, ":7310"},
+		{"its own name", "DRONE_LISTEN", ":81", nil, ":81"},
+		{"a flag goes first", "DULY_HTTP_ADDR", ":7310", []string{"--listen=:82"}, ":82"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("DRONE_LISTEN", "")
+			t.Setenv("DULY_HTTP_ADDR", "")
+			os.Unsetenv("DRONE_LISTEN")
+			os.Unsetenv("DULY_HTTP_ADDR")
+			if c.env != "" {
+				t.Setenv(c.env, c.value)
+			}
+			var s settings
+			parser, err := kong.New(&s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := parser.Parse(c.args); err != nil {
+				t.Fatal(err)
+			}
+			if s.Listen != c.want {
+				t.Errorf("listens at %q, want %q", s.Listen, c.want)
+			}
+		})
+	}
 }
 
 func TestRunRefusesWhatCannotWork(t *testing.T) {
