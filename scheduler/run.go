@@ -96,6 +96,7 @@ type Scheduler struct {
 
 	mu     sync.Mutex
 	live   []string
+	owners []string  // whose each partition is to be, of the live ones
 	moved  time.Time // when the live nodes last changed
 	change chan struct{}
 
@@ -197,7 +198,7 @@ func (s *Scheduler) heard(e core.Evidence) {
 
 func (s *Scheduler) setLive(nodes []string) {
 	s.mu.Lock()
-	s.live, s.moved = nodes, time.Now()
+	s.live, s.owners, s.moved = nodes, Place(nodes, s.cfg.Partitions), time.Now()
 	s.mu.Unlock()
 	select {
 	case s.change <- struct{}{}:
@@ -224,7 +225,7 @@ func (s *Scheduler) place(ctx context.Context) {
 
 func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 	s.mu.Lock()
-	live, moved := s.live, s.moved
+	live, owners, moved := s.live, s.owners, s.moved
 	s.mu.Unlock()
 	// Whoever is not among the live takes nothing, and lets nothing go: if others
 	// are, they do not wait for it, and its next commit is fenced; if nobody is, as
@@ -232,7 +233,6 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 	if !slices.Contains(live, s.cfg.Node) {
 		return
 	}
-	owners := Place(live, s.cfg.Partitions)
 	var wanted []int
 	letGo := make([][]int, len(s.runners)) // together: their drains take as long as the longest
 	for p, owner := range owners {
@@ -278,6 +278,13 @@ func (s *Scheduler) noted() map[int]int64 {
 		r.mu.Unlock()
 	}
 	return all
+}
+
+// falls reports whether a partition is to be this node's, as the live nodes are now.
+func (s *Scheduler) falls(p int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p < len(s.owners) && s.owners[p] == s.cfg.Node
 }
 
 // compare holds what the store says to what this node holds. Partitions that it

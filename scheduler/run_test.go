@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,46 @@ func TestPlannedHandover(t *testing.T) {
 		c.end(n1, n2)
 	})
 }
+
+// Nodes that start together take no partition from each other: what the first was
+// to take over while it was alone is not taken from the second, which has it by now.
+func TestStartTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		warned := &warnings{}
+		c.logs = slog.New(warned)
+		c.store.takes.Store(int64(50 * time.Millisecond))
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(10 * time.Millisecond)
+		c.setLive("n1", "n2")
+		n2 := c.run("n2", nil)
+		pass(2 * time.Second)
+		if taken := c.store.takenFrom(); slices.ContainsFunc(taken, func(owner string) bool { return owner != "" }) {
+			t.Errorf("partitions were taken from %q, want from none", taken)
+		}
+		if one, two := n1.s.Owned(), n2.s.Owned(); one+two != 8 || two != len(shareOf("n2", "n1", "n2")) {
+			t.Errorf("they own %d and %d", one, two)
+		}
+		if n := warned.n.Load(); n != 0 {
+			t.Errorf("%d warnings about a start", n)
+		}
+		c.end(n1, n2)
+	})
+}
+
+// warnings counts what is logged above info.
+type warnings struct{ n atomic.Int64 }
+
+func (w *warnings) Enabled(_ context.Context, level slog.Level) bool { return level > slog.LevelInfo }
+
+func (w *warnings) Handle(context.Context, slog.Record) error {
+	w.n.Add(1)
+	return nil
+}
+
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+func (w *warnings) WithGroup(string) slog.Handler      { return w }
 
 // A live owner that never lets go is not waited for without end; its next commit
 // is fenced, and nothing of it leaves.

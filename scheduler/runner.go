@@ -431,6 +431,12 @@ func (r *runner) adopt(ctx context.Context, p int) {
 	if _, ok := r.shard.Owns(p); ok {
 		return
 	}
+	// The order may be from before another node came: nodes that start together
+	// would take each other's partitions away.
+	if !r.s.falls(p) {
+		r.setHeld(p, false)
+		return
+	}
 	if err := r.tryAdopt(ctx, p); err != nil {
 		r.unfeed(p)
 		r.shard.Drop(p)

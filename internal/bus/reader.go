@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -215,7 +216,11 @@ func (r *Reader) run(ctx context.Context) {
 	}()
 	for ctx.Err() == nil {
 		if err := r.step(ctx); err != nil {
-			r.conn.log.Warn("a reader ends", "stream", r.stream, "partition", r.partition, "epoch", r.epoch, "error", err)
+			level := slog.LevelWarn
+			if errors.Is(err, ErrLost) { // a handover, of which the owner is told
+				level = slog.LevelDebug
+			}
+			r.conn.log.Log(ctx, level, "a reader ends", "stream", r.stream, "partition", r.partition, "epoch", r.epoch, "error", err)
 			if r.lost != nil {
 				r.lost(err)
 			}

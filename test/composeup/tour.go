@@ -36,8 +36,8 @@ const (
 	endMax   = 60 * time.Second // until every task has ended, once all is well
 	healMax  = 60 * time.Second // until all is healthy again
 	cutFor   = 20 * time.Second
-	downFor  = 3 * time.Second // how long killed servers stay away
-	tellMax  = 15 * time.Second
+	downFor  = 3 * time.Second  // how long killed servers stay away
+	tellMax  = 35 * time.Second // until a node says that it is cut off
 	burstLen = 2000
 )
 
@@ -292,13 +292,14 @@ func (w *world) scaled(ctx context.Context) {
 	w.check("each node has a name of its own", func() error {
 		return errors.Join(w.named(ctx, 2, "ingest"), w.named(ctx, 3, "scheduler"))
 	})
+	w.check("nothing warned since the start", func() error { return w.calm(ctx, "door", "ingest", "scheduler", "supervisor", "drone") })
 	w.check("work is done by all of them", func() error { return w.books.burst(ctx, w.client, "scaled", 300) })
 	w.closeBooks(ctx, "scaling")
 }
 
 // cut takes one scheduler off a network for a while, under load.
 func (w *world) cut(ctx context.Context, network, from string) {
-	w.check(fmt.Sprintf("a scheduler cut off from %s for %v under load", from, cutFor), func() error {
+	w.check(fmt.Sprintf("a scheduler cut off from %s for %v under load, which it tells", from, cutFor), func() error {
 		ids, err := w.ids(ctx, "scheduler")
 		if err != nil {
 			return err
@@ -308,13 +309,14 @@ func (w *world) cut(ctx context.Context, network, from string) {
 			if err := docker(ctx, "network", "disconnect", w.network(network), victim); err != nil {
 				return err
 			}
+			over := time.Now().Add(cutFor)
 			told := until(ctx, tellMax, func() error {
 				if docker(ctx, "exec", victim, "/duly", "health") == nil {
 					return errors.New("the scheduler says that it is ready")
 				}
 				return nil
 			})
-			pause(ctx, cutFor)
+			pause(ctx, time.Until(over))
 			if err := errors.Join(told, docker(ctx, "network", "connect", w.network(network), victim)); err != nil {
 				return err
 			}
