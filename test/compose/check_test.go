@@ -26,10 +26,36 @@ type deployment struct {
 	problems []string
 }
 
-// check loads the deployment in dir and returns every problem with it.
+// profiles are those of compose.yaml; the first is what a command without one means.
+var profiles = []string{"cockroach", "postgres", "cluster"}
+
+// check loads the deployment in dir, under each profile, and returns every problem
+// with it.
 func check(ctx context.Context, dir string, code contract) []string {
+	problems := usual(dir)
+	for _, profile := range profiles {
+		for _, problem := range checkProfile(ctx, dir, profile, code) {
+			problems = append(problems, "profile "+profile+": "+problem)
+		}
+	}
+	return problems
+}
+
+// usual asks that a command without a profile starts the first.
+func usual(dir string) []string {
+	text, err := os.ReadFile(filepath.Join(dir, ".env"))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if want := "COMPOSE_PROFILES=" + profiles[0]; !slices.Contains(strings.Split(string(text), "\n"), want) {
+		return []string{".env: no line " + want}
+	}
+	return nil
+}
+
+func checkProfile(ctx context.Context, dir, profile string, code contract) []string {
 	d := deployment{dir: dir, code: code}
-	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "compose.yaml")})
+	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "compose.yaml")}, cli.WithProfiles([]string{profile}))
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -50,7 +76,7 @@ func check(ctx context.Context, dir string, code contract) []string {
 	}
 	d.published()
 	d.crew()
-	d.nats()
+	d.servers()
 	d.dockerfile()
 	return d.problems
 }
@@ -59,8 +85,9 @@ func (d *deployment) problem(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Sprintf(format, args...))
 }
 
-// exactTag is a tag with major, minor and patch, and perhaps a variant.
-var exactTag = regexp.MustCompile(`^[a-z0-9./-]+:v?\d+\.\d+\.\d+(-[a-z0-9.]+)?$`)
+// exactTag is a tag with major, minor and patch, and perhaps a variant. PostgreSQL's
+// versions have two numbers.
+var exactTag = regexp.MustCompile(`^([a-z0-9./-]+:v?\d+\.\d+|postgres:\d+)\.\d+(-[a-z0-9.]+)?$`)
 
 func (d *deployment) image(service types.ServiceConfig) {
 	if !exactTag.MatchString(service.Image) {
@@ -89,8 +116,13 @@ func (d *deployment) health(service types.ServiceConfig) {
 		d.problem("%s: stays up without a health check", service.Name)
 		return
 	}
-	if service.Build != nil && !slices.Equal(probe.Test, []string{"CMD", "/duly", "health"}) {
-		d.problem("%s: health check is %q, want /duly health", service.Name, probe.Test[1:])
+	want := []string{"CMD", "/duly", "health"}
+	if service.Environment["DULY_URL"] != nil {
+		// The health command would ask there.
+		want = append(want, "--server", fmt.Sprintf("http://127.0.0.1:%d", d.code.port))
+	}
+	if service.Build != nil && !slices.Equal(probe.Test, want) {
+		d.problem("%s: health check is %q, want %s", service.Name, probe.Test[1:], strings.Join(want[1:], " "))
 	}
 	d.healthURLs(service)
 }
@@ -99,7 +131,7 @@ func (d *deployment) health(service types.ServiceConfig) {
 func (d *deployment) healthURLs(service types.ServiceConfig) {
 	for _, word := range service.HealthCheck.Test {
 		at, err := url.Parse(word)
-		if err != nil || at.Port() != strconv.FormatUint(uint64(d.code.port), 10) {
+		if err != nil || at.Path == "" || at.Port() != strconv.FormatUint(uint64(d.code.port), 10) {
 			continue
 		}
 		if !slices.Contains(d.code.healthPaths, at.Path) {
@@ -141,14 +173,22 @@ func (d *deployment) mounts(service types.ServiceConfig) {
 }
 
 func (d *deployment) environment(service types.ServiceConfig) {
+	known := d.code.envs
+	if slices.Equal(service.Entrypoint, types.ShellCommand{"/drone"}) {
+		known = d.code.droneEnvs
+	}
 	for _, name := range slices.Sorted(maps.Keys(service.Environment)) {
-		if !slices.Contains(d.code.envs, name) {
+		if !slices.Contains(known, name) {
 			d.problem("%s: the code knows no environment name %s", service.Name, name)
 		}
+	}
+	if service.Environment["DULY_NODE_NAME"] != nil {
+		d.problem("%s: has a node name, which all would have when it is scaled", service.Name)
 	}
 	d.listens(service)
 	d.reaches(service, "NATS_URL", "4222")
 	d.reaches(service, "DATABASE_URL", "26257")
+	d.reaches(service, "DULY_URL", strconv.FormatUint(uint64(d.code.port), 10))
 }
 
 // listens holds the address of a service that stays up to the code's port: its
@@ -167,8 +207,8 @@ func (d *deployment) listens(service types.ServiceConfig) {
 	}
 }
 
-// reaches asks that the host of an address is a service of this file, at the port
-// that its server has by default.
+// reaches asks that the host of an address is a service of this file, on a network
+// that both are on, at the port that its server has by default.
 func (d *deployment) reaches(service types.ServiceConfig, name, port string) {
 	value := service.Environment[name]
 	if value == nil {
@@ -179,12 +219,27 @@ func (d *deployment) reaches(service types.ServiceConfig, name, port string) {
 		d.problem("%s: %s is no URL", service.Name, name)
 		return
 	}
-	if _, ok := d.project.Services[at.Hostname()]; !ok {
-		d.problem("%s: %s names %q, which is no service here", service.Name, name, at.Hostname())
+	if !d.answers(service, at.Hostname()) {
+		d.problem("%s: %s names %q, which is no service on its networks", service.Name, name, at.Hostname())
 	}
 	if at.Port() != port {
 		d.problem("%s: %s has port %s, want %s", service.Name, name, at.Port(), port)
 	}
+}
+
+// answers reports whether a name leads from a service to another.
+func (d *deployment) answers(from types.ServiceConfig, name string) bool {
+	for _, other := range d.project.Services {
+		for network, settings := range other.Networks {
+			if _, shared := from.Networks[network]; !shared {
+				continue
+			}
+			if other.Name == name || settings != nil && slices.Contains(settings.Aliases, name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (d *deployment) roles(service types.ServiceConfig) {
@@ -233,20 +288,22 @@ func (d *deployment) flags(service types.ServiceConfig) {
 	}
 }
 
-// published asks for one port on the host, the code's own.
+// published asks for three ports on the host, all on loopback: the front door, NATS
+// and the drone's page. Everything else can be scaled.
 func (d *deployment) published() {
-	want := strconv.FormatUint(uint64(d.code.port), 10)
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(d.project.Services)) {
 		for _, port := range d.project.Services[name].Ports {
-			all = append(all, name+" "+port.Published)
-			if port.Published != want || port.Target != d.code.port {
-				d.problem("%s: publishes %s to %d, want %s to %s", name, port.Published, port.Target, want, want)
-			}
+			all = append(all, fmt.Sprintf("%s:%s:%d", port.HostIP, port.Published, port.Target))
 		}
 	}
-	if len(all) != 1 {
-		d.problem("published ports are %q, want one", all)
+	slices.Sort(all)
+	want := []string{
+		fmt.Sprintf("127.0.0.1:%d:%d", d.code.port, d.code.port), fmt.Sprintf("127.0.0.1:8080:%d", d.code.port), "127.0.0.1:4222:4222",
+	}
+	slices.Sort(want)
+	if !slices.Equal(all, want) {
+		d.problem("published ports are %q, want %q", all, want)
 	}
 }
 

@@ -14,7 +14,7 @@ const root = "../.."
 
 func TestDeployment(t *testing.T) {
 	code := fromCode()
-	if len(code.envs) == 0 || len(code.flags) == 0 || len(code.roles) == 0 || len(code.healthPaths) == 0 {
+	if len(code.envs) == 0 || len(code.droneEnvs) == 0 || len(code.flags) == 0 || len(code.roles) == 0 || len(code.healthPaths) == 0 {
 		t.Fatalf("the code's contract is incomplete: %+v", code)
 	}
 	for _, problem := range check(t.Context(), root, code) {
@@ -28,19 +28,31 @@ func TestPlanted(t *testing.T) {
 		yaml   = "compose.yaml"
 		docker = "Dockerfile"
 		conf   = "deploy/nats.conf"
+		env    = ".env"
 	)
 	for _, fault := range []struct{ name, file, from, to, want string }{
 		{"floating tag", yaml, "nats:2.15.2-alpine", "nats:2.15-alpine", "not at an exact patch version"},
 		{"latest", yaml, "cockroach:v26.2.7", "cockroach:latest", "not at an exact patch version"},
+		{"floating database", yaml, "postgres:17.6-alpine", "postgres:17-alpine", "not at an exact patch version"},
 		{"no tag", yaml, "image: duly:0.1.0", "image: duly", "not at an exact patch version"},
 		{"unknown environment name", yaml, "DULY_LOG_LEVEL: info", "DULY_LOGLEVEL: info", "knows no environment name DULY_LOGLEVEL"},
 		{"unknown role", yaml, "DULY_ROLES: supervisor", "DULY_ROLES: supervisor,manager", `knows no role "manager"`},
 		{"unknown role in a flag", yaml, `command: ["serve"]`, `command: ["serve", "--roles", "boss"]`, `knows no role "boss"`},
 		{"missing role", yaml, "DULY_ROLES: supervisor", "DULY_ROLES: ingest", "no service runs the role supervisor"},
 		{"unknown flag", yaml, `command: ["migrate"]`, `command: ["migrate", "--hurry=yes"]`, "knows no flag --hurry"},
-		{"other published port", yaml, `"7310:7310"`, `"8080:7310"`, "publishes 8080"},
-		{"other container port", yaml, `"7310:7310"`, `"7310:8080"`, "publishes 7310 to 8080"},
-		{"second published port", yaml, "    command: [\"-c\"", "    ports: [\"7310:7310\"]\n    command: [\"-c\"", "want one"},
+		{"other published port", yaml, "{DULY_HTTP_PORT:-7310}", "{DULY_HTTP_PORT:-7311}", "published ports are"},
+		{"other container port", yaml, "7310}:7310", "7310}:8080", "published ports are"},
+		{"published to the world", yaml, "127.0.0.1:${DULY_NATS_PORT", "${DULY_NATS_PORT", "published ports are"},
+		{"page not published", yaml, "127.0.0.1:${DULY_DRONE_PORT", "127.0.0.2:${DULY_DRONE_PORT", "published ports are"},
+		{"published where it is scaled", yaml, "      DULY_ROLES: scheduler\n", "      DULY_ROLES: scheduler\n    ports: [\"127.0.0.1:7312:7310\"]\n", "published ports are"},
+		{"a name for all", yaml, "      DULY_ROLES: scheduler\n", "      DULY_ROLES: scheduler\n      DULY_NODE_NAME: s\n", "has a node name"},
+		{"unknown name of the page", yaml, "      DULY_URL:", "      DULY_LOG_LEVEL: info\n      DULY_URL:", "drone: the code knows no environment name DULY_LOG_LEVEL"},
+		{"the page asks another", yaml, `, "--server", "http://127.0.0.1:7310"]`, "]", "drone: health check is"},
+		{"no common network", yaml, "    networks: [store]\n", "    networks: [bus]\n", `names "db"`},
+		{"another usual profile", env, "=cockroach", "=postgres", ".env: no line"},
+		{"more than there is", yaml, `"4294967296"`, `"10737418240"`, "the task stream reserves 10737418240"},
+		{"as much as there is by default", yaml, "  DULY_STREAM_MAX_BYTES: \"4294967296\"\n", "", "no DULY_STREAM_MAX_BYTES"},
+		{"one copy on three servers", yaml, "      DULY_STREAM_REPLICAS: \"3\"\n", "", "3 NATS servers hold 1 copies"},
 		{"other listening port", yaml, `DULY_HTTP_ADDR: ":7310"`, `DULY_HTTP_ADDR: ":7311"`, `DULY_HTTP_ADDR is ":7311"`},
 		{"no health check", yaml, `test: ["CMD", "curl", "-fsS", "http://localhost:8080/health?ready=1"]`, "disable: true", "crdb: stays up without a health check"},
 		{"foreign health check", yaml, `["CMD", "/duly", "health"]`, `["CMD", "curl", "http://localhost:7310/health"]`, "want /duly health"},
@@ -50,8 +62,8 @@ func TestPlanted(t *testing.T) {
 		{"undeclared volume", yaml, "  crdb-data:\n", "", "undefined volume crdb-data"},
 		{"missing file", yaml, "./deploy/nats.conf:", "./deploy/other.conf:", "mounted file other.conf is not there"},
 		{"writable file", yaml, "nats.conf:ro", "nats.conf", "can be written"},
-		{"unknown host", yaml, "nats://nats:4222", "nats://broker:4222", `names "broker"`},
-		{"other database port", yaml, "crdb:26257", "crdb:5432", "has port 5432"},
+		{"unknown host", yaml, "NATS_URL: nats://nats:4222", "NATS_URL: nats://broker:4222", `names "broker"`},
+		{"other database port", yaml, "db:26257", "db:5432", "has port 5432"},
 		{"unknown program", yaml, `["/drone"]`, `["/plane"]`, "starts /plane"},
 		{"configuration not used", yaml, `["-c", "/etc/nats/nats.conf"]`, `["-js"]`, "no mounted configuration"},
 		{"misspelt key", yaml, "healthcheck:", "health_check:", "health_check"},
@@ -116,7 +128,7 @@ func TestCommands(t *testing.T) {
 func copyOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"compose.yaml", "Dockerfile", "deploy/nats.conf"} {
+	for _, name := range []string{"compose.yaml", ".env", "Dockerfile", "deploy/nats.conf"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,11 @@
 package compose
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"duly.dev/duly/internal/node"
 )
@@ -9,6 +13,7 @@ import (
 // contract is what the code says about itself.
 type contract struct {
 	envs        []string
+	droneEnvs   []string
 	flags       []string
 	roles       []string
 	healthPaths []string
@@ -30,5 +35,13 @@ func fromCode() contract {
 			c.flags = append(c.flags, setting.Flag)
 		}
 	}
+	// The page's settings are in a program, which cannot be imported.
+	if source, err := os.ReadFile(filepath.Join(root, "examples/drone/cmd/drone/main.go")); err == nil {
+		for _, match := range envTag.FindAllStringSubmatch(string(source), -1) {
+			c.droneEnvs = append(c.droneEnvs, strings.Split(match[1], ",")...)
+		}
+	}
 	return c
 }
+
+var envTag = regexp.MustCompile(`\benv:"([A-Z_,]+)"`)

@@ -1,24 +1,42 @@
 package compose
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// nats holds the mounted server configuration to what Duly promises with it:
-// what is acknowledged has been synced, and lies on a volume that is kept.
-func (d *deployment) nats() {
-	service, ok := d.project.Services["nats"]
-	if !ok {
-		d.problem("no service nats")
-		return
+// servers asks for one NATS server, or for three that know each other.
+func (d *deployment) servers() {
+	names := 0
+	for _, name := range slices.Sorted(maps.Keys(d.project.Services)) {
+		if name == "nats" || strings.HasPrefix(name, "nats-") {
+			names++
+			d.nats(d.project.Services[name])
+		}
 	}
+	copies := "1"
+	for _, service := range d.project.Services {
+		if value := service.Environment["DULY_STREAM_REPLICAS"]; value != nil {
+			copies = *value
+		}
+	}
+	if copies != strconv.Itoa(names) || names == 0 {
+		d.problem("%d NATS servers hold %s copies", names, copies)
+	}
+}
+
+// nats holds the mounted server configuration to what Duly promises with it: what
+// is acknowledged has been synced, and lies on a volume that is kept; and what the
+// task stream reserves leaves room for the others.
+func (d *deployment) nats(service types.ServiceConfig) {
 	config, inside := "", ""
 	for _, volume := range service.Volumes {
 		if volume.Type == types.VolumeTypeBind {
@@ -45,6 +63,18 @@ func (d *deployment) nats() {
 	})
 	if !kept {
 		d.problem("nats: no volume at its store %s", options.StoreDir)
+	}
+	for _, other := range d.project.Services {
+		value := other.Environment["DULY_STREAM_MAX_BYTES"]
+		if value == nil {
+			if rolesOf(other) != nil {
+				d.problem("%s: no DULY_STREAM_MAX_BYTES", other.Name)
+			}
+			continue
+		}
+		if reserved, err := strconv.ParseInt(*value, 10, 64); err != nil || reserved > options.JetStreamMaxStore/2 {
+			d.problem("%s: the task stream reserves %s of the %d bytes of NATS, want half of them at most", other.Name, *value, options.JetStreamMaxStore)
+		}
 	}
 	if options.HTTPPort != 8222 {
 		d.problem("nats: health is asked at 8222, served at %d", options.HTTPPort)
