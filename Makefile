@@ -13,12 +13,12 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
+.PHONY: help test test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-test: deps fmt-check vet lint law unit nested e2e chaos-brief summary ## everything that must hold
+test: deps fmt-check vet lint law unit nested e2e chaos-brief test-compose summary ## everything that must hold
 
 deps: ## install, or name, what the machine lacks
 	$(call heading,dependencies of the machine)
@@ -71,6 +71,12 @@ test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, 
 	$(call heading,on a CockroachDB)
 	@scripts/test-cockroach
 
+# It says so where there is no engine, and installs one with CI=true alone.
+test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMAGES=published, COMPOSE_ONLY=tour|cluster|upgrade)
+	$(call heading,compose.yaml on a Docker engine)
+	@mkdir -p $(BIN)
+	@scripts/test-compose 2>&1 | tee -a $(SUMMARY)
+
 build: ## the binary, static: bin/duly
 	@mkdir -p $(BIN)
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/duly ./cmd/duly
@@ -84,7 +90,7 @@ e2e: build ## the demo with faults, on both stores
 # The lines were printed before; a failure never gets here.
 summary:
 	$(call heading,all parts passed)
-	@grep -E '^ok[[:space:]]' $(SUMMARY) | grep -v 'no tests to run'
+	@grep -E '^ok[[:space:]]|^compose: .*(failed|NOT RUN)' $(SUMMARY) | grep -v 'no tests to run'
 
 demo: build ## the demo, as the README shows it
 	@$(BIN)/duly demo --tasks 1000 --faults some

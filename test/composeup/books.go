@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -165,13 +166,13 @@ type task struct {
 var web = &http.Client{Timeout: 10 * time.Second}
 
 // call makes one request and decodes a good answer.
-func call(ctx context.Context, method, url, body string, into any) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+func call(ctx context.Context, method, target, kind, body string, into any) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
 	}
 	resp, err := web.Do(req)
 	if err != nil {
@@ -183,11 +184,11 @@ func call(ctx context.Context, method, url, body string, into any) (status int, 
 		return 0, err
 	}
 	if resp.StatusCode >= 300 {
-		return resp.StatusCode, fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, tail(string(text)))
+		return resp.StatusCode, fmt.Errorf("%s %s: %s: %s", method, target, resp.Status, tail(string(text)))
 	}
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
-			return resp.StatusCode, fmt.Errorf("%s %s: %w", method, url, err)
+			return resp.StatusCode, fmt.Errorf("%s %s: %w", method, target, err)
 		}
 	}
 	return resp.StatusCode, nil
@@ -201,7 +202,7 @@ func tasks(ctx context.Context, base, typ string) (map[string]task, error) {
 			Tasks []task
 			Next  string
 		}
-		if _, err := call(ctx, http.MethodGet, base+"/v1/tasks?limit=1000&type="+typ+"&after="+after, "", &page); err != nil {
+		if _, err := call(ctx, http.MethodGet, base+"/v1/tasks?limit=1000&type="+typ+"&after="+url.QueryEscape(after), "", "", &page); err != nil {
 			return nil, err
 		}
 		for _, t := range page.Tasks {

@@ -154,7 +154,7 @@ func delivery(id string) string {
 }
 
 func (w *world) posted(ctx context.Context) error {
-	status, err := call(ctx, http.MethodPost, w.drone+"/api/deliveryrequests", delivery("d-page"), nil)
+	status, err := call(ctx, http.MethodPost, w.drone+"/api/deliveryrequests", "application/json", delivery("d-page"), nil)
 	if err == nil && status != http.StatusAccepted {
 		err = fmt.Errorf("the page answers %d, want %d", status, http.StatusAccepted)
 	}
@@ -165,7 +165,7 @@ func (w *world) posted(ctx context.Context) error {
 func (w *world) delivered(ctx context.Context, url string) error {
 	return until(ctx, endMax, func() error {
 		var t task
-		if _, err := call(ctx, http.MethodGet, url, "", &t); err != nil {
+		if _, err := call(ctx, http.MethodGet, url, "", "", &t); err != nil {
 			return err
 		}
 		if t.State != "processed" {
@@ -177,7 +177,8 @@ func (w *world) delivered(ctx context.Context, url string) error {
 
 // The README's lines, as far as they have a part in the meaning.
 var (
-	curlLine = regexp.MustCompile(`(?m)^curl (?:-i )?(?:-X (\S+) )?(localhost:(\d+)/\S+)(?: -d '([^']*)')?$`)
+	curlLine = regexp.MustCompile(`(?m)^curl (?:-i )?(?:-X (\S+) )?(localhost:(\d+)/\S+)(?: -H 'Content-Type: ([^']+)')?(?: -d '([^']*)')?$`)
+	curlAll  = regexp.MustCompile(`(?m)^curl `)
 	curlSays = "the README's section on containers"
 )
 
@@ -188,12 +189,15 @@ func (w *world) readme(ctx context.Context) error {
 		return err
 	}
 	lines := curlLine.FindAllStringSubmatch(string(text), -1)
-	if len(lines) < 2 {
-		return fmt.Errorf("%s has %d curl lines, want 2 or more", curlSays, len(lines))
+	if all := len(curlAll.FindAllString(string(text), -1)); len(lines) < 2 || len(lines) != all {
+		return fmt.Errorf("%s: %d of %d curl lines can be read, want all, and 2 or more", curlSays, len(lines), all)
 	}
-	reads := ""
+	var reads []string // what says how a delivery went
 	for _, line := range lines {
-		method, where, port, body := line[1], line[2], line[3], line[4]
+		method, where, port, kind, body := line[1], line[2], line[3], line[4], line[5]
+		if kind == "" && body != "" {
+			kind = "application/x-www-form-urlencoded" // as curl has it
+		}
 		base, ok := map[string]string{"7310": w.http, "8080": w.drone}[port]
 		if !ok {
 			return fmt.Errorf("%s: no port %s is published", curlSays, port)
@@ -206,19 +210,24 @@ func (w *world) readme(ctx context.Context) error {
 		}
 		url := base + strings.TrimPrefix(where, "localhost:"+port)
 		if err := until(ctx, endMax, func() error {
-			_, err := call(ctx, method, url, body, nil)
+			_, err := call(ctx, method, url, kind, body, nil)
 			return err
 		}); err != nil {
 			return fmt.Errorf("%s: %w", curlSays, err)
 		}
-		if method == http.MethodGet && strings.Contains(url, "/tasks/delivery/") {
-			reads = url
+		if method == http.MethodGet && !strings.HasSuffix(url, "/readyz") {
+			reads = append(reads, url)
 		}
 	}
-	if reads == "" {
-		return fmt.Errorf("%s reads no delivery", curlSays)
+	if len(reads) < 2 {
+		return fmt.Errorf("%s reads %d deliveries, want one from Duly and one from the page", curlSays, len(reads))
 	}
-	return w.delivered(ctx, reads)
+	for _, url := range reads {
+		if err := w.delivered(ctx, url); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // docker runs the engine's own command.
