@@ -83,12 +83,14 @@ func (b builder) earlier(ctx context.Context) (tag, commit string, err error) {
 	if err != nil {
 		return "", "", nil //nolint:nilerr // a shallow clone, or the first commit
 	}
-	source := filepath.Join(b.bin, "earlier")
-	if err := errors.Join(os.RemoveAll(source), os.MkdirAll(source, 0o755)); err != nil {
+	// Not below this checkout, where linters would find it.
+	source, err := os.MkdirTemp("", "duly-earlier-")
+	if err != nil {
 		return "", "", err
 	}
+	defer os.RemoveAll(source)
 	commit = strings.TrimSpace(commit)
-	archive := filepath.Join(b.bin, "earlier.tar")
+	archive := filepath.Join(source, "archive.tar")
 	if _, err := git.run(ctx, "git", "archive", "--output", archive, commit); err != nil {
 		return "", "", err
 	}

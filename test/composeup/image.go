@@ -30,7 +30,7 @@ func importImage(ctx context.Context, tag string, changes []string, fill func(*i
 		i := &image{w: tar.NewWriter(write), seen: map[string]bool{}}
 		fill(i)
 		err := errors.Join(i.err, i.w.Close())
-		write.CloseWithError(err)
+		_ = write.CloseWithError(err) // it never fails
 		filled <- err
 	}()
 	args := []string{"import"}

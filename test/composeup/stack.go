@@ -35,15 +35,9 @@ const upMax = 150 * time.Second
 // newStack chooses free ports.
 func newStack(compose, root, dir, project, profile string) (*stack, error) {
 	s := &stack{compose: compose, root: root, project: project, profile: profile, override: filepath.Join(dir, project+".json")}
-	var ports [3]int
-	for i := range ports {
-		// All are open until the last is found, so that no two are the same.
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
 	}
 	s.http, s.drone = fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 	s.nats = fmt.Sprintf("nats://127.0.0.1:%d", ports[2])
@@ -51,6 +45,20 @@ func newStack(compose, root, dir, project, profile string) (*stack, error) {
 		s.ports = append(s.ports, name+"="+strconv.Itoa(ports[i]))
 	}
 	return s, nil
+}
+
+// freePorts finds n ports of loopback that nothing listens on.
+func freePorts(n int) ([]int, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close() // not before the others are found, so that no two are the same
+	others, err := freePorts(n - 1)
+	return append(others, l.Addr().(*net.TCPAddr).Port), err
 }
 
 // use says which images stand in the place of compose.yaml's.
