@@ -125,7 +125,7 @@ func get(t *testing.T, url string) int {
 // TestNotReadyWithoutNATS: a page whose agents lost their NATS lives, and is not
 // ready.
 func TestNotReadyWithoutNATS(t *testing.T) {
-	natsURL, _, _ := fakeDuly(t)
+	natsURL, _, _ := fakeDuly(t, "duly")
 	agents, err := nats.Connect(natsURL)
 	if err != nil {
 		t.Fatal(err)
