@@ -62,8 +62,9 @@ func Attempts(most int) Option {
 	return func(def *definition) { def.step.AttemptsMax = most }
 }
 
-// UndoAttempts is how many calls of undo may fail before a person is asked; 10
-// unless said.
+// UndoAttempts is how many calls of undo may fail before it gives up and an operator
+// has to act. Unless said, and with 10, an undo is tried for a day, and an operator is
+// told after ten failures or a minute.
 func UndoAttempts(most int) UndoOption {
 	return func(def *definition) { def.step.UndoAttemptsMax = most }
 }

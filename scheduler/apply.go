@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"duly.dev/duly/internal/core"
 )
@@ -94,7 +95,7 @@ func (s *Shard) applyEvidence() {
 // that command. Other replies are stale, whoever sent them.
 func (s *Shard) genuine(e *entry, r *core.Reply) bool {
 	out := e.task.Out()
-	if s.cfg.Genuine == nil || out < 0 || e.task.Steps[out].Out != r.Seq || s.cfg.Genuine(r, e.issued) {
+	if s.cfg.Genuine == nil || out < 0 || e.task.Steps[out].Out != r.Seq || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
 		return true
 	}
 	s.Stats.Forged++
@@ -128,7 +129,14 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		boundResult(e, &ev)
-		_ = s.event(p, e, &ev) // stale replies are counted; nothing else can be wrong with one
+		slot := -1
+		if i := e.task.Out(); i >= 0 && e.plan != nil {
+			slot = e.plan.slots[i]
+		}
+		// Stale replies are counted; nothing else can be wrong with one.
+		if err := s.event(p, e, &ev); err == nil && slot >= 0 && !core.BusyCode(ev.Code) && len(p.waiting[slot]) > 0 {
+			s.served(p, slot)
+		}
 	}
 	return false, nil
 }
@@ -196,9 +204,35 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 			continue
 		}
 		s.use(p, e)
-		_ = s.event(p, e, &core.Event{Kind: core.EventWake, At: s.turn.now, Actor: s.cfg.Node})
+		kind := core.EventWake
+		if w.served {
+			kind = core.EventServed
+		}
+		_ = s.event(p, e, &core.Event{Kind: kind, At: s.turn.now, Actor: s.cfg.Node})
 	}
 	return false, nil
+}
+
+// wait keeps in mind that a task waits for an agent that is not there.
+func (p *partition) wait(e *entry) {
+	if e.plan == nil || e.waits {
+		return
+	}
+	if i := e.task.Awaiting(); i >= 0 {
+		slot := e.plan.slots[i]
+		e.waits = true
+		p.waiting[slot] = append(p.waiting[slot], e)
+	}
+}
+
+// served lets the tasks that wait for an agent try again in this round: it has answered.
+func (s *Shard) served(p *partition, slot int) {
+	for _, e := range p.waiting[slot] {
+		e.waits = false
+		s.wakes.push(wake{at: s.turn.now, partition: p.id, number: e.task.Number, served: true})
+	}
+	clear(p.waiting[slot])
+	p.waiting[slot] = p.waiting[slot][:0]
 }
 
 // applyParked takes parked tasks up again where their agent has room: a quarter
@@ -302,11 +336,10 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 		return nil, nil
 	}
 	e.task = t
-	if out := t.Out(); out >= 0 {
-		if row := t.Steps[out].Out; row <= int64(len(saved.Commits)) {
-			e.issued = saved.Commits[row-1] // rows are numbered from 1, without a gap
-		}
+	for row, commit := range saved.Commits { // rows are numbered from 1, without a gap
+		e.issues = append(e.issues, issue{int64(row + 1), commit})
 	}
+	e.issued(math.MaxInt64, 0)
 	p.add(e)
 	s.use(p, e)
 	return e, nil
@@ -341,7 +374,7 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 
 func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
 	c := &m.Control
-	ev := core.Event{Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Step: c.Step, Until: c.Until, As: c.As}
+	ev := core.Event{Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As}
 	if c.Kind == 0 {
 		return false, nil
 	}

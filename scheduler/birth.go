@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -135,14 +134,19 @@ func (s *Shard) settle(res *core.CommitResult) {
 		if p == nil || p.lost {
 			continue
 		}
-		p.lost = true
-		s.log.Warn("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", id, "epoch", p.epoch)
-		s.turn.turned.Lost = append(s.turn.turned.Lost, id)
-		s.Drop(id)
+		s.lose(p)
 	}
 	for i := range res.Duplicates {
 		s.duplicate(&res.Duplicates[i])
 	}
+}
+
+// lose lets go of a partition whose row is not as this shard left it.
+func (s *Shard) lose(p *partition) {
+	p.lost = true
+	s.log.Warn("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
+	s.turn.turned.Lost = append(s.turn.turned.Lost, p.id)
+	s.Drop(p.id)
 }
 
 // duplicate lets go of a birth whose id was taken in the store.
@@ -165,13 +169,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	s.again(p, &sub, e.task.InputHash, &dup.Existing)
 }
 
-// unqueue takes back the effects of a task in this round. The number of an
-// ending is spent: there is nothing to tell under it.
-func (s *Shard) unqueue(e *entry) {
-	s.turn.effects = slices.DeleteFunc(s.turn.effects, func(x pending) bool {
-		if x.e == e && x.end != 0 {
-			x.p.told.add(x.end)
-		}
-		return x.e == e
-	})
-}
+// unqueue takes back the effects of a task in this round: prepare passes over what is
+// older than this, and spends the numbers of its endings, under which there is nothing
+// to tell. A round may take back thousands, so none of them looks at the others.
+func (s *Shard) unqueue(e *entry) { e.revoked = len(s.turn.effects) }

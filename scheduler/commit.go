@@ -98,12 +98,11 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
 	for i := range writes {
 		w := &writes[i]
-		out := w.Task.Out()
-		if out < 0 || len(w.Records) == 0 || w.Task.Steps[out].Out < w.Records[0].Seq {
-			continue // it was issued before
+		if len(w.Records) == 0 {
+			continue
 		}
 		if _, e := s.inHand(w.Task.Partition, w.Task.Number); e != nil {
-			e.issued = commit
+			e.issued(w.Records[0].Seq, commit)
 		}
 	}
 }
@@ -242,7 +241,7 @@ func (s *Shard) acknowledge() {
 // endRound lets go of tasks that nothing holds and of the round's memory.
 func (s *Shard) endRound() {
 	for _, x := range s.turn.touched {
-		x.e.write, x.e.birth = 0, false
+		x.e.write, x.e.birth, x.e.revoked = 0, false, 0
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.task.Active() {
 			x.p.drop(x.e, s.cfg.AgentWindow)
 		}

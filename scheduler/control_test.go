@@ -186,3 +186,26 @@ func TestNotAllowed(t *testing.T) {
 		t.Error("the log does not say who asked")
 	}
 }
+
+// A request that names another type than the task's is about another task: it changes
+// nothing and is acknowledged.
+func TestControlOfAnotherType(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.news()
+	for _, kind := range []core.EventKind{core.EventCancel, core.EventUndo, core.EventExtend} {
+		r.control(core.Control{Kind: kind, ID: "t1", Type: "refund", Actor: "olga", Until: r.now.Add(time.Hour)})
+	}
+	r.turn()
+	r.state("t1", core.StateProcessing)
+	if list := r.news(); !slices.Equal(list[len(list)-3:], []string{"ack control 2", "ack control 3", "ack control 4"}) {
+		t.Fatalf("happened %q", list)
+	}
+	if !strings.Contains(r.logs.String(), `it is of type \"order\"`) {
+		t.Errorf("logged %s", r.logs.String())
+	}
+	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order", Actor: "olga"})
+	r.turn()
+	r.state("t1", core.StateUndoing)
+}

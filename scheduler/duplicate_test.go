@@ -126,3 +126,29 @@ func TestCancelledBeforeSubmitted(t *testing.T) {
 		}
 	}
 }
+
+// Taking back the effects of a batch of duplicates looks at each effect once, however
+// many of the births were duplicates.
+func TestDuplicatesAreTakenBackInOneWalk(t *testing.T) {
+	const n = 300
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, orders(n)...)
+	r.turn()
+	r.finish() // in the store, and none in hand
+	before := r.shard.Stats
+	r.news()
+	r.tasks(0, orders(n)...)
+	r.turn()
+	after := r.shard.Stats
+	if got := after.Duplicates - before.Duplicates; got != n {
+		t.Fatalf("%d duplicates, want %d", got, n)
+	}
+	if got := after.Looks - before.Looks; got > 3*n { // received, do, and one to spare
+		t.Errorf("%d looks at the effects of %d duplicates", got, n)
+	}
+	for _, line := range r.news() {
+		if strings.HasPrefix(line, "do ") {
+			t.Fatalf("%s for a duplicate", line)
+		}
+	}
+}

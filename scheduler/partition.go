@@ -39,22 +39,78 @@ type partition struct {
 	load    []int             // tasks in hand at each agent
 	full    int               // agents at their limit
 	park    []bool            // the store may hold parked tasks of the agent
+	waiting [][]*entry        // tasks that wait for the agent, which is not there
 	fresh   []bool            // tasks were parked there in this round: the store does not show them yet
 	endings int               // of the round, to be told
 	acks    []func()          // of the turn that is on
+	ownedAt core.Instant      // when the store last said that it is ours
 	dirty   bool              // has a write in the turn that is on
 	lost    bool              // fenced: dropped at the end of the turn
 }
 
 // entry is one task in hand.
 type entry struct {
-	task *core.Task
-	// issued is the commit of the row that issued the command now out; 0: not committed.
-	issued int64
-	plan   *planRef
-	slot   int  // agent it is at; -1: none
-	write  int  // 1 + index of its write in the turn that is on; 0: none
-	birth  bool // born in the turn that is on
+	task  *core.Task
+	plan  *planRef
+	slot  int  // agent it is at; -1: none
+	write int  // 1 + index of its write in the turn that is on; 0: none
+	birth bool // born in the turn that is on
+	waits bool // among those that wait for an agent
+	// issues are the commits of the rows under whose numbers its commands leave: nearly
+	// always of one.
+	issue  issue
+	issues []issue // further ones
+	// revoked is how many of the round's effects were there when those of the task were
+	// taken back; 0: they were not.
+	revoked int
+}
+
+// issue is the commit that wrote a journal row.
+type issue struct{ row, commit int64 }
+
+// issued notes that rows of the task from first on were written by a commit, and forgets
+// rows under whose numbers nothing leaves any more.
+func (e *entry) issued(first, commit int64) {
+	was, more := e.issue, e.issues
+	e.issue, e.issues = issue{}, nil
+	for i := range e.task.Steps {
+		s := &e.task.Steps[i]
+		e.note(s.Out, first, commit, was, more)
+		if s.Awaits != s.Out {
+			e.note(s.Awaits, first, commit, was, more)
+		}
+	}
+}
+
+func (e *entry) note(row, first, commit int64, was issue, more []issue) {
+	if row == 0 {
+		return
+	}
+	is := issue{row, commit}
+	if row < first {
+		is.commit = commitOf(row, was, more)
+	}
+	if e.issue.row == 0 {
+		e.issue = is
+	} else {
+		e.issues = append(e.issues, is)
+	}
+}
+
+// commitOf is the commit that wrote a row under whose number a command leaves; 0: none
+// has yet, so no agent can answer it.
+func (e *entry) commitOf(row int64) int64 { return commitOf(row, e.issue, e.issues) }
+
+func commitOf(row int64, one issue, more []issue) int64 {
+	if one.row == row {
+		return one.commit
+	}
+	for _, is := range more {
+		if is.row == row {
+			return is.commit
+		}
+	}
+	return 0
 }
 
 // planRef is a plan with its agents' slots in one partition.
@@ -105,6 +161,7 @@ func (p *partition) slot(agent string) int {
 		p.load = append(p.load, 0)
 		p.park = append(p.park, false)
 		p.fresh = append(p.fresh, false)
+		p.waiting = append(p.waiting, nil)
 	}
 	return i
 }

@@ -26,9 +26,17 @@ func (s *Shard) prepare(ctx context.Context) error {
 	if err := s.refuse(ctx); err != nil {
 		return err
 	}
-	for i := range t.effects {
+	s.prove(ctx)
+	for i := 0; i < len(t.effects); i++ { // one that is held back adds to them
 		x := &t.effects[i]
+		s.Stats.Looks++
 		if x.p.lost {
+			continue
+		}
+		if i < x.e.revoked {
+			if x.end != 0 {
+				x.p.told.add(x.end)
+			}
 			continue
 		}
 		if x.effect.Kind == core.EffectEnded {
@@ -88,11 +96,17 @@ func (s *Shard) effect(x *pending) {
 	task := x.e.task
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
+		if x.effect.Again && s.turn.now > x.p.ownedAt.Add(core.OwnedFor) {
+			s.holdBack(x)
+			return
+		}
 		if x.effect.Step < len(task.Steps) && task.Steps[x.effect.Step].Out == x.effect.Seq {
 			s.command(x)
 		}
 	case core.EffectWake:
 		s.wakes.push(wake{at: x.effect.At, partition: x.p.id, number: task.Number})
+	case core.EffectAlert:
+		s.alert(x)
 	case core.EffectReceived:
 		s.status(task, core.StatusReceived, "", task.UpdatedAt)
 	case core.EffectEnded:
@@ -124,7 +138,7 @@ func (s *Shard) command(x *pending) {
 	}
 	c := core.Command{
 		Undo: x.effect.Kind == core.EffectUndo, Agent: step.Agent,
-		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.issued,
+		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.commitOf(x.effect.Seq),
 		Task: task.ID, Type: task.Type, Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round,
 		CompleteBy: x.effect.At, Left: max(0, x.effect.At.Sub(t.now)),
 		Input: task.Input, Results: t.results[from:len(t.results):len(t.results)], Trace: task.Trace,

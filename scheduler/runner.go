@@ -336,7 +336,10 @@ func (r *runner) turn(ctx context.Context, flush bool) error {
 	r.part = Part{Shard: r.shard, Mail: r.in.take(), Flush: flush}
 	revives := len(r.part.Mail.Controls) > 0 // nothing else loads a task that has ended
 	if revives && !r.hold(ctx) {
-		return nil // it ends: what is not handled is read again by whoever comes
+		// It ends: what is not handled is read again by the next owner. The inbox has room
+		// for what still comes.
+		r.in.giveBack(r.part.Mail)
+		return nil
 	}
 	began := r.s.cfg.Now()
 	r.solo.Turn(ctx, began, &r.part)

@@ -93,6 +93,9 @@ type Shard struct {
 	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
 	Stats      Stats
 
+	unproven bool                      // the store does not say whose the partitions are
+	alerted  map[alertKey]core.Instant // when an undo in trouble was last told of
+
 	turn turn
 }
 
@@ -106,6 +109,7 @@ type Stats struct {
 	Duplicates int64
 	Poisoned   int64
 	Retold     int64
+	Looks      int64 // at effects of a round, when they leave or are taken back
 }
 
 // Turned says what a turn came to.
@@ -122,6 +126,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 		partitions: map[int]*partition{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()
+	s.alerted = map[alertKey]core.Instant{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
 	}
@@ -286,9 +291,6 @@ func (s *Shard) keep(p *partition, e *entry, birth bool) {
 	if len(t.out.Records) > 0 || t.out.Row {
 		t.write(e, birth)
 	}
-	if n := len(t.out.Records); n > 0 && t.out.Records[n-1].Next >= 0 {
-		e.issued = 0 // until it is committed no agent has it
-	}
 	for _, eff := range t.out.Effects {
 		x := pending{p: p, e: e, effect: eff}
 		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person settles a task in error
@@ -305,6 +307,7 @@ func (s *Shard) keep(p *partition, e *entry, birth bool) {
 		}
 	}
 	p.occupy(e, slot, s.cfg.AgentWindow)
+	p.wait(e)
 	if e.task.WaitsFor != "" {
 		slot := p.slot(e.task.WaitsFor)
 		p.park[slot], p.fresh[slot] = true, true

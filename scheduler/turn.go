@@ -91,6 +91,7 @@ type wake struct {
 	at        core.Instant
 	partition int
 	number    int64
+	served    bool // its agent is there again
 }
 
 // wakeHeap is a binary heap by time.

@@ -142,6 +142,11 @@ func after(p *core.Plan, i int) string {
 	return strings.Join(names, ",")
 }
 
+// wordByte reports whether c may stand in a number, a time or an id.
+func wordByte(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c == '.' || c == ':' || c == '+'
+}
+
 // fingerprint groups failures of one kind: what varies between two of them
 // (numbers, ids) is left out.
 func fingerprint(r *core.Record) string {
@@ -156,10 +161,25 @@ func fingerprint(r *core.Record) string {
 	mix(byte(r.Step))
 	mix(byte(r.Code))
 	mix(byte(r.Code >> 8))
-	for i := 0; i < len(r.Error); i++ {
-		if c := r.Error[i]; c < '0' || c > '9' {
-			mix(c)
+	// A word with a digit in it is a number, a time, an id or part of one: what varies.
+	for from := 0; from < len(r.Error); {
+		to, value := from, false
+		for to < len(r.Error) && wordByte(r.Error[to]) {
+			value = value || r.Error[to] >= '0' && r.Error[to] <= '9'
+			to++
 		}
+		switch {
+		case to == from:
+			mix(r.Error[from])
+			to++
+		case value:
+			mix('0')
+		default:
+			for i := from; i < to; i++ {
+				mix(r.Error[i])
+			}
+		}
+		from = to
 	}
 	return fmt.Sprintf("%016x", h)
 }

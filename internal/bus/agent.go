@@ -158,7 +158,7 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 		var err error
 		if r.Command, err = decoder.decode(req.Data()); err != nil {
 			s.conn.log.Warn("command refused", "agent", agent, "error", err)
-			s.refuse(r, core.CodeAgentError, err.Error())
+			s.refuse(r, core.CodeUnable, err.Error())
 			return
 		}
 		r.Command.Agent, r.Command.Undo = agent, undo

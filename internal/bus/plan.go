@@ -33,6 +33,8 @@ type StepSpec struct {
 	UndoCompleteBy  int64    `json:"undo_complete_by_ms,omitempty"`
 	AttemptsMax     int      `json:"attempts_max,omitempty"`
 	UndoAttemptsMax int      `json:"undo_attempts_max,omitempty"`
+	UndoPatience    int64    `json:"undo_patience_ms,omitempty"`
+	UndoBackoffCap  int64    `json:"undo_backoff_cap_ms,omitempty"`
 	Backoff         int64    `json:"backoff_ms,omitempty"`
 	BackoffCap      int64    `json:"backoff_cap_ms,omitempty"`
 	OnExhausted     string   `json:"on_exhausted,omitempty"`
@@ -53,7 +55,8 @@ func EncodePlan(p *core.Plan) ([]byte, error) {
 		spec.Steps[i] = StepSpec{Name: s.Name, Agent: s.Agent, Undoable: &undoable, AttemptsMax: s.AttemptsMax,
 			UndoAttemptsMax: s.UndoAttemptsMax, OnExhausted: string(s.OnExhausted), ResultMax: s.ResultMax,
 			CompleteBy: m.of("complete_by", s.CompleteBy), UndoCompleteBy: m.of("undo_complete_by", s.UndoCompleteBy),
-			Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap), Pause: m.of("pause", s.Pause)}
+			Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap),
+			UndoPatience: m.of("undo_patience", s.UndoPatience), UndoBackoffCap: m.of("undo_backoff_cap", s.UndoBackoffCap), Pause: m.of("pause", s.Pause)}
 		for _, a := range s.After {
 			if a < 0 || a >= len(p.Steps) {
 				return nil, fmt.Errorf("%w: plan %s: step %s comes after step number %d of %d", core.ErrPlan, p.Name, s.Name, a+1, len(p.Steps))
@@ -113,7 +116,7 @@ func decodeStep(p *core.Plan, s *StepSpec, i int) error {
 	}
 	step := core.Step{Name: s.Name, Agent: s.Agent, Undoable: *s.Undoable, CompleteBy: ms(s.CompleteBy),
 		UndoCompleteBy: ms(s.UndoCompleteBy), AttemptsMax: s.AttemptsMax, UndoAttemptsMax: s.UndoAttemptsMax,
-		Backoff: ms(s.Backoff), BackoffCap: ms(s.BackoffCap), OnExhausted: core.Policy(s.OnExhausted), Pause: ms(s.Pause), ResultMax: s.ResultMax}
+		Backoff: ms(s.Backoff), BackoffCap: ms(s.BackoffCap), UndoPatience: ms(s.UndoPatience), UndoBackoffCap: ms(s.UndoBackoffCap), OnExhausted: core.Policy(s.OnExhausted), Pause: ms(s.Pause), ResultMax: s.ResultMax}
 	if n := len(s.After); n > core.StepsMax {
 		return fmt.Errorf("step %q: after names %d steps, the limit is %d", short(s.Name), n, core.StepsMax)
 	}

@@ -24,6 +24,9 @@ var ErrNotAllowed = errors.New("not allowed")
 func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	out.Reset()
 	d := decision{p: p, t: t, ev: ev, out: out, at: max(ev.At, t.UpdatedAt), before: t.State}
+	if ev.Type != "" && ev.Type != t.Type {
+		return d.notAllowed("it is of type " + quoteShort(t.Type) + ", not " + quoteShort(ev.Type))
+	}
 	if p == nil || t.Steps == nil {
 		return d.withoutPlan()
 	}
@@ -50,6 +53,8 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 		return d.poison()
 	case EventWentBack:
 		return d.wentBack()
+	case EventServed:
+		return d.served()
 	}
 	return fmt.Errorf("%w: event kind %d", ErrNotAllowed, ev.Kind)
 }

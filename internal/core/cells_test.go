@@ -76,9 +76,38 @@ var situations = map[string]func(r *rig){
 		atB(r)
 		r.answer(CodeRefused)
 	},
-	"error, undo gave up": func(r *rig) {
+	"waits for its agent": func(r *rig) {
+		atB(r)
+		r.absent()
+	},
+	"retry out": func(r *rig) {
+		situations2["waits for its agent"](r)
+		r.wait()
+	},
+	"agent full": func(r *rig) {
+		atB(r)
+		r.answer(CodeTooMany)
+	},
+	"undo waits for its agent": func(r *rig) {
+		situations2["undo at work"](r)
+		r.absent()
+	},
+	"retry of undo out": func(r *rig) {
+		situations2["undo waits for its agent"](r)
+		r.wait()
+	},
+	"undo in trouble": func(r *rig) {
+		situations2["undo at work"](r)
+		r.now = r.now.Add(undoAlertAfter)
+		r.must(Event{Kind: EventOverdue, Rand: 0.5}) // and a, which b does not come after, goes on
+	},
+	"undo gave up": func(r *rig) {
 		situations2["undo at work"](r)
 		r.answer(CodeRefused)
+	},
+	"error, undo gave up": func(r *rig) {
+		situations2["undo gave up"](r)
+		r.answer(0)
 	},
 	"error, second undo gave up": func(r *rig) {
 		situations2["second undo at work"](r)
@@ -149,7 +178,7 @@ var never = map[State][]StepStatus{
 var probes = []string{
 	"reply", "reply-failed", "reply-refused", "reply-late", "reply-other", "unserved",
 	"wake-early", "wake", "claim", "claim-full", "overdue-early", "overdue",
-	"cancel", "undo", "resubmit", "resolve", "extend", "poison",
+	"cancel", "undo", "resubmit", "resolve", "extend", "poison", "reply-full", "served",
 }
 
 func probe(name string, r *rig) Event {
@@ -160,6 +189,8 @@ func probe(name string, r *rig) Event {
 		switch kind {
 		case "failed":
 			ev.Code = CodeAgentError
+		case "full":
+			ev.Code = CodeTooMany
 		case "refused":
 			ev.Code = CodeRefused
 		case "late":
@@ -184,7 +215,7 @@ func probe(name string, r *rig) Event {
 	default:
 		ev.Kind = map[string]EventKind{
 			"unserved": EventUnserved, "cancel": EventCancel, "undo": EventUndo,
-			"resubmit": EventResubmit, "poison": EventPoison,
+			"resubmit": EventResubmit, "poison": EventPoison, "served": EventServed,
 		}[base]
 	}
 	return ev
@@ -192,6 +223,9 @@ func probe(name string, r *rig) Event {
 
 // lastCommand is the number of the command that left last.
 func lastCommand(r *rig) int64 {
+	if i := r.task.Out(); i >= 0 {
+		return r.task.Steps[i].Out
+	}
 	for i := len(r.journal) - 1; i >= 0; i-- {
 		if r.journal[i].Next >= 0 {
 			return r.journal[i].Seq
@@ -211,8 +245,12 @@ func outcome(r *rig, ev Event, err error) string {
 		return err.Error()
 	}
 	parts := []string{"-"}
-	if len(r.out.Records) == 1 {
-		parts[0] = fmt.Sprintf("%s → %s", r.out.Records[0].Kind, r.task.State)
+	if n := len(r.out.Records); n > 0 {
+		kinds := ""
+		for _, rec := range r.out.Records[:n-1] {
+			kinds += string(rec.Kind) + ", "
+		}
+		parts[0] = fmt.Sprintf("%s%s → %s", kinds, r.out.Records[n-1].Kind, r.task.State)
 	}
 	for _, e := range r.out.Effects {
 		parts = append(parts, effect(r.plan, e, ev.At))
@@ -230,6 +268,8 @@ func effect(p *Plan, e Effect, now Instant) string {
 		return "wake +" + e.At.Sub(now).String()
 	case EffectReceived:
 		return "received"
+	case EffectAlert:
+		return "alert " + p.Steps[e.Step].Name
 	}
 	return "ended"
 }

@@ -7,28 +7,6 @@ import (
 
 // Corners that a random storm meets too seldom to rely on it.
 
-// An undo that nobody hears is given up in the end: the task needs a person.
-func TestUnservedUndoGivesUp(t *testing.T) {
-	p := stepsPlan(1)
-	p.Steps[0].UndoAttemptsMax = 1
-	r := newRig(t, p)
-	r.birth(0)
-	r.answer(0)
-	r.must(Event{Kind: EventUndo})
-	for n := 1; r.task.State == StateUndoing; n++ {
-		if n > undoUnservedFactor {
-			t.Fatalf("not given up after %d tries: %s", n, r.task)
-		}
-		if r.task.Out() < 0 {
-			r.wait()
-		}
-		r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
-	}
-	if r.task.State != StateError || r.task.Why == "" {
-		t.Fatalf("gave up: %s, why %q", r.task, r.task.Why)
-	}
-}
-
 // A retry that finds no room is parked like a first try: it waits for room, not
 // for its backoff, and nobody asks about it before the deadline.
 func TestRetryParks(t *testing.T) {
@@ -100,8 +78,8 @@ func TestUnservedIsNoAttempt(t *testing.T) {
 		if got := r.task.Steps[0].Attempt; got != attempt {
 			t.Fatalf("try %d is out, want %d", got, attempt)
 		}
-		r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
-		if got := r.task.NextDue(r.plan).Sub(r.now); got != wait {
+		r.must(Event{Kind: EventUnserved, Seq: r.task.Steps[0].Out, Rand: 0.5})
+		if got := r.nextWake().Sub(r.now); got != wait {
 			t.Fatalf("waits %v, want %v", got, wait)
 		}
 		r.wait()

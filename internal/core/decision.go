@@ -13,6 +13,8 @@ type decision struct {
 	out    *Outcome
 	at     Instant // the event's time, never before the newest journal row
 	before State
+
+	retryAt Instant // of a wait for an agent that this row begins: its first retry; 0: it begins none
 }
 
 // record begins the journal row of this event.
@@ -32,6 +34,9 @@ func (d *decision) record(kind Kind, step int) Record {
 // far as it can, and closes the record.
 func (d *decision) finish(r *Record, state State) {
 	d.t.foldBegin(r)
+	if d.retryAt != 0 {
+		d.t.Steps[r.Step].Due = d.retryAt
+	}
 	d.t.State = state
 	d.advance(r)
 	r.State = d.t.State
@@ -85,6 +90,8 @@ func (d *decision) forward(r *Record) {
 		t.State = StateUndoing
 	case s.Due > d.at:
 		d.wakeAt(min(s.Due, t.Deadline))
+	case s.Awaits != 0:
+		d.again(i)
 	case d.ev.Full&(1<<uint(i)) != 0:
 		t.State = StatePending
 		t.WaitsFor = d.p.Steps[i].Agent

@@ -20,6 +20,8 @@ func (d *decision) reply() error {
 		return d.stale("the command was sent more than once, and is at work elsewhere")
 	}
 	switch undo := d.t.Steps[i].Status == StepUndoing; {
+	case BusyCode(d.ev.Code):
+		d.busy(i)
 	case d.ev.Code == 0 && undo:
 		d.undone(i)
 	case d.ev.Code == 0:
@@ -114,39 +116,15 @@ func (r *Record) noteDeadline() {
 	}
 }
 
-// unserved takes back a command that nobody was there to hear. It is no
-// attempt. When the command was sent twice, one copy may have been heard: then
-// only its answer or its complete-by counts.
-func (d *decision) unserved() error {
-	i := d.answered()
-	if i < 0 {
-		return d.stale("no command is out under the number")
-	}
-	s, ps := &d.t.Steps[i], &d.p.Steps[i]
-	if s.Resent {
-		return d.stale("the command was sent more than once")
-	}
-	next := d.at.Add(backoff(ps, s.Unserved+1, d.ev.Rand))
-	if s.Status == StepUndoing {
-		d.undoUnserved(i, next)
-		return nil
-	}
-	r := d.record(KindUnserved, i)
-	r.StepStatus, r.Attempt = StepWaiting, s.Attempt-1
-	r.Error = "no agent listens on " + ps.Agent
-	if d.t.State == StateProcessing {
-		r.Due = next
-	}
-	d.finish(&r, d.t.State)
-	return nil
-}
-
 // backoff is the wait before try attempt+1: base × 2^(attempt-1), capped, full
 // jitter.
 func backoff(s *Step, attempt int, rand float64) time.Duration {
-	d := s.Backoff
-	for i := 1; i < attempt && d < s.BackoffCap; i++ {
+	return doubled(s.Backoff, s.BackoffCap, attempt, rand)
+}
+
+func doubled(d, most time.Duration, attempt int, rand float64) time.Duration {
+	for i := 1; i < attempt && d < most; i++ {
 		d *= 2
 	}
-	return time.Duration(rand * float64(min(d, s.BackoffCap)))
+	return time.Duration(rand * float64(min(d, most)))
 }

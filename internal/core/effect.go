@@ -10,6 +10,7 @@ const (
 	EffectWake                           // raise EventWake at At; lost with the process, rebuilt by Resume
 	EffectReceived                       // tell the submitter that the task is stored
 	EffectEnded                          // tell everybody that the task ended
+	EffectAlert                          // tell an operator that the undo of Step is in trouble and goes on
 )
 
 // Effect is one thing to do once the records of its outcome are committed.
@@ -19,6 +20,10 @@ type Effect struct {
 	Attempt int
 	Seq     int64   // number of the journal row that issued the command
 	At      Instant // of a command: its complete-by; of Wake: when
+	// Again marks a command that leaves under a number the journal has already: a retry
+	// of a step that waits for its agent. No commit has just proven that the task is
+	// still its owner's, so the owner makes sure before it lets the command leave.
+	Again bool
 }
 
 // Outcome is what one event led to. It is reused between calls.

@@ -17,6 +17,7 @@ const (
 	EventExtend                        // operator: a later task deadline
 	EventPoison                        // owner: the database refuses the task's row, or its plan is gone
 	EventWentBack                      // owner: the database went back at Until; what ran before is not known
+	EventServed                        // owner: the agent that a step waits for has answered another task
 )
 
 // Event is one thing that happened to one task.
@@ -27,6 +28,7 @@ type Event struct {
 	Node   string  // the owner that applies the event: what locked_by becomes; empty: Actor
 	Actor  string  // who raised it: a node, an agent, a person
 	Reason string  // a person's words
+	Type   string  // of a request: the type that the requester names; empty: it names none
 
 	Seq    int64   // of Reply, Unserved: journal row that issued the command
 	Code   int     // of Reply: 0 = success, else the Nats-Service-Error-Code

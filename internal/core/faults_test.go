@@ -53,29 +53,6 @@ func TestResumeSendsNoDoOfATaskBeingUndone(t *testing.T) {
 	r.answer(0)
 }
 
-// The patience for a missing undo agent is its own: what the do waited for its
-// agent does not count against it.
-func TestUndoHasItsOwnUnservedCount(t *testing.T) {
-	p := stepsPlan(1)
-	p.CompleteBy = time.Hour
-	p.Steps[0].UndoAttemptsMax = 1
-	r := newRig(t, p)
-	r.birth(0)
-	r.answer(CodeAgentError) // may have left an effect
-	for range 2 * undoUnservedFactor {
-		r.wait()
-		r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
-	}
-	r.must(Event{Kind: EventCancel})
-	if s := r.task.Steps[0]; s.Status != StepUndoing {
-		t.Fatalf("cancelled: %s", r.task)
-	}
-	r.must(Event{Kind: EventUnserved, Seq: r.task.Seq, Rand: 0.5})
-	if r.task.State != StateUndoing {
-		t.Fatalf("the undo gave up at its first unserved try: %s", r.task)
-	}
-}
-
 // locked_by names the owner, never the person or the supervisor whose request
 // made it take the task up.
 func TestLockedByIsTheOwner(t *testing.T) {
@@ -308,4 +285,25 @@ func TestBirthWithoutPlanHasVersionZero(t *testing.T) {
 	if task.PlanVersion != 0 || task.State != StateError {
 		t.Fatalf("version %d: %s", task.PlanVersion, task)
 	}
+}
+
+// A request that names another type than the task's is about another task.
+func TestRequestForAnotherType(t *testing.T) {
+	for _, kind := range []EventKind{EventCancel, EventUndo, EventResubmit, EventResolve, EventExtend} {
+		for _, situation := range []string{"at work", "error by policy", "undone", "plan unknown"} {
+			r := newRig(t, stepsPlan(3))
+			situations[situation](r)
+			was := r.task.clone()
+			ev := Event{Kind: kind, At: r.now, Actor: person, Type: "refund", As: StateUndone, Until: r.now.Add(time.Hour)}
+			if err := Apply(r.plan, r.task, &ev, &r.out); !errors.Is(err, ErrNotAllowed) {
+				t.Errorf("event %d of a task that is %s: %v", kind, situation, err)
+			}
+			if diff := differ(was, r.task); diff != "" {
+				t.Errorf("event %d of a task that is %s changed it: %s", kind, situation, diff)
+			}
+		}
+	}
+	r := newRig(t, stepsPlan(3))
+	situations["at work"](r)
+	r.must(Event{Kind: EventCancel, Type: "order"})
 }

@@ -17,6 +17,9 @@ func (t *Task) foldBegin(r *Record) {
 	if r.Deadline != 0 {
 		t.Deadline = r.Deadline
 	}
+	if r.Kind == KindCancelled || r.Kind == KindUndoAsked {
+		t.foldUndoAgain()
+	}
 	if r.Step >= 0 {
 		t.foldStep(r)
 	}
@@ -49,40 +52,78 @@ func (t *Task) foldStep(r *Record) {
 	if r.Next < 0 {
 		s.Due = r.Due // of its next try; with Next the time belongs to that command
 	}
+	s.Heard = 0
+	if r.Kind != KindStarted { // by which its retry becomes a command
+		s.Awaits, s.Busy = 0, false
+	}
 	if r.Kind != KindUnserved && r.Kind != KindUndoUnserved {
-		s.Unserved = 0
+		s.Tries = 0
 	}
 	switch r.Kind {
 	case KindDone:
 		s.Dirty, s.Result = true, r.Result
-	case KindFailed, KindOverdue, KindPoisoned:
+	case KindFailed, KindOverdue:
 		s.Dirty = true // no answer, or one that may hide an effect, is not "no effect"
 		t.Failures++
+	case KindPoisoned:
+		s.Dirty = s.Dirty || r.StepStatus == StepFailed || r.Quiet != 0
+		t.Failures++
+	case KindCancelled, KindUndoAsked, KindExpired, KindStarted:
+		// They end a wait for an agent. What a former owner sent meanwhile may have been heard.
+		s.Dirty = s.Dirty || r.Quiet != 0
 	case KindRefused:
 		// Only a command in one pair of hands is over with its refusal; Quiet
 		// ahead says that another copy of this one, or an earlier try, may not be.
 		s.Dirty = s.Dirty || r.Quiet > r.At
 		t.Failures++
-	case KindUndoRefused, KindUndoFailed, KindUndoOverdue:
+	case KindUndoRefused, KindUndoGaveUp:
 		t.Failures++
-	case KindUnserved, KindUndoUnserved:
-		s.Unserved++
+		if s.Left = r.Error; s.Left == "" {
+			s.Left = "it failed without a text"
+		}
+	case KindUndoFailed, KindUndoOverdue:
+		t.Failures++
+		s.Alerted = s.Alerted || r.Reason != ""
+	case KindUnserved:
+		s.Dirty = s.Dirty || r.Code != 0 || r.Quiet != 0
+		if t.State == StateProcessing { // else the step is not wanted any more
+			s.Awaits, s.Busy = r.Seq, r.Code != 0
+		}
+	case KindUndoUnserved:
+		s.Alerted = s.Alerted || r.Reason != ""
+		s.Awaits, s.Busy = r.Seq, r.Code != 0
 	case KindUndone:
 		s.Dirty = false
+	}
+}
+
+// foldUndoAgain lets undos that gave up, or are in trouble, begin again.
+func (t *Task) foldUndoAgain() {
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		s.Since, s.Alerted, s.Left = 0, false, ""
+		if s.Status == StepUndoing {
+			s.Attempt, s.Due = 0, 0
+		}
 	}
 }
 
 // foldNext puts out the command that the row issues.
 func (t *Task) foldNext(r *Record) {
 	s := &t.Steps[r.Next]
-	switch {
-	case !r.Undo:
-		s.Status = StepRunning
-	case s.Status != StepUndoing:
+	s.Status = StepRunning
+	if r.Undo {
 		s.Status = StepUndoing
-		s.Unserved = 0 // what do waited for its agent does not count against undo
+		if s.Since == 0 {
+			s.Since = r.At
+		}
 	}
-	s.Attempt, s.Out, s.Due, s.Resent = r.NextAttempt, r.Seq, r.Due, false
+	s.Out = r.Seq
+	if r.Step == r.Next && r.Kind == KindStarted {
+		s.Out = s.Awaits // its retry has been heard
+	}
+	s.Awaits, s.Busy, s.Tries, s.Heard = 0, false, 0, 0
+	s.Attempt, s.Due, s.Resent = r.NextAttempt, r.Due, false
 }
 
 // foldEnd keeps the command that r issues, the task's state, and what follows
@@ -90,6 +131,13 @@ func (t *Task) foldNext(r *Record) {
 func (t *Task) foldEnd(r *Record) {
 	if r.Next >= 0 {
 		t.foldNext(r)
+	}
+	if r.State != StateProcessing {
+		for i := range t.Steps {
+			if s := &t.Steps[i]; s.Awaits != 0 && (r.State != StateUndoing || s.Status != StepUndoing) {
+				s.Awaits, s.Busy, s.Tries, s.Due = 0, false, 0, 0
+			}
+		}
 	}
 	t.Seq, t.State, t.UpdatedAt = r.Seq, r.State, r.At
 	t.foldWhy(r)
@@ -125,15 +173,33 @@ func (t *Task) foldWhy(r *Record) {
 			return
 		}
 		t.FailedStep = r.Step + 1
-	case KindUndoRefused, KindUndoFailed, KindUndoOverdue, KindUndoUnserved:
-		if t.State != StateError {
-			return
+	case KindExpired:
+		if r.Step >= 0 {
+			t.FailedStep = r.Step + 1
 		}
-		t.FailedStep = r.Step + 1
+	case KindUndone, KindUndoRefused, KindUndoFailed, KindUndoOverdue, KindUndoUnserved, KindUndoGaveUp, KindStarted:
+		t.foldWhyUndo(r)
+		return
 	}
 	if r.Error != "" {
 		t.Why = r.Error
 	} else if r.Reason != "" {
+		t.Why = r.Reason
+	}
+}
+
+// foldWhyUndo is foldWhy for what happens while undoing: an undo that is in trouble, and
+// what is left at the end because undos gave up.
+func (t *Task) foldWhyUndo(r *Record) {
+	switch {
+	case t.State == StateError:
+		for i := range t.Steps {
+			if t.Steps[i].Left != "" {
+				t.FailedStep = i + 1
+			}
+		}
+		t.Why = r.Reason
+	case r.Kind != KindUndone && r.Reason != "" && t.FailedStep == 0:
 		t.Why = r.Reason
 	}
 }

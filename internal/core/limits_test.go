@@ -15,6 +15,11 @@ var durations = fieldLimits{
 	[]any{time.Duration(0), time.Duration(1), -time.Second, DurationMax + 1, time.Duration(math.MaxInt64), time.Duration(math.MinInt64)},
 }
 
+// orSilent is what a field takes that stays zero where the plan is silent.
+func orSilent(l fieldLimits) fieldLimits {
+	return fieldLimits{append([]any{time.Duration(0)}, l.taken...), l.refused[1:]}
+}
+
 func upTo(most int) fieldLimits {
 	return fieldLimits{[]any{1, most}, []any{0, -1, most + 1, math.MaxInt, math.MinInt}}
 }
@@ -46,6 +51,8 @@ var stepLimits = map[string]fieldLimits{
 	"OnExhausted":     {[]any{PolicyUndo, PolicyWait, PolicyError}, []any{Policy(""), Policy("x"), Policy(strings.Repeat("x", 10<<20))}},
 	"Pause":           durations,
 	"ResultMax":       upTo(ResultBytesMax),
+	"UndoPatience":    orSilent(durations),
+	"UndoBackoffCap":  orSilent(durations),
 }
 
 func manySteps(n int) []Step {

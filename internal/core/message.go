@@ -76,14 +76,25 @@ const (
 	CodeGone       = 410 // the key carries a tombstone; final
 	CodeRefused    = 422 // what Refuse answers; final
 	CodeTooEarly   = 425 // the same key is at work elsewhere; tried again
-	CodeTooMany    = 429 // tried again
+	CodeTooMany    = 429 // the agent is full; see BusyCode
 	CodeBadResult  = 502 // the result was over its limit or not JSON; tried again
 	CodeAgentError = 500 // any other error of a handler; tried again
+
+	CodeUnable      = 501 // the agent does not serve the step or cannot read the command; see BusyCode
+	CodeUnavailable = 503 // the agent stops; see BusyCode
 )
 
 // FinalCode reports whether a failed reply is final: 4xx but not 408, 425, 429.
 func FinalCode(code int) bool {
 	return code >= 400 && code < 500 && code != CodeTimeout && code != CodeTooEarly && code != CodeTooMany
+}
+
+// BusyCode reports whether a failed reply says that the agent cannot take the command
+// now: it is full (429), it does not know how (501), or it stops (503). No service has
+// judged the command, so that is no attempt: the step waits for an agent that can. An
+// effect is not ruled out: a handler may have tried before it answered so.
+func BusyCode(code int) bool {
+	return code == CodeTooMany || code == CodeUnable || code == CodeUnavailable
 }
 
 // Ending is the news that a task ended, told durably at least once.

@@ -27,9 +27,10 @@ type try struct {
 	key     effectKey
 	undo    bool
 	due     Instant
-	copies  int  // that left or may leave
-	counted bool // its answer was taken
-	unheard bool // nobody was there to hear it, and it left once
+	copies  int     // that left or may leave, and have not been given back
+	counted bool    // its answer was taken
+	retry   bool    // of a step that waits for its agent: copies leave one after the other
+	out     Instant // complete-by of the copy that left last
 }
 
 // hand is one copy of a command with somebody at work on it.
@@ -83,6 +84,8 @@ func (m *model) send(e Effect, round int, lost bool) {
 		m.tries = append(m.tries, t)
 	}
 	t.copies++
+	t.retry = t.retry || e.Again
+	t.due, t.out = max(t.due, e.At), e.At
 	if lost {
 		m.zombies = append(m.zombies, &hand{try: t})
 		return
@@ -124,7 +127,7 @@ func (m *model) work(h *hand, now Instant, code int, effect, silent bool) string
 // are over.
 func (m *model) quiet(k effectKey, now Instant) (*try, bool) {
 	for _, t := range m.tries {
-		over := now >= t.due+m.grace || t.copies == 1 && (t.counted || t.unheard)
+		over := now >= t.due+m.grace || t.copies == 0 || t.copies == 1 && t.counted
 		if t.key == k && !t.undo && !over {
 			return t, false
 		}
@@ -133,7 +136,8 @@ func (m *model) quiet(k effectKey, now Instant) (*try, bool) {
 }
 
 // checkSend judges a command at the moment it leaves.
-func (m *model) checkSend(p *Plan, e Effect, round int, now Instant) string {
+func (m *model) checkSend(p *Plan, task *Task, e Effect, now Instant) string {
+	round := task.Round
 	k := effectKey{round, e.Step}
 	if e.Kind == EffectDo {
 		if m.effect(k).tombstone && !m.settled[round] {
@@ -146,11 +150,38 @@ func (m *model) checkSend(p *Plan, e Effect, round int, now Instant) string {
 			e.Step, now, t.seq, t.due, m.grace, t.copies)
 	}
 	for j := e.Step + 1; j < len(p.Steps); j++ {
-		if p.Steps[j].Undoable && m.effect(effectKey{round, j}).live && !m.settled[round] {
+		if p.Steps[j].Undoable && m.effect(effectKey{round, j}).live && !m.settled[round] && !passes(p, task, e.Step, j) {
 			return fmt.Sprintf("step %d is undone before step %d, whose effect is live", e.Step, j)
 		}
 	}
 	return ""
+}
+
+// passes reports whether the undo of a step may leave before that of a later one: that
+// one has given up, or it did not come after the step and is in trouble, or waits for one
+// that is in trouble.
+func passes(p *Plan, t *Task, step, later int) bool {
+	if t.Steps[later].Left != "" {
+		return true
+	}
+	if comesAfter(p, later, step) {
+		return false
+	}
+	for i := later; i < len(t.Steps); i++ { // it, or one that it waits for
+		if t.Steps[i].Alerted && t.Steps[i].Left == "" && (i == later || comesAfter(p, i, later)) {
+			return true
+		}
+	}
+	return false
+}
+
+func comesAfter(p *Plan, later, step int) bool {
+	for _, a := range p.Steps[later].After {
+		if a == step || comesAfter(p, a, step) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkEnd judges the services of a task in its present state: nothing is live

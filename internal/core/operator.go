@@ -106,11 +106,18 @@ func (d *decision) poison() error {
 	if d.t.State.Ended() {
 		return d.stale("it has ended")
 	}
+	d.journalRetry()
 	i := d.t.Out()
+	if i < 0 {
+		i = d.t.awaiting()
+	}
 	r := d.record(KindPoisoned, i)
 	r.Error = cut(d.ev.Error)
 	if i >= 0 && d.t.Steps[i].Status == StepRunning {
 		r.StepStatus, r.Quiet = StepFailed, d.quietAfter(i)
+	}
+	if i >= 0 && d.t.Steps[i].Awaits != 0 && d.t.Steps[i].Status == StepWaiting {
+		r.Quiet = d.t.retriesQuiet(d.p, i, d.at) // the owner may have just replayed it
 	}
 	d.finish(&r, StateError)
 	return nil

@@ -22,13 +22,18 @@ const (
 
 // Defaults of a plan, used where it is silent.
 const (
-	DefaultTaskCompleteBy  = 60 * time.Second
-	DefaultStepCompleteBy  = 10 * time.Second
-	DefaultAttemptsMax     = 3
+	DefaultTaskCompleteBy = 60 * time.Second
+	DefaultStepCompleteBy = 10 * time.Second
+	DefaultAttemptsMax    = 3
+	// DefaultUndoAttemptsMax stands for no limit but the undo's patience. It is a number
+	// because stored plans have it: a plan is the same whether it says so or is silent.
 	DefaultUndoAttemptsMax = 10
-	DefaultBackoff         = 200 * time.Millisecond
-	DefaultBackoffCap      = 10 * time.Second
-	DefaultPause           = 5 * time.Minute
+	// DefaultUndoPatience is how long an undo is tried.
+	DefaultUndoPatience   = 24 * time.Hour
+	DefaultUndoBackoffCap = 5 * time.Minute
+	DefaultBackoff        = 200 * time.Millisecond
+	DefaultBackoffCap     = 10 * time.Second
+	DefaultPause          = 5 * time.Minute
 	// DefaultGrace is how long after its complete-by a silent try may still
 	// take effect: clock skew plus the longest remote call that ignores its
 	// context.
@@ -67,12 +72,16 @@ type Step struct {
 	CompleteBy      time.Duration // one try of do
 	UndoCompleteBy  time.Duration // one try of undo
 	AttemptsMax     int           // tries of do before OnExhausted
-	UndoAttemptsMax int           // tries of undo before the task is in error
+	UndoAttemptsMax int           // tries of undo before it gives up; DefaultUndoAttemptsMax: as many as UndoPatience allows
 	Backoff         time.Duration // before the second try; doubles, full jitter
-	BackoffCap      time.Duration // upper bound of the doubling
+	BackoffCap      time.Duration // upper bound of the doubling, of do and of waiting for an agent
 	OnExhausted     Policy
 	Pause           time.Duration // how long PolicyWait parks the task
 	ResultMax       int           // bytes of result an agent may answer, at most ResultBytesMax
+	// UndoPatience is how long after its first try an undo gives up; 0: DefaultUndoPatience.
+	UndoPatience time.Duration `json:",omitempty"`
+	// UndoBackoffCap is the upper bound of the doubling between tries of undo; 0: DefaultUndoBackoffCap.
+	UndoBackoffCap time.Duration `json:",omitempty"`
 }
 
 // ErrPlan is wrapped by every error of [Plan.Validate].
@@ -173,6 +182,14 @@ func (p *Plan) validateStep(i int) error {
 	case PolicyUndo, PolicyWait, PolicyError:
 	default:
 		return fmt.Errorf("%w: plan %s: step %s: on_exhausted is %s, want undo, wait or error", ErrPlan, p.Name, s.Name, quoteShort(string(s.OnExhausted)))
+	}
+	for _, d := range []named{{"undo_patience", s.UndoPatience}, {"undo_backoff_cap", s.UndoBackoffCap}} {
+		if d.value == 0 {
+			continue // the default
+		}
+		if err := checkDurations(p.Name, s.Name, d); err != nil {
+			return err
+		}
 	}
 	return checkDurations(p.Name, s.Name,
 		named{"complete_by", s.CompleteBy}, named{"undo_complete_by", s.UndoCompleteBy},

@@ -140,6 +140,8 @@ func (s *storm) step() {
 		s.elapse()
 	case what < 28:
 		s.wakeUp()
+	case what < 29:
+		s.event(Event{Kind: EventServed, Full: s.full()})
 	case what < 31:
 		s.event(Event{Kind: EventOverdue, Actor: "supervisor", Node: node})
 	case what < 34:
@@ -152,6 +154,23 @@ func (s *storm) step() {
 		s.zombie()
 	default:
 		s.people()
+	}
+}
+
+// lateRetry: an owner that has lost the task, and made sure of it just before, lets a
+// step that waits for its agent try once more.
+func (s *storm) lateRetry() {
+	committed := s.replayed()
+	for i := range committed.Steps {
+		st := &committed.Steps[i]
+		if st.Awaits == 0 || !s.one("late retry", 3) {
+			continue
+		}
+		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(s.now.Add(OwnedFor+s.plan.Steps[i].CompleteBy), committed.Deadline), Again: true}
+		if st.Status == StepUndoing {
+			e.Kind, e.At = EffectUndo, s.now.Add(OwnedFor+s.plan.Steps[i].UndoCompleteBy)
+		}
+		s.m.send(e, committed.Round, true)
 	}
 }
 
@@ -174,7 +193,7 @@ func (s *storm) work() {
 		return
 	}
 	h := open[s.n("copy", len(open))]
-	code := pick(s.chance, "code", 0, 0, 0, 0, 0, 0, CodeAgentError, CodeAgentError, CodeTooEarly, CodeRefused)
+	code := pick(s.chance, "code", 0, 0, 0, 0, 0, 0, CodeAgentError, CodeAgentError, CodeTooEarly, CodeRefused, CodeTooMany, CodeUnavailable)
 	// Success has taken effect, a refusal has not; any other error may have.
 	effect := code == 0 || code != CodeRefused && s.one("effect", 2)
 	s.breach(s.m.work(h, s.now, code, effect, s.one("silent", 5)))
@@ -198,7 +217,7 @@ func (s *storm) deliver() {
 
 func (s *storm) reply(a answer, at Instant) {
 	out := s.task.Out()
-	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < a.try.due && !a.try.counted
+	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due && (!a.try.counted || a.try.retry)
 	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Resent) // the copy at work will say
 	before := s.task.Seq
 	err := s.try(Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"})
@@ -218,7 +237,10 @@ func (s *storm) unservedSend() {
 	}
 	h := open[s.n("copy", len(open))]
 	h.done = true
-	s.event(Event{Kind: EventUnserved, Seq: h.try.seq})
+	h.try.copies-- // nobody is at work on it, whatever the owner makes of the news
+	if s.try(Event{Kind: EventUnserved, Seq: h.try.seq}) == errLost {
+		return
+	}
 }
 
 func (s *storm) wakeUp() {
@@ -292,7 +314,6 @@ func (s *storm) try(ev Event) error {
 	}
 	if t := s.m.find(ev.Seq); t != nil && len(s.out.Records) > 0 {
 		t.counted = t.counted || ev.Kind == EventReply
-		t.unheard = t.unheard || ev.Kind == EventUnserved
 	}
 	lost := s.one("crash after commit", 25)
 	s.leave(lost)
@@ -311,7 +332,7 @@ func (s *storm) leave(lost bool) {
 			if len(s.out.Records) > 0 { // as decided, which is never later than now
 				at = s.out.Records[0].At
 			}
-			s.breach(s.m.checkSend(s.plan, e, s.task.Round, at))
+			s.breach(s.m.checkSend(s.plan, s.task, e, at))
 			s.m.send(e, s.task.Round, lost)
 		case EffectWake:
 			s.m.timers = append(s.m.timers, e.At)
@@ -323,13 +344,19 @@ func (s *storm) leave(lost bool) {
 // takeover: a new owner knows only what was committed.
 func (s *storm) takeover() {
 	s.m.timers = nil
+	s.lateRetry()
 	s.crash()
 	s.leave(false)
 }
 
 func (s *storm) check() {
 	s.breach(s.m.checkEnd(s.plan, s.task))
-	if s.task.Active() && s.task.Out() < 0 && !s.m.hasTimer(max(s.now, s.task.NextDue(s.plan))) {
+	due := max(s.now, s.task.NextDue(s.plan))
+	retry := s.task.Out() >= 0 && s.task.Steps[s.task.Out()].again()
+	if retry {
+		due = max(due, s.nextWake())
+	}
+	if s.task.Active() && (s.task.Out() < 0 || retry) && !s.m.hasTimer(due) {
 		s.rt.Fatalf("it waits and nothing will wake it: %s", s.task)
 	}
 	for i := range s.task.Steps {
@@ -361,7 +388,7 @@ func (s *storm) calm() {
 func (s *storm) calmStep() {
 	out := s.task.Out()
 	if out < 0 {
-		s.now = max(s.now, s.task.NextDue(s.plan))
+		s.now = max(s.now, s.nextWake())
 		kind := EventWake
 		if s.task.State == StatePending {
 			kind = EventOverdue
@@ -373,7 +400,7 @@ func (s *storm) calmStep() {
 		return
 	}
 	for _, h := range s.m.open() {
-		if h.try.seq == s.task.Steps[out].Out && s.now < h.try.due {
+		if h.try.seq == s.task.Steps[out].Out && s.now < s.task.Steps[out].Due {
 			s.breach(s.m.work(h, s.now, 0, true, false))
 			a := s.m.replies[len(s.m.replies)-1]
 			a.try.counted = true
@@ -381,8 +408,13 @@ func (s *storm) calmStep() {
 			return
 		}
 	}
+	if s.task.Steps[out].again() {
+		s.now = max(s.now, s.nextWake())
+		s.settle(Event{Kind: EventWake})
+		return
+	}
 	s.now = max(s.now, s.task.NextDue(s.plan))
-	s.settle(Event{Kind: EventOverdue})
+	s.settle(Event{Kind: EventOverdue, Rand: 0.5})
 }
 
 func (s *storm) settle(ev Event) {

@@ -6,17 +6,18 @@ type Kind string
 // The kinds of journal rows. A row may also issue a command: see Record.Next.
 const (
 	KindSubmitted    Kind = "submitted"     // the task was born
-	KindStarted      Kind = "started"       // a waiting try left, or a parked task was claimed
+	KindStarted      Kind = "started"       // a waiting try left, a parked task was claimed, or the agent that Step waited for is there
 	KindDone         Kind = "done"          // do answered
 	KindRefused      Kind = "refused"       // do answered: final
 	KindFailed       Kind = "failed"        // do answered: may be tried again
 	KindOverdue      Kind = "overdue"       // do did not answer by its complete-by
-	KindUnserved     Kind = "unserved"      // no agent listens; not an attempt
+	KindUnserved     Kind = "unserved"      // no agent takes the command, and the step waits for one; not an attempt
 	KindUndone       Kind = "undone"        // undo answered
 	KindUndoRefused  Kind = "undo_refused"  // undo answered: final
 	KindUndoFailed   Kind = "undo_failed"   // undo answered: may be tried again
 	KindUndoOverdue  Kind = "undo_overdue"  // undo did not answer by its complete-by
-	KindUndoUnserved Kind = "undo_unserved" // no agent listens; not an attempt
+	KindUndoUnserved Kind = "undo_unserved" // no agent takes the undo, and it waits for one; not an attempt
+	KindUndoGaveUp   Kind = "undo_gave_up"  // the undo of the step has used its attempts or its time
 	KindExpired      Kind = "expired"       // the task's deadline passed between two tries
 	KindCancelled    Kind = "cancelled"
 	KindUndoAsked    Kind = "undo_asked"

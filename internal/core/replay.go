@@ -60,6 +60,10 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 		return
 	}
 	i := t.Out()
+	if i < 0 && t.resumeWaits(p, at) {
+		out.Effects = append(out.Effects, Effect{Kind: EffectWake, At: at})
+		return
+	}
 	if i < 0 {
 		out.Effects = append(out.Effects, Effect{Kind: EffectWake, At: max(at, t.NextDue(p))})
 		return
@@ -77,4 +81,31 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 		return
 	}
 	out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
+}
+
+// resumeWaits lets the steps that wait for their agents try again at once, and reports
+// whether there is one. A retry of a former owner, which made sure of its ownership less
+// than OwnedFor before, may be in some agent's hands: until that is over, no undo of the
+// step may leave. It journals nothing; the row that ends the wait does.
+func (t *Task) resumeWaits(p *Plan, at Instant) bool {
+	waits := false
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		if s.Awaits == 0 {
+			continue
+		}
+		waits = true
+		s.Resent, s.Due = true, at
+		if s.Status != StepUndoing {
+			s.Quiet = t.retriesQuiet(p, i, at)
+		}
+	}
+	return waits
+}
+
+// retriesQuiet is when no retry of a do that waits for its agent can still take effect,
+// whoever sent it before at.
+func (t *Task) retriesQuiet(p *Plan, i int, at Instant) Instant {
+	last := min(at.Add(OwnedFor+p.Steps[i].CompleteBy), t.Deadline)
+	return max(t.Steps[i].Quiet, last.Add(p.Grace))
 }

@@ -123,10 +123,25 @@ func (r *rig) late() {
 	r.must(Event{Kind: EventOverdue})
 }
 
+// nextWake is when the owner's timer goes off next.
+func (r *rig) nextWake() Instant {
+	if i := r.task.Out(); i >= 0 && r.task.Steps[i].again() {
+		return r.task.Steps[i].Heard
+	}
+	if r.task.State == StateUndoing {
+		_, when := r.task.nextUndo(r.plan, r.task.UpdatedAt)
+		return when
+	}
+	if i := r.task.awaiting(); i >= 0 {
+		return min(r.task.Steps[i].Due, r.task.Deadline)
+	}
+	return r.task.NextDue(r.plan)
+}
+
 // wait lets the wait that is on pass.
 func (r *rig) wait() {
 	r.t.Helper()
-	r.now = max(r.now, r.task.NextDue(r.plan))
+	r.now = max(r.now, r.nextWake())
 	r.must(Event{Kind: EventWake})
 }
 
@@ -252,11 +267,10 @@ func rowColumns(a, b *Task) string {
 // differ says how two tasks differ, apart from what is not journalled.
 func differ(a, b *Task) string {
 	a, b = a.clone(), b.clone()
-	for i := range a.Steps {
-		a.Steps[i].Resent = false
-	}
-	for i := range b.Steps {
-		b.Steps[i].Resent = false
+	for _, t := range []*Task{a, b} {
+		for i := range t.Steps {
+			t.Steps[i] = t.Steps[i].Journalled()
+		}
 	}
 	if reflect.DeepEqual(a, b) {
 		return ""

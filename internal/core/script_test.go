@@ -77,8 +77,11 @@ func (p *player) command(words []string) {
 	p.t.Helper()
 	switch {
 	case words[0] == "due":
-		p.rig.now = max(p.rig.now, p.rig.task.NextDue(p.rig.plan))
-		words = words[1:]
+		next := p.rig.task.NextDue(p.rig.plan)
+		if words = words[1:]; words[0] == "wake" {
+			next = p.rig.nextWake()
+		}
+		p.rig.now = max(p.rig.now, next)
 	case words[0][0] == '+':
 		p.rig.now = p.rig.now.Add(p.duration(words[0][1:]))
 		words = words[1:]
@@ -134,7 +137,7 @@ func (p *player) submitUnknown() {
 
 var eventKinds = map[string]EventKind{
 	"reply": EventReply, "unserved": EventUnserved, "wake": EventWake, "claim": EventClaim,
-	"overdue": EventOverdue, "cancel": EventCancel, "undo": EventUndo, "resubmit": EventResubmit,
+	"overdue": EventOverdue, "served": EventServed, "cancel": EventCancel, "undo": EventUndo, "resubmit": EventResubmit,
 	"resolve": EventResolve, "extend": EventExtend, "poison": EventPoison,
 }
 
@@ -241,6 +244,8 @@ func (p *player) effect(e Effect) {
 		p.line("→ tell: received")
 	case EffectEnded:
 		p.line("→ tell: %s", p.rig.task.State)
+	case EffectAlert:
+		p.line("→ alert: the undo of %s", p.rig.plan.Steps[e.Step].Name)
 	}
 }
 

@@ -101,16 +101,32 @@ type Task struct {
 
 // StepState is what the owner knows of one step.
 type StepState struct {
-	Status   StepStatus
-	Attempt  int     // tries of the present do or undo
-	Unserved int     // tries nobody was there to hear since the last that was heard
-	Out      int64   // journal row that issued the command now out; 0: none is out
-	Due      Instant // of the command out: its complete-by; otherwise when the next try may leave
-	Quiet    Instant // no do of this step can still take effect after this
-	Dirty    bool    // a do may have left an effect that no undo has removed
-	Resent   bool    // the command out may be in more than one pair of hands; not journalled
-	Result   []byte  // what do answered
+	Status  StepStatus
+	Attempt int     // tries of the present do or undo
+	Out     int64   // number of the command now out, a journal row's; 0: none is out
+	Due     Instant // of the command out: its complete-by; otherwise when the next try may leave
+	Quiet   Instant // no do of this step can still take effect after this
+	Dirty   bool    // a do may have left an effect that no undo has removed
+	Resent  bool    // the command out may be in more than one pair of hands; not journalled
+	Result  []byte  // what do answered
+
+	// A step that waits for its agent. What its retries come to is not journalled.
+	Awaits int64   // journal row by which the wait began, under whose number its retries leave; 0: it does not wait
+	Busy   bool    // an agent answered, and could not take the command
+	Tries  int     // retries of the wait; not journalled
+	Heard  Instant // when the retry that is out counts as heard; not journalled
+
+	// Its undo.
+	Since   Instant // when its first try left; 0: none has
+	Alerted bool    // an operator knows that it is in trouble
+	Left    string  // why it gave up; empty: it has not
 }
+
+// undoAwaits reports whether the undo of the step waits for its agent.
+func (s *StepState) undoAwaits() bool { return s.Awaits != 0 && s.Status == StepUndoing }
+
+// again reports whether the command out is a retry that the journal does not know of.
+func (s *StepState) again() bool { return s.Out != 0 && s.Out == s.Awaits }
 
 // Out returns the index of the step whose command is out, or -1.
 func (t *Task) Out() int {

@@ -1,11 +1,32 @@
 package core
 
+import "time"
+
 // The undo of a task: begun by a person or by a failure, step by step, until
 // nothing is left or a person must look.
 
-// undoUnservedFactor: an undo that nobody is there to hear is tried this many
-// times its attempts before a person is called.
-const undoUnservedFactor = 10
+// An operator is told that an undo is in trouble after so many failed tries, or when it
+// has not come to its end so long after its first.
+const (
+	undoAlertAttempts = 10
+	undoAlertAfter    = time.Minute
+)
+
+func (s *Step) undoPatience() time.Duration {
+	if s.UndoPatience == 0 {
+		return DefaultUndoPatience
+	}
+	return s.UndoPatience
+}
+
+// undoBackoff is the wait before try attempt+1 of an undo.
+func (s *Step) undoBackoff(attempt int, rand float64) time.Duration {
+	most := s.UndoBackoffCap
+	if most == 0 {
+		most = max(s.BackoffCap, DefaultUndoBackoffCap)
+	}
+	return doubled(s.Backoff, most, attempt, rand)
+}
 
 // undo begins to undo the task, or begins again where an undo gave up.
 func (d *decision) undo() error {
@@ -21,39 +42,71 @@ func (d *decision) undo() error {
 			return d.stale("it is too late to cancel")
 		}
 	}
-	stuck := -1
+	d.journalRetry()
+	step := d.t.awaiting() // its wait ends with this row
 	for i := range d.t.Steps {
 		if d.t.Steps[i].Status == StepUndoing {
-			stuck = i
+			step = i
 		}
 	}
-	r := d.record(kind, stuck)
-	r.Attempt = 0
+	r := d.record(kind, step)
+	if step < 0 || r.StepStatus == StepUndoing {
+		r.Attempt = 0
+	}
 	d.finish(&r, StateUndoing)
 	return nil
 }
 
 // backward undoes, last step first, whatever may have left an effect. An undo
-// leaves only when no do of its step can still take effect.
+// leaves only when no do of its step can still take effect. When nothing more can be
+// undone, what was left makes the task an error.
 func (d *decision) backward(r *Record) {
 	t := d.t
 	if t.Out() >= 0 {
 		return // a do is still out: its answer, or its complete-by, comes first
 	}
-	i := t.nextUndo(d.p)
-	if i < 0 {
-		t.State = StateUndone
-		return
-	}
-	s := &t.Steps[i]
+	i, when := t.nextUndo(d.p, d.at)
 	switch {
-	case s.Quiet > d.at:
-		d.wakeAt(s.Quiet)
-	case s.Status == StepUndoing && s.Due > d.at:
-		d.wakeAt(s.Due)
+	case i < 0:
+		t.State = StateUndone
+		if left := t.left(d.p); left != "" {
+			t.State = StateError
+			r.Reason = cut(left)
+		}
+	case when > d.at:
+		d.wakeForUndo(when)
+	case i != r.Step && (r.Due != 0 || d.retryAt != 0 && t.Steps[r.Step].undoAwaits()):
+		d.wakeAt(d.at) // the row has one Due, and it says when r.Step is tried again
+	case t.Steps[i].undoAwaits():
+		d.again(i)
 	default:
 		d.issue(r, i, true)
 	}
+}
+
+// wakeForUndo asks for a wake when the next undo may leave, or before it, when one has
+// waited long enough for its agent.
+func (d *decision) wakeForUndo(when Instant) {
+	if a, alarm := d.t.nextAlarm(d.p); a >= 0 {
+		when = min(when, alarm)
+	}
+	d.wakeAt(when)
+}
+
+// left names the steps whose effects may still be there because their undo gave up, and
+// why it did; empty: there are none.
+func (t *Task) left(p *Plan) string {
+	text := ""
+	for i := range t.Steps {
+		if t.Steps[i].Left == "" {
+			continue
+		}
+		if text != "" {
+			text += "; "
+		}
+		text += "the undo of step " + p.Steps[i].Name + " gave up: " + t.Steps[i].Left
+	}
+	return text
 }
 
 // undone ends the undo of one step; backward goes on with the one before it.
@@ -74,34 +127,50 @@ func (d *decision) undoFailed(i int) {
 	d.afterUndoFailure(&r, i, kind == KindUndoRefused)
 }
 
-// afterUndoFailure tries the undo again or, when it must give up, calls a
-// person: what is left is never hidden.
+// afterUndoFailure tries the undo again or, when that was refused for good, or its
+// attempts or its time are used up, leaves the step as it is and goes on with the others.
 func (d *decision) afterUndoFailure(r *Record, i int, final bool) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	r.StepStatus = StepUndoing
-	if final || s.Attempt >= ps.UndoAttemptsMax {
-		if r.Reason == "" {
-			r.Reason = "the undo of step " + ps.Name + " gave up"
-		}
-		d.finish(r, StateError)
-		return
+	end := s.Since.Add(ps.undoPatience())
+	switch {
+	case final: // the row says it by its kind
+	case d.at >= end || ps.UndoAttemptsMax != DefaultUndoAttemptsMax && s.Attempt >= ps.UndoAttemptsMax:
+		r.Kind = KindUndoGaveUp
+	default:
+		d.alert(r, i)
+		r.Due = min(d.at.Add(ps.undoBackoff(s.Attempt, d.ev.Rand)), end)
 	}
-	r.Due = d.at.Add(backoff(ps, s.Attempt, d.ev.Rand))
 	d.finish(r, StateUndoing)
 }
 
-// undoUnserved waits for an undo agent that is not there, at length, but not for
-// ever: a task that nobody can undo needs a person.
-func (d *decision) undoUnserved(i int, next Instant) {
-	s, ps := &d.t.Steps[i], &d.p.Steps[i]
-	r := d.record(KindUndoUnserved, i)
-	r.Error = "no agent listens on " + ps.Agent
-	r.Attempt = s.Attempt - 1
-	if s.Unserved+1 >= undoUnservedFactor*ps.UndoAttemptsMax {
-		r.Reason = "the undo of step " + ps.Name + " gave up: no agent"
-		d.finish(&r, StateError)
+// alert tells an operator, once, that the undo of step i is in trouble.
+func (d *decision) alert(r *Record, i int) {
+	s := &d.t.Steps[i]
+	if s.Alerted || s.Attempt < undoAlertAttempts && d.at < s.Since.Add(undoAlertAfter) {
 		return
 	}
-	r.Due = next
+	if r.Reason == "" {
+		r.Reason = "the undo of step " + d.p.Steps[i].Name + " is in trouble and goes on"
+	}
+	d.out.Effects = append(d.out.Effects, Effect{Kind: EffectAlert, Step: i, Attempt: s.Attempt, Seq: r.Seq})
+}
+
+// undoAlarm notes that an undo has waited for its agent so long that an operator is
+// told, or that it gives up.
+func (d *decision) undoAlarm(i int) {
+	s, ps := &d.t.Steps[i], &d.p.Steps[i]
+	r := d.record(KindUndoUnserved, i)
+	r.Error = "no agent takes the undo on " + ps.Agent
+	if s.Busy {
+		r.Code = CodeUnavailable
+	}
+	if d.at >= s.Since.Add(ps.undoPatience()) {
+		r.Kind = KindUndoGaveUp
+		d.finish(&r, StateUndoing)
+		return
+	}
+	d.alert(&r, i)
+	d.retryAt = max(s.Due, d.at)
 	d.finish(&r, StateUndoing)
 }

@@ -8,14 +8,49 @@ func (d *decision) wake() error {
 	if d.t.State != StateProcessing && d.t.State != StateUndoing {
 		return d.stale("it waits for nothing")
 	}
-	if d.t.Out() >= 0 {
-		return d.stale("a command is out")
-	}
-	if due := d.t.NextDue(d.p); d.at < due {
-		d.wakeAt(due)
+	if i := d.t.Out(); i >= 0 {
+		switch s := &d.t.Steps[i]; {
+		case !s.again():
+			return d.stale("a command is out")
+		case d.at < s.Heard:
+			d.wakeAt(s.Heard)
+		default:
+			d.heard(i)
+		}
 		return nil
 	}
-	d.moveOn()
+	if d.t.State == StateUndoing {
+		return d.wakeUndo()
+	}
+	switch i := d.t.awaiting(); {
+	case i >= 0 && d.at >= d.t.Deadline:
+		d.moveOn()
+	case i >= 0 && d.at < d.t.Steps[i].Due:
+		d.wakeForRetry(i)
+	case i >= 0:
+		d.again(i)
+	case d.at < d.t.NextDue(d.p):
+		d.wakeAt(d.t.NextDue(d.p))
+	default:
+		d.moveOn()
+	}
+	return nil
+}
+
+// wakeUndo is wake for a task that is undone.
+func (d *decision) wakeUndo() error {
+	if a, alarm := d.t.nextAlarm(d.p); a >= 0 && d.at >= alarm {
+		d.undoAlarm(a)
+		return nil
+	}
+	switch i, when := d.t.nextUndo(d.p, d.at); {
+	case i >= 0 && when > d.at:
+		d.wakeForUndo(when)
+	case i >= 0 && d.t.Steps[i].undoAwaits():
+		d.again(i)
+	default:
+		d.moveOn()
+	}
 	return nil
 }
 
@@ -25,7 +60,14 @@ func (d *decision) moveOn() {
 	if d.t.State != StateUndoing && d.at >= d.t.Deadline {
 		kind = KindExpired
 	}
-	r := d.record(kind, -1)
+	step := -1
+	if kind == KindExpired {
+		step = d.t.awaiting() // its wait ends with this row
+	}
+	r := d.record(kind, step)
+	if step >= 0 {
+		r.Reason = "the task's deadline came while step " + d.p.Steps[step].Name + " waited for an agent"
+	}
 	state := d.t.State
 	if state == StatePending {
 		state = StateProcessing
@@ -67,9 +109,14 @@ func (d *decision) overdue() error {
 		return nil
 	}
 	d.out.Row = true // the bound has passed: unless it moves, the question comes again
-	if i := d.t.Out(); i >= 0 {
+	switch i := d.t.Out(); {
+	case i >= 0 && d.at < d.t.Steps[i].Due:
+		d.heard(i)
+	case i >= 0:
 		d.silent(i)
-	} else {
+	case d.t.State == StateUndoing:
+		return d.wakeUndo()
+	default:
 		d.moveOn() // a timer was lost, a pause is over, or the deadline passed while nothing was out
 	}
 	return nil
@@ -85,7 +132,7 @@ func (d *decision) silent(i int) {
 		kind = KindUndoOverdue
 	}
 	r := d.record(kind, i)
-	r.Error = "no answer by " + stamp(s.Due)
+	r.Error = "no answer by its complete-by"
 	if undo {
 		d.afterUndoFailure(&r, i, false)
 		return

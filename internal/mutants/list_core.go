@@ -163,7 +163,7 @@ var coreMutants = []mutant{
 		name: "bound-never-lowered", invariant: 11, file: "internal/core/decision.go",
 		old: " || due < d.t.Bound {", new: " {",
 		fault: "a shorter step does not lower the row's complete_by",
-		run:   "^(TestCells|TestUnservedUndoGivesUp)$",
+		run:   "^(TestCells|TestUndoIsPatient)$",
 	},
 	{
 		name: "bound-never-raised", invariant: 11, file: "internal/core/wait.go",
@@ -175,7 +175,7 @@ var coreMutants = []mutant{
 		name: "bound-set-too-late", invariant: 11, file: "internal/core/birth.go",
 		old: "t.Bound = min(t.Bound, ev.At.Add(p.ShortestTimeout()), t.Deadline)", new: "t.Bound = t.Deadline",
 		fault: "a new row is due at the task's deadline only",
-		run:   "^(TestCells|TestUnservedUndoGivesUp)$",
+		run:   "^(TestCells|TestUndoIsPatient)$",
 	},
 	{
 		name: "overdue-believed", invariant: 11, file: "internal/core/wait.go",
@@ -191,7 +191,7 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "wake-ends-command", invariant: 11, file: "internal/core/wait.go",
-		old: "if d.t.Out() >= 0 {\n\t\treturn d.stale(\"a command is out\")", new: "if d.t.Out() >= 0 && d.at < 0 {\n\t\treturn d.stale(\"a command is out\")",
+		old: "case !s.again():\n\t\t\treturn d.stale(\"a command is out\")", new: "case !s.again() && d.at < 0:\n\t\t\treturn d.stale(\"a command is out\")",
 		fault: "a timer interferes with a command that is out",
 		run:   "^TestCells$",
 	},
@@ -220,8 +220,8 @@ var coreMutants = []mutant{
 		run:   "^(TestCells|TestRetryParks)$",
 	},
 	{
-		name: "unserved-costs-a-try", invariant: 11, file: "internal/core/do.go",
-		old: "r.StepStatus, r.Attempt = StepWaiting, s.Attempt-1", new: "r.StepStatus, r.Attempt = StepWaiting, s.Attempt",
+		name: "unserved-costs-a-try", invariant: 11, file: "internal/core/await.go",
+		old: "r.Code, r.Error, r.Attempt = code, text, s.Attempt-1", new: "r.Code, r.Error, r.Attempt = code, text, s.Attempt",
 		fault: "a command that nobody heard counts as an attempt",
 		run:   "^(TestUnservedIsNoAttempt|TestScripts)$",
 	},

@@ -131,7 +131,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "lost-partition-kept", invariant: 4, file: "scheduler/birth.go",
-		old: "\t\ts.Drop(id)\n", new: "",
+		old: "\ts.Drop(p.id)\n", new: "",
 		fault: "a fenced partition keeps its memory",
 		run:   "^(TestFencedPartitionIsLeftOut|TestFencedBetweenTwoRounds)$",
 	},

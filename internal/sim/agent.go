@@ -56,6 +56,9 @@ func (a *agentProcess) serve() {
 // work brings a command to one of the processes that are there, and reports
 // whether there was one.
 func (w *World) work(c core.Command) bool {
+	if w.during(w.ails.away) {
+		return false
+	}
 	at := w.rand.IntN(len(w.agents))
 	for i := range w.agents {
 		if a := w.agents[(at+i)%len(w.agents)]; w.now >= a.down {
@@ -128,6 +131,9 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 			w.books.do(c, loose)
 		}
 	}
+	if w.during(w.ails.full) {
+		return nil, errBusy
+	}
 	if w.fault(AgentCrashBefore) {
 		a.crash()
 	}
@@ -168,7 +174,12 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 
 func (a *agentProcess) undo(ctx context.Context, c *core.Command) ([]byte, error) {
 	w := a.w
-	if w.fault(AgentCrashBefore) {
+	switch {
+	case w.during(w.ails.full):
+		return nil, errBusy
+	case w.during(w.ails.broken) && c.Step == w.ails.step:
+		return nil, errHandler
+	case w.fault(AgentCrashBefore):
 		a.crash()
 	}
 	left := min(c.CompleteBy.Sub(a.clock.now()), c.Left)
@@ -204,4 +215,30 @@ func (w *World) undoable(c *core.Command) bool {
 		}
 	}
 	return false
+}
+
+// ails is what is wrong with the agents for a long time.
+type ails struct {
+	away, full, broken span
+	step               string // whose undo is broken
+}
+
+// span is a time from and until.
+type span struct{ from, until core.Instant }
+
+func (w *World) during(s span) bool { return w.now >= s.from && w.now < s.until }
+
+// troubleAgents draws long troubles of the agents. They end before the calm does.
+func (w *World) troubleAgents() {
+	for _, t := range []struct {
+		fault Fault
+		span  *span
+	}{{AgentsAway, &w.ails.away}, {AgentsFull, &w.ails.full}, {UndoBroken, &w.ails.broken}} {
+		if w.fault(t.fault) {
+			t.span.from = w.now.Add(w.upTo(w.cfg.Storm))
+			t.span.until = t.span.from.Add(w.upTo(w.cfg.Storm + 2*time.Second))
+		}
+	}
+	p := w.plans[w.rand.IntN(len(w.plans))]
+	w.ails.step = p.Steps[w.rand.IntN(len(p.Steps))].Name
 }

@@ -56,6 +56,7 @@ func what(undo bool) string {
 }
 
 func (b *nodeBus) unserved(c *core.Command) {
+	b.w.gaveBack(c)
 	if b.n.life == b.life && b.n.feeds[c.Partition] != nil {
 		b.w.tell(c.Task, -1, "%s hears that nobody listens to row %d", b.n.name, c.Seq)
 		b.n.mail.Unserved = append(b.n.mail.Unserved, scheduler.ReplyMail{

@@ -120,6 +120,8 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 func (w *World) said(at fence, j *core.Record) bool {
 	return slices.ContainsFunc(w.spoken[at], func(code int) bool {
 		switch j.Kind {
+		case core.KindUnserved, core.KindUndoUnserved:
+			return core.BusyCode(code) && code == j.Code
 		case core.KindDone, core.KindUndone:
 			return code == 0
 		case core.KindRefused, core.KindUndoRefused:

@@ -26,7 +26,27 @@ func (w *World) checkSend(c *core.Command) {
 	} else {
 		w.doSent[c.Key()] = w.now
 	}
-	w.sends[fence{c.Partition, c.Number, c.Seq, c.Commit}]++
+	at := fence{c.Partition, c.Number, c.Seq, c.Commit}
+	w.sends[at]++
+	if r.journal[c.Seq-1].Next < 0 {
+		w.retries[at] = append(w.retries[at], retry{due: c.CompleteBy})
+	}
+}
+
+// retry is one copy of a command that left while its step waited for its agent.
+type retry struct {
+	due  core.Instant
+	back bool // no agent was there to hear it
+}
+
+// gaveBack takes note that a command was heard by no agent.
+func (w *World) gaveBack(c *core.Command) {
+	sent := w.retries[fence{c.Partition, c.Number, c.Seq, c.Commit}]
+	for i := range sent {
+		if sent[i].due == c.CompleteBy {
+			sent[i].back = true
+		}
+	}
 }
 
 // issued reports whether a committed journal row issued the command.
@@ -35,6 +55,9 @@ func (r *row) issued(c *core.Command) bool {
 		return false
 	}
 	j := &r.journal[c.Seq-1]
+	if wait := (j.Kind == core.KindUnserved || j.Kind == core.KindUndoUnserved) && j.Next < 0; wait {
+		return c.Undo == (j.Kind == core.KindUndoUnserved) && c.Attempt == j.Attempt+1 && j.Round == c.Round
+	}
 	return j.Next >= 0 && j.Undo == c.Undo && j.NextAttempt == c.Attempt && j.Due == c.CompleteBy && j.Round == c.Round
 }
 
@@ -44,8 +67,14 @@ func (r *row) issued(c *core.Command) bool {
 func (w *World) checkQuiet(r *row, c *core.Command) {
 	undoAt := r.journal[c.Seq-1].At
 	step := r.journal[c.Seq-1].Next
+	if step < 0 {
+		step = r.journal[c.Seq-1].Step
+	}
 	for i := range r.journal[:c.Seq-1] {
 		do := &r.journal[i]
+		if do.Kind == core.KindUnserved && do.Step == step && do.Round == c.Round {
+			w.checkRetries(r, i, step, undoAt, c)
+		}
 		if do.Next != step || do.Undo || do.Round != c.Round {
 			continue
 		}
@@ -56,6 +85,19 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 			w.wrong(c.Partition, c.Task, "undo of %s left at %s; its do of row %d may be at work until %s",
 				c.Key(), w.stamp(undoAt), do.Seq, w.stamp(do.Due.Add(grace)))
 		}
+	}
+}
+
+// checkRetries is checkQuiet for what left under the row that began a wait.
+func (w *World) checkRetries(r *row, i, step int, undoAt core.Instant, c *core.Command) {
+	open := 0
+	for _, s := range w.retries[fence{c.Partition, c.Number, r.journal[i].Seq, r.commits[i]}] {
+		if !s.back && undoAt < s.due.Add(grace) {
+			open++
+		}
+	}
+	if end := r.endOf(i, step); open > 1 || open == 1 && (end == nil || !answers(end.Kind)) {
+		w.wrong(c.Partition, c.Task, "undo of %s left at %s; %d retries under row %d may be at work", c.Key(), w.stamp(undoAt), open, r.journal[i].Seq)
 	}
 }
 

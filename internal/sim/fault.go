@@ -76,6 +76,9 @@ const (
 	AgentCrashDuring // the effect comes later, from the remote call it made
 	AgentCrashAfter
 	AgentsDown  // nobody listens for a while
+	AgentsAway  // no agent listens for long
+	AgentsFull  // they answer 429 for long
+	UndoBroken  // the undo of one step fails for long
 	AgentStops  // while it drains it answers 503
 	AgentBusy   // 429
 	AgentError  // without an effect
@@ -124,7 +127,7 @@ var kinds = [faultCount]struct {
 	EventsDown: {"events down", 0.3}, TellFails: {"tell fails", 0.1}, TellAnswerLost: {"tell answer lost", 0.1}, RefuseFails: {"refuse fails", 0.1},
 
 	AgentCrashBefore: {"agent crash before", 0.01}, AgentCrashDuring: {"agent crash during", 0.015}, AgentCrashAfter: {"agent crash after", 0.015},
-	AgentsDown: {name: "agents down"}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
+	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, HandFull: {name: "hand full"},
 	TurnAlone: {"turn alone", 0.25},

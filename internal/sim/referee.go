@@ -16,6 +16,8 @@ type referee struct {
 	undo bool
 	due  core.Instant
 	at   core.Instant
+
+	waits [core.StepsMax]int64 // by step that waits for its agent: the row under whose number its retries leave
 }
 
 // take follows one row; answered is the row of the command that it ends by an
@@ -25,19 +27,38 @@ func (r *referee) take(j *core.Record) (answered int64, err error) {
 		return 0, fmt.Errorf("it is dated %d, before the row before it at %d", j.At, r.at)
 	}
 	r.at = j.At
+	if err := r.retry(j); err != nil {
+		return 0, err
+	}
 	switch j.Kind {
 	case core.KindDone, core.KindFailed, core.KindRefused:
 		answered, err = r.answer(j, false)
 	case core.KindUndone, core.KindUndoFailed, core.KindUndoRefused:
 		answered, err = r.answer(j, true)
+	case core.KindUndoGaveUp:
+		switch {
+		case r.out == 0: // it had waited for its agent for too long
+		case j.Code != 0:
+			answered, err = r.answer(j, true)
+		default:
+			err = r.silence(j, true)
+		}
 	case core.KindOverdue:
 		err = r.silence(j, false)
 	case core.KindUndoOverdue:
 		err = r.silence(j, true)
-	case core.KindUnserved:
-		err = r.over(j, false)
-	case core.KindUndoUnserved:
-		err = r.over(j, true)
+	case core.KindUnserved, core.KindUndoUnserved:
+		undo := j.Kind == core.KindUndoUnserved
+		switch {
+		case r.out == 0 && r.waits[j.Step] != 0 && undo: // an operator is told
+		case j.Code != 0: // an agent that cannot take it
+			answered, err = r.answer(j, undo)
+		default:
+			err = r.over(j, undo)
+		}
+		if j.State != core.StateUndoing || undo {
+			r.waits[j.Step] = j.Seq
+		}
 	case core.KindPoisoned:
 		if j.Step >= 0 { // an owner without the plan cannot say which step was out: it still is
 			r.out = 0
@@ -48,8 +69,46 @@ func (r *referee) take(j *core.Record) (answered int64, err error) {
 			return 0, fmt.Errorf("it issues a command while row %d's is out", r.out)
 		}
 		r.out, r.step, r.undo, r.due = j.Seq, j.Next, j.Undo, j.Due
+		if number := r.waits[j.Next]; number != 0 && j.Kind == core.KindStarted && j.Step == j.Next {
+			r.out = number // a retry was heard
+		}
+		r.waits[j.Next] = 0
+	}
+	if j.State.Ended() || j.State == core.StatePending {
+		clear(r.waits[:])
 	}
 	return answered, err
+}
+
+// retry takes a row that ends a retry which no row has issued: of a step that waits for
+// its agent, under the number of the row that began the wait.
+func (r *referee) retry(j *core.Record) error {
+	if j.Step < 0 || r.waits[j.Step] == 0 || j.Kind == core.KindStarted {
+		return nil
+	}
+	number := r.waits[j.Step]
+	undo := false
+	switch j.Kind {
+	case core.KindUndone, core.KindUndoFailed, core.KindUndoRefused, core.KindUndoOverdue:
+		undo = true
+	case core.KindUndoUnserved, core.KindUndoGaveUp:
+		undo = true
+		if j.Code == 0 || j.Actor != "agent" {
+			return nil // nothing was out, or it was given back
+		}
+	case core.KindCancelled, core.KindUndoAsked, core.KindExpired, core.KindPoisoned:
+		r.waits[j.Step] = 0
+		return nil
+	}
+	if r.out != 0 {
+		return fmt.Errorf("it ends a retry of step %d while row %d's command is out", j.Step+1, r.out)
+	}
+	r.out, r.step, r.undo, r.due = number, j.Step, undo, j.At+1
+	if j.Kind == core.KindOverdue || j.Kind == core.KindUndoOverdue {
+		r.due = j.At
+	}
+	r.waits[j.Step] = 0
+	return nil
 }
 
 func (r *referee) answer(j *core.Record, undo bool) (int64, error) {

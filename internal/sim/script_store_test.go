@@ -178,7 +178,9 @@ func (ns nodeStore) tell(b *core.Batch, res *core.CommitResult) {
 }
 
 func (ns nodeStore) row(t *core.Task, r *core.Record, row bool) {
-	if r.Next >= 0 {
+	if r.Kind == core.KindUnserved || r.Kind == core.KindUndoUnserved { // under whose number retries leave
+		ns.issued[issuedKey{t.Partition, t.Number, r.Seq}] = issuedCommand{r.Kind == core.KindUndoUnserved, r.Attempt + 1}
+	} else if r.Next >= 0 {
 		ns.issued[issuedKey{t.Partition, t.Number, r.Seq}] = issuedCommand{r.Undo, r.NextAttempt}
 	}
 	if ns.s.quiet {

@@ -265,8 +265,8 @@ func (m *MemStore) verify(r *row, live *core.Task) error {
 	}
 	want := *live
 	want.Steps = slices.Clone(live.Steps)
-	for i := range want.Steps { // in how many hands a command is, is not journalled
-		want.Steps[i].Resent, t.Steps[i].Resent = false, false
+	for i := range want.Steps {
+		want.Steps[i], t.Steps[i] = want.Steps[i].Journalled(), t.Steps[i].Journalled()
 	}
 	if !reflect.DeepEqual(*t, want) {
 		return fmt.Errorf("%w: the journal of task %s replays to another task:\n%+v\nlive:\n%+v", ErrCorrupt, t.ID, *t, want)

@@ -89,6 +89,8 @@ type World struct {
 	down             core.Instant // until when no scheduler runs
 	doSent, undoSent map[string]core.Instant
 	sends            map[fence]int
+	retries          map[fence][]retry
+	ails             ails
 	spoken           map[fence][]int // codes that agents answered
 }
 
@@ -100,7 +102,7 @@ func New(cfg Config) *World {
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		told:   told{map[string]core.Ending{}, map[endKey]bool{}},
-		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, spoken: map[fence][]int{}, streamAge: 1,
+		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, retries: map[fence][]retry{}, spoken: map[fence][]int{}, streamAge: 1,
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticedAt: map[int]core.Instant{}, endedAt: map[string]core.Instant{}, forgot: newForgot(),
 	}
 	if w.cfg.Log == nil {
@@ -149,6 +151,7 @@ func (w *World) run() *Violation {
 	w.restoreLater()
 	w.wentBackLater()
 	w.stopEvents()
+	w.troubleAgents()
 	w.after(w.upTo(w.cfg.Storm), w.loseStream)
 	w.after(w.upTo(w.cfg.Storm), func() { w.leasesLost = w.fault(LeasesLost) })
 	w.until(w.now.Add(w.cfg.Storm), func() bool { return false })

@@ -40,7 +40,7 @@ func stormy(t *testing.T, kinds map[core.Kind]int, faults map[string]int) {
 	t.Helper()
 	for _, kind := range []core.Kind{
 		core.KindSubmitted, core.KindStarted, core.KindDone, core.KindRefused, core.KindFailed, core.KindOverdue,
-		core.KindUnserved, core.KindUndone, core.KindUndoFailed, core.KindUndoOverdue, core.KindUndoUnserved,
+		core.KindUnserved, core.KindUndone, core.KindUndoFailed, core.KindUndoOverdue, core.KindUndoUnserved, core.KindUndoGaveUp,
 		core.KindExpired, core.KindCancelled, core.KindUndoAsked, core.KindResubmitted, core.KindExtended,
 		core.KindPoisoned, core.KindAsked, core.KindWentBack,
 	} {

@@ -1,0 +1,189 @@
+package core
+
+import "time"
+
+// Waiting for an agent. A command that no agent takes is no attempt, and its step waits
+// until one does: one journal row begins the wait, and the row of what comes next ends
+// it. The retries between leave under the number of the first row and are known to the
+// owner's memory alone, so that a step nobody serves costs two rows however long it
+// takes. docs/decisions/008-attempts.md says why that is safe.
+
+const (
+	// heardAfter is how long after a retry left it counts as heard by an agent, unless
+	// the server or the agent says otherwise before: half its time at most.
+	heardAfter = time.Second
+	// OwnedFor is how long ago an owner must have made sure of a partition for a retry to
+	// leave. A new owner counts on retries of the old one until then.
+	OwnedFor = time.Second
+)
+
+// unserved takes back a command that nobody was there to hear. When a journalled
+// command was sent twice, one copy may have been heard: then only its answer or its
+// complete-by counts.
+func (d *decision) unserved() error {
+	i := d.answered()
+	if i < 0 {
+		return d.stale("no command is out under the number")
+	}
+	s := &d.t.Steps[i]
+	if s.again() {
+		d.retryLater(i)
+		return nil
+	}
+	if s.Resent {
+		return d.stale("the command was sent more than once")
+	}
+	d.await(i, 0, "no agent listens on "+d.p.Steps[i].Agent)
+	return nil
+}
+
+// busy takes back a command that an agent cannot take. Of a wait that began with such
+// an answer the journal knows enough.
+func (d *decision) busy(i int) {
+	s := &d.t.Steps[i]
+	if s.again() && s.Busy {
+		// Retries share a number, so this may be a second answer to the one before:
+		// it does not prove that no agent is at work on this one.
+		s.Resent = true
+		if s.Status != StepUndoing {
+			s.Quiet = d.quietAfter(i)
+		}
+		d.retryLater(i)
+		return
+	}
+	d.await(i, d.ev.Code, cut(d.ev.Error))
+}
+
+// await begins a wait. The try is no attempt.
+func (d *decision) await(i, code int, text string) {
+	s := &d.t.Steps[i]
+	r := d.record(KindUnserved, i)
+	r.Code, r.Error, r.Attempt = code, text, s.Attempt-1
+	if s.Status == StepUndoing {
+		r.Kind = KindUndoUnserved
+		d.alert(&r, i)
+	} else {
+		r.StepStatus = StepWaiting
+		if s.Resent {
+			r.Quiet = d.quietAfter(i)
+		}
+	}
+	if d.t.State == StateProcessing || s.Status == StepUndoing {
+		d.retryAt = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
+	}
+	d.out.Row = true // nothing is due for long: nobody should ask, which would cost another row
+	d.finish(&r, d.t.State)
+}
+
+// retryLater lets the next retry of a wait leave after a backoff.
+func (d *decision) retryLater(i int) {
+	s := &d.t.Steps[i]
+	s.Out, s.Heard = 0, 0
+	s.Attempt--
+	s.Tries++
+	s.Due = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
+	d.wakeForRetry(i)
+}
+
+// wakeForRetry asks for a wake at the next retry, or before it, when the wait is over.
+func (d *decision) wakeForRetry(i int) {
+	s := &d.t.Steps[i]
+	if s.Status == StepUndoing {
+		_, when := d.t.nextUndo(d.p, d.at)
+		d.wakeForUndo(when)
+		return
+	}
+	d.wakeAt(min(s.Due, d.t.Deadline))
+}
+
+// again sends the command of a wait once more, under the number that it has.
+func (d *decision) again(i int) {
+	s, ps := &d.t.Steps[i], &d.p.Steps[i]
+	kind, within := EffectDo, ps.CompleteBy
+	if s.Status == StepUndoing {
+		kind, within = EffectUndo, ps.UndoCompleteBy
+	}
+	s.Out, s.Due = s.Awaits, d.at.Add(within)
+	s.Attempt++
+	if kind == EffectDo {
+		s.Due = min(s.Due, d.t.Deadline)
+		if s.Resent { // the word that nobody listens may be about another copy
+			s.Quiet = d.quietAfter(i)
+		}
+	}
+	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
+	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due, Again: true})
+	d.wakeAt(s.Heard)
+}
+
+// heard ends a wait by the row that makes the retry now out a command like any other:
+// it was not given back, so an agent has it.
+func (d *decision) heard(i int) {
+	s := &d.t.Steps[i]
+	r := d.record(KindStarted, i)
+	r.Next, r.NextAttempt, r.Undo, r.Due = i, s.Attempt, s.Status == StepUndoing, s.Due
+	r.Attempt = s.Attempt
+	resent := s.Resent
+	d.t.foldBegin(&r)
+	d.t.foldEnd(&r)
+	s.Resent = resent
+	d.out.Records = append(d.out.Records, r)
+	d.touchRow()
+}
+
+// journalRetry makes sure that the journal knows of the command out, before an event
+// that changes what its end will mean.
+func (d *decision) journalRetry() {
+	if i := d.t.Out(); i >= 0 && d.t.Steps[i].again() {
+		d.heard(i)
+	}
+}
+
+// served lets a wait's next retry leave at once: the agent is there again. An agent that
+// is full would be asked by all that wait for it whenever it has answered one.
+func (d *decision) served() error {
+	i := d.t.awaiting()
+	if i < 0 || d.t.Steps[i].Busy {
+		return d.stale("it waits for no agent")
+	}
+	s := &d.t.Steps[i]
+	s.Due, s.Tries = min(s.Due, d.at), 0
+	if d.t.Out() >= 0 {
+		return d.stale("another command is out")
+	}
+	return d.wake()
+}
+
+// awaiting is a step that waits for its agent and has no retry out, or -1. Several undos
+// may wait; it is the last of those that may leave then.
+func (t *Task) awaiting() int {
+	for i := len(t.Steps) - 1; i >= 0; i-- {
+		if s := &t.Steps[i]; s.Awaits != 0 && s.Out == 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// Awaiting reports the step that waits for an agent which is not there; -1: none does.
+func (t *Task) Awaiting() int {
+	if i := t.awaiting(); i >= 0 && !t.Steps[i].Busy {
+		return i
+	}
+	return -1
+}
+
+// Journalled is the step without what only its owner's memory holds: what a replay
+// makes of its rows.
+func (s *StepState) Journalled() StepState {
+	c := *s
+	if s.again() {
+		c.Out = 0
+		c.Attempt--
+	}
+	c.Resent, c.Tries, c.Heard = false, 0, 0
+	if c.Awaits != 0 {
+		c.Due, c.Quiet = 0, 0
+	}
+	return c
+}

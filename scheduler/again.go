@@ -1,0 +1,77 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// alertEvery is how often the undo of one step of one plan in trouble is told of: tasks
+// that share a cause share a line.
+const alertEvery = time.Minute
+
+// alertsMax bounds how many plans' steps are remembered for that.
+const alertsMax = 1024
+
+type alertKey struct{ taskType, step string }
+
+// prove asks the store whose the partitions are, if a retry of a step that waits for its
+// agent is about to leave. No commit comes before such a command, so without this an
+// owner that has lost its partitions would go on calling agents. docs/decisions/008-attempts.md.
+func (s *Shard) prove(ctx context.Context) {
+	t := &s.turn
+	wanted := false
+	for i := range t.effects {
+		x := &t.effects[i]
+		wanted = wanted || x.effect.Again && !x.p.lost && t.now > x.p.ownedAt.Add(core.OwnedFor)
+	}
+	if !wanted {
+		return
+	}
+	states, err := s.store.Cursors(ctx)
+	if err != nil {
+		if !s.unproven {
+			s.log.Warn("the store does not say whose the partitions are: steps that wait for an agent are not tried again meanwhile", "error", err)
+		}
+		s.unproven = true
+		return
+	}
+	if s.unproven {
+		s.log.Info("the store says again whose the partitions are")
+	}
+	s.unproven = false
+	for i := range states {
+		switch p := s.partitions[states[i].Partition]; {
+		case p == nil:
+		case p.epoch == states[i].Epoch && p.last == states[i].LastCommit:
+			p.ownedAt = t.now
+		default:
+			s.lose(p)
+		}
+	}
+}
+
+// holdBack gives a retry back that may not leave: it is tried again later.
+func (s *Shard) holdBack(x *pending) {
+	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.turn.now, Actor: s.cfg.Node, Seq: x.effect.Seq})
+}
+
+// alert tells an operator that an undo is in trouble and goes on, in the log and to
+// those who watch the task.
+func (s *Shard) alert(x *pending) {
+	task, step := x.e.task, x.e.plan.plan.Steps[x.effect.Step].Name
+	why := "the undo of step " + step + " is in trouble and goes on"
+	s.bus.Live(core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.UpdatedAt})
+	key := alertKey{task.Type, step}
+	if last, ok := s.alerted[key]; ok && s.turn.now < last.Add(alertEvery) {
+		return
+	}
+	if len(s.alerted) >= alertsMax {
+		clear(s.alerted)
+	}
+	s.alerted[key] = s.turn.now
+	s.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", slog.String("task", task.ID), slog.String("type", task.Type),
+		slog.String("step", step), slog.Int("attempt", x.effect.Attempt), slog.Int("partition", task.Partition), slog.Int64("number", task.Number))
+}
