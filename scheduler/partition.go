@@ -12,11 +12,13 @@ type partition struct {
 	// recorded is the newest commit that is recorded outside the database.
 	recorded int64
 	// The database went back then; tasks from up to that position may have run before.
-	wentBackAt    core.Instant
-	wentBackUntil uint64
-	readUntil     uint64 // submissions up to here that may have run are read again
+	wentBackAt     core.Instant
+	wentBackNumber int64
+	wentBackUntil  uint64
+	readUntil      uint64 // submissions up to here that may have run are read again
 	// What the takeover found. A former owner may know of more.
 	foundEpoch, foundCommit int64
+	foundBack               bool // it knows already
 
 	held []ControlMail // cancels that wait until those have been read: see held.go
 
@@ -121,8 +123,8 @@ type planRef struct {
 
 func newPartition(st core.PartitionState) *partition {
 	return &partition{
-		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, wentBackAt: st.WentBackAt, wentBackUntil: st.WentBackUntil,
-		foundEpoch: st.Found.Epoch, foundCommit: st.Found.Commit,
+		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, wentBackAt: st.WentBackAt, wentBackNumber: st.WentBackNumber, wentBackUntil: st.WentBackUntil,
+		foundEpoch: st.Found.Epoch, foundCommit: st.Found.Commit, foundBack: st.Found.WentBack,
 		cursor: st.Cursor, control: st.ControlCursor, nextCursor: st.Cursor, nextControl: st.ControlCursor,
 		saved: core.PartitionWrite{
 			Partition: st.Partition, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
@@ -141,7 +143,7 @@ func (p *partition) evidence(at core.Instant) core.Evidence {
 
 // unsure reports whether steps of a task may have run that its journal does not know.
 func (p *partition) unsure(t *core.Task) bool {
-	return p.wentBackAt != 0 && t.Origin <= p.wentBackUntil && t.WentBackAt < p.wentBackAt
+	return p.wentBackAt != 0 && (t.Number < p.wentBackNumber || t.Origin <= p.wentBackUntil) && t.WentBackAt < p.wentBackAt
 }
 
 // write is the partition's own part of a batch.

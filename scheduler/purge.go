@@ -24,6 +24,9 @@ type Purger interface {
 const (
 	purgeEvery = time.Second
 	purgeMost  = 250
+	// keepAfter is how long nothing is forgotten after the database went back: requests
+	// that are read again may be about tasks that ended long before.
+	keepAfter = time.Hour
 )
 
 // purge forgets old tasks of the partitions held here until ctx ends.
@@ -54,6 +57,9 @@ func (s *Scheduler) purgeOne(ctx context.Context, r *runner, partition int, epoc
 			return 0 // nothing ended before it
 		}
 		return s.cfg.Now().Add(-d)
+	}
+	if back := r.wentBack(partition); back != 0 && s.cfg.Now() < back.Add(keepAfter) {
+		return
 	}
 	for ctx.Err() == nil {
 		if !r.hold(ctx) {

@@ -26,9 +26,10 @@ type runner struct {
 	holding chan struct{}
 
 	mu     sync.Mutex
-	held   map[int]bool  // partitions adopted, or about to be
-	epochs map[int]int64 // of those adopted
-	noted  map[int]int64 // the last commit of each of those, as of the last turn
+	held   map[int]bool         // partitions adopted, or about to be
+	epochs map[int]int64        // of those adopted
+	noted  map[int]int64        // the last commit of each of those, as of the last turn
+	backs  map[int]core.Instant // when the database of each of those went back last
 
 	// turning is held by who turns: the runner's goroutine, or another runner's that
 	// turns for several. It guards the shard and what follows.
@@ -71,7 +72,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, backs: map[int]core.Instant{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -92,6 +93,7 @@ func (r *runner) setHeld(partition int, held bool) {
 		delete(r.held, partition)
 		delete(r.epochs, partition)
 		delete(r.noted, partition)
+		delete(r.backs, partition)
 	}
 }
 
@@ -115,6 +117,14 @@ func (r *runner) setEpoch(partition int, epoch int64) {
 	defer r.mu.Unlock()
 	r.epochs[partition] = epoch
 	r.noted[partition] = r.shard.LastCommit(partition)
+	r.backs[partition] = r.shard.WentBack(partition)
+}
+
+// wentBack is when the database of a partition that is held went back last; 0: never.
+func (r *runner) wentBack(partition int) core.Instant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.backs[partition]
 }
 
 // note keeps the last commits of the partitions adopted, for those who may not look

@@ -183,6 +183,15 @@ func (s *Shard) LastCommit(partition int) int64 {
 	return p.last
 }
 
+// WentBack is when the database of a partition that the shard holds went back last; 0:
+// never.
+func (s *Shard) WentBack(partition int) core.Instant {
+	if p := s.partitions[partition]; p != nil {
+		return p.wentBackAt
+	}
+	return 0
+}
+
 // busy reports whether the partition has tasks in hand, endings that are not
 // told, or a cursor that is not committed.
 func (s *Shard) busy(partition int) bool {
@@ -239,7 +248,7 @@ func (s *Shard) remember(p *partition) {
 // of this shard found less: then the partition has to be taken over again.
 func (s *Shard) Doubt(e core.Evidence) bool {
 	p := s.partitions[e.Partition]
-	if p == nil || !e.Former || e.Epoch >= p.epoch || !core.WentBack(p.foundEpoch, p.foundCommit, e) {
+	if p == nil || p.foundBack || !e.Former || e.Epoch >= p.epoch || !core.WentBack(p.foundEpoch, p.foundCommit, e) {
 		return false
 	}
 	s.doubted[p.id] = true

@@ -99,11 +99,12 @@ type PartitionState struct {
 	Stream        string // identity of the task stream the cursors belong to; empty: none yet
 	LastCommit    int64  // the id of the last commit, or of the takeover if there was none since
 	// WentBackAt is when an owner last found that the database had gone back: it failed
-	// over to a stale standby, or was restored. Tasks unfinished then, and submissions up
+	// over to a stale standby, or was restored. Tasks with numbers below WentBackNumber, and submissions up
 	// to WentBackUntil, a position of the task stream, may have run in the life that is
 	// lost. 0: never.
-	WentBackAt    Instant
-	WentBackUntil uint64
+	WentBackAt     Instant
+	WentBackNumber int64
+	WentBackUntil  uint64
 
 	// What a takeover found in the row before it wrote there.
 	Found Found
@@ -125,11 +126,14 @@ func (s *PartitionState) Take(c Claim) {
 	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, Stream: s.Stream}
 	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)
 	if s.Found.WentBack {
-		s.WentBackAt = max(c.At, s.WentBackAt+1)
-		s.WentBackUntil = max(c.End, s.Cursor, s.WentBackUntil)
+		s.WentBackAt, s.WentBackNumber = max(c.At, s.WentBackAt+1), s.NextNumber
+		s.WentBackUntil = max(c.End, s.WentBackUntil)
 	}
 	if s.Stream != c.Stream {
-		s.Stream, s.Cursor, s.ControlCursor = c.Stream, 0, 0
+		s.Stream, s.Cursor, s.ControlCursor, s.WentBackUntil = c.Stream, 0, 0, 0
+		if s.Found.WentBack {
+			s.WentBackUntil = c.End
+		}
 	}
 	s.Owner, s.LastCommit = c.Owner, c.Commit
 	s.Epoch = max(s.Epoch, c.Evidence.Epoch, c.Former.Epoch) + 1

@@ -88,6 +88,10 @@ func (d *decision) forward(r *Record) {
 	case d.at >= t.Deadline:
 		r.noteDeadline()
 		t.State = StateUndoing
+	case d.retryAt != 0 && i != r.Step:
+		// After the database went back an earlier step is done again, and the row that
+		// begins a wait gives its number to the wait's retries alone.
+		d.wakeAt(min(d.retryAt, t.Deadline))
 	case s.Due > d.at:
 		d.wakeAt(min(s.Due, t.Deadline))
 	case s.Awaits != 0:

@@ -18,6 +18,7 @@ func (d *decision) wentBack() error {
 	r.Quiet = d.quietBefore()
 	d.t.foldBegin(&r)
 	d.t.foldEnd(&r)
+	d.touchRow() // of a task that is being undone another step may be next
 	d.out.Records = append(d.out.Records, r)
 	return nil
 }

@@ -49,6 +49,7 @@ func (w *World) loseStream() {
 	}
 	w.tell("", -1, "the streams are lost")
 	w.loseAsks()
+	w.forgot.streams = w.now
 	w.streamAge++
 	w.stream, w.controls = nil, nil
 	w.countLost()

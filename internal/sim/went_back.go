@@ -17,6 +17,7 @@ type forgot struct {
 	times   []lostTime
 	former  map[int]bool    // partitions in which a former owner went on
 	asks    map[string]bool // ids whose requests are lost
+	streams core.Instant    // when the streams were lost, and with them what SQL would read again
 }
 
 type forgotEnd struct {
@@ -25,7 +26,10 @@ type forgotEnd struct {
 }
 
 // lostTime is what one going back has lost.
-type lostTime struct{ from, to core.Instant }
+type lostTime struct {
+	from, to core.Instant
+	keys     map[string]bool // whose do or undo was sent in it last
+}
 
 func newForgot() forgot {
 	return forgot{commits: map[int64]bool{}, ids: map[string]bool{}, ends: map[forgotEnd]bool{}, former: map[int]bool{}, asks: map[string]bool{}}
@@ -86,7 +90,13 @@ func (w *World) backup() backup {
 // replaceStore puts an older copy in SQL's place.
 func (w *World) replaceStore(b backup) {
 	w.backs++
-	w.forgot.times = append(w.forgot.times, lostTime{from: b.at, to: w.now})
+	lost := lostTime{from: b.at, to: w.now, keys: map[string]bool{}}
+	for _, sent := range []map[string]core.Instant{w.doSent, w.undoSent} {
+		for key, at := range sent {
+			lost.keys[key] = lost.keys[key] || at > b.at
+		}
+	}
+	w.forgot.times = append(w.forgot.times, lost)
 	for key, is := range w.Store.rows {
 		was := b.store.rows[key]
 		var commits []int64
@@ -125,14 +135,15 @@ func (w *World) toldOf(b backup) map[string]core.Ending {
 
 // forgotten reports whether a key's do or undo was last sent in time that SQL has lost
 // without a partition's owner noticing: the last commits were not recorded outside, and
-// the owner that knew them died with the database, or stood still since before them.
+// the owner that knew them died with the database, or stood still since before them, or
+// the streams that would tell it again were lost in that time, too.
 func (w *World) forgotten(p int, key string) bool {
 	if id, _, _ := strings.Cut(key, "/"); w.forgot.asks[id] {
 		return true
 	}
 	for _, lost := range w.forgot.times {
 		in := func(at core.Instant) bool { return at > lost.from && at <= lost.to }
-		if (in(w.doSent[key]) || in(w.undoSent[key])) && (w.noticedAt[p] <= lost.to || w.forgot.former[p] || w.endedIn(p, key, lost.to, w.noticedAt[p])) {
+		if lost.keys[key] && (w.noticedAt[p] <= lost.to || w.forgot.former[p] || in(w.forgot.streams) || w.endedIn(p, key, lost.to, w.noticedAt[p])) {
 			return true
 		}
 	}
