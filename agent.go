@@ -28,6 +28,14 @@ type agentConfig struct {
 	agents.Config
 	single    bool
 	namespace string
+	err       error // the first option that says what cannot be
+}
+
+// want refuses an option whose value is below least.
+func want[T int | time.Duration](c *agentConfig, option string, value, least T) {
+	if value < least && c.err == nil {
+		c.err = fmt.Errorf("%s(%v), want %v or more", option, value, least)
+	}
 }
 
 // AgentOption changes how an [Agent] works.
@@ -46,23 +54,41 @@ func SingleCommands() AgentOption { return agentOption(func(c *agentConfig) { c.
 
 // Running is how many commands of one agent name are at work at a time in this
 // process; 1024 unless said. Choose what the service behind it can take.
-func Running(most int) AgentOption { return agentOption(func(c *agentConfig) { c.RunningMax = most }) }
+func Running(most int) AgentOption {
+	return agentOption(func(c *agentConfig) {
+		want(c, "Running", most, 1)
+		c.RunningMax = most
+	})
+}
 
 // Waiting is how many commands of one agent name may wait for room in this
 // process; 4096 unless said. One more is refused at once and tried again later.
-func Waiting(most int) AgentOption { return agentOption(func(c *agentConfig) { c.WaitingMax = most }) }
+func Waiting(most int) AgentOption {
+	return agentOption(func(c *agentConfig) {
+		want(c, "Waiting", most, 1)
+		c.WaitingMax = most
+	})
+}
 
 // Retries is how many more times a handler that fails is called within one
 // command, with a growing random pause and never past the complete-by; 2 unless
 // said. They do not count as attempts of the step. Refusals and panics are not
 // repeated.
 func Retries(most int) AgentOption {
-	return agentOption(func(c *agentConfig) { c.TriesMax = most + 1 })
+	return agentOption(func(c *agentConfig) {
+		want(c, "Retries", most, 0)
+		c.TriesMax = most + 1
+	})
 }
 
 // Drain is how long [Agent.Run] finishes what is in hand after its context has
 // ended; 30 s unless said.
-func Drain(d time.Duration) AgentOption { return agentOption(func(c *agentConfig) { c.DrainMax = d }) }
+func Drain(d time.Duration) AgentOption {
+	return agentOption(func(c *agentConfig) {
+		want(c, "Drain", d, time.Millisecond)
+		c.DrainMax = d
+	})
+}
 
 // Log is where panics and lost replies go; slog.Default() unless said.
 func Log(log *slog.Logger) AgentOption { return agentOption(func(c *agentConfig) { c.Log = log }) }
@@ -98,6 +124,9 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	for _, option := range options {
 		option.forAgent(&config)
 	}
+	if config.err != nil {
+		return nil, fmt.Errorf("new agent: %w", config.err)
+	}
 	names, err := bus.NewNames(config.namespace)
 	if err != nil {
 		return nil, fmt.Errorf("new agent: %w", err)
@@ -107,7 +136,10 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 
 // Run performs the served steps until ctx ends; then it takes no new command,
 // finishes what is in hand and returns nil. It returns an error when it could
-// not go on, or when handlers outlived the drain.
+// not go on, or when handlers outlived the drain: the connection is closed, or its user
+// may not subscribe to a subject of one of the agent's names (duly.do.<agent>,
+// duly.undo.<agent> and, without [SingleCommands], duly.batch.do.<agent> and
+// duly.batch.undo.<agent>), which is a [nats.ErrPermissionViolation].
 func (a *Agent) Run(ctx context.Context) error {
 	if a.nc == nil {
 		return errors.New("run agent: it has no connection to NATS")

@@ -1,10 +1,10 @@
 package duly
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/quickjson"
 )
 
 // Call is one call of a check or a step. Its context's deadline is the
@@ -56,7 +56,7 @@ func result[Out, In any](step string, in Earlier[In]) (Out, error) {
 	if len(data) == 0 {
 		return out, nil
 	}
-	if err := quickjson.Unmarshal(data, &out); err != nil {
+	if err := json.Unmarshal(data, &out); err != nil {
 		return out, fmt.Errorf("task %s: result of step %s: %w", task, step, err)
 	}
 	return out, nil
@@ -67,7 +67,7 @@ func callOf[In any](cmd *core.Command) (Call[In], error) {
 		Task: cmd.Task, Type: cmd.Type, Step: cmd.Step, Key: cmd.Key(), Attempt: cmd.Attempt,
 		Trace: cmd.Trace, results: cmd.Results,
 	}
-	if err := quickjson.Unmarshal(cmd.Input, &call.Input); err != nil {
+	if err := json.Unmarshal(cmd.Input, &call.Input); err != nil {
 		return call, fmt.Errorf("input of task %s is not what step %s expects: %w", cmd.Task, cmd.Step, err)
 	}
 	return call, nil

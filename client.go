@@ -64,10 +64,10 @@ func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
 	if err := p.check(int(c.nc.MaxPayload())); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	what := fmt.Sprintf("apply plan %s version %d", p.spec.Name, p.spec.Version)
+	what := operation{"apply", fmt.Sprintf("plan %s version %d", p.spec.Name, p.spec.Version)}
 	spec, err := bus.EncodePlan(&p.spec)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", what, ErrRefused, err)
+		return fmt.Errorf("apply: %w", &refusedPlan{err})
 	}
 	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.apply(ctx, p.spec.Name, spec) })
 }
@@ -78,9 +78,9 @@ func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
 // While the server does not answer it tries again, until ctx ends; a second
 // request does no harm.
 func (c *Client) Cancel(ctx context.Context, typ, id, reason string) error {
-	what := fmt.Sprintf("cancel task %s of type %s", id, typ)
+	what := operation{"cancel", fmt.Sprintf("task %s of type %s", id, typ)}
 	if err := checkNames(typ, id); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return what.failed(err)
 	}
 	control := core.Control{Kind: core.EventCancel, ID: id, Type: typ, Actor: c.actor, Reason: reason}
 	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.ask(ctx, &control) })

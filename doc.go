@@ -60,5 +60,6 @@
 //
 // The caller chooses a task's id, and submitting it twice is one task. That is
 // what makes it safe to try again when an answer was lost, which
-// [Plan.Submit] does by itself.
+// [Plan.Submit] does by itself. An id has 1 to 64 of A–Z a–z 0–9 _ -; [ID] makes one
+// of any text.
 package duly

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
@@ -36,6 +39,7 @@ type fake struct {
 	waits    map[int64]chan core.Reply // commands out, by their task's number
 	out      int                       // tasks at work
 	ended    sync.Cond                 // one fewer is
+	views    map[string]core.View      // what the store has, by id
 
 	// refuse, where set, is asked first about every submission; nil: take it.
 	refuse func(r *bus.SubmitRequest) *bus.RefusedError
@@ -56,7 +60,7 @@ func newFakeIn(ctx context.Context, namespace string) (*fake, error) {
 	}
 	f := &fake{
 		url: server.ClientURL(), dir: dir, server: server,
-		plans: map[string]*core.Plan{}, specs: map[string][]byte{}, inputs: map[string][]byte{}, waits: map[int64]chan core.Reply{},
+		plans: map[string]*core.Plan{}, specs: map[string][]byte{}, inputs: map[string][]byte{}, waits: map[int64]chan core.Reply{}, views: map[string]core.View{},
 	}
 	f.ended.L = &f.mu
 	if f.conn, err = bus.Dial(ctx, bus.Options{URL: f.url, Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}); err != nil {
@@ -81,11 +85,45 @@ func (f *fake) serve() error {
 		defer f.mu.Unlock()
 		f.controls = append(f.controls, r.Control)
 		r.Accept(uint64(len(f.controls)), 0)
-	})
+	}, f.read)
 	_, err4 := f.conn.ServeReplies(0, f.reply, func(r core.Reply) {
 		f.reply(core.Reply{Number: r.Number, Code: 503, Error: "no agent listens"})
 	})
 	return errors.Join(err1, err2, err3, err4)
+}
+
+// read answers as ingest does.
+func (f *fake) read(r *bus.ReadRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.ID != "" {
+		view, ok := f.views[r.ID]
+		data, err := ingest.EncodeTask(&view)
+		if !ok || view.Type != r.Type || err != nil {
+			r.Reject(404, "not found", 0)
+			return
+		}
+		r.Answer(data)
+		return
+	}
+	var page core.Page
+	for _, id := range slices.Sorted(maps.Keys(f.views)) {
+		view := f.views[id]
+		switch {
+		case id <= r.List.After || r.List.Type != "" && view.Type != r.List.Type || r.List.State != "" && view.State != r.List.State:
+		case len(page.Tasks) == r.List.Limit:
+			page.Next = page.Tasks[len(page.Tasks)-1].ID
+		default:
+			view.Input = nil
+			page.Tasks = append(page.Tasks, view)
+		}
+	}
+	data, err := ingest.EncodePage(&page)
+	if err != nil {
+		r.Reject(500, err.Error(), 0)
+		return
+	}
+	r.Answer(data)
 }
 
 // settle returns when every task that was answered for has ended.
@@ -158,6 +196,9 @@ func (f *fake) submit(r *bus.SubmitRequest) {
 		return
 	}
 	f.inputs[r.ID] = bytes.Clone(r.Payload)
+	if !known {
+		f.views[r.ID] = core.View{ID: r.ID, Type: r.Type, State: core.StateProcessing, InputHash: core.HashInput(r.Type, r.Payload), Input: bytes.Clone(r.Payload)}
+	}
 	number := int64(len(f.inputs))
 	if !known {
 		f.out++
@@ -190,6 +231,11 @@ func (f *fake) run(plan *core.Plan, number int64, r bus.SubmitRequest) {
 		}
 		break
 	}
+	f.mu.Lock()
+	view := f.views[r.ID]
+	view.State, view.Reason, view.FailedStep, view.EndedAt = end.State, end.Error, end.Step, end.At
+	f.views[r.ID] = view
+	f.mu.Unlock()
 	told := make(chan error, 1)
 	f.conn.TellEnded([]core.Ending{end}, func(err error) { told <- err })
 	<-told

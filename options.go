@@ -13,6 +13,31 @@ type definition struct {
 	step     core.Step
 	after    []string
 	afterSet bool
+	err      error // the first option that says what cannot be
+}
+
+// refuse keeps what is wrong with an option: where the step is used it is returned.
+func (d *definition) refuse(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("step %s: %w", d.step.Name, fmt.Errorf(format, args...))
+	}
+}
+
+// duration sets one of the step's times. A zero is refused here, because further on it
+// would mean that nothing was said.
+func (d *definition) duration(option string, to *time.Duration, value time.Duration) {
+	if value == 0 {
+		d.refuse("%s(0), want 1ms to %v", option, core.DurationMax)
+	}
+	*to = value
+}
+
+// count is duration for a number.
+func (d *definition) count(option string, to *int, value, most int) {
+	if value == 0 {
+		d.refuse("%s(0), want 1 to %d", option, most)
+	}
+	*to = value
 }
 
 // resolve finds the indexes of the names in after among the steps before.
@@ -45,35 +70,39 @@ type UndoOption func(*definition)
 
 func (o UndoOption) forStep(d *definition) { o(d) }
 
-// CompleteBy is how long one call of the step may take; 10 s unless said. Then
+// CompleteBy is how long one call of the step may take, at most as long as the task
+// ([TaskCompleteBy]); 10 s unless said, or the task's time if that is shorter. Then
 // its context ends, its answer no longer counts, and another attempt begins.
 func CompleteBy(d time.Duration) Option {
-	return func(def *definition) { def.step.CompleteBy = d }
+	return func(def *definition) { def.duration("CompleteBy", &def.step.CompleteBy, d) }
 }
 
 // UndoCompleteBy is how long one call of undo may take; CompleteBy unless said.
 func UndoCompleteBy(d time.Duration) UndoOption {
-	return func(def *definition) { def.step.UndoCompleteBy = d }
+	return func(def *definition) { def.duration("UndoCompleteBy", &def.step.UndoCompleteBy, d) }
 }
 
 // Attempts is how many calls may fail or stay silent before [OnExhausted]
-// applies; 3 unless said.
+// applies, 1 to 1000; 3 unless said.
 func Attempts(most int) Option {
-	return func(def *definition) { def.step.AttemptsMax = most }
+	return func(def *definition) { def.count("Attempts", &def.step.AttemptsMax, most, core.AttemptsLimit) }
 }
 
 // UndoAttempts is how many calls of undo may fail before it gives up and an operator
 // has to act. Unless said, and with 10, an undo is tried for a day, and an operator is
 // told after ten failures or a minute.
 func UndoAttempts(most int) UndoOption {
-	return func(def *definition) { def.step.UndoAttemptsMax = most }
+	return func(def *definition) { def.count("UndoAttempts", &def.step.UndoAttemptsMax, most, core.AttemptsLimit) }
 }
 
 // Backoff is the pause before the second attempt, doubled for each one after it
-// up to most, each drawn at random between nothing and that; 200 ms and 10 s
-// unless said.
+// up to most, which is not less, each drawn at random between nothing and that;
+// 200 ms and 10 s unless said.
 func Backoff(first, most time.Duration) Option {
-	return func(def *definition) { def.step.Backoff, def.step.BackoffCap = first, most }
+	return func(def *definition) {
+		def.duration("Backoff", &def.step.Backoff, first)
+		def.duration("Backoff", &def.step.BackoffCap, most)
+	}
 }
 
 // Policy is what happens when a step's attempts are exhausted.
@@ -93,7 +122,7 @@ func OnExhausted(policy Policy) Option {
 
 // Pause is how long [WaitLonger] waits; 5 minutes unless said.
 func Pause(d time.Duration) Option {
-	return func(def *definition) { def.step.Pause = d }
+	return func(def *definition) { def.duration("Pause", &def.step.Pause, d) }
 }
 
 // Named is what [After] takes: a [Check] or a [Step] of any types.
@@ -104,7 +133,11 @@ type Named interface{ Name() string }
 func After(steps ...Named) Option {
 	return func(def *definition) {
 		def.after, def.afterSet = nil, true
-		for _, step := range steps {
+		for i, step := range steps {
+			if step == nil || step.Name() == "" {
+				def.refuse("After: argument %d is nil or has no name", i+1)
+				continue
+			}
 			def.after = append(def.after, step.Name())
 		}
 	}
@@ -113,7 +146,7 @@ func After(steps ...Named) Option {
 // ResultMax is how many bytes of JSON the step's result may have; 64 KiB, the
 // most, unless said. A larger result is a failed attempt.
 func ResultMax(bytes int) Option {
-	return func(def *definition) { def.step.ResultMax = bytes }
+	return func(def *definition) { def.count("ResultMax", &def.step.ResultMax, bytes, core.ResultBytesMax) }
 }
 
 // NamespaceOption is what [Namespace] makes.

@@ -12,7 +12,8 @@ import (
 // of it never changes once it is stored; a task keeps the version it was
 // submitted under for life.
 type Plan[In any] struct {
-	spec core.Plan
+	said core.Plan // what NewPlan and With were given
+	spec core.Plan // with the defaults of what they were not
 	err  error
 }
 
@@ -30,53 +31,94 @@ type StepOf[In any] interface {
 // version is refused. A plan that cannot work is reported by [Plan.Apply] and
 // [Plan.Submit].
 func NewPlan[In any](name string, version int64, steps ...StepOf[In]) *Plan[In] {
-	p := &Plan[In]{spec: core.Plan{Name: name, Version: version}}
+	p := &Plan[In]{said: core.Plan{Name: name, Version: version}}
 	for i, step := range steps {
-		def := step.define()
-		after, err := def.resolve(p.spec.Steps)
-		if err != nil && p.err == nil {
-			p.err = fmt.Errorf("plan %s: %w", name, err)
+		if step == nil {
+			p.refuse(fmt.Errorf("plan %s: step number %d is nil", name, i+1))
+			continue
 		}
-		if !def.afterSet && i > 0 {
-			after = []int{i - 1}
+		def := step.define()
+		if def.err != nil {
+			p.refuse(fmt.Errorf("plan %s: %w", name, def.err))
+		}
+		after, err := def.resolve(p.said.Steps)
+		if err != nil {
+			p.refuse(fmt.Errorf("plan %s: %w", name, err))
+		}
+		if !def.afterSet && len(p.said.Steps) > 0 {
+			after = []int{len(p.said.Steps) - 1}
 		}
 		def.step.After = after
-		p.spec.Steps = append(p.spec.Steps, def.step)
+		p.said.Steps = append(p.said.Steps, def.step)
 	}
-	p.spec = p.spec.WithDefaults()
+	p.spec = p.said.WithDefaults()
 	return p
 }
 
+// refuse keeps the first thing that is wrong with the plan.
+func (p *Plan[In]) refuse(err error) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%w: %w", core.ErrPlan, err)
+	}
+}
+
 // PlanOption changes a whole plan: see [Plan.With].
-type PlanOption func(*core.Plan)
+type PlanOption func(*planSpec)
+
+// planSpec is a plan before its defaults.
+type planSpec struct {
+	core.Plan
+	refuse func(error)
+}
+
+// zero refuses an option's zero, which further on would mean that nothing was said.
+func (p *planSpec) zero(option string, is bool, want string) {
+	if is {
+		p.refuse(fmt.Errorf("plan %s: %s(0), want %s", p.Name, option, want))
+	}
+}
+
+// durationWant is what a time of a plan may be.
+var durationWant = fmt.Sprintf("1ms to %v", core.DurationMax)
 
 // TaskCompleteBy is how long a task may take from its submission to the last
 // step's answer before it is undone; 60 s unless said. A submission may ask for
 // another time: [Deadline], [Within].
 func TaskCompleteBy(d time.Duration) PlanOption {
-	return func(p *core.Plan) { p.CompleteBy = d }
+	return func(p *planSpec) {
+		p.zero("TaskCompleteBy", d == 0, durationWant)
+		p.CompleteBy = d
+	}
 }
 
 // Grace is how long after its complete-by a call that was given up may still
 // take effect: the clocks' skew plus the longest remote call that ignores its
 // context; 2 s unless said. The undo of a silent step waits for it.
 func Grace(d time.Duration) PlanOption {
-	return func(p *core.Plan) { p.Grace = d }
+	return func(p *planSpec) {
+		p.zero("Grace", d == 0, durationWant)
+		p.Grace = d
+	}
 }
 
 // InputMax is how many bytes of JSON a task's input may have; 256 KiB, the
 // most, unless said.
 func InputMax(bytes int) PlanOption {
-	return func(p *core.Plan) { p.InputMax = bytes }
+	return func(p *planSpec) {
+		p.zero("InputMax", bytes == 0, fmt.Sprintf("1 to %d", core.InputBytesMax))
+		p.InputMax = bytes
+	}
 }
 
 // With returns the plan with options applied; the receiver stays as it is.
 func (p *Plan[In]) With(options ...PlanOption) *Plan[In] {
 	with := *p
-	with.spec.Steps = slices.Clone(p.spec.Steps)
+	spec := planSpec{Plan: p.said, refuse: with.refuse}
+	spec.Steps = slices.Clone(p.said.Steps)
 	for _, option := range options {
-		option(&with.spec)
+		option(&spec)
 	}
+	with.said, with.spec = spec.Plan, spec.WithDefaults()
 	return &with
 }
 
@@ -94,7 +136,19 @@ func (p *Plan[In]) check(payloadMax int) error {
 		err = p.spec.Validate(payloadMax)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+		return &refusedPlan{err}
 	}
 	return nil
 }
+
+// refusedPlan is an ErrRefused that says no more than why.
+type refusedPlan struct{ err error }
+
+// Error is the reason.
+func (e *refusedPlan) Error() string { return e.err.Error() }
+
+// Unwrap gives the reason.
+func (e *refusedPlan) Unwrap() error { return e.err }
+
+// Is makes it an ErrRefused.
+func (e *refusedPlan) Is(target error) bool { return target == ErrRefused }

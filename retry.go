@@ -23,7 +23,7 @@ const (
 
 // persist calls try until it succeeds, fails for good or ctx ends. Trying again
 // is safe because the caller chose the id.
-func persist(ctx context.Context, clock agents.Time, what string, try func(context.Context) error) error {
+func persist(ctx context.Context, clock agents.Time, what operation, try func(context.Context) error) error {
 	var last error
 	for most := pauseFirst; ; most = min(2*most, pauseMost) {
 		if ctx.Err() == nil {
@@ -32,7 +32,7 @@ func persist(ctx context.Context, clock agents.Time, what string, try func(conte
 				return nil
 			}
 			if !worthAgain(err) {
-				return fmt.Errorf("%s: %w", what, err)
+				return what.failed(err)
 			}
 			// A try that ctx cut short says less than the answer before it.
 			if last == nil || ctx.Err() == nil {
@@ -44,10 +44,21 @@ func persist(ctx context.Context, clock agents.Time, what string, try func(conte
 			}
 		}
 		if last == nil {
-			return fmt.Errorf("%s: %w: %w", what, ErrTimeout, ctx.Err())
+			return what.failed(fmt.Errorf("%w: %w", ErrTimeout, ctx.Err()))
 		}
-		return fmt.Errorf("%s: %w: %w: last try: %w", what, ErrTimeout, ctx.Err(), last)
+		return what.failed(fmt.Errorf("%w: %w: last try: %w", ErrTimeout, ctx.Err(), last))
 	}
+}
+
+// operation is what a caller asked for: "submit", and "task a of type order".
+type operation struct{ verb, object string }
+
+// failed wraps why it failed, and names the object unless the reason does.
+func (o operation) failed(err error) error {
+	if _, named := errors.AsType[*SubmitError](err); named {
+		return fmt.Errorf("%s: %w", o.verb, err)
+	}
+	return fmt.Errorf("%s %s: %w", o.verb, o.object, err)
 }
 
 func once(ctx context.Context, clock agents.Time, try func(context.Context) error) error {
@@ -67,7 +78,7 @@ func hint(err error) time.Duration {
 
 // finalErrors are those that no waiting heals.
 var finalErrors = []error{
-	ErrRefused, errAnswer,
+	ErrRefused, ErrNotFound, errAnswer,
 	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrInvalidConnection,
 	nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrPermissionViolation, nats.ErrAuthorization,
 	nats.ErrHeadersNotSupported,

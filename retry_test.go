@@ -48,7 +48,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				tries := 0
-				err := persist(ctx, sure{}, "submit", func(context.Context) error { tries++; return test.err })
+				err := persist(ctx, sure{}, operation{verb: "submit"}, func(context.Context) error { tries++; return test.err })
 				if !errors.Is(err, test.err) {
 					t.Errorf("%v does not wrap its cause", err)
 				}
@@ -71,7 +71,7 @@ func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []string
-		err := persist(t.Context(), sure{}, "submit", func(context.Context) error {
+		err := persist(t.Context(), sure{}, operation{verb: "submit"}, func(context.Context) error {
 			if at = append(at, fmt.Sprint(time.Since(start).Milliseconds())); len(at) == 9 {
 				return nil
 			}
@@ -92,7 +92,7 @@ func TestRetryHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []string
-		err := persist(t.Context(), sure{}, "submit", func(context.Context) error {
+		err := persist(t.Context(), sure{}, operation{verb: "submit"}, func(context.Context) error {
 			at = append(at, fmt.Sprint(time.Since(start)))
 			wish := []time.Duration{time.Second, time.Hour, -time.Second, 0}[len(at)-1]
 			if wish == 0 {
@@ -113,7 +113,7 @@ func TestRetryHint(t *testing.T) {
 func TestOneTryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		err := persist(t.Context(), sure{}, "submit", func(ctx context.Context) error {
+		err := persist(t.Context(), sure{}, operation{verb: "submit"}, func(ctx context.Context) error {
 			if tries++; tries == 2 {
 				return nil
 			}
@@ -130,7 +130,7 @@ func TestTimeoutSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := persist(ctx, sure{}, "submit task t", func(context.Context) error { return nats.ErrNoResponders })
+		err := persist(ctx, sure{}, operation{"submit", "task t"}, func(context.Context) error { return nats.ErrNoResponders })
 		for _, want := range []error{ErrTimeout, context.DeadlineExceeded, nats.ErrNoResponders} {
 			if !errors.Is(err, want) {
 				t.Errorf("%v is not %v", err, want)
@@ -144,7 +144,7 @@ func TestTimeoutSaysWhy(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		tries := 0
-		err := persist(ctx, sure{}, "submit", func(ctx context.Context) error {
+		err := persist(ctx, sure{}, operation{verb: "submit"}, func(ctx context.Context) error {
 			if tries++; tries == 1 {
 				return refusal(503)
 			}
@@ -157,7 +157,7 @@ func TestTimeoutSaysWhy(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := persist(ctx, sure{}, "submit", func(context.Context) error { t.Error("tried"); return nil })
+	err := persist(ctx, sure{}, operation{verb: "submit"}, func(context.Context) error { t.Error("tried"); return nil })
 	if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

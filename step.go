@@ -3,11 +3,11 @@ package duly
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/quickjson"
 )
 
 // Check is a step that leaves nothing behind, so that there is nothing to undo:
@@ -25,7 +25,12 @@ func NewCheck[In, Out any](name, agent string, options ...CheckOption) *Check[In
 }
 
 // Name is the step's name.
-func (c *Check[In, Out]) Name() string { return c.def.step.Name }
+func (c *Check[In, Out]) Name() string {
+	if c == nil {
+		return "" // refused where it is used
+	}
+	return c.def.step.Name
+}
 
 // Agent is the name of who performs it.
 func (c *Check[In, Out]) Agent() string { return c.def.step.Agent }
@@ -48,8 +53,13 @@ func (c *Check[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call 
 // Result reads what the check answered, in a later step of the same task.
 func (c *Check[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](c.Name(), in) }
 
-func (c *Check[In, Out]) takes(In)           {}
-func (c *Check[In, Out]) define() definition { return c.def }
+func (c *Check[In, Out]) takes(In) {}
+func (c *Check[In, Out]) define() definition {
+	if c == nil {
+		return definition{err: errNilStep}
+	}
+	return c.def
+}
 
 // Step is a step with an effect, and therefore with an undo. In is the task's
 // input, Out the receipt that do answers and undo is given.
@@ -66,7 +76,12 @@ func NewStep[In, Out any](name, agent string, options ...StepOption) *Step[In, O
 }
 
 // Name is the step's name.
-func (s *Step[In, Out]) Name() string { return s.def.step.Name }
+func (s *Step[In, Out]) Name() string {
+	if s == nil {
+		return "" // refused where it is used
+	}
+	return s.def.step.Name
+}
 
 // Agent is the name of who performs it.
 func (s *Step[In, Out]) Agent() string { return s.def.step.Agent }
@@ -92,11 +107,21 @@ func (s *Step[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call C
 // Result reads what the step answered, in a later step of the same task.
 func (s *Step[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](s.Name(), in) }
 
-func (s *Step[In, Out]) takes(In)           {}
-func (s *Step[In, Out]) define() definition { return s.def }
+func (s *Step[In, Out]) takes(In) {}
+func (s *Step[In, Out]) define() definition {
+	if s == nil {
+		return definition{err: errNilStep}
+	}
+	return s.def
+}
+
+var errNilStep = errors.New("a step is nil")
 
 // serve registers the step's handlers with an agent. A step with an effect has an undo.
 func (d *definition) serve(a *Agent, handlers agents.Handlers) error {
+	if d.err != nil {
+		return fmt.Errorf("serve on agent %s: %w", d.step.Agent, d.err)
+	}
 	if d.step.Undoable && handlers.Undo == nil && handlers.StartUndo == nil {
 		return fmt.Errorf("serve step %s of agent %s: no undo handler", d.step.Name, d.step.Agent)
 	}
@@ -188,7 +213,7 @@ func undoOf[In, Out any](cmd *core.Command) (Undo[In, Out], error) {
 	call, err := callOf[In](cmd)
 	u := Undo[In, Out]{Call: call, Known: cmd.Result != nil}
 	if err == nil && len(cmd.Result) > 0 {
-		if err = quickjson.Unmarshal(cmd.Result, &u.Result); err != nil {
+		if err = json.Unmarshal(cmd.Result, &u.Result); err != nil {
 			err = fmt.Errorf("result of step %s of task %s is not what its undo expects: %w", cmd.Step, cmd.Task, err)
 		}
 	}

@@ -16,6 +16,8 @@ type Receipt struct {
 	Seq       uint64 // position of the submission in the task stream
 	Partition int
 	At        time.Time // when this call began; see Since
+
+	hash string // of type and input, as core.HashInput
 }
 
 // SubmitOption changes one submission.
@@ -24,6 +26,7 @@ type SubmitOption func(*submission)
 // submission is what the options ask for.
 type submission struct {
 	completeBy time.Time
+	timed      bool // completeBy counts, also a zero one, which has passed
 	within     time.Duration
 	bounded    bool // within counts
 	replyTo    string
@@ -33,13 +36,13 @@ type submission struct {
 // Deadline is when the task must be done; after it the task is undone. Without
 // it the plan's own time counts, from when the task is taken.
 func Deadline(t time.Time) SubmitOption {
-	return func(s *submission) { s.completeBy, s.bounded = t, false }
+	return func(s *submission) { s.completeBy, s.timed, s.bounded = t, true, false }
 }
 
 // Within is [Deadline] as a time from this call on, and independent of the
 // clocks of the two sides.
 func Within(d time.Duration) SubmitOption {
-	return func(s *submission) { s.completeBy, s.within, s.bounded = time.Time{}, d, true }
+	return func(s *submission) { s.timed, s.within, s.bounded = false, d, true }
 }
 
 // ReplyTo is a private NATS subject that is told when the task was received and
@@ -54,9 +57,9 @@ func Trace(traceparent string) SubmitOption {
 }
 
 // Submit hands one task in and returns once it is stored and synced. id is
-// yours, unique across types, 1 to 64 of A–Z a–z 0–9 _ -: the same id with the
-// same input is the same task however often it is submitted, and with another
-// input it is refused.
+// yours, unique across types, 1 to 64 of A–Z a–z 0–9 _ - (see [ID] for other
+// text): the same id with the same input is the same task however often it is
+// submitted, and with another input it is refused.
 //
 // While the system is full, restarting or out of reach it tries again with a
 // growing random pause until ctx ends ([ErrTimeout]): give ctx a deadline. What
@@ -80,12 +83,12 @@ func (c *Client) SubmitRaw(ctx context.Context, typ, id string, input []byte, op
 }
 
 func (c *Client) submit(ctx context.Context, typ, id string, input []byte, inputMax int, options []SubmitOption) (Receipt, error) {
-	what := fmt.Sprintf("submit task %s of type %s", id, typ)
+	what := operation{"submit", fmt.Sprintf("task %s of type %s", id, typ)}
 	if err := checkNames(typ, id); err != nil {
-		return Receipt{}, fmt.Errorf("%s: %w", what, err)
+		return Receipt{}, what.failed(err)
 	}
 	if err := checkInput(typ, id, input, inputMax); err != nil {
-		return Receipt{}, fmt.Errorf("%s: %w", what, err)
+		return Receipt{}, what.failed(err)
 	}
 	var s submission
 	for _, option := range options {
@@ -94,7 +97,7 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 	began := c.clock.Now()
 	if left, bounded := s.left(began); bounded {
 		if left <= 0 {
-			return Receipt{}, fmt.Errorf("%s: %w", what, &SubmitError{Type: typ, Task: id, Code: 400, Description: "its deadline has passed"})
+			return Receipt{}, what.failed(&SubmitError{Type: typ, Task: id, Code: 400, Description: "its deadline has passed"})
 		}
 		// A task that is taken after its own deadline would only be undone.
 		var cancel context.CancelFunc
@@ -110,13 +113,13 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt.At = began.Time()
+	receipt.At, receipt.hash = began.Time(), string(core.HashInput(typ, input))
 	return receipt, nil
 }
 
 // left is how long the task has from now, if the submission says so.
 func (s *submission) left(now core.Instant) (d time.Duration, bounded bool) {
-	if !s.completeBy.IsZero() {
+	if s.timed {
 		return core.InstantOf(s.completeBy).Sub(now), true
 	}
 	return s.within, s.bounded

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,8 +29,7 @@ const (
 	Refused    State = core.StatusRefused          // never became a task; the end
 )
 
-// Ended reports whether the state is one a task rests in. Of a refusal it says
-// so too: see [Client.Watch] for the one that is not the task's own.
+// Ended reports whether the state is one a task rests in. Of a refusal it says so too.
 func (s State) Ended() bool { return s == Refused || core.State(s).Ended() }
 
 // Status is one piece of news about a task.
@@ -46,11 +46,22 @@ type Status struct {
 // WatchOption changes one [Client.Watch].
 type WatchOption func(*watch)
 
-type watch struct{ since time.Time }
+type watch struct {
+	since time.Time
+	hash  string // of the submission that is watched; empty: not known
+}
 
-// Since is how far back Watch looks for the end of the task: a time before it
-// was submitted, such as Receipt.At. One minute ago unless said.
+// Since is how far back Watch looks for news of the task, besides asking the server what
+// has become of it: a time before it was submitted, such as Receipt.At. One minute ago
+// unless said.
 func Since(t time.Time) WatchOption { return func(w *watch) { w.since = t } }
+
+// Of makes Watch follow the submission that the receipt is of, since it began: where the
+// id turns out to be another submission's task, Watch ends with that refusal (409), and
+// a refusal of another submission under the id does not end it.
+func Of(receipt Receipt) WatchOption {
+	return func(w *watch) { w.since, w.hash = receipt.At, receipt.hash }
+}
 
 // codeTaken: the id is a task already, with another input or of another type.
 const codeTaken = 409
@@ -62,14 +73,14 @@ const skewMax = 10 * time.Second
 // that ends the task. It ends with an error when ctx ends, when the connection
 // closes, or when it cannot begin.
 //
-// A refusal ends it only while nothing else is known of the task: one with code
-// 409, or one that comes after other news, is about another submission under
-// the same id, and is yielded without an end.
+// A refusal ends it too: it is yielded as a [Refused] status together with a
+// [SubmitError] that is [ErrRefused]. Without [Of] that can be the refusal of another
+// submission under the same id, which the server tells in the same way.
 //
 // The states on the way are told live only: what happened before the loop began
-// is not repeated. The end is read from a durable stream, and is found however
-// late the loop begins, so long as [Since] lies before it. Watch reads all endings of the
-// type to find the one; to follow many tasks at a time, give them a subject with
+// is not repeated. The end is found however late the loop begins: in the store, by
+// asking once, and otherwise in a durable stream of the endings of the type, which is
+// read from [Since] on. To follow many tasks at a time, give them a subject with
 // [ReplyTo] instead.
 func (c *Client) Watch(ctx context.Context, typ, id string, options ...WatchOption) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
@@ -83,7 +94,7 @@ func (c *Client) Watch(ctx context.Context, typ, id string, options ...WatchOpti
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		n, err := c.follow(ctx, typ, id, w.since.Add(-skewMax))
+		n, err := c.follow(ctx, typ, id, &w)
 		if err != nil {
 			yield(Status{}, fmt.Errorf("watch task %s of type %s: %w", id, typ, err))
 			return
@@ -104,17 +115,21 @@ const watchHeartbeat = 1500 * time.Millisecond
 // news is where a Watch hears of its task.
 type news struct {
 	refused string // subject of refusals in the event stream
+	typ     string
 	id      string
+	hash    string // see watch
 	live    chan *nats.Msg
-	ended   chan Status // from the event stream
+	ended   chan Status // from the event stream, or from the store
 	failed  chan error
+	client  *Client
 	stop    func() // ends the subscriptions and waits for them
 }
 
 // follow subscribes to the live news and then opens the event stream: creating
 // the consumer is a round trip, so the subscription stands by then.
-func (c *Client) follow(ctx context.Context, typ, id string, since time.Time) (*news, error) {
-	n := &news{refused: c.names.EventSubject(typ, core.StatusRefused), id: id, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1)}
+func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, error) {
+	since := w.since.Add(-skewMax)
+	n := &news{client: c, refused: c.names.EventSubject(typ, core.StatusRefused), typ: typ, id: id, hash: w.hash, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1)}
 	sub, err := c.nc.ChanSubscribe(c.names.LiveSubject(typ, id), n.live)
 	if err != nil {
 		return nil, err
@@ -135,10 +150,14 @@ func (c *Client) follow(ctx context.Context, typ, id string, since time.Time) (*
 		_ = sub.Unsubscribe()
 		return nil, fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 	}
+	// The stream is open, so an end that the store does not have yet comes from there.
+	var asking sync.WaitGroup
+	asking.Go(func() { n.ask(ctx) })
 	n.stop = func() {
 		_ = sub.Unsubscribe()
 		reading.Stop()
 		<-reading.Closed()
+		asking.Wait()
 	}
 	return n, nil
 }
@@ -163,11 +182,84 @@ func (n *news) tell(ctx context.Context, yield func(Status, error) bool) error {
 		if told[s.State] {
 			continue
 		}
-		foreign := s.State == Refused && (s.Code == codeTaken || len(told) > 0)
-		told[s.State] = true
-		if !yield(s, nil) || s.State.Ended() && !foreign {
+		if s.State.Ended() {
+			var ok bool
+			if s, ok = n.judge(ctx, s); !ok {
+				continue
+			}
+		}
+		if s.State == Refused {
+			yield(s, fmt.Errorf("watch: %w", &SubmitError{Type: n.typ, Task: n.id, Code: s.Code, Description: s.Error}))
 			return nil
 		}
+		told[s.State] = true
+		if !yield(s, nil) || s.State.Ended() {
+			return nil
+		}
+	}
+}
+
+// ask asks the store once what has become of the task: its end may be older than what the
+// stream is read from. It tries again while the server does not answer.
+func (n *news) ask(ctx context.Context) {
+	for {
+		task, err := n.get(ctx)
+		switch {
+		case err == nil:
+			n.stored(ctx, &task)
+			return
+		case !worthAgain(err) || n.client.clock.Sleep(ctx, askPause) != nil:
+			return // not there yet, or a server that cannot say
+		}
+	}
+}
+
+// askPause is how long Watch waits between two questions that the server did not answer.
+const askPause = 2 * time.Second
+
+func (n *news) get(ctx context.Context) (Task, error) {
+	ctx, cancel := n.client.clock.WithTimeout(ctx, tryMax)
+	defer cancel()
+	return n.client.get(ctx, n.typ, n.id)
+}
+
+// judge holds what ends a watch of a receipt against the store: news of an id is not
+// always news of the submission. ok is false for the refusal of another submission.
+func (n *news) judge(ctx context.Context, s Status) (own Status, ok bool) {
+	if n.hash == "" {
+		return s, true
+	}
+	task, err := n.get(ctx)
+	switch {
+	case err != nil:
+		return s, true // the store does not know, or does not answer
+	case task.hash == n.hash:
+		return s, s.State != Refused
+	}
+	return n.taken(&task), true
+}
+
+// taken is the refusal of a submission whose id is that other task's.
+func (n *news) taken(task *Task) Status {
+	why := "the id is a task already, with another input"
+	if task.hash == "" {
+		why = "the id was cancelled before it was submitted"
+	}
+	return Status{Task: n.id, Type: n.typ, State: Refused, Code: codeTaken, Error: why, At: task.CreatedAt}
+}
+
+// stored tells what the store has of the task.
+func (n *news) stored(ctx context.Context, task *Task) {
+	s := task.status()
+	if n.hash != "" && task.hash != n.hash {
+		s = n.taken(task)
+	}
+	if !s.State.Ended() {
+		return
+	}
+	select {
+	case n.ended <- s:
+	case <-ctx.Done():
 	}
 }
 

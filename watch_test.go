@@ -148,52 +148,119 @@ func TestWatchFindsAnEndInThePast(t *testing.T) {
 	}
 }
 
+// A refusal ends a watch, with the error that Submit would have given.
+//
+// covers: C2
 func TestWatchOfARefusal(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		first []string // told live before
-		code  int
-		want  []string // after the refusal a processed is told
-	}{
-		{"a task that never was", nil, 413, []string{"refused", "end"}},
-		{"the id is another task's", nil, 409, []string{"refused", "processed", "end"}},
-		{"a second submission of a task", []string{"processing"}, 400, []string{"processing", "refused", "processed", "end"}},
+	for _, code := range []int{413, 409, 400} {
+		for _, first := range []string{"", "processing"} { // told live before
+			t.Run(fmt.Sprint(code, first), func(t *testing.T) {
+				r := newRig(t)
+				w := r.watch(t, "a")
+				if first != "" {
+					w.live("a", first, 0)
+					w.expect(first)
+				}
+				r.refuseLater(t, "a", code)
+				r.tell(t, "a processed")
+				status, err, ok := w.next()
+				refused, is := errors.AsType[*duly.SubmitError](err)
+				if !ok || status.State != duly.Refused || status.Code != code || !is || refused.Code != code || refused.Task != "a" || refused.Description != "no" || !errors.Is(err, duly.ErrRefused) {
+					t.Errorf("got %+v, %v", status, err)
+				}
+				w.expect("end")
+			})
+		}
+	}
+}
+
+// refuseLater tells that a submission was refused after it was accepted.
+func (r *rig) refuseLater(t *testing.T, id string, code int) {
+	t.Helper()
+	refused := []core.Status{{ID: id, Type: "order", Status: core.StatusRefused, Code: code, Error: "no", At: 1}}
+	if err := r.conn.TellRefused(t.Context(), refused); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The end of a task is found however long ago it was: submitting it again tells no end.
+//
+// covers: C3
+func TestWatchLooksAtTheStore(t *testing.T) {
+	r := newRig(t)
+	r.work(t, &shop{})
+	if err := Buy.Apply(t.Context(), r.Client); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]duly.Status{
+		"rich": {Task: "rich", Type: "order", State: duly.Processed},
+		"poor": {Task: "poor", Type: "order", State: duly.Undone, Step: "credit", Error: "no credit for that much"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t)
-			var got []string
-			id := fmt.Sprint("t-", test.code)
-			refused := []core.Status{{ID: id, Type: "order", Status: core.StatusRefused, Code: test.code, Error: "no", At: 1}}
-			if test.first == nil {
-				if err := r.conn.TellRefused(t.Context(), refused); err != nil {
-					t.Fatal(err)
+		order := Order{Cents: 100}
+		if id == "poor" {
+			order.Cents = 100_000
+		}
+		receipt, err := Buy.Submit(t.Context(), r.Client, id, order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.last(t, id, duly.Since(receipt.At))
+		// Much later, as far as the stream of events is concerned.
+		for name, option := range map[string]duly.WatchOption{"since": duly.Since(time.Now().Add(time.Hour)), "of": duly.Of(receipt)} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			var last duly.Status
+			for status, err := range r.Watch(ctx, "order", id, option) {
+				if err != nil {
+					t.Fatalf("%s %s: %v", name, id, err)
 				}
-				r.tell(t, id+" processed")
-				for status, err := range r.Watch(t.Context(), "order", id) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					got = append(got, string(status.State))
-				}
-				got = append(got, "end")
-			} else {
-				w := r.watch(t, id)
-				for _, state := range test.first {
-					w.live(id, state, 0)
-				}
-				got = append(got, w.read())
-				if err := r.conn.TellRefused(t.Context(), refused); err != nil {
-					t.Fatal(err)
-				}
-				r.tell(t, id+" processed")
-				for len(got) < len(test.want) {
-					got = append(got, w.read())
-				}
+				last = status
 			}
-			if g, want := strings.Join(got, " "), strings.Join(test.want, " "); g != want {
-				t.Errorf("got %s, want %s", g, want)
+			cancel()
+			last.At = time.Time{}
+			if last != want {
+				t.Errorf("%s %s: %+v, want %+v", name, id, last, want)
 			}
-		})
+		}
+	}
+}
+
+// With its receipt, a watch tells another submission's task from its own.
+//
+// covers: C2
+func TestWatchOfAReceipt(t *testing.T) {
+	r := newRig(t)
+	if err := Buy.Apply(t.Context(), r.Client); err != nil {
+		t.Fatal(err)
+	}
+	mine, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 1}) // no agent: it is at work
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.refuse = func(q *bus.SubmitRequest) *bus.RefusedError { // as an ingest that cannot look
+		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
+		return &bus.RefusedError{WireError: bus.WireError{Code: 503}}
+	}
+	other, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status, err := range r.Watch(t.Context(), "order", "a", duly.Of(other)) {
+		refused, is := errors.AsType[*duly.SubmitError](err)
+		if !is || refused.Code != 409 || status.State != duly.Refused {
+			t.Errorf("the other's: %+v, %v", status, err)
+		}
+	}
+	r.refuseLater(t, "a", 409)
+	r.tell(t, "a undone")
+	var states []string
+	for status, err := range r.Watch(t.Context(), "order", "a", duly.Of(mine)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, string(status.State))
+	}
+	if len(states) == 0 || states[len(states)-1] != "undone" {
+		t.Errorf("mine: %v", states)
 	}
 }
 

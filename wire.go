@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,7 +33,12 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 	defer conn.Close()
 	closed := s.nc.StatusChanged(nats.CLOSED)
 	defer s.nc.RemoveStatusListener(closed)
+	denied := make(chan error, len(names))
 	var services []*bus.Service
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	defer func() {
 		for _, service := range services {
 			service.Stop()
@@ -44,8 +50,17 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 			return err
 		}
 		services = append(services, service)
+		wg.Go(func() {
+			select {
+			case err := <-service.Denied():
+				denied <- err
+			case <-ctx.Done():
+			}
+		})
 	}
 	select {
+	case err := <-denied:
+		return err
 	case <-ctx.Done():
 		return nil
 	case <-closed:
@@ -79,7 +94,7 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	switch {
 	case s.bounded:
 		completeBy = (s.within - elapsed).String()
-	case !s.completeBy.IsZero():
+	case s.timed:
 		completeBy = bus.FormatTime(core.InstantOf(s.completeBy))
 	}
 	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), bus.SubmitHeaders(completeBy, s.replyTo, s.trace), input)

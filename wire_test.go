@@ -217,14 +217,14 @@ func TestSubmitHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := time.Now().Add(time.Hour)
-	if _, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 100}, duly.Within(time.Minute), duly.Deadline(by), duly.ReplyTo("status.a"), duly.Trace("00-1-2-01")); err != nil {
+	if _, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 100}, duly.Within(time.Minute), duly.Deadline(by), duly.ReplyTo("status.a"), duly.Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Buy.Submit(t.Context(), r.Client, "b", Order{Cents: 100}, duly.Deadline(by), duly.Within(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	a, b := r.request(0), r.request(1)
-	if at, err := bus.ParseCompleteBy(a.CompleteBy, core.InstantOf(time.Now())); err != nil || at != core.InstantOf(by) || a.ReplyTo != "status.a" || a.Trace != "00-1-2-01" {
+	if at, err := core.ParseCompleteBy(a.CompleteBy, core.InstantOf(time.Now())); err != nil || at != core.InstantOf(by) || a.ReplyTo != "status.a" || a.Trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
 		t.Errorf("headers of a: %+v", a)
 	}
 	if left, err := time.ParseDuration(b.CompleteBy); err != nil || left > time.Minute || left < 50*time.Second {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 )
@@ -81,13 +80,7 @@ func textOf(err error) string {
 		}
 		return r
 	}, strings.ToValidUTF8(err.Error(), "?"))
-	if len(text) > core.ErrorBytesMax {
-		cut := core.ErrorBytesMax
-		for !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut]
-	}
+	text = core.CutText(text, core.ErrorBytesMax)
 	if strings.TrimSpace(text) == "" {
 		return "error without a text"
 	}

@@ -44,6 +44,7 @@ type (
 		Number      int64           `json:"number"`
 		State       core.State      `json:"state"`
 		Reason      string          `json:"reason,omitempty"`
+		FailedStep  string          `json:"failed_step,omitempty"`
 		Round       int             `json:"round"`
 		Failures    int             `json:"failures"`
 		LockedBy    string          `json:"locked_by,omitempty"`
@@ -53,6 +54,7 @@ type (
 		UpdatedAt   string          `json:"updated_at,omitempty"`
 		EndedAt     string          `json:"ended_at,omitempty"`
 		Input       json.RawMessage `json:"input,omitempty"`
+		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
 		Steps       []stepJSON      `json:"steps,omitempty"`
 	}
 	stepJSON struct {
@@ -92,9 +94,9 @@ type (
 func viewJSON(v *core.View) taskJSON {
 	t := taskJSON{
 		ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Partition: v.Partition, Number: v.Number,
-		State: v.State, Reason: v.Reason, Round: v.Round, Failures: v.Failures, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor,
+		State: v.State, Reason: v.Reason, FailedStep: v.FailedStep, Round: v.Round, Failures: v.Failures, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor,
 		CompleteBy: timeText(v.CompleteBy), CreatedAt: timeText(v.CreatedAt), UpdatedAt: timeText(v.UpdatedAt),
-		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input),
+		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input), InputHash: v.InputHash,
 	}
 	for i := range v.Steps {
 		s := &v.Steps[i]
@@ -104,6 +106,29 @@ func viewJSON(v *core.View) taskJSON {
 		})
 	}
 	return t
+}
+
+// EncodeTask is the JSON of a task as every endpoint shows it.
+func EncodeTask(v *core.View) ([]byte, error) { return encode(viewJSON(v)) }
+
+// EncodePage is the JSON of a page of a list as every endpoint shows it.
+func EncodePage(p *core.Page) ([]byte, error) { return encode(pageOf(p)) }
+
+func pageOf(p *core.Page) pageJSON {
+	out := pageJSON{Tasks: make([]taskJSON, len(p.Tasks)), Next: p.Next}
+	for i := range p.Tasks {
+		out.Tasks[i] = viewJSON(&p.Tasks[i])
+	}
+	return out
+}
+
+// encode leaves inputs and results as they came.
+func encode(body any) ([]byte, error) {
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(body)
+	return data.Bytes(), err
 }
 
 func timeText(at core.Instant) string {
@@ -144,13 +169,10 @@ func problem(w http.ResponseWriter, r *Refusal) {
 }
 
 func write(w http.ResponseWriter, status int, contentType string, body any) {
-	var data bytes.Buffer
-	encoder := json.NewEncoder(&data)
-	encoder.SetEscapeHTML(false) // inputs and results leave as they came
-	if err := encoder.Encode(body); err != nil {
+	data, err := encode(body)
+	if err != nil {
 		status = http.StatusInternalServerError
-		data.Reset()
-		data.WriteString(`{"title":"Internal Server Error","status":500}`)
+		data = []byte(`{"title":"Internal Server Error","status":500}`)
 	}
 	header := w.Header()
 	header.Set("Content-Type", contentType)
@@ -158,5 +180,5 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	// An error here is a client that went away: there is nobody left to tell.
-	_, _ = w.Write(data.Bytes())
+	_, _ = w.Write(data)
 }

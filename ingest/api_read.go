@@ -102,11 +102,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		a.storeFailed(w, r, "the state store could not be read", err)
 		return
 	}
-	out := pageJSON{Tasks: make([]taskJSON, len(page.Tasks)), Next: page.Next}
-	for i := range page.Tasks {
-		out.Tasks[i] = viewJSON(&page.Tasks[i])
-	}
-	reply(w, http.StatusOK, out)
+	reply(w, http.StatusOK, pageOf(&page))
 }
 
 var states = []core.State{

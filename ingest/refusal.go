@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"duly.dev/duly/internal/core"
 )
 
 // Causes of refusals: Refusal.ErrCode. The numbers are part of the wire and
@@ -54,10 +56,7 @@ const (
 
 func refusal(code, cause int, format string, args ...any) *Refusal {
 	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
-	if len(text) > descriptionBytesMax {
-		text = strings.ToValidUTF8(text[:descriptionBytesMax], "") + "…"
-	}
-	return &Refusal{Code: code, ErrCode: cause, Description: text}
+	return &Refusal{Code: code, ErrCode: cause, Description: core.ShortText(text, descriptionBytesMax)}
 }
 
 func (r *Refusal) retry(after time.Duration) *Refusal {
@@ -68,7 +67,7 @@ func (r *Refusal) retry(after time.Duration) *Refusal {
 // short quotes a value for a description without repeating megabytes of it.
 func short(value string) string {
 	if len(value) > valueBytesMax {
-		return fmt.Sprintf("%q…", value[:valueBytesMax])
+		return fmt.Sprintf("%q…", core.CutText(value, valueBytesMax))
 	}
 	return fmt.Sprintf("%q", value)
 }

@@ -88,7 +88,10 @@ func Open(ctx context.Context, url string, o Options) (Store, error) {
 	case url == "":
 		return nil, errors.New("database URL: none given, want postgres://… or sqlite:PATH")
 	}
-	scheme, _, _ := strings.Cut(url, ":")
+	scheme, _, ok := strings.Cut(url, ":")
+	if !ok || strings.ContainsAny(scheme, " =@/") { // not to be shown: it may hold a password
+		return nil, errors.New("database URL: no scheme, want postgres://… or sqlite:PATH")
+	}
 	return nil, fmt.Errorf("database URL: scheme %q, want postgres or sqlite", scheme)
 }
 

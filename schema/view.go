@@ -59,6 +59,8 @@ func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
 	v.Reason, v.Input = t.Why, t.Input
 	if t.State == core.StateProcessed {
 		v.Reason = ""
+	} else if plan != nil && t.FailedStep > 0 && t.FailedStep <= len(plan.Steps) {
+		v.FailedStep = plan.Steps[t.FailedStep-1].Name
 	}
 	for i := range t.Steps {
 		s := &t.Steps[i]

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 )
@@ -72,7 +71,7 @@ func (a *Alerter) Take(now core.Instant, e core.Ending) error {
 	if e.State != core.StateError {
 		return nil
 	}
-	alert := Alert{Task: e.ID, Type: e.Type, Step: e.Step, Error: cut(e.Error), At: e.At, Tasks: 1}
+	alert := Alert{Task: e.ID, Type: e.Type, Step: e.Step, Error: core.ShortText(e.Error, alertErrorMax), At: e.At, Tasks: 1}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := max(a.next, now).Add(a.cfg.Every)
@@ -137,17 +136,6 @@ func (a *Alerter) tellHeld() error {
 		delete(a.held, kind{sum.Type, sum.Step})
 	}
 	return failed
-}
-
-func cut(text string) string {
-	if len(text) <= alertErrorMax {
-		return text
-	}
-	end := alertErrorMax
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
 }
 
 // LogSink writes alerts to a log, at level error.

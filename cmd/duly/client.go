@@ -45,6 +45,9 @@ func (s *server) call(ctx context.Context, method, path string, body []byte, hea
 		}
 	}
 	resp, err := http.DefaultClient.Do(req)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // its text has the address once more
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask %s (is a node running there? `duly dev` starts one): %w", s.Server, err)
 	}
@@ -132,6 +135,7 @@ type task struct {
 	Type      string          `json:"type"`
 	State     string          `json:"state"`
 	Reason    string          `json:"reason"`
+	Failed    string          `json:"failed_step"`
 	Failures  int             `json:"failures"`
 	CreatedAt string          `json:"created_at"`
 	EndedAt   string          `json:"ended_at"`
@@ -164,7 +168,10 @@ func (c *getCmd) Run(ctx context.Context, std streams) error {
 
 func (t *task) print(w io.Writer) {
 	fmt.Fprintf(w, "%s  %s  %s", t.Type, t.ID, t.State)
-	if t.Reason != "" {
+	switch {
+	case t.Failed != "":
+		fmt.Fprintf(w, "  (step %s failed: %s)", t.Failed, t.Reason)
+	case t.Reason != "":
 		fmt.Fprintf(w, "  (%s)", t.Reason)
 	}
 	fmt.Fprintf(w, "\ncreated %s  ended %s  failures %d\n", t.CreatedAt, orDash(t.EndedAt), t.Failures)
@@ -259,7 +266,7 @@ type healthCmd struct {
 func (c *healthCmd) Run(ctx context.Context, std streams) error {
 	s := server{Server: c.Server, Timeout: c.Timeout}
 	if _, err := s.call(ctx, http.MethodGet, "/readyz", nil, nil); err != nil {
-		return errors.Join(errors.New("not ready"), err)
+		return fmt.Errorf("not ready: %w", err)
 	}
 	_, err := fmt.Fprintln(std.out, "ready")
 	return err

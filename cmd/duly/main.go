@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/redact"
 )
 
 // version is set by the release build; `duly version` adds what the toolchain
@@ -68,7 +69,7 @@ func run(ctx context.Context, args []string, std streams, anew anew) int {
 		kong.Bind(std, anew),
 	)
 	if err != nil {
-		fmt.Fprintln(std.err, "duly:", err)
+		fmt.Fprintln(std.err, "duly:", redact.Error(err))
 		return 2
 	}
 	parsed, err := parser.Parse(args)
@@ -76,7 +77,7 @@ func run(ctx context.Context, args []string, std streams, anew anew) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintln(std.err, "duly:", err)
+		fmt.Fprintln(std.err, "duly:", redact.Error(err))
 		return 2
 	}
 	switch err := parsed.Run(); {
@@ -85,7 +86,7 @@ func run(ctx context.Context, args []string, std streams, anew anew) int {
 	case errors.Is(err, errUnclean):
 		return 1
 	default:
-		fmt.Fprintln(std.err, "duly:", err)
+		fmt.Fprintln(std.err, "duly:", redact.Error(err))
 		return 1
 	}
 }
@@ -106,10 +107,11 @@ func newLog(w io.Writer, logs node.Logs) *slog.Logger {
 		level = slog.LevelInfo
 	}
 	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if logs.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		handler = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(redact.Handler(handler))
 }
 
 type versionCmd struct {

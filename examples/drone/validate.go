@@ -133,7 +133,7 @@ func (v *validation) instant(field, value string) time.Time {
 func quoteShort(s string) string {
 	const most = 64
 	if len(s) > most {
-		return strconv.Quote(s[:most]) + "… (" + strconv.Itoa(len(s)) + " bytes)"
+		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "… (" + strconv.Itoa(len(s)) + " bytes)"
 	}
 	return strconv.Quote(s)
 }

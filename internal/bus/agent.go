@@ -68,9 +68,11 @@ const replyRoom = 128
 // Service is an agent that listens.
 type Service struct {
 	conn    *Conn
+	agent   string
 	replies *replier
 	service micro.Service
 	handler func(*CommandRequest)
+	denials chan error
 
 	answered, failed atomic.Int64 // failed ones are answered too
 
@@ -91,7 +93,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	if err := core.CheckAgent(agent); err != nil {
 		return nil, err
 	}
-	s := &Service{conn: c, handler: handler}
+	s := &Service{conn: c, agent: agent, handler: handler, denials: make(chan error, 1)}
 	if s.replies = c.replier(); s.replies == nil {
 		return nil, fmt.Errorf("agent %s: %w", agent, ErrClosed)
 	}
@@ -99,7 +101,14 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	if batched {
 		metadata[metaBatch] = strconv.Itoa(batchMarked)
 	}
+	endpoints := s.endpoints(agent, batched)
+	c.mu.Lock()
+	for _, e := range endpoints {
+		c.served[e.subject] = s
+	}
+	c.mu.Unlock()
 	var err error
+	hooking.Lock()
 	s.service, err = micro.AddService(c.nc, micro.Config{
 		Name:        c.names.serviceName(agent),
 		Version:     serviceVersion,
@@ -110,10 +119,12 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 			return map[string]int64{"answered": s.answered.Load(), "failed": s.failed.Load()}
 		},
 	})
+	hooking.Unlock()
 	if err != nil {
+		s.forget()
 		return nil, fmt.Errorf("agent %s: %w", agent, err)
 	}
-	for _, e := range s.endpoints(agent, batched) {
+	for _, e := range endpoints {
 		err := s.service.AddEndpoint(e.name, e.handler,
 			micro.WithEndpointSubject(e.subject),
 			micro.WithEndpointQueueGroup(GroupAgent),
@@ -162,7 +173,7 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 			return
 		}
 		r.Command.Agent, r.Command.Undo = agent, undo
-		r.Command.Trace = CleanTrace(req.Headers().Get(HeaderTrace))
+		r.Command.Trace = core.CleanTrace(req.Headers().Get(HeaderTrace))
 		// A caller that is not Duly's scheduler may wait elsewhere; then there is
 		// no fence to read.
 		if p, number, seq, err := s.conn.names.ParseReply(r.reply); err == nil {
@@ -224,11 +235,28 @@ func (s *Service) enter() bool {
 	return true
 }
 
+// Denied has an error when the server has said that the agent's user may not subscribe
+// to one of its subjects: commands do not reach this instance, now or since the
+// permissions were changed.
+func (s *Service) Denied() <-chan error { return s.denials }
+
+// forget ends the interest in what the server says about the agent's subjects.
+func (s *Service) forget() {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	for subject, served := range s.conn.served {
+		if served == s {
+			delete(s.conn.served, subject)
+		}
+	}
+}
+
 // Stop takes no more commands and returns when handler has run for the last
 // time. What the server had handed to this instance already is answered with an
 // error that is tried again; the requests handed out before can still be
 // answered.
 func (s *Service) Stop() {
+	s.forget()
 	if err := s.service.Stop(); err != nil {
 		s.conn.log.Debug("agent's service did not stop", "error", err)
 	}

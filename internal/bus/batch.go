@@ -68,7 +68,7 @@ func decodeBatchCommands(data []byte, take func(core.Command, *mark)) error {
 		c.CompleteBy = core.Instant(r.varint("complete-by"))
 		left := r.varint("time left")
 		c.Left = time.Duration(left) * time.Millisecond
-		c.Trace = CleanTrace(string(r.bytes("trace")))
+		c.Trace = core.CleanTrace(string(r.bytes("trace")))
 		c.Input = r.json("input")
 		results := r.small("results")
 		for range min(results, core.StepsMax) {

@@ -29,7 +29,7 @@ func decodeBatch(data []byte) ([]core.Command, error) {
 // A command reads the same whether it came alone or among others.
 func TestBatchCommandIsTheCommand(t *testing.T) {
 	undo := goldenCommand
-	undo.Trace = "00-ab-cd-01"
+	undo.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	do := undo
 	do.Undo, do.Result, do.Input, do.Results = false, nil, nil, nil
 	huge := do

@@ -47,7 +47,7 @@ func TestCall(t *testing.T) {
 	defer service.Stop()
 
 	cmd := goldenCommand
-	cmd.Trace = "00-ab-cd-01"
+	cmd.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, undo := range []bool{false, true} {
 		cmd.Undo = undo
 		if err := scheduler.SendCommand(&cmd); err != nil {
@@ -100,7 +100,7 @@ func TestUnserved(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	w := serveReplies(t, c, 3)
 	cmd := goldenCommand
-	for _, trace := range []string{"", "00-ab-cd-01"} {
+	for _, trace := range []string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} {
 		cmd.Trace = trace
 		if err := c.SendCommand(&cmd); err != nil {
 			t.Fatal(err)

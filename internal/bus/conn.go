@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/redact"
 )
 
 // The oldest server Duly works with: consumers by epoch need nothing newer, but
@@ -80,6 +82,7 @@ type Conn struct {
 	readers map[*Reader]struct{}
 	nodes   jetstream.KeyValue
 	answers *replier // made by the first agent that listens
+	served  map[string]*Service
 	closed  bool
 }
 
@@ -98,14 +101,14 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 		return nil, err
 	}
 	if c.nc, err = connect(ctx, url, opts, c.log); err != nil {
-		return nil, fmt.Errorf("nats at %s: %w", redact(url), err)
+		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
 	if err = c.begin(); err == nil {
 		err = c.checkServer(ctx)
 	}
 	if err != nil {
 		c.nc.Close()
-		return nil, fmt.Errorf("nats at %s: %w", redact(url), err)
+		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
 	c.log.Info("connected to NATS", "url", c.nc.ConnectedUrlRedacted(), "version", c.nc.ConnectedServerVersion())
 	return c, nil
@@ -117,12 +120,13 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 func Wrap(nc *nats.Conn, log *slog.Logger, names Names) (*Conn, error) {
 	c := newConn(Options{Logger: log})
 	c.nc, c.names = nc, names
+	c.listenForDenials()
 	return c, c.begin()
 }
 
 func newConn(o Options) *Conn {
 	c := &Conn{log: o.Logger, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
-		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}}
+		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, served: map[string]*Service{}}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -188,7 +192,7 @@ func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logg
 			return nil, err
 		}
 		if !told {
-			log.Warn("waiting for NATS", "url", redact(url), "error", err)
+			log.Warn("waiting for NATS", "url", redact.Text(url), "error", redact.Error(err))
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -315,6 +319,7 @@ func (c *Conn) onReconnect(nc *nats.Conn) {
 }
 
 func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	c.denied(err)
 	if sub == nil {
 		c.log.Error("NATS reports an error", "error", err)
 		return

@@ -3,7 +3,6 @@ package bus
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,15 +109,4 @@ func expand(path string) string {
 		return home + rest
 	}
 	return path
-}
-
-// redact hides the passwords in a list of URLs.
-func redact(urls string) string {
-	list := strings.Split(urls, ",")
-	for i := range list {
-		if u, err := url.Parse(strings.TrimSpace(list[i])); err == nil {
-			list[i] = u.Redacted()
-		}
-	}
-	return strings.Join(list, ",")
 }

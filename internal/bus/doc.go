@@ -16,8 +16,8 @@
 //
 //	Conn.ServeSubmit(func(*SubmitRequest)); SubmitRequest.Accept, Reject
 //	Conn.PublishPack(partition, subs, done); BusyError, ErrBusy
-//	ParseCompleteBy, Names.CheckReplyTo, PartitionOf, PackedSize
-//	Conn.ServeAsk(func(*AskRequest)); Conn.PublishControl(ctx, partition, *core.Control)
+//	Names.CheckReplyTo, PartitionOf, PackedSize
+//	Conn.ServeAsk(func(*AskRequest), func(*ReadRequest)); Conn.PublishControl(ctx, partition, *core.Control)
 //	Conn.ServePlans, AnnouncePlans, OnPlansChanged
 //
 // # Partitions (scheduler)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
@@ -22,19 +21,13 @@ const (
 // ReplyToBytesMax bounds a submitter's private status subject.
 const ReplyToBytesMax = 256
 
-// TraceBytesMax bounds a traceparent; version 00 has 55 bytes.
-const TraceBytesMax = 128
-
 // DefaultReplyPrefixes are what a submitter's private status subject may begin
 // with where nothing else is configured: NATS inboxes, those of users with a
 // prefix of their own (_INBOX_client.…), and subjects set aside for it.
 var DefaultReplyPrefixes = []string{"_INBOX.", "_INBOX_", "status."}
 
-// Errors of Names.CheckReplyTo and ParseCompleteBy.
-var (
-	ErrReplyTo    = errors.New("reply subject refused")
-	ErrCompleteBy = errors.New("complete-by refused")
-)
+// ErrReplyTo is wrapped by every error of Names.CheckReplyTo.
+var ErrReplyTo = errors.New("reply subject refused")
 
 // Doors decodes what the task stream holds.
 type Doors struct {
@@ -120,7 +113,7 @@ func (d Doors) plain(partition int, taskType, id string, header nats.Header, dat
 		return s, CodeBadRequest, err
 	}
 	var err error
-	if s.CompleteBy, err = ParseCompleteBy(header.Get(HeaderCompleteBy), at); err != nil {
+	if s.CompleteBy, err = core.ParseCompleteBy(header.Get(HeaderCompleteBy), at); err != nil {
 		return s, CodeBadRequest, err
 	}
 	if s.ReplyTo = header.Get(HeaderReplyTo); s.ReplyTo != "" {
@@ -128,7 +121,7 @@ func (d Doors) plain(partition int, taskType, id string, header nats.Header, dat
 			return s, CodeBadRequest, err
 		}
 	}
-	s.Trace = CleanTrace(header.Get(HeaderTrace))
+	s.Trace = core.CleanTrace(header.Get(HeaderTrace))
 	return s, 0, nil
 }
 
@@ -148,30 +141,6 @@ func refusal(s *core.Submission, code int, err error, at core.Instant) core.Stat
 
 func tooLarge(n int) error {
 	return fmt.Errorf("input has %d bytes, the limit is %d", n, core.InputBytesMax)
-}
-
-// ParseCompleteBy reads the Duly-Complete-By header: RFC 3339, or a duration
-// from at. Empty is 0. Errors wrap ErrCompleteBy: neither form, not after at,
-// further off than core.DurationMax.
-func ParseCompleteBy(value string, at core.Instant) (core.Instant, error) {
-	if value == "" {
-		return 0, nil
-	}
-	var by core.Instant
-	if d, err := time.ParseDuration(value); err == nil {
-		if d > core.DurationMax {
-			d = core.DurationMax + time.Hour // refused below; the sum cannot overflow
-		}
-		by = at.Add(d)
-	} else if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
-		by = core.InstantOf(t)
-	} else {
-		return 0, fmt.Errorf("%w: %q is neither RFC 3339 nor a duration", ErrCompleteBy, short(value))
-	}
-	if left := by.Sub(at); left <= 0 || left > core.DurationMax {
-		return 0, fmt.Errorf("%w: %q is not within %v from now", ErrCompleteBy, short(value), core.DurationMax)
-	}
-	return by, nil
 }
 
 // CheckReplyTo accepts a submitter's private status subject. prefixes are what
@@ -195,7 +164,7 @@ func (n Names) CheckReplyTo(subject string, prefixes []string) error {
 
 func (n Names) safeSubject(subject string) error {
 	if len(subject) > ReplyToBytesMax {
-		return fmt.Errorf("%w: %q… has %d bytes, the limit is %d", ErrReplyTo, subject[:64], len(subject), ReplyToBytesMax)
+		return fmt.Errorf("%w: %q… has %d bytes, the limit is %d", ErrReplyTo, core.CutText(subject, 64), len(subject), ReplyToBytesMax)
 	}
 	if subject == "" || strings.HasPrefix(subject, "$") || subject == n.get().namespace || strings.HasPrefix(subject, n.get().root) {
 		return fmt.Errorf("%w: %q is reserved", ErrReplyTo, subject)
@@ -214,31 +183,8 @@ func (n Names) safeSubject(subject string) error {
 	return nil
 }
 
-// CleanTrace returns a traceparent, or nothing where it cannot be one: a trace
-// is a help, never a reason to refuse a task.
-func CleanTrace(trace string) string {
-	if len(trace) > TraceBytesMax {
-		return ""
-	}
-	for i := 0; i < len(trace); i++ {
-		c := trace[i]
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') && c != '-' {
-			return ""
-		}
-	}
-	return trace
-}
-
 // CutText cuts an error text to core.ErrorBytesMax, at a character, and makes
 // it valid UTF-8.
 func CutText(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= core.ErrorBytesMax {
-		return s
-	}
-	end := core.ErrorBytesMax
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
+	return core.CutText(strings.ToValidUTF8(s, "\uFFFD"), core.ErrorBytesMax)
 }

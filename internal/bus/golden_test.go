@@ -359,17 +359,38 @@ func TestPlanGolden(t *testing.T) {
 		t.Errorf("a nanosecond: %v", err)
 	}
 	for want, text := range map[string]string{
-		"unknown field":    `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","undoable":true,"undo":true}]}`,
-		"undoable":         `{"name":"x","version":1,"steps":[{"name":"a","agent":"b"}]}`,
-		"earlier step":     `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","undoable":true,"after":["a"]}]}`,
-		"form version":     `{"v":2,"name":"x"}`,
-		"more than one":    `{"name":"x"} {}`,
-		"unexpected end":   `{"name":"x"`,
-		"cannot unmarshal": `{"name":1}`,
+		"unknown field":     `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","undoable":true,"undo":true}]}`,
+		"attempts_max is 0": `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","attempts_max":0}]}`,
+		"backoff_ms is 0":   `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","backoff_ms":0}]}`,
+		"grace_ms is 0":     `{"name":"x","version":1,"grace_ms":0,"steps":[]}`,
+		"input_max is 0":    `{"name":"x","version":1,"input_max":0,"steps":[]}`,
+		"earlier step":      `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","undoable":true,"after":["a"]}]}`,
+		"form version":      `{"v":2,"name":"x"}`,
+		"more than one":     `{"name":"x"} {}`,
+		"unexpected end":    `{"name":"x"`,
+		"cannot unmarshal":  `{"name":1}`,
 	} {
 		if _, err := DecodePlan([]byte(text)); err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "EOF") {
 			t.Errorf("%s: error %v", want, err)
 		}
+	}
+}
+
+// A plan in JSON says what differs from the defaults, and no more: a step is undoable
+// unless it says that it is not.
+//
+// covers: C15
+func TestPlanInJSONNeedNotSayUndoable(t *testing.T) {
+	p, err := DecodePlan([]byte(`{"name":"x","version":1,"steps":[{"name":"a","agent":"b"},{"name":"c","agent":"d","undoable":false},{"name":"e","agent":"f","undoable":null}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := p.WithDefaults()
+	if err := full.Validate(0); err != nil {
+		t.Fatal(err)
+	}
+	if !full.Steps[0].Undoable || full.Steps[1].Undoable || !full.Steps[2].Undoable || full.Steps[0].AttemptsMax != core.DefaultAttemptsMax {
+		t.Errorf("%+v", full.Steps)
 	}
 }
 

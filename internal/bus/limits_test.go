@@ -86,11 +86,6 @@ func TestTextLimits(t *testing.T) {
 	if got := CutText(strings.Repeat("é", core.ErrorBytesMax)); len(got) > core.ErrorBytesMax || !strings.HasSuffix(got, "é") {
 		t.Errorf("cut to %d bytes, the last %q", len(got), got[len(got)-2:])
 	}
-	for n, want := range map[int]int{0: 0, 55: 55, TraceBytesMax: TraceBytesMax, TraceBytesMax + 1: 0, 10 << 20: 0} {
-		if got := CleanTrace(strings.Repeat("0", n)); len(got) != want {
-			t.Errorf("a trace of %d bytes became %d, want %d", n, len(got), want)
-		}
-	}
 }
 
 // TestDecodersAllocateWhatTheyRead: a length that lies about what follows costs

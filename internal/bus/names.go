@@ -403,8 +403,5 @@ func safeType(taskType string) string {
 // short keeps a stranger's subject from filling the log.
 func short(s string) string {
 	const most = 128
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
+	return core.ShortText(s, most)
 }

@@ -87,7 +87,7 @@ func unserved(msg *nats.Msg) bool {
 func quoteCut(b []byte) string {
 	const most = 100
 	if len(b) > most {
-		return fmt.Sprintf("%q…", b[:most])
+		return fmt.Sprintf("%q…", core.CutText(string(b[:most+1]), most))
 	}
 	return fmt.Sprintf("%q", b)
 }

@@ -85,8 +85,21 @@ func (n Names) readAsk(subject string, data []byte) (core.Control, error) {
 // partitions nor needs the right to write to the control stream; each kind is a
 // subject so that permissions can tell them apart. The answers have the form of
 // the fast door's.
-func (c *Conn) ServeAsk(handler func(*AskRequest)) (*Subscription, error) {
+//
+// read is called for duly.ask.get and duly.ask.list, which show tasks; like handler it is
+// called one request at a time.
+func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Subscription, error) {
 	return c.subscribe(c.names.patternAsk(), GroupAsk, func(msg *nats.Msg) {
+		if c.names.isRead(msg.Subject) {
+			r, err := c.names.readRead(msg.Subject, msg.Data)
+			r.conn, r.reply = c, msg.Reply
+			if err != nil {
+				r.Reject(CodeBadRequest, err.Error(), 0)
+				return
+			}
+			read(&r)
+			return
+		}
 		r := &AskRequest{conn: c, reply: msg.Reply}
 		var err error
 		if r.Control, err = c.names.readAsk(msg.Subject, msg.Data); err != nil {

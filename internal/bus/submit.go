@@ -32,10 +32,10 @@ type SubmitRequest struct {
 	Type       string
 	ID         string
 	Payload    []byte
-	CompleteBy string // as the header has it; see ParseCompleteBy
+	CompleteBy string // as the header has it; see core.ParseCompleteBy
 	ReplyTo    string // as the header has it; see Names.CheckReplyTo
-	Trace      string
-	HasReply   bool // somebody waits for the answer
+	Trace      string // as the header has it; see core.CleanTrace
+	HasReply   bool   // somebody waits for the answer
 
 	conn  *Conn
 	reply string
@@ -89,7 +89,7 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 		if len(msg.Header) > 0 {
 			r.CompleteBy = msg.Header.Get(HeaderCompleteBy)
 			r.ReplyTo = msg.Header.Get(HeaderReplyTo)
-			r.Trace = CleanTrace(msg.Header.Get(HeaderTrace))
+			r.Trace = msg.Header.Get(HeaderTrace)
 		}
 		handler(r)
 	})

@@ -285,7 +285,7 @@ func TestPlansAndAsk(t *testing.T) {
 			return
 		}
 		r.Accept(7, 3)
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

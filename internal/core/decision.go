@@ -161,11 +161,6 @@ func (d *decision) answered() int {
 }
 
 // cut bounds a text that will be journalled.
-func cut(s string) string {
-	if len(s) > ErrorBytesMax {
-		return s[:ErrorBytesMax]
-	}
-	return s
-}
+func cut(s string) string { return CutText(s, ErrorBytesMax) }
 
 func stamp(i Instant) string { return i.Time().Format(time.RFC3339Nano) }

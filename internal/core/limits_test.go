@@ -59,7 +59,7 @@ func manySteps(n int) []Step {
 	steps := make([]Step, n)
 	for i := range steps {
 		steps[i] = Step{Name: "s" + strings.Repeat("x", i%50) + string(rune('a'+i/50%26)), Agent: "a"}
-		steps[i].fillDefaults()
+		steps[i].fillDefaults(DefaultTaskCompleteBy)
 	}
 	return steps
 }
@@ -68,7 +68,11 @@ func manySteps(n int) []Step {
 // must be listed.
 func TestPlanLimits(t *testing.T) {
 	plan := func() Plan {
-		return Plan{Name: "order", Version: 1, Steps: manySteps(2)}.WithDefaults()
+		p := Plan{Name: "order", Version: 1, CompleteBy: DurationMax, Steps: manySteps(2)}.WithDefaults()
+		for i := range p.Steps { // so that no field binds another
+			p.Steps[i].CompleteBy, p.Steps[i].Backoff, p.Steps[i].BackoffCap = time.Millisecond, time.Millisecond, DurationMax
+		}
+		return p
 	}
 	for f := range reflect.TypeFor[Plan]().Fields() {
 		checkLimits(t, f.Name, planLimits, func(value any) error {

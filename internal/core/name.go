@@ -12,14 +12,33 @@ var ErrName = errors.New("name refused")
 // says in the error which name it was (type, id, step).
 func CheckName(field, name string) error {
 	if len(name) == 0 || len(name) > NameBytesMax {
-		return fmt.Errorf("%w: %s %s has %d characters, want 1 to %d", ErrName, field, quoteShort(name), len(name), NameBytesMax)
+		return fmt.Errorf("%w: %s %s has %d bytes, want 1 to %d of A–Z a–z 0–9 _ -%s", ErrName, field, quoteShort(name), len(name), NameBytesMax, mapHint(field, name))
 	}
 	for i := 0; i < len(name); i++ {
 		if !tokenByte(name[i]) {
-			return fmt.Errorf("%w: %s %s: character %d is %q, want A–Z a–z 0–9 _ -", ErrName, field, quoteShort(name), i+1, name[i])
+			return fmt.Errorf("%w: %s %s: %s, want A–Z a–z 0–9 _ -%s", ErrName, field, quoteShort(name), runeAt(name, i), mapHint(field, name))
 		}
 	}
 	return nil
+}
+
+// runeAt names the character that begins at byte i, before which all have one byte.
+func runeAt(name string, i int) string {
+	for _, r := range name[i:] {
+		if r == '\uFFFD' && (len(name) < i+3 || name[i:i+3] != "\uFFFD") { // not the replacement character itself
+			break
+		}
+		return fmt.Sprintf("character %d is %q", i+1, r)
+	}
+	return fmt.Sprintf("byte %d is 0x%02x, which is not UTF-8", i+1, name[i])
+}
+
+// mapHint says to the one whose own ids look otherwise what to do about it.
+func mapHint(field, name string) string {
+	if field != "id" || name == "" {
+		return ""
+	}
+	return "; make an id of other text as README.md says under Ids (in Go: duly.ID)"
 }
 
 // CheckAgent accepts 1 to AgentTokensMax names joined by dots.
@@ -56,7 +75,7 @@ var tokenBytes = func() (t [256]bool) {
 // quoteShort quotes a name for an error without repeating megabytes of it.
 func quoteShort(s string) string {
 	if len(s) > NameBytesMax {
-		return fmt.Sprintf("%q…", s[:NameBytesMax])
+		return fmt.Sprintf("%q…", CutText(s, NameBytesMax))
 	}
 	return fmt.Sprintf("%q", s)
 }

@@ -96,14 +96,25 @@ func (p Plan) WithDefaults() Plan {
 	orDuration(&p.Grace, DefaultGrace)
 	orInt(&p.InputMax, InputBytesMax)
 	for i := range steps {
-		steps[i].fillDefaults()
+		steps[i].fillDefaults(p.CompleteBy)
 	}
 	return p
 }
 
-func (s *Step) fillDefaults() {
-	orDuration(&s.CompleteBy, DefaultStepCompleteBy)
+// fillDefaults fills in what is silent; task is how long the whole task may take. A default
+// never contradicts what was said.
+func (s *Step) fillDefaults(task time.Duration) {
+	if s.CompleteBy == 0 {
+		orDuration(&s.UndoCompleteBy, DefaultStepCompleteBy) // an undo may take longer than the task
+		s.CompleteBy = min(DefaultStepCompleteBy, task)
+	}
 	orDuration(&s.UndoCompleteBy, s.CompleteBy)
+	switch {
+	case s.Backoff == 0 && s.BackoffCap > 0:
+		s.Backoff = min(DefaultBackoff, s.BackoffCap)
+	case s.BackoffCap == 0 && s.Backoff > 0:
+		s.BackoffCap = max(DefaultBackoffCap, s.Backoff)
+	}
 	orDuration(&s.Backoff, DefaultBackoff)
 	orDuration(&s.BackoffCap, DefaultBackoffCap)
 	orDuration(&s.Pause, DefaultPause)
@@ -191,9 +202,18 @@ func (p *Plan) validateStep(i int) error {
 			return err
 		}
 	}
-	return checkDurations(p.Name, s.Name,
+	err := checkDurations(p.Name, s.Name,
 		named{"complete_by", s.CompleteBy}, named{"undo_complete_by", s.UndoCompleteBy},
 		named{"backoff", s.Backoff}, named{"backoff_cap", s.BackoffCap}, named{"pause", s.Pause})
+	switch {
+	case err != nil:
+		return err
+	case s.Backoff > s.BackoffCap:
+		return fmt.Errorf("%w: plan %s: step %s: backoff is %v, want at most its cap of %v", ErrPlan, p.Name, s.Name, s.Backoff, s.BackoffCap)
+	case s.CompleteBy > p.CompleteBy:
+		return fmt.Errorf("%w: plan %s: step %s: complete_by is %v, want at most the task's of %v", ErrPlan, p.Name, s.Name, s.CompleteBy, p.CompleteBy)
+	}
+	return nil
 }
 
 // validateSize makes sure that the last command of a task, with its input and

@@ -85,6 +85,7 @@ func (c chance) drawPlan() Plan {
 			Pause:           c.span("pause", 5, 300),
 			OnExhausted:     pick(c, "policy", PolicyUndo, PolicyUndo, PolicyWait, PolicyError),
 		}
+		st.CompleteBy, st.BackoffCap = min(st.CompleteBy, p.CompleteBy), max(st.Backoff, st.BackoffCap) // else it is refused
 		for a := range i {
 			if c.one("after", 2) {
 				st.After = append(st.After, a)

@@ -19,6 +19,7 @@ type View struct {
 	UpdatedAt   Instant
 	EndedAt     Instant    // 0: not ended
 	Reason      string     // why it is where it is, from the newest row that says so
+	FailedStep  string     // the step whose failure is the reason, if one's is; empty in a list
 	Steps       []StepView // in the plan's order; empty in a list
 }
 

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"duly.dev/duly/internal/redact"
 )
 
 // The paths that [Handler] serves.
@@ -71,7 +73,7 @@ func Probe(ctx context.Context, checks []Check) []Failure {
 	var failing []Failure
 	for i, err := range errs {
 		if err != nil {
-			failing = append(failing, Failure{Name: checks[i].Name, Error: err.Error()})
+			failing = append(failing, Failure{Name: checks[i].Name, Error: redact.Text(err.Error())})
 		}
 	}
 	return failing

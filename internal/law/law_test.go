@@ -40,7 +40,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/redact", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -59,7 +59,7 @@ var packages = map[string]place{
 	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/bus", "internal/core", "internal/quickjson"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/bus", "internal/core"}, links: []string{"nats"}},
 
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
@@ -77,13 +77,13 @@ var packages = map[string]place{
 	"supervisor": {imports: []string{"internal/core"}},
 
 	// Adapters.
-	"internal/bus": {imports: []string{"internal/core", "internal/quickjson"}, links: []string{"nats"}},
+	"internal/bus": {imports: []string{"internal/core", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
 	"schema/...":   {imports: []string{"schema/...", "internal/core"}, links: []string{"sql"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"crypto/sha256", "errors", "fmt", "time"}},
 
-	// Checks and decodes payloads.
+	// Checks payloads.
 	"internal/quickjson": {},
 
 	// Aids of the tests.
@@ -93,7 +93,9 @@ var packages = map[string]place{
 	"internal/pgfault":    {links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
-	"internal/health": {},
+	"internal/health": {imports: []string{"internal/redact"}},
+	// Takes passwords out of what is logged or answered.
+	"internal/redact": {},
 	"internal/law":    {},
 	// The faults that the tests must find.
 	"internal/mutants": {},

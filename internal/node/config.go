@@ -61,8 +61,8 @@ type Config struct {
 
 // Links are what a node connects to.
 type Links struct {
-	NATSURL     string `name:"nats-url" env:"NATS_URL" default:"nats://127.0.0.1:4222" help:"NATS servers, 2.11 or newer, with JetStream."`
-	NATSContext string `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by, instead of a URL."`
+	NATSURL     string `name:"nats-url" env:"NATS_URL" help:"NATS servers, 2.11 or newer, with JetStream (default: those of the context, or nats://127.0.0.1:4222)."`
+	NATSContext string `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by; nats-url and nats-creds, where given, go before it."`
 	NATSCreds   string `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
 }

@@ -48,7 +48,9 @@ func (n *Node) runIngest(ctx context.Context) error {
 		return err
 	}
 	defer changed.Stop()
-	asks, err := n.conn.ServeAsk(n.serveAsk)
+	reads := newReads(ctx, n)
+	defer reads.wait()
+	asks, err := n.conn.ServeAsk(n.serveAsk, reads.serve)
 	if err != nil {
 		return err
 	}

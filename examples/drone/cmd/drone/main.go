@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -41,7 +43,7 @@ func main() {
 	kong.Parse(&s, kong.Name("drone"), kong.Description("The drone-delivery reference application on Duly."))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, s, func(address string) {
-		slog.Info("drone is up", "http", "http://"+address+"/api/deliveryrequests", "nats", s.NATSURL, "faults", s.Faults)
+		slog.Info("drone is up", "http", "http://"+address+"/api/deliveryrequests", "nats", withoutUser(s.NATSURL), "faults", s.Faults)
 	})
 	stop()
 	if err != nil {
@@ -123,10 +125,16 @@ func connect(url, name string, options ...nats.Option) (*nats.Conn, error) {
 	options = append(options, nats.Name(name), nats.MaxReconnects(-1))
 	nc, err := nats.Connect(url, options...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
+		if wrong, ok := errors.AsType[*neturl.Error](err); ok {
+			err = wrong.Err // its text has the whole address
+		}
+		return nil, fmt.Errorf("connect to NATS at %s: %w", withoutUser(url), err)
 	}
 	return nc, nil
 }
+
+// withoutUser leaves out of an address, or of a list of them, what may be a password.
+func withoutUser(url string) string { return url[strings.LastIndexByte(url, '@')+1:] }
 
 func newFace(nc *nats.Conn, w *drone.Workflow, s settings) (*drone.Face, error) {
 	doors, err := drone.NewDoors(nc, w, duly.Namespace(s.Namespace))

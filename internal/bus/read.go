@@ -1,0 +1,226 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// What may be read of the tasks over duly.ask.<word>.
+const (
+	askGet  = "get"
+	askList = "list"
+)
+
+// Limits of duly.ask.list: ListDefault where nothing is said.
+const (
+	ListDefault    = 100
+	ListMax        = 1000
+	cursorBytesMax = 512
+)
+
+// ReadRequest is a request to read one task, or a page of a list.
+type ReadRequest struct {
+	Type string
+	ID   string      // of duly.ask.get; empty: the filter counts
+	List core.Filter // of duly.ask.list
+
+	conn  *Conn
+	reply string
+}
+
+// Answer answers with a task or a page; see DecodeTask and DecodePage.
+func (r *ReadRequest) Answer(data []byte) {
+	r.conn.answer(r.reply, func(b []byte) []byte { return append(b, data...) })
+}
+
+// Reject answers that there is none; code as HTTP.
+func (r *ReadRequest) Reject(code int, description string, retry time.Duration) {
+	r.conn.answer(r.reply, func(b []byte) []byte {
+		return AppendRefused(b, &RefusedError{WireError: WireError{Code: code, Description: CutText(description)}, Task: r.ID, Retry: retry})
+	})
+}
+
+// readJSON is the payload of duly.ask.get and duly.ask.list.
+type readJSON struct {
+	V     int    `json:"v"`
+	Type  string `json:"type,omitempty"`
+	ID    string `json:"id,omitempty"`
+	State string `json:"state,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+	After string `json:"after,omitempty"`
+}
+
+// GetRequest is the subject and the payload that ask for one task.
+func (n Names) GetRequest(taskType, id string) (subject string, data []byte, err error) {
+	data, err = json.Marshal(readJSON{V: Version, Type: taskType, ID: id})
+	return n.AskSubject(askGet), data, err
+}
+
+// ListRequest is the subject and the payload that ask for a page of a list.
+func (n Names) ListRequest(f core.Filter) (subject string, data []byte, err error) {
+	data, err = json.Marshal(readJSON{V: Version, Type: f.Type, State: string(f.State), Limit: f.Limit, After: f.After})
+	return n.AskSubject(askList), data, err
+}
+
+// isRead reports whether a subject of duly.ask.<word> reads.
+func (n Names) isRead(subject string) bool {
+	word := strings.TrimPrefix(subject, n.AskSubject(""))
+	return word == askGet || word == askList
+}
+
+var listStates = []core.State{
+	core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
+}
+
+// readRead reads a request to read. Errors wrap ErrUndecodable or core.ErrName.
+func (n Names) readRead(subject string, data []byte) (ReadRequest, error) {
+	var j readJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return ReadRequest{}, fmt.Errorf("%w: request to read: %w", ErrUndecodable, err)
+	}
+	if j.V != Version {
+		return ReadRequest{}, fmt.Errorf("%w: request to read has version %d, want %d", ErrUndecodable, j.V, Version)
+	}
+	if subject == n.AskSubject(askGet) {
+		if err := core.CheckName("type", j.Type); err != nil {
+			return ReadRequest{}, err
+		}
+		return ReadRequest{Type: j.Type, ID: j.ID}, core.CheckName("id", j.ID)
+	}
+	f := core.Filter{Type: j.Type, State: core.State(j.State), Limit: j.Limit, After: j.After}
+	if f.Limit == 0 {
+		f.Limit = ListDefault
+	}
+	switch {
+	case f.Type != "" && core.CheckName("type", f.Type) != nil:
+		return ReadRequest{}, core.CheckName("type", f.Type)
+	case f.State != "" && !slices.Contains(listStates, f.State):
+		return ReadRequest{}, fmt.Errorf("%w: state is %q, want one of %v", ErrUndecodable, short(j.State), listStates)
+	case f.Limit < 1 || f.Limit > ListMax:
+		return ReadRequest{}, fmt.Errorf("%w: limit is %d, want 1 to %d", ErrUndecodable, f.Limit, ListMax)
+	case len(f.After) > cursorBytesMax:
+		return ReadRequest{}, fmt.Errorf("%w: cursor has %d bytes, the limit is %d", ErrUndecodable, len(f.After), cursorBytesMax)
+	}
+	return ReadRequest{List: f}, nil
+}
+
+// taskJSON is a task as the HTTP API and the answers of duly.ask.get show it.
+type taskJSON struct {
+	ID          string          `json:"id"`
+	Type        string          `json:"type"`
+	PlanVersion int64           `json:"plan_version"`
+	Partition   int             `json:"partition"`
+	Number      int64           `json:"number"`
+	State       string          `json:"state"`
+	Reason      string          `json:"reason"`
+	FailedStep  string          `json:"failed_step"`
+	Round       int             `json:"round"`
+	Failures    int             `json:"failures"`
+	WaitsFor    string          `json:"waits_for"`
+	CompleteBy  string          `json:"complete_by"`
+	CreatedAt   string          `json:"created_at"`
+	UpdatedAt   string          `json:"updated_at"`
+	EndedAt     string          `json:"ended_at"`
+	Input       json.RawMessage `json:"input"`
+	InputHash   []byte          `json:"input_hash"`
+	Steps       []struct {
+		Name    string          `json:"name"`
+		Agent   string          `json:"agent"`
+		Status  string          `json:"status"`
+		Attempt int             `json:"attempt"`
+		Code    int             `json:"code"`
+		Error   string          `json:"error"`
+		Result  json.RawMessage `json:"result"`
+		At      string          `json:"at"`
+	} `json:"steps"`
+}
+
+func (j *taskJSON) view() (core.View, error) {
+	v := core.View{
+		ID: j.ID, Type: j.Type, PlanVersion: j.PlanVersion, Partition: j.Partition, Number: j.Number, State: core.State(j.State),
+		Reason: j.Reason, FailedStep: j.FailedStep, Round: j.Round, Failures: j.Failures, WaitsFor: j.WaitsFor, Input: j.Input, InputHash: j.InputHash,
+	}
+	var err error
+	read := func(text string) core.Instant {
+		at, e := parseTime(text)
+		if err == nil {
+			err = e
+		}
+		return at
+	}
+	v.CompleteBy, v.CreatedAt, v.UpdatedAt, v.EndedAt = read(j.CompleteBy), read(j.CreatedAt), read(j.UpdatedAt), read(j.EndedAt)
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		v.Steps = append(v.Steps, core.StepView{
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At),
+		})
+	}
+	if err != nil {
+		return core.View{}, fmt.Errorf("%w: task %s: %w", ErrUndecodable, short(j.ID), err)
+	}
+	return v, nil
+}
+
+// DecodeTask reads the answer to duly.ask.get. Errors: a *RefusedError, or they wrap
+// ErrUndecodable.
+func DecodeTask(data []byte) (core.View, error) {
+	var j struct {
+		taskJSON
+		refusedJSON
+	}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return core.View{}, fmt.Errorf("%w: task: %w", ErrUndecodable, err)
+	}
+	if err := j.refused(); err != nil {
+		return core.View{}, err
+	}
+	if j.ID == "" || j.State == "" {
+		return core.View{}, fmt.Errorf("%w: task: %s", ErrUndecodable, quoteCut(data))
+	}
+	return j.view()
+}
+
+// DecodePage is DecodeTask for duly.ask.list.
+func DecodePage(data []byte) (core.Page, error) {
+	var j struct {
+		Tasks []taskJSON `json:"tasks"`
+		Next  string     `json:"next"`
+		refusedJSON
+	}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return core.Page{}, fmt.Errorf("%w: list: %w", ErrUndecodable, err)
+	}
+	if err := j.refused(); err != nil {
+		return core.Page{}, err
+	}
+	if j.Tasks == nil {
+		return core.Page{}, fmt.Errorf("%w: list: %s", ErrUndecodable, quoteCut(data))
+	}
+	page := core.Page{Next: j.Next, Tasks: make([]core.View, len(j.Tasks))}
+	for i := range j.Tasks {
+		var err error
+		if page.Tasks[i], err = j.Tasks[i].view(); err != nil {
+			return core.Page{}, err
+		}
+	}
+	return page, nil
+}
+
+// refusedJSON is a refusal in an answer.
+type refusedJSON struct {
+	Error *WireError `json:"error"`
+	Task  string     `json:"task"`
+	Retry int64      `json:"retry_ms"`
+}
+
+func (j *refusedJSON) refused() error {
+	if j.Error == nil {
+		return nil
+	}
+	return &RefusedError{WireError: *j.Error, Task: j.Task, Retry: ms(j.Retry)}
+}

@@ -1,0 +1,110 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrCompleteBy is wrapped by every error of [ParseCompleteBy], beside one of the three
+// that say what is wrong.
+var (
+	ErrCompleteBy     = errors.New("complete-by refused")
+	ErrCompleteByForm = fmt.Errorf("%w: neither form", ErrCompleteBy)
+	ErrCompleteByPast = fmt.Errorf("%w: not after now", ErrCompleteBy)
+	ErrCompleteByFar  = fmt.Errorf("%w: too far", ErrCompleteBy)
+)
+
+// microseconds is RFC 3339 at the resolution of an Instant.
+const microseconds = "2006-01-02T15:04:05.000000Z07:00"
+
+// completeByError is a refused complete-by: what is wrong, and a text with the value
+// and the limit.
+type completeByError struct {
+	cause error
+	text  string
+}
+
+// Error names the value and the limit.
+func (e *completeByError) Error() string { return e.text }
+
+// Unwrap gives one of the three causes.
+func (e *completeByError) Unwrap() error { return e.cause }
+
+// ParseCompleteBy reads a submission's complete-by as every door takes it: RFC 3339, or
+// a duration from now. Empty is 0: the plan's own time counts. Errors wrap
+// ErrCompleteByForm (neither), ErrCompleteByPast (not after now) or ErrCompleteByFar
+// (further off than DurationMax), and all of them ErrCompleteBy.
+func ParseCompleteBy(value string, now Instant) (Instant, error) {
+	if value == "" {
+		return 0, nil
+	}
+	var by Instant
+	if d, err := time.ParseDuration(value); err == nil {
+		by = now.Add(min(d, DurationMax+time.Hour)) // no sum overflows
+	} else if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
+		by = InstantOf(t)
+	} else {
+		return 0, &completeByError{ErrCompleteByForm, fmt.Sprintf("complete-by %s is neither RFC 3339 nor a duration such as 30s", quoteShort(value))}
+	}
+	switch {
+	case by <= now:
+		return 0, &completeByError{ErrCompleteByPast, fmt.Sprintf("complete-by %s has passed: now is %s", quoteShort(value), now.Time().Format(microseconds))}
+	case by > now.Add(DurationMax):
+		return 0, &completeByError{ErrCompleteByFar, fmt.Sprintf("complete-by %s is more than %v from now, %s", quoteShort(value), DurationMax, now.Time().Format(microseconds))}
+	}
+	return by, nil
+}
+
+// Lengths of a W3C traceparent: version 00, and what a later one may have.
+const (
+	traceBytes    = 55
+	TraceBytesMax = 128
+)
+
+// CleanTrace returns a traceparent as every door takes it, or nothing where it is none:
+// a trace is a help, never a reason to refuse a task. It wants the shape of W3C trace
+// context: version, trace id, parent id and flags in lower-case hex, neither id all
+// zero.
+func CleanTrace(trace string) string {
+	if len(trace) < traceBytes || len(trace) > TraceBytesMax || trace[2] != '-' || trace[35] != '-' || trace[52] != '-' {
+		return ""
+	}
+	version, id, parent, flags := trace[:2], trace[3:35], trace[36:52], trace[53:55]
+	if !isHex(version) || !isHex(id) || !isHex(parent) || !isHex(flags) || version == "ff" || isZero(id) || isZero(parent) {
+		return ""
+	}
+	if len(trace) == traceBytes {
+		return trace
+	}
+	// A later version may have more behind a dash.
+	if version == "00" || trace[traceBytes] != '-' {
+		return ""
+	}
+	for i := traceBytes; i < len(trace); i++ {
+		if !hexByte(trace[i]) && trace[i] != '-' {
+			return ""
+		}
+	}
+	return trace
+}
+
+func isHex(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !hexByte(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func hexByte(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
+
+func isZero(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '0' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,110 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// Bounds of what clients read over NATS: requests at a time, and how long the state
+// store may take for one.
+const (
+	readsMax     = 32
+	readMax      = 2 * time.Second
+	readsRetry   = 200 * time.Millisecond
+	answerMargin = 1 << 10 // of a message, for what stands around the answer
+)
+
+// viewReader is what of the state store clients read.
+type viewReader interface {
+	Get(ctx context.Context, partition int, id string) (core.View, error)
+	List(ctx context.Context, f core.Filter) (core.Page, error)
+}
+
+// reads serves duly.ask.get and duly.ask.list, a bounded number at a time, so that a slow
+// store holds up no other request.
+type reads struct {
+	node   *Node
+	store  viewReader
+	slots  chan struct{}
+	wg     sync.WaitGroup
+	ctx    context.Context
+	answer int // bytes that an answer may have
+}
+
+func newReads(ctx context.Context, n *Node) *reads {
+	return &reads{node: n, store: n.store, slots: make(chan struct{}, readsMax), ctx: ctx, answer: n.conn.MaxPayload() - answerMargin}
+}
+
+// serve takes a request and answers it from a goroutine of its own; wait waits for all.
+func (s *reads) serve(r *bus.ReadRequest) {
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		r.Reject(429, "as many requests are being read as may be at a time", readsRetry)
+		return
+	}
+	s.wg.Go(func() {
+		defer func() { <-s.slots }()
+		ctx, cancel := context.WithTimeout(s.ctx, readMax)
+		defer cancel()
+		data, code, err := s.read(ctx, r)
+		switch {
+		case err == nil:
+			r.Answer(data)
+		case code == 503:
+			s.node.log.Debug("a request to read tasks was not answered", "task", r.ID, "error", err)
+			r.Reject(code, "the state store did not answer as it should", readsRetry)
+		default:
+			r.Reject(code, err.Error(), 0)
+		}
+	})
+}
+
+func (s *reads) wait() { s.wg.Wait() }
+
+// read gives the answer, or a code as HTTP's and why there is none.
+func (s *reads) read(ctx context.Context, r *bus.ReadRequest) (data []byte, code int, err error) {
+	if r.ID == "" {
+		return s.list(ctx, r.List)
+	}
+	view, err := s.store.Get(ctx, bus.PartitionOf(r.ID, s.node.cfg.Partitions), r.ID)
+	switch {
+	case errors.Is(err, core.ErrNotFound) || err == nil && view.Type != r.Type:
+		return nil, 404, errors.New("not found")
+	case err != nil:
+		return nil, 503, err
+	}
+	if data, err = ingest.EncodeTask(&view); err == nil && len(data) > s.answer {
+		// What a message cannot hold is left out; HTTP shows it.
+		view.Input = nil
+		for i := range view.Steps {
+			view.Steps[i].Result = nil
+			view.Steps[i].Error = core.ShortText(view.Steps[i].Error, 256)
+		}
+		data, err = ingest.EncodeTask(&view)
+	}
+	return data, 500, err
+}
+
+// list reads a page that fits a message: a shorter one, if need be.
+func (s *reads) list(ctx context.Context, f core.Filter) (data []byte, code int, err error) {
+	for {
+		page, err := s.store.List(ctx, f)
+		switch {
+		case errors.Is(err, core.ErrCursor):
+			return nil, 400, err
+		case err != nil:
+			return nil, 503, err
+		}
+		if data, err = ingest.EncodePage(&page); err != nil || len(data) <= s.answer || f.Limit == 1 {
+			return data, 500, err
+		}
+		f.Limit = max(1, f.Limit/2)
+	}
+}

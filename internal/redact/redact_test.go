@@ -1,0 +1,96 @@
+package redact
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// covers: C12
+func TestSecretsAreHidden(t *testing.T) {
+	const s = "s3cret"
+	for in, want := range map[string]string{
+		"postgres://app:s3cret@db:5432/duly":                                     "postgres://app:xxxxx@db:5432/duly",
+		"postgresql://app:s3cret@a:1,b:2/duly?sslmode=require":                   "postgresql://app:xxxxx@a:1,b:2/duly?sslmode=require",
+		"postgres://db/duly?user=app&password=s3cret&sslmode=allow":              "postgres://db/duly?user=app&password=xxxxx&sslmode=allow",
+		"postgres://app:s3cret%40x@db/duly":                                      "postgres://app:xxxxx@db/duly",
+		"postgres://app:x@s3cret@db/duly":                                        "postgres://app:xxxxx@db/duly",
+		"postgres://app:s3cret/x@db/duly":                                        "postgres://app:xxxxx@db/duly",
+		"host=db user=app password=s3cret dbname=duly":                           "host=db user=app password=xxxxx dbname=duly",
+		"host=db password='s3cret with \\' more' user=app":                       "host=db password='xxxxx' user=app",
+		"host=db PASSWORD = s3cret sslpassword=s3cret":                           "host=db PASSWORD = xxxxx sslpassword=xxxxx",
+		"user=app password=s3cret:x@y host=db":                                   "",
+		"nats://app:s3cret@n1:4222":                                              "nats://app:xxxxx@n1:4222",
+		"nats://s3cret@n1:4222":                                                  "nats://xxxxx@n1:4222",
+		"tls://s3cret@n1:4222":                                                   "tls://xxxxx@n1:4222",
+		"nats://a:s3cret@n1:4222,nats://b:s3cret@n2":                             "nats://a:xxxxx@n1:4222,nats://b:xxxxx@n2",
+		"nats://a:s3cret@n1:4222, nats://b:s3cret@n2":                            "nats://a:xxxxx@n1:4222, nats://b:xxxxx@n2",
+		"nats://a:s3cret@n1,b:s3cret@n2":                                         "nats://a:xxxxx@n2",
+		"nats://a:s3,cret,s3cret@n1,nats://b:s3cret@n2":                          "nats://a:xxxxx@n1,nats://b:xxxxx@n2",
+		"app:s3cret@n1:4222":                                                     "app:xxxxx@n1:4222",
+		"app:s3cret@n1:4222,b:s3cret@n2":                                         "app:xxxxx@n2",
+		"wss://app:s3cret@n1/path":                                               "wss://app:xxxxx@n1/path",
+		`parse "nats://app:s3cret x@n1": invalid character " " in host name`:     `parse "nats://app:xxxxx@n1": invalid character " " in host name`,
+		"cannot parse `postgres://app:s3cret@db:x/duly`: failed":                 "cannot parse `postgres://app:xxxxx@db:x/duly`: failed",
+		`connect to nats at app:s3cret@n1: no servers available`:                 `connect to nats at app:xxxxx@n1: no servers available`,
+		`{"url":"n1","password":"s3cret","token": "s3cret"}`:                     `{"url":"n1","password":"xxxxx","token": "xxxxx"}`,
+		"https://app:s3cret@host/x?token=s3cret#y":                               "https://app:xxxxx@host/x?token=xxxxx",
+		"error: token=s3cret; pwd=s3cret, auth_token=s3cret":                     "error: token=xxxxx; pwd=xxxxx, auth_token=xxxxx",
+		"seed SUAM" + strings.Repeat("A2", 26) + " and eyJhbGci.eyJzdWIi.s3cret": "seed xxxxx and xxxxx",
+	} {
+		got := Text(in)
+		if strings.Contains(got, s) || strings.Contains(got, "SUAM") {
+			t.Errorf("%s: shown in %s", in, got)
+		}
+		if want != "" && !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+		if again := Text(got); again != got {
+			t.Errorf("%s is not stable: %s", got, again)
+		}
+	}
+}
+
+// What is no secret stays to be read.
+func TestOtherTextsStay(t *testing.T) {
+	for _, text := range []string{
+		"", "the database is away", "nats://127.0.0.1:4222", "nats://n1:4222,nats://n2:4222", "postgres://app@db:5432/duly?sslmode=disable", "[::1]:4222",
+		"task order-17 of type order: input has 262145 bytes, the limit is 262144 (413)", "dial tcp 127.0.0.1:4222: connect: connection refused",
+		"FATAL: password authentication failed for user \"app\" (SQLSTATE 28P01)", "stream DULY_TASKS: 12:30:05 UTC", "write to ops@example.org", "sqlite:/var/lib/duly/duly.db",
+		"the token is not understood", "http://127.0.0.1:7310/v1/tasks?type=order&limit=5",
+	} {
+		if got := Text(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+func TestError(t *testing.T) {
+	if Error(nil) != nil {
+		t.Error("nil became an error")
+	}
+	if err := Error(io.EOF); err != io.EOF {
+		t.Errorf("an error without a secret became %v", err)
+	}
+	err := Error(fmt.Errorf("connect: %w", &url.Error{Op: "parse", URL: "nats://a:s3cret@h", Err: io.EOF}))
+	if !errors.Is(err, io.EOF) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHandler(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(Handler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))).With("at", "nats://a:s3cret@h")
+	log.WithGroup("g").Info("u:s3cret@host", "error", errors.New("postgres://a:s3cret@h"), "n", 7, "urls", []string{"nats://s3cret@h"},
+		slog.Group("sub", "dsn", "password=s3cret"), "url", &url.URL{Scheme: "nats", User: url.UserPassword("a", "s3cret"), Host: "h"})
+	log.Debug("not told")
+	text := out.String()
+	if strings.Contains(text, "s3cret") || strings.Count(text, "xxxxx") != 6 || !strings.Contains(text, "g.n=7") || strings.Contains(text, "not told") {
+		t.Errorf("got %s", text)
+	}
+}

@@ -1,0 +1,156 @@
+package duly
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// ErrNotFound is what [Client.Get] answers about an id that is no task of the type, by
+// errors.Is. A task that was accepted a moment ago is found once its owner has stored it.
+var ErrNotFound = errors.New("not found")
+
+// Task is what the server knows of a task.
+type Task struct {
+	ID          string
+	Type        string
+	PlanVersion int64
+	Partition   int
+	State       State
+	Reason      string // why it is where it is; empty where nothing went wrong
+	FailedStep  string // the step whose failure is the reason, if one's is; empty in a list
+	Failures    int    // of all steps, so far
+	CompleteBy  time.Time
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	EndedAt     time.Time       // zero: it has not ended
+	Input       json.RawMessage // empty in a list, when forgotten, and where a message could not hold it
+	Steps       []TaskStep      // in the plan's order; empty in a list, and when forgotten
+
+	hash string // of type and input, as core.HashInput; may be empty
+}
+
+// TaskStep is one step of a [Task].
+type TaskStep struct {
+	Name    string
+	Agent   string
+	Status  string // waiting, running, done, failed, undoing, undone …
+	Attempt int
+	Code    int    // of its last failure
+	Error   string // of its last failure
+	Result  json.RawMessage
+	At      time.Time // of the last news
+}
+
+// Filter chooses the tasks of [Client.List]; its zero value takes all.
+type Filter struct {
+	Type  string
+	State State  // one that a stored task can be in
+	Limit int    // 1 to 1000; 0: 100
+	After string // [Page.Next] of the page before
+}
+
+// Page is one page of [Client.List]. It may hold fewer tasks than the limit although
+// there are more.
+type Page struct {
+	Tasks []Task
+	Next  string // see [Filter]; empty: this was the last page
+}
+
+// Get reads one task. Errors: [ErrNotFound]; names outside their alphabet, as an
+// [ErrRefused]. While the server does not answer it tries again, until ctx ends
+// ([ErrTimeout]).
+func (c *Client) Get(ctx context.Context, typ, id string) (Task, error) {
+	what := operation{"get", fmt.Sprintf("task %s of type %s", id, typ)}
+	if err := checkNames(typ, id); err != nil {
+		return Task{}, what.failed(err)
+	}
+	var task Task
+	err := persist(ctx, c.clock, what, func(ctx context.Context) error {
+		var err error
+		task, err = c.get(ctx, typ, id)
+		return err
+	})
+	return task, err
+}
+
+// get asks once.
+func (c *Client) get(ctx context.Context, typ, id string) (Task, error) {
+	subject, data, err := c.names.GetRequest(typ, id)
+	if err != nil {
+		return Task{}, err
+	}
+	if data, err = c.request(ctx, subject, nil, data); err != nil {
+		return Task{}, err
+	}
+	view, err := bus.DecodeTask(data)
+	if refused, ok := errors.AsType[*bus.RefusedError](err); ok && refused.Code == 404 {
+		return Task{}, ErrNotFound
+	}
+	if err != nil {
+		return Task{}, refusalOf(typ, id, err)
+	}
+	return taskOf(&view), nil
+}
+
+// List reads one page of tasks, newest first within each partition. Errors: a filter
+// that cannot be, as an [ErrRefused]. While the server does not answer it tries again,
+// until ctx ends ([ErrTimeout]).
+func (c *Client) List(ctx context.Context, filter Filter) (Page, error) {
+	var page Page
+	err := persist(ctx, c.clock, operation{"list", "tasks"}, func(ctx context.Context) error {
+		subject, data, err := c.names.ListRequest(core.Filter{Type: filter.Type, State: core.State(filter.State), Limit: filter.Limit, After: filter.After})
+		if err != nil {
+			return err
+		}
+		if data, err = c.request(ctx, subject, nil, data); err != nil {
+			return err
+		}
+		views, err := bus.DecodePage(data)
+		if refused, ok := errors.AsType[*bus.RefusedError](err); ok && core.FinalCode(refused.Code) {
+			return fmt.Errorf("%w: %w", ErrRefused, &refused.WireError)
+		}
+		if err != nil {
+			return refusalOf(filter.Type, "", err)
+		}
+		page = Page{Next: views.Next}
+		for i := range views.Tasks {
+			page.Tasks = append(page.Tasks, taskOf(&views.Tasks[i]))
+		}
+		return nil
+	})
+	return page, err
+}
+
+func taskOf(v *core.View) Task {
+	t := Task{
+		ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Partition: v.Partition, State: State(v.State), Reason: v.Reason, FailedStep: v.FailedStep,
+		Failures: v.Failures, CompleteBy: timeOf(v.CompleteBy), CreatedAt: timeOf(v.CreatedAt), UpdatedAt: timeOf(v.UpdatedAt), EndedAt: timeOf(v.EndedAt),
+		Input: v.Input, hash: string(v.InputHash),
+	}
+	for i := range v.Steps {
+		s := &v.Steps[i]
+		t.Steps = append(t.Steps, TaskStep{
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: timeOf(s.At),
+		})
+	}
+	return t
+}
+
+// timeOf leaves a time that is not there zero.
+func timeOf(at core.Instant) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return at.Time()
+}
+
+// status is what a Watch tells of a task that it found in the store.
+func (t *Task) status() Status {
+	return Status{Task: t.ID, Type: t.Type, State: t.State, Step: t.FailedStep, Error: t.Reason, At: t.EndedAt}
+}
