@@ -39,7 +39,7 @@ func Config(name string, partitions int) node.Config {
 	return node.Config{
 		Roles: node.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamMaxBytes: 8 << 30, StreamReplicas: 1,
+		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamReplicas: 1,
 	}
 }
 

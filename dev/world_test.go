@@ -30,6 +30,7 @@ type world struct {
 	nc  *nats.Conn
 	js  nats.JetStreamContext
 	url string // of the HTTP API
+	log *addrLog
 }
 
 // addrLog finds in a node's log where it serves HTTP.
@@ -72,9 +73,15 @@ func config() node.Config {
 // start starts a system with all roles and waits until it is ready.
 func start(t *testing.T) *world {
 	t.Helper()
+	return startWith(t, config())
+}
+
+// startWith does it with a configuration of the test's own.
+func startWith(t *testing.T, cfg node.Config) *world {
+	t.Helper()
 	log := &addrLog{addr: make(chan string, 1)}
 	t.Cleanup(func() { log.tell(t) })
-	sys, err := dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Config: config(), Log: slog.New(slog.NewTextHandler(log, nil))})
+	sys, err := dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Config: cfg, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +107,7 @@ func start(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, sys: sys, nc: nc, js: js}
+	w := &world{t: t, sys: sys, nc: nc, js: js, log: log}
 	select {
 	case addr := <-log.addr:
 		w.url = "http://" + addr

@@ -48,6 +48,9 @@ func (s *Shard) applyTold() {
 			s.retell(*m)
 			continue
 		}
+		if s.retellAfter = 0; s.retellAt > t.now {
+			s.retellAt = t.now // it takes endings again
+		}
 		for i := range m.Endings {
 			p.told.add(m.Endings[i].EndNumber)
 		}
@@ -64,13 +67,23 @@ func (s *Shard) applyTold() {
 	}
 }
 
+// retell keeps endings that the event stream refused. They are told again together, and
+// after longer and longer pauses while it refuses: a stream that is away for seconds or
+// hours is asked now and then. What is kept is bounded by InFlight, because endings that
+// are not told count there. Nothing is logged for each: the stream's trouble is told once.
 func (s *Shard) retell(m ToldMail) {
-	s.log.Warn("the event stream did not take endings; they are told again", "partition", m.Partition, "endings", len(m.Endings), "error", m.Err)
+	s.log.Debug("the event stream did not take endings; they are told again", "partition", m.Partition, "endings", len(m.Endings), "error", m.Err)
 	s.retold = append(s.retold, m)
-	if s.retellAt == 0 {
-		s.retellAt = s.turn.now.Add(s.cfg.TellRetry)
+	if s.retellAt != 0 {
+		return
 	}
+	s.retellAfter = min(max(s.cfg.TellRetry, 2*s.retellAfter), tellRetries*s.cfg.TellRetry)
+	s.retellAt = s.turn.now.Add(s.retellAfter)
 }
+
+// tellRetries is how many times TellRetry the longest pause is before endings are told
+// again.
+const tellRetries = 8
 
 // applyEvidence records outside the database what has been committed: at most about
 // once a second, and soon after the last commit of many.

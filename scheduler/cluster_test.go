@@ -32,7 +32,7 @@ type cluster struct {
 	stream           map[int][]scheduler.TaskMail
 	last             uint64
 	acked            map[uint64]bool
-	lost             map[int]func()
+	lost             map[int]func(error)
 	answer           time.Duration // how long an agent works; negative: for ever
 	code             int           // what it answers
 	failing          int           // so many looks at the stream fail
@@ -109,7 +109,7 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{
 		t: t, store: &spyStore{MemStore: sim.NewMemStore()}, logs: slog.New(slog.DiscardHandler),
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, watchers: map[*watcher]bool{}, ears: map[int][]*scheduler.Inbox{}, stream: map[int][]scheduler.TaskMail{},
-		acked: map[uint64]bool{}, lost: map[int]func(){}, answer: 100 * time.Millisecond,
+		acked: map[uint64]bool{}, lost: map[int]func(error){}, answer: 100 * time.Millisecond,
 	}
 	c.store.AddPlan(orderPlan("order", 1, "a", "b"))
 	return c
@@ -276,7 +276,7 @@ func (c *cluster) Listen(p int, in *scheduler.Inbox) (func(), error) {
 }
 
 // Read implements scheduler.Wires.
-func (c *cluster) Read(_ context.Context, p int, from scheduler.Adopted, in *scheduler.Inbox, lost func()) (func(), error) {
+func (c *cluster) Read(_ context.Context, p int, from scheduler.Adopted, in *scheduler.Inbox, lost func(error)) (func(), error) {
 	c.mu.Lock()
 	c.lost[p] = lost
 	c.mu.Unlock()

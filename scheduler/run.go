@@ -19,9 +19,10 @@ type Wires interface {
 	// Listen subscribes to the replies of the partition's commands.
 	Listen(partition int, in *Inbox) (stop func(), err error)
 	// Read reads the partition's tasks and controls from where the adoption
-	// says. lost is called, from any goroutine, when a successor has made the
-	// reading impossible.
-	Read(ctx context.Context, partition int, from Adopted, in *Inbox, lost func()) (stop func(), err error)
+	// says. lost is called, from any goroutine, with the reason when reading has
+	// become impossible: a successor, another stream, one that went back
+	// (ErrRewound, ErrControlRewound).
+	Read(ctx context.Context, partition int, from Adopted, in *Inbox, lost func(error)) (stop func(), err error)
 	// Ground is what there is of the partition outside the database.
 	Ground(ctx context.Context, partition int) (Ground, error)
 	// Evidence calls heard with what owners record outside the database, until ctx ends.
@@ -192,14 +193,22 @@ func (s *Scheduler) heard(e core.Evidence) {
 	r := s.runners[e.Partition%len(s.runners)]
 	epoch, ok := r.epoch(e.Partition)
 	if ok && (epoch < e.Epoch || e.Former && e.Epoch < epoch) {
-		r.tryAsk(order{partition: e.Partition, lost: true, epoch: epoch, evidence: e})
+		r.lose(order{partition: e.Partition, lost: true, epoch: epoch, why: errSuccessor, evidence: e})
 	}
 }
+
+// errSuccessor is why a partition is given up whose row is not as this node left it.
+var errSuccessor = errors.New("another node has taken it over, or the database went back")
 
 func (s *Scheduler) setLive(nodes []string) {
 	s.mu.Lock()
 	s.live, s.owners, s.moved = nodes, Place(nodes, s.cfg.Partitions), time.Now()
 	s.mu.Unlock()
+	s.look()
+}
+
+// look makes place look at once.
+func (s *Scheduler) look() {
 	select {
 	case s.change <- struct{}{}:
 	default:
@@ -227,6 +236,11 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 	s.mu.Lock()
 	live, owners, moved := s.live, s.owners, s.moved
 	s.mu.Unlock()
+	for _, r := range s.runners {
+		for _, o := range r.takeLosses() {
+			r.ask(ctx, o)
+		}
+	}
 	// Whoever is not among the live takes nothing, and lets nothing go: if others
 	// are, they do not wait for it, and its next commit is fenced; if nobody is, as
 	// when the server was away for longer than a lease, it would stop for nothing.
@@ -300,7 +314,7 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 		}
 		r := s.runners[p%len(s.runners)]
 		if epoch, ok := r.epoch(p); ok && (epoch != st.Epoch || st.LastCommit < noted[p]) {
-			r.ask(ctx, order{partition: p, lost: true, epoch: epoch})
+			r.ask(ctx, order{partition: p, lost: true, epoch: epoch, why: errSuccessor})
 		}
 		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || r.holds(p) {
 			continue

@@ -319,18 +319,49 @@ func TestReaderLost(t *testing.T) {
 		n1 := c.run("n1", nil)
 		pass(time.Second)
 		lost := c.lost[3]
-		lost()
+		lost(errCut)
 		pass(2 * time.Second)
 		if e := c.store.Partition(3).Epoch; e != 2 {
 			t.Fatalf("epoch %d", e)
 		}
-		lost()
+		lost(errCut)
 		pass(2 * time.Second)
 		if e := c.store.Partition(3).Epoch; e != 2 || n1.s.Owned() != 8 {
 			t.Fatalf("epoch %d, owned %d", e, n1.s.Owned())
 		}
 		c.end(n1)
 	})
+}
+
+// A stream that ends before its cursor is read again from its beginning, once, and the
+// other one goes on where it is.
+//
+// covers: A6
+func TestReaderRewound(t *testing.T) {
+	for _, c := range []struct {
+		why            error
+		tasks, control uint64
+	}{{scheduler.ErrRewound, 0, 50}, {scheduler.ErrControlRewound, 40, 0}, {errCut, 40, 50}} {
+		synctest.Test(t, func(t *testing.T) {
+			x := newCluster(t)
+			x.setLive("n1")
+			n1 := x.run("n1", nil)
+			pass(time.Second)
+			x.store.SetStream(3, "stream-1", 40, 50)
+			x.lost[3](fmt.Errorf("reader: %w", c.why))
+			pass(2 * time.Second)
+			if st := x.store.Partition(3); st.Epoch != 2 || st.Cursor != c.tasks || st.ControlCursor != c.control || n1.s.Owned() != 8 {
+				t.Errorf("%v: %+v", c.why, st)
+			}
+			x.store.SetStream(3, "stream-1", 60, 70)
+			x.lost[3](errCut)
+			pass(2 * time.Second)
+			if st := x.store.Partition(3); st.Epoch != 3 || st.Cursor != 60 || st.ControlCursor != 70 {
+				t.Errorf("%v, the second time: %+v", c.why, st)
+			}
+			x.end(n1)
+		})
+	}
 }
 
 // Run ends with the error of the list of the living, and without one when

@@ -30,6 +30,7 @@ type runner struct {
 	epochs map[int]int64        // of those adopted
 	noted  map[int]int64        // the last commit of each of those, as of the last turn
 	backs  map[int]core.Instant // when the database of each of those went back last
+	losses []order              // partitions that can no longer be read
 
 	// turning is held by who turns: the runner's goroutine, or another runner's that
 	// turns for several. It guards the shard and what follows.
@@ -38,11 +39,12 @@ type runner struct {
 	part    Part        // of the turn
 	engaged atomic.Bool // its runner may hold it for long: it takes over, lets go, or waits for forgetting
 	feeds   map[int]*feed
-	paced   int          // tasks that a partition may have in hand by how long turns take
-	pacedAt core.Instant // when that was changed
-	flood   core.Instant // since when turns have seen one flood; 0: the last has seen none
-	narrow  bool         // new tasks wait for shorter turns or the end of a flood
-	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
+	untaken map[int]string // why partitions cannot be taken over, as logged
+	paced   int            // tasks that a partition may have in hand by how long turns take
+	pacedAt core.Instant   // when that was changed
+	flood   core.Instant   // since when turns have seen one flood; 0: the last has seen none
+	narrow  bool           // new tasks wait for shorter turns or the end of a flood
+	flushAt core.Instant   // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 
 	next core.Instant // when its last turn alone began, or the next is to begin; lead.mu guards it
 }
@@ -55,6 +57,7 @@ type order struct {
 	lost      bool
 	epoch     int64         // of lost: the ownership that was lost
 	evidence  core.Evidence // of lost: what another owner recorded, if it was that
+	why       error         // of lost
 	letGo     []int
 }
 
@@ -72,7 +75,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, backs: map[int]core.Instant{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, backs: map[int]core.Instant{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, untaken: map[int]string{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -137,6 +140,24 @@ func (r *runner) note() {
 	}
 }
 
+// lose takes note, on the goroutine of a reader, that a partition can no longer be read:
+// the runner may be waiting for that reader.
+func (r *runner) lose(o order) {
+	r.mu.Lock()
+	r.losses = append(r.losses, o)
+	r.mu.Unlock()
+	r.s.look()
+}
+
+// takeLosses returns what lose took note of.
+func (r *runner) takeLosses() []order {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.losses
+	r.losses = nil
+	return all
+}
+
 func (r *runner) ask(ctx context.Context, o order) {
 	if o.adopt {
 		r.setHeld(o.partition, true)
@@ -144,14 +165,6 @@ func (r *runner) ask(ctx context.Context, o order) {
 	select {
 	case r.orders <- o:
 	case <-ctx.Done():
-	}
-}
-
-// tryAsk asks unless the runner is behind: then the next commit is fenced anyway.
-func (r *runner) tryAsk(o order) {
-	select {
-	case r.orders <- o:
-	default:
 	}
 }
 
@@ -422,7 +435,8 @@ func (r *runner) obey(ctx, work context.Context, o order) error {
 	switch {
 	case o.lost:
 		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch && (!o.evidence.Former || r.shard.Doubt(o.evidence)) {
-			r.s.log.Warn("another node has taken the partition over, or the database went back", "partition", o.partition, "epoch", o.epoch)
+			r.s.log.Warn("the partition is given up", "partition", o.partition, "epoch", o.epoch, "why", o.why)
+			r.shard.streamRewound(o.partition, o.why)
 			r.shard.Drop(o.partition)
 			r.unfeed(o.partition)
 		}
@@ -453,10 +467,15 @@ func (r *runner) adopt(ctx context.Context, p int) {
 	if err := r.tryAdopt(ctx, p); err != nil {
 		r.unfeed(p)
 		r.shard.Drop(p)
-		if ctx.Err() == nil {
+		// Once for each cause: as long as a stream is away, every partition is tried twice
+		// a second.
+		if text := err.Error(); ctx.Err() == nil && r.untaken[p] != text {
+			r.untaken[p] = text
 			r.s.log.Warn("cannot take a partition over; trying again", "partition", p, "error", err)
 		}
+		return
 	}
+	delete(r.untaken, p)
 }
 
 // tryAdopt listens to replies first: an answer to a command that is sent again
@@ -478,8 +497,9 @@ func (r *runner) tryAdopt(ctx context.Context, p int) error {
 	}
 	r.setEpoch(p, from.Epoch)
 	r.in.openGate(p, r.window()-r.shard.Load(p))
-	lost := func() { r.tryAsk(order{partition: p, lost: true, epoch: from.Epoch}) }
+	lost := func(why error) { r.lose(order{partition: p, lost: true, epoch: from.Epoch, why: why}) }
 	if f.stopRead, err = r.s.wires.Read(ctx, p, from, r.in, lost); err != nil {
+		r.shard.streamRewound(p, err)
 		return err
 	}
 	r.s.log.Debug("partition taken over", "partition", p, "epoch", from.Epoch, "cursor", from.Cursor, "resumed", from.Resumed)

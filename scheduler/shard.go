@@ -79,13 +79,15 @@ type Shard struct {
 	rand   func() float64
 	posted func(ToldMail) // where confirmations of told endings go; called from any goroutine
 
-	partitions map[int]*partition
-	ordered    []*partition // the same by number, as of reorder
-	reorder    bool
-	plans      planBook
-	wakes      wakeHeap
-	retold     []ToldMail // endings to tell again
-	retellAt   core.Instant
+	partitions  map[int]*partition
+	rewound     map[int]rewound // partitions whose streams ended before their cursors
+	ordered     []*partition    // the same by number, as of reorder
+	reorder     bool
+	plans       planBook
+	wakes       wakeHeap
+	retold      []ToldMail // endings to tell again
+	retellAt    core.Instant
+	retellAfter time.Duration // the pause before that; 0: the stream takes endings
 	// evidence is of partitions that were lost: a later takeover compares it with what
 	// it finds.
 	evidence   map[int]core.Evidence
@@ -123,7 +125,7 @@ type Turned struct {
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(ToldMail)) *Shard {
 	s := &Shard{
 		cfg: cfg.WithDefaults(), store: store, bus: bus, log: log, rand: rand, posted: posted,
-		partitions: map[int]*partition{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
+		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()
 	s.alerted = map[alertKey]core.Instant{}

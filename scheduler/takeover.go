@@ -15,7 +15,8 @@ type Adopted struct {
 	Epoch         int64
 	Cursor        uint64 // of the task stream
 	ControlCursor uint64
-	Resumed       int // tasks in hand
+	Stream        string // that the cursors belong to, as Wires.Ground named it
+	Resumed       int    // tasks in hand
 }
 
 // Ground is what a takeover finds outside the database.
@@ -41,6 +42,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	}
 	st, err := s.store.TakeOver(ctx, id, core.Claim{
 		Owner: s.cfg.Node, Commit: s.cfg.IDs.next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
+		RewoundTasks: s.rewound[id].tasks, RewoundControl: s.rewound[id].control,
 	})
 	if err != nil {
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
@@ -53,6 +55,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		p.readUntil = min(st.WentBackUntil, g.End)
 	}
 	delete(s.doubted, id)
+	delete(s.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
 	s.partitions[id], s.reorder = p, true
 	if err := s.rebuild(ctx, p); err != nil {
@@ -68,14 +71,17 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		s.Drop(id)
 		return Adopted{}, fmt.Errorf("resume partition %d: %w", id, err)
 	}
-	return Adopted{Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, Resumed: len(p.tasks)}, nil
+	return Adopted{Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, Stream: g.Stream, Resumed: len(p.tasks)}, nil
 }
 
 // warn tells of a takeover that did not find what there should be.
 func (s *Shard) warn(st *core.PartitionState, g *Ground) {
-	if st.Found.Stream != st.Stream && st.Found.Stream != "" {
-		s.log.Error("ALERT: the task stream is not the one this store was fed from; reading it from its beginning",
-			"partition", st.Partition, "was", st.Found.Stream, "is", st.Stream, "cursor", st.Found.Cursor)
+	ended := s.rewound[st.Partition]
+	if st.Cursor == 0 && st.Found.Cursor > 0 {
+		s.alertStream("task", st, st.Found.Cursor, !ended.tasks)
+	}
+	if st.ControlCursor == 0 && st.Found.ControlCursor > 0 {
+		s.alertStream("control", st, st.Found.ControlCursor, !ended.control)
 	}
 	if st.Found.WentBack {
 		s.log.Error("ALERT: the database went back: commits are missing from it. What may have run since runs again by the same keys, or is undone by key",

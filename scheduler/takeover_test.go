@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,6 +219,47 @@ func TestOtherStream(t *testing.T) {
 	r.tasks(0, order("t2"))
 	r.turn()
 	r.expect("commit 1", "notify private.t2 received", "do t2/a/0 try 1", "ack 1")
+}
+
+// Each stream has a cursor of its own: one that was lost does not make the other be read
+// again, and what versions before wrote of the task stream is known.
+//
+// covers: A5
+// covers: A7
+func TestOtherStreamOfTwo(t *testing.T) {
+	for _, c := range []struct {
+		stored, now    string
+		tasks, control uint64
+		kept           string
+		alert          string
+	}{
+		{"t1/c1", "t1/c1", 7, 5, "t1/c1", ""},
+		{"t1/c1", "t1/c1/DULY_TASKS@then", 7, 5, "t1/c1", ""},
+		{"t1/c1", "t2/c1", 0, 5, "t2/c1", "the task stream is read again"},
+		{"t1/c1", "t1/c2", 7, 0, "t1/c2", "the control stream is read again"},
+		{"DULY_TASKS@then", "t1/c1/DULY_TASKS@then", 7, 5, "t1/c1", ""},
+		{"DULY_TASKS@then", "t1/c1/DULY_TASKS@now", 0, 0, "t1/c1", "the task stream is read again"},
+		{"", "t1/c1", 0, 0, "t1/c1", ""},
+	} {
+		r := newRig(t, scheduler.Config{})
+		cursor, control := uint64(7), uint64(5)
+		if c.stored == "" {
+			cursor, control = 0, 0
+		}
+		r.store.SetStream(0, c.stored, cursor, control)
+		r.start("n2")
+		r.logs.Reset()
+		from, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: c.now})
+		if err != nil || from.Cursor != c.tasks || from.ControlCursor != c.control || from.Stream != c.now {
+			t.Errorf("%q, now %q: adopted %+v, %v", c.stored, c.now, from, err)
+		}
+		if st := r.store.Partition(0); st.Stream != c.kept || st.Cursor != c.tasks || st.ControlCursor != c.control {
+			t.Errorf("%q, now %q: stored %+v", c.stored, c.now, st)
+		}
+		if n, logs := strings.Count(r.logs.String(), "ALERT"), r.logs.String(); c.alert == "" && n != 0 || c.alert != "" && !strings.Contains(logs, c.alert) {
+			t.Errorf("%q, now %q: %s", c.stored, c.now, logs)
+		}
+	}
 }
 
 // A task whose plan is gone from the store cannot go on; it ends in error when

@@ -464,7 +464,7 @@ func TestOneCommitterHoldsNoOtherUp(t *testing.T) {
 			n := c.run("a", nil)
 			pass(time.Second)
 			c.store.takes.Store(int64(5 * time.Second))
-			c.lost[1]()
+			c.lost[1](errCut)
 			pass(time.Second)
 			c.quickly()
 			if e := c.store.Partition(1).Epoch; e != 1 {

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,40 @@ func TestTellAgain(t *testing.T) {
 	if r.shard.NextWake() != 0 {
 		t.Fatal("it is told, yet there is a wake")
 	}
+}
+
+// While the event stream is away the pauses before endings are told again grow, up to a
+// bound, and nothing is logged for each; one ending that it takes ends them.
+//
+// covers: B12
+func TestTellAgainIsPaced(t *testing.T) {
+	r := newRig(t, scheduler.Config{TellRetry: time.Second})
+	r.bus.tellErr = errCut
+	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"})
+	r.turn()
+	r.turn()
+	for _, pause := range []time.Duration{1, 2, 4, 8, 8, 8} {
+		if at := r.shard.NextWake(); at != r.now.Add(pause*time.Second) {
+			t.Fatalf("pause %v, want %ds", at.Sub(r.now), pause)
+		}
+		r.now = r.shard.NextWake()
+		r.turn()
+		r.turn()
+	}
+	if logs := r.logs.String(); strings.Contains(logs, "told again") {
+		t.Fatalf("logged for each try: %s", logs)
+	}
+	r.bus.tellErr = nil
+	r.tasks(0, core.Submission{Type: "unknown", ID: "t2"})
+	r.turn()
+	r.turn()
+	r.turn()
+	r.now = r.shard.NextWake() // what was committed is recorded outside the store
+	r.turn()
+	if at := r.shard.NextWake(); at != 0 {
+		t.Fatalf("the stream takes endings, the rest waits until %d", at)
+	}
+	r.checkTold()
 }
 
 // The endings of a partition are told together, however they were mixed with

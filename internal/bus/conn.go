@@ -17,11 +17,12 @@ import (
 	"duly.dev/duly/internal/redact"
 )
 
-// The oldest server Duly works with: consumers by epoch need nothing newer, but
-// the leases need bucket expiry that watchers see.
+// The oldest server Duly works with. Before it, compaction could lose messages that had
+// been synced when the power was cut, and the creation time of a stream could change
+// at a restart.
 const (
 	serverMajorMin = 2
-	serverMinorMin = 11
+	serverMinorMin = 15
 )
 
 // Defaults of Options.
@@ -77,10 +78,17 @@ type Conn struct {
 	marker    atomic.Pointer[marker] // of the replies; nil until Setup
 	forgeries atomic.Int64
 
+	setting  sync.Mutex                   // held by a Setup, which may change streams
+	config   atomic.Pointer[StreamConfig] // of the last Setup; nil: none yet
+	outcomes [kinds]outcomes              // of what is published, by the kind of its stream
+	watched  watched                      // of Guard
+	away     atomic.Pointer[time.Time]    // since when there is no connection
+	refused  atomic.Bool                  // the server's refusal was logged since the connection was lost
+
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
 	readers map[*Reader]struct{}
-	nodes   jetstream.KeyValue
+	buckets map[string]jetstream.KeyValue
 	answers *replier // made by the first agent that listens
 	served  map[string]*Service
 	closed  bool
@@ -126,7 +134,7 @@ func Wrap(nc *nats.Conn, log *slog.Logger, names Names) (*Conn, error) {
 
 func newConn(o Options) *Conn {
 	c := &Conn{log: o.Logger, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
-		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, served: map[string]*Service{}}
+		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, buckets: map[string]jetstream.KeyValue{}, served: map[string]*Service{}}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -166,6 +174,9 @@ func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
 		nats.Name(o.Name),
 		nats.Timeout(connectTimeout),
 		nats.MaxReconnects(-1),
+		// Credentials that are refused, while they are rotated for instance, are tried
+		// again for as long as it takes; the library gives up after the second time.
+		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectDelay, reconnectDelay),
 		// While there is no server a publish fails at once. Kept for later it
@@ -188,7 +199,7 @@ func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logg
 		if err == nil {
 			return nc, nil
 		}
-		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || !retryable(err) {
+		if credentialsRefused(err) || !retryable(err) {
 			return nil, err
 		}
 		if !told {
@@ -215,7 +226,7 @@ func retryable(err error) bool {
 func (c *Conn) checkServer(ctx context.Context) error {
 	version := c.nc.ConnectedServerVersion()
 	if !newEnough(version) {
-		return fmt.Errorf("%w: version %s, want %d.%d or newer", ErrServerTooOld, version, serverMajorMin, serverMinorMin)
+		return fmt.Errorf("%w: version %s, want %d.%d or newer: older ones can lose messages that they have confirmed when the power is cut", ErrServerTooOld, version, serverMajorMin, serverMinorMin)
 	}
 	_, err := c.js.AccountInfo(ctx)
 	switch {
@@ -300,7 +311,11 @@ func (c *Conn) replier() *replier {
 	return c.answers
 }
 
+// onDisconnect runs once for each connection that is lost, not for each try to have a
+// new one.
 func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
+	now := time.Now()
+	c.away.CompareAndSwap(nil, &now)
 	// The confirmations under way are lost with the connection.
 	c.acks.failAll(&BusyError{Retry: retryLater, Unknown: true, Err: nats.ErrDisconnected})
 	if err != nil {
@@ -310,6 +325,11 @@ func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
 
 func (c *Conn) onReconnect(nc *nats.Conn) {
 	c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+	c.away.Store(nil)
+	c.refused.Store(false)
+	for i := range c.outcomes {
+		c.outcomes[i].clear() // the server may be another one, or have been restarted
+	}
 	c.mu.Lock()
 	readers := keys(c.readers)
 	c.mu.Unlock()
@@ -319,6 +339,12 @@ func (c *Conn) onReconnect(nc *nats.Conn) {
 }
 
 func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if credentialsRefused(err) {
+		if !c.refused.Swap(true) {
+			c.log.Error("NATS refuses the credentials; trying again until it takes them", "error", err)
+		}
+		return
+	}
 	c.denied(err)
 	if sub == nil {
 		c.log.Error("NATS reports an error", "error", err)
@@ -326,6 +352,16 @@ func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	}
 	dropped, _ := sub.Dropped() // of a subscription that is gone: 0
 	c.log.Error("NATS reports an error", "subject", sub.Subject, "error", err, "dropped", dropped)
+}
+
+// credentialsRefused tells that the server knows this client and does not let it in.
+func credentialsRefused(err error) bool {
+	for _, refusal := range [...]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
 }
 
 func keys[K comparable](m map[K]struct{}) []K {

@@ -52,13 +52,13 @@ func fakeServer(t *testing.T, version string) (address string) {
 }
 
 func TestOldServerIsRefused(t *testing.T) {
-	for _, version := range []string{"2.10.29", "1.4.0", "nonsense"} {
+	for _, version := range []string{"2.14.9", "1.4.0", "nonsense"} {
 		_, err := Dial(within(t), Options{URL: fakeServer(t, version), Logger: quiet()})
-		if !errors.Is(err, ErrServerTooOld) || !strings.Contains(err.Error(), version) || !strings.Contains(err.Error(), "2.11") {
+		if !errors.Is(err, ErrServerTooOld) || !strings.Contains(err.Error(), version) || !strings.Contains(err.Error(), "want 2.15 or newer: older ones can lose") {
 			t.Errorf("%s: %v", version, err)
 		}
 	}
-	for version, ok := range map[string]bool{"2.11.0": true, "2.15.2": true, "3.0.0": true, "2.12.0-RC.1": true, "2.9.9": false, "": false, "2": false} {
+	for version, ok := range map[string]bool{"2.15.0": true, "2.15.2": true, "3.0.0": true, "2.16.0-RC.1": true, "2.14.99": false, "2.9.9": false, "": false, "2": false} {
 		if newEnough(version) != ok {
 			t.Errorf("%q: want %v", version, ok)
 		}

@@ -14,14 +14,23 @@ import (
 // first, so that whoever finds his consumer gone can see why.
 func (r *Reader) open(ctx context.Context) error {
 	r.mu.Lock()
-	after := r.last
+	after, stored := r.last, r.stored
 	r.mu.Unlock()
-	stream, err := r.conn.js.Stream(ctx, r.stream)
+	stream, err := r.conn.stream(ctx, r.stream)
 	if err != nil {
 		return err
 	}
+	switch id := streamID(stream.CachedInfo()); {
+	case r.identity == "":
+		r.identity = id
+	case r.identity != id:
+		return fmt.Errorf("%w: it is %s, the cursor %d is of %s", ErrOtherStream, id, after, r.identity)
+	}
 	if end := stream.CachedInfo().State.LastSeq; end < after {
 		return fmt.Errorf("%w: it ends at %d, the cursor is %d", ErrRewound, end, after)
+	}
+	if err := r.unchanged(ctx, stream, after, stored); err != nil {
+		return err
 	}
 	old, err := r.consumers(ctx, stream)
 	if err != nil {
@@ -29,7 +38,7 @@ func (r *Reader) open(ctx context.Context) error {
 	}
 	r.n++
 	name := ConsumerName(r.partition, r.epoch, r.n)
-	_, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	config := jetstream.ConsumerConfig{
 		Durable:           name,
 		FilterSubject:     r.filter,
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -45,7 +54,12 @@ func (r *Reader) open(ctx context.Context) error {
 		// than many would elect their leaders.
 		MemoryStorage: true,
 		Replicas:      1,
-	})
+	}
+	_, err = stream.CreateConsumer(ctx, config)
+	if apiCode(err) == codeMemory { // an account without memory
+		config.MemoryStorage = false
+		_, err = stream.CreateConsumer(ctx, config)
+	}
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", name, err)
 	}
@@ -66,6 +80,22 @@ func (r *Reader) open(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// unchanged makes sure that the newest message handed out is still the one that the
+// stream has there: a stream that went back and has grown since ends after the cursor,
+// too. A message that has gone, or cannot be asked for, says nothing.
+func (r *Reader) unchanged(ctx context.Context, stream jetstream.Stream, seq uint64, stored time.Time) error {
+	if seq == 0 || stored.IsZero() || stream.CachedInfo().State.FirstSeq > seq {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, askDeadline)
+	defer cancel()
+	msg, err := stream.GetMsg(bounded, seq)
+	if err != nil || msg.Time.Equal(stored) {
+		return nil
+	}
+	return fmt.Errorf("%w: message %d is of %s, was of %s", ErrRewound, seq, msg.Time.UTC().Format(time.RFC3339Nano), stored.UTC().Format(time.RFC3339Nano))
 }
 
 // consumers lists the partition's consumers of this epoch and lower ones. A
@@ -97,7 +127,7 @@ func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]stri
 // reopen makes the consumer anew until that works, the reader is lost or ctx
 // ends.
 func (r *Reader) reopen(ctx context.Context) error {
-	wait, deadline := reopenFirst, askDeadline
+	wait, deadline, told := reopenFirst, askDeadline, ""
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		r.again = false // a Reset from here on makes it anew once more
@@ -111,10 +141,11 @@ func (r *Reader) reopen(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, ErrLost) || errors.Is(err, ErrRewound) {
+		if errors.Is(err, ErrLost) || errors.Is(err, ErrRewound) || errors.Is(err, ErrOtherStream) || errors.Is(err, ErrInstallation) {
 			return fmt.Errorf("partition %d of %s under epoch %d: %w", r.partition, r.stream, r.epoch, err)
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && err.Error() != told { // once for each cause, not for each try
+			told = err.Error()
 			r.conn.log.Warn("a consumer cannot be made anew yet", "stream", r.stream, "partition", r.partition, "error", err)
 		}
 		timer := time.NewTimer(wait)

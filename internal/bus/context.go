@@ -49,22 +49,36 @@ func loadContext(name string) (url string, opts []nats.Option, err error) {
 		}
 		folder = filepath.Join(home, ".config")
 	}
-	data, err := os.ReadFile(filepath.Join(folder, "nats", "context", name+".json"))
+	file := filepath.Join(folder, "nats", "context", name+".json")
+	c, err := readContext(file)
 	if err != nil {
 		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
 	}
-	var c natsContext
-	if err := json.Unmarshal(data, &c); err != nil {
-		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
-	}
-	opts, err = c.options()
+	opts, err = c.options(file)
 	if err != nil {
 		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
 	}
 	return c.URL, opts, nil
 }
 
-func (c *natsContext) options() ([]nats.Option, error) {
+func readContext(file string) (*natsContext, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var c natsContext
+	return &c, json.Unmarshal(data, &c)
+}
+
+// options are those of a context. Its password or token is read from the file again at
+// each attempt to connect, as files of credentials are: they may have been rotated.
+func (c *natsContext) options(file string) ([]nats.Option, error) {
+	now := func() *natsContext {
+		if again, err := readContext(file); err == nil {
+			return again
+		}
+		return c // it is just being written
+	}
 	for _, f := range [...]struct{ name, value string }{{"nsc", c.NSC}, {"socks_proxy", c.Socks}, {"jetstream_domain", c.Domain}, {"jetstream_api_prefix", c.APIPrefix}} {
 		if f.value != "" {
 			return nil, fmt.Errorf("%s is not supported", f.name)
@@ -83,9 +97,12 @@ func (c *natsContext) options() ([]nats.Option, error) {
 	case c.UserJWT != "":
 		opts = append(opts, nats.UserJWTAndSeed(c.UserJWT, c.UserSeed))
 	case c.Token != "":
-		opts = append(opts, nats.Token(c.Token))
+		opts = append(opts, nats.TokenHandler(func() string { return now().Token }))
 	case c.User != "":
-		opts = append(opts, nats.UserInfo(c.User, c.Password))
+		opts = append(opts, nats.UserInfoHandler(func() (string, string) {
+			again := now()
+			return again.User, again.Password
+		}))
 	}
 	if c.Cert != "" {
 		opts = append(opts, nats.ClientCert(expand(c.Cert), expand(c.Key)))

@@ -14,6 +14,8 @@ var (
 	StreamEvents        = Names{}.StreamEvents()
 	StreamDead          = Names{}.StreamDead()
 	BucketNodes         = Names{}.BucketNodes()
+	BucketKeys          = Names{}.BucketKeys()
+	BucketPartitions    = Names{}.BucketPartitions()
 	SubjectPlansApply   = Names{}.SubjectPlansApply()
 	SubjectPlansChanged = Names{}.SubjectPlansChanged()
 )

@@ -10,7 +10,9 @@
 //	Wrap(nc, logger, Names) (*Conn, error)   on somebody else's connection, unchecked
 //	NewNames(namespace) (Names, error)       every subject, stream and bucket; Conn.Names
 //	Conn.NATS, MaxPayload, Connected, Dropped, Close
-//	Conn.Setup(ctx, StreamConfig) (Ready, error), Conn.Identity(ctx)
+//	Conn.Setup(ctx, StreamConfig) (Ready, error), Conn.Identity(ctx), Conn.Closed, Conn.Bucket
+//	Conn.Guard(ctx)                          makes again what is lost; Conn.Trouble says what is not well
+//	Conn.MakeRoomTasks, MakeRoomControl      of what every partition has committed
 //
 // # Doors (ingest)
 //

@@ -12,20 +12,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// ensurePartitions makes the bucket that holds, for each partition, what is known of
-// its commits outside the database.
-func (c *Conn) ensurePartitions(ctx context.Context, config StreamConfig) error {
-	_, err := c.js.KeyValue(ctx, c.names.BucketPartitions())
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		_, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: c.names.BucketPartitions(), Description: "Duly: the newest commits of the partitions",
-			History: 1, Storage: jetstream.FileStorage, Replicas: orDefault(config.Replicas, 1)})
-		if errors.Is(err, jetstream.ErrBucketExists) { // made meanwhile
-			err = nil
-		}
-	}
-	return err
-}
-
 // evidenceKey is where evidence goes: what a former owner knew when it lost its
 // partition does not replace what its successor records.
 func evidenceKey(partition int, former bool) string {
@@ -56,7 +42,7 @@ func (c *Conn) Record(all []core.Evidence) {
 // Evidence is what was recorded of a partition last by its owner, and by the last owner
 // that lost it; zero: nothing was.
 func (c *Conn) Evidence(ctx context.Context, partition int) (owner, former core.Evidence, err error) {
-	kv, err := c.js.KeyValue(ctx, c.names.BucketPartitions())
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return owner, former, nil
 	}
@@ -86,7 +72,7 @@ func evidenceAt(ctx context.Context, kv jetstream.KeyValue, partition int, forme
 // WatchEvidence calls heard with what is recorded from now on, and with what was
 // recorded last, until ctx ends or the watch breaks.
 func (c *Conn) WatchEvidence(ctx context.Context, heard func(core.Evidence)) error {
-	kv, err := c.js.KeyValue(ctx, c.names.BucketPartitions())
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", c.names.BucketPartitions(), err)
 	}

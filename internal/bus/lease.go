@@ -63,7 +63,7 @@ func (l *Lease) Renew(ctx context.Context) (held bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	began := l.clock() // the server counts from later, so this errs on the safe side
-	kv, err := l.conn.nodesBucket(ctx)
+	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())
 	if err == nil {
 		err = l.put(ctx, kv, began)
 	}
@@ -81,19 +81,23 @@ func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time)
 	} else {
 		rev, err = kv.Update(ctx, l.key, l.body, l.rev)
 	}
+	if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		l.conn.outcomes[kindNodes].took(err)
+	}
 	switch {
 	case err == nil:
 		l.rev, l.until = rev, began.Add(l.ttl*2/3)
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return l.settle(ctx, kv)
+		return l.settle(ctx, kv, began)
 	}
 	return err
 }
 
 // settle finds out who has the key when it did not have our revision: it may
 // still be ours, when the answer to a write before was lost.
-func (l *Lease) settle(ctx context.Context, kv jetstream.KeyValue) error {
+func (l *Lease) settle(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
+	had := l.rev != 0
 	entry, err := kv.Get(ctx, l.key)
 	if err == nil && string(entry.Value()) == string(l.body) {
 		// Not renewed now, because nobody knows when it was: the next call does.
@@ -102,6 +106,9 @@ func (l *Lease) settle(ctx context.Context, kv jetstream.KeyValue) error {
 	}
 	if err == nil || errors.Is(err, jetstream.ErrKeyNotFound) {
 		l.rev, l.until = 0, time.Time{}
+		if err != nil && had { // the bucket was made again, or ours has just ended: it is free
+			return l.put(ctx, kv, began)
+		}
 		return nil
 	}
 	return err
@@ -116,7 +123,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	if rev == 0 {
 		return nil
 	}
-	kv, err := l.conn.nodesBucket(ctx)
+	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())
 	if err == nil {
 		err = kv.Delete(ctx, l.key, jetstream.LastRevision(rev))
 	}
@@ -126,20 +133,20 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// nodesBucket opens the bucket once.
-func (c *Conn) nodesBucket(ctx context.Context) (jetstream.KeyValue, error) {
+// Bucket opens a bucket once. The handle stays good when the bucket is made again.
+func (c *Conn) Bucket(ctx context.Context, name string) (jetstream.KeyValue, error) {
 	c.mu.Lock()
-	kv := c.nodes
+	kv := c.buckets[name]
 	c.mu.Unlock()
 	if kv != nil {
 		return kv, nil
 	}
-	kv, err := c.js.KeyValue(ctx, c.names.BucketNodes())
+	kv, err := c.js.KeyValue(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}
 	c.mu.Lock()
-	c.nodes = kv
+	c.buckets[name] = kv
 	c.mu.Unlock()
 	return kv, nil
 }
@@ -152,7 +159,7 @@ func (c *Conn) nodesBucket(ctx context.Context) (jetstream.KeyValue, error) {
 // one that the server has forgotten, as it does when it is restarted. It is begun
 // anew; until that one has said who is there, nobody joins or leaves.
 func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error {
-	kv, err := c.nodesBucket(ctx)
+	kv, err := c.Bucket(ctx, c.names.BucketNodes())
 	if err != nil {
 		return err
 	}
@@ -165,7 +172,7 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 		return fmt.Errorf("watch of nodes: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
-	m := members{ttl: status.TTL()}
+	m, failing := members{ttl: status.TTL()}, false
 	m.anew()
 	// A server that was down when a lease ended leaves no mark of it: a node that
 	// is not renewed is dropped here in the end.
@@ -190,13 +197,14 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			}
 			again, err := kv.Watch(ctx, KeyNodePrefix+">")
 			if err != nil {
-				if ctx.Err() == nil {
+				if ctx.Err() == nil && !failing {
 					c.log.Warn("cannot watch the live nodes anew; trying again", "error", err)
+					failing = true
 				}
 				break
 			}
 			_ = watcher.Stop()
-			watcher = again
+			watcher, failing = again, false
 			m.anew()
 		}
 		if names, changed := m.take(); changed {

@@ -75,7 +75,7 @@ func TestLeaseZombie(t *testing.T) {
 	if passed := time.Since(began); passed < leaseLife*9/10 {
 		t.Errorf("taken after %v", passed)
 	}
-	kv, err := c.nodesBucket(within(t))
+	kv, err := c.Bucket(within(t), BucketNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestLeaseLateRenewal(t *testing.T) {
 func TestLeaseLostAnswer(t *testing.T) {
 	c := ready(t)
 	l := newLease(t, c, KeyLeader, "")
-	kv, err := c.nodesBucket(within(t))
+	kv, err := c.Bucket(within(t), BucketNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestLeaseKeepsExpiring(t *testing.T) {
 	for range 3 {
 		renew(t, l, true)
 	}
-	kv, err := c.nodesBucket(within(t))
+	kv, err := c.Bucket(within(t), BucketNodes)
 	if err != nil {
 		t.Fatal(err)
 	}

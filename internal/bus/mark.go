@@ -45,6 +45,14 @@ func newMarker(key []byte) (*marker, error) {
 	return &marker{binary.LittleEndian.Uint64(key), binary.LittleEndian.Uint64(key[8:])}, nil
 }
 
+// key is what newMarker was given; nil for none.
+func (k *marker) key() []byte {
+	if k == nil {
+		return nil
+	}
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, k.k0), k.k1)
+}
+
 // make is SipHash-2-4: made for short messages and tags of 64 bits, and without the
 // allocation and most of the time that a MAC of the standard library costs. A mark
 // is made and checked for every command.
@@ -132,21 +140,19 @@ func (k *marker) batchVersion() byte {
 
 // useKey makes the connection mark its commands and take no reply without its
 // mark from now on, with the key that all nodes share: a successor takes what
-// answers its predecessor's commands. The first node draws it.
-func (c *Conn) useKey(ctx context.Context, config StreamConfig) error {
-	kv, err := c.js.KeyValue(ctx, c.names.BucketKeys())
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: c.names.BucketKeys(), Description: "Duly: keys of the schedulers, not for agents",
-			History: 1, Storage: jetstream.FileStorage, Replicas: orDefault(config.Replicas, 1)})
-		if errors.Is(err, jetstream.ErrBucketExists) { // made meanwhile, otherwise
-			kv, err = c.js.KeyValue(ctx, c.names.BucketKeys())
-		}
-	}
+// answers its predecessor's commands. The first node draws it. Where the bucket was
+// lost, the key that this connection has goes there again: what is under way keeps
+// its marks.
+func (c *Conn) useKey(ctx context.Context) error {
+	kv, err := c.Bucket(ctx, c.names.BucketKeys())
 	if err != nil {
 		return err
 	}
-	key := make([]byte, keyBytes)
-	_, _ = rand.Read(key) // it never fails
+	key := c.marker.Load().key()
+	if key == nil {
+		key = make([]byte, keyBytes)
+		_, _ = rand.Read(key) // it never fails
+	}
 	if _, err = kv.Create(ctx, KeyReplies, key); errors.Is(err, jetstream.ErrKeyExists) {
 		var entry jetstream.KeyValueEntry
 		if entry, err = kv.Get(ctx, KeyReplies); err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -20,6 +19,8 @@ var (
 	// ErrRewound: the stream ends before the cursor. It is another stream, or was
 	// restored from an older backup: new messages would pass for old ones.
 	ErrRewound = errors.New("stream ends before the cursor")
+	// ErrOtherStream: the stream was lost and made again; the cursor means nothing there.
+	ErrOtherStream = errors.New("another stream of the same name")
 )
 
 // Defaults of ReadConfig.
@@ -46,6 +47,7 @@ const prefetchBytes = 4 << 20
 
 // ReadConfig says how a partition is read. The zero value has the defaults.
 type ReadConfig struct {
+	Stream     string        // id of the stream that the cursor belongs to; empty: of the one that is there
 	Prefetch   int           // messages asked for ahead of the handler
 	AckWait    time.Duration // until a message that is not acknowledged comes again
 	AckPending int           // messages handed out and not acknowledged; then the server waits
@@ -82,7 +84,8 @@ func (m *TaskMessage) Ack() error {
 // Reader reads one partition of one stream: every message once, in order, from a
 // cursor, however often the server delivers it. It makes its consumer anew by
 // itself when a delivery was lost, the connection was, or somebody removed the
-// consumer; only a successor under a higher epoch ends it.
+// consumer; a successor under a higher epoch ends it, and a stream that is not the one
+// that the cursor belongs to.
 type Reader struct {
 	conn      *Conn
 	stream    string
@@ -96,14 +99,16 @@ type Reader struct {
 	finished  chan struct{}
 
 	// Of the reading goroutine alone.
-	name  string // of the consumer now in use
-	n     int    // counts the consumers of this epoch
-	pull  *puller
-	dseq  uint64 // the consumer's own number of the newest delivery
-	dirty bool   // deliveries may be lost: make the consumer anew
+	identity string // of the stream that is read
+	name     string // of the consumer now in use
+	n        int    // counts the consumers of this epoch
+	pull     *puller
+	dseq     uint64 // the consumer's own number of the newest delivery
+	dirty    bool   // deliveries may be lost: make the consumer anew
 
 	mu         sync.Mutex
 	last       uint64              // position of the newest message handed out
+	stored     time.Time           // when the stream took it; zero: not known
 	unacked    map[uint64]struct{} // handed out by the present consumer, not acknowledged
 	generation uint64
 	again      bool          // make the consumer anew
@@ -113,8 +118,9 @@ type Reader struct {
 // ReadTasks reads a partition's submissions after cursor, as its owner under
 // epoch. handler gets each on one goroutine and may block: then the stream waits.
 // lost is called once, on that goroutine, when the reader ends by itself: its
-// error wraps ErrLost, ErrRewound, or ErrClosed when the connection was. Until ctx ends or Stop. Errors: ErrLost,
-// ErrRewound.
+// error wraps ErrLost, ErrRewound, ErrOtherStream, ErrInstallation, or ErrClosed when the
+// connection was. A stream that is missing is waited for. Until ctx ends or Stop. Errors:
+// the same, and ErrNoStream.
 func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	return c.read(ctx, c.names.StreamTasks(), c.names.TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
 }
@@ -126,7 +132,7 @@ func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, curs
 
 func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	r := &Reader{conn: c, stream: stream, filter: filter, partition: partition, epoch: epoch, config: config.withDefaults(),
-		handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, unacked: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
+		identity: config.Stream, handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, unacked: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("partition %d of %s under epoch %d: %w", partition, stream, epoch, err)
 	}
@@ -173,7 +179,7 @@ func (r *Reader) Stop() {
 func (r *Reader) Reset(cursor uint64) (generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = cursor
+	r.last, r.stored = cursor, time.Time{}
 	r.generation++
 	r.again = true
 	clear(r.unacked)
@@ -216,11 +222,7 @@ func (r *Reader) run(ctx context.Context) {
 	}()
 	for ctx.Err() == nil {
 		if err := r.step(ctx); err != nil {
-			level := slog.LevelWarn
-			if errors.Is(err, ErrLost) { // a handover, of which the owner is told
-				level = slog.LevelDebug
-			}
-			r.conn.log.Log(ctx, level, "a reader ends", "stream", r.stream, "partition", r.partition, "epoch", r.epoch, "error", err)
+			r.conn.log.Debug("a reader ends", "stream", r.stream, "partition", r.partition, "epoch", r.epoch, "error", err)
 			if r.lost != nil {
 				r.lost(err)
 			}
@@ -282,7 +284,7 @@ func (r *Reader) receive(msg *nats.Msg) {
 		}
 		return
 	}
-	r.last = seq
+	r.last, r.stored = seq, meta.Timestamp
 	r.unacked[seq] = struct{}{}
 	m := &TaskMessage{Seq: seq, Time: core.InstantOf(meta.Timestamp), Subject: msg.Subject, Header: msg.Header, Data: msg.Data,
 		Generation: r.generation, reader: r, reply: msg.Reply}

@@ -2,9 +2,10 @@ package bus
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,8 +30,10 @@ const markerTTL = time.Minute
 
 // Keys of a stream's metadata.
 const (
-	metaPartitions = "duly_partitions"
-	metaWire       = "duly_wire"
+	metaPartitions   = "duly_partitions"
+	metaWire         = "duly_wire"
+	metaInstallation = "duly_installation" // whose it is
+	metaStream       = "duly_stream"       // its identity: another one after it was deleted and made again
 )
 
 // SyncUnknown and SyncAlways are what Setup says of the server's writing to disk.
@@ -39,19 +42,31 @@ const (
 	SyncAlways  = "always"  // every write is synced before it is confirmed
 )
 
-// ErrSettings is wrapped by the error about streams that exist with other
-// settings. They are never changed here.
-var ErrSettings = errors.New("streams exist with other settings")
+// Errors of Setup, and of what looks at the streams later.
+var (
+	// ErrSettings is wrapped by the error about streams that exist with settings that
+	// cannot be changed in place.
+	ErrSettings = errors.New("streams exist with other settings")
+	// ErrInstallation is wrapped by the error about a stream of another installation.
+	ErrInstallation = errors.New("stream belongs to another installation")
+	// ErrNoStream is wrapped by the error about a stream that is missing.
+	ErrNoStream = errors.New("stream is missing")
+	// ErrStorage is wrapped by the error about a stream that NATS has no room for.
+	ErrStorage = errors.New("NATS has not enough storage")
+)
 
 // StreamConfig is how the streams are to be. A zero field has its default where
 // a stream is made, and is not compared where it exists.
 type StreamConfig struct {
+	Installation    string        // id of the installation, in SQL, too; empty: none is written or compared
 	Partitions      int           // P, fixed for the life of the data; default DefaultPartitions
 	Replicas        int           // default 1
 	MaxAge          time.Duration // of submissions and control messages; at least the interval of SQL backups
-	MaxBytes        int64         // of submissions; full means "retry after"; default: no limit but the disk's
+	MaxBytes        int64         // of submissions; full means "retry after"; 0: as NATS has room
+	ControlBytes    int64         // of control messages, the same
 	EventsAge       time.Duration // of events and dead letters
-	EventsBytes     int64         // of each of them; default: no limit but the disk's
+	EventsBytes     int64         // of events: the oldest go; 0: as NATS has room
+	DeadBytes       int64         // of dead letters, the same
 	DuplicateWindow time.Duration // of Nats-Msg-Id; the SQL key is the authority, so a short one will do
 	Lease           time.Duration // how long a node's lease lives without renewal
 	SyncAlways      bool          // the caller knows that the server syncs always
@@ -59,208 +74,276 @@ type StreamConfig struct {
 
 // Ready is what Setup found or made.
 type Ready struct {
-	Identity string // of DULY_TASKS: another one after the stream was deleted and made again
+	Identity string // see Conn.Identity
 	Sync     string // SyncAlways or SyncUnknown
 }
 
-// Setup makes the streams and the buckets, or checks them where they exist. It may
-// run anywhere and often. From then on the connection marks its commands and takes
-// no reply without its mark. Errors wrap ErrSettings, with each difference.
+// Setup makes the streams and the buckets, or checks them where they exist, and
+// changes what can be changed in place: sizes, ages, replicas, the window of
+// duplicates, the lease. It may run anywhere and often. From then on the connection
+// marks its commands and takes no reply without its mark. Errors wrap ErrSettings,
+// with each difference; ErrInstallation; ErrStorage.
 func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if config.Partitions < 0 || config.Partitions > PartitionsMax {
 		return Ready{}, fmt.Errorf("partitions %d, want 1 to %d", config.Partitions, PartitionsMax)
 	}
-	var ready Ready
-	var diffs []string
-	for _, want := range config.streams(c.names) {
-		info, err := c.ensure(ctx, want)
-		if err != nil {
-			return Ready{}, fmt.Errorf("stream %s: %w", want.Name, err)
-		}
-		diffs = append(diffs, config.differences(c.names, want, info.Config)...)
-		if want.Name == c.names.StreamTasks() {
-			ready.Identity = identity(info)
-		}
-	}
-	more, err := c.ensureNodes(ctx, config)
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	infos, err := c.look(ctx, config)
 	if err != nil {
-		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
+		return Ready{}, err
 	}
-	if diffs = append(diffs, more...); len(diffs) > 0 {
-		return Ready{}, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+	if err := c.fit(ctx, config, infos); err != nil {
+		return Ready{}, err
 	}
-	if err := c.ensurePartitions(ctx, config); err != nil {
-		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketPartitions(), err)
-	}
-	if err := c.useKey(ctx, config); err != nil {
+	if err := c.useKey(ctx); err != nil {
 		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketKeys(), err)
 	}
-	ready.Sync = SyncUnknown
+	c.watched.first(infos)
+	c.config.Store(&config)
+	ready := Ready{Identity: identity(infos[c.names.StreamTasks()], infos[c.names.StreamControl()]), Sync: SyncUnknown}
 	if config.SyncAlways {
 		ready.Sync = SyncAlways
 	}
-	c.log.Info("streams are ready", "identity", ready.Identity, "sync", ready.Sync)
 	return ready, nil
 }
 
-// Identity is that of the task stream as it is now.
-func (c *Conn) Identity(ctx context.Context) (string, error) {
-	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
-	if err != nil {
-		return "", fmt.Errorf("stream %s: %w", c.names.StreamTasks(), err)
+// look finds what exists, and refuses what cannot be used before anything is changed.
+// What is missing is not in the map.
+func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetstream.StreamInfo, error) {
+	infos := map[string]*jetstream.StreamInfo{}
+	var diffs []string
+	for _, r := range config.resources(c.names) {
+		stream, err := c.js.Stream(ctx, r.want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", r.want.Name, err)
+		}
+		info := stream.CachedInfo()
+		if err := config.checkInstallation(info); err != nil {
+			return nil, err
+		}
+		diffs = append(diffs, r.refusals(&info.Config)...)
+		infos[r.want.Name] = info
 	}
-	return identity(stream.CachedInfo()), nil
+	if len(diffs) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+	}
+	return infos, nil
 }
 
-func identity(info *jetstream.StreamInfo) string {
+// checkInstallation refuses a stream that another installation has marked.
+func (config *StreamConfig) checkInstallation(info *jetstream.StreamInfo) error {
+	if has := info.Config.Metadata[metaInstallation]; config.Installation != "" && has != "" && has != config.Installation {
+		return fmt.Errorf("stream %s: %w: it is of %s, this one is %s (installations that share a NATS need different namespaces: --%s)",
+			info.Config.Name, ErrInstallation, has, config.Installation, flagNamespace)
+	}
+	return nil
+}
+
+// ensure makes a stream of so many bytes if it is missing, and changes in place what
+// can be: to that size if resize says so. Other nodes may do the same at the same time.
+func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, bytes int64, resize bool) (*jetstream.StreamInfo, error) {
+	for {
+		stream, err := c.js.Stream(ctx, r.want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			want := r.want
+			want.MaxBytes = bytes
+			want.Metadata = r.metadata(config.Installation, newStreamID())
+			stream, err = c.js.CreateStream(ctx, want)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				continue // another node was faster, with an identity of its own
+			}
+			if err == nil {
+				c.log.Info("stream is made", "stream", r.want.Name, "bytes", bytes, "identity", streamID(stream.CachedInfo()))
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", r.want.Name, withFlag(err))
+		}
+		info := stream.CachedInfo()
+		if err := config.checkInstallation(info); err != nil {
+			return nil, err
+		}
+		if diffs := r.refusals(&info.Config); len(diffs) > 0 {
+			return nil, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+		}
+		changed, what := r.change(config, info, bytes, resize)
+		if len(what) == 0 {
+			return info, nil
+		}
+		if stream, err = c.js.UpdateStream(ctx, changed); err != nil {
+			return nil, fmt.Errorf("stream %s: cannot change %s: %w", r.want.Name, strings.Join(what, ", "), withFlag(c.withDenial(err)))
+		}
+		c.log.Info("stream is changed", "stream", r.want.Name, "changes", strings.Join(what, ", "))
+		return stream.CachedInfo(), nil
+	}
+}
+
+// withFlag names the flag where NATS does not do what it asks for.
+func withFlag(err error) error {
+	if code := apiCode(err); code == codeReplicas || code == codeNoPeers && !noStorage(err) {
+		return fmt.Errorf("--%s: %w", flagReplicas, err)
+	}
+	return err
+}
+
+// withDenial adds the server's word about a missing right: a request without it is not
+// answered.
+func (c *Conn) withDenial(err error) error {
+	if last := c.nc.LastError(); last != nil && errors.Is(err, context.DeadlineExceeded) && strings.Contains(strings.ToLower(last.Error()), "permissions violation") {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
+}
+
+// Identity names the task stream and the control stream as they are now:
+// tasks/control/former, the ids of both and what versions before 1 wrote of the task
+// stream. Errors: ErrNoStream, ErrInstallation.
+func (c *Conn) Identity(ctx context.Context) (string, error) {
+	tasks, err := c.stream(ctx, c.names.StreamTasks())
+	if err != nil {
+		return "", err
+	}
+	control, err := c.stream(ctx, c.names.StreamControl())
+	if err != nil {
+		return "", err
+	}
+	return identity(tasks.CachedInfo(), control.CachedInfo()), nil
+}
+
+func identity(tasks, control *jetstream.StreamInfo) string {
+	return streamID(tasks) + "/" + streamID(control) + "/" + formerIdentity(tasks)
+}
+
+// stream finds a stream of this installation. Errors: ErrNoStream, ErrInstallation.
+func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream, err := c.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("%w: %s", ErrNoStream, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	if config := c.config.Load(); config != nil {
+		if err := config.checkInstallation(stream.CachedInfo()); err != nil {
+			return nil, err
+		}
+	}
+	return stream, nil
+}
+
+// streamIDBytes is the length of a stream's id.
+const streamIDBytes = 16
+
+// streamID is the identity of a stream: drawn by the node that made it. A stream of a
+// version before has one that every node derives alike.
+func streamID(info *jetstream.StreamInfo) string {
+	if id := info.Config.Metadata[metaStream]; id != "" {
+		return id
+	}
+	sum := sha256.Sum256([]byte(formerIdentity(info)))
+	return hex.EncodeToString(sum[:streamIDBytes])
+}
+
+// formerIdentity is what versions before wrote as the identity of the task stream.
+func formerIdentity(info *jetstream.StreamInfo) string {
 	return info.Config.Name + "@" + info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// streams are the settings in full; differences compares the ones that matter.
-func (config StreamConfig) streams(names Names) []jetstream.StreamConfig {
+// resource is one stream that Setup makes; a bucket is one, too.
+type resource struct {
+	want   jetstream.StreamConfig // MaxBytes and Metadata are filled in where it is made
+	bucket string                 // its name as a bucket; empty: it is a stream
+	kind   int                    // of outcomes
+	bytes  int64                  // its size as configured; 0: share says
+	flag   string                 // of the size
+	share  share
+	meta   map[string]string
+	// What is compared only where it was configured.
+	replicas, age, window, partitions bool
+}
+
+// name is that of the stream, or of the bucket.
+func (r *resource) name() string {
+	if r.bucket != "" {
+		return r.bucket
+	}
+	return r.want.Name
+}
+
+// metadata is what a stream is made with.
+func (r *resource) metadata(installation, id string) map[string]string {
+	m := map[string]string{metaWire: strconv.Itoa(Version), metaStream: id}
+	for k, v := range r.meta {
+		m[k] = v
+	}
+	if installation != "" {
+		m[metaInstallation] = installation
+	}
+	return m
+}
+
+// resources are the streams and buckets in full.
+func (config StreamConfig) resources(names Names) []*resource {
 	partitions := orDefault(config.Partitions, DefaultPartitions)
 	age := orDefault(config.MaxAge, DefaultMaxAge)
 	eventsAge := orDefault(config.EventsAge, DefaultEventsAge)
-	base := jetstream.StreamConfig{
-		Retention:  jetstream.LimitsPolicy,
-		Storage:    jetstream.FileStorage,
-		Replicas:   orDefault(config.Replicas, 1),
-		MaxBytes:   -1,
-		Duplicates: orDefault(config.DuplicateWindow, DefaultDuplicates),
-		Metadata:   map[string]string{metaWire: strconv.Itoa(Version)},
-	}
-	stream := func(name, about string, age time.Duration, bytes int64, discard jetstream.DiscardPolicy, subjects ...string) jetstream.StreamConfig {
-		s := base
-		s.Name, s.Description, s.Subjects, s.MaxAge, s.Discard = name, about, subjects, age, discard
-		s.Duplicates = min(s.Duplicates, age)
-		if bytes > 0 {
-			s.MaxBytes = bytes
+	window := orDefault(config.DuplicateWindow, DefaultDuplicates)
+	stream := func(kind int, name, about string, age time.Duration, discard jetstream.DiscardPolicy, flag string, bytes int64, share share, subjects ...string) *resource {
+		return &resource{
+			want: jetstream.StreamConfig{
+				Name: name, Description: about, Subjects: subjects, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+				Discard: discard, MaxAge: age, Duplicates: min(window, age), Replicas: orDefault(config.Replicas, 1),
+				MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+			},
+			kind: kind, bytes: bytes, flag: flag, share: share,
+			replicas: config.Replicas != 0, window: config.DuplicateWindow != 0,
 		}
-		return s
 	}
-	tasks := stream(names.StreamTasks(), "Duly: submissions, by partition", age, config.MaxBytes, jetstream.DiscardNew, names.patternIn(), names.patternPack())
-	tasks.SubjectTransform = &jetstream.SubjectTransformConfig{
+	tasks := stream(kindTasks, names.StreamTasks(), "Duly: submissions, by partition", age, jetstream.DiscardNew, FlagTasksBytes, config.MaxBytes, shareTasks, names.patternIn(), names.patternPack())
+	tasks.want.SubjectTransform = &jetstream.SubjectTransformConfig{
 		Source:      names.patternIn(),
 		Destination: names.tasksTransform(partitions),
 	}
-	tasks.Metadata = map[string]string{metaWire: strconv.Itoa(Version), metaPartitions: strconv.Itoa(partitions)}
-	return []jetstream.StreamConfig{
-		tasks,
-		stream(names.StreamControl(), "Duly: requests about tasks, by partition", age, 0, jetstream.DiscardNew, names.patternControl()),
-		stream(names.StreamEvents(), "Duly: how tasks ended", eventsAge, config.EventsBytes, jetstream.DiscardOld, names.patternEvents()),
-		stream(names.StreamDead(), "Duly: what could not be decoded", eventsAge, config.EventsBytes, jetstream.DiscardOld, names.patternDead()),
+	tasks.meta = map[string]string{metaPartitions: strconv.Itoa(partitions)}
+	tasks.partitions = config.Partitions != 0
+	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.patternControl())
+	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.patternEvents())
+	dead := stream(kindDead, names.StreamDead(), "Duly: what could not be decoded", eventsAge, jetstream.DiscardOld, FlagDeadBytes, config.DeadBytes, shareDead, names.patternDead())
+	tasks.age, control.age = config.MaxAge != 0, config.MaxAge != 0
+	events.age, dead.age = config.EventsAge != 0, config.EventsAge != 0
+
+	// The bucket has the time to live: that of a key is dropped by the first update.
+	nodes := config.bucket(names.BucketNodes(), "Duly: leases", nodesBytes)
+	nodes.kind = kindNodes
+	nodes.want.MaxAge, nodes.age = orDefault(config.Lease, DefaultLease), config.Lease != 0
+	nodes.want.Duplicates = min(nodes.want.Duplicates, nodes.want.MaxAge)
+	nodes.want.AllowMsgTTL, nodes.want.SubjectDeleteMarkerTTL = true, markerTTL
+	keys := config.bucket(names.BucketKeys(), "Duly: keys of the schedulers, not for agents", keysBytes)
+	states := config.bucket(names.BucketPartitions(), "Duly: how far each partition has come", partitionsBytes)
+	return []*resource{tasks, control, events, dead, nodes, keys, states}
+}
+
+// bucketWindow is the window of duplicates of a bucket, as the library has it.
+const bucketWindow = 2 * time.Minute
+
+// bucket is the stream below a bucket, as the library makes it.
+func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
+	return &resource{
+		want: jetstream.StreamConfig{
+			Name: bucketStream(name), Description: about, Subjects: []string{"$KV." + name + ".>"}, Retention: jetstream.LimitsPolicy,
+			Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: orDefault(config.Replicas, 1), Duplicates: bucketWindow,
+			MaxMsgs: -1, MaxMsgsPerSubject: 1, MaxMsgSize: -1, MaxConsumers: -1, AllowRollup: true, DenyDelete: true, AllowDirect: true,
+		},
+		bucket: name, kind: kindNone, share: share{least: bytes, most: bytes}, replicas: config.Replicas != 0,
 	}
 }
 
-// ensure makes a stream if it is not there. Others may do so at the same time.
-func (c *Conn) ensure(ctx context.Context, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
-	stream, err := c.js.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = c.js.CreateStream(ctx, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // made meanwhile, otherwise
-			stream, err = c.js.Stream(ctx, want.Name)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return stream.CachedInfo(), nil
-}
-
-// differences lists what of an existing stream does not fit.
-func (config StreamConfig) differences(names Names, want, have jetstream.StreamConfig) []string {
-	var d diffs
-	d.name = want.Name
-	d.check("retention", have.Retention, want.Retention)
-	d.check("storage", have.Storage, want.Storage)
-	d.check("discard", have.Discard, want.Discard)
-	d.check("wire version", have.Metadata[metaWire], want.Metadata[metaWire])
-	if !slices.Equal(slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))) {
-		d.add("subjects", have.Subjects, want.Subjects)
-	}
-	if config.Replicas != 0 {
-		d.check("replicas", have.Replicas, want.Replicas)
-	}
-	if config.DuplicateWindow != 0 {
-		d.check("duplicate window", have.Duplicates, want.Duplicates)
-	}
-	age, bytes := config.MaxAge, config.MaxBytes
-	switch want.Name {
-	case names.StreamEvents(), names.StreamDead():
-		age, bytes = config.EventsAge, config.EventsBytes
-	case names.StreamControl():
-		bytes = 0
-	}
-	if age != 0 {
-		d.check("max age", have.MaxAge, want.MaxAge)
-	}
-	if bytes != 0 {
-		d.check("max bytes", have.MaxBytes, want.MaxBytes)
-	}
-	if want.Name == names.StreamTasks() {
-		if config.Partitions != 0 {
-			d.check("partitions", have.Metadata[metaPartitions], want.Metadata[metaPartitions])
-			d.check("subject transform", transform(have), transform(want))
-		} else if have.Metadata[metaPartitions] == "" {
-			d.add("partitions", "none", "a number")
-		}
-	}
-	return d.list
-}
-
-func transform(s jetstream.StreamConfig) string {
-	if s.SubjectTransform == nil {
-		return "none"
-	}
-	return s.SubjectTransform.Source + " to " + s.SubjectTransform.Destination
-}
-
-// ensureNodes makes the bucket of leases. The bucket has the time to live: that
-// of a key is dropped by the first update.
-func (c *Conn) ensureNodes(ctx context.Context, config StreamConfig) ([]string, error) {
-	want := jetstream.KeyValueConfig{Bucket: c.names.BucketNodes(), Description: "Duly: leases", History: 1, Storage: jetstream.FileStorage,
-		TTL: orDefault(config.Lease, DefaultLease), LimitMarkerTTL: markerTTL, Replicas: orDefault(config.Replicas, 1)}
-	kv, err := c.js.KeyValue(ctx, c.names.BucketNodes())
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = c.js.CreateKeyValue(ctx, want)
-		if errors.Is(err, jetstream.ErrBucketExists) { // made meanwhile, otherwise
-			kv, err = c.js.KeyValue(ctx, c.names.BucketNodes())
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	status, err := kv.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d := diffs{name: c.names.BucketNodes()}
-	if config.Lease != 0 {
-		d.check("lease", status.TTL(), want.TTL)
-	} else if status.TTL() == 0 {
-		d.add("lease", "none", want.TTL)
-	}
-	if status.LimitMarkerTTL() == 0 {
-		d.add("limit marker", "none", want.LimitMarkerTTL)
-	}
-	return d.list, nil
-}
-
-// diffs gathers differences of one stream.
-type diffs struct {
-	name string
-	list []string
-}
-
-func (d *diffs) check(what string, have, want any) {
-	if have != want {
-		d.add(what, have, want)
-	}
-}
-
-func (d *diffs) add(what string, have, want any) {
-	d.list = append(d.list, fmt.Sprintf("%s: %s is %v, want %v", d.name, what, have, want))
-}
+// bucketStream is the name of the stream below a bucket.
+func bucketStream(bucket string) string { return "KV_" + bucket }
 
 func orDefault[T comparable](v, def T) T {
 	var zero T

@@ -123,7 +123,7 @@ func (c *Conn) PublishPack(partition int, subs []core.Submission, done func(seq 
 	if *small, smaller = compressPack(*small, *b); smaller {
 		data = *small
 	}
-	c.acks.publish(c.names.PackSubject(partition), nil, data, func(seq uint64, err error) {
+	c.publish(kindTasks, c.names.PackSubject(partition), nil, data, func(seq uint64, err error) {
 		c.packs.Add(-1)
 		if err != nil {
 			err = fmt.Errorf("pack for partition %d: %w", partition, err)

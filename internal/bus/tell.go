@@ -82,7 +82,7 @@ func (c *Conn) tellPack(t *tally, p *pack) {
 
 func (c *Conn) tell(t *tally, subject string, data []byte) {
 	t.begin()
-	c.acks.publish(subject, nil, data, func(_ uint64, err error) {
+	c.publish(kindEvents, subject, nil, data, func(_ uint64, err error) {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", subject, err)
 		}
@@ -200,7 +200,7 @@ func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, ca
 	}
 	h[HeaderCause] = []string{CutText(cause)}
 	h[HeaderSubject] = []string{short(subject)}
-	_, err := c.store(ctx, c.names.DeadSubject(stream), h, data)
+	_, err := c.store(ctx, kindDead, c.names.DeadSubject(stream), h, data)
 	if err != nil {
 		return fmt.Errorf("dead letter of %s: %w", stream, err)
 	}
@@ -233,7 +233,7 @@ func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.
 	b := buffer()
 	defer release(b)
 	*b = AppendControl(*b, control)
-	seq, err := c.store(ctx, c.names.ControlSubject(partition), nil, *b)
+	seq, err := c.store(ctx, kindControl, c.names.ControlSubject(partition), nil, *b)
 	if err != nil {
 		return 0, fmt.Errorf("control %s for partition %d: %w", ControlWord(control.Kind), partition, err)
 	}
@@ -242,7 +242,7 @@ func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.
 
 // store publishes to a stream and waits for its confirmation. After the end of ctx
 // nothing leaves.
-func (c *Conn) store(ctx context.Context, subject string, header nats.Header, data []byte) (uint64, error) {
+func (c *Conn) store(ctx context.Context, kind int, subject string, header nats.Header, data []byte) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -251,7 +251,7 @@ func (c *Conn) store(ctx context.Context, subject string, header nats.Header, da
 		err error
 	}
 	got := make(chan outcome, 1)
-	c.acks.publish(subject, header, data, func(seq uint64, err error) { got <- outcome{seq, err} })
+	c.publish(kind, subject, header, data, func(seq uint64, err error) { got <- outcome{seq, err} })
 	o, err := await(ctx, got)
 	if err != nil {
 		return 0, err

@@ -76,14 +76,18 @@ type Existing struct {
 // Claim is what a takeover brings: who takes the partition, and what there is outside
 // the database.
 type Claim struct {
-	Owner    string
-	Commit   int64    // the row's last commit from now on: no other takeover writes the same
-	At       Instant  // now
-	Stream   string   // identity of the task stream
-	End      uint64   // position of the partition's last message in it
-	Evidence Evidence // of the owner that recorded last
-	Former   Evidence // of an owner that lost the partition
-	WentBack bool     // the database is known to have gone back
+	Owner  string
+	Commit int64   // the row's last commit from now on: no other takeover writes the same
+	At     Instant // now
+	// Stream names the streams as they are now: tasks/control, the identity of each. A
+	// third part is what versions before 1 called the task stream.
+	Stream string
+	// RewoundTasks and RewoundControl: the stream ends before the partition's cursor.
+	RewoundTasks, RewoundControl bool
+	End                          uint64   // position of the partition's last message in it
+	Evidence                     Evidence // of the owner that recorded last
+	Former                       Evidence // of an owner that lost the partition
+	WentBack                     bool     // the database is known to have gone back
 }
 
 // PartitionState is a partition's own row.
@@ -114,27 +118,38 @@ type PartitionState struct {
 type Found struct {
 	Epoch, Commit int64
 	Cursor        uint64
+	ControlCursor uint64
 	Stream        string
 	WentBack      bool // there is evidence of more
 }
 
 // Take changes a partition's row as a takeover does, in one transaction with reading it:
-// the epoch rises above all there has been; cursors of another stream begin again; and
+// the epoch rises above all there has been; cursors of another stream, or of one that
+// ends before them, begin again; and
 // when there is evidence of commits that the row does not have, from when on and up to
 // which submission that matters.
 func (s *PartitionState) Take(c Claim) {
-	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, Stream: s.Stream}
+	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, ControlCursor: s.ControlCursor, Stream: s.Stream}
 	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)
 	if s.Found.WentBack {
 		s.WentBackAt, s.WentBackNumber = max(c.At, s.WentBackAt+1), s.NextNumber
 		s.WentBackUntil = max(c.End, s.WentBackUntil)
 	}
-	if s.Stream != c.Stream {
-		s.Stream, s.Cursor, s.ControlCursor, s.WentBackUntil = c.Stream, 0, 0, 0
+	tasks, control := movedStreams(s.Stream, c.Stream)
+	if tasks {
+		s.WentBackUntil = 0 // a position of a stream that is no more
 		if s.Found.WentBack {
 			s.WentBackUntil = c.End
 		}
 	}
+	// Tasks that exist are recognised by their ids. Nothing is ever skipped.
+	if tasks || c.RewoundTasks {
+		s.Cursor = 0
+	}
+	if control || c.RewoundControl {
+		s.ControlCursor = 0
+	}
+	s.Stream = storedStreams(c.Stream)
 	s.Owner, s.LastCommit = c.Owner, c.Commit
 	s.Epoch = max(s.Epoch, c.Evidence.Epoch, c.Former.Epoch) + 1
 }

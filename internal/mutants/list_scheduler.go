@@ -232,8 +232,8 @@ var schedulerMutants = []mutant{
 		run:   "^(TestCrashBetweenCommitAndPublish|TestTakeoverResends)$",
 	},
 	{
-		name: "other-stream-unseen", invariant: 2, file: "scheduler/takeover.go",
-		old: "\t\tst.Cursor, st.ControlCursor = 0, 0\n", new: "",
+		name: "other-stream-unseen", invariant: 2, file: "internal/core/batch.go",
+		old: "\tif tasks || c.RewoundTasks {\n", new: "\tif c.RewoundTasks {\n",
 		fault: "the cursor of a lost stream is used on the new one",
 		run:   "^TestOtherStream$",
 	},

@@ -49,10 +49,16 @@ type Config struct {
 	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; 0: for ever. PostgreSQL frees their room up to a third later."`
 	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; 0: for ever."`
 
-	StreamMaxAge   time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; at least the interval between backups of the database."`
-	StreamMaxBytes int64         `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"10737418240" help:"Size of the task stream, in bytes; a full one refuses submissions."`
-	SyncAlways     bool          `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
-	StreamReplicas int           `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
+	StreamMaxAge time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; at least the interval between backups of the database."`
+	StreamKeep   time.Duration `name:"stream-keep" env:"DULY_STREAM_KEEP" default:"24h" help:"How long finished submissions stay in the task stream for a restore of the database, when it is over 80 % full; over 95 % full they go earlier."`
+
+	StreamMaxBytes        int64 `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"0" help:"Size of the task stream, in bytes; one that is full of unfinished work refuses submissions. 0: 60 % of what NATS offers, at most 10 GiB. A size can be changed later."`
+	StreamControlMaxBytes int64 `name:"stream-control-max-bytes" env:"DULY_STREAM_CONTROL_MAX_BYTES" default:"0" help:"Size of the stream of requests about tasks, in bytes. 0: 5 % of what NATS offers, at most 1 GiB."`
+	StreamEventsMaxBytes  int64 `name:"stream-events-max-bytes" env:"DULY_STREAM_EVENTS_MAX_BYTES" default:"0" help:"Size of the event stream, in bytes; the oldest events go first. 0: 20 % of what NATS offers, at most 4 GiB."`
+	StreamDeadMaxBytes    int64 `name:"stream-dead-max-bytes" env:"DULY_STREAM_DEAD_MAX_BYTES" default:"0" help:"Size of the stream of dead letters, in bytes; the oldest go first. 0: 5 % of what NATS offers, at most 1 GiB."`
+
+	SyncAlways     bool `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
+	StreamReplicas int  `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
 
 	Links   `embed:""`
 	Logs    `embed:""`
@@ -61,7 +67,7 @@ type Config struct {
 
 // Links are what a node connects to.
 type Links struct {
-	NATSURL     string `name:"nats-url" env:"NATS_URL" help:"NATS servers, 2.11 or newer, with JetStream (default: those of the context, or nats://127.0.0.1:4222)."`
+	NATSURL     string `name:"nats-url" env:"NATS_URL" help:"NATS servers, 2.15 or newer, with JetStream (default: those of the context, or nats://127.0.0.1:4222)."`
 	NATSContext string `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by; nats-url and nats-creds, where given, go before it."`
 	NATSCreds   string `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
@@ -200,8 +206,16 @@ func (c *Config) validateStreams() error {
 	if c.StreamMaxAge != 0 && c.StreamMaxAge < time.Second {
 		return fmt.Errorf("stream-max-age: %v, want 1s or more", c.StreamMaxAge)
 	}
-	if c.StreamMaxBytes < 0 {
-		return fmt.Errorf("stream-max-bytes: %d, want 0 (as the disk has) or more", c.StreamMaxBytes)
+	for _, size := range []struct {
+		name string
+		is   int64
+	}{{bus.FlagTasksBytes, c.StreamMaxBytes}, {bus.FlagControlBytes, c.StreamControlMaxBytes}, {bus.FlagEventsBytes, c.StreamEventsMaxBytes}, {bus.FlagDeadBytes, c.StreamDeadMaxBytes}} {
+		if size.is < 0 {
+			return fmt.Errorf("%s: %d, want 0 (as NATS has room) or more", size.name, size.is)
+		}
+	}
+	if c.StreamKeep < 0 {
+		return fmt.Errorf("stream-keep: %v, want 0 or more", c.StreamKeep)
 	}
 	if n := len(c.ReplyTo); n > replyToMax {
 		return fmt.Errorf("reply-to-prefixes: %d given, want at most %d", n, replyToMax)

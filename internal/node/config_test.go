@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
 
@@ -84,6 +85,19 @@ func TestSettingsAreComplete(t *testing.T) {
 	for _, want := range []string{"DATABASE_URL", "NATS_URL", "DULY_ROLES", "DULY_LOG_LEVEL"} {
 		if !envs[want] {
 			t.Errorf("%s is no setting", want)
+		}
+	}
+}
+
+// TestFlagsInErrors: the flags that refusals of the streams name are there.
+func TestFlagsInErrors(t *testing.T) {
+	flags := map[string]bool{}
+	for _, s := range Settings() {
+		flags[s.Flag] = true
+	}
+	for _, name := range bus.Flags() {
+		if !flags[name] {
+			t.Errorf("there is no flag --%s", name)
 		}
 	}
 }

@@ -11,24 +11,28 @@ import (
 // limits are the values of each bounded setting that are taken and those that
 // are not: at its limits and beyond them, zero, negative and absurd.
 var limits = map[string]struct{ taken, refused []any }{
-	"Roles":          {[]any{[]string{"ingest"}, Roles}, []any{[]string(nil), []string{""}, []string{"cook"}}},
-	"NodeName":       {[]any{"n", strings.Repeat("n", 64)}, []any{".", "a b", "a\x00", strings.Repeat("n", 65), strings.Repeat("n", 10<<20)}},
-	"Namespace":      {[]any{"", "n", strings.Repeat("n", 32)}, []any{".", "N", "1", "n.n", "n\x00", strings.Repeat("n", 33), strings.Repeat("n", 10<<20)}},
-	"Partitions":     {[]any{1, 1024}, []any{0, -1, 1025, math.MaxInt, math.MinInt}},
-	"Shards":         {[]any{1, 64}, []any{0, -1, 65, math.MaxInt}},
-	"InFlight":       {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
-	"AgentWindow":    {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
-	"CommitGap":      {[]any{time.Duration(0), -time.Second, time.Second}, []any{time.Second + 1, time.Duration(math.MaxInt64)}},
-	"ScanInterval":   {[]any{10 * time.Millisecond, 3 * time.Second}, []any{10*time.Millisecond - 1, 3*time.Second + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
-	"Lease":          {[]any{2 * time.Second, time.Hour}, []any{time.Second - 1, time.Hour + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
-	"Drain":          {[]any{time.Duration(1), time.Hour}, []any{time.Duration(0), -time.Second, time.Hour + 1, time.Duration(math.MaxInt64)}},
-	"ReplyTo":        {[]any{[]string(nil), []string{"a"}, make64("a.")}, []any{[]string{""}, []string{"a", ""}, append(make64("a."), "b.")}},
-	"RetainDetail":   {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
-	"RetainRow":      {[]any{time.Duration(0)}, []any{time.Duration(1), time.Duration(-1), time.Duration(math.MinInt64)}}, // without RetainDetail
-	"StreamMaxAge":   {[]any{time.Duration(0), time.Second, time.Duration(math.MaxInt64)}, []any{time.Duration(1), time.Second - 1, -time.Second}},
-	"StreamMaxBytes": {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
-	"TimerSlack":     {[]any{time.Duration(0), time.Duration(1), 5 * time.Millisecond}, []any{time.Duration(-1), 5*time.Millisecond + 1, time.Duration(math.MaxInt64)}},
-	"StreamReplicas": {[]any{1, 5}, []any{0, -1, 6, math.MaxInt}},
+	"Roles":                 {[]any{[]string{"ingest"}, Roles}, []any{[]string(nil), []string{""}, []string{"cook"}}},
+	"NodeName":              {[]any{"n", strings.Repeat("n", 64)}, []any{".", "a b", "a\x00", strings.Repeat("n", 65), strings.Repeat("n", 10<<20)}},
+	"Namespace":             {[]any{"", "n", strings.Repeat("n", 32)}, []any{".", "N", "1", "n.n", "n\x00", strings.Repeat("n", 33), strings.Repeat("n", 10<<20)}},
+	"Partitions":            {[]any{1, 1024}, []any{0, -1, 1025, math.MaxInt, math.MinInt}},
+	"Shards":                {[]any{1, 64}, []any{0, -1, 65, math.MaxInt}},
+	"InFlight":              {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
+	"AgentWindow":           {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
+	"CommitGap":             {[]any{time.Duration(0), -time.Second, time.Second}, []any{time.Second + 1, time.Duration(math.MaxInt64)}},
+	"ScanInterval":          {[]any{10 * time.Millisecond, 3 * time.Second}, []any{10*time.Millisecond - 1, 3*time.Second + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
+	"Lease":                 {[]any{2 * time.Second, time.Hour}, []any{time.Second - 1, time.Hour + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
+	"Drain":                 {[]any{time.Duration(1), time.Hour}, []any{time.Duration(0), -time.Second, time.Hour + 1, time.Duration(math.MaxInt64)}},
+	"ReplyTo":               {[]any{[]string(nil), []string{"a"}, make64("a.")}, []any{[]string{""}, []string{"a", ""}, append(make64("a."), "b.")}},
+	"RetainDetail":          {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
+	"RetainRow":             {[]any{time.Duration(0)}, []any{time.Duration(1), time.Duration(-1), time.Duration(math.MinInt64)}}, // without RetainDetail
+	"StreamMaxAge":          {[]any{time.Duration(0), time.Second, time.Duration(math.MaxInt64)}, []any{time.Duration(1), time.Second - 1, -time.Second}},
+	"StreamMaxBytes":        {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
+	"StreamControlMaxBytes": {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
+	"StreamEventsMaxBytes":  {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
+	"StreamDeadMaxBytes":    {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
+	"StreamKeep":            {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
+	"TimerSlack":            {[]any{time.Duration(0), time.Duration(1), 5 * time.Millisecond}, []any{time.Duration(-1), 5*time.Millisecond + 1, time.Duration(math.MaxInt64)}},
+	"StreamReplicas":        {[]any{1, 5}, []any{0, -1, 6, math.MaxInt}},
 }
 
 func make64(s string) []string {

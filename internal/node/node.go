@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,12 +18,14 @@ import (
 
 // Node is one process of Duly: its connections, and the roles that use them.
 type Node struct {
-	cfg    Config
-	log    *slog.Logger
-	conn   *bus.Conn
-	store  schema.Store
-	stream string // identity of the task stream
-	plans  *planCache
+	cfg          Config
+	log          *slog.Logger
+	conn         *bus.Conn
+	store        schema.Store
+	installation string // its id, drawn once, as the streams carry it too
+	plans        *planCache
+	unguard      context.CancelFunc // ends guarding; nil before it has begun
+	guarded      sync.WaitGroup
 
 	mu   sync.Mutex
 	door *openDoor // the ingest role, while it runs
@@ -70,6 +73,9 @@ func (n *Node) open(ctx context.Context) error {
 	if err := n.store.Partitions(ctx, n.cfg.Partitions); err != nil {
 		return fmt.Errorf("database: %w (are the tables there? `duly migrate` makes them)", err)
 	}
+	if n.installation, err = n.store.Installation(ctx, cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)); err != nil {
+		return err
+	}
 	n.plans = newPlanCache(n.store)
 	if n.conn, err = bus.Dial(ctx, bus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, Logger: n.log,
@@ -81,8 +87,20 @@ func (n *Node) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.stream = ready.Identity
+	n.log.Info("streams are ready", "identity", ready.Identity, "sync", ready.Sync)
+	guard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n.unguard = cancel
+	n.guarded.Go(func() { n.conn.Guard(guard) })
 	return nil
+}
+
+// streamConfig is how the streams are to be.
+func (n *Node) streamConfig() bus.StreamConfig {
+	return bus.StreamConfig{
+		Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
+		ControlBytes: n.cfg.StreamControlMaxBytes, EventsBytes: n.cfg.StreamEventsMaxBytes, DeadBytes: n.cfg.StreamDeadMaxBytes,
+		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation,
+	}
 }
 
 // setup makes the streams, or finds them. A request that comes while a cluster
@@ -90,22 +108,25 @@ func (n *Node) open(ctx context.Context) error {
 func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for {
+	for told := false; ; told = true {
 		try, done := context.WithTimeout(ctx, setupTimeout)
-		ready, err := n.conn.Setup(try, bus.StreamConfig{
-			Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
-			Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways,
-		})
+		ready, err := n.conn.Setup(try, n.streamConfig())
 		done()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return ready, err
 		}
-		n.log.Warn("the streams are not ready yet; trying again", "error", err)
+		if !told {
+			n.log.Info("the streams are not ready yet; trying again", "error", err)
+		}
 	}
 }
 
 // Close ends the connections. The roles must have ended.
 func (n *Node) Close() error {
+	if n.unguard != nil {
+		n.unguard()
+		n.guarded.Wait()
+	}
 	if n.conn != nil {
 		n.conn.Close()
 	}

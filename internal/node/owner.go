@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -80,16 +81,23 @@ func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, 
 
 // persist tries until it works or ctx ends.
 func persist(ctx context.Context, log *slog.Logger, what string, do func() error) error {
-	const between = 200 * time.Millisecond
-	for {
+	const first, most = 200 * time.Millisecond, 5 * time.Second
+	between := first
+	for began := time.Now(); ; {
 		err := do()
 		if err == nil {
+			if between > first {
+				log.Info("the stream takes messages again", "what", what, "after", time.Since(began).Round(time.Millisecond))
+			}
 			return nil
 		}
-		log.Warn("the stream does not take a message; trying again", "what", what, "error", err)
+		if between == first {
+			log.Warn("the stream does not take a message; trying again", "what", what, "error", err)
+		}
 		if !wait(ctx, between) {
 			return fmt.Errorf("%s: %w", what, errors.Join(ctx.Err(), err))
 		}
+		between = min(2*between, most)
 	}
 }
 
@@ -109,15 +117,31 @@ func (w ownerWires) Ground(ctx context.Context, partition int) (scheduler.Ground
 	if err != nil {
 		return scheduler.Ground{}, err
 	}
-	return scheduler.Ground{Stream: w.n.stream, End: end, Evidence: evidence, Former: former}, nil
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	streams, err := w.n.conn.Identity(bounded) // as they are now, not at the start
+	if err != nil {
+		return scheduler.Ground{}, err
+	}
+	return scheduler.Ground{Stream: streams, End: end, Evidence: evidence, Former: former}, nil
 }
+
+// watchEvidenceFor is when a watch of evidence is begun again: one whose bucket was made
+// again hears nothing, as one does while nothing is committed.
+const watchEvidenceFor = time.Minute
 
 // Evidence implements scheduler.Wires. A watch that breaks is begun again.
 func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) error {
 	for {
-		err := w.n.conn.WatchEvidence(ctx, heard)
+		bounded, cancel := context.WithTimeout(ctx, watchEvidenceFor)
+		err := w.n.conn.WatchEvidence(bounded, heard)
+		over := bounded.Err() != nil
+		cancel()
 		if ctx.Err() != nil {
 			return nil
+		}
+		if over {
+			continue
 		}
 		w.n.log.Debug("cannot watch the evidence of commits; trying again", "error", err)
 		if !wait(ctx, time.Second) {
@@ -140,28 +164,34 @@ func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {
 }
 
 // Read implements scheduler.Wires. Controls begin first: they go before new work.
-func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adopted, in *scheduler.Inbox, lost func()) (func(), error) {
-	gone := func(err error) {
-		if errors.Is(err, bus.ErrRewound) {
-			w.n.log.Error("ALERT: the stream ends before the cursor of the database", "partition", partition, "error", err)
-		}
-		lost()
+func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adopted, in *scheduler.Inbox, lost func(error)) (func(), error) {
+	names := strings.SplitN(from.Stream, "/", 3) // as Conn.Identity joins them
+	if len(names) < 2 {
+		return nil, fmt.Errorf("read partition %d: streams %q, want tasks/control", partition, from.Stream)
 	}
-	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, bus.ReadConfig{},
-		func(m *bus.TaskMessage) { w.controls(ctx, partition, m, in) }, gone)
+	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, bus.ReadConfig{Stream: names[1]},
+		func(m *bus.TaskMessage) { w.controls(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrControlRewound)) })
 	if err != nil {
-		return nil, fmt.Errorf("read the controls of partition %d: %w", partition, err)
+		return nil, fmt.Errorf("read the controls of partition %d: %w", partition, rewound(err, scheduler.ErrControlRewound))
 	}
-	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, bus.ReadConfig{},
-		func(m *bus.TaskMessage) { w.tasks(ctx, partition, m, in) }, gone)
+	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, bus.ReadConfig{Stream: names[0]},
+		func(m *bus.TaskMessage) { w.tasks(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrRewound)) })
 	if err != nil {
 		control.Stop()
-		return nil, fmt.Errorf("read the tasks of partition %d: %w", partition, err)
+		return nil, fmt.Errorf("read the tasks of partition %d: %w", partition, rewound(err, scheduler.ErrRewound))
 	}
 	return func() {
 		control.Stop()
 		tasks.Stop()
 	}, nil
+}
+
+// rewound says in the scheduler's words that a stream ends before the cursor.
+func rewound(err, as error) error {
+	if errors.Is(err, bus.ErrRewound) {
+		return fmt.Errorf("%w: %w", as, err)
+	}
+	return err
 }
 
 // doors decodes what the task stream holds, also what the plain door let in

@@ -134,6 +134,11 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer changed.Stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	roomy, stop := context.WithCancel(ctx)
+	defer stop()
+	wg.Go(func() { n.keepRoom(roomy) })
 	n.setOwner(s) // ready only now: plans can be applied
 	defer n.setOwner(nil)
 	return s.Run(ctx)
@@ -171,10 +176,16 @@ func (m *membership) Watch(ctx context.Context, live func([]string)) error {
 // keep renews the lease. One that an earlier life of this node has not let go
 // yet is asked for more often.
 func (m *membership) keep(ctx context.Context, lease *bus.Lease) {
+	failing := false
 	for {
 		held, err := lease.Renew(ctx)
-		if err != nil && ctx.Err() == nil {
-			m.n.log.Warn("cannot renew this node's lease", "error", err)
+		switch {
+		case err != nil && ctx.Err() == nil && !failing:
+			m.n.log.Warn("cannot renew this node's lease; trying again", "error", err)
+			failing = true
+		case err == nil && failing:
+			m.n.log.Info("this node's lease is renewed again", "held", held)
+			failing = false
 		}
 		pause := m.n.cfg.Lease / 3
 		if !held {

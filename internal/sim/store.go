@@ -106,6 +106,14 @@ func (m *MemStore) Release(_ context.Context, partition int, epoch int64) error 
 	return nil
 }
 
+// SetStream puts a partition's cursors where a test wants them.
+func (m *MemStore) SetStream(partition int, stream string, cursor, controlCursor uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := m.partition(partition)
+	st.Stream, st.Cursor, st.ControlCursor = stream, cursor, controlCursor
+}
+
 // fenced reports whether a partition's row is not as the writer left it.
 func (m *MemStore) fenced(w *core.PartitionWrite, commit int64) bool {
 	st := m.partition(w.Partition)

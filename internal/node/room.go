@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// roomEvery is how often a look is taken whether the streams have room.
+const roomEvery = 5 * time.Second
+
+// keepRoom removes from the streams what every partition has committed when they fill up,
+// so that a full stream is full of unfinished work. Every scheduler does it: removing up
+// to a position twice is removing once.
+func (n *Node) keepRoom(ctx context.Context) {
+	early := map[string]bool{} // streams that had to give up what was to be kept
+	failing := false
+	for wait(ctx, roomEvery) {
+		if !n.conn.Connected() {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, readTimeout)
+		err := n.makeRoom(bounded, early)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !failing {
+			n.log.Warn("cannot make room in a stream; trying again", "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
+	for _, s := range []struct {
+		make   func(context.Context, time.Duration, func(context.Context) (bus.Passed, error)) (bus.Room, error)
+		passed func([]core.PartitionState) (bus.Passed, error)
+	}{{n.conn.MakeRoomTasks, tasksPassed}, {n.conn.MakeRoomControl, controlPassed}} {
+		room, err := s.make(ctx, n.cfg.StreamKeep, func(ctx context.Context) (bus.Passed, error) {
+			states, err := n.store.Cursors(ctx)
+			if err == nil && len(states) != n.cfg.Partitions {
+				err = fmt.Errorf("%d of %d partitions have a row", len(states), n.cfg.Partitions)
+			}
+			if err != nil {
+				return bus.Passed{}, err
+			}
+			return s.passed(states)
+		})
+		if err != nil {
+			return err
+		}
+		switch {
+		case room.Early && !early[room.Stream]:
+			early[room.Stream] = true
+			n.log.Warn("a stream is nearly full of finished work: what is younger than stream-keep is removed, too, and cannot be read again after a restore of the database",
+				"stream", room.Stream, "stream_keep", n.cfg.StreamKeep, "removed", room.Removed)
+		case room.Removed > 0:
+			n.log.Debug("room is made in a stream", "stream", room.Stream, "removed", room.Removed)
+		}
+	}
+	return nil
+}
+
+// tasksPassed are the cursors of the task stream.
+func tasksPassed(states []core.PartitionState) (bus.Passed, error) {
+	return passed(states, 0, func(st *core.PartitionState) uint64 { return st.Cursor })
+}
+
+// controlPassed are those of the control stream.
+func controlPassed(states []core.PartitionState) (bus.Passed, error) {
+	return passed(states, 1, func(st *core.PartitionState) uint64 { return st.ControlCursor })
+}
+
+// passed gathers cursors. The error says that they do not belong to one stream, as while
+// some partitions have not been taken over since it was made again.
+func passed(states []core.PartitionState, part int, cursor func(*core.PartitionState) uint64) (bus.Passed, error) {
+	all := bus.Passed{Cursors: make([]uint64, len(states))}
+	for i := range states {
+		st := &states[i]
+		id := ""
+		if names := strings.Split(st.Stream, "/"); part < len(names) {
+			id = names[part]
+		}
+		if i == 0 {
+			all.Stream = id
+		}
+		if id != all.Stream || st.Partition < 0 || st.Partition >= len(states) {
+			return bus.Passed{}, fmt.Errorf("partition %d of stream %q, others of %q", st.Partition, id, all.Stream)
+		}
+		all.Cursors[st.Partition] = cursor(st)
+	}
+	return all, nil
+}

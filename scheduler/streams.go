@@ -1,0 +1,37 @@
+package scheduler
+
+import (
+	"errors"
+
+	"duly.dev/duly/internal/core"
+)
+
+// ErrRewound is wrapped by what Wires.Read returns, or tells lost, when the task stream
+// ends before the partition's cursor: it came back from a restored volume, for instance.
+var ErrRewound = errors.New("task stream ends before the cursor")
+
+// ErrControlRewound is the same of the control stream.
+var ErrControlRewound = errors.New("control stream ends before the cursor")
+
+// rewound says which streams of a partition ended before their cursors.
+type rewound struct{ tasks, control bool }
+
+// streamRewound remembers that a stream of a partition ends before its cursor: the next
+// adoption reads it from its beginning. Other errors mean nothing here.
+func (s *Shard) streamRewound(partition int, err error) {
+	was := s.rewound[partition]
+	was.tasks = was.tasks || errors.Is(err, ErrRewound)
+	was.control = was.control || errors.Is(err, ErrControlRewound)
+	if was != (rewound{}) {
+		s.rewound[partition] = was
+	}
+}
+
+func (s *Shard) alertStream(kind string, st *core.PartitionState, cursor uint64, other bool) {
+	why := "it ends before the cursor"
+	if other {
+		why = "it is not the one that this store was fed from"
+	}
+	s.log.Error("ALERT: the "+kind+" stream is read again from its beginning", "why", why,
+		"partition", st.Partition, "was", st.Found.Stream, "is", st.Stream, "cursor", cursor)
+}
