@@ -143,7 +143,7 @@ func TestForeignAgent(t *testing.T) {
 		t.Errorf("%v, %v", m, err)
 	}
 	m, err := c.nc.RequestWithContext(within(t), "duly.do.other", []byte(`{"v":2}`))
-	if err != nil || m.Header.Get(HeaderErrorCode) != "500" || !strings.Contains(m.Header.Get(HeaderError), "version 2") {
+	if err != nil || m.Header.Get(HeaderErrorCode) != "501" || !strings.Contains(m.Header.Get(HeaderError), "version 2") {
 		t.Errorf("a newer command: %v, %v", m, err)
 	}
 }
