@@ -72,17 +72,28 @@ func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
 	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.apply(ctx, p.spec.Name, spec) })
 }
 
-// Cancel asks that a task end: what it did is undone, and an id that is not
-// known yet becomes a cancelled task. It returns once the request is stored;
-// [Client.Watch] shows what comes of it. reason is written into the journal.
-// While the server does not answer it tries again, until ctx ends; a second
-// request does no harm.
-func (c *Client) Cancel(ctx context.Context, typ, id, reason string) error {
+// CancelOption changes one cancellation.
+type CancelOption func(*core.Control)
+
+// EvenIfUnknown cancels an id that no task has yet, too: it becomes a cancelled task,
+// so that a submission still on its way is refused.
+func EvenIfUnknown() CancelOption { return func(c *core.Control) { c.EvenIfUnknown = true } }
+
+// Cancel asks that a task end: what it did is undone. It returns once the request is
+// stored; [Client.Watch] shows what comes of it. A task that is undone, or about to be,
+// is fine. Refused are, as a [SubmitError] that is [ErrRefused]: an id that no task
+// has (404; see [EvenIfUnknown]), one of a task of another type or of a task that is
+// processed (409). reason is written into the journal. While the server does not answer
+// it tries again, until ctx ends; a second request does no harm.
+func (c *Client) Cancel(ctx context.Context, typ, id, reason string, options ...CancelOption) error {
 	what := operation{"cancel", fmt.Sprintf("task %s of type %s", id, typ)}
 	if err := checkNames(typ, id); err != nil {
 		return what.failed(err)
 	}
 	control := core.Control{Kind: core.EventCancel, ID: id, Type: typ, Actor: c.actor, Reason: reason}
+	for _, option := range options {
+		option(&control)
+	}
 	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.ask(ctx, &control) })
 }
 

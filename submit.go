@@ -31,6 +31,7 @@ type submission struct {
 	bounded    bool // within counts
 	replyTo    string
 	trace      string
+	version    int64 // of the plan; 0: the newest
 }
 
 // Deadline is when the task must be done; after it the task is undone. Without
@@ -56,10 +57,18 @@ func Trace(traceparent string) SubmitOption {
 	return func(s *submission) { s.trace = traceparent }
 }
 
+// AtVersion makes the task one of that version of its plan, which must have been
+// applied; 0 is the newest. [Plan.Submit] takes the plan's own version without it.
+func AtVersion(version int64) SubmitOption {
+	return func(s *submission) { s.version = version }
+}
+
 // Submit hands one task in and returns once it is stored and synced. id is
 // yours, unique across types, 1 to 64 of A–Z a–z 0–9 _ - (see [ID] for other
 // text): the same id with the same input is the same task however often it is
-// submitted, and with another input it is refused.
+// submitted, and with another input it is refused. The task runs under this plan's
+// version, which must have been applied: one that is not stored is refused (404), never
+// run as another.
 //
 // While the system is full, restarting or out of reach it tries again with a
 // growing random pause until ctx ends ([ErrTimeout]): give ctx a deadline. What
@@ -73,7 +82,7 @@ func (p *Plan[In]) Submit(ctx context.Context, c *Client, id string, input In, o
 	if err != nil {
 		return Receipt{}, fmt.Errorf("submit task %s of type %s: input: %w", id, p.spec.Name, err)
 	}
-	return c.submit(ctx, p.spec.Name, id, data, p.spec.InputMax, options)
+	return c.submit(ctx, p.spec.Name, id, data, p.spec.InputMax, append([]SubmitOption{AtVersion(p.spec.Version)}, options...))
 }
 
 // SubmitRaw is [Plan.Submit] for callers without the plan's types: input is the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -97,7 +98,11 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	case s.timed:
 		completeBy = bus.FormatTime(core.InstantOf(s.completeBy))
 	}
-	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), bus.SubmitHeaders(completeBy, s.replyTo, s.trace), input)
+	version := ""
+	if s.version != 0 {
+		version = strconv.FormatInt(s.version, 10)
+	}
+	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), bus.SubmitHeaders(completeBy, s.replyTo, s.trace, version), input)
 	if err != nil {
 		return Receipt{}, err
 	}

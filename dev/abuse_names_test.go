@@ -127,7 +127,7 @@ func TestReplySubjectsOfOthers(t *testing.T) {
 	for i, target := range targets {
 		id := fmt.Sprintf("r%d", i)
 		for _, x := range []struct{ subject, data string }{
-			{"duly.submit.good." + id, `{}`}, {"duly.submit.nosuch." + id, `{}`}, {"duly.ask.cancel", `{"v":1,"kind":"cancel","id":"` + id + `"}`},
+			{"duly.submit.good." + id, `{}`}, {"duly.submit.nosuch." + id, `{}`}, {"duly.ask.cancel", `{"v":1,"kind":"cancel","type":"good","id":"` + id + `"}`},
 			{"duly.ask.undo", "no"}, {"duly.plans.apply", "no"},
 		} {
 			if err := w.nc.PublishRequest(x.subject, target, []byte(x.data)); err != nil {

@@ -23,6 +23,7 @@ func sized(n int) string { return `"` + strings.Repeat("a", n-2) + `"` }
 type badCase struct {
 	name, taskType, id, input string
 	completeBy, replyTo       string
+	version                   string
 	code                      int      // as HTTP's
 	want                      []string // parts of the text: field, value, limit
 	notPlain                  bool     // it is none at that door
@@ -44,6 +45,10 @@ var badCases = []badCase{
 	{name: "reply-to of ours", taskType: "good", id: "b13", input: `{}`, replyTo: "duly.do.good.only", code: 400, want: []string{"reply", "duly.do.good.only"}},
 	{name: "reply-to of the server's", taskType: "good", id: "b14", input: `{}`, replyTo: "$JS.API.STREAM.PURGE.DULY_TASKS", code: 400, want: []string{"reply", "$JS.API"}},
 	{name: "reply-to elsewhere", taskType: "good", id: "b15", input: `{}`, replyTo: "orders.new", code: 400, want: []string{"reply", "orders.new", "_INBOX."}},
+	{name: "reply-to not configured", taskType: "good", id: "b18", input: `{}`, replyTo: "status.me", code: 400, want: []string{"reply", "status.me", "_INBOX."}},
+	{name: "reply-to another inbox", taskType: "good", id: "b19", input: `{}`, replyTo: "_INBOX_other.me", code: 400, want: []string{"reply", "_INBOX_other.me", "_INBOX_shop."}},
+	{name: "version not applied", taskType: "good", id: "b20", input: `{}`, version: "7", code: 404, want: []string{"good", "version 7"}},
+	{name: "version of no form", taskType: "good", id: "b21", input: `{}`, version: "latest", code: 400, want: []string{"version", "latest"}},
 	{name: "NUL escaped", taskType: "good", id: "b16", input: `{"a":"x\u0000y"}`, code: 400, want: []string{"input", "NUL", "byte 8"}},
 	{name: "NUL as a byte", taskType: "good", id: "b17", input: "{\"a\":\"x\x00y\"}", code: 400, want: []string{"input"}},
 }
@@ -76,11 +81,44 @@ func TestBadInput(t *testing.T) {
 		w.ends("good", "limit", "processed")
 	})
 	t.Run("same id, another input", func(t *testing.T) { otherInput(t, w.in(t), refused) })
+	t.Run("reply-to as configured", func(t *testing.T) { replyToConfigured(t, w.in(t)) })
 	t.Run("good", func(t *testing.T) {
 		w := w.in(t)
 		w.accepted("good", "last", `{}`, nil)
 		w.ends("good", "last", "processed")
 	})
+}
+
+// covers: D
+// replyToConfigured has the status subjects that this world's configuration allows told,
+// at each door.
+func replyToConfigured(t *testing.T, w *world) {
+	for i, subject := range []string{"shop.orders", "_INBOX_shop.me.1", "_INBOX.me.1"} {
+		heard, err := w.nc.SubscribeSync(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := nats.Header{"Duly-Reply-To": {subject}}
+		w.accepted("good", fmt.Sprintf("told-fast-%d", i), `{}`, header)
+		plain := &nats.Msg{Subject: fmt.Sprintf("duly.in.good.told-plain-%d", i), Header: header, Data: []byte(`{}`)}
+		if _, err := w.js.PublishMsg(plain); err != nil {
+			t.Fatal(err)
+		}
+		ended := map[string]bool{}
+		for len(ended) < 2 {
+			m, err := heard.NextMsg(patience)
+			if err != nil {
+				t.Fatalf("%s: %v after %v", subject, err, ended)
+			}
+			var status struct{ Task, ID, Status string }
+			if err := json.Unmarshal(m.Data, &status); err != nil {
+				t.Fatal(err)
+			}
+			if status.Status == "processed" {
+				ended[status.Task+status.ID] = true
+			}
+		}
+	}
 }
 
 func (c *badCase) headers() map[string]string {
@@ -90,6 +128,9 @@ func (c *badCase) headers() map[string]string {
 	}
 	if c.replyTo != "" {
 		h["Duly-Reply-To"] = c.replyTo
+	}
+	if c.version != "" {
+		h["Duly-Plan-Version"] = c.version
 	}
 	return h
 }

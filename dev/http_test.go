@@ -103,8 +103,16 @@ func httpDelete(t *testing.T, w *world, held chan *nats.Msg) {
 	w.until("it is undoing", func() bool { v, _ := w.task("web", "c1"); return v.State != "processing" })
 	answers(`{"ok":true}`)(call) // it happened, so it is taken back
 	w.ends("web", "c1", "undone")
-	// A cancel that comes before its task takes the id.
-	if code, body := w.http("DELETE", "/v1/tasks/web/c2", "", nil); code != http.StatusAccepted {
+	if code, body := w.http("DELETE", "/v1/tasks/web/p1", "", nil); code != 409 || !strings.Contains(body, "is processed") {
+		t.Errorf("DELETE of what is processed: %d %s", code, body)
+	}
+	// A cancel that comes before its task takes the id, if that is asked for.
+	for _, path := range []string{"/v1/tasks/web/c2", "/v1/tasks/nosuch/c2?even_if_unknown=true"} {
+		if code, body := w.http("DELETE", path, "", nil); code != 404 {
+			t.Errorf("DELETE of nobody: %d %s", code, body)
+		}
+	}
+	if code, body := w.http("DELETE", "/v1/tasks/web/c2?even_if_unknown=true", "", nil); code != http.StatusAccepted {
 		t.Errorf("DELETE before PUT: %d %s", code, body)
 	}
 	w.ends("web", "c2", "undone")

@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest"
 )
@@ -39,7 +40,7 @@ func Config(name string, partitions int) node.Config {
 	return node.Config{
 		Roles: node.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: []string{"_INBOX."}, StreamMaxAge: time.Hour, StreamReplicas: 1,
+		ReplyTo: bus.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
 	}
 }
 

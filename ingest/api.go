@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +20,6 @@ import (
 // The defaults of APIConfig.
 const (
 	DefaultConcurrentMax = 1024
-	DefaultReadMax       = 2 * time.Second
-	DefaultControlMax    = 5 * time.Second
-	DefaultActor         = "http"
 )
 
 // Headers of the API that are not HTTP's own. Those of a submission are the
@@ -28,7 +29,12 @@ const (
 	headerCompleteBy = "Duly-Complete-By"
 	headerReplyTo    = "Duly-Reply-To"
 	headerTrace      = "traceparent"
+	headerVersion    = "Duly-Plan-Version"
+	headerPrefix     = "Duly-"
 )
+
+// headers are all with Duly's prefix.
+var headers = []string{headerCompleteBy, headerVersion, headerReplyTo}
 
 // APIConfig is how the HTTP API works. Zero fields take their defaults, except
 // those that say otherwise.
@@ -39,8 +45,6 @@ type APIConfig struct {
 	InputHash     func(taskType string, in []byte) []byte // as the owner keeps it; nil: SHA-256 of type, NUL and input
 	ConcurrentMax int                                     // submissions whose bodies are in memory, at most
 	ReadMax       time.Duration                           // how long the state store may take
-	ControlMax    time.Duration                           // how long the control stream may take
-	Actor         string                                  // who the journal names for a cancellation
 }
 
 // Submitter is where the API hands submissions in: an [Ingest].
@@ -51,12 +55,12 @@ type Submitter interface {
 
 // api serves the paths below /v1.
 type api struct {
-	cfg      APIConfig
-	door     Submitter
-	reader   Reader
-	controls Controls
-	log      *slog.Logger
-	bodies   atomic.Int64 // submissions whose bodies are in memory
+	cfg    APIConfig
+	door   Submitter
+	reader Reader
+	asks   *Asks
+	log    *slog.Logger
+	bodies atomic.Int64 // submissions whose bodies are in memory
 }
 
 // NewAPI makes the HTTP handler of the API:
@@ -71,31 +75,29 @@ type api struct {
 // Errors are problem documents (RFC 9457). The server that uses it must set its
 // own timeouts for reading headers and bodies. Error: a configuration that
 // cannot work.
-func NewAPI(cfg APIConfig, door Submitter, reader Reader, controls Controls, log *slog.Logger) (http.Handler, error) {
+func NewAPI(cfg APIConfig, door Submitter, reader Reader, asks *Asks, log *slog.Logger) (http.Handler, error) {
 	orInt(&cfg.ConcurrentMax, DefaultConcurrentMax)
 	orInt(&cfg.ReadMax, DefaultReadMax)
-	orInt(&cfg.ControlMax, DefaultControlMax)
-	if cfg.Actor == "" {
-		cfg.Actor = DefaultActor
-	}
 	if cfg.InputHash == nil {
 		cfg.InputHash = core.HashInput
 	}
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
 		return nil, errors.New("ingest: Partitions, PartitionOf and NewID of the API are required")
 	}
-	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 || cfg.ControlMax < 1 {
-		return nil, fmt.Errorf("ingest: ConcurrentMax, ReadMax and ControlMax of the API are %d, %v and %v, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax, cfg.ControlMax)
+	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 {
+		return nil, fmt.Errorf("ingest: ConcurrentMax and ReadMax of the API are %d and %v, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax)
 	}
-	if door == nil || reader == nil || controls == nil || log == nil {
-		return nil, errors.New("ingest: the API needs a door, a reader, controls and a log")
+	if door == nil || reader == nil || asks == nil || log == nil {
+		return nil, errors.New("ingest: the API needs a door, a reader, asks and a log")
 	}
-	a := &api{cfg: cfg, door: door, reader: reader, controls: controls, log: log}
+	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log}
 	mux := http.NewServeMux()
-	mux.Handle("/v1/tasks", methods{http.MethodGet: a.list})
-	mux.Handle("/v1/tasks/{type}", methods{http.MethodPost: a.post})
-	mux.Handle("/v1/tasks/{type}/{id}", methods{http.MethodPut: a.put, http.MethodGet: a.get, http.MethodDelete: a.cancel})
-	mux.Handle("/v1/counts", methods{http.MethodGet: a.counts})
+	mux.Handle("/v1/tasks", methods{http.MethodGet: takes(a.list, "type", "state", "limit", "after")})
+	mux.Handle("/v1/tasks/{type}", methods{http.MethodPost: takes(a.post)})
+	mux.Handle("/v1/tasks/{type}/{id}", methods{
+		http.MethodPut: takes(a.put), http.MethodGet: takes(a.get, "after"), http.MethodDelete: takes(a.cancel, "reason", "even_if_unknown"),
+	})
+	mux.Handle("/v1/counts", methods{http.MethodGet: takes(a.counts)})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem(w, refusal(404, CauseNotFound, "path %s is not served here", short(r.URL.Path)))
 	})
@@ -127,6 +129,43 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Allow", allow)
 	problem(w, refusal(405, CauseMethod, "method %s is not served at %s; it takes %s", short(r.Method), short(r.URL.Path), allow))
+}
+
+// takes refuses a request whose query does not mean what its sender thinks: a parameter
+// that the handler does not know, one that is said twice, or one that cannot be read;
+// and so a header of Duly's that it does not know.
+func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			problem(w, refusal(400, CauseQuery, "the query cannot be read: %v", err))
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			if !slices.Contains(known, name) {
+				problem(w, refusal(400, CauseQuery, "query parameter %s is not known here; %s", short(name), takesOnly(known)))
+				return
+			}
+			if n := len(query[name]); n > 1 {
+				problem(w, refusal(400, CauseQuery, "query parameter %s is given %d times, want once", short(name), n))
+				return
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+			if strings.HasPrefix(name, headerPrefix) && !slices.Contains(headers, name) {
+				problem(w, refusal(400, CauseQuery, "header %s is not known here; of Duly's own it takes %s", short(name), strings.Join(headers, ", ")))
+				return
+			}
+		}
+		serve(w, r)
+	}
+}
+
+func takesOnly(known []string) string {
+	if len(known) == 0 {
+		return "it takes none (what belongs to a submission is a header: " + strings.Join(headers, ", ") + ")"
+	}
+	return "it takes " + strings.Join(known, ", ")
 }
 
 // names checks the type and id of a path.

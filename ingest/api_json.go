@@ -24,11 +24,13 @@ type (
 		Position string     `json:"stream_position"` // <partition>.<seq>
 	}
 	cancelledJSON struct {
-		Task     string `json:"task"`
-		ID       string `json:"id"`
-		Type     string `json:"type"`
-		Asked    string `json:"asked"`
-		Position string `json:"control_position"`
+		Task     string     `json:"task"`
+		ID       string     `json:"id"`
+		Type     string     `json:"type"`
+		Asked    string     `json:"asked"`
+		State    core.State `json:"state,omitempty"` // when it was asked
+		Outcome  string     `json:"outcome"`         // what will be, in words
+		Position string     `json:"control_position"`
 	}
 	pendingJSON struct {
 		ID        string     `json:"id"`

@@ -2,10 +2,11 @@ package ingest
 
 import (
 	"bytes"
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,10 +15,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// keyBytesMax bounds an idempotency key, reasonBytesMax a person's words.
+// keyBytesMax bounds an idempotency key, reasonBytesMax a person's words,
+// cancelBytesMax what goes with a cancellation.
 const (
 	keyBytesMax    = 255
 	reasonBytesMax = 512
+	cancelBytesMax = 8 << 10
 )
 
 // post submits a task whose id the client may leave to us. It reads nothing: a
@@ -111,7 +114,7 @@ func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input [
 func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte) {
 	answers := make(chan Answer, 1)
 	a.door.Submit(Request{
-		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), ReplyTo: r.Header.Get(headerReplyTo),
+		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
 		Trace: r.Header.Get(headerTrace), Answer: func(answer Answer) { answers <- answer },
 	})
 	select {
@@ -139,30 +142,87 @@ func taskPath(taskType, id string) string {
 	return "/v1/tasks/" + url.PathEscape(taskType) + "/" + url.PathEscape(id)
 }
 
-// cancel asks that a task end. An id nobody knows yet becomes a cancelled task
-// at its owner, so that a submission still on its way is not run.
+// cancel asks that a task end. What it takes stands in the query, or in a JSON object as
+// the body.
 func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	taskType, id, bad := names(r)
 	if bad != nil {
 		problem(w, bad)
 		return
 	}
-	reason := r.URL.Query().Get("reason")
-	if len(reason) > reasonBytesMax || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
-		problem(w, refusal(400, CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", short(reason), len(reason), reasonBytesMax))
+	control := core.Control{Kind: core.EventCancel, ID: id, Type: taskType, Actor: actorOf(r)}
+	if bad := cancelOf(w, r, &control); bad != nil {
+		problem(w, bad)
 		return
 	}
-	if _, err := a.find(r, taskType, id); errors.Is(err, errOtherType) {
-		problem(w, notFound(taskType, id))
+	asked, bad := a.asks.Ask(r.Context(), control)
+	if r.Context().Err() != nil {
+		return // the client is gone
+	}
+	if bad != nil {
+		problem(w, bad)
 		return
 	}
-	ctx, stop := context.WithTimeout(r.Context(), a.cfg.ControlMax)
-	defer stop()
-	partition := a.partition(id)
-	seq, err := a.controls.Ask(ctx, partition, core.Control{Kind: core.EventCancel, ID: id, Type: taskType, Actor: a.cfg.Actor, Reason: reason})
+	reply(w, http.StatusAccepted, cancelledJSON{
+		Task: id, ID: id, Type: taskType, Asked: "cancel", State: asked.State, Outcome: asked.Outcome,
+		Position: fmt.Sprintf("%d.%d", asked.Partition, asked.Seq),
+	})
+}
+
+// actorOf is who the journal names: the address that the request came from.
+func actorOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
-		a.storeFailed(w, r, "the request to cancel "+id+" may not be stored, ask again", err)
-		return
+		host = r.RemoteAddr
 	}
-	reply(w, http.StatusAccepted, cancelledJSON{Task: id, ID: id, Type: taskType, Asked: "cancel", Position: fmt.Sprintf("%d.%d", partition, seq)})
+	return ActorAt(host, "http")
+}
+
+// cancelOf reads what goes with a cancellation.
+func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *Refusal {
+	q := r.URL.Query()
+	var body struct {
+		Reason        *string `json:"reason"`
+		EvenIfUnknown *bool   `json:"even_if_unknown"`
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, cancelBytesMax))
+	if err != nil {
+		return refusal(400, CauseBody, "the body could not be read, or has more than %d bytes: %v", cancelBytesMax, err)
+	}
+	if len(bytes.TrimSpace(data)) > 0 {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&body); err != nil {
+			return refusal(400, CauseBody, "the body is not a JSON object of reason and even_if_unknown: %v", err)
+		}
+		if _, err := d.Token(); err != io.EOF {
+			return refusal(400, CauseBody, "the body has more than one JSON value")
+		}
+	}
+	switch said := q.Has("reason"); {
+	case said && body.Reason != nil:
+		return refusal(400, CauseQuery, "reason is given in the query and in the body, want one of them")
+	case said:
+		c.Reason = q.Get("reason")
+	case body.Reason != nil:
+		c.Reason = *body.Reason
+	}
+	if reason := c.Reason; len(reason) > reasonBytesMax || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
+		return refusal(400, CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", short(reason), len(reason), reasonBytesMax)
+	}
+	switch said := q.Has("even_if_unknown"); {
+	case said && body.EvenIfUnknown != nil:
+		return refusal(400, CauseQuery, "even_if_unknown is given in the query and in the body, want one of them")
+	case said:
+		switch value := q.Get("even_if_unknown"); value {
+		case "true", "1", "":
+			c.EvenIfUnknown = true
+		case "false", "0":
+		default:
+			return refusal(400, CauseQuery, "query parameter even_if_unknown is %s, want true or false", short(value))
+		}
+	case body.EvenIfUnknown != nil:
+		c.EvenIfUnknown = *body.EvenIfUnknown
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,7 @@ type site struct {
 	counts   []core.Count
 	filter   core.Filter // of the newest list
 	err      error       // of every reading
+	asks     *Asks
 	controls []core.Control
 	askErr   error
 	requests []Request
@@ -48,8 +50,14 @@ func newSite(t testing.TB) *site {
 		return Answer{Task: r.ID, Stream: "TASKS", Seq: 17, Partition: byDigit(r.ID, 4)}, true
 	}
 	newID := func() string { s.nextID++; return fmt.Sprintf("made-%d", s.nextID) }
-	var err error
-	s.handler, err = NewAPI(APIConfig{Partitions: 4, PartitionOf: byDigit, NewID: newID}, s, s, s, slog.New(slog.DiscardHandler))
+	asks, err := NewAsks(AskConfig{Partitions: 4, PartitionOf: byDigit, UnknownFor: time.Millisecond, KnownType: func(_ context.Context, taskType string) (bool, error) {
+		return taskType != "nosuch", nil
+	}}, s, s, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.asks = asks
+	s.handler, err = NewAPI(APIConfig{Partitions: 4, PartitionOf: byDigit, NewID: newID}, s, s, asks, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +180,7 @@ func TestGoldenBodies(t *testing.T) {
 		{"get", "GET", "/v1/tasks/delivery/d-1", "", func(s *site) { s.views["d-1"] = full }, nil},
 		{"get_pending", "GET", "/v1/tasks/delivery/d-1?after=1.17", "", func(s *site) { s.cursors[1] = 16 }, nil},
 		{"get_unknown", "GET", "/v1/tasks/delivery/d-1", "", nil, nil},
-		{"cancel", "DELETE", "/v1/tasks/delivery/d-1?reason=changed+my+mind", "", nil, nil},
+		{"cancel", "DELETE", "/v1/tasks/delivery/d-1?reason=changed+my+mind", "", func(s *site) { s.put("d-1", "delivery", `{}`) }, nil},
 		{"list", "GET", "/v1/tasks", "", func(s *site) {
 			s.page = core.Page{Next: "c2", Tasks: []core.View{{ID: "a", Type: "t", State: core.StatePending, WaitsFor: "x.y", CreatedAt: at}, {ID: "b", Type: "t", State: core.StateProcessed}}}
 		}, nil},
@@ -371,7 +379,10 @@ func TestStoreDown(t *testing.T) {
 	if w := s.do("PUT", "/v1/tasks/delivery/d-1", `{}`); w.Code != 202 {
 		t.Errorf("PUT: %d %s", w.Code, w.Body)
 	}
-	if w := s.do("DELETE", "/v1/tasks/delivery/d-1", ""); w.Code != 202 {
+	if w := s.do("DELETE", "/v1/tasks/delivery/d-1", ""); w.Code != 503 || len(s.controls) != 0 || strings.Contains(w.Body.String(), "10.0.0.1") {
+		t.Errorf("DELETE: %d %s", w.Code, w.Body)
+	}
+	if w := s.do("DELETE", "/v1/tasks/delivery/d-1?even_if_unknown=true", ""); w.Code != 202 || len(s.controls) != 1 {
 		t.Errorf("DELETE: %d %s", w.Code, w.Body)
 	}
 	for _, target := range []string{"/v1/tasks/delivery/d-1", "/v1/tasks/delivery/d-1?after=1.5", "/v1/tasks", "/v1/counts"} {
@@ -381,6 +392,8 @@ func TestStoreDown(t *testing.T) {
 		}
 	}
 	s.askErr = errors.New("timeout")
+	s.err = nil
+	s.put("d-1", "delivery", `{}`)
 	if w := s.do("DELETE", "/v1/tasks/delivery/d-1", ""); w.Code != 503 || !strings.Contains(w.Body.String(), "ask again") {
 		t.Errorf("DELETE: %d %s", w.Code, w.Body)
 	}
@@ -388,18 +401,165 @@ func TestStoreDown(t *testing.T) {
 
 func TestCancelOverHTTP(t *testing.T) {
 	s := newSite(t)
+	s.put("d-1", "delivery", `{}`)
 	s.do("DELETE", "/v1/tasks/delivery/d-1?reason=why", "")
-	if want := (core.Control{Kind: core.EventCancel, ID: "d-1", Type: "delivery", Actor: "http", Reason: "why"}); len(s.controls) != 1 || !same(s.controls[0], want) {
+	s.do("DELETE", "/v1/tasks/delivery/d-1", `{"reason":"why"}`)
+	want := core.Control{Kind: core.EventCancel, ID: "d-1", Type: "delivery", Actor: "192.0.2.1@http", Reason: "why"}
+	if len(s.controls) != 2 || !reflect.DeepEqual(s.controls[0], want) || !reflect.DeepEqual(s.controls[1], want) {
 		t.Errorf("controls %+v", s.controls)
 	}
-	s.put("d-2", "refund", `{}`)
-	if w := s.do("DELETE", "/v1/tasks/delivery/d-2", ""); w.Code != 404 || len(s.controls) != 1 {
-		t.Errorf("a task of another type: %d %s", w.Code, w.Body)
+	for _, bad := range []struct{ query, body, says string }{
+		{"", `{"reason":"why","evenIfUnknown":true}`, "evenIfUnknown"}, {"", `{} {}`, "more than one"}, {"", `[]`, "not a JSON object"},
+		{"?reason=a", `{"reason":"b"}`, "in the query and in the body"}, {"?even_if_unknown=1", `{"even_if_unknown":true}`, "in the query and in the body"},
+		{"?even_if_unknown=yes", "", "even_if_unknown"}, {"", `{"reason":"` + strings.Repeat("r", 9000) + `"}`, "8192"},
+	} {
+		if w := s.do("DELETE", "/v1/tasks/delivery/d-1"+bad.query, bad.body); w.Code != 400 || !strings.Contains(w.Body.String(), bad.says) || len(s.controls) != 2 {
+			t.Errorf("%s %s: %d %s", bad.query, bad.body, w.Code, w.Body)
+		}
 	}
 }
 
-func same(a, b core.Control) bool {
-	return a.Kind == b.Kind && a.ID == b.ID && a.Type == b.Type && a.Actor == b.Actor && a.Reason == b.Reason
+// covers: C4
+// A cancellation tells what is and what will be; one that would change nothing is
+// refused, and nothing is stored of it.
+func TestCancelTellsWhatWillBe(t *testing.T) {
+	for _, x := range []struct {
+		state       core.State // of the task d-1 of type delivery; empty: there is none
+		target      string
+		code, cause int
+		says        string
+	}{
+		{core.StateProcessing, "delivery/d-1", 202, 0, "what it did is undone"},
+		{core.StatePending, "delivery/d-1", 202, 0, "what it did is undone"},
+		{core.StateError, "delivery/d-1", 202, 0, "what it did is undone"},
+		{core.StateUndoing, "delivery/d-1", 202, 0, "being undone already"},
+		{core.StateUndone, "delivery/d-1", 202, 0, "undone already"},
+		{core.StateProcessed, "delivery/d-1", 409, CauseState, "too late to cancel"},
+		{core.StateProcessing, "refund/d-1", 409, CauseOtherType, `of type \"delivery\", not \"refund\"`},
+		{core.StateProcessing, "refund/d-1?even_if_unknown=true", 409, CauseOtherType, "refund"},
+		{"", "delivery/d-1", 404, CauseNotFound, "even_if_unknown"},
+		{"", "delivery/d-1?even_if_unknown=false", 404, CauseNotFound, "even_if_unknown"},
+		{"", "delivery/d-1?even_if_unknown=true", 202, 0, "becomes a cancelled one"},
+		{"", "nosuch/d-1", 404, CauseTypeUnknown, "nosuch"},
+		{"", "nosuch/d-1?even_if_unknown=true", 404, CauseTypeUnknown, "nosuch"},
+	} {
+		s := newSite(t)
+		if x.state != "" {
+			s.put("d-1", "delivery", `{}`)
+			v := s.views["d-1"]
+			v.State = x.state
+			s.views["d-1"] = v
+		}
+		w := s.do("DELETE", "/v1/tasks/"+x.target, "")
+		if w.Code != x.code || !strings.Contains(w.Body.String(), x.says) || x.cause != 0 && !strings.Contains(w.Body.String(), fmt.Sprintf(`"err_code":%d`, x.cause)) {
+			t.Errorf("%s, %q: %d %s", x.target, x.state, w.Code, w.Body)
+		}
+		if stored := len(s.controls) == 1; stored != (x.code == 202) {
+			t.Errorf("%s, %q: controls %+v", x.target, x.state, s.controls)
+		}
+		if x.code == 202 && x.state != "" && !strings.Contains(w.Body.String(), `"state":"`+string(x.state)+`"`) {
+			t.Errorf("%s: %s, want the state", x.target, w.Body)
+		}
+	}
+}
+
+// What was accepted a moment ago is a task soon: an id is looked for a while.
+func TestAskWaitsForTheTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.asks.cfg.UnknownFor = DefaultUnknownFor
+		looks := 0
+		s.onGet = func() {
+			if looks++; looks == 3 {
+				s.put("d-1", "delivery", `{}`)
+			}
+		}
+		if w := s.do("DELETE", "/v1/tasks/delivery/d-1", ""); w.Code != 202 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		began := time.Now()
+		if w := s.do("DELETE", "/v1/tasks/delivery/d-2", ""); w.Code != 404 || time.Since(began) > DefaultUnknownFor+unknownLook {
+			t.Errorf("%d %s after %v", w.Code, w.Body, time.Since(began))
+		}
+	})
+}
+
+// Of requests that change nothing in the task's state each is refused with the state.
+func TestAskStates(t *testing.T) {
+	all := []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError}
+	for kind, taken := range map[core.EventKind][]core.State{
+		core.EventUndo:     all,
+		core.EventResubmit: {core.StateError, core.StateUndone},
+		core.EventResolve:  {core.StateError},
+		core.EventExtend:   {core.StatePending, core.StateProcessing},
+	} {
+		for _, state := range all {
+			s := newSite(t)
+			s.views["d-1"] = core.View{ID: "d-1", Type: "delivery", State: state}
+			_, bad := s.asks.Ask(t.Context(), core.Control{Kind: kind, ID: "d-1", Type: "delivery", As: core.StateUndone, Until: epoch})
+			if ok := slices.Contains(taken, state); ok != (bad == nil) || ok != (len(s.controls) == 1) {
+				t.Errorf("kind %d of a task that is %s: %v, %d stored", kind, state, bad, len(s.controls))
+			}
+			if bad != nil && (bad.Code != 409 || !strings.Contains(bad.Description, string(state))) {
+				t.Errorf("kind %d: %+v", kind, bad)
+			}
+		}
+	}
+	s := newSite(t)
+	s.put("d-1", "delivery", `{}`)
+	for want, c := range map[int]core.Control{
+		400: {Kind: core.EventUndo, ID: "d-1"},
+		409: {Kind: core.EventUndo, ID: "d-1", Type: "refund"},
+		404: {Kind: core.EventUndo, ID: "d-2", Type: "delivery"},
+	} {
+		if _, bad := s.asks.Ask(t.Context(), c); bad == nil || bad.Code != want {
+			t.Errorf("%+v: %v, want %d", c, bad, want)
+		}
+	}
+	if _, bad := s.asks.Ask(t.Context(), core.Control{Kind: core.EventUndo, ID: "d-1", Type: "delivery", EvenIfUnknown: true}); bad == nil || bad.Code != 400 {
+		t.Errorf("an undo of what is unknown: %v", bad)
+	}
+}
+
+func TestActorAt(t *testing.T) {
+	for claimed, want := range map[string]string{
+		"olga": "olga@nats", "": "unnamed@nats", "root@http": "root@http@nats", "a\nb\x00c\xff": "abc@nats",
+		strings.Repeat("ä", 40):       strings.Repeat("ä", 32) + "@nats",
+		"x" + strings.Repeat("ä", 40): "x" + strings.Repeat("ä", 31) + "@nats",
+	} {
+		if got := ActorAt(claimed, "nats"); got != want {
+			t.Errorf("%q: %q, want %q", claimed, got, want)
+		}
+	}
+}
+
+// covers: C8
+// What a request says and nothing here understands is refused, by its name.
+func TestUnknownParameters(t *testing.T) {
+	for _, x := range []struct{ method, target, body, header, says string }{
+		{"PUT", "/v1/tasks/delivery/d-1?complete_by=5s", `{}`, "", "complete_by"},
+		{"POST", "/v1/tasks/delivery?complete_by=5s", `{}`, "", "Duly-Complete-By"},
+		{"PUT", "/v1/tasks/delivery/d-1?reason=x", `{}`, "", "reason"},
+		{"GET", "/v1/tasks/delivery/d-1?afer=1.2", "", "", "afer"},
+		{"GET", "/v1/tasks?limits=2", "", "", "limits"},
+		{"GET", "/v1/tasks?limit=2&limit=3", "", "", "2 times"},
+		{"GET", "/v1/tasks?limit=%zz", "", "", "cannot be read"},
+		{"GET", "/v1/tasks?limit=2;state=error", "", "", "cannot be read"},
+		{"GET", "/v1/counts?type=order", "", "", "type"},
+		{"DELETE", "/v1/tasks/delivery/d-1?force=1", "", "", "force"},
+		{"PUT", "/v1/tasks/delivery/d-1", `{}`, "Duly-Completeby", "Duly-Completeby"},
+	} {
+		s := newSite(t)
+		s.put("d-1", "delivery", `{}`)
+		var headers []string
+		if x.header != "" {
+			headers = []string{x.header, "5s"}
+		}
+		w := s.do(x.method, x.target, x.body, headers...)
+		if w.Code != 400 || !strings.Contains(w.Body.String(), x.says) || len(s.requests)+len(s.controls) != 0 {
+			t.Errorf("%s %s: %d %s", x.method, x.target, w.Code, w.Body)
+		}
+	}
 }
 
 func TestList(t *testing.T) {
@@ -439,7 +599,7 @@ func TestHTTPThroughTheDoor(t *testing.T) {
 	in, stop := running(t, &slowLog{}, nil)
 	defer stop()
 	s := newSite(t)
-	handler, err := NewAPI(APIConfig{Partitions: 16, PartitionOf: byDigit, NewID: func() string { return "new1" }}, in, s, s, slog.New(slog.DiscardHandler))
+	handler, err := NewAPI(APIConfig{Partitions: 16, PartitionOf: byDigit, NewID: func() string { return "new1" }}, in, s, s.asks, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,10 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	if r != nil {
 		return r
 	}
+	version, err := core.ParsePlanVersion(req.Version)
+	if err != nil {
+		return refusal(400, CauseVersionForm, "%v", err)
+	}
 	if req.ReplyTo != "" {
 		if err := d.cfg.CheckReplyTo(req.ReplyTo); err != nil {
 			return refusal(400, CauseReplyTo, "reply-to %s: %v", short(req.ReplyTo), err)
@@ -31,7 +35,7 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	if r := checkInput(req.Input); r != nil {
 		return r
 	}
-	*sub = core.Submission{Type: req.Type, ID: req.ID, Input: req.Input, CompleteBy: by, ReplyTo: req.ReplyTo, Trace: core.CleanTrace(req.Trace), At: now}
+	*sub = core.Submission{Type: req.Type, ID: req.ID, PlanVersion: version, Input: req.Input, CompleteBy: by, ReplyTo: req.ReplyTo, Trace: core.CleanTrace(req.Trace), At: now}
 	if sub.Trace != req.Trace {
 		d.stats.tracesDropped.Add(1)
 	}

@@ -87,7 +87,7 @@ func (d *Door) take(now core.Instant, req *Request) {
 		d.refuse(req, r)
 		return
 	}
-	plan := d.plans.Plan(req.Type)
+	plan := d.plans.Plan(req.Type, sub.PlanVersion)
 	if plan == nil {
 		d.wait(req, sub)
 		return

@@ -35,12 +35,26 @@ func TestConfigLimits(t *testing.T) {
 			c := APIConfig{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x" }}
 			reflect.ValueOf(&c).Elem().FieldByName(f.Name).SetInt(value)
 			s := &site{}
-			if _, err := NewAPI(c, s, s, s, slog.New(slog.DiscardHandler)); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), f.Name) {
+			if _, err := NewAPI(c, s, s, &Asks{}, slog.New(slog.DiscardHandler)); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), f.Name) {
 				t.Errorf("API: %s %d: %v", f.Name, value, err)
 			}
 		}
 	}
-	if numbers < 18 {
-		t.Errorf("%d numbers looked at, want 18 or more", numbers)
+	for f := range reflect.TypeFor[AskConfig]().Fields() {
+		if !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) {
+			continue
+		}
+		numbers++
+		for value, taken := range map[int64]bool{1: true, math.MaxInt64: true, -1: false, math.MinInt64: false, 0: f.Name != "Partitions"} {
+			c := AskConfig{Partitions: 4, PartitionOf: byDigit}
+			reflect.ValueOf(&c).Elem().FieldByName(f.Name).SetInt(value)
+			s := &site{}
+			if _, err := NewAsks(c, s, s, slog.New(slog.DiscardHandler)); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), f.Name) {
+				t.Errorf("asks: %s %d: %v", f.Name, value, err)
+			}
+		}
+	}
+	if numbers < 21 {
+		t.Errorf("%d numbers looked at, want 21 or more", numbers)
 	}
 }

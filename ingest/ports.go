@@ -9,12 +9,13 @@ import (
 
 // Plans is the set of plans the door knows.
 type Plans interface {
-	// Plan returns the plan that a submission of the type takes, its highest
-	// version, or nil. It reads memory and is safe for concurrent use; the plan
-	// is not changed afterwards.
-	Plan(taskType string) *core.Plan
+	// Plan returns that version of the type's plan, 0 for its highest, or nil where
+	// there is none, or none that this binary can read. It reads memory and is safe
+	// for concurrent use; the plan is not changed afterwards.
+	Plan(taskType string, version int64) *core.Plan
 	// Reload reads the plans again, without waiting, and calls done once, from
-	// any goroutine, when Plan answers from what was read.
+	// any goroutine, when Plan answers from what was read. The error is
+	// core.UnreadablePlans when all could be read but those.
 	Reload(done func(error))
 }
 

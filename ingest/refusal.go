@@ -21,6 +21,8 @@ const (
 	CauseCompleteByPast = 7008 // not after now
 	CauseCompleteByFar  = 7009 // beyond core.DurationMax
 	CauseReplyTo        = 7010 // private status subject not allowed
+	CauseVersionForm    = 7011 // plan version neither a number nor newest
+	CauseVersionUnknown = 7012 // no plan of that name in that version
 	CauseFull           = 7020 // the door holds as many requests as it may
 	CauseBacklog        = 7021 // the readers are too far behind
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
@@ -36,8 +38,11 @@ const (
 	CauseStore          = 7044 // HTTP: the state store or control stream did not answer
 	CauseBody           = 7045 // HTTP: the body could not be read
 
+	CauseOtherType = 7046 // the id is a task of another type
+	CauseState     = 7047 // the task is in a state in which the request changes nothing
+
 	causeFirst = 7000
-	causeLast  = 7045
+	causeLast  = 7047
 )
 
 // Hints of when to try again.

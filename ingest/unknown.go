@@ -27,7 +27,7 @@ type waiter struct {
 func (d *Door) wait(req *Request, sub *core.Submission) {
 	u := &d.unknown
 	if len(u.waiting) >= d.cfg.UnknownMax {
-		d.refuse(req, refusal(429, CauseUnknownMany, "type %s is not known here, and %d requests of unknown types wait for the plans, the limit",
+		d.refuse(req, refusal(429, CauseUnknownMany, "the plan of type %s is not known here, and %d requests of unknown plans wait for the plans, the limit",
 			short(req.Type), d.cfg.UnknownMax).retry(d.cfg.ReloadPause))
 		return
 	}
@@ -59,15 +59,18 @@ func (u *unknown) read(d *Door, now core.Instant, e *event) {
 // finish decides about those who came before the reading began; it cannot
 // speak for the others.
 func (u *unknown) finish(d *Door, now core.Instant, err error) {
+	unreadable, some := errors.AsType[core.UnreadablePlans](err)
 	done := u.waiting[:u.upTo]
 	for i := range done {
 		w := &done[i]
-		plan := d.plans.Plan(w.req.Type)
+		plan := d.plans.Plan(w.req.Type, w.sub.PlanVersion)
 		switch {
 		case plan != nil:
 			d.accept(now, &w.req, &w.sub, plan)
-		case err != nil:
-			d.refuse(&w.req, refusal(503, CausePlans, "type %s is not known here, and the plans could not be read: %v", short(w.req.Type), err).retry(retryLog))
+		case err != nil && (!some || concerns(unreadable, w)):
+			d.refuse(&w.req, refusal(503, CausePlans, "the plan of type %s is not known here, and the plans could not be read: %v", short(w.req.Type), err).retry(retryLog))
+		case w.sub.PlanVersion != 0:
+			d.refuse(&w.req, refusal(404, CauseVersionUnknown, "type %s has no plan of version %d stored: apply it first", short(w.req.Type), w.sub.PlanVersion))
 		default:
 			d.refuse(&w.req, refusal(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", short(w.req.Type)))
 		}
@@ -75,6 +78,15 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 	n := copy(u.waiting, u.waiting[u.upTo:])
 	clear(u.waiting[n:])
 	u.waiting, u.upTo, u.reading = u.waiting[:n], 0, false
+}
+
+// concerns reports whether the plan that a request needs is one that this binary cannot
+// read: another node may, and a newer binary will.
+func concerns(unreadable core.UnreadablePlans, w *waiter) bool {
+	if w.sub.PlanVersion == 0 {
+		return unreadable.Newest(w.req.Type) != 0
+	}
+	return unreadable.Find(w.req.Type, w.sub.PlanVersion) != nil
 }
 
 var errPlansLate = errors.New("no answer in time")

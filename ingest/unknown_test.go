@@ -135,3 +135,75 @@ func TestLateReading(t *testing.T) {
 	r.refused("a1", 503, CausePlans)
 	r.idle()
 }
+
+// covers: C5
+// A submission that names a version of its plan takes that one or is refused, never
+// another; one that names none, or says so, takes the newest.
+func TestPlanVersionNamed(t *testing.T) {
+	for said, want := range map[string]int64{"": 3, "newest": 3, "3": 3} {
+		r := newRig(t, nil)
+		req := r.request("a1")
+		req.Version = said
+		r.door.Submit(epoch, req)
+		r.door.Flush(epoch)
+		if len(r.log.got) != 1 || r.log.got[0].subs[0].PlanVersion != want {
+			t.Errorf("version %q: messages %+v", said, r.log.got)
+		}
+	}
+	for _, bad := range []string{"0", "-1", "1.5", "07", "latest", "9999999999999999999", "３"} {
+		r := newRig(t, nil)
+		req := r.request("a1")
+		req.Version = bad
+		r.door.Submit(epoch, req)
+		if e := r.refused("a1", 400, CauseVersionForm); !strings.Contains(e.Description, "plan version") {
+			t.Errorf("version %q: %v", bad, e)
+		}
+		r.idle()
+	}
+}
+
+// covers: C5
+func TestPlanVersionNotApplied(t *testing.T) {
+	r := newRig(t, nil)
+	req := r.request("a1")
+	req.Version = "7"
+	r.door.Submit(epoch, req)
+	r.door.Flush(epoch)
+	if len(r.plans.readings) != 1 || len(r.answers) != 0 {
+		t.Fatalf("%d readings, %d answers: the plans are read before a refusal", len(r.plans.readings), len(r.answers))
+	}
+	r.plans.read(nil)
+	r.door.Flush(epoch)
+	if e := r.refused("a1", 404, CauseVersionUnknown); !strings.Contains(e.Description, `"order"`) || !strings.Contains(e.Description, "version 7") || e.Retryable() {
+		t.Error(e)
+	}
+	if len(r.log.got) != 0 {
+		t.Errorf("messages %+v", r.log.got)
+	}
+	r.idle()
+}
+
+// A request whose plan cannot be read here may succeed at another node; one of a type
+// that has no plan at all is told so.
+func TestPlanUnreadable(t *testing.T) {
+	unreadable := core.UnreadablePlans{{Name: "new", Version: 4, Err: errors.New(`unknown field "rate_max"`)}}
+	for id, x := range map[string]struct {
+		taskType, version string
+		code, cause       int
+	}{
+		"a1": {"new", "", 503, CausePlans}, "b1": {"new", "4", 503, CausePlans},
+		"c1": {"new", "5", 404, CauseVersionUnknown}, "d1": {"nosuch", "", 404, CauseTypeUnknown},
+	} {
+		r := newRig(t, nil)
+		req := stranger(r, id, x.taskType)
+		req.Version = x.version
+		r.door.Submit(epoch, req)
+		r.door.Flush(epoch)
+		r.plans.read(unreadable)
+		r.door.Flush(epoch)
+		if e := r.refused(id, x.code, x.cause); x.code == 503 && !strings.Contains(e.Description, "rate_max") {
+			t.Error(e)
+		}
+		r.idle()
+	}
+}

@@ -52,8 +52,14 @@ type memPlans struct {
 	readings   []func(error)
 }
 
-func (p *memPlans) Plan(taskType string) *core.Plan { return p.now[taskType] }
-func (p *memPlans) Reload(done func(error))         { p.readings = append(p.readings, done) }
+func (p *memPlans) Plan(taskType string, version int64) *core.Plan {
+	if plan := p.now[taskType]; plan != nil && (version == 0 || version == plan.Version) {
+		return plan
+	}
+	return nil
+}
+
+func (p *memPlans) Reload(done func(error)) { p.readings = append(p.readings, done) }
 
 // read ends the oldest reading.
 func (p *memPlans) read(err error) {

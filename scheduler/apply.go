@@ -334,7 +334,7 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 	var plan *core.Plan
 	if saved.Row.PlanVersion != 0 {
 		var err error
-		if e.plan, err = s.planFor(ctx, p, saved.Row.Type, saved.Row.PlanVersion); err != nil {
+		if e.plan, err = s.planFor(ctx, p, saved.Row.Type, saved.Row.PlanVersion, false); err != nil {
 			return nil, err
 		}
 		if e.plan != nil {
@@ -414,7 +414,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		return true, nil // its row is in this very batch: after the commit
 	}
 	if e.plan == nil && c.Kind == core.EventResubmit { // its plan was unknown when it came
-		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0); err != nil {
+		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0, false); err != nil {
 			return false, err
 		}
 	}

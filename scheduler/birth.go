@@ -51,9 +51,13 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		})
 		return nil
 	}
-	ref, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion)
+	ref, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
 	if err != nil {
 		return err
+	}
+	if ref == nil && sub.Unchecked { // it was never stored: nothing was promised yet
+		s.refusal(p, sub, 404, unknownPlan(sub))
+		return nil
 	}
 	if ref != nil && len(sub.Input) > ref.plan.InputMax {
 		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))

@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -86,5 +88,63 @@ func TestPlanVersions(t *testing.T) {
 	r.turn()
 	if c := r.one(); c.Step != "b" || c.Task != "t1" {
 		t.Fatalf("the old task goes on with %s", c.Step)
+	}
+}
+
+// covers: C5
+// A version that a submitter named and that is not stored is refused, durably and to
+// the submitter; one that a door has seen stored is kept, because it was accepted.
+func TestVersionNotApplied(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, core.Submission{Type: "order", ID: "t1", PlanVersion: 7, Unchecked: true, ReplyTo: "status.me"},
+		core.Submission{Type: "order", ID: "t2", PlanVersion: 7},
+		core.Submission{Type: "order", ID: "t3", PlanVersion: 1, Unchecked: true})
+	r.turn()
+	if r.store.Task(0, "t1") != nil {
+		t.Fatal("t1 is a task")
+	}
+	r.state("t2", core.StateError)
+	r.state("t3", core.StateProcessing)
+	if n := len(r.bus.refused); n != 1 || r.bus.refused[0].ID != "t1" || r.bus.refused[0].Code != 404 || !strings.Contains(r.bus.refused[0].Error, "version 7") {
+		t.Fatalf("refused %+v", r.bus.refused)
+	}
+	r.store.AddPlan(orderPlan("order", 7, "a"))
+	r.now = r.now.Add(time.Millisecond)
+	r.tasks(0, core.Submission{Type: "order", ID: "t1", PlanVersion: 7, Unchecked: true})
+	r.turn()
+	if task := r.state("t1", core.StateProcessing); task.PlanVersion != 7 {
+		t.Errorf("t1 runs under version %d", task.PlanVersion)
+	}
+}
+
+// A flood of guessed versions reads the plans once a turn.
+func TestGuessedVersions(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.turn()
+	before := r.store.PlansRead
+	for i := range 50 {
+		r.tasks(0, core.Submission{Type: "order", ID: fmt.Sprint("t", i), PlanVersion: int64(10 + i), Unchecked: true})
+	}
+	r.now = r.now.Add(time.Millisecond)
+	r.turn()
+	if n := r.store.PlansRead - before; n != 1 {
+		t.Errorf("the plans were read %d times", n)
+	}
+}
+
+// A task whose plan a newer binary stored stays as it is: it is neither begun under
+// another version nor ended as one without a plan.
+func TestUnreadablePlanIsLeftAlone(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.Unreadable = core.UnreadablePlans{{Name: "order", Version: 2, Err: errors.New(`unknown field "rate_max"`)}}
+	r.mail.PlansChanged = true
+	r.tasks(0, core.Submission{Type: "order", ID: "t1"})
+	part := scheduler.Part{Shard: r.shard, Mail: r.mail}
+	r.crew.Turn(t.Context(), r.now, &part)
+	if part.Err == nil || !strings.Contains(part.Err.Error(), "plan order version 2") || !strings.Contains(part.Err.Error(), "rate_max") {
+		t.Fatalf("error %v", part.Err)
+	}
+	if r.store.Task(0, "t1") != nil {
+		t.Fatal("it is a task")
 	}
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
@@ -15,6 +16,8 @@ type planBook struct {
 	refs   map[refKey]*planRef
 	readAt core.Instant
 	old    bool // somebody announced a change
+
+	unreadable core.UnreadablePlans // as last read: plans that a newer binary stored
 }
 
 type refKey struct {
@@ -46,7 +49,22 @@ func (b *planBook) find(name string, version int64) *core.Plan {
 	return b.byType[name][version]
 }
 
-func (b *planBook) read(plans []core.Plan, now core.Instant) {
+// refuses returns the plan that a task would need and that cannot be read, or nil.
+func (b *planBook) refuses(name string, version int64) *core.UnreadablePlan {
+	if len(b.unreadable) == 0 {
+		return nil
+	}
+	if version == 0 {
+		version = b.unreadable.Newest(name)
+		if newest := b.latest[name]; newest != nil && newest.Version > version {
+			return nil
+		}
+	}
+	return b.unreadable.Find(name, version)
+}
+
+func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, now core.Instant) {
+	b.unreadable = unreadable
 	for i := range plans {
 		p := plans[i]
 		versions := b.byType[p.Name]
@@ -65,20 +83,38 @@ func (b *planBook) read(plans []core.Plan, now core.Instant) {
 	b.readAt, b.old = now, false
 }
 
+// mayLook reports whether the plans may be read again for one that is missing. A version
+// that a door or a task names is stored, so it is looked for at once. One that a
+// submitter guessed is looked for once a turn, which began after its submission came. A
+// type alone may be anybody's guess, and a flood of those is not looked up.
+func (s *Shard) mayLook(version int64, guessed bool) bool {
+	switch {
+	case version == 0:
+		return s.turn.now >= s.plans.readAt.Add(s.cfg.PlansRetry)
+	case guessed:
+		return s.turn.now > s.plans.readAt
+	}
+	return true
+}
+
 // planFor returns the plan with its agents' slots in the partition; version 0
-// takes the highest. nil: there is none, also after a fresh look.
-func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64) (*planRef, error) {
+// takes the highest. nil: there is none, also after a fresh look. A plan that is there
+// and cannot be read is an error: a task of it must wait for a newer binary, and
+// neither run as another version nor end as one without a plan.
+func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64, guessed bool) (*planRef, error) {
 	now := s.turn.now
 	plan := s.plans.find(name, version)
-	// A version was read from the store by whoever names it, so it is there; a
-	// type alone may be anybody's guess, and a flood of those is not looked up.
-	if s.plans.old || (plan == nil && (version != 0 || now >= s.plans.readAt.Add(s.cfg.PlansRetry))) {
+	if s.plans.old || plan == nil && s.mayLook(version, guessed) {
 		plans, err := s.store.Plans(ctx)
-		if err != nil {
+		unreadable, some := errors.AsType[core.UnreadablePlans](err)
+		if err != nil && !some {
 			return nil, fmt.Errorf("plans: %w", err)
 		}
-		s.plans.read(plans, now)
+		s.plans.read(plans, unreadable, now)
 		plan = s.plans.find(name, version)
+	}
+	if u := s.plans.refuses(name, version); u != nil {
+		return nil, fmt.Errorf("partition %d: %w", p.id, *u)
 	}
 	if plan == nil {
 		return nil, nil

@@ -54,7 +54,7 @@ func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
 	if len(byPartition) == 0 {
 		return nil
 	}
-	plans, err := r.planSet(ctx)
+	plans, _, err := r.planSet(ctx) // why a task ended stands in its journal, whatever its plan
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@ package schema
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
@@ -13,29 +13,48 @@ type planKey struct {
 	version int64
 }
 
-func (r *reader) planSet(ctx context.Context) (map[planKey]*core.Plan, error) {
+// planSet is the plans that can be read, and those that cannot.
+func (r *reader) planSet(ctx context.Context) (map[planKey]*core.Plan, core.UnreadablePlans, error) {
 	plans, err := r.Plans(ctx)
-	if err != nil {
-		return nil, err
+	unreadable, _ := errors.AsType[core.UnreadablePlans](err)
+	if err != nil && unreadable == nil {
+		return nil, nil, err
 	}
 	set := make(map[planKey]*core.Plan, len(plans))
 	for i := range plans {
 		set[planKey{plans[i].Name, plans[i].Version}] = &plans[i]
 	}
-	return set, nil
+	return set, unreadable, nil
 }
 
 // Plans implements Store.
 func (r *reader) Plans(ctx context.Context) ([]core.Plan, error) {
-	specs, err := column[[]byte](ctx, r, qPlans)
+	rows, err := r.query(ctx, qPlans)
 	if err != nil {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
-	plans := make([]core.Plan, len(specs))
-	for i, spec := range specs {
-		if err := json.Unmarshal(spec, &plans[i]); err != nil {
-			return nil, fmt.Errorf("plan number %d: %w", i+1, err)
+	defer rows.Close()
+	var plans []core.Plan
+	var unreadable core.UnreadablePlans
+	for rows.Next() {
+		var is core.UnreadablePlan
+		var spec []byte
+		if err := rows.Scan(&is.Name, &is.Version, &spec); err != nil {
+			return nil, fmt.Errorf("plans: %w", err)
 		}
+		plan, err := decodePlan(spec)
+		if err != nil {
+			is.Err = err
+			unreadable = append(unreadable, is)
+			continue
+		}
+		plans = append(plans, plan)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	if len(unreadable) > 0 {
+		return plans, unreadable
 	}
 	return plans, nil
 }

@@ -230,13 +230,6 @@ func (p *postgres) PutPlan(ctx context.Context, plan core.Plan) error {
 	})
 }
 
-func samePlan(p *core.Plan, have, want []byte) error {
-	if string(have) != string(want) {
-		return fmt.Errorf("plan %s version %d: %w", p.Name, p.Version, core.ErrPlanConflict)
-	}
-	return nil
-}
-
 // run runs a small transaction, tried again while the database asks for it.
 func (p *postgres) run(ctx context.Context, do func(pgx.Tx) error) error {
 	if p.dialect == "cockroach" {

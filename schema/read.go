@@ -67,7 +67,7 @@ const (
 	overdueNext = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
 
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
-	qPlans    = `SELECT spec FROM plans ORDER BY name, version`
+	qPlans    = `SELECT name, version, spec FROM plans ORDER BY name, version`
 	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`
 	qExisting = `SELECT partition, number, id, type, input_hash, state`
 )

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,9 +54,11 @@ type Store interface {
 	// of partition, bound, number, after a place in that order.
 	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)
 
-	// PutPlan stores a plan version; the same content again is fine, another is
+	// PutPlan stores a plan version; what means the same again is fine, another is
 	// core.ErrPlanConflict.
 	PutPlan(ctx context.Context, p core.Plan) error
+	// Plans returns the plans that this binary can read. Where there are others, of a
+	// newer one, the error is core.UnreadablePlans beside those.
 	Plans(ctx context.Context) ([]core.Plan, error)
 
 	// Get returns one task with its steps, or core.ErrNotFound.
@@ -125,15 +126,6 @@ func inputOf(w *core.TaskWrite, record int) []byte {
 		return w.Task.Input
 	}
 	return nil
-}
-
-// encodePlan is the stored form of a plan.
-func encodePlan(p *core.Plan) ([]byte, error) {
-	spec, err := json.Marshal(p)
-	if err != nil {
-		return nil, fmt.Errorf("plan %s version %d: %w", p.Name, p.Version, err)
-	}
-	return spec, nil
 }
 
 // after names the steps that step i comes after.

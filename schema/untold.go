@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"fmt"
 
 	"duly.dev/duly/internal/core"
 )
@@ -16,13 +17,17 @@ func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limi
 	if err != nil {
 		return nil, err
 	}
-	plans, err := r.planSet(ctx)
+	plans, unreadable, err := r.planSet(ctx)
 	if err != nil {
 		return nil, err
 	}
 	byNumber := make(map[int64]core.Ending, len(saved))
 	for i := range saved {
-		byNumber[saved[i].Row.Number] = ending(plans[planKey{saved[i].Row.Type, saved[i].Row.PlanVersion}], &saved[i])
+		row := &saved[i].Row
+		if u := unreadable.Find(row.Type, row.PlanVersion); u != nil && row.State != core.StateProcessed {
+			return nil, fmt.Errorf("task %s: the step it failed at: %w", row.ID, *u) // not told without it
+		}
+		byNumber[row.Number] = ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i])
 	}
 	endings := make([]core.Ending, 0, len(numbers))
 	for _, n := range numbers {

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
@@ -36,11 +35,11 @@ func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Pl
 	if len(specs) == 0 {
 		return nil, nil
 	}
-	p := &core.Plan{}
-	if err := json.Unmarshal(specs[0], p); err != nil {
-		return nil, fmt.Errorf("plan %s version %d: %w", name, version, err)
+	p, err := decodePlan(specs[0])
+	if err != nil {
+		return nil, fmt.Errorf("steps: %w", core.UnreadablePlan{Name: name, Version: version, Err: err})
 	}
-	return p, nil
+	return &p, nil
 }
 
 // viewOf shows a stored task with the steps its journal leads to. Of a purged

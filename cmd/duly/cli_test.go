@@ -67,9 +67,17 @@ func TestCLI(t *testing.T) {
 	if id := field(third, "id"); id != "d-3" {
 		t.Errorf("id %v", id)
 	}
-	says(ok("", "cancel", "delivery", "d-4", "--reason", "changed my mind", "-s", url), `^asked that d-4 end`)
+	for want, args := range map[string][]string{
+		`"d-1" is processed: it is too late to cancel`: {"cancel", "delivery", "d-1"}, `no task .*d-4.*--even-if-unknown`: {"cancel", "delivery", "d-4"},
+		"type .*nosuch.* is unknown": {"cancel", "nosuch", "d-4", "--even-if-unknown"},
+	} {
+		if status, _, said := command(t, "", append(args, "-s", url)...); status != 1 || !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("%v: status %d: %s", args, status, said)
+		}
+	}
+	says(ok("", "cancel", "delivery", "d-4", "--reason", "changed my mind", "--even-if-unknown", "-s", url), `^asked that d-4 end: no task has this id yet`)
 	ends("d-4", "undone")
-	if asked := field(ok("", "cancel", "delivery", "d-5", "-s", url, "-o", "json"), "asked"); asked != "cancel" {
+	if asked := field(ok("", "cancel", "delivery", "d-5", "--even-if-unknown", "-s", url, "-o", "json"), "asked"); asked != "cancel" {
 		t.Errorf("asked %v", asked)
 	}
 	says(ok("", "list", "--type", "delivery", "--state", "processed", "-s", url), `(?m)^TYPE +ID +STATE +CREATED +ENDED$[^$]*^delivery +d-1 +processed`)

@@ -97,6 +97,8 @@ type submitCmd struct {
 	ID         string `arg:"" help:"Task id, yours: the same id again is the same task."`
 	Input      string `arg:"" optional:"" help:"Input as JSON; without it, or with -, it is read from standard input."`
 	CompleteBy string `help:"Deadline: RFC 3339, or a duration such as 30s."`
+
+	PlanVersion string `help:"Version of the plan, which must be stored; newest unless said."`
 	server
 }
 
@@ -110,7 +112,7 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	data, err := c.call(ctx, http.MethodPut, taskPath(c.Type, c.ID), input, map[string]string{
-		"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy,
+		"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion,
 	})
 	if err != nil {
 		return err
@@ -236,24 +238,38 @@ type cancelCmd struct {
 	Type   string `arg:"" help:"Task type."`
 	ID     string `arg:"" help:"Task id."`
 	Reason string `help:"Why; it is written into the journal."`
+
+	EvenIfUnknown bool `help:"Also if no task has this id yet: a submission under it is refused then."`
 	server
 }
 
-// Run asks that a task end.
+// Run asks that a task end. What is refused, because nothing would change, is an error.
 func (c *cancelCmd) Run(ctx context.Context, std streams) error {
-	path := taskPath(c.Type, c.ID)
+	q := url.Values{}
 	if c.Reason != "" {
-		path += "?reason=" + url.QueryEscape(c.Reason)
+		q.Set("reason", c.Reason)
+	}
+	if c.EvenIfUnknown {
+		q.Set("even_if_unknown", "true")
+	}
+	path := taskPath(c.Type, c.ID)
+	if len(q) > 0 {
+		path += "?" + q.Encode()
 	}
 	data, err := c.call(ctx, http.MethodDelete, path, nil, nil)
 	if err != nil {
 		return err
 	}
 	var a struct {
-		ID string `json:"id"`
+		State   string `json:"state"`
+		Outcome string `json:"outcome"`
 	}
 	return c.show(std.out, data, &a, func(w io.Writer) {
-		fmt.Fprintf(w, "asked that %s end; what it did is undone (duly get shows how far it is)\n", c.ID)
+		if a.State == "" {
+			fmt.Fprintf(w, "asked that %s end: %s\n", c.ID, a.Outcome)
+			return
+		}
+		fmt.Fprintf(w, "asked that %s end; it is %s: %s (duly get shows how far it is)\n", c.ID, a.State, a.Outcome)
 	})
 }
 

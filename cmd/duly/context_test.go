@@ -66,6 +66,10 @@ func TestServeByContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	database := "sqlite:" + filepath.Join(t.TempDir(), "duly.db") // one installation
+	if err := node.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
 	for name, args := range map[string][]string{
 		"by its own URL":  {"--nats-context", "shop"},
 		"by a URL given":  {"--nats-context", "elsewhere", "--nats-url", "nats://" + s.Addr().String()},
@@ -73,11 +77,8 @@ func TestServeByContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := parseServe(t, args...)
-			cfg.DatabaseURL = "sqlite:" + filepath.Join(t.TempDir(), "duly.db")
+			cfg.DatabaseURL = database
 			cfg.StreamMaxBytes = 1 << 20
-			if err := node.Migrate(t.Context(), cfg.DatabaseURL); err != nil {
-				t.Fatal(err)
-			}
 			var log bytes.Buffer
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()

@@ -96,8 +96,8 @@ func (a *acks) expect(done func(uint64, error)) (id uint64, reply string, err er
 		if err != nil {
 			return 0, "", publishError(err)
 		}
-		if err := sub.SetPendingLimits(pendingMessagesMax, pendingBytesMax); err != nil {
-			return 0, "", err
+		if err := limitPending(sub); err != nil {
+			return 0, "", fmt.Errorf("limits of the inbox of confirmations: %w", err)
 		}
 		a.sub = sub
 	}

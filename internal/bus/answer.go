@@ -12,15 +12,15 @@ import (
 )
 
 // SubmitHeaders makes the header of a submission; nil when nothing is set.
-// completeBy is RFC 3339 or a duration.
-func SubmitHeaders(completeBy, replyTo, trace string) nats.Header {
+// completeBy is RFC 3339 or a duration, planVersion a number or core.NewestVersion.
+func SubmitHeaders(completeBy, replyTo, trace, planVersion string) nats.Header {
 	var h nats.Header
-	for _, m := range [...]struct{ name, value string }{{HeaderCompleteBy, completeBy}, {HeaderReplyTo, replyTo}, {HeaderTrace, trace}} {
+	for _, m := range [...]struct{ name, value string }{{HeaderCompleteBy, completeBy}, {HeaderReplyTo, replyTo}, {HeaderTrace, trace}, {HeaderVersion, planVersion}} {
 		if m.value == "" {
 			continue
 		}
 		if h == nil {
-			h = make(nats.Header, 3)
+			h = make(nats.Header, 4)
 		}
 		h[m.name] = []string{m.value}
 	}
@@ -37,6 +37,9 @@ type SubmitAnswer struct {
 	Seq       uint64
 	Task      string
 	Partition int
+
+	// Of a request about a task: its state when it was looked at, and what will be.
+	State, Outcome string
 }
 
 // AppendAccepted appends the positive answer of the fast door.
@@ -47,6 +50,12 @@ func AppendAccepted(dst []byte, a *SubmitAnswer) []byte {
 	dst = strconv.AppendUint(dst, a.Seq, 10)
 	dst = appendMember(dst, "task", a.Task)
 	dst = appendNumber(dst, "partition", int64(a.Partition))
+	if a.State != "" {
+		dst = appendMember(dst, "state", a.State)
+	}
+	if a.Outcome != "" {
+		dst = appendMember(dst, "outcome", a.Outcome)
+	}
 	return append(dst, '}')
 }
 
@@ -83,6 +92,8 @@ func DecodeSubmitAnswer(data []byte) (SubmitAnswer, error) {
 		Seq       uint64     `json:"seq"`
 		Task      string     `json:"task"`
 		Partition int        `json:"partition"`
+		State     string     `json:"state"`
+		Outcome   string     `json:"outcome"`
 		Error     *WireError `json:"error"`
 		Retry     int64      `json:"retry_ms"`
 	}
@@ -95,5 +106,5 @@ func DecodeSubmitAnswer(data []byte) (SubmitAnswer, error) {
 	if j.Stream == "" || j.Seq == 0 {
 		return SubmitAnswer{}, fmt.Errorf("%w: answer to a submission: %s", ErrUndecodable, quoteCut(data))
 	}
-	return SubmitAnswer{Stream: j.Stream, Seq: j.Seq, Task: j.Task, Partition: j.Partition}, nil
+	return SubmitAnswer{Stream: j.Stream, Seq: j.Seq, Task: j.Task, Partition: j.Partition, State: j.State, Outcome: j.Outcome}, nil
 }

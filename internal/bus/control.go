@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -65,13 +66,20 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	if c.Until != 0 {
 		dst = appendTime(dst, "until", c.Until)
 	}
+	if c.EvenIfUnknown {
+		dst = append(dst, `,"even_if_unknown":true`...)
+	}
 	return append(dst, '}')
 }
 
 // DecodeControl reads a control message. Errors wrap ErrUndecodable: not JSON,
 // another version, an unknown kind, names outside their alphabet, an overdue
 // without numbers, a resolve that is neither processed nor undone.
-func DecodeControl(data []byte) (core.Control, error) {
+func DecodeControl(data []byte) (core.Control, error) { return decodeControl(data, false) }
+
+// decodeControl reads one; strict, as a request that comes in, without fields that are
+// not known here. A stored one may be of a newer node.
+func decodeControl(data []byte, strict bool) (core.Control, error) {
 	var j struct {
 		V       int     `json:"v"`
 		Kind    string  `json:"kind"`
@@ -83,9 +91,18 @@ func DecodeControl(data []byte) (core.Control, error) {
 		Step    string  `json:"step"`
 		As      string  `json:"as"`
 		Until   string  `json:"until"`
+
+		EvenIfUnknown bool `json:"even_if_unknown"`
 	}
 	if err := json.Unmarshal(data, &j); err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
+	}
+	if strict {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&j); err != nil {
+			return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
+		}
 	}
 	if j.V != Version {
 		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d", ErrUndecodable, j.V, Version)
@@ -95,7 +112,7 @@ func DecodeControl(data []byte) (core.Control, error) {
 		return core.Control{}, fmt.Errorf("%w: control: until: %w", ErrUndecodable, err)
 	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: CutText(j.Actor),
-		Reason: CutText(j.Reason), Step: j.Step, Until: until, As: core.State(j.As)}
+		Reason: CutText(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown}
 	if err := checkControl(&c, j.Kind); err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}

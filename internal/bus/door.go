@@ -122,6 +122,10 @@ func (d Doors) plain(partition int, taskType, id string, header nats.Header, dat
 		}
 	}
 	s.Trace = core.CleanTrace(header.Get(HeaderTrace))
+	if s.PlanVersion, err = core.ParsePlanVersion(header.Get(HeaderVersion)); err != nil {
+		return s, CodeBadRequest, err
+	}
+	s.Unchecked = s.PlanVersion != 0
 	return s, 0, nil
 }
 

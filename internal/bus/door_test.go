@@ -56,10 +56,10 @@ func TestPlainDoor(t *testing.T) {
 	c := ready(t)
 	ids := []string{idIn(3, 16, 0), idIn(3, 16, 1), idIn(3, 16, 2), idIn(3, 16, 3)}
 	for i, m := range []*nats.Msg{
-		{Data: []byte(`{"a": 1}`), Header: SubmitHeaders("90s", "_INBOX.me", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+		{Data: []byte(`{"a": 1}`), Header: SubmitHeaders("90s", "_INBOX.me", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "")},
 		{Data: []byte(`{"a":`)},
-		{Data: []byte(`1`), Header: SubmitHeaders("", "duly.do.payment", "")},
-		{Data: []byte(`2`), Header: SubmitHeaders("2001-01-01T00:00:00Z", "", "")},
+		{Data: []byte(`1`), Header: SubmitHeaders("", "duly.do.payment", "", "")},
+		{Data: []byte(`2`), Header: SubmitHeaders("2001-01-01T00:00:00Z", "", "", "")},
 	} {
 		m.Subject = InSubject("order", ids[i])
 		if _, err := c.js.PublishMsg(within(t), m); err != nil {
@@ -95,6 +95,23 @@ func TestPlainDoor(t *testing.T) {
 			d.Refused[0].ID != ids[i+1] || d.Refused[0].Status != core.StatusRefused {
 			t.Errorf("want a refusal with %q, got %+v", text, d)
 		}
+	}
+}
+
+// covers: C5
+func TestPlainDoorPlanVersion(t *testing.T) {
+	id := idIn(3, 16, 0)
+	for said, want := range map[string]core.Submission{
+		"": {}, "newest": {}, "7": {PlanVersion: 7, Unchecked: true},
+	} {
+		d, err := Doors{Partitions: 16}.Decode("duly.tasks.3.order."+id, SubmitHeaders("", "", "", said), []byte("1"), at)
+		if err != nil || len(d.Submissions) != 1 || d.Submissions[0].PlanVersion != want.PlanVersion || d.Submissions[0].Unchecked != want.Unchecked {
+			t.Errorf("version %q: %+v, %v", said, d, err)
+		}
+	}
+	d, err := Doors{Partitions: 16}.Decode("duly.tasks.3.order."+id, SubmitHeaders("", "", "", "latest"), []byte("1"), at)
+	if err != nil || len(d.Refused) != 1 || d.Refused[0].Code != 400 || !strings.Contains(d.Refused[0].Error, `"latest"`) {
+		t.Errorf("no version: %+v, %v", d, err)
 	}
 }
 
@@ -209,12 +226,12 @@ func TestSubmitWithoutReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.Stop()
-	m := &nats.Msg{Subject: SubmitSubject("order", "o-1"), Data: []byte("7"), Header: SubmitHeaders("5s", "status.a", "not a trace")}
+	m := &nats.Msg{Subject: SubmitSubject("order", "o-1"), Data: []byte("7"), Header: SubmitHeaders("5s", "status.a", "not a trace", "7")}
 	if err := c.nc.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}
 	r := receive(t, "the submission", got)
-	if r.HasReply || r.Type != "order" || r.ID != "o-1" || string(r.Payload) != "7" || r.CompleteBy != "5s" || r.ReplyTo != "status.a" || r.Trace != "not a trace" {
+	if r.HasReply || r.Type != "order" || r.ID != "o-1" || string(r.Payload) != "7" || r.CompleteBy != "5s" || r.ReplyTo != "status.a" || r.Trace != "not a trace" || r.Version != "7" {
 		t.Errorf("%+v", r)
 	}
 }

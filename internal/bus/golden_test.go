@@ -311,6 +311,7 @@ func TestControlGolden(t *testing.T) {
 	}{
 		{core.Control{Kind: core.EventOverdue, Numbers: []int64{4, 5}, Actor: "n1"}, `{"v":1,"kind":"overdue","numbers":[4,5],"actor":"n1"}`},
 		{core.Control{Kind: core.EventCancel, ID: "o-1", Type: "order", Actor: "ann", Reason: "late"}, `{"v":1,"kind":"cancel","id":"o-1","type":"order","actor":"ann","reason":"late"}`},
+		{core.Control{Kind: core.EventCancel, ID: "o-1", Type: "order", EvenIfUnknown: true}, `{"v":1,"kind":"cancel","id":"o-1","type":"order","even_if_unknown":true}`},
 		{core.Control{Kind: core.EventUndo, ID: "o-1"}, `{"v":1,"kind":"undo","id":"o-1"}`},
 		{core.Control{Kind: core.EventResubmit, ID: "o-1", Step: "charge", Until: at}, `{"v":1,"kind":"resubmit","id":"o-1","step":"charge","until":"2026-01-02T03:04:05.000678Z"}`},
 		{core.Control{Kind: core.EventResolve, ID: "o-1", As: core.StateUndone}, `{"v":1,"kind":"resolve","id":"o-1","as":"undone"}`},
@@ -423,7 +424,7 @@ func TestSubmitAnswerGolden(t *testing.T) {
 		}
 	}
 	want := nats.Header{HeaderCompleteBy: {"5s"}, HeaderTrace: {"00-a"}}
-	if got := SubmitHeaders("5s", "", "00-a"); !reflect.DeepEqual(got, want) || SubmitHeaders("", "", "") != nil {
+	if got := SubmitHeaders("5s", "", "00-a", ""); !reflect.DeepEqual(got, want) || SubmitHeaders("", "", "", "") != nil {
 		t.Errorf("headers %v", got)
 	}
 }

@@ -119,11 +119,12 @@ const (
 
 // The headers.
 const (
-	HeaderCompleteBy = "Duly-Complete-By" // RFC 3339 or a duration
-	HeaderReplyTo    = "Duly-Reply-To"    // the submitter's private status subject
-	HeaderTrace      = "traceparent"      // W3C trace context
-	HeaderCause      = "Duly-Cause"       // of a dead letter: why
-	HeaderSubject    = "Duly-Subject"     // of a dead letter: where it was
+	HeaderCompleteBy = "Duly-Complete-By"  // RFC 3339 or a duration
+	HeaderVersion    = "Duly-Plan-Version" // of the plan: a number, or newest, which is meant without it
+	HeaderReplyTo    = "Duly-Reply-To"     // the submitter's private status subject
+	HeaderTrace      = "traceparent"       // W3C trace context
+	HeaderCause      = "Duly-Cause"        // of a dead letter: why
+	HeaderSubject    = "Duly-Subject"      // of a dead letter: where it was
 	HeaderError      = "Nats-Service-Error"
 	HeaderErrorCode  = "Nats-Service-Error-Code"
 )

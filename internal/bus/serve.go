@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -45,21 +46,30 @@ func (c *Conn) OnPlansChanged(f func()) (*Subscription, error) {
 type AskRequest struct {
 	Control core.Control
 
+	// Told with an acceptance where they are set: the task's state when it was looked at,
+	// and what will be.
+	State, Outcome string
+
 	conn  *Conn
 	reply string
 }
 
-// Accept answers that the control message is stored.
+// Accept answers that the control message is stored. It may be called from any
+// goroutine, as Reject and Refuse.
 func (r *AskRequest) Accept(seq uint64, partition int) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
-		return AppendAccepted(b, &SubmitAnswer{Stream: r.conn.names.StreamControl(), Seq: seq, Task: r.Control.ID, Partition: partition})
+		return AppendAccepted(b, &SubmitAnswer{Stream: r.conn.names.StreamControl(), Seq: seq, Task: r.Control.ID, Partition: partition, State: r.State, Outcome: r.Outcome})
 	})
 }
 
 // Reject answers that it is not; code as HTTP.
-func (r *AskRequest) Reject(code int, description string) {
+func (r *AskRequest) Reject(code int, description string) { r.Refuse(code, 0, description, 0) }
+
+// Refuse answers that it is not: code as HTTP, errCode finer, retry 0 or when to try
+// again.
+func (r *AskRequest) Refuse(code, errCode int, description string, retry time.Duration) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
-		return AppendRefused(b, &RefusedError{WireError: WireError{Code: code, Description: CutText(description)}, Task: r.Control.ID})
+		return AppendRefused(b, &RefusedError{WireError: WireError{Code: code, ErrCode: errCode, Description: CutText(description)}, Task: r.Control.ID, Retry: retry})
 	})
 }
 
@@ -73,7 +83,7 @@ func (n Names) readAsk(subject string, data []byte) (core.Control, error) {
 	if err != nil {
 		return core.Control{}, err
 	}
-	c, err := DecodeControl(data)
+	c, err := decodeControl(data, true)
 	if err == nil && c.Kind != kind {
 		err = fmt.Errorf("%w: %s carries a request to %s", errAskKind, subject, ControlWord(c.Kind))
 	}
@@ -84,7 +94,8 @@ func (n Names) readAsk(subject string, data []byte) (core.Control, error) {
 // with a control message as its payload. A client knows neither the number of
 // partitions nor needs the right to write to the control stream; each kind is a
 // subject so that permissions can tell them apart. The answers have the form of
-// the fast door's.
+// the fast door's. handler is called one request at a time: what takes long belongs on
+// another goroutine.
 //
 // read is called for duly.ask.get and duly.ask.list, which show tasks; like handler it is
 // called one request at a time.

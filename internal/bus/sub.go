@@ -20,6 +20,19 @@ const (
 	stopTimeout    = 5 * time.Second
 )
 
+// setPending is SetPendingLimits, but for tests.
+var setPending = (*nats.Subscription).SetPendingLimits
+
+// limitPending bounds what may wait for a subscription's callback, or ends the
+// subscription.
+func limitPending(sub *nats.Subscription) error {
+	err := setPending(sub, pendingMessagesMax, pendingBytesMax)
+	if err != nil {
+		_ = sub.Unsubscribe() // gone already is fine
+	}
+	return err
+}
+
 // Subscription is one callback that listens.
 type Subscription struct {
 	conn *Conn
@@ -41,7 +54,7 @@ func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subs
 		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
 	s.sub.SetClosedHandler(func(string) { close(s.gone) })
-	if err := s.sub.SetPendingLimits(pendingMessagesMax, pendingBytesMax); err != nil {
+	if err := limitPending(s.sub); err != nil {
 		return nil, fmt.Errorf("subscribe to %s: pending limits: %w", subject, err)
 	}
 	c.mu.Lock()

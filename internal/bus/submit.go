@@ -35,6 +35,7 @@ type SubmitRequest struct {
 	CompleteBy string // as the header has it; see core.ParseCompleteBy
 	ReplyTo    string // as the header has it; see Names.CheckReplyTo
 	Trace      string // as the header has it; see core.CleanTrace
+	Version    string // of the plan, as the header has it; see core.ParsePlanVersion
 	HasReply   bool   // somebody waits for the answer
 
 	conn  *Conn
@@ -90,6 +91,7 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 			r.CompleteBy = msg.Header.Get(HeaderCompleteBy)
 			r.ReplyTo = msg.Header.Get(HeaderReplyTo)
 			r.Trace = msg.Header.Get(HeaderTrace)
+			r.Version = msg.Header.Get(HeaderVersion)
 		}
 		handler(r)
 	})

@@ -284,12 +284,17 @@ func TestPlansAndAsk(t *testing.T) {
 			r.Reject(404, "no such task")
 			return
 		}
+		r.State, r.Outcome = "undone", "nothing changes"
 		r.Accept(7, 3)
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ask.Stop()
+	m, err = c.nc.RequestWithContext(within(t), AskSubject("cancel"), []byte(`{"v":1,"kind":"cancel","id":"o-1","type":"order","even_if_unknow":true}`))
+	if err != nil || !strings.Contains(string(m.Data), "even_if_unknow") || !strings.Contains(string(m.Data), "400") {
+		t.Errorf("a field that is not known: %v, %v", m, err)
+	}
 	for _, x := range []struct {
 		kind, id, want string
 	}{{"cancel", "o-1", ""}, {"cancel", "gone", "no such task"}, {"undo", "o-1", "carries a request to cancel"}, {"overdue", "o-1", "is not duly.ask."}} {
@@ -299,9 +304,29 @@ func TestPlansAndAsk(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, err := DecodeSubmitAnswer(m.Data)
-		if x.want == "" && (err != nil || a != SubmitAnswer{StreamControl, 7, "o-1", 3}) || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+		if x.want == "" && (err != nil || a != SubmitAnswer{Stream: StreamControl, Seq: 7, Task: "o-1", Partition: 3, State: "undone", Outcome: "nothing changes"}) || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
 			t.Errorf("%s %s: %+v, %v", x.kind, x.id, a, err)
 		}
+	}
+}
+
+// TestNoSubscriptionIsLeft: one whose limits cannot be set is ended.
+func TestNoSubscriptionIsLeft(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	before := c.nc.NumSubscriptions()
+	refused := errors.New("no limits today")
+	setPending = func(*nats.Subscription, int, int) error { return refused }
+	defer func() { setPending = (*nats.Subscription).SetPendingLimits }()
+	if sub, err := c.ServeReplies(3, func(core.Reply) {}, nil); !errors.Is(err, refused) || sub != nil {
+		t.Errorf("a subscription: %v, %v", sub, err)
+	}
+	c.PublishPack(3, []core.Submission{{Type: "order", ID: "o-1", Input: []byte("1")}}, func(_ uint64, err error) {
+		if !errors.Is(err, refused) {
+			t.Errorf("the inbox of confirmations: %v", err)
+		}
+	})
+	if n := c.nc.NumSubscriptions(); n != before {
+		t.Errorf("%d subscriptions, %d before", n, before)
 	}
 }
 

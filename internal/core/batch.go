@@ -1,6 +1,9 @@
 package core
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors of the state store that its users tell apart.
 var (
@@ -17,6 +20,53 @@ var (
 	// ErrPlanConflict: this name and version is stored with another content.
 	ErrPlanConflict = errors.New("plan version is stored with another content")
 )
+
+// UnreadablePlan is a stored plan that this binary cannot read: a newer one stored it.
+type UnreadablePlan struct {
+	Name    string
+	Version int64
+	Err     error // what it does not know, by name
+}
+
+// Error names the plan and what of it is not known.
+func (u UnreadablePlan) Error() string {
+	return fmt.Sprintf("plan %s version %d cannot be read by this version of Duly, a newer one stored it: %v", u.Name, u.Version, u.Err)
+}
+
+// Unwrap returns what is not known.
+func (u UnreadablePlan) Unwrap() error { return u.Err }
+
+// UnreadablePlans are all of them, never none.
+type UnreadablePlans []UnreadablePlan
+
+// Error names each.
+func (all UnreadablePlans) Error() string {
+	text := all[0].Error()
+	for _, u := range all[1:] {
+		text += "; " + u.Error()
+	}
+	return text
+}
+
+// Newest returns the highest version of a type that cannot be read; 0: none.
+func (all UnreadablePlans) Newest(name string) (newest int64) {
+	for _, u := range all {
+		if u.Name == name {
+			newest = max(newest, u.Version)
+		}
+	}
+	return newest
+}
+
+// Find returns that version of a type, nil if it is not among them.
+func (all UnreadablePlans) Find(name string, version int64) *UnreadablePlan {
+	for i := range all {
+		if all[i].Name == name && all[i].Version == version {
+			return &all[i]
+		}
+	}
+	return nil
+}
 
 // Batch is what one group commit writes: transitions of many tasks of the
 // partitions one process owns. It commits as a whole, less the partitions

@@ -10,6 +10,7 @@ type Submission struct {
 	Type        string
 	ID          string  // the caller's; unique across types
 	PlanVersion int64   // fixed by the door; 0: the owner takes the highest at birth
+	Unchecked   bool    // the submitter named PlanVersion and no door has looked whether it is stored
 	Input       []byte  // JSON, passed through as bytes
 	CompleteBy  Instant // of the whole task; 0: the plan's time from At
 	ReplyTo     string  // private status subject; may be empty
@@ -135,10 +136,12 @@ type Control struct {
 	Kind    EventKind // Overdue, Cancel, Undo, Resubmit, Resolve, Extend
 	Numbers []int64   // of Overdue: the tasks asked about
 	ID      string    // of all others
-	Type    string    // of Cancel: the type of an id that is not known yet
+	Type    string    // of all others: the task's, or that of an id that is not known yet
 	Actor   string
 	Reason  string
 	Step    string
 	Until   Instant
 	As      State
+
+	EvenIfUnknown bool // of Cancel: also of an id that is not known yet
 }

@@ -77,8 +77,11 @@ var packages = map[string]place{
 	"supervisor": {imports: []string{"internal/core"}},
 
 	// Adapters.
-	"internal/bus": {imports: []string{"internal/core", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":   {imports: []string{"schema/...", "internal/core"}, links: []string{"sql"}},
+	"internal/bus": {imports: []string{"internal/core", "internal/planform", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
+	"schema/...":   {imports: []string{"schema/...", "internal/core", "internal/planform"}, links: []string{"sql"}},
+
+	// A plan as JSON, the same on the wire and in the store.
+	"internal/planform": {imports: []string{"internal/core"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"crypto/sha256", "errors", "fmt", "time"}},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/bus"
@@ -60,24 +62,61 @@ func (c controls) Ask(ctx context.Context, partition int, control core.Control) 
 	return c.conn.PublishControl(ctx, partition, &control)
 }
 
-// serveAsk answers requests of clients about tasks.
-func (n *Node) serveAsk(r *bus.AskRequest) {
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-	defer cancel()
-	partition := bus.PartitionOf(r.Control.ID, n.cfg.Partitions)
-	seq, err := n.conn.PublishControl(ctx, partition, &r.Control)
-	if err != nil {
-		n.log.Warn("a request about a task was not stored", "task", r.Control.ID, "error", err)
-		r.Reject(503, "the request could not be stored just now")
+// asksMax bounds the requests about tasks that one node works on at a time: each waits
+// for the database and for the control stream, and not for the others.
+const asksMax = 256
+
+// askDoor serves requests of clients about tasks that come over NATS.
+type askDoor struct {
+	asks  *ingest.Asks
+	slots chan struct{} // as many as may be worked on
+	wg    sync.WaitGroup
+}
+
+func newAskDoor(asks *ingest.Asks) *askDoor {
+	return &askDoor{asks: asks, slots: make(chan struct{}, asksMax)}
+}
+
+// serve takes one request and returns at once.
+func (d *askDoor) serve(r *bus.AskRequest) {
+	d.take(r.Control, func(asked ingest.Asked, bad *ingest.Refusal) {
+		if bad != nil {
+			r.Refuse(bad.Code, bad.ErrCode, bad.Description, bad.Retry)
+			return
+		}
+		r.State, r.Outcome = string(asked.State), asked.Outcome
+		r.Accept(asked.Seq, asked.Partition)
+	})
+}
+
+func (d *askDoor) take(c core.Control, answer func(ingest.Asked, *ingest.Refusal)) {
+	select {
+	case d.slots <- struct{}{}:
+	default:
+		answer(ingest.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
+			Description: fmt.Sprintf("%d requests about tasks are worked on here, the limit", cap(d.slots))})
 		return
 	}
-	r.Accept(seq, partition)
+	d.wg.Go(func() {
+		defer func() { <-d.slots }()
+		// Who sent it NATS does not say: the actor is a claim.
+		c.Actor = ingest.ActorAt(c.Actor, "nats")
+		answer(d.asks.Ask(context.Background(), c))
+	})
+}
+
+// asksRetry is when a request that found no room may come again.
+const asksRetry = 250 * time.Millisecond
+
+// newAsks are the requests about tasks, as both doors take them.
+func (n *Node) newAsks() (*ingest.Asks, error) {
+	return ingest.NewAsks(ingest.AskConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
 }
 
 // submission turns a request of the fast door into ingest's.
 func submission(r *bus.SubmitRequest) ingest.Request {
 	return ingest.Request{
-		Type: r.Type, ID: r.ID, Input: r.Payload, CompleteBy: r.CompleteBy, ReplyTo: r.ReplyTo, Trace: r.Trace,
+		Type: r.Type, ID: r.ID, Input: r.Payload, CompleteBy: r.CompleteBy, ReplyTo: r.ReplyTo, Trace: r.Trace, Version: r.Version,
 		Answer: func(a ingest.Answer) {
 			if a.Err != nil {
 				r.Reject(a.Err.Code, a.Err.ErrCode, a.Err.Description, a.Err.Retry)

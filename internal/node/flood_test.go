@@ -21,7 +21,9 @@ func (slowStream) Publish(_ int, _ []core.Submission, done func(uint64, error)) 
 // orders are the plans there are.
 type orders struct{}
 
-func (orders) Plan(name string) *core.Plan { return &core.Plan{Name: name, Version: 1, InputMax: 100} }
+func (orders) Plan(name string, _ int64) *core.Plan {
+	return &core.Plan{Name: name, Version: 1, InputMax: 100}
+}
 
 func (orders) Reload(done func(error)) { done(nil) }
 

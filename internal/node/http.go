@@ -62,8 +62,12 @@ func (n *Node) handler() (http.Handler, error) {
 	if !n.cfg.Has(RoleIngest) {
 		return mux, nil
 	}
+	asks, err := n.newAsks()
+	if err != nil {
+		return nil, err
+	}
 	api, err := ingest.NewAPI(ingest.APIConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, NewID: nuid.Next},
-		n, doorReader{n.store}, controls{n.conn}, n.log)
+		n, doorReader{n.store}, asks, n.log)
 	if err != nil {
 		return nil, err
 	}

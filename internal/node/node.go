@@ -76,7 +76,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.installation, err = n.store.Installation(ctx, cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)); err != nil {
 		return err
 	}
-	n.plans = newPlanCache(n.store)
+	n.plans = newPlanCache(n.store, n.log)
 	if n.conn, err = bus.Dial(ctx, bus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, Logger: n.log,
 		Namespace: n.cfg.Namespace,

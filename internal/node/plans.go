@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,21 +14,42 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// planCache is the plans as ingest sees them: the highest version of each type.
+// planCache is the plans as ingest sees them, all versions of each type.
 type planCache struct {
-	store  schema.Store
-	latest atomic.Pointer[map[string]*core.Plan]
-	wg     sync.WaitGroup
+	store schema.Store
+	log   *slog.Logger
+	book  atomic.Pointer[planVersions]
+	wg    sync.WaitGroup
+
+	mu   sync.Mutex      // one reading at a time, so that none undoes a later one
+	told map[string]bool // unreadable plans that the log has told of
 }
 
-func newPlanCache(store schema.Store) *planCache {
-	c := &planCache{store: store}
-	c.latest.Store(&map[string]*core.Plan{})
+// planVersions are the plans as of one reading. It is not changed.
+type planVersions struct {
+	newest map[string]*core.Plan // left out where the newest cannot be read
+	each   map[planVersion]*core.Plan
+}
+
+type planVersion struct {
+	name    string
+	version int64
+}
+
+func newPlanCache(store schema.Store, log *slog.Logger) *planCache {
+	c := &planCache{store: store, log: log, told: map[string]bool{}}
+	c.book.Store(&planVersions{})
 	return c
 }
 
 // Plan implements ingest.Plans.
-func (c *planCache) Plan(taskType string) *core.Plan { return (*c.latest.Load())[taskType] }
+func (c *planCache) Plan(taskType string, version int64) *core.Plan {
+	book := c.book.Load()
+	if version == 0 {
+		return book.newest[taskType]
+	}
+	return book.each[planVersion{taskType, version}]
+}
 
 // Reload implements ingest.Plans.
 func (c *planCache) Reload(done func(error)) {
@@ -38,20 +60,66 @@ func (c *planCache) Reload(done func(error)) {
 	})
 }
 
-func (c *planCache) read(ctx context.Context) error {
-	plans, err := c.store.Plans(ctx)
-	if err != nil {
-		return fmt.Errorf("read plans: %w", err)
+// known reports whether a plan of that type is stored, of any version.
+func (c *planCache) known(ctx context.Context, taskType string) (bool, error) {
+	if c.Plan(taskType, 0) != nil {
+		return true, nil
 	}
-	latest := make(map[string]*core.Plan, len(plans))
-	for i := range plans {
-		p := &plans[i]
-		if have := latest[p.Name]; have == nil || have.Version < p.Version {
-			latest[p.Name] = p
+	err := c.read(ctx)
+	if unreadable, some := errors.AsType[core.UnreadablePlans](err); some {
+		err = nil
+		if unreadable.Newest(taskType) != 0 {
+			return true, nil
 		}
 	}
-	c.latest.Store(&latest)
-	return nil
+	return c.Plan(taskType, 0) != nil, err
+}
+
+// read reads all plans. Those that cannot be read are the error, core.UnreadablePlans,
+// when the others are in the cache.
+func (c *planCache) read(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	plans, err := c.store.Plans(ctx)
+	unreadable, some := errors.AsType[core.UnreadablePlans](err)
+	if err != nil && !some {
+		return fmt.Errorf("read plans: %w", err)
+	}
+	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), each: make(map[planVersion]*core.Plan, len(plans))}
+	for i := range plans {
+		p := &plans[i]
+		book.each[planVersion{p.Name, p.Version}] = p
+		if have := book.newest[p.Name]; have == nil || have.Version < p.Version {
+			book.newest[p.Name] = p
+		}
+	}
+	for _, u := range unreadable { // another version must not pass for the newest
+		if have := book.newest[u.Name]; have != nil && have.Version < u.Version {
+			delete(book.newest, u.Name)
+		}
+	}
+	c.book.Store(book)
+	c.tell(unreadable)
+	return err
+}
+
+// tell logs each plan that cannot be read, once. The cache is held.
+func (c *planCache) tell(unreadable core.UnreadablePlans) {
+	now := make(map[string]bool, len(unreadable))
+	for _, u := range unreadable {
+		text := u.Error()
+		if now[text] = true; !c.told[text] {
+			c.log.Error("ALERT: a stored plan cannot be read here; its tasks wait for a newer binary", "plan", u.Name, "version", u.Version, "error", u.Err)
+		}
+	}
+	c.told = now
+}
+
+// readFailed reports whether an error of read says more than that some plans cannot be
+// read, of which the cache has told.
+func readFailed(err error) bool {
+	_, some := errors.AsType[core.UnreadablePlans](err)
+	return err != nil && !some
 }
 
 // readTimeout bounds a read that nobody waits for with a time of his own.

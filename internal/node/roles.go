@@ -34,12 +34,12 @@ func (n *Node) runIngest(ctx context.Context) error {
 		return err
 	}
 	in := ingest.New(door, now)
-	if err := n.plans.read(ctx); err != nil {
+	if err := n.plans.read(ctx); readFailed(err) {
 		n.log.Warn("cannot read the plans yet", "error", err)
 	}
 	changed, err := n.conn.OnPlansChanged(func() {
 		n.plans.Reload(func(err error) {
-			if err != nil {
+			if readFailed(err) {
 				n.log.Warn("plans changed, but cannot be read; a submission that needs them reads them again", "error", err)
 			}
 		})
@@ -50,7 +50,13 @@ func (n *Node) runIngest(ctx context.Context) error {
 	defer changed.Stop()
 	reads := newReads(ctx, n)
 	defer reads.wait()
-	asks, err := n.conn.ServeAsk(n.serveAsk, reads.serve)
+	taken, err := n.newAsks()
+	if err != nil {
+		return err
+	}
+	working := newAskDoor(taken)
+	defer working.wg.Wait()
+	asks, err := n.conn.ServeAsk(working.serve, reads.serve)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (b *books) refuses(key string) bool {
 // of a processed one has its effect, none of an undone one has. What a task in
 // error has left, a person must see to.
 func (w *World) checkBooks(t *core.Task, round int, state core.State) {
-	plan := planBook{w}.Plan(t.Type)
+	plan := planBook{w}.Plan(t.Type, 0)
 	if plan == nil || t.PlanVersion == 0 {
 		return
 	}

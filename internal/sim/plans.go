@@ -42,9 +42,9 @@ func (w *World) addPlans() {
 // planBook is what the door knows of the plans.
 type planBook struct{ w *World }
 
-func (b planBook) Plan(taskType string) *core.Plan {
+func (b planBook) Plan(taskType string, version int64) *core.Plan {
 	for _, p := range b.w.plans {
-		if p.Name == taskType {
+		if p.Name == taskType && (version == 0 || version == p.Version) {
 			return p
 		}
 	}

@@ -21,6 +21,10 @@ func (m *MemStore) AddPlan(p core.Plan) {
 func (m *MemStore) Plans(context.Context) ([]core.Plan, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.PlansRead++
+	if len(m.Unreadable) > 0 {
+		return slices.Clone(m.plans), m.Unreadable
+	}
 	return slices.Clone(m.plans), nil
 }
 

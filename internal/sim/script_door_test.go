@@ -148,10 +148,13 @@ func (s *stage) undoable(c *core.Command) bool {
 	return false
 }
 
-// Plan implements ingest.Plans: the highest version.
-func (s *stage) Plan(taskType string) *core.Plan {
+// Plan implements ingest.Plans.
+func (s *stage) Plan(taskType string, version int64) *core.Plan {
 	var highest *core.Plan
 	for _, p := range s.plans[taskType] {
+		if version != 0 && p.Version != version {
+			continue
+		}
 		if highest == nil || p.Version > highest.Version {
 			highest = p
 		}

@@ -34,6 +34,10 @@ type MemStore struct {
 
 	// OldOwners lets an owner that does not know a stored plan write its tasks.
 	OldOwners bool
+	// Unreadable are plans that a newer binary has stored.
+	Unreadable core.UnreadablePlans
+	// PlansRead counts the readings of the plans.
+	PlansRead int
 
 	mu         sync.Mutex
 	plans      []core.Plan

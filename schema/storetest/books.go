@@ -99,7 +99,7 @@ func testPlans(r *rig) {
 	r.must(r.s.PutPlan(r.ctx, p))
 	r.must(r.s.PutPlan(r.ctx, plan()))
 	for name, change := range map[string]func(*core.Plan){
-		"time":       func(p *core.Plan) { p.CompleteBy += time.Microsecond },
+		"time":       func(p *core.Plan) { p.CompleteBy += time.Millisecond },
 		"step":       func(p *core.Plan) { p.Steps[1].Agent = "other" },
 		"steps":      func(p *core.Plan) { p.Steps = p.Steps[:2] },
 		"exhaustion": func(p *core.Plan) { p.Steps[2].OnExhausted = core.PolicyError },
@@ -109,6 +109,14 @@ func testPlans(r *rig) {
 		if err := r.s.PutPlan(r.ctx, other); !errors.Is(err, core.ErrPlanConflict) {
 			r.Errorf("another %s under the same version: %v", name, err)
 		}
+	}
+	silent := plan() // the same, said in other words
+	silent.Grace, silent.InputMax, silent.Steps[0].After, silent.Steps[2].After = 0, 0, []int{}, []int{1, 0, 1}
+	r.must(r.s.PutPlan(r.ctx, silent))
+	odd := plan()
+	odd.Version, odd.CompleteBy = 7, time.Minute+time.Microsecond
+	if err := r.s.PutPlan(r.ctx, odd); !errors.Is(err, core.ErrPlan) {
+		r.Errorf("a time that the stored form cannot hold: %v", err)
 	}
 	second, another := plan(), plan()
 	second.Version, another.Name = 2, "another"

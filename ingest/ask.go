@@ -1,0 +1,227 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The defaults of AskConfig.
+const (
+	DefaultReadMax    = 2 * time.Second
+	DefaultControlMax = 5 * time.Second
+	DefaultUnknownFor = time.Second
+	unknownLook       = 50 * time.Millisecond // between two looks for an id
+)
+
+// actorBytesMax bounds what a request says of who makes it.
+const actorBytesMax = 64
+
+// AskConfig is how requests about tasks are taken. Zero fields take their defaults.
+type AskConfig struct {
+	Partitions  int                                 // required
+	PartitionOf func(id string, partitions int) int // required
+	ReadMax     time.Duration                       // how long the state store may take
+	ControlMax  time.Duration                       // how long the control stream may take
+	// UnknownFor is how long an id must be unknown before the request is refused: a
+	// submission that was accepted is a task some milliseconds later.
+	UnknownFor time.Duration
+	// KnownType reports whether a plan of that type is stored; nil: every type is known.
+	KnownType func(ctx context.Context, taskType string) (bool, error)
+}
+
+// Asks takes requests of clients and operators about tasks, for every door. It is safe
+// for concurrent use.
+type Asks struct {
+	cfg      AskConfig
+	reader   TaskReader
+	controls Controls
+	log      *slog.Logger
+}
+
+// TaskReader reads single tasks from the state store.
+type TaskReader interface {
+	// Get returns the task of that id. Error: core.ErrNotFound.
+	Get(ctx context.Context, partition int, id string) (core.View, error)
+}
+
+// Asked is what became of a request about a task that was taken.
+type Asked struct {
+	Partition int
+	Seq       uint64     // position in the control stream
+	State     core.State // of the task when it was looked at; empty: not known, or no task
+	Outcome   string     // what will be, in words
+}
+
+// NewAsks makes it. Error: a configuration that cannot work.
+func NewAsks(cfg AskConfig, reader TaskReader, controls Controls, log *slog.Logger) (*Asks, error) {
+	orInt(&cfg.ReadMax, DefaultReadMax)
+	orInt(&cfg.ControlMax, DefaultControlMax)
+	orInt(&cfg.UnknownFor, DefaultUnknownFor)
+	switch {
+	case cfg.Partitions < 1 || cfg.PartitionOf == nil:
+		return nil, errors.New("ingest: Partitions and PartitionOf of requests about tasks are required")
+	case cfg.ReadMax < 1 || cfg.ControlMax < 1 || cfg.UnknownFor < 1:
+		return nil, fmt.Errorf("ingest: ReadMax, ControlMax and UnknownFor are %v, %v and %v, want more than 0", cfg.ReadMax, cfg.ControlMax, cfg.UnknownFor)
+	case reader == nil || controls == nil || log == nil:
+		return nil, errors.New("ingest: requests about tasks need a reader, controls and a log")
+	}
+	return &Asks{cfg: cfg, reader: reader, controls: controls, log: log}, nil
+}
+
+// ActorAt is who the journal names: what the request claims, cleaned and cut, and the
+// door it came through. Only what follows the last @ is Duly's own word.
+func ActorAt(claimed, door string) string {
+	claimed = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, claimed)
+	for len(claimed) > actorBytesMax {
+		_, size := utf8.DecodeLastRuneInString(claimed)
+		claimed = claimed[:len(claimed)-size]
+	}
+	if claimed == "" {
+		claimed = "unnamed"
+	}
+	return claimed + "@" + door
+}
+
+// Ask looks at the task and stores the request, unless it is known to change nothing.
+// Between the look and the owner's decision the task may go on: the owner has the last
+// word, and the journal tells it. It waits for store and stream, for ReadMax,
+// UnknownFor and ControlMax together at most.
+func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
+	if err := core.CheckName("type", c.Type); err != nil {
+		return Asked{}, refusal(400, CauseTypeName, "%v", err)
+	}
+	if err := core.CheckName("id", c.ID); err != nil {
+		return Asked{}, refusal(400, CauseIDName, "%v", err)
+	}
+	if c.EvenIfUnknown && c.Kind != core.EventCancel {
+		return Asked{}, refusal(400, CauseQuery, "even_if_unknown goes with a cancel only")
+	}
+	asked := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
+	view, err := a.look(ctx, &c, asked.Partition)
+	switch {
+	case err == nil && view.Type != c.Type:
+		return Asked{}, refusal(409, CauseOtherType, "id %s is a task of type %s, not %s", short(c.ID), short(view.Type), short(c.Type))
+	case err == nil:
+		outcome, bad := foresee(&c, view.State)
+		if bad != nil {
+			return Asked{}, bad
+		}
+		asked.State, asked.Outcome = view.State, outcome
+	case errors.Is(err, core.ErrNotFound) && !c.EvenIfUnknown:
+		return Asked{}, a.unknown(ctx, &c)
+	case errors.Is(err, core.ErrNotFound):
+		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
+			return Asked{}, bad
+		}
+		asked.Outcome = "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
+	case !c.EvenIfUnknown:
+		a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
+		return Asked{}, refusal(503, CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", short(c.ID)).retry(retryLog)
+	default:
+		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
+	}
+	ctx, stop := context.WithTimeout(ctx, a.cfg.ControlMax)
+	defer stop()
+	if asked.Seq, err = a.controls.Ask(ctx, asked.Partition, c); err != nil {
+		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
+		return Asked{}, refusal(503, CauseStore, "the request about task %s may not be stored, ask again", short(c.ID)).retry(retryLog)
+	}
+	return asked, nil
+}
+
+// look reads the task. An id that may be on its way to become one is looked for a while,
+// unless it does not matter.
+func (a *Asks) look(ctx context.Context, c *core.Control, partition int) (core.View, error) {
+	until := time.Now().Add(a.cfg.UnknownFor)
+	for {
+		read, done := context.WithTimeout(ctx, a.cfg.ReadMax)
+		view, err := a.reader.Get(read, partition, c.ID)
+		done()
+		if !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || !time.Now().Before(until) {
+			return view, err
+		}
+		pause := time.NewTimer(min(unknownLook, a.cfg.UnknownFor))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return view, err
+		}
+	}
+}
+
+// unknown says that there is no such task, and what else could be meant.
+func (a *Asks) unknown(ctx context.Context, c *core.Control) *Refusal {
+	if bad := a.typeUnknown(ctx, c.Type); bad != nil && bad.Code == 404 {
+		return bad
+	}
+	r := notFound(c.Type, c.ID)
+	if c.Kind == core.EventCancel {
+		r.Description += "; to refuse a submission that has yet to come, ask with even_if_unknown (duly cancel --even-if-unknown)"
+	}
+	return r
+}
+
+func (a *Asks) typeUnknown(ctx context.Context, taskType string) *Refusal {
+	if a.cfg.KnownType == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, a.cfg.ReadMax)
+	defer stop()
+	switch known, err := a.cfg.KnownType(ctx, taskType); {
+	case err != nil:
+		return refusal(503, CausePlans, "the plans could not be read: %v", err).retry(retryLog)
+	case !known:
+		return refusal(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", short(taskType))
+	}
+	return nil
+}
+
+// foresee says what a request will lead to for a task in that state, or refuses what
+// would change nothing. What is asked for again after it was done is no error.
+func foresee(c *core.Control, state core.State) (outcome string, bad *Refusal) {
+	no := func(why string) (string, *Refusal) {
+		return "", refusal(409, CauseState, "task %s is %s: %s", short(c.ID), state, why)
+	}
+	open := state == core.StatePending || state == core.StateProcessing
+	switch c.Kind {
+	case core.EventCancel, core.EventUndo:
+		switch {
+		case state == core.StateUndone:
+			return "it is undone already; nothing changes", nil
+		case state == core.StateUndoing:
+			return "it is being undone already", nil
+		case state == core.StateProcessed && c.Kind == core.EventCancel:
+			return no("it is too late to cancel; ask for an undo to take back what it did")
+		}
+		return "what it did is undone, unless its last step ends first", nil
+	case core.EventResubmit:
+		if state != core.StateError && state != core.StateUndone {
+			return no("only a task in error or undone can be resubmitted")
+		}
+		return "it starts again", nil
+	case core.EventResolve:
+		if state != core.StateError {
+			return no("only a task in error can be resolved")
+		}
+		return "it ends as " + string(c.As), nil
+	case core.EventExtend:
+		if !open {
+			return no("only a task that is pending or processing has a deadline to extend")
+		}
+		return "it has until " + timeText(c.Until), nil
+	}
+	return no("it cannot be asked that")
+}

@@ -1,0 +1,86 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
+)
+
+// slowAsks is a store and a control stream; what is asked of a task called slow is not
+// answered before release is closed.
+type slowAsks struct {
+	release chan struct{}
+	actors  chan string
+}
+
+func (s slowAsks) Get(_ context.Context, partition int, id string) (core.View, error) {
+	return core.View{ID: id, Type: "order", Partition: partition, State: core.StateProcessing}, nil
+}
+
+func (s slowAsks) Ask(_ context.Context, _ int, c core.Control) (uint64, error) {
+	if c.ID == "slow" {
+		<-s.release
+	}
+	s.actors <- c.Actor
+	return 7, nil
+}
+
+// A request whose publish takes long delays none of the others; over the limit they are
+// refused at once, to come again.
+func TestAsksDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
+		asks, err := ingest.NewAsks(ingest.AskConfig{Partitions: 4, PartitionOf: bus.PartitionOf}, s, s, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newAskDoor(asks)
+		answers := make(chan int, 2*asksMax) // codes; 0: taken
+		answer := func(asked ingest.Asked, bad *ingest.Refusal) {
+			if bad != nil {
+				answers <- bad.Code
+				if bad.Retry <= 0 {
+					t.Error("no word of when to come again")
+				}
+				return
+			}
+			if asked.Seq != 7 || asked.State != core.StateProcessing {
+				t.Errorf("answered %+v", asked)
+			}
+			answers <- 0
+		}
+		ask := func(id string) {
+			d.take(core.Control{Kind: core.EventCancel, ID: id, Type: "order", Actor: "olga"}, answer)
+		}
+		for range asksMax - 1 {
+			ask("slow")
+		}
+		for range 10 { // one slot is free, again and again
+			ask("quick")
+			synctest.Wait()
+			if len(answers) != 1 || <-answers != 0 {
+				t.Fatal("a quick request waits for slow ones")
+			}
+		}
+		ask("slow")
+		ask("quick")
+		if len(answers) != 1 || <-answers != 429 {
+			t.Fatal("one more than the limit was taken")
+		}
+		close(s.release)
+		d.wg.Wait()
+		if len(answers) != asksMax || <-s.actors != "olga@nats" {
+			t.Errorf("%d answers", len(answers))
+		}
+		ask("quick")
+		d.wg.Wait()
+		if len(answers) != asksMax+1 {
+			t.Error("the slots were not given back")
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package schema_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+)
+
+// storedPlan is what the versions before the canonical form stored of it, byte for byte.
+const storedPlan = `{"Name":"order","Version":1,"Steps":[{"Name":"check","Agent":"credit.check","After":null,"Undoable":false,"CompleteBy":10000000000,"UndoCompleteBy":10000000000,"AttemptsMax":3,"UndoAttemptsMax":10,"Backoff":200000000,"BackoffCap":10000000000,"OnExhausted":"undo","Pause":300000000000,"ResultMax":65536},` +
+	`{"Name":"charge","Agent":"payment","After":[0],"Undoable":true,"CompleteBy":1500000000,"UndoCompleteBy":1500000000,"AttemptsMax":3,"UndoAttemptsMax":10,"Backoff":200000000,"BackoffCap":10000000000,"OnExhausted":"undo","Pause":300000000000,"ResultMax":65536},` +
+	`{"Name":"ship","Agent":"ship","After":[0,1],"Undoable":true,"CompleteBy":10000000000,"UndoCompleteBy":10000000000,"AttemptsMax":3,"UndoAttemptsMax":10,"Backoff":200000000,"BackoffCap":10000000000,"OnExhausted":"wait","Pause":300000000000,"ResultMax":65536}],"CompleteBy":60000000000,"Grace":2000000000,"InputMax":262144}`
+
+// canonicalPlan is the same plan as it is stored now. A later version that adds a field
+// must still find its plan equal to this one.
+const canonicalPlan = `{"v":1,"name":"order","version":1,"complete_by_ms":60000,"grace_ms":2000,"input_max":262144,"steps":[` +
+	`{"name":"check","agent":"credit.check","undoable":false,"complete_by_ms":10000,"undo_complete_by_ms":10000,"attempts_max":3,"undo_attempts_max":10,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"undo","pause_ms":300000,"result_max":65536},` +
+	`{"name":"charge","agent":"payment","after":["check"],"undoable":true,"complete_by_ms":1500,"undo_complete_by_ms":1500,"attempts_max":3,"undo_attempts_max":10,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"undo","pause_ms":300000,"result_max":65536},` +
+	`{"name":"ship","agent":"ship","after":["check","charge"],"undoable":true,"complete_by_ms":10000,"undo_complete_by_ms":10000,"attempts_max":3,"undo_attempts_max":10,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"wait","pause_ms":300000,"result_max":65536}]}`
+
+func planOfStored() core.Plan {
+	return core.Plan{Name: "order", Version: 1, Steps: []core.Step{
+		{Name: "check", Agent: "credit.check"},
+		{Name: "charge", Agent: "payment", After: []int{0}, Undoable: true, CompleteBy: 1500 * time.Millisecond},
+		{Name: "ship", Agent: "ship", After: []int{0, 1}, Undoable: true, OnExhausted: core.PolicyWait},
+	}}.WithDefaults()
+}
+
+// onBoth runs a test on both dialects, with fresh tables.
+func onBoth(t *testing.T, test func(t *testing.T, s schema.Store)) {
+	for name, url := range map[string]func(*testing.T) string{
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + t.TempDir() + "/duly.db" },
+		"postgres": func(t *testing.T) string { return pgtestdb.URL(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, url(t), schema.Options{MaxConns: 2})
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			test(t, s)
+		})
+	}
+}
+
+// storeSpec puts a plan's stored form behind the store's back, as another version left it.
+func storeSpec(t *testing.T, s schema.Store, name string, version int64, spec string) {
+	t.Helper()
+	db := schema.DB(s)
+	if s.Dialect() == "sqlite" {
+		db = schema.WriterDB(s)
+	}
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO plans (name, version, spec) VALUES ($1, $2, $3)`, name, version, []byte(spec)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A plan that an earlier version stored as its struct in memory is read as what it
+// was, and is the same plan when it is applied again.
+func TestPlanStoredBefore(t *testing.T) {
+	onBoth(t, func(t *testing.T, s schema.Store) {
+		storeSpec(t, s, "order", 1, storedPlan)
+		plans, err := s.Plans(t.Context())
+		if err != nil || !reflect.DeepEqual(plans, []core.Plan{planOfStored()}) {
+			t.Fatalf("read %+v, %v", plans, err)
+		}
+		if err := s.PutPlan(t.Context(), planOfStored()); err != nil {
+			t.Errorf("the plan as it was stored: %v", err)
+		}
+		other := planOfStored()
+		other.Steps[1].Agent = "card"
+		err = s.PutPlan(t.Context(), other)
+		if !errors.Is(err, core.ErrPlanConflict) || !strings.Contains(err.Error(), `steps[1].agent is "payment", not "card"`) {
+			t.Errorf("another agent: %v", err)
+		}
+	})
+}
+
+// What is stored now is the canonical form; one with fields missing, as if they had been
+// added since, is the same plan.
+func TestPlanStoredCanonically(t *testing.T) {
+	onBoth(t, func(t *testing.T, s schema.Store) {
+		if err := s.PutPlan(t.Context(), planOfStored()); err != nil {
+			t.Fatal(err)
+		}
+		var spec []byte
+		if err := schema.DB(s).QueryRowContext(t.Context(), `SELECT spec FROM plans`).Scan(&spec); err != nil || string(spec) != canonicalPlan {
+			t.Fatalf("stored %s, %v\nwant   %s", spec, err, canonicalPlan)
+		}
+		before := strings.NewReplacer(`"name":"order"`, `"name":"before"`, `,"pause_ms":300000`, "", `,"result_max":65536`, "", `"grace_ms":2000,`, "").Replace(canonicalPlan)
+		storeSpec(t, s, "before", 1, before)
+		p := planOfStored()
+		p.Name = "before"
+		if err := s.PutPlan(t.Context(), p); err != nil {
+			t.Errorf("a plan stored before its fields were: %v", err)
+		}
+	})
+}
+
+// A plan that a newer version stored with a field that is not known here is told by
+// name, whatever is asked, and never taken for one without that field.
+func TestPlanOfNewerVersion(t *testing.T) {
+	onBoth(t, func(t *testing.T, s schema.Store) {
+		if err := s.PutPlan(t.Context(), planOfStored()); err != nil {
+			t.Fatal(err)
+		}
+		storeSpec(t, s, "order", 3, strings.NewReplacer(`"version":1`, `"version":3`, `"agent":"payment"`, `"agent":"payment","rate_max":9`).Replace(canonicalPlan))
+		storeSpec(t, s, "order", 4, `{"v":2,"name":"order","version":4}`)
+		storeSpec(t, s, "order", 5, strings.NewReplacer(`"Version":1`, `"Version":5,"Owner":"x"`).Replace(storedPlan))
+		plans, err := s.Plans(t.Context())
+		unreadable, some := errors.AsType[core.UnreadablePlans](err)
+		if !some || len(plans) != 1 || len(unreadable) != 3 || unreadable.Newest("order") != 5 {
+			t.Fatalf("read %d plans, %v", len(plans), err)
+		}
+		for version, what := range map[int64]string{3: `"rate_max"`, 4: "form version 2", 5: `"Owner"`} {
+			u := unreadable.Find("order", version)
+			if u == nil || !strings.Contains(u.Error(), what) || !strings.Contains(u.Error(), "plan order version "+string(rune('0'+version))) {
+				t.Errorf("version %d: %v, want it to name %s", version, u, what)
+			}
+		}
+		p := planOfStored()
+		p.Version = 3
+		if err := s.PutPlan(t.Context(), p); !errors.Is(err, core.ErrPlanConflict) || !strings.Contains(err.Error(), `"rate_max"`) {
+			t.Errorf("the plan without what is not known: %v", err)
+		}
+		var spec string
+		if err := schema.DB(s).QueryRowContext(t.Context(), `SELECT spec FROM plans WHERE version = 3`).Scan(&spec); err != nil || !strings.Contains(spec, "rate_max") {
+			t.Errorf("stored now: %s, %v", spec, err)
+		}
+		if err := failedTask(t.Context(), s, 3); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), 0, "o-1"); err == nil || !strings.Contains(err.Error(), `"rate_max"`) {
+			t.Errorf("a task of it: %v", err)
+		}
+		if _, err := s.Untold(t.Context(), 0, 0, 10); err == nil || !strings.Contains(err.Error(), `"rate_max"`) {
+			t.Errorf("the end of a task of it: %v", err)
+		}
+	})
+}
+
+// failedTask stores a task of that version of the plan that ended in error.
+func failedTask(ctx context.Context, s schema.Store, version int64) error {
+	if err := s.Partitions(ctx, 1); err != nil {
+		return err
+	}
+	st, err := s.TakeOver(ctx, 0, core.Claim{Owner: "node"})
+	if err != nil {
+		return err
+	}
+	task := &core.Task{
+		Partition: 0, Number: 1, ID: "o-1", Type: "order", PlanVersion: version, State: core.StateError, Seq: 1, EndNumber: 1,
+		CreatedAt: 1_893_456_000_000_000, UpdatedAt: 1_893_456_000_000_000, EndedAt: 1_893_456_000_000_000, Input: []byte(`{}`), InputHash: []byte("hash"),
+	}
+	record := core.Record{Seq: 1, At: task.CreatedAt, Actor: "node", Kind: core.KindPoisoned, State: core.StateError, Step: -1, Next: -1, Error: "no"}
+	_, err = s.Commit(ctx, &core.Batch{
+		ID: 1, Partitions: []core.PartitionWrite{{Partition: 0, Epoch: st.Epoch, NextNumber: 2, NextEnd: 2}},
+		Writes: []core.TaskWrite{{Task: task, Birth: true, Records: []core.Record{record}}},
+	})
+	return err
+}
