@@ -63,7 +63,7 @@ func (s *Shard) passed(b *core.Batch, res *core.CommitResult) {
 func (s *Shard) commit(ctx context.Context) error {
 	t := &s.turn
 	res, err := s.send(ctx, &t.batch)
-	halved := errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) > 0
+	halved := refusedInPart(err, len(t.batch.Writes))
 	if halved {
 		res, err = s.halve(ctx, t.batch.Writes)
 	}
@@ -107,9 +107,16 @@ func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
 	}
 }
 
-// halve finds the one row the database refuses and commits all the others. The
-// cursors of the batch are those of the round before, so a crash in the middle
-// reads the messages again.
+// refusedInPart reports whether parts of a refused batch of so many tasks may be taken: a
+// row of it is refused, or it is more than the database takes at a time.
+func refusedInPart(err error, tasks int) bool {
+	return errors.Is(err, core.ErrRowRefused) && tasks > 0 || errors.Is(err, core.ErrBatchRefused) && tasks > 1
+}
+
+// halve finds the one row the database refuses and commits all the others, in parts as
+// large as it takes. No task is to blame for a batch that is too large. The cursors of
+// the batch are those of the round before, so a crash in the middle reads the messages
+// again.
 func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.CommitResult, error) {
 	if len(writes) == 1 {
 		return s.poison(ctx, &writes[0])
@@ -119,7 +126,7 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.turn.batch.Partitions, Writes: half}
 		r, err := s.send(ctx, &b)
 		switch {
-		case errors.Is(err, core.ErrRowRefused):
+		case refusedInPart(err, len(half)):
 			r, err = s.halve(ctx, half)
 		case err == nil:
 			s.issued(half, b.ID)

@@ -14,7 +14,8 @@ type Store interface {
 	// successor need not wait.
 	Release(ctx context.Context, partition int, epoch int64) error
 	// Commit writes a batch as a whole; it retries by itself until the outcome
-	// is known or ctx ends. Errors: core.ErrRowRefused, core.ErrForeignRow.
+	// is known or ctx ends. Errors: core.ErrRowRefused, core.ErrBatchRefused,
+	// core.ErrForeignRow.
 	Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error)
 	LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error)
 	LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)

@@ -102,7 +102,7 @@ func (c *Crew) commit(ctx context.Context) {
 		}
 	}
 	if len(c.writing) > 1 {
-		if err := c.commitAll(ctx); !errors.Is(err, core.ErrRowRefused) {
+		if err := c.commitAll(ctx); !errors.Is(err, core.ErrRowRefused) && !errors.Is(err, core.ErrBatchRefused) {
 			for _, p := range c.writing {
 				p.Err = err
 			}

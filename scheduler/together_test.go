@@ -140,6 +140,27 @@ func TestTogetherWithARefusedRow(t *testing.T) {
 	}
 }
 
+// What is too much in one commit of several shards is committed shard by shard, and
+// what is too much for one in parts.
+func TestTogetherTooLarge(t *testing.T) {
+	for most := 1; most <= 5; most++ {
+		r := newPair(t, scheduler.Config{})
+		r.tooLarge(most)
+		r.tasks(0, order("t1"), order("t2"), order("t3"))
+		r.tasks(1, order("u1"), order("u2"), order("u3"))
+		r.well()
+		r.finishAll()
+		for p, ids := range [][]string{{"t1", "t2", "t3"}, {"u1", "u2", "u3"}} {
+			for _, id := range ids {
+				r.want(core.StateProcessed, p, id)
+			}
+			if got := r.shards[p].Stats.Poisoned; got != 0 {
+				t.Errorf("%d at a time: %d poisoned", most, got)
+			}
+		}
+	}
+}
+
 // A partition that is fenced in a common commit is dropped by its shard, and nothing of
 // it leaves; the other shard has nothing to do with it.
 func TestTogetherWithAFencedPartition(t *testing.T) {

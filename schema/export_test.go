@@ -160,3 +160,22 @@ func Again(ctx context.Context, s Store, b *core.Batch) (core.CommitResult, erro
 	c.fill(b)
 	return s.(*postgres).commitOnce(ctx, b, c, true)
 }
+
+// VerdictCodes are the codes and classes in the table of errors.
+func VerdictCodes() (codes []string) {
+	for _, v := range verdicts {
+		codes = append(codes, v.code)
+	}
+	return codes
+}
+
+// Blames is connection, or something else, for an error.
+func Blames(err error) string {
+	if v := verdictOf(err); v.whose == faultConnection && v.alone == faultConnection {
+		return "connection"
+	}
+	return "something else"
+}
+
+// Redacted is an error as Trouble tells it.
+func Redacted(err error) error { return redacted(err) }

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/puddle/v2"
 
 	"duly.dev/duly/internal/core"
 )
@@ -76,23 +75,47 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		default:
 		}
 	}()
-	// After an unknown outcome our own rows may stand there already.
+	watch := p.commits.begin()
+	res, err := p.commit(ctx, b, c, watch)
+	watch.end(err, errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrBatchRefused))
+	if err != nil {
+		return core.CommitResult{}, err
+	}
+	p.knowTasks(c.births.rows)
+	return res, p.explained(ctx, res.Duplicates)
+}
+
+// commit sends the batch until its outcome is known. What is sent again recognises its
+// own rows by the commit id.
+func (p *postgres) commit(ctx context.Context, b *core.Batch, c *columns, watch *commitWatch) (core.CommitResult, error) {
+	var past sendings
 	for try := 0; ; try++ {
-		res, err := p.commitOnce(ctx, b, c, try > 0)
-		err = p.judge(err)
+		res, err := p.sendOnce(ctx, b, c, try > 0)
 		if err == nil {
-			_ = p.knowTasks(ctx, c.births.rows) // what is committed is; it looks again later
-			return res, p.explained(ctx, res.Duplicates)
+			return res, nil
 		}
-		if errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrForeignRow) || !again(err) {
-			return core.CommitResult{}, err
+		if ctx.Err() == nil {
+			judged, send := p.judge(ctx, b, err, &past)
+			if !send {
+				return core.CommitResult{}, judged
+			}
+			if movesAll(err) {
+				p.pool.Reset()
+			}
+			watch.failing(judged)
+			whose := verdictOf(err).whose
+			past.unknown = past.unknown || whose == faultConnection || whose == faultOutcome
 		}
-		// Rolled back, or nobody knows: the same batch is sent again, and
-		// recognises its own rows by the commit id.
 		if err := errors.Join(pause(ctx, try), ctx.Err()); err != nil {
 			return core.CommitResult{}, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, err)
 		}
 	}
+}
+
+func (p *postgres) sendOnce(ctx context.Context, b *core.Batch, c *columns, before bool) (core.CommitResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
+	defer cancel()
+	return p.commitOnce(ctx, b, c, before)
 }
 
 // explained fills in why those ended that took ids. What is committed must not
@@ -107,36 +130,6 @@ func (p *postgres) explained(ctx context.Context, duplicates []core.Duplicate) e
 			return err
 		}
 	}
-}
-
-// judge names what the database refuses.
-func (p *postgres) judge(err error) error {
-	state := sqlState(err)
-	if len(state) != 5 {
-		return err
-	}
-	if state == "23505" { // ids give way to each other: these are numbers that we give
-		return fmt.Errorf("%w: %w", core.ErrForeignRow, err)
-	}
-	switch state[:2] {
-	case "22", "23", "54":
-		return fmt.Errorf("%w: %w", core.ErrRowRefused, err)
-	}
-	return err
-}
-
-// again: worth sending the same batch once more. A server's error is final
-// unless it says that it rolled back, is going away, or is short of something.
-func again(err error) bool {
-	state := sqlState(err)
-	if state == "" { // no word from the server: the connection broke, unless it was never asked
-		return !errors.Is(err, puddle.ErrClosedPool)
-	}
-	switch state[:2] {
-	case "40", "08", "25", "53", "57", "58": // 25: ended while idle, or not the primary any more
-		return true
-	}
-	return false
 }
 
 // pause waits before try+1: jittered, doubling, half a second at most.

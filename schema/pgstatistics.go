@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"sync"
 )
 
 // sampleTarget is the statistics target of each column of the two large tables, of
@@ -43,28 +44,68 @@ const statisticsLook = 5000
 // are many. A table that was vacuumed while it was empty is empty to its planner
 // until it is analyzed, by itself a minute later, however much comes; for an
 // empty table reading all of it for each row looks as good as looking by key, and commits
-// slow down with the square of what has come.
-func (p *postgres) knowTasks(ctx context.Context, births int) error {
-	if p.dialect != "postgres" {
-		return nil
+// slow down with the square of what has come. No setting of the table brings its
+// analyze forward, so it is asked for here, beside the commits: none waits for it.
+func (p *postgres) knowTasks(births int) {
+	if p.dialect != "postgres" || p.born.Add(int64(births)) < statisticsLook {
+		return
 	}
-	if p.born.Add(int64(births)) < statisticsLook {
-		return nil
+	if born := p.born.Swap(0); born > 0 { // else another commit looks
+		p.chores.run(func(ctx context.Context) {
+			_ = p.lookAtTasks(ctx, born) // after as many births again it is tried again
+		})
 	}
-	born := p.born.Swap(0)
-	if born == 0 { // somebody else looks
-		return nil
-	}
+}
+
+func (p *postgres) lookAtTasks(ctx context.Context, born int64) error {
 	var known float64
-	if err := p.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'tasks'::REGCLASS`).Scan(&known); err != nil {
+	if err := p.db.QueryRowContext(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'tasks'::REGCLASS`).Scan(&known); err != nil {
 		return fmt.Errorf("statistics of the tasks: %w", err)
 	}
 	// Without any statistics, below 0, the planner goes by the size of the file.
 	if known < 0 || known >= float64(born) {
 		return nil
 	}
-	if _, err := p.pool.Exec(ctx, `ANALYZE tasks`); err != nil {
+	if _, err := p.db.ExecContext(ctx, `ANALYZE tasks`); err != nil {
 		return fmt.Errorf("statistics of the tasks: %w", err)
 	}
 	return nil
+}
+
+// chores is work of a store beside its calls, one at a time. The zero value is ready.
+type chores struct {
+	mu     sync.Mutex
+	busy   bool
+	stop   context.CancelFunc // not nil: has begun
+	closed bool
+	all    sync.WaitGroup
+}
+
+// run begins a chore, unless one is under way or the store is being closed.
+func (c *chores) run(chore func(context.Context)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy || c.closed {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c.busy, c.stop = true, stop
+	c.all.Go(func() {
+		defer stop()
+		chore(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.busy = false
+	})
+}
+
+// close stops the chore that is under way and waits for it.
+func (c *chores) close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.stop != nil {
+		c.stop()
+	}
+	c.mu.Unlock()
+	c.all.Wait()
 }

@@ -10,7 +10,6 @@ import (
 
 	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -20,11 +19,15 @@ import (
 // postgres is the store on PostgreSQL or CockroachDB.
 type postgres struct {
 	reader
+	commits
 	pool    *pgxpool.Pool
+	sockets sockets
+	chores  chores
 	dialect string
 	version string
 	tx      pgx.TxOptions
 	cols    chan *columns // scratch memory of commits
+	tryMax  time.Duration // of one sending of a commit: a server that does not answer is given up
 	wary    atomic.Int64  // commits that still go the careful way
 	born    atomic.Int64  // tasks, since the last look at the statistics
 
@@ -36,12 +39,12 @@ type postgres struct {
 const minPostgres = 140000
 
 func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+	p := &postgres{cols: make(chan *columns, 8), tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, rotation: rotation{pace: usualPace}}
+	cfg, err := poolConfig(url, &p.sockets)
 	if err != nil {
-		return nil, fmt.Errorf("database URL: %w", err)
+		return nil, err
 	}
 	cfg.MaxConns = int32(orInt(o.MaxConns, 8))
-	p := &postgres{cols: make(chan *columns, 8), tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, rotation: rotation{pace: usualPace}}
 	if o.Serializable {
 		p.tx.IsoLevel = pgx.Serializable
 	}
@@ -49,7 +52,8 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 	if timeout == 0 {
 		timeout = 30 * time.Second
 	}
-	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepare(ctx, c, p.tx.IsoLevel, timeout) }
+	p.tryMax = 2 * timeout
+	cfg.AfterConnect = setUp(p.tx.IsoLevel, timeout)
 	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
@@ -62,28 +66,6 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 		lingers: p.dialect == "postgres", among: p.among, time: func(i core.Instant) any { return i.Time() },
 	}
 	return p, nil
-}
-
-// prepare sets up a new connection. The commit's statements are planned once, for
-// arrays of any length: plans made for each batch cost as much as small batches
-// do, and a server that has seen a few small ones would never stop making them.
-// A plan that scans all tasks for every row must not come about: scans of whole
-// tables are priced out where only commits and keyed reads run.
-func prepare(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, timeout time.Duration) error {
-	sets := []string{
-		fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()),
-		fmt.Sprintf("SET default_transaction_isolation = '%s'", level), // of transactions without a BEGIN
-	}
-	if c.PgConn().ParameterStatus("crdb_version") == "" {
-		sets = append(sets, "SET idle_in_transaction_session_timeout = 60000", "SET plan_cache_mode = force_generic_plan",
-			"SET enable_seqscan = off", "SET jit = off")
-	}
-	for _, set := range sets {
-		if _, err := c.Exec(ctx, set); err != nil {
-			return fmt.Errorf("set up connection: %w", err)
-		}
-	}
-	return nil
 }
 
 func (p *postgres) detect(ctx context.Context) error {
@@ -130,8 +112,11 @@ func (p *postgres) Version() string { return p.version }
 // Ping implements Store.
 func (p *postgres) Ping(ctx context.Context) error { return p.pool.Ping(ctx) }
 
-// Close implements Store.
+// Close implements Store. A server that does not answer holds it up for closeMax.
 func (p *postgres) Close() error {
+	impatience := time.AfterFunc(closeMax, p.sockets.cut)
+	defer impatience.Stop()
+	p.chores.close()
 	err := p.db.Close()
 	p.pool.Close()
 	return err
@@ -244,19 +229,4 @@ func (p *postgres) run(ctx context.Context, do func(pgx.Tx) error) error {
 			return err
 		}
 	}
-}
-
-// sqlState is the code of a server's error, or "".
-func sqlState(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code
-	}
-	return ""
-}
-
-// retryable: rolled back, may succeed the next time.
-func retryable(err error) bool {
-	s := sqlState(err)
-	return s == "40001" || s == "40P01"
 }

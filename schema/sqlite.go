@@ -16,6 +16,7 @@ import (
 // sqlite is the store of one process: one connection writes, others read.
 type sqlite struct {
 	reader
+	commits
 	writer  *sql.DB
 	version string
 	turn    chan struct{} // held by whoever writes
@@ -287,25 +288,4 @@ func (s *sqlite) forget(ctx context.Context, tx *sql.Tx, partition int, epoch in
 	}
 	_, err = tx.ExecContext(ctx, qForgetJournal+liteChosen, partition, s.list(forgotten))
 	return int(gone) + len(forgotten), err
-}
-
-// foreign reports whether a number that we give is taken (primary key 1555, unique
-// index 2067); ids give way to each other.
-func foreign(err error) bool {
-	var e *liteError
-	return errors.As(err, &e) && (e.code == 1555 || e.code == 2067)
-}
-
-// refused reports whether SQLite refuses a row: a constraint (19), a wrong type
-// (20), or something too big (18).
-func refused(err error) bool {
-	var e *liteError
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.code & 0xff {
-	case 18, 19, 20:
-		return true
-	}
-	return false
 }

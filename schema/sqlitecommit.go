@@ -3,6 +3,7 @@ package schema
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,24 +74,44 @@ func (s *sqlite) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, 
 			return core.CommitResult{}, fmt.Errorf("task %d of partition %d: a text is not UTF-8 or holds a NUL: %w", t.Number, t.Partition, core.ErrRowRefused)
 		}
 	}
-	if err := s.takeTurn(ctx); err != nil {
-		return core.CommitResult{}, err
-	}
-	res, err := s.commit.do(b)
-	if s.commit.grown() {
-		s.wal.grown()
-	}
-	s.endTurn()
-	switch {
-	case foreign(err):
-		err = fmt.Errorf("%w: %w", core.ErrForeignRow, err)
-	case refused(err):
-		err = fmt.Errorf("%w: %w", core.ErrRowRefused, err)
-	}
+	watch := s.commits.begin()
+	res, err := s.commitWatched(ctx, b, watch)
+	watch.end(err, errors.Is(err, core.ErrRowRefused))
 	if err != nil {
 		return core.CommitResult{}, err
 	}
 	return res, s.reasons(ctx, res.Duplicates)
+}
+
+// commitWatched sends the batch until its outcome is known, as that of postgres.
+func (s *sqlite) commitWatched(ctx context.Context, b *core.Batch, watch *commitWatch) (core.CommitResult, error) {
+	var past sendings
+	for try := 0; ; try++ {
+		res, err := s.commitOnce(ctx, b)
+		if err == nil {
+			return res, nil
+		}
+		judged, send := s.judge(ctx, b, err, &past)
+		if !send {
+			return core.CommitResult{}, judged
+		}
+		watch.failing(judged)
+		if err := errors.Join(pause(ctx, try), ctx.Err()); err != nil {
+			return core.CommitResult{}, fmt.Errorf("commit %d: %w: %w", b.ID, err, judged)
+		}
+	}
+}
+
+func (s *sqlite) commitOnce(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	if err := s.takeTurn(ctx); err != nil {
+		return core.CommitResult{}, err
+	}
+	defer s.endTurn()
+	res, err := s.commit.do(b)
+	if s.commit.grown() {
+		s.wal.grown()
+	}
+	return res, err
 }
 
 // storable holds SQLite to what PostgreSQL takes as text; its own checks stop at a

@@ -32,8 +32,13 @@ type Store interface {
 	// Release forgets the partition's owner, if the epoch is still that one.
 	Release(ctx context.Context, partition int, epoch int64) error
 	// Commit writes a batch: see core.Batch. It tries again by itself until the
-	// outcome is known or ctx ends. Errors: core.ErrRowRefused, core.ErrForeignRow.
+	// outcome is known or ctx ends. Errors: core.ErrRowRefused, core.ErrBatchRefused,
+	// core.ErrForeignRow.
 	Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error)
+	// Trouble returns since when a commit has been wanted that does not get through,
+	// and what the database said last, without any value of a task, user or password;
+	// the zero time when all is well. It reads memory.
+	Trouble() (since time.Time, reason error)
 	// Purge forgets inputs, results and journals of up to limit tasks of a
 	// partition that ended before detail, keeping the row as a tombstone of its
 	// id, and the rows of those that ended before row. It returns how many tasks

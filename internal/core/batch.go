@@ -10,6 +10,10 @@ var (
 	// ErrRowRefused: the database refuses a row of the batch (SQLSTATE classes
 	// 22, 23, 54); nothing of the batch is committed. The owner halves the batch.
 	ErrRowRefused = errors.New("row refused by the database")
+	// ErrBatchRefused: the batch as a whole is too large or too slow for the
+	// database; nothing of it is committed, and no row is to blame. The owner splits
+	// it. Never said of a batch of one task.
+	ErrBatchRefused = errors.New("batch refused by the database as too large or too slow")
 	// ErrForeignRow: a journal row of another commit stands under our epoch;
 	// nothing is committed. A bug: stop and report.
 	ErrForeignRow = errors.New("foreign journal row under our epoch")
@@ -67,6 +71,9 @@ func (all UnreadablePlans) Find(name string, version int64) *UnreadablePlan {
 	}
 	return nil
 }
+// BatchBytesMax is how many bytes of tasks a batch should hold at most, by
+// [TaskWrite.Size]: CockroachDB takes messages of 16 MiB.
+const BatchBytesMax = 8 << 20
 
 // Batch is what one group commit writes: transitions of many tasks of the
 // partitions one process owns. It commits as a whole, less the partitions
@@ -97,6 +104,23 @@ type TaskWrite struct {
 	Birth   bool // insert the row; a taken id makes it a Duplicate
 	Row     bool // update the row (where its seq is below Task.Seq)
 	Records []Record
+}
+
+// Size is about how many bytes the write takes on its way to the database.
+func (w *TaskWrite) Size() int {
+	const row, record = 256, 192 // what is as large whatever is in it
+	n := 0
+	if t := w.Task; w.Birth || w.Row {
+		n += row + len(t.ID) + len(t.Type) + len(t.InputHash) + len(t.ReplyTo) + len(t.Trace) + len(t.LockedBy) + len(t.WaitsFor)
+		if w.Birth {
+			n += len(t.Input)
+		}
+	}
+	for i := range w.Records {
+		r := &w.Records[i]
+		n += record + len(r.Actor) + len(r.Error) + len(r.Reason) + len(r.Result)
+	}
+	return n
 }
 
 // CommitResult says what a commit left out.

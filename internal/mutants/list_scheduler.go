@@ -47,7 +47,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "common-commit-not-halved", invariant: 12, file: "scheduler/together.go",
-		old: "if err := c.commitAll(ctx); !errors.Is(err, core.ErrRowRefused) {", new: "if err := c.commitAll(ctx); err != nil || len(c.writing) > 0 {",
+		old: "if err := c.commitAll(ctx); !errors.Is(err, core.ErrRowRefused) && !errors.Is(err, core.ErrBatchRefused) {", new: "if err := c.commitAll(ctx); err != nil || len(c.writing) > 0 {",
 		fault: "one refused row stops the commit of several committers",
 		run:   "^TestTogetherWithARefusedRow$",
 	},
@@ -252,7 +252,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "batch-not-halved", invariant: 12, file: "scheduler/commit.go",
-		old: "halved := errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) > 0", new: "halved := errors.Is(err, core.ErrRowRefused) && len(t.batch.Writes) < 0",
+		old: "return errors.Is(err, core.ErrRowRefused) && tasks > 0 ||", new: "return",
 		fault: "one refused row stops the whole batch",
 		run:   "^(TestPoisonBirth|TestPoisonDeadLetter)$",
 	},

@@ -4,6 +4,8 @@
 // before and after a commit, slow answers. What fails is drawn from a seed and
 // counted.
 //
+// [Proxy.Refuse] makes it answer in the server's place, with any SQLSTATE or not at all.
+//
 // With [Faults].Cockroach the server also looks like a CockroachDB to its
 // clients: it says so, transactions end with RELEASE SAVEPOINT cockroach_restart,
 // and ROLLBACK TO it begins them anew. The SQL is still PostgreSQL's: the proxy

@@ -29,6 +29,9 @@ type Proxy struct {
 	texts map[string]bool
 	order []string
 	err   error
+
+	refusals []Refusal
+	refused  int
 }
 
 // Start begins a proxy to the server of a postgres:// URL, on a port of its own.

@@ -76,6 +76,10 @@ func (s *session) start() error {
 	if version == cancelRequest {
 		return io.EOF // there is no answer
 	}
+	if r := s.p.refusal(nil); r != nil {
+		_, err := s.refuse(r)
+		return err
+	}
 	if version>>16 != protocol3>>16 {
 		return fmt.Errorf("protocol version %d.%d, want 3", version>>16, version&0xffff)
 	}
@@ -112,7 +116,13 @@ func (s *session) serve(req *request) error {
 			return err
 		}
 	}
-	a, err := s.answer(req, fault)
+	var a answer
+	var err error
+	if r := s.refusal(req); r != nil {
+		a, err = s.refuse(r)
+	} else {
+		a, err = s.answer(req, fault)
+	}
 	if err != nil {
 		_, werr := s.client.Write(a.wire) // a server that goes away says why
 		return errors.Join(err, werr)
@@ -120,6 +130,14 @@ func (s *session) serve(req *request) error {
 	s.status = a.status
 	_, err = s.client.Write(a.wire)
 	return err
+}
+
+// refusal is the one for a request, if its transaction is not over already.
+func (s *session) refusal(req *request) *Refusal {
+	if s.status == 'E' || s.status == 'T' && s.behind == 'I' {
+		return nil
+	}
+	return s.p.refusal(req)
 }
 
 // answer is what the client gets.
