@@ -109,12 +109,12 @@ func Passing(err error) bool {
 // migratorOf is what migrates a store, and the database that it writes to.
 func migratorOf(s Store) (*goose.Provider, *sql.DB, error) {
 	if lite, ok := s.(*sqlite); ok {
-		p, err := migrator(lite.writer, goose.DialectSQLite3, "sqlite")
+		p, err := lite.migrator()
 		return p, lite.writer, err
 	}
-	db := s.(*postgres).db
-	p, err := migrator(db, goose.DialectPostgres, "postgres")
-	return p, db, err
+	pg := s.(*postgres)
+	p, err := pg.migrator(pg.db)
+	return p, pg.db, err
 }
 
 // MigrateTo brings an empty store to an earlier version of the tables, and returns
@@ -179,3 +179,6 @@ func Blames(err error) string {
 
 // Redacted is an error as Trouble tells it.
 func Redacted(err error) error { return redacted(err) }
+
+// MigrationLock is the advisory lock of who migrates.
+const MigrationLock = migrationLock

@@ -107,3 +107,5 @@ func TestThroughFaults(t *testing.T) {
 		})
 	}
 }
+
+func faultsAs(cockroach bool) pgfault.Faults { return pgfault.Faults{Cockroach: cockroach} }

@@ -102,7 +102,7 @@ func (r *reader) newest(ctx context.Context, all []entry, partition int64, f cor
 		where += ` AND type = ` + param(f.Type)
 	}
 	if f.State != "" {
-		where += ` AND state = ` + stateIs(f.State, param)
+		where += ` AND ` + stateIs(f.State, param)
 	}
 	if after != nil {
 		where += ` AND number ` + r.beyond(partition, *after, where, param)
@@ -144,12 +144,18 @@ func (r *reader) beyond(partition int64, after place, where string, param func(a
 	return `<= (SELECT max(number) FROM tasks WHERE ` + where + ` AND ` + older + param(r.time(core.Instant(after.at))) + `)`
 }
 
-// stateIs names a state as SQL: an index of tasks in some states serves a query
-// that names one, not one with a parameter.
+// stateIs is the condition on the state. An index of tasks in some states serves a query
+// that names one, not one with a parameter; to SQLite, one that has the very words of
+// the index.
 func stateIs(s core.State, param func(any) string) string {
+	is := `state = '` + string(s) + `'`
 	switch s {
-	case core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError:
-		return `'` + string(s) + `'`
+	case core.StateProcessing, core.StateUndoing:
+		return `state IN ('processing', 'undoing') AND ` + is
+	case core.StateUndone, core.StateError:
+		return `state IN ('undone', 'error') AND ` + is
+	case core.StatePending, core.StateProcessed:
+		return is
 	}
-	return param(string(s))
+	return `state = ` + param(string(s))
 }

@@ -15,33 +15,35 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// migrate brings the tables up to the newest embedded version, and refuses a
-// database that a newer binary has been at.
-func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, dir string) error {
-	provider, err := migrator(db, dialect, dir)
-	if err != nil {
-		return err
-	}
-	have, err := provider.GetDBVersion(ctx)
-	if err != nil {
-		return fmt.Errorf("version of the schema: %w", err)
-	}
-	sources := provider.ListSources()
-	if newest := sources[len(sources)-1].Version; have > newest {
-		return fmt.Errorf("the database's schema has version %d, this binary knows up to %d: use a newer binary", have, newest)
-	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+// checkVersion refuses tables that are not exactly those of this binary.
+func checkVersion(have, want int64) error {
+	switch {
+	case have == 0:
+		return fmt.Errorf("the database has no tables of version %d: run `duly migrate`", want)
+	case have < want:
+		return fmt.Errorf("the database's schema has version %d, this binary wants %d: run `duly migrate`", have, want)
+	case have > want:
+		return newerSchema(have, want)
 	}
 	return nil
 }
 
-func migrator(db *sql.DB, dialect goose.Dialect, dir string) (*goose.Provider, error) {
+func newerSchema(have, newest int64) error {
+	return fmt.Errorf("the database's schema has version %d, this binary knows up to %d: use a newer binary", have, newest)
+}
+
+// newest is the version of the tables that a migrator knows.
+func newest(m *goose.Provider) int64 {
+	sources := m.ListSources()
+	return sources[len(sources)-1].Version
+}
+
+func migrator(db *sql.DB, dialect goose.Dialect, dir string, more ...*goose.Migration) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations/"+dir)
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
-	provider, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(more...))
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
@@ -52,34 +54,36 @@ func migrator(db *sql.DB, dialect goose.Dialect, dir string) (*goose.Provider, e
 // other's way.
 const migrateTries = 20
 
-// Migrate implements Store. Processes may start at once: every statement is
-// idempotent, but not safe beside itself, so whoever collides tries again.
-func (p *postgres) Migrate(ctx context.Context) error {
-	for try := 1; ; try++ {
-		err := migrate(ctx, p.db, goose.DialectPostgres, "postgres")
-		if err == nil {
-			err = p.makeGenerations(ctx)
-		}
-		if err == nil {
-			err = p.sampleLess(ctx)
-		}
-		if err == nil || try == migrateTries || !collided(err) {
-			return err
-		}
-		if err := pause(ctx, try); err != nil {
-			return err
-		}
+const qVersion = `SELECT COALESCE(max(version_id), 0) FROM goose_db_version WHERE is_applied`
+
+// version is that of the tables, 0 without any.
+func (r *reader) version(ctx context.Context) (int64, error) {
+	have, err := column[int64](ctx, r, qVersion)
+	if err != nil {
+		return 0, fmt.Errorf("version of the schema: %w", err)
 	}
+	return have[0], nil
 }
 
-// collided: somebody else was making the same table, or the same row of
-// versions, at the same moment.
-func collided(err error) bool {
-	switch sqlState(err) {
-	case "23505", "42P07", "42710", "XX000", "40001", "40P01":
-		return true
+func (s *sqlite) migrator() (*goose.Provider, error) {
+	return migrator(s.writer, goose.DialectSQLite3, "sqlite")
+}
+
+// CheckVersion implements Store.
+func (s *sqlite) CheckVersion(ctx context.Context) error {
+	m, err := s.migrator()
+	if err != nil {
+		return err
 	}
-	return false
+	tables, err := column[int](ctx, &s.reader, `SELECT count(*) FROM sqlite_schema WHERE name = 'goose_db_version'`)
+	if err != nil || tables[0] == 0 {
+		return errors.Join(err, checkVersion(0, newest(m)))
+	}
+	have, err := s.reader.version(ctx)
+	if err != nil {
+		return err
+	}
+	return checkVersion(have, newest(m))
 }
 
 // Migrate implements Store. A second process may open the file at the same time;
@@ -90,7 +94,7 @@ func (s *sqlite) Migrate(ctx context.Context) error {
 	}
 	defer s.endTurn()
 	for try := 1; ; try++ {
-		err := migrate(ctx, s.writer, goose.DialectSQLite3, "sqlite")
+		err := s.migrateOnce(ctx)
 		var e *sqlitedriver.Error
 		if err == nil || try == migrateTries || !errors.As(err, &e) {
 			return err
@@ -99,4 +103,22 @@ func (s *sqlite) Migrate(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func (s *sqlite) migrateOnce(ctx context.Context) error {
+	m, err := s.migrator()
+	if err != nil {
+		return err
+	}
+	have, err := m.GetDBVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("version of the schema: %w", err)
+	}
+	if have > newest(m) {
+		return newerSchema(have, newest(m))
+	}
+	if _, err := m.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -126,25 +127,25 @@ var moveSQL = `WITH moved AS (DELETE FROM ONLY %[1]s WHERE ` +
 	INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + names(journalColumns) + `, commit_id, format FROM moved`
 
 // makeGenerations makes the tables where they are not yet.
-func (p *postgres) makeGenerations(ctx context.Context) error {
+func (p *postgres) makeGenerations(ctx context.Context, db *sql.DB) error {
 	if p.dialect != "postgres" {
 		return nil
 	}
 	var have bool
-	if err := p.pool.QueryRow(ctx, haveGenerationsSQL).Scan(&have); err != nil || have {
+	if err := db.QueryRowContext(ctx, haveGenerationsSQL).Scan(&have); err != nil || have {
 		return err
 	}
-	return p.run(ctx, func(tx pgx.Tx) error {
+	return inTransaction(ctx, db, func(tx *sql.Tx) error {
 		makes := []string{generationsSQL}
 		for k := 1; k <= generations; k++ {
 			makes = append(makes, fmt.Sprintf(generationSQL, generationTable(k)))
 		}
 		for _, make := range makes {
-			if _, err := tx.Exec(ctx, make); err != nil {
+			if _, err := tx.ExecContext(ctx, make); err != nil {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, emptyGenerationSQL, generations)
+		_, err := tx.ExecContext(ctx, emptyGenerationSQL, generations)
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 )
@@ -20,14 +21,14 @@ const sampleLessSQL = `SELECT 'ALTER TABLE ' || c.relname || string_agg(' ALTER 
 	AND a.attnum > 0 AND NOT a.attisdropped AND coalesce(a.attstattarget, -1) < 0 GROUP BY c.relname`
 
 // sampleLess gives the columns of the large tables their statistics target.
-func (p *postgres) sampleLess(ctx context.Context) error {
+func (p *postgres) sampleLess(ctx context.Context, db *sql.DB) error {
 	if p.dialect != "postgres" {
 		return nil
 	}
-	statements, err := column[string](ctx, &p.reader, sampleLessSQL, sampleTarget)
+	statements, err := column[string](ctx, &reader{db: db, params: dollars}, sampleLessSQL, sampleTarget)
 	for _, statement := range statements {
 		if err == nil {
-			_, err = p.pool.Exec(ctx, statement)
+			_, err = db.ExecContext(ctx, statement)
 		}
 	}
 	if err != nil {

@@ -21,6 +21,8 @@ type postgres struct {
 	reader
 	commits
 	pool    *pgxpool.Pool
+	config  *pgx.ConnConfig // of a connection that nothing is set on
+	tell    func(string)
 	sockets sockets
 	chores  chores
 	dialect string
@@ -44,6 +46,7 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.config, p.tell = cfg.ConnConfig.Copy(), o.Tell
 	cfg.MaxConns = int32(orInt(o.MaxConns, 8))
 	if o.Serializable {
 		p.tx.IsoLevel = pgx.Serializable

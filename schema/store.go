@@ -15,6 +15,8 @@ type Store interface {
 	// Migrate brings the tables up to this binary's version; it refuses a
 	// database that is newer.
 	Migrate(ctx context.Context) error
+	// CheckVersion refuses tables of any other version than this binary's.
+	CheckVersion(ctx context.Context) error
 	Ping(ctx context.Context) error
 	Close() error
 	// Dialect is postgres, cockroach or sqlite; Version the server's own words.
@@ -81,6 +83,7 @@ type Options struct {
 	MaxConns     int           // PostgreSQL: connections; default 8
 	Serializable bool          // PostgreSQL: isolation level SERIALIZABLE instead of READ COMMITTED
 	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
+	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
 }
 
 // Open opens the store of a URL: postgres://… or sqlite:PATH. It does not

@@ -171,8 +171,8 @@ var adapterMutants = []mutant{
 		run:   "^TestPostgres$/^foreign_journal_row$",
 	},
 	{
-		name: "postgres-refusal-not-named", invariant: 12, file: "schema/pgcommit.go",
-		old: "case \"22\", \"23\", \"54\":", new: "case \"54\":",
+		name: "postgres-refusal-not-named", invariant: 12, file: "schema/pgerrors.go",
+		old: "refusal = core.ErrRowRefused", new: "refusal = errProbed",
 		fault: "PostgreSQL: a row that is refused stops the batch",
 		run:   "^TestPostgres$/^poison$",
 	},

@@ -41,9 +41,10 @@ const (
 	setupTimeout = 5 * time.Second
 )
 
-// Migrate brings the tables of a database up to this version.
-func Migrate(ctx context.Context, url string) error {
-	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2})
+// Migrate brings the tables of a database up to this version. tell, unless nil, hears
+// what it waits for.
+func Migrate(ctx context.Context, url string, tell func(string)) error {
+	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2, Tell: tell})
 	if err != nil {
 		return err
 	}
@@ -70,8 +71,11 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	n.log.Info("connected to the database", "dialect", n.store.Dialect(), "version", n.store.Version())
+	if err := n.store.CheckVersion(ctx); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
 	if err := n.store.Partitions(ctx, n.cfg.Partitions); err != nil {
-		return fmt.Errorf("database: %w (are the tables there? `duly migrate` makes them)", err)
+		return fmt.Errorf("database: %w", err)
 	}
 	if n.installation, err = n.store.Installation(ctx, cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)); err != nil {
 		return err

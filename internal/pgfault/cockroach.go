@@ -43,6 +43,8 @@ func (s *session) change(text string) string {
 func (s *session) cockroach(req *request, fault Kind) (a answer, err error, taken bool) {
 	over := s.status != 'I' && s.behind == 'I'
 	switch {
+	case req.is("alter table") && strings.Contains(req.word, " configure zone "): // PostgreSQL has no zones
+		a, err = done("CONFIGURE ZONE 1", s.status)
 	case req.is(release) && s.status == 'T' && !over:
 		a, err = s.release(fault)
 	case req.is(again) && s.status != 'I':

@@ -1,0 +1,248 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+)
+
+// hearing is a store of earlier tables whose migrations are listened to.
+func hearing(t *testing.T, version int64, o schema.Options) (s schema.Store, db *sql.DB, heard func() string) {
+	t.Helper()
+	var mu sync.Mutex
+	var all []string
+	o.Tell = func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, what)
+	}
+	s = opened(t, pgtestdb.URL(t), o)
+	db, err := schema.MigrateTo(t.Context(), s, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, db, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(all, "\n")
+	}
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// A migration that finds a table locked by a backup lets others by in between, says
+// what it waits for without the values in it, and is done when the backup is.
+// covers: B6
+func TestMigrateBehindABackup(t *testing.T) {
+	s, db, heard := hearing(t, 1, schema.Options{})
+	backup, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Exec(`SELECT count(*) FROM journal WHERE actor = 'olga' AND number = 12345`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Migrate(context.Background()) }()
+	// Commits that come meanwhile wait no longer than the migration does, and there
+	// is one between two tries of it.
+	longest := time.Duration(0)
+	writes := 0
+	eventually(t, "the migration says what it waits for", func() bool {
+		began := time.Now()
+		if _, err := db.Exec(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
+			VALUES (0, $1, 1, now(), 'n', 1, 1, 'begun', 'processing', 0, 0, FALSE)`, writes); err != nil {
+			t.Fatal(err)
+		}
+		writes++
+		longest = max(longest, time.Since(began))
+		return strings.Contains(heard(), "session")
+	})
+	select {
+	case err := <-done:
+		t.Fatalf("the migration has ended: %v", err)
+	default:
+	}
+	for _, part := range []string{"waits for a lock: session ", "SELECT count(*) FROM journal WHERE actor = ? AND number = ?"} {
+		if !strings.Contains(heard(), part) {
+			t.Errorf("told %q, want %q in it", heard(), part)
+		}
+	}
+	if strings.Contains(heard(), "olga") || strings.Contains(heard(), "12345") {
+		t.Errorf("values are told: %q", heard())
+	}
+	t.Logf("%d writes, the longest took %v", writes, longest)
+	if longest > 5*time.Second { // lock_timeout is half a second
+		t.Errorf("a write waited for %v", longest)
+	}
+	if err := backup.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckVersion(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !strings.HasSuffix(heard(), "waits no longer") {
+		t.Errorf("the end is not told: %q", heard())
+	}
+}
+
+// An index over a large table is built while commits go on, for as long as it takes,
+// and what a build that was cut off has left is not taken for it.
+// covers: B6
+func TestIndexIsBuiltBesideCommits(t *testing.T) {
+	s, db, _ := hearing(t, 4, schema.Options{Timeout: 100 * time.Millisecond})
+	commit, err := db.Begin() // it has written; the build waits for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := commit.Exec(fmt.Sprintf(manyTasks, 10)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Migrate(ctx) }()
+	invalid := func() (n int) {
+		if err := db.QueryRow(`SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('tasks_pending') AND NOT indisvalid`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	eventually(t, "the build waits", func() bool { return invalid() == 1 })
+	// For longer than any time-out of the store.
+	var waited bool
+	eventually(t, "the build goes on waiting", func() bool {
+		if err := db.QueryRow(`SELECT COALESCE(bool_or(now() - query_start > INTERVAL '700 ms'), FALSE) FROM pg_stat_activity
+			WHERE query LIKE '%CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock' AND datname = current_database() AND pid <> pg_backend_pid()`).Scan(&waited); err != nil {
+			t.Fatal(err)
+		}
+		return waited
+	})
+	if _, err := db.Exec(strings.ReplaceAll(fmt.Sprintf(manyTasks, 10), "md5(g::TEXT)", "'other' || g") + ` WHERE g > 100`); err != nil {
+		t.Errorf("a commit meanwhile: %v", err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) && err == nil {
+		t.Fatalf("migrate: %v", err)
+	}
+	eventually(t, "the build is over", func() bool {
+		var n int
+		if err := db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%CREATE INDEX CONCURRENTLY%' AND state = 'active'
+			AND datname = current_database() AND pid <> pg_backend_pid()`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+	if invalid() != 1 {
+		t.Fatal("nothing is left of the build, and this test is of no use")
+	}
+	if err := commit.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var valid bool
+	if err := db.QueryRow(`SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('tasks_pending')`).Scan(&valid); err != nil || !valid {
+		t.Errorf("valid %v, %v", valid, err)
+	}
+}
+
+// Who migrates while another does waits, and says so.
+// covers: B6
+func TestMigrateOneAtATime(t *testing.T) {
+	s, db, heard := hearing(t, 1, schema.Options{})
+	other, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, schema.MigrationLock); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Migrate(context.Background()) }()
+	eventually(t, "it says what it waits for", func() bool { return strings.Contains(heard(), "another process") })
+	if _, err := other.ExecContext(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// Only tables of the very version of the binary are served.
+// covers: C7
+func TestCheckVersion(t *testing.T) {
+	for name, at := range stores {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, at(t), schema.Options{})
+			versions, err := schema.Versions(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newest := versions[len(versions)-1]
+			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "run `duly migrate`") {
+				t.Errorf("without tables: %v", err)
+			}
+			db, err := schema.MigrateTo(t.Context(), s, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("has version 1, this binary wants %d: run `duly migrate`", newest)
+			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("older: %v", err)
+			}
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.CheckVersion(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`); err != nil {
+				t.Fatal(err)
+			}
+			want = fmt.Sprintf("has version 1000, this binary knows up to %d", newest)
+			for what, err := range map[string]error{"check": s.CheckVersion(t.Context()), "migrate": s.Migrate(t.Context())} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("newer, %s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// Rows of partitions, which are rewritten all the time, are kept short on CockroachDB;
+// PostgreSQL never hears of it.
+func TestShortGC(t *testing.T) {
+	for _, cockroach := range []bool{false, true} {
+		p := proxy(t, faultsAs(cockroach))
+		open(t, through(t, p, pgtestdb.URL(t)), schema.Options{})
+		if said := strings.Contains(strings.Join(p.Texts(), "\n"), "gc.ttlseconds"); said != cockroach {
+			t.Errorf("CockroachDB %v: said %v", cockroach, said)
+		}
+	}
+}
