@@ -182,3 +182,6 @@ func Redacted(err error) error { return redacted(err) }
 
 // MigrationLock is the advisory lock of who migrates.
 const MigrationLock = migrationLock
+
+// Says is what the table of errors says of a code.
+func Says(code string) string { return verdictOf(&pgconn.PgError{Code: code}).says }

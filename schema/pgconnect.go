@@ -71,6 +71,18 @@ func setUp(level pgx.TxIsoLevel, timeout time.Duration) func(context.Context, *p
 	})
 }
 
+// inTurn does one after the other with a new connection.
+func inTurn(all ...func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
+	return func(ctx context.Context, c *pgx.Conn) error {
+		for _, do := range all {
+			if err := do(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // settings set up a new connection; postgres are not for CockroachDB.
 func settings(common, postgres []string) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, c *pgx.Conn) error {

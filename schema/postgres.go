@@ -24,6 +24,7 @@ type postgres struct {
 	config  *pgx.ConnConfig // of a connection that nothing is set on
 	tell    func(string)
 	sockets sockets
+	pooler  poolerCheck
 	chores  chores
 	dialect string
 	version string
@@ -56,7 +57,8 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 		timeout = 30 * time.Second
 	}
 	p.tryMax = 2 * timeout
-	cfg.AfterConnect = setUp(p.tx.IsoLevel, timeout)
+	p.pooler.config = p.config
+	cfg.AfterConnect = inTurn(p.pooler.check, setUp(p.tx.IsoLevel, timeout))
 	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
