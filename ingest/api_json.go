@@ -75,9 +75,10 @@ type (
 		Next  string     `json:"next,omitempty"`
 	}
 	countJSON struct {
-		Type  string     `json:"type"`
-		State core.State `json:"state"`
-		Tasks int64      `json:"tasks"`
+		Type    string     `json:"type"`
+		State   core.State `json:"state"`
+		Tasks   int64      `json:"tasks"`
+		AtLeast bool       `json:"at_least,omitempty"`
 	}
 	countsJSON struct {
 		Counts []countJSON `json:"counts"`

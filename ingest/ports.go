@@ -50,7 +50,8 @@ type Reader interface {
 	Get(ctx context.Context, partition int, id string) (core.View, error)
 	// List returns one page of tasks without their steps.
 	List(ctx context.Context, f core.Filter) (core.Page, error)
-	// Counts returns how many tasks of each type are in each state.
+	// Counts returns how many tasks of each type are in each state, or of very many at
+	// least how many.
 	Counts(ctx context.Context) ([]core.Count, error)
 	// Cursor returns the last contiguous committed position of the partition in
 	// the task stream.

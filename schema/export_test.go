@@ -42,7 +42,6 @@ var Reads = []struct {
 	{"overdue", dollars(qOverdue), "1, '2040-01-01', '1970-01-01', 0, 1000", []string{"tasks_active", "tasks_parked"}},
 	{"waiting", dollars(qWaiting), "1, 'agent1', 100, 1000", []string{"tasks_waiting"}},
 	{"next agent", dollars(qNextAgent), "1, ''", []string{"tasks_waiting"}},
-	{"failed", "SELECT number FROM tasks WHERE partition = $1 AND state = 'error' ORDER BY number DESC LIMIT $2", "1, 51", []string{"tasks_failed"}},
 	{"untold", dollars(qUntold), "1, 3, 1000", []string{"tasks_ended"}},
 }
 
@@ -185,3 +184,42 @@ const MigrationLock = migrationLock
 
 // Says is what the table of errors says of a code.
 func Says(code string) string { return verdictOf(&pgconn.PgError{Code: code}).says }
+
+// AskedDB is the database as those who ask see it.
+func AskedDB(s Store) *sql.DB { return readerOf(s).db }
+
+func readerOf(s Store) *reader {
+	if lite, ok := s.(*sqlite); ok {
+		return lite.asked.of
+	}
+	return s.(*postgres).asked.of
+}
+
+// Question is a query of those who ask.
+type Question struct {
+	SQL  string
+	Args []any
+}
+
+// Listing is the query of a list of partition 1, from its beginning or from a place in it.
+func Listing(s Store, f core.Filter, from string) (Question, error) {
+	r := readerOf(s)
+	var after *place
+	if from != "" {
+		p, err := parsePlace(from)
+		if err != nil {
+			return Question{}, err
+		}
+		after = &p
+	}
+	q, args := r.listQuery(1, f, after)
+	return Question{r.params(q), args}, nil
+}
+
+// Countings are the queries of counts of partition 1.
+func Countings(s Store) (all []Question) {
+	for _, g := range countGroups {
+		all = append(all, Question{readerOf(s).params(g.query), []any{1, 100}})
+	}
+	return all
+}

@@ -92,22 +92,8 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 // newest appends the first tasks of one partition's part of the list that come
 // after a place in it.
 func (r *reader) newest(ctx context.Context, all []entry, partition int64, f core.Filter, after *place) ([]entry, error) {
-	args := []any{partition, f.Limit + 1}
-	param := func(v any) string {
-		args = append(args, v)
-		return fmt.Sprintf("?%d", len(args))
-	}
-	where := `partition = ?1`
-	if f.Type != "" {
-		where += ` AND type = ` + param(f.Type)
-	}
-	if f.State != "" {
-		where += ` AND ` + stateIs(f.State, param)
-	}
-	if after != nil {
-		where += ` AND number ` + r.beyond(partition, *after, where, param)
-	}
-	rows, err := r.query(ctx, `SELECT `+listColumns+` FROM tasks WHERE `+where+` ORDER BY number DESC LIMIT ?2`, args...)
+	query, args := r.listQuery(partition, f, after)
+	rows, err := r.query(ctx, query, args...)
 	if err != nil {
 		return all, err
 	}
@@ -125,6 +111,27 @@ func (r *reader) newest(ctx context.Context, all []entry, partition int64, f cor
 		all = append(all, entry{place{oldest, partition, t.Number}, summary(&t)})
 	}
 	return all, rows.Err()
+}
+
+// listQuery reads the tasks of newest, by an index of those in one state where there
+// is one, and otherwise by number.
+func (r *reader) listQuery(partition int64, f core.Filter, after *place) (string, []any) {
+	args := []any{partition, f.Limit + 1}
+	param := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("?%d", len(args))
+	}
+	where := `partition = ?1`
+	if f.Type != "" {
+		where += ` AND type = ` + param(f.Type)
+	}
+	if f.State != "" {
+		where += ` AND ` + stateIs(f.State, param)
+	}
+	if after != nil {
+		where += ` AND number ` + r.beyond(partition, *after, where, param)
+	}
+	return `SELECT ` + listColumns + ` FROM tasks WHERE ` + where + ` ORDER BY number DESC LIMIT ?2`, args
 }
 
 // listColumns are a task's without its input, which may be large.

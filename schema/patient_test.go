@@ -181,6 +181,14 @@ func (p patient) Counts(ctx context.Context) ([]core.Count, error) {
 	return retried(ctx, func() ([]core.Count, error) { return p.Store.Counts(ctx) })
 }
 
+func (p patient) CountsUpTo(ctx context.Context, most int) ([]core.Count, error) {
+	return retried(ctx, func() ([]core.Count, error) { return p.Store.CountsUpTo(ctx, most) })
+}
+
+func (p patient) CheckVersion(ctx context.Context) error {
+	return retriedDo(ctx, func() error { return p.Store.CheckVersion(ctx) })
+}
+
 func (p patient) Journal(ctx context.Context, partition int, number int64) ([]core.Record, error) {
 	return retried(ctx, func() ([]core.Record, error) { return p.Store.Journal(ctx, partition, number) })
 }

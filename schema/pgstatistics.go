@@ -60,14 +60,14 @@ func (p *postgres) knowTasks(births int) {
 
 func (p *postgres) lookAtTasks(ctx context.Context, born int64) error {
 	var known float64
-	if err := p.db.QueryRowContext(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'tasks'::REGCLASS`).Scan(&known); err != nil {
+	if err := p.asked.of.db.QueryRowContext(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'tasks'::REGCLASS`).Scan(&known); err != nil {
 		return fmt.Errorf("statistics of the tasks: %w", err)
 	}
 	// Without any statistics, below 0, the planner goes by the size of the file.
 	if known < 0 || known >= float64(born) {
 		return nil
 	}
-	if _, err := p.db.ExecContext(ctx, `ANALYZE tasks`); err != nil {
+	if _, err := p.asked.of.db.ExecContext(ctx, `ANALYZE tasks`); err != nil {
 		return fmt.Errorf("statistics of the tasks: %w", err)
 	}
 	return nil

@@ -18,9 +18,11 @@ import (
 
 // postgres is the store on PostgreSQL or CockroachDB.
 type postgres struct {
-	reader
+	running
 	commits
+	asked
 	pool    *pgxpool.Pool
+	reading *pgxpool.Pool   // of asked
 	config  *pgx.ConnConfig // of a connection that nothing is set on
 	tell    func(string)
 	sockets sockets
@@ -66,11 +68,33 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 		p.pool.Close()
 		return nil, err
 	}
-	p.reader = reader{
-		db: stdlib.OpenDBFromPool(p.pool), params: dollars, list: func(v any) any { return v },
+	if err := p.openReading(ctx, cfg, timeout); err != nil {
+		p.pool.Close()
+		return nil, err
+	}
+	p.reader = p.readerOf(p.pool)
+	return p, nil
+}
+
+// openReading opens the connections of asked, which are made when they are wanted.
+func (p *postgres) openReading(ctx context.Context, cfg *pgxpool.Config, timeout time.Duration) (err error) {
+	reading := cfg.Copy()
+	reading.MaxConns, reading.MinConns, reading.MinIdleConns = askedConns, 0, 0
+	reading.AfterConnect = inTurn(p.pooler.check, settings([]string{fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds())},
+		[]string{"SET idle_in_transaction_session_timeout = 60000"}))
+	if p.reading, err = pgxpool.NewWithConfig(ctx, reading); err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	r := p.readerOf(p.reading)
+	p.asked.of = &r
+	return nil
+}
+
+func (p *postgres) readerOf(pool *pgxpool.Pool) reader {
+	return reader{
+		db: stdlib.OpenDBFromPool(pool), params: dollars, list: func(v any) any { return v },
 		lingers: p.dialect == "postgres", among: p.among, time: func(i core.Instant) any { return i.Time() },
 	}
-	return p, nil
 }
 
 func (p *postgres) detect(ctx context.Context) error {
@@ -122,8 +146,9 @@ func (p *postgres) Close() error {
 	impatience := time.AfterFunc(closeMax, p.sockets.cut)
 	defer impatience.Stop()
 	p.chores.close()
-	err := p.db.Close()
+	err := errors.Join(p.db.Close(), p.asked.of.db.Close())
 	p.pool.Close()
+	p.reading.Close()
 	return err
 }
 

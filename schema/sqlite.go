@@ -15,8 +15,9 @@ import (
 
 // sqlite is the store of one process: one connection writes, others read.
 type sqlite struct {
-	reader
+	running
 	commits
+	asked
 	writer  *sql.DB
 	version string
 	turn    chan struct{} // held by whoever writes
@@ -65,13 +66,25 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), conn.Close(), s.writer.Close())
 	}
-	copier, err := openLiteConn(uri, append(slices.Clone(litePragmas), liteWalBusy))
+	db.SetMaxOpenConns(4)
+	asking, err := sql.Open("sqlite", dsn+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), db.Close(), conn.Close(), s.writer.Close())
 	}
+	asking.SetMaxOpenConns(askedConns)
+	copier, err := openLiteConn(uri, append(slices.Clone(litePragmas), liteWalBusy))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), asking.Close(), db.Close(), conn.Close(), s.writer.Close())
+	}
 	s.wal = newLiteWal(copier, s.takeTurn, s.endTurn)
-	db.SetMaxOpenConns(4)
-	s.reader = reader{
+	s.reader = liteReader(db)
+	r := liteReader(asking)
+	s.asked.of = &r
+	return s, nil
+}
+
+func liteReader(db *sql.DB) reader {
+	return reader{
 		db: db, params: func(q string) string { return q },
 		list: func(v any) any {
 			b, _ := json.Marshal(v) // numbers and names always can be
@@ -82,7 +95,6 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		},
 		time: func(i core.Instant) any { return int64(i) },
 	}
-	return s, nil
 }
 
 // Dialect implements Store.
@@ -102,7 +114,7 @@ func (s *sqlite) Close() error {
 	s.wal.stop()
 	s.turn <- struct{}{}
 	defer s.endTurn()
-	return errors.Join(s.commit.conn.Close(), s.db.Close(), s.writer.Close(), s.wal.Close())
+	return errors.Join(s.commit.conn.Close(), s.db.Close(), s.asked.of.db.Close(), s.writer.Close(), s.wal.Close())
 }
 
 // takeTurn waits for the turn to write.

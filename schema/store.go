@@ -68,11 +68,17 @@ type Store interface {
 	// newer one, the error is core.UnreadablePlans beside those.
 	Plans(ctx context.Context) ([]core.Plan, error)
 
+	// What follows is for people who ask, through connections of its own: no commit
+	// waits for it. Existing is the scheduler's too.
+
 	// Get returns one task with its steps, or core.ErrNotFound.
 	Get(ctx context.Context, partition int, id string) (core.View, error)
 	Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error)
 	List(ctx context.Context, f core.Filter) (core.Page, error)
+	// Counts counts all tasks, however many. CountsUpTo reads about most of each state
+	// at most, and says where there may be more.
 	Counts(ctx context.Context) ([]core.Count, error)
+	CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 	Journal(ctx context.Context, partition int, number int64) ([]core.Record, error)
 	// Audit reads all tasks and the journal for a check of the books.
 	Audit(ctx context.Context) (Audit, error)
@@ -80,7 +86,7 @@ type Store interface {
 
 // Options change how a store is opened.
 type Options struct {
-	MaxConns     int           // PostgreSQL: connections; default 8
+	MaxConns     int           // PostgreSQL: connections, beside up to 4 for those who read; default 8
 	Serializable bool          // PostgreSQL: isolation level SERIALIZABLE instead of READ COMMITTED
 	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
 	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told

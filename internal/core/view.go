@@ -53,7 +53,8 @@ type Page struct {
 
 // Count is how many tasks of a type are in a state.
 type Count struct {
-	Type  string
-	State State
-	Tasks int64
+	Type    string
+	State   State
+	Tasks   int64
+	AtLeast bool // there may be more of the state than were counted
 }

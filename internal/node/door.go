@@ -40,6 +40,11 @@ func logError(err error) error {
 // doorReader is ingest.Reader on the state store.
 type doorReader struct{ schema.Store }
 
+// Counts implements ingest.Reader.
+func (r doorReader) Counts(ctx context.Context) ([]core.Count, error) {
+	return r.CountsUpTo(ctx, schema.CountsMax)
+}
+
 // Cursor implements ingest.Reader.
 func (r doorReader) Cursor(ctx context.Context, partition int) (uint64, error) {
 	all, err := r.Cursors(ctx)

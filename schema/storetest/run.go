@@ -19,6 +19,7 @@ func Run(t *testing.T, open Open, except ...string) {
 		test func(*rig)
 	}{
 		{"migrate twice", testMigrateTwice},
+		{"version", testVersion},
 		{"partitions are fixed for life", testPartitions},
 		{"installation", testInstallation},
 		{"take over", testTakeOver},

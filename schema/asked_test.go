@@ -1,0 +1,176 @@
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+)
+
+// asked is a store with many tasks, in partition 1 of both.
+func asked(t *testing.T, dialect string) schema.Store {
+	t.Helper()
+	s := open(t, stores[dialect](t), schema.Options{MaxConns: 2})
+	if err := s.Partitions(t.Context(), 16); err != nil {
+		t.Fatal(err)
+	}
+	if dialect == "sqlite" {
+		const fill = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000)
+			INSERT INTO tasks (partition, number, id, type, plan_version, state, seq, round, waits_for, complete_by, failure_count, origin, created_at, updated_at,
+				ended_at, end_number, commit_id)
+			SELECT 1, i, 't' || i, 'order', 1, CASE WHEN i % 60 < 40 THEN 'processed' WHEN i % 60 < 59 THEN 'pending' ELSE 'processing' END, 1, 0,
+				CASE WHEN i % 60 BETWEEN 40 AND 58 THEN 'agent' END, 1, 0, 0, i, 1, CASE WHEN i % 60 < 40 THEN 1 END, CASE WHEN i % 60 < 40 THEN i END, 1 FROM n`
+		if _, err := schema.WriterDB(s).Exec(fill); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for _, statement := range []string{fmt.Sprintf(manyTasks, 100_000), "VACUUM ANALYZE tasks"} {
+		if _, err := schema.DB(s).Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// planOf is how a database answers a question.
+func planOf(t *testing.T, s schema.Store, q schema.Question) string {
+	t.Helper()
+	explain := "EXPLAIN "
+	if s.Dialect() == "sqlite" {
+		explain += "QUERY PLAN "
+	}
+	rows, err := schema.AskedDB(s).Query(explain+q.SQL, q.Args...)
+	if err != nil {
+		t.Fatalf("%s: %v", q.SQL, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for rows.Next() {
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new(any)
+		}
+		if err := rows.Scan(values...); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&all, *values[len(values)-1].(*any))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// Lists of the tasks in one state, and counts, go by an index of those tasks, on either
+// store: none reads the table.
+// covers: C16
+func TestAskedByIndex(t *testing.T) {
+	for dialect := range stores {
+		t.Run(dialect, func(t *testing.T) {
+			s := asked(t, dialect)
+			key := map[string]string{"postgres": "tasks_pkey", "sqlite": "sqlite_autoindex_tasks_1"}[dialect]
+			for state, index := range map[core.State]string{
+				"": key, core.StatePending: "tasks_pending", core.StateProcessing: "tasks_active", core.StateUndoing: "tasks_active",
+				core.StateUndone: "tasks_failed", core.StateError: "tasks_failed", core.StateProcessed: key,
+			} {
+				for _, from := range []string{"", "1767225600000000.1.500", "1767225600000000.3.500"} {
+					q, err := schema.Listing(s, core.Filter{State: state, Limit: 50}, from)
+					if err != nil {
+						t.Fatal(err)
+					}
+					wholly(t, s, fmt.Sprintf("list of %q from %q", state, from), index, planOf(t, s, q))
+				}
+			}
+			for i, q := range schema.Countings(s) {
+				wholly(t, s, q.SQL, []string{"tasks_active", "tasks_pending", "tasks_failed", "tasks_ended"}[i], planOf(t, s, q))
+			}
+		})
+	}
+}
+
+// wholly checks that a plan reads the index, and no table in any other way.
+func wholly(t *testing.T, s schema.Store, what, index, plan string) {
+	t.Helper()
+	reads := 0
+	for line := range strings.Lines(plan) {
+		if !strings.Contains(line, "tasks") || strings.Contains(line, "Sort Key") {
+			continue
+		}
+		reads++
+		scansAll := strings.Contains(line, "Seq Scan") || s.Dialect() == "sqlite" && strings.Contains(line, "SCAN")
+		if scansAll || !strings.Contains(line, index) && !strings.Contains(line, "Bitmap Heap Scan") {
+			t.Errorf("%s: want %s, and no other:\n%s", what, index, plan)
+			return
+		}
+	}
+	if reads == 0 {
+		t.Errorf("%s reads nothing:\n%s", what, plan)
+	}
+}
+
+// Who asks cannot delay a commit, and its questions are planned as PostgreSQL does, for
+// so long at most.
+// covers: C16
+func TestAskedBesideCommits(t *testing.T) {
+	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 2})
+	if err := s.Partitions(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutPlan(t.Context(), benchPlan()); err != nil {
+		t.Fatal(err)
+	}
+	w := plainBirth(1, 1)
+	w.Task.PlanVersion = 1
+	if _, err := commitOne(t.Context(), s, 1, w); err != nil {
+		t.Fatal(err)
+	}
+	var scans, timeout string
+	if err := schema.AskedDB(s).QueryRow(`SELECT current_setting('enable_seqscan'), current_setting('statement_timeout')`).Scan(&scans, &timeout); err != nil {
+		t.Fatal(err)
+	}
+	if scans != "on" || timeout != "30s" {
+		t.Errorf("enable_seqscan %s, statement_timeout %s", scans, timeout)
+	}
+	holder, err := schema.DB(s).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Rollback() }()
+	if _, err := holder.Exec(`LOCK TABLE plans IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	const askers = 8
+	done := make(chan error, askers)
+	for range askers {
+		go func() {
+			_, err := s.Get(ctx, 1, "t1")
+			done <- err
+		}()
+	}
+	eventually(t, "those who ask wait", func() bool {
+		var n int
+		if err := holder.QueryRow(`SELECT count(*) FROM pg_locks WHERE relation = 'plans'::REGCLASS AND NOT granted`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n >= 4
+	})
+	if _, err := commitOne(t.Context(), s, 2, plainBirth(1, 2)); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	for range askers {
+		if err := <-done; err == nil {
+			t.Error("answered, while the plans were locked")
+		}
+	}
+}
