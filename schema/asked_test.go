@@ -102,7 +102,7 @@ func wholly(t *testing.T, s schema.Store, what, index, plan string) {
 	t.Helper()
 	reads := 0
 	for line := range strings.Lines(plan) {
-		if !strings.Contains(line, "tasks") || strings.Contains(line, "Sort Key") {
+		if !strings.Contains(line, "tasks") || strings.Contains(line, " Key: ") {
 			continue
 		}
 		reads++

@@ -244,7 +244,7 @@ func (m *migration) once(ctx context.Context) error {
 	return m.p.sampleLess(ctx, m.short)
 }
 
-var buildsIndex = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (\w+)`)
+var buildsIndex = regexp.MustCompile(`(?mi)^create (?:unique )?index concurrently if not exists (\w+)`)
 
 // concurrently names the indexes that a migration builds while commits go on. Such a
 // build waits for every transaction that was there before, for as long as it takes,

@@ -43,11 +43,51 @@ func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []
 	}
 	t.Run(dialect, func(t *testing.T) {
 		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect, o) })
+		if dialect == "postgres" {
+			migrateInTrouble(t, p, o)
+		}
 	})
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 	return p.Texts()
+}
+
+// migrateInTrouble migrates again what a build of an index left in the middle, behind a
+// backup.
+func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
+	t.Helper()
+	waits := make(chan struct{}, 1)
+	o.Tell = func(string) {
+		select {
+		case waits <- struct{}{}:
+		default:
+		}
+	}
+	s, db := open(t, p, "postgres", o)
+	for _, statement := range []string{
+		`DELETE FROM goose_db_version WHERE version_id > 2`, `UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'tasks_pending'::REGCLASS`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	backup, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Exec(`LOCK TABLE journal IN ACCESS SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Migrate(context.Background()) }()
+	<-waits
+	if err := backup.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
 }
 
 // open is a store behind the proxy, and its database without it.
