@@ -275,7 +275,7 @@ func (m *migration) dropInvalid(ctx context.Context, indexes []string) error {
 			continue
 		}
 		if _, err := m.long.ExecContext(ctx, fmt.Sprintf(dropSQL, index)); err != nil {
-			return fmt.Errorf("drop what is left of index %s: %w", index, err)
+			return fmt.Errorf("index %s, of which a part is left: %w", index, err)
 		}
 	}
 	return nil

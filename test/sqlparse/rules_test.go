@@ -27,7 +27,7 @@ var shared = []string{
 var types = []string{"int8", "int2", "text", "bytea", "bool", "timestamptz", "float8"}
 
 // settings of a session that both know.
-var settings = []string{"statement_timeout", "default_transaction_isolation"}
+var settings = []string{"statement_timeout", "lock_timeout", "default_transaction_isolation"}
 
 // system are columns that PostgreSQL adds to every row.
 var system = []string{"xmin", "xmax", "cmin", "cmax", "ctid", "oid"}
