@@ -64,11 +64,11 @@ func TestErrorsOfACommit(t *testing.T) {
 	if err := s.Partitions(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	st, err := s.TakeOver(t.Context(), 0, "node")
+	st, err := s.TakeOver(t.Context(), 0, core.Claim{Owner: "node"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	number := int64(0)
+	number, last := int64(0), int64(0)
 	for _, c := range errorTable {
 		for tasks, want := range map[int]string{3: c.several, 1: c.alone} {
 			b := &core.Batch{ID: number + 1}
@@ -76,11 +76,14 @@ func TestErrorsOfACommit(t *testing.T) {
 				number++
 				b.Writes = append(b.Writes, plainBirth(0, number))
 			}
-			b.Partitions = []core.PartitionWrite{{Epoch: st.Epoch, NextNumber: number + 1, NextEnd: 1}}
+			b.Partitions = []core.PartitionWrite{{Epoch: st.Epoch, After: last, NextNumber: number + 1, NextEnd: 1}}
 			before := session(t, s)
 			p.Refuse(pgfault.Refusal{Holds: "UPDATE partitions AS p SET", Code: c.code, Times: 2})
 			_, err := s.Commit(t.Context(), b)
 			p.Refuse()
+			if err == nil {
+				last = b.ID
+			}
 			if got := outcome(err, session(t, s) != before); got != want {
 				t.Errorf("%s, %d tasks: %s, want %s (%v)", c.code, tasks, got, want, err)
 			}
@@ -182,7 +185,7 @@ func TestSQLiteThatRefusesAll(t *testing.T) {
 }
 
 func commitOne(ctx context.Context, s schema.Store, number int64, w core.TaskWrite) (core.CommitResult, error) {
-	st, err := s.TakeOver(ctx, 1, "node")
+	st, err := s.TakeOver(ctx, 1, core.Claim{Owner: "node"})
 	if err != nil {
 		return core.CommitResult{}, err
 	}
@@ -194,7 +197,7 @@ func commitOne(ctx context.Context, s schema.Store, number int64, w core.TaskWri
 // a commit is under way.
 func refusesAll(t *testing.T, s schema.Store, db *sql.DB, number int64, begin, end string) {
 	t.Helper()
-	st, err := s.TakeOver(t.Context(), 1, "node")
+	st, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,15 +278,15 @@ func TestUnknownBatchIsNotSplit(t *testing.T) {
 	if err := s.Partitions(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	st, err := s.TakeOver(t.Context(), 0, "node")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		first bool // whether it was committed the first time
 		want  string
 	}{"committed": {true, sent}, "not committed": {false, split}} {
 		t.Run(name, func(t *testing.T) {
+			st, err := s.TakeOver(t.Context(), 0, core.Claim{Owner: "node"})
+			if err != nil {
+				t.Fatal(err)
+			}
 			b := &core.Batch{ID: 1, Writes: []core.TaskWrite{plainBirth(0, 1), plainBirth(0, 2)}}
 			if !c.first {
 				b = &core.Batch{ID: 2, Writes: []core.TaskWrite{plainBirth(0, 3), plainBirth(0, 4)}}
@@ -295,7 +298,7 @@ func TestUnknownBatchIsNotSplit(t *testing.T) {
 				}
 			}
 			p.Refuse(pgfault.Refusal{Holds: "UPDATE partitions AS p SET", Code: "40003", Times: 1}, pgfault.Refusal{Holds: "UPDATE partitions AS p SET", Code: "57014", Times: 1})
-			_, err := s.Commit(t.Context(), b)
+			_, err = s.Commit(t.Context(), b)
 			p.Refuse()
 			if got := outcome(err, false); got != c.want {
 				t.Errorf("%s, want %s (%v)", got, c.want, err)
@@ -339,7 +342,7 @@ func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 		if _, err := commitOne(t.Context(), s, number, plainBirth(1, number)); err != nil {
 			t.Fatal(err)
 		}
-		st, err := stores[1].TakeOver(t.Context(), 1, "node")
+		st, err := stores[1].TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,8 +350,8 @@ func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		reload(t, stores[0], "on")
-		for _, w := range []core.TaskWrite{plainBirth(1, number+1), plainBirth(1, number+2)} {
-			p := core.PartitionWrite{Partition: 1, Epoch: st.Epoch, NextNumber: number + 3, NextEnd: 1}
+		for i, w := range []core.TaskWrite{plainBirth(1, number+1), plainBirth(1, number+2)} {
+			p := core.PartitionWrite{Partition: 1, Epoch: st.Epoch, After: int64(i) * (number + 1), NextNumber: number + 3, NextEnd: 1}
 			_, err := s.Commit(t.Context(), &core.Batch{ID: w.Task.Number, Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{w}})
 			if err != nil {
 				t.Fatal(err)
