@@ -58,6 +58,10 @@ func (p patient) Partitions(ctx context.Context, n int) error {
 	return retriedDo(ctx, func() error { return p.Store.Partitions(ctx, n) })
 }
 
+func (p patient) Installation(ctx context.Context, namespace string) (string, error) {
+	return retried(ctx, func() (string, error) { return p.Store.Installation(ctx, namespace) })
+}
+
 // TakeOver looks whether a takeover of unknown outcome has happened: a second one
 // would do no harm, but the suite counts epochs.
 func (p patient) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
