@@ -32,7 +32,7 @@ func parkedPlan() core.Plan {
 // park puts n tasks into the store that are parked until due, each as the owner
 // of its partition would have written it.
 func (r *rig) park(ctx context.Context, n int, due core.Instant) error {
-	if err := node.Migrate(ctx, r.database, nil); err != nil {
+	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
 	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})

@@ -217,7 +217,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	if r.sql, err = pgx.Connect(ctx, r.database); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	if err := node.Migrate(ctx, r.database, nil); err != nil {
+	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
 	for _, q := range usedTables(r.partitions, o.RetainDetail > 0) {

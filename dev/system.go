@@ -91,7 +91,7 @@ func (s *System) start(ctx context.Context, o Options) error {
 	if cfg.DatabaseURL, err = s.store(ctx, o); err != nil {
 		return err
 	}
-	if err := node.Migrate(ctx, cfg.DatabaseURL, nil); err != nil {
+	if err := node.Migrate(ctx, cfg.DatabaseURL); err != nil {
 		return err
 	}
 	s.Node, err = node.Open(ctx, cfg, o.Log)

@@ -41,7 +41,7 @@ type migrateCmd struct {
 
 // Run brings the tables up to date.
 func (c *migrateCmd) Run(ctx context.Context, std streams) error {
-	if err := node.Migrate(ctx, c.DatabaseURL, func(what string) { fmt.Fprintln(std.err, what) }); err != nil {
+	if err := node.MigrateTelling(ctx, c.DatabaseURL, func(what string) { fmt.Fprintln(std.err, what) }); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(std.out, "the tables are up to date")

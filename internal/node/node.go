@@ -41,9 +41,11 @@ const (
 	setupTimeout = 5 * time.Second
 )
 
-// Migrate brings the tables of a database up to this version. tell, unless nil, hears
-// what it waits for.
-func Migrate(ctx context.Context, url string, tell func(string)) error {
+// Migrate brings the tables of a database up to this version.
+func Migrate(ctx context.Context, url string) error { return MigrateTelling(ctx, url, nil) }
+
+// MigrateTelling is Migrate; tell hears what it waits for.
+func MigrateTelling(ctx context.Context, url string, tell func(string)) error {
 	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2, Tell: tell})
 	if err != nil {
 		return err
