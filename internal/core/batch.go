@@ -71,6 +71,7 @@ func (all UnreadablePlans) Find(name string, version int64) *UnreadablePlan {
 	}
 	return nil
 }
+
 // BatchBytesMax is how many bytes of tasks a batch should hold at most, by
 // [TaskWrite.Size]: CockroachDB takes messages of 16 MiB.
 const BatchBytesMax = 8 << 20
