@@ -185,7 +185,7 @@ func TestNamespacesShareNATS(t *testing.T) {
 			}
 		}
 		in.ends("fail", "f-"+in.namespace, "error")
-		in.until("the alert of "+in.namespace, func() bool { return in.logged("a person must look", "f-"+in.namespace) })
+		in.until("the alert of "+in.namespace, func() bool { return in.logged("operator action required", "f-"+in.namespace) })
 	}
 	for _, in := range both {
 		in.mu.Lock()

@@ -149,6 +149,7 @@ func (w *world) http(method, path, body string, header map[string]string) (int, 
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	for k, v := range header {
 		req.Header.Set(k, v)
 	}

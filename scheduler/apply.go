@@ -51,6 +51,7 @@ func (s *Shard) applyTold() {
 		if s.retellAfter = 0; s.retellAt > t.now {
 			s.retellAt = t.now // it takes endings again
 		}
+		s.eventsTaken()
 		for i := range m.Endings {
 			p.told.add(m.Endings[i].EndNumber)
 		}
@@ -67,12 +68,21 @@ func (s *Shard) applyTold() {
 	}
 }
 
+// eventsTaken says that the event stream takes endings, or that none are left to be told again.
+func (s *Shard) eventsTaken() {
+	if s.untold {
+		s.untold = false
+		s.cfg.report(TroubleEvents, nil)
+	}
+}
+
 // retell keeps endings that the event stream refused. They are told again together, and
 // after longer and longer pauses while it refuses: a stream that is away for seconds or
 // hours is asked now and then. What is kept is bounded by InFlight, because endings that
 // are not told count there. Nothing is logged for each: the stream's trouble is told once.
 func (s *Shard) retell(m ToldMail) {
-	s.log.Debug("the event stream did not take endings; they are told again", "partition", m.Partition, "endings", len(m.Endings), "error", m.Err)
+	s.untold = true
+	s.cfg.report(TroubleEvents, m.Err)
 	s.retold = append(s.retold, m)
 	if s.retellAt != 0 {
 		return

@@ -148,7 +148,7 @@ func (s *Shard) settle(res *core.CommitResult) {
 // lose lets go of a partition whose row is not as this shard left it.
 func (s *Shard) lose(p *partition) {
 	p.lost = true
-	s.log.Warn("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
+	s.log.Debug("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
 	s.turn.turned.Lost = append(s.turn.turned.Lost, p.id)
 	s.Drop(p.id)
 }

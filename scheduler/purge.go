@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -42,16 +43,20 @@ func (s *Scheduler) purge(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		var failed error
 		for _, r := range s.runners {
 			for partition, epoch := range r.ownerships() {
-				s.purgeOne(ctx, r, partition, epoch)
+				if err := s.purgeOne(ctx, r, partition, epoch); err != nil && failed == nil {
+					failed = fmt.Errorf("partition %d: %w", partition, err)
+				}
 			}
 		}
+		s.reportUnlessEnded(ctx, TroubleForget, failed)
 	}
 }
 
 // purgeOne forgets what is old in one partition.
-func (s *Scheduler) purgeOne(ctx context.Context, r *runner, partition int, epoch int64) {
+func (s *Scheduler) purgeOne(ctx context.Context, r *runner, partition int, epoch int64) error {
 	before := func(d time.Duration) core.Instant {
 		if d == 0 {
 			return 0 // nothing ended before it
@@ -59,22 +64,17 @@ func (s *Scheduler) purgeOne(ctx context.Context, r *runner, partition int, epoc
 		return s.cfg.Now().Add(-d)
 	}
 	if back := r.wentBack(partition); back != 0 && s.cfg.Now() < back.Add(keepAfter) {
-		return
+		return nil
 	}
 	for ctx.Err() == nil {
 		if !r.hold(ctx) {
-			return
+			return nil
 		}
 		n, err := s.store.Purge(ctx, partition, epoch, before(s.cfg.Retain.Detail), before(s.cfg.Retain.Row), purgeMost)
 		r.unhold()
-		if err != nil {
-			if ctx.Err() == nil {
-				s.log.Warn("cannot forget old tasks; trying again", "partition", partition, "error", err)
-			}
-			return
-		}
-		if n < purgeMost {
-			return
+		if err != nil || n < purgeMost {
+			return err
 		}
 	}
+	return nil
 }

@@ -94,6 +94,7 @@ type Scheduler struct {
 	log     *slog.Logger
 	runners []*runner
 	lead    lead
+	news    *news
 
 	mu     sync.Mutex
 	live   []string
@@ -127,7 +128,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 			*d.of = d.def
 		}
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, change: make(chan struct{}, 1), lead: lead{free: newLock()}}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, change: make(chan struct{}, 1), news: newNews(), lead: lead{free: newLock()}}
 	for range cfg.Shards {
 		s.runners = append(s.runners, newRunner(s, bus))
 	}
@@ -202,8 +203,10 @@ var errSuccessor = errors.New("another node has taken it over, or the database w
 
 func (s *Scheduler) setLive(nodes []string) {
 	s.mu.Lock()
+	before, first := s.live, s.moved.IsZero()
 	s.live, s.owners, s.moved = nodes, Place(nodes, s.cfg.Partitions), time.Now()
 	s.mu.Unlock()
+	s.membersChanged(before, nodes, first)
 	s.look()
 }
 
@@ -223,8 +226,10 @@ func (s *Scheduler) place(ctx context.Context) {
 	waiting := map[int]time.Time{} // since when a live predecessor is waited for
 	for {
 		s.placeOnce(ctx, waiting)
+		s.tell(s.adopting())
 		select {
 		case <-ctx.Done():
+			s.tell(false)
 			return
 		case <-s.change:
 		case <-tick.C:
@@ -264,6 +269,9 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 		}
 	}
 	maps.DeleteFunc(waiting, func(p int, _ time.Time) bool { return !slices.Contains(wanted, p) })
+	if err, changed := s.news.only(func(p int) bool { return owners[p] == s.cfg.Node }); changed {
+		s.cfg.report(TroubleTakeover, err)
+	}
 	// HandoverMax has elapsed, so no handover can be pending.
 	if len(wanted) == 0 && time.Since(moved) > s.cfg.HandoverMax && time.Since(s.compared) < compareEvery {
 		return
@@ -271,14 +279,15 @@ func (s *Scheduler) placeOnce(ctx context.Context, waiting map[int]time.Time) {
 	s.compared = time.Now()
 	noted := s.noted() // before the store is read: it may be ahead of this, never behind
 	states, err := s.store.Cursors(ctx)
+	s.reportUnlessEnded(ctx, TroubleOwners, err)
 	if err != nil {
-		if ctx.Err() == nil {
-			s.log.Warn("cannot read who owns the partitions", "error", err)
-		}
 		return
 	}
 	s.compare(ctx, owners, states, noted)
 	for _, p := range s.free(states, wanted, live, waiting) {
+		if i := slices.IndexFunc(states, func(st core.PartitionState) bool { return st.Partition == p }); i >= 0 {
+			s.news.about(p, states[i].Owner)
+		}
 		s.runners[p%len(s.runners)].ask(ctx, order{partition: p, adopt: true})
 	}
 }
@@ -307,6 +316,7 @@ func (s *Scheduler) falls(p int) bool {
 // released, because whose they are now would wait for it: an earlier life of it
 // had them when it died, or a turn that failed let them go.
 func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.PartitionState, noted map[int]int64) {
+	var failed error
 	for _, st := range states {
 		p := st.Partition
 		if p >= len(owners) {
@@ -319,10 +329,11 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || r.holds(p) {
 			continue
 		}
-		if err := s.store.Release(ctx, p, st.Epoch); err != nil && ctx.Err() == nil {
-			s.log.Warn("cannot release a partition that is not held; its successor waits", "partition", p, "error", err)
+		if err := s.store.Release(ctx, p, st.Epoch); err != nil && failed == nil {
+			failed = fmt.Errorf("partition %d: %w", p, err)
 		}
 	}
+	s.reportUnlessEnded(ctx, TroubleRelease, failed)
 }
 
 // free leaves out the partitions that a live node still holds and is about to

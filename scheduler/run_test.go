@@ -229,7 +229,7 @@ func TestDrainHasAnEnd(t *testing.T) {
 		pass(100 * time.Millisecond)
 		start := time.Now()
 		c.end(n1)
-		if took := time.Since(start); took < 2*time.Second || took > 2100*time.Millisecond {
+		if took := time.Since(start); took < 1600*time.Millisecond || took > 2*time.Second {
 			t.Fatalf("the stop took %v", took)
 		}
 		if st := c.store.Partition(3); st.Owner != "" || st.Cursor != 1 {

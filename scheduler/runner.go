@@ -39,12 +39,12 @@ type runner struct {
 	part    Part        // of the turn
 	engaged atomic.Bool // its runner may hold it for long: it takes over, lets go, or waits for forgetting
 	feeds   map[int]*feed
-	untaken map[int]string // why partitions cannot be taken over, as logged
-	paced   int            // tasks that a partition may have in hand by how long turns take
-	pacedAt core.Instant   // when that was changed
-	flood   core.Instant   // since when turns have seen one flood; 0: the last has seen none
-	narrow  bool           // new tasks wait for shorter turns or the end of a flood
-	flushAt core.Instant   // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
+	paced   int          // tasks that a partition may have in hand by how long turns take
+	pacedAt core.Instant // when that was changed
+	flood   core.Instant // since when turns have seen one flood; 0: the last has seen none
+	narrow  bool         // new tasks wait for shorter turns or the end of a flood
+	failing int64        // how many commits there had been when a turn failed, plus one; 0: none has since the last commit
+	flushAt core.Instant // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 
 	next core.Instant // when its last turn alone began, or the next is to begin; lead.mu guards it
 }
@@ -75,7 +75,7 @@ func (f *feed) stopReading() {
 }
 
 func newRunner(s *Scheduler, bus Bus) *runner {
-	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, backs: map[int]core.Instant{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, untaken: map[int]string{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
+	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, backs: map[int]core.Instant{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
 	r.in = newInbox(s.cfg.Now)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
@@ -169,7 +169,8 @@ func (r *runner) ask(ctx context.Context, o order) {
 }
 
 // run serves until ctx ends, then drains. What is under way may go on for
-// DrainMax after that; with a negative DrainMax it is cut off as by a crash.
+// DrainMax after that, and is cut off then, whatever it waits for; with a negative DrainMax it is cut off at once, as by
+// a crash.
 func (r *runner) run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -178,7 +179,7 @@ func (r *runner) run(ctx context.Context) error {
 			cut()
 			return
 		}
-		late := time.AfterFunc(2*r.s.cfg.DrainMax, cut)
+		late := time.AfterFunc(r.s.cfg.DrainMax, cut)
 		context.AfterFunc(work, func() { late.Stop() })
 	})
 	defer stopCut()
@@ -230,6 +231,9 @@ func (r *runner) leave(early bool) {
 	r.in.expect(answers)
 	r.disengage()
 }
+
+// drainEnd is the part of DrainMax that is left for the last commit and the release.
+const drainEnd = 5
 
 // flushDue reports whether a moved cursor has waited long enough.
 func (r *runner) flushDue(now core.Instant) bool { return r.flushAt != 0 && now >= r.flushAt }
@@ -379,6 +383,9 @@ func (r *runner) turned(ctx context.Context, began core.Instant) error {
 	r.in.giveBack(part.Mail)
 	for _, p := range part.Turned.Lost {
 		r.unfeed(p)
+		if part.Err == nil {
+			r.s.news.lose(p)
+		}
 	}
 	r.note()
 	if part.Flush || !r.shard.Unsaved() {
@@ -392,14 +399,26 @@ func (r *runner) turned(ctx context.Context, began core.Instant) error {
 	for p := range r.feeds {
 		r.in.setRoom(p, most-r.shard.Load(p))
 	}
+	if r.shard.Stats.Commits >= r.failing {
+		r.worked()
+	}
 	if part.Err == nil || ctx.Err() != nil {
 		return nil
 	}
 	if errors.Is(part.Err, core.ErrForeignRow) {
 		return part.Err
 	}
-	r.s.log.Error("a turn failed; its partitions are taken over again", "error", part.Err)
+	r.failing = r.shard.Stats.Commits + 1
+	r.s.cfg.report(TroubleTurn, part.Err)
 	return nil
+}
+
+// worked says that what failed in a turn before works.
+func (r *runner) worked() {
+	if r.failing > 0 {
+		r.failing = 0
+		r.s.cfg.report(TroubleTurn, nil)
+	}
 }
 
 // hold keeps such turns and forgetting apart, until unhold. It reports false when ctx
@@ -435,7 +454,8 @@ func (r *runner) obey(ctx, work context.Context, o order) error {
 	switch {
 	case o.lost:
 		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch && (!o.evidence.Former || r.shard.Doubt(o.evidence)) {
-			r.s.log.Warn("the partition is given up", "partition", o.partition, "epoch", o.epoch, "why", o.why)
+			r.s.log.Debug("the partition is given up", "partition", o.partition, "epoch", o.epoch, "why", o.why)
+			r.s.news.lose(o.partition)
 			r.shard.streamRewound(o.partition, o.why)
 			r.shard.Drop(o.partition)
 			r.unfeed(o.partition)
@@ -464,18 +484,17 @@ func (r *runner) adopt(ctx context.Context, p int) {
 		r.setHeld(p, false)
 		return
 	}
-	if err := r.tryAdopt(ctx, p); err != nil {
+	err := r.tryAdopt(ctx, p)
+	if err != nil {
 		r.unfeed(p)
 		r.shard.Drop(p)
-		// Once for each cause: as long as a stream is away, every partition is tried twice
-		// a second.
-		if text := err.Error(); ctx.Err() == nil && r.untaken[p] != text {
-			r.untaken[p] = text
-			r.s.log.Warn("cannot take a partition over; trying again", "partition", p, "error", err)
-		}
-		return
 	}
-	delete(r.untaken, p)
+	if ctx.Err() == nil {
+		r.s.cfg.report(TroubleTakeover, r.s.news.took(p, err))
+	}
+	if err == nil {
+		r.worked() // if what failed is still there to do, it fails again soon
+	}
 }
 
 // tryAdopt listens to replies first: an answer to a command that is sent again
@@ -547,13 +566,7 @@ func (r *runner) release(work context.Context, partitions []int) error {
 		if err := r.settle(work, partitions); err != nil {
 			return err
 		}
-		for _, p := range partitions {
-			if epoch, ok := r.shard.Owns(p); ok {
-				if err := r.s.store.Release(work, p, epoch); err != nil {
-					r.s.log.Warn("cannot release a partition; its successor waits", "partition", p, "error", err)
-				}
-			}
-		}
+		r.giveUp(work, partitions)
 	}
 	for _, p := range partitions {
 		r.shard.Drop(p)
@@ -562,12 +575,30 @@ func (r *runner) release(work context.Context, partitions []int) error {
 	return nil
 }
 
-// settle keeps turning until the partitions have nothing in hand or DrainMax is
-// over, and commits what is left to commit. The end of DrainMax cuts no commit
-// off: that would cost the shard all its partitions, and leave these with an owner
-// that their successor waits for.
+// giveUp releases partitions in the store. One that cannot be released is its successor's after a while.
+func (r *runner) giveUp(work context.Context, partitions []int) {
+	var kept []int
+	var failed error
+	for _, p := range partitions {
+		epoch, ok := r.shard.Owns(p)
+		if !ok {
+			continue
+		}
+		if err := r.s.store.Release(work, p, epoch); err != nil {
+			kept, failed = append(kept, p), err
+		}
+	}
+	if failed != nil {
+		r.s.log.Warn("partitions cannot be released, and their successors wait", "partitions", listed(kept), "error", failed)
+	}
+}
+
+// settle keeps turning until the partitions have nothing in hand or most of DrainMax
+// is over, and commits what is left to commit. The rest is for the last commit and
+// the release: a commit that is cut off costs the shard all its partitions, and
+// leaves these with an owner that their successor waits for.
 func (r *runner) settle(work context.Context, partitions []int) error {
-	over := time.NewTimer(r.s.cfg.DrainMax)
+	over := time.NewTimer(r.s.cfg.DrainMax - r.s.cfg.DrainMax/drainEnd)
 	defer over.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -21,6 +21,9 @@ type Config struct {
 	// nil: every reply is taken for genuine.
 	Genuine func(r *core.Reply, commit int64) bool
 	IDs     *CommitIDs // of the node's commits; nil: the shard's own
+	// Report takes the outcome of what is tried again and again, nil when it works: these are not logged here. It is
+	// called from any goroutine and must not block. nil: none of it is told.
+	Report func(what Trouble, err error)
 }
 
 // CommitIDs gives out the ids of commits. The shards of a node share one, because
@@ -98,7 +101,8 @@ type Shard struct {
 	unproven bool                      // the store does not say whose the partitions are
 	alerted  map[alertKey]core.Instant // when an undo in trouble was last told of
 
-	turn turn
+	turn   turn
+	untold bool // the event stream did not take the last endings
 }
 
 // Stats counts what a shard did; read it between turns.
@@ -217,6 +221,7 @@ func (s *Shard) abandon() {
 		s.remember(p)
 		s.turn.turned.Lost = append(s.turn.turned.Lost, p.id)
 	}
+	s.eventsTaken()
 	clear(s.partitions)
 	clear(s.plans.refs)
 	s.reorder, s.wakes, s.retold, s.retellAt, s.evidenceAt = true, nil, nil, 0, 0
@@ -228,6 +233,7 @@ func (s *Shard) Drop(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		s.remember(p)
 	}
+	s.eventsTaken()
 	delete(s.partitions, partition)
 	if len(s.partitions) == 0 {
 		s.evidenceAt = 0

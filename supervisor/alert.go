@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -136,17 +135,4 @@ func (a *Alerter) tellHeld() error {
 		delete(a.held, kind{sum.Type, sum.Step})
 	}
 	return failed
-}
-
-// LogSink writes alerts to a log, at level error.
-type LogSink struct{ Log *slog.Logger }
-
-// Alert implements Sink. It never fails.
-func (s LogSink) Alert(a Alert) error {
-	what := "a task is in error: a person must look"
-	if a.Tasks > 1 {
-		what = "more tasks are in error: a person must look"
-	}
-	s.Log.Error(what, "task", a.Task, "type", a.Type, "step", a.Step, "error", a.Error, "at", a.At.Time(), "tasks", a.Tasks)
-	return nil
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,8 +15,9 @@ const (
 	DefaultInterval = time.Second
 	DefaultTickMax  = 5 * time.Second
 
-	resignMax    = 2 * time.Second
-	complainPast = 30 * time.Second // the same complaint again after so long
+	resignMax = 2 * time.Second
+	// readWell is how long reading must go on for the last failure of it to be over.
+	readWell = 5 * time.Second
 
 	// hurry is how much sooner the next tick comes when there was more than one
 	// may ask. The partitions hold it back: none is asked again before it has read
@@ -29,6 +31,24 @@ type RunConfig struct {
 	Interval time.Duration // from the end of one tick to the next
 	TickMax  time.Duration // how long one tick may take; a leader that hangs longer is no use
 	Now      func() core.Instant
+	// Report takes the outcome of what is tried again and again, nil when it works: these are not logged here. It must
+	// not block. nil: none of it is told.
+	Report func(what Trouble, err error)
+}
+
+// Trouble names what a supervisor tries again and again.
+type Trouble string
+
+// The troubles.
+const (
+	TroubleTick   Trouble = "supervision" // finding what is overdue and asking about it
+	TroubleAlerts Trouble = "task-alerts" // reading what ended in error and raising alerts about it
+)
+
+func (r *Runner) report(what Trouble, err error) {
+	if r.cfg.Report != nil {
+		r.cfg.Report(what, err)
+	}
 }
 
 // Runner is the role: it ticks, and reads what ended in error.
@@ -39,11 +59,11 @@ type Runner struct {
 	alerter *Alerter // may be nil
 	log     *slog.Logger
 
-	led      bool
-	rep      Report
-	mu       sync.Mutex // of rep
-	tickLog  complainer
-	alertLog complainer
+	led bool
+	rep Report
+	mu  sync.Mutex // of rep and what follows
+	// What keeps alerts from being raised: the sink, and the stream of what ended in error.
+	sinkErr, readErr error
 }
 
 // NewRunner makes the shell around a supervisor, which belongs to it from now
@@ -52,10 +72,7 @@ type Runner struct {
 func NewRunner(cfg RunConfig, sup *Supervisor, alerts Alerts, alerter *Alerter, log *slog.Logger) *Runner {
 	orInt(&cfg.Interval, DefaultInterval)
 	orInt(&cfg.TickMax, DefaultTickMax)
-	r := &Runner{cfg: cfg, sup: sup, alerts: alerts, alerter: alerter, log: log}
-	r.tickLog = complainer{log: log, text: "the supervisor could not do its work"}
-	r.alertLog = complainer{log: log, text: "alerts could not be raised"}
-	return r
+	return &Runner{cfg: cfg, sup: sup, alerts: alerts, alerter: alerter, log: log}
 }
 
 // Last returns the report of the newest tick. It is safe for concurrent use.
@@ -66,7 +83,7 @@ func (r *Runner) Last() Report {
 }
 
 // Run supervises until ctx ends; then it gives the leadership up. It returns
-// nil: what fails in a tick is logged, and done again in the next.
+// nil: what fails in a tick is reported, and done again in the next.
 func (r *Runner) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	if r.alerts != nil && r.alerter != nil {
@@ -105,10 +122,19 @@ func (r *Runner) tick(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // what failed now failed because of the end
 	}
-	r.tickLog.complain(r.cfg.Now(), err)
+	r.report(TroubleTick, err)
 	if r.alerter != nil {
-		r.alertLog.complain(r.cfg.Now(), r.alerter.Flush(r.cfg.Now()))
+		r.alerting(&r.sinkErr, r.alerter.Flush(r.cfg.Now()))
 	}
+}
+
+// alerting notes the outcome of one part of alerting, and reports all of it.
+func (r *Runner) alerting(part *error, err error) {
+	r.mu.Lock()
+	*part = err
+	all := errors.Join(r.sinkErr, r.readErr)
+	r.mu.Unlock()
+	r.report(TroubleAlerts, all)
 }
 
 // finish says what has been held back and gives the lease up, in a time of its
@@ -129,41 +155,19 @@ func (r *Runner) finish(ctx context.Context) {
 // read hands endings to the alerter, and begins again when reading fails.
 func (r *Runner) read(ctx context.Context) {
 	take := func(e core.Ending) error { return r.alerter.Take(r.cfg.Now(), e) }
-	reading := complainer{log: r.log, text: "endings in error could not be read"}
 	for ctx.Err() == nil {
+		well := time.AfterFunc(readWell, func() { r.alerting(&r.readErr, nil) })
 		err := r.alerts.Errors(ctx, take)
+		well.Stop()
 		if ctx.Err() != nil {
 			return
 		}
-		reading.complain(r.cfg.Now(), err)
+		r.alerting(&r.readErr, err)
 		timer := time.NewTimer(r.cfg.Interval)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 		}
-	}
-}
-
-// complainer logs an error when it changes, and again after a while: a database
-// that is away for an hour should not fill the log each second.
-type complainer struct {
-	log  *slog.Logger
-	text string
-	last string
-	at   core.Instant
-}
-
-func (c *complainer) complain(now core.Instant, err error) {
-	if err == nil {
-		if c.last != "" {
-			c.log.Info("it works again", "what", c.text)
-		}
-		c.last = ""
-		return
-	}
-	if text := err.Error(); text != c.last || now >= c.at.Add(complainPast) {
-		c.log.Warn(c.text, "error", err)
-		c.last, c.at = text, now
 	}
 }

@@ -3,7 +3,9 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,11 +107,17 @@ func TestTickIsBounded(t *testing.T) {
 		stuck.stall()
 		var text strings.Builder
 		log := slog.New(slog.NewTextHandler(&text, nil))
-		stop := running(t, NewRunner(RunConfig{Now: clock}, New(Config{}, stuck, w, always{}), nil, nil, log))
+		failed := 0
+		report := func(what Trouble, err error) {
+			if what == TroubleTick && errors.Is(err, context.DeadlineExceeded) {
+				failed++
+			}
+		}
+		stop := running(t, NewRunner(RunConfig{Now: clock, Report: report}, New(Config{}, stuck, w, always{}), nil, nil, log))
 		advance(t, 61*time.Second) // ten hung ticks of 5s, 1s apart
 		stop()
-		if n := strings.Count(text.String(), "could not do its work"); n < 2 || n > 3 {
-			t.Errorf("the same error was logged %d times in 61s, want at most once in 30s:\n%s", n, &text)
+		if n := strings.Count(text.String(), "level=WARN"); failed != 10 || n != 0 {
+			t.Errorf("%d failures reported, want 10, and %d lines logged about them, want none:\n%s", failed, n, &text)
 		}
 	})
 }
@@ -120,18 +128,30 @@ func TestRunAlerts(t *testing.T) {
 		events := &memEvents{more: make(chan core.Ending), fails: 1}
 		var text strings.Builder
 		log := slog.New(slog.NewTextHandler(&text, nil))
-		alerter := NewAlerter(AlertConfig{Burst: 1}, LogSink{log})
-		stop := running(t, NewRunner(RunConfig{Now: clock}, New(Config{}, w, w, always{}), events, alerter, log))
+		alerter := NewAlerter(AlertConfig{Burst: 1}, logSink{log})
+		var mu sync.Mutex
+		var reports []string
+		report := func(what Trouble, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if text := fmt.Sprint(err); what == TroubleAlerts && (len(reports) == 0 || reports[len(reports)-1] != text) {
+				reports = append(reports, text)
+			}
+		}
+		stop := running(t, NewRunner(RunConfig{Now: clock, Report: report}, New(Config{}, w, w, always{}), events, alerter, log))
 		// The first reading fails; the second begins an interval later.
 		for _, id := range []string{"d-1", "d-2", "d-3"} {
 			events.more <- core.Ending{ID: id, Type: "delivery", Step: "drone", State: core.StateError, Error: "no drone"}
 		}
-		synctest.Wait()
+		advance(t, readWell+DefaultInterval)
 		stop()
+		if want := []string{"<nil>", "stream away", "<nil>"}; !slices.Equal(reports, want) && !slices.Equal(reports, want[1:]) {
+			t.Errorf("reported %q, want %q", reports, want)
+		}
 		got := text.String()
 		for _, want := range []string{
 			`msg="a task is in error: a person must look" task=d-1 type=delivery step=drone error="no drone"`,
-			`msg="more tasks are in error: a person must look" task=d-3`, `tasks=2`, `could not be read`,
+			`msg="more tasks are in error: a person must look" task=d-3`, `tasks=2`,
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("log without %s:\n%s", want, got)
@@ -207,4 +227,17 @@ func (m *memEvents) Errors(ctx context.Context, take func(core.Ending) error) er
 			return ctx.Err()
 		}
 	}
+}
+
+// logSink writes alerts to a log.
+type logSink struct{ log *slog.Logger }
+
+// Alert implements Sink. It never fails.
+func (s logSink) Alert(a Alert) error {
+	what := "a task is in error: a person must look"
+	if a.Tasks > 1 {
+		what = "more tasks are in error: a person must look"
+	}
+	s.log.Error(what, "task", a.Task, "type", a.Type, "step", a.Step, "error", a.Error, "at", a.At.Time(), "tasks", a.Tasks)
+	return nil
 }

@@ -39,6 +39,9 @@ func (s *server) call(ctx context.Context, method, path string, body []byte, hea
 	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", s.Server, err)
 	}
+	if method == http.MethodPut {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	for k, v := range header {
 		if v != "" {
 			req.Header.Set(k, v)

@@ -57,6 +57,9 @@ type Options struct {
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
 	Namespace       string        // default DefaultNamespace
 	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
+	// Report takes the outcome of what the connection tries again and again (TroubleReaders, TroubleWatch), nil when it
+	// works: these are not logged. It must not block. nil: none of it is told.
+	Report func(trouble string, err error)
 }
 
 // Conn is a connection to NATS that speaks Duly's wire. Its methods may be
@@ -77,6 +80,8 @@ type Conn struct {
 
 	marker    atomic.Pointer[marker] // of the replies; nil until Setup
 	forgeries atomic.Int64
+	endBy     atomic.Pointer[time.Time] // see EndBy
+	tries     tries
 
 	setting  sync.Mutex                   // held by a Setup, which may change streams
 	config   atomic.Pointer[StreamConfig] // of the last Setup; nil: none yet
@@ -134,7 +139,8 @@ func Wrap(nc *nats.Conn, log *slog.Logger, names Names) (*Conn, error) {
 
 func newConn(o Options) *Conn {
 	c := &Conn{log: o.Logger, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
-		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, buckets: map[string]jetstream.KeyValue{}, served: map[string]*Service{}}
+		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, buckets: map[string]jetstream.KeyValue{}, served: map[string]*Service{},
+		tries: tries{failed: map[string]map[any]error{}, report: o.Report}}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -295,10 +301,18 @@ func (c *Conn) Close() {
 	if !c.own {
 		return
 	}
-	if err := c.nc.Drain(); err != nil {
+	// Without a server nothing that is pending can leave, and Drain would wait for one.
+	if !c.nc.IsConnected() || c.nc.Drain() != nil {
 		c.nc.Close()
 	}
-	<-c.closedCh
+	timer := time.NewTimer(c.patience(2 * drainTimeout))
+	defer timer.Stop()
+	select {
+	case <-c.closedCh:
+	case <-timer.C:
+		c.nc.Close()
+		<-c.closedCh
+	}
 }
 
 // replier is the connection's one; nil when it is closed.

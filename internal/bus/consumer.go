@@ -127,7 +127,8 @@ func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]stri
 // reopen makes the consumer anew until that works, the reader is lost or ctx
 // ends.
 func (r *Reader) reopen(ctx context.Context) error {
-	wait, deadline, told := reopenFirst, askDeadline, ""
+	defer r.conn.tries.tried(TroubleReaders, r, nil) // it works, or is not tried any more
+	wait, deadline := reopenFirst, askDeadline
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		r.again = false // a Reset from here on makes it anew once more
@@ -144,9 +145,8 @@ func (r *Reader) reopen(ctx context.Context) error {
 		if errors.Is(err, ErrLost) || errors.Is(err, ErrRewound) || errors.Is(err, ErrOtherStream) || errors.Is(err, ErrInstallation) {
 			return fmt.Errorf("partition %d of %s under epoch %d: %w", r.partition, r.stream, r.epoch, err)
 		}
-		if ctx.Err() == nil && err.Error() != told { // once for each cause, not for each try
-			told = err.Error()
-			r.conn.log.Warn("a consumer cannot be made anew yet", "stream", r.stream, "partition", r.partition, "error", err)
+		if ctx.Err() == nil {
+			r.conn.tries.tried(TroubleReaders, r, fmt.Errorf("partition %d of %s: %w", r.partition, r.stream, err))
 		}
 		timer := time.NewTimer(wait)
 		select {

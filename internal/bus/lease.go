@@ -35,12 +35,14 @@ type leaseBody struct {
 	V      int    `json:"v"`
 	Holder string `json:"holder"` // tells two lives of one node apart
 	Value  string `json:"value,omitempty"`
+	// Since is when the holder prepared the lease, by its clock, for people to read.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // NewLease prepares a lease on a key; value is for people to read. ttl is the
 // bucket's, as StreamConfig.Lease; 0 is DefaultLease. Renew it at ttl/3.
 func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
-	body, err := json.Marshal(leaseBody{V: Version, Holder: rand.Text(), Value: value})
+	body, err := json.Marshal(leaseBody{V: Version, Holder: rand.Text(), Value: value, Since: time.Now().UTC().Truncate(time.Second)})
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", key, err)
 	}
@@ -172,7 +174,8 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 		return fmt.Errorf("watch of nodes: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
-	m, failing := members{ttl: status.TTL()}, false
+	defer c.tries.tried(TroubleWatch, kv, nil)
+	m := members{ttl: status.TTL()}
 	m.anew()
 	// A server that was down when a lease ended leaves no mark of it: a node that
 	// is not renewed is dropped here in the end.
@@ -197,14 +200,15 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			}
 			again, err := kv.Watch(ctx, KeyNodePrefix+">")
 			if err != nil {
-				if ctx.Err() == nil && !failing {
-					c.log.Warn("cannot watch the live nodes anew; trying again", "error", err)
-					failing = true
+				if ctx.Err() == nil {
+					c.tries.tried(TroubleWatch, kv, err)
 				}
 				break
 			}
+			c.tries.tried(TroubleWatch, kv, nil)
 			_ = watcher.Stop()
-			watcher, failing = again, false
+			watcher = again
+			c.tries.tried(TroubleWatch, kv, nil)
 			m.anew()
 		}
 		if names, changed := m.take(); changed {

@@ -74,7 +74,8 @@ func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subs
 func (s *Subscription) Stop() {
 	s.once.Do(func() {
 		dropped := s.drops() // the library forgets it with the subscription
-		if err := s.sub.Drain(); err != nil {
+		// Without a server Drain would wait for one, and nothing more can come.
+		if !s.conn.nc.IsConnected() || s.sub.Drain() != nil {
 			s.unsubscribe()
 		}
 		if !s.await() {
@@ -93,7 +94,7 @@ func (s *Subscription) Stop() {
 func (s *Subscription) unsubscribe() { _ = s.sub.Unsubscribe() }
 
 func (s *Subscription) await() bool {
-	timer := time.NewTimer(stopTimeout)
+	timer := time.NewTimer(s.conn.patience(stopTimeout))
 	defer timer.Stop()
 	select {
 	case <-s.gone:

@@ -3,11 +3,9 @@
 package health
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"sync"
+	"net/netip"
 	"time"
 
 	"duly.dev/duly/internal/redact"
@@ -15,84 +13,72 @@ import (
 
 // The paths that [Handler] serves.
 const (
-	PathLive  = "/healthz" // 200 while the process answers at all
-	PathReady = "/readyz"  // 200 when every check passes, else 503
+	PathLive  = "/healthz" // 200 unless only a restart helps, else 503
+	PathReady = "/readyz"  // 200 when the process can work, else 503
 )
 
-// ProbesMax is how long all checks of one request may take together.
-const ProbesMax = 2 * time.Second
-
-// Check is one thing a process needs to do its work.
-type Check struct {
-	Name string
-	// Probe returns nil when all is well. It must return soon after ctx ends and
-	// may be called several times at once.
-	Probe func(ctx context.Context) error
+// Failure is a condition that does not hold. Name says nothing of addresses or accounts; the rest may.
+type Failure struct {
+	Name   string
+	Key    string // the resource, where the condition has several
+	Text   string
+	Reason string
+	Since  time.Time
+	Times  int
 }
 
-// Failure is a check that did not pass.
-type Failure struct {
-	Name  string `json:"name"`
-	Error string `json:"error"`
+// Source knows what does not hold.
+type Source interface {
+	Ready() []Failure // what keeps the process from working
+	Live() []Failure  // what only a restart helps against
 }
 
 // status is the body of both answers.
 type status struct {
 	Status  string    `json:"status"`
-	Failing []Failure `json:"failing,omitempty"`
+	Failing []failing `json:"failing,omitempty"`
 }
 
-// Handler serves PathLive and PathReady. A process that is alive but cannot work
-// is not ready; restarting it would not help, so it stays alive.
-func Handler(checks ...Check) http.Handler {
+// failing is a failure as it is shown: to strangers only its name.
+type failing struct {
+	Name  string `json:"name"`
+	Key   string `json:"key,omitempty"`
+	What  string `json:"what,omitempty"`
+	Error string `json:"error,omitempty"`
+	Since string `json:"since,omitempty"`
+	For   string `json:"for,omitempty"`
+	Times int    `json:"times,omitempty"` // of a condition that comes and goes
+}
+
+// Handler serves PathLive and PathReady. Error texts and all else that may name hosts, accounts or nodes are for callers
+// on this machine.
+func Handler(source Source) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(PathLive, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, http.StatusOK, status{Status: "alive"})
-	})
-	mux.HandleFunc(PathReady, func(w http.ResponseWriter, r *http.Request) {
-		if failing := Probe(r.Context(), checks); len(failing) > 0 {
-			answer(w, r, http.StatusServiceUnavailable, status{Status: "not ready", Failing: failing})
-			return
-		}
-		answer(w, r, http.StatusOK, status{Status: "ready"})
-	})
+	mux.HandleFunc(PathLive, func(w http.ResponseWriter, r *http.Request) { answer(w, r, "alive", "not alive", source.Live()) })
+	mux.HandleFunc(PathReady, func(w http.ResponseWriter, r *http.Request) { answer(w, r, "ready", "not ready", source.Ready()) })
 	return mux
 }
 
-// Probe runs all checks side by side, for at most ProbesMax, and returns those
-// that fail in the order given.
-func Probe(ctx context.Context, checks []Check) []Failure {
-	ctx, cancel := context.WithTimeout(ctx, ProbesMax)
-	defer cancel()
-	errs := make([]error, len(checks))
-	var wg sync.WaitGroup
-	for i, c := range checks {
-		wg.Go(func() { errs[i] = probe(ctx, c) })
-	}
-	wg.Wait()
-	var failing []Failure
-	for i, err := range errs {
-		if err != nil {
-			failing = append(failing, Failure{Name: checks[i].Name, Error: redact.Text(err.Error())})
+// Local reports whether a request comes from this machine and not through a proxy on it: the address of whom a proxy
+// speaks for is in a header.
+func Local(r *http.Request) bool {
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if r.Header.Get(header) != "" {
+			return false
 		}
 	}
-	return failing
+	addr, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && addr.Addr().Unmap().IsLoopback()
 }
 
-// probe keeps a check that panics from taking the process down.
-func probe(ctx context.Context, c Check) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("the check panicked: %v", v)
-		}
-	}()
-	return c.Probe(ctx)
-}
-
-func answer(w http.ResponseWriter, r *http.Request, code int, body status) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+func answer(w http.ResponseWriter, r *http.Request, well, unwell string, failures []Failure) {
+	code, body := http.StatusOK, status{Status: well}
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		code, body = http.StatusMethodNotAllowed, status{Status: "method not allowed"}
+	case len(failures) > 0:
+		code, body = http.StatusServiceUnavailable, status{Status: unwell, Failing: shown(failures, Local(r))}
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -101,6 +87,26 @@ func answer(w http.ResponseWriter, r *http.Request, code int, body status) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	// An error here is a client that went away: there is nobody left to tell.
-	_, _ = w.Write(append(data, '\n'))
+	_, _ = w.Write(append(data, '\n')) // an error is a client that went away
+}
+
+// shown is what a caller sees of failures.
+func shown(failures []Failure, details bool) []failing {
+	var all []failing
+	for i := range failures {
+		f := &failures[i]
+		if !details {
+			if len(all) == 0 || all[len(all)-1].Name != f.Name { // resources of one condition stand together
+				all = append(all, failing{Name: f.Name})
+			}
+			continue
+		}
+		one := failing{Name: f.Name, Key: f.Key, What: f.Text, Error: redact.Text(f.Reason),
+			Since: f.Since.UTC().Format(time.RFC3339Nano), For: time.Since(f.Since).Round(100 * time.Millisecond).String()}
+		if f.Times > 1 {
+			one.Times = f.Times
+		}
+		all = append(all, one)
+	}
+	return all
 }

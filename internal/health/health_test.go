@@ -1,10 +1,9 @@
 package health
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,65 +13,92 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func passing(name string) Check {
-	return Check{Name: name, Probe: func(context.Context) error { return nil }}
+// source is what does not hold.
+type source struct{ ready, live []Failure }
+
+func (s source) Ready() []Failure { return s.ready }
+func (s source) Live() []Failure  { return s.live }
+
+// get asks as a caller at an address.
+func get(s source, method, path, addr string, header ...string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
+	r.RemoteAddr = addr
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	Handler(s).ServeHTTP(w, r)
+	return w
 }
 
-func failing(name, text string) Check {
-	return Check{Name: name, Probe: func(context.Context) error { return errors.New(text) }}
-}
-
+// TestHandler: status and body for callers on this machine.
 func TestHandler(t *testing.T) {
-	boom := Check{Name: "boom", Probe: func(context.Context) error { panic("out of order") }}
-	tests := []struct {
-		name, method, path string
-		checks             []Check
-		code               int
-		body               string
-	}{
-		{"alive without checks", "GET", PathLive, nil, 200, `{"status":"alive"}`},
-		{"alive though not ready", "GET", PathLive, []Check{failing("nats", "down")}, 200, `{"status":"alive"}`},
-		{"ready without checks", "GET", PathReady, nil, 200, `{"status":"ready"}`},
-		{"ready", "GET", PathReady, []Check{passing("nats"), passing("store")}, 200, `{"status":"ready"}`},
-		{"one fails", "GET", PathReady, []Check{passing("nats"), failing("store", "no route")}, 503,
-			`{"status":"not ready","failing":[{"name":"store","error":"no route"}]}`},
-		{"order is kept", "GET", PathReady, []Check{failing("b", "1"), passing("x"), failing("a", "2")}, 503,
-			`{"status":"not ready","failing":[{"name":"b","error":"1"},{"name":"a","error":"2"}]}`},
-		{"a panic is a failure", "GET", PathReady, []Check{boom}, 503,
-			`{"status":"not ready","failing":[{"name":"boom","error":"the check panicked: out of order"}]}`},
-		{"wrong method", "POST", PathReady, nil, 405, `{"status":"method not allowed"}`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w := httptest.NewRecorder()
-			Handler(tt.checks...).ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, nil))
-			if w.Code != tt.code || w.Body.String() != tt.body+"\n" {
-				t.Errorf("got %d %s, want %d %s", w.Code, w.Body, tt.code, tt.body)
-			}
-		})
-	}
-}
-
-func TestUnknownPath(t *testing.T) {
-	w := httptest.NewRecorder()
-	Handler().ServeHTTP(w, httptest.NewRequest("GET", "/healthzz", nil))
-	if w.Code != http.StatusNotFound {
-		t.Errorf("got %d, want 404", w.Code)
-	}
-}
-
-func TestSlowChecksShareTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := func(name string) Check {
-			return Check{Name: name, Probe: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
-		}
 		began := time.Now()
-		got := Probe(t.Context(), []Check{slow("a"), passing("b"), slow("c")})
-		if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" {
-			t.Errorf("got %v, want a and c", got)
+		<-time.After(12 * time.Second)
+		since := began.UTC().Format(time.RFC3339Nano)
+		database := Failure{Name: "database", Text: "the database cannot be reached", Reason: "user=duly host=10.1.2.3", Since: began, Times: 1}
+		stream := Failure{Name: "streams", Key: "X", Text: "it is gone", Reason: "no stream", Since: began, Times: 3}
+		for _, tt := range []struct {
+			name, method, path string
+			source             source
+			code               int
+			body               string
+		}{
+			{"alive", "GET", PathLive, source{}, 200, `{"status":"alive"}`},
+			{"alive though not ready", "GET", PathLive, source{ready: []Failure{database}}, 200, `{"status":"alive"}`},
+			{"only a restart helps", "GET", PathLive, source{live: []Failure{stream}}, 503,
+				`{"status":"not alive","failing":[{"name":"streams","key":"X","what":"it is gone","error":"no stream","since":"` + since + `","for":"12s","times":3}]}`},
+			{"ready", "GET", PathReady, source{}, 200, `{"status":"ready"}`},
+			{"not ready", "GET", PathReady, source{ready: []Failure{database}}, 503,
+				`{"status":"not ready","failing":[{"name":"database","what":"the database cannot be reached","error":"user=duly host=10.1.2.3","since":"` + since + `","for":"12s"}]}`},
+			{"wrong method", "POST", PathReady, source{}, 405, `{"status":"method not allowed"}`},
+		} {
+			w := get(tt.source, tt.method, tt.path, "127.0.0.1:5000")
+			if w.Code != tt.code || w.Body.String() != tt.body+"\n" {
+				t.Errorf("%s: got %d %s, want %d %s", tt.name, w.Code, w.Body, tt.code, tt.body)
+			}
 		}
-		if d := time.Since(began); d != ProbesMax {
-			t.Errorf("took %v, want %v", d, ProbesMax)
+		if w := get(source{}, "GET", "/healthzz", "127.0.0.1:5000"); w.Code != http.StatusNotFound {
+			t.Errorf("unknown path: %d, want 404", w.Code)
 		}
 	})
+}
+
+// TestStrangersSeeNames: a database's user, host and port, names of nodes and texts of errors are for callers on this
+// machine, and a proxy on it speaks for others.
+//
+// covers: C10
+func TestStrangersSeeNames(t *testing.T) {
+	s := source{ready: []Failure{
+		{Name: "database", Text: "secret", Reason: "secret", Since: time.Now()},
+		{Name: "streams", Key: "secret", Reason: "secret"}, {Name: "streams", Key: "secret2", Reason: "secret"},
+	}}
+	for _, tt := range []struct {
+		addr   string
+		header []string
+		sees   bool
+	}{
+		{"127.0.0.1:1", nil, true},
+		{"127.8.9.1:1", nil, true},
+		{"[::1]:1", nil, true},
+		{"[::ffff:127.0.0.1]:1", nil, true},
+		{"10.0.0.1:1", nil, false},
+		{"192.168.1.4:1", nil, false},
+		{"[2001:db8::1]:1", nil, false},
+		{"[::ffff:10.0.0.1]:1", nil, false},
+		{"", nil, false},
+		{"@", nil, false}, // a socket in the file system
+		{"127.0.0.1:1", []string{"X-Forwarded-For", "10.0.0.1"}, false},
+		{"127.0.0.1:1", []string{"Forwarded", "for=10.0.0.1"}, false},
+		{"127.0.0.1:1", []string{"X-Real-IP", "10.0.0.1"}, false},
+		{"127.0.0.1:1", []string{"Via", "1.1 proxy"}, false},
+	} {
+		w := get(s, "GET", PathReady, tt.addr, tt.header...)
+		if sees := strings.Contains(w.Body.String(), "secret"); w.Code != 503 || sees != tt.sees {
+			t.Errorf("%s %v: %d %s, sees details: want %v", tt.addr, tt.header, w.Code, w.Body, tt.sees)
+		}
+		if want := `{"status":"not ready","failing":[{"name":"database"},{"name":"streams"}]}` + "\n"; !tt.sees && w.Body.String() != want {
+			t.Errorf("%s: %s, want %s", tt.addr, w.Body, want)
+		}
+	}
 }

@@ -66,7 +66,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/health", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "schema/...", "internal/core"},
+		imports: []string{"internal/health", "internal/ground", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "schema/...", "internal/core"},
 		links:   []string{"nats"},
 	},
 
@@ -99,6 +99,8 @@ var packages = map[string]place{
 	"internal/health": {imports: []string{"internal/redact"}},
 	// Takes passwords out of what is logged or answered.
 	"internal/redact": {},
+	// What a node stands on; only internal/node decides with it.
+	"internal/ground": {},
 	"internal/law":    {},
 	// The faults that the tests must find.
 	"internal/mutants": {},

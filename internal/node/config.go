@@ -34,7 +34,7 @@ type Config struct {
 	Roles       []string `name:"roles" env:"DULY_ROLES" default:"ingest,scheduler,supervisor" help:"Roles to run: ingest, scheduler, supervisor."`
 	NodeName    string   `name:"node-name" env:"DULY_NODE_NAME" help:"Name of this node, unique among the live ones (default: host name and process id)."`
 	Namespace   string   `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names of this installation on NATS begin with: subjects, and in upper case streams and buckets. Installations that share a NATS have different ones; agents and submitters use that of theirs."`
-	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:":7310" help:"Where to serve the API and health."`
+	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:"127.0.0.1:7310" help:"Where to serve the API and health. Nothing there asks for a password: other addresses than loopback are for networks whose every host may submit and cancel, such as a container's."`
 	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data. At most so many nodes share the work; fewer make fuller packs: 4 serve one small machine."`
 	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler: few are better, because batches shrink with more. While little waits they commit together."`
 	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in hand per partition."`
@@ -59,6 +59,9 @@ type Config struct {
 
 	SyncAlways     bool `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
 	StreamReplicas int  `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
+
+	// Now is the machine's clock, with a monotonic reading; nil: time.Now. Tests run nodes whose clock is wrong.
+	Now func() time.Time `kong:"-"`
 
 	Links   `embed:""`
 	Logs    `embed:""`
@@ -114,6 +117,9 @@ func collect(t reflect.Type, all *[]Setting) {
 	for f := range t.Fields() {
 		if f.Anonymous {
 			collect(f.Type, all)
+			continue
+		}
+		if f.Tag.Get("kong") == "-" {
 			continue
 		}
 		*all = append(*all, Setting{

@@ -37,12 +37,12 @@ func TestSchedulerIsToldOfTheDoorsFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := ingest.New(door, now)
+		in := ingest.New(door, newClock(nil).instant)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- in.Run(ctx) }()
 
-		n := &Node{}
+		n := &Node{clock: newClock(nil)}
 		flooded := n.schedulerConfig().Flooded
 		if flooded() {
 			t.Error("flooded without a door")

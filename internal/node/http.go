@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
 )
 
@@ -26,25 +27,31 @@ const (
 // serveHTTP serves health, and the API where the node runs ingest, until ctx
 // ends.
 func (n *Node) serveHTTP(ctx context.Context) error {
-	handler, err := n.handler()
-	if err != nil {
-		return err
-	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.cfg.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("http-addr %s: %w", n.cfg.HTTPAddr, err)
 	}
 	// The port may have been left to the system.
 	n.log.Info("http is up", "addr", listener.Addr().String())
+	own, _ := listener.Addr().(*net.TCPAddr)
+	handler, err := n.handler(own != nil && own.IP.IsLoopback())
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readWriteMax, WriteTimeout: readWriteMax,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 	}
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.Drain)
+		bounded, cancel := n.ending(ctx, n.cfg.Drain)
 		defer cancel()
-		ended <- server.Shutdown(bounded)
+		err := server.Shutdown(bounded)
+		if errors.Is(err, context.DeadlineExceeded) {
+			n.log.Info("requests are cut off by the end of the drain")
+			err = server.Close()
+		}
+		ended <- err
 	})
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -53,14 +60,15 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 	return <-ended
 }
 
-func (n *Node) handler() (http.Handler, error) {
+// handler serves everything; loopback says that only this machine reaches it.
+func (n *Node) handler(loopback bool) (http.Handler, error) {
 	mux := http.NewServeMux()
-	probes := health.Handler(n.checks()...)
+	probes := health.Handler(standing{n.ground})
 	for _, path := range HealthPaths {
 		mux.Handle(path, probes)
 	}
 	if !n.cfg.Has(RoleIngest) {
-		return mux, nil
+		return guard(mux, loopback), nil
 	}
 	asks, err := n.newAsks()
 	if err != nil {
@@ -72,7 +80,7 @@ func (n *Node) handler() (http.Handler, error) {
 		return nil, err
 	}
 	mux.Handle("/", api)
-	return mux, nil
+	return guard(mux, loopback), nil
 }
 
 // Submit implements ingest.Submitter: the door that is open now.
@@ -85,34 +93,19 @@ func (n *Node) Submit(req ingest.Request) {
 	door.in.Submit(req)
 }
 
-// checks are what readiness means for the node's roles.
-func (n *Node) checks() []health.Check {
-	checks := []health.Check{
-		{Name: "nats", Probe: func(context.Context) error {
-			if !n.conn.Connected() {
-				return errors.New("no connection")
-			}
-			return nil
-		}},
-		{Name: "database", Probe: n.store.Ping},
+// standing is health.Source: what the node's ground says.
+type standing struct{ ground *ground.Ground }
+
+// Ready implements health.Source.
+func (s standing) Ready() []health.Failure { return failures(s.ground.Ready()) }
+
+// Live implements health.Source.
+func (s standing) Live() []health.Failure { return failures(s.ground.Live()) }
+
+func failures(troubles []ground.Trouble) []health.Failure {
+	all := make([]health.Failure, len(troubles))
+	for i, t := range troubles {
+		all[i] = health.Failure{Name: t.Name, Key: t.Key, Text: t.Text, Reason: t.Reason.Error(), Since: t.Since, Times: t.Times}
 	}
-	if n.cfg.Has(RoleIngest) {
-		checks = append(checks, health.Check{Name: RoleIngest, Probe: func(context.Context) error {
-			if n.currentDoor() == nil {
-				return errors.New("the door is not open")
-			}
-			return nil
-		}})
-	}
-	if n.cfg.Has(RoleScheduler) {
-		checks = append(checks, health.Check{Name: RoleScheduler, Probe: func(context.Context) error {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			if n.own == nil {
-				return errors.New("not running")
-			}
-			return nil
-		}})
-	}
-	return checks
+	return all
 }

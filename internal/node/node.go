@@ -6,14 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/bus"
-	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/supervisor"
 )
 
 // Node is one process of Duly: its connections, and the roles that use them.
@@ -26,10 +30,19 @@ type Node struct {
 	plans        *planCache
 	unguard      context.CancelFunc // ends guarding; nil before it has begun
 	guarded      sync.WaitGroup
+	clock        *nodeClock
+	lines        *ground.Folding // what log writes through
 
-	mu   sync.Mutex
-	door *openDoor // the ingest role, while it runs
-	own  owner     // the scheduler role, while it runs
+	ground    *ground.Ground
+	reporters map[string]ground.Reporter
+	members   members
+	endBy     atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
+
+	mu    sync.Mutex
+	lease *bus.Lease         // of the node, made by its first scheduler
+	door  *openDoor          // the ingest role, while it runs
+	own   owner              // the scheduler role, while it runs
+	sup   *supervisor.Runner // the supervisor role, while it runs
 }
 
 // owner is what health asks of the scheduler role.
@@ -60,7 +73,9 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	n := &Node{cfg: cfg, log: log.With("node", cfg.NodeName)}
+	n := &Node{cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
+	n.log = slog.New(n.lines).With("node", cfg.NodeName)
+	n.stand(ground.LogSink{Log: log.With("node", cfg.NodeName)}) // which does not need folding
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -82,10 +97,10 @@ func (n *Node) open(ctx context.Context) error {
 	if n.installation, err = n.store.Installation(ctx, cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)); err != nil {
 		return err
 	}
-	n.plans = newPlanCache(n.store, n.log)
+	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
 	if n.conn, err = bus.Dial(ctx, bus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, Logger: n.log,
-		Namespace: n.cfg.Namespace,
+		Namespace: n.cfg.Namespace, Report: n.report,
 	}); err != nil {
 		return err
 	}
@@ -97,6 +112,8 @@ func (n *Node) open(ctx context.Context) error {
 	guard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.unguard = cancel
 	n.guarded.Go(func() { n.conn.Guard(guard) })
+	// Before the roles, so that none of them begins with a wrong time.
+	n.lookAtClocks(ctx)
 	return nil
 }
 
@@ -127,33 +144,91 @@ func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
 	}
 }
 
-// Close ends the connections. The roles must have ended.
+// closeMost is how long Close waits when it has not been said when all must have ended.
+const closeMost = 5 * time.Second
+
+// Close ends the connections. The roles must have ended, or been given up by Run.
+// It waits no longer than a stop may take: a server that does not answer must not
+// keep the process.
 func (n *Node) Close() error {
+	defer n.lines.Close()
+	by := time.Now().Add(closeMost)
+	if at := n.endBy.Load(); at != nil {
+		by = at.Add(endMargin)
+	}
 	if n.unguard != nil {
 		n.unguard()
-		n.guarded.Wait()
+		within(by, n.guarded.Wait)
 	}
 	if n.conn != nil {
-		n.conn.Close()
+		n.conn.EndBy(by)
+		if !within(by, n.conn.Close) {
+			n.log.Warn("the connection to NATS did not close in time")
+		}
 	}
-	if n.plans != nil {
-		n.plans.wg.Wait()
+	var err error
+	if !within(by, func() {
+		if n.plans != nil {
+			n.plans.wg.Wait()
+		}
+		if n.store != nil {
+			err = n.store.Close()
+		}
+	}) {
+		n.log.Warn("the database's connections did not close in time")
+		return nil
 	}
-	if n.store != nil {
-		return n.store.Close()
-	}
-	return nil
+	return err
 }
 
-// Run runs the configured roles, and the HTTP server if there is an address,
-// until ctx ends; then it drains. It ends early when a role fails.
+// within calls f and waits for it until then. It reports false, and lets f go on, when that was not long enough:
+// the process is about to end.
+func within(by time.Time, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	timer := time.NewTimer(time.Until(by))
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+	}
+	select {
+	case <-done: // both: it had no time at all, but needed none
+		return true
+	default:
+		return false
+	}
+}
+
+// endMargin is what a stop may take beyond the configured drain: for what is cut off
+// to notice, and for connections to close. Each of the two has half.
+const endMargin = 400 * time.Millisecond
+
+// Run runs the configured roles, the ground's supervisor and, if there is an
+// address, the HTTP server until ctx ends; then it drains. It ends early when a
+// role fails. What has not ended when the time of a drain is over is given up: it
+// was about to be cut off by the end of the process anyway, which loses nothing.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	errs := make(chan error, len(n.cfg.Roles)+1)
+	errs := make(chan error, len(n.cfg.Roles)+2)
+	var mu sync.Mutex
+	running := map[string]bool{}
 	start := func(name string, run func(context.Context) error) {
+		mu.Lock()
+		running[name] = true
+		mu.Unlock()
 		wg.Go(func() {
+			defer func() {
+				mu.Lock()
+				delete(running, name)
+				mu.Unlock()
+			}()
 			if err := run(ctx); err != nil {
 				errs <- fmt.Errorf("%s: %w", name, err)
 				cancel()
@@ -166,13 +241,46 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.cfg.HTTPAddr != "" {
 		start("http", n.serveHTTP)
 	}
-	wg.Wait()
-	close(errs)
+	start("ground", n.runGround)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wg.Wait()
+	}()
+	<-ctx.Done()
+	n.ends()
+	timer := time.NewTimer(time.Until(n.endBy.Load().Add(endMargin)))
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		mu.Lock()
+		names := slices.Sorted(maps.Keys(running))
+		mu.Unlock()
+		n.log.Warn("stopping without a full drain", "drain", n.cfg.Drain, "given_up", strings.Join(names, ","))
+	}
 	var all error
-	for err := range errs {
-		all = errors.Join(all, err)
+	for len(errs) > 0 {
+		all = errors.Join(all, <-errs)
 	}
 	return all
+}
+
+// ends notes that the node ends, from the first call on: everything has the time of a drain.
+func (n *Node) ends() {
+	at := time.Now().Add(n.cfg.Drain)
+	if n.endBy.CompareAndSwap(nil, &at) && n.conn != nil {
+		n.conn.EndBy(at)
+	}
+}
+
+// ending is a context for what is left to do when ctx has ended: for d, and no longer than the node may take.
+func (n *Node) ending(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	by := time.Now().Add(d)
+	if at := n.endBy.Load(); at != nil && at.Before(by) {
+		by = *at
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), by)
 }
 
 // RunRole runs one role until ctx ends. abrupt leaves out the drain, as if the
@@ -188,8 +296,6 @@ func (n *Node) RunRole(ctx context.Context, role string, abrupt bool) error {
 	}
 	return fmt.Errorf("role %q is not one of %s", role, strings.Join(Roles, ", "))
 }
-
-func now() core.Instant { return core.InstantOf(time.Now()) }
 
 // EndedTasks is how many tasks have ended.
 func (n *Node) EndedTasks(ctx context.Context) (int, error) {

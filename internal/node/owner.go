@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,15 +15,14 @@ import (
 
 // ownerBus is scheduler.Bus on NATS.
 type ownerBus struct {
-	conn   *bus.Conn
+	n      *Node
 	sender *bus.Sender
-	log    *slog.Logger
 }
 
 // Send implements scheduler.Bus.
 func (b ownerBus) Send(cmds []core.Command) {
 	if err := b.sender.Send(cmds); err != nil {
-		b.log.Debug("commands not sent; their complete-by recovers them", "error", err)
+		b.n.log.Debug("commands not sent; their complete-by recovers them", "error", err)
 	}
 }
 
@@ -54,47 +52,50 @@ func (r replies) unserved(reply core.Reply) {
 }
 
 // Tell implements scheduler.Bus.
-func (b ownerBus) Tell(endings []core.Ending, done func(error)) { b.conn.TellEnded(endings, done) }
+func (b ownerBus) Tell(endings []core.Ending, done func(error)) {
+	b.n.conn.TellEnded(endings, done)
+}
 
 // Notify implements scheduler.Bus.
-func (b ownerBus) Notify(subject string, status core.Status) { b.conn.Notify(subject, status) }
+func (b ownerBus) Notify(subject string, status core.Status) { b.n.conn.Notify(subject, status) }
 
 // Live implements scheduler.Bus.
-func (b ownerBus) Live(status core.Status) { b.conn.Live(status) }
+func (b ownerBus) Live(status core.Status) { b.n.conn.Live(status) }
 
 // Record implements scheduler.Bus.
-func (b ownerBus) Record(all []core.Evidence) { b.conn.Record(all) }
+func (b ownerBus) Record(all []core.Evidence) { b.n.conn.Record(all) }
 
 // Refuse implements scheduler.Bus. Without it the messages must not be
 // acknowledged, so it tries until the stream takes them.
 func (b ownerBus) Refuse(ctx context.Context, refused []core.Status) error {
-	return persist(ctx, b.log, "refusals", func() error { return b.conn.TellRefused(ctx, refused) })
+	return b.n.persist(ctx, "refusals", func() error { return b.n.conn.TellRefused(ctx, refused) })
 }
 
 // Dead implements scheduler.Bus.
 func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, cause string) error {
 	data := bus.EncodePack(nil, []core.Submission{sub})
-	return persist(ctx, b.log, "dead letter", func() error {
-		return b.conn.Dead(ctx, b.conn.Names().StreamTasks(), b.conn.Names().PackSubject(partition), data, cause, nil)
+	return b.n.persist(ctx, "dead letter", func() error {
+		return b.n.conn.Dead(ctx, b.n.conn.Names().StreamTasks(), b.n.conn.Names().PackSubject(partition), data, cause, nil)
 	})
 }
 
 // persist tries until it works or ctx ends.
-func persist(ctx context.Context, log *slog.Logger, what string, do func() error) error {
+func (n *Node) persist(ctx context.Context, what string, do func() error) error {
 	const first, most = 200 * time.Millisecond, 5 * time.Second
 	between := first
-	for began := time.Now(); ; {
+	for failed := false; ; failed = true {
 		err := do()
 		if err == nil {
-			if between > first {
-				log.Info("the stream takes messages again", "what", what, "after", time.Since(began).Round(time.Millisecond))
+			if failed {
+				n.report(condStoring, nil)
 			}
 			return nil
 		}
-		if between == first {
-			log.Warn("the stream does not take a message; trying again", "what", what, "error", err)
+		if ctx.Err() == nil {
+			n.report(condStoring, fmt.Errorf("%s: %w", what, err))
 		}
 		if !wait(ctx, between) {
+			n.report(condStoring, nil) // it is not tried any more
 			return fmt.Errorf("%s: %w", what, errors.Join(ctx.Err(), err))
 		}
 		between = min(2*between, most)
@@ -133,22 +134,28 @@ const watchEvidenceFor = time.Minute
 // Evidence implements scheduler.Wires. A watch that breaks is begun again.
 func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) error {
 	for {
+		// A watch says nothing when it begins, and need not hear anything: one that lasts works.
+		lasts := time.AfterFunc(evidenceWell, func() { w.n.report(condEvidence, nil) })
 		bounded, cancel := context.WithTimeout(ctx, watchEvidenceFor)
 		err := w.n.conn.WatchEvidence(bounded, heard)
 		over := bounded.Err() != nil
 		cancel()
+		lasts.Stop()
 		if ctx.Err() != nil {
 			return nil
 		}
 		if over {
 			continue
 		}
-		w.n.log.Debug("cannot watch the evidence of commits; trying again", "error", err)
+		w.n.report(condEvidence, err)
 		if !wait(ctx, time.Second) {
 			return nil
 		}
 	}
 }
+
+// evidenceWell is how long a watch of the evidence must last for the last failure to be over.
+const evidenceWell = 5 * time.Second
 
 // Listen implements scheduler.Wires.
 func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {
@@ -208,9 +215,23 @@ func (w ownerWires) tasks(ctx context.Context, partition int, m *bus.TaskMessage
 			return
 		}
 	}
+	for i := range d.Submissions {
+		clamp(&d.Submissions[i], m.Time)
+	}
 	mail.Submissions, mail.Refused = d.Submissions, d.Refused
 	in.Tasks(mail)
 }
+
+// clamp keeps the time of a submission to the stream's: the node that took it in may have a wrong clock, and all that
+// a task's deadlines are counted from is this time. A submission is stored within seconds of its coming.
+func clamp(s *core.Submission, stored core.Instant) {
+	if s.At > stored || stored.Sub(s.At) > submissionAge {
+		s.At = stored
+	}
+}
+
+// submissionAge is longer than a submission may wait for its pack to be stored.
+const submissionAge = 10 * time.Second
 
 func (w ownerWires) controls(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
 	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Ack: w.ack(m)}
@@ -239,7 +260,7 @@ func (w ownerWires) ack(m *bus.TaskMessage) func() {
 // message be acknowledged.
 func (w ownerWires) bury(ctx context.Context, stream string, m *bus.TaskMessage, cause error) bool {
 	w.n.log.Error("a message cannot be decoded; it is a dead letter", "stream", stream, "seq", m.Seq, "error", cause)
-	err := persist(ctx, w.n.log, "dead letter", func() error {
+	err := w.n.persist(ctx, "dead letter", func() error {
 		return w.n.conn.Dead(ctx, stream, m.Subject, m.Data, cause.Error(), m.Header)
 	})
 	return err == nil

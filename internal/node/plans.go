@@ -21,6 +21,9 @@ type planCache struct {
 	book  atomic.Pointer[planVersions]
 	wg    sync.WaitGroup
 
+	report func(error) // takes the outcome of each reading
+	stale  atomic.Bool // the last reading failed
+
 	mu   sync.Mutex      // one reading at a time, so that none undoes a later one
 	told map[string]bool // unreadable plans that the log has told of
 }
@@ -36,8 +39,8 @@ type planVersion struct {
 	version int64
 }
 
-func newPlanCache(store schema.Store, log *slog.Logger) *planCache {
-	c := &planCache{store: store, log: log, told: map[string]bool{}}
+func newPlanCache(store schema.Store, log *slog.Logger, report func(error)) *planCache {
+	c := &planCache{store: store, log: log, report: report, told: map[string]bool{}}
 	c.book.Store(&planVersions{})
 	return c
 }
@@ -82,7 +85,13 @@ func (c *planCache) read(ctx context.Context) error {
 	defer c.mu.Unlock()
 	plans, err := c.store.Plans(ctx)
 	unreadable, some := errors.AsType[core.UnreadablePlans](err)
-	if err != nil && !some {
+	failed := err
+	if some {
+		failed = nil
+	}
+	c.stale.Store(failed != nil)
+	c.report(failed)
+	if failed != nil {
 		return fmt.Errorf("read plans: %w", err)
 	}
 	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), each: make(map[planVersion]*core.Plan, len(plans))}
@@ -120,6 +129,22 @@ func (c *planCache) tell(unreadable core.UnreadablePlans) {
 func readFailed(err error) bool {
 	_, some := errors.AsType[core.UnreadablePlans](err)
 	return err != nil && !some
+}
+
+// staleEvery is how often plans that could not be read are read again.
+const staleEvery = time.Second
+
+// keepRead reads the plans now, and again while that fails, until ctx ends.
+func (c *planCache) keepRead(ctx context.Context) {
+	c.stale.Store(true)
+	for again := true; again; again = wait(ctx, staleEvery) {
+		if !c.stale.Load() {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, readTimeout)
+		_ = c.read(bounded) // reported
+		cancel()
+	}
 }
 
 // readTimeout bounds a read that nobody waits for with a time of his own.

@@ -2,6 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -33,17 +36,8 @@ func (n *Node) runIngest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in := ingest.New(door, now)
-	if err := n.plans.read(ctx); readFailed(err) {
-		n.log.Warn("cannot read the plans yet", "error", err)
-	}
-	changed, err := n.conn.OnPlansChanged(func() {
-		n.plans.Reload(func(err error) {
-			if readFailed(err) {
-				n.log.Warn("plans changed, but cannot be read; a submission that needs them reads them again", "error", err)
-			}
-		})
-	})
+	in := ingest.New(door, n.clock.instant)
+	changed, err := n.conn.OnPlansChanged(func() { n.plans.Reload(func(error) {}) })
 	if err != nil {
 		return err
 	}
@@ -72,6 +66,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { behind.run(ctx) })
+	wg.Go(func() { n.plans.keepRead(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
 		submits.Stop()
@@ -111,8 +106,9 @@ func (n *Node) setOwner(o owner) {
 // schedulerConfig is this node's scheduler, as it is when it may drain.
 func (n *Node) schedulerConfig() scheduler.RunConfig {
 	return scheduler.RunConfig{
-		Config:     scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine},
-		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Now: now, Rand: random,
+		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine,
+			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
+		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Now: n.clock.instant, Rand: random,
 		CommitGap: n.cfg.CommitGap, Flooded: n.flooded, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
 	}
 }
@@ -129,7 +125,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer sender.Close()
-	s := scheduler.New(cfg, n.store, ownerBus{n.conn, sender, n.log}, ownerWires{n, inboxes}, n.members(abrupt), n.log)
+	s := scheduler.New(cfg, n.store, ownerBus{n, sender}, ownerWires{n, inboxes}, n.membership(abrupt), slog.New(alertLines{n.log.Handler(), n.ground}))
 	applies, err := n.conn.ServePlans(n.applyPlan)
 	if err != nil {
 		return err
@@ -150,8 +146,8 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	return s.Run(ctx)
 }
 
-// members is scheduler.Members: it keeps this node's lease and watches all.
-func (n *Node) members(abrupt bool) scheduler.Members { return &membership{n: n, abrupt: abrupt} }
+// membership is scheduler.Members: it keeps this node's lease and watches all.
+func (n *Node) membership(abrupt bool) scheduler.Members { return &membership{n: n, abrupt: abrupt} }
 
 type membership struct {
 	n      *Node
@@ -160,38 +156,109 @@ type membership struct {
 
 // Watch implements scheduler.Members.
 func (m *membership) Watch(ctx context.Context, live func([]string)) error {
-	lease, err := m.n.conn.NewLease(bus.NodeKey(m.n.cfg.NodeName), m.n.cfg.NodeName, m.n.cfg.Lease)
+	lease, err := m.n.nodeLease()
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var wg sync.WaitGroup
-	wg.Go(func() { m.keep(ctx, lease) })
+	claimed := make(chan struct{})
+	wg.Go(func() {
+		if err := m.keep(ctx, lease, sync.OnceFunc(func() { close(claimed) })); err != nil {
+			cancel(err)
+		}
+	})
 	defer wg.Wait()
+	// A name that is another's is live, and must not be taken for this node's.
+	select {
+	case <-claimed:
+	case <-ctx.Done():
+	}
 	for {
-		err := m.n.conn.WatchNodes(ctx, live)
+		err := m.n.conn.WatchNodes(ctx, func(nodes []string) {
+			m.n.report(condMembers, nil)
+			live(nodes)
+		})
 		if ctx.Err() != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, errNameTaken) {
+				return cause
+			}
 			return nil
 		}
-		m.n.log.Warn("cannot watch the live nodes; trying again", "error", err)
+		m.n.report(condMembers, err)
 		if !wait(ctx, time.Second) {
 			return nil
 		}
 	}
 }
 
-// keep renews the lease. One that an earlier life of this node has not let go
-// yet is asked for more often.
-func (m *membership) keep(ctx context.Context, lease *bus.Lease) {
-	failing := false
+// errNameTaken says that another live process has this node's name.
+var errNameTaken = errors.New("node-name: another live process has it")
+
+// nameMargin is how much longer than a lease an earlier life of this node may seem to live: the server looks for
+// leases that have run out from time to time.
+const nameMargin = 4 * time.Second
+
+// claim is the first taking of this node's lease. An earlier life's lease runs out; another process renews its own.
+type claim struct {
+	since time.Time // when the lease was first found to be another's
+	found uint64    // its revision then
+}
+
+// check returns errNameTaken once it is certain that a live process has the lease.
+func (c *claim) check(ctx context.Context, n *Node) error {
+	holder, err := n.conn.Holder(ctx, bus.NodeKey(n.cfg.NodeName))
+	if err != nil || holder == nil {
+		c.since = time.Time{} // nothing is known
+		return nil            //nolint:nilerr // what is wrong is reported by the renewals
+	}
+	if c.since.IsZero() {
+		c.since, c.found = time.Now(), holder.Revision
+		return nil
+	}
+	if holder.Revision == c.found && time.Since(c.since) < n.cfg.Lease+nameMargin {
+		return nil
+	}
+	began := "an unknown time"
+	if !holder.Since.IsZero() {
+		began = holder.Since.UTC().Format(time.RFC3339)
+	}
+	return fmt.Errorf("%w: %q, since %s; two of one name would take each other's partitions: give each --node-name of its own, or none",
+		errNameTaken, n.cfg.NodeName, began)
+}
+
+// nodeLease is this node's lease. A role that begins again in the same process has the one it had.
+func (n *Node) nodeLease() (lease *bus.Lease, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lease == nil {
+		n.lease, err = n.conn.NewLease(bus.NodeKey(n.cfg.NodeName), n.cfg.NodeName, n.cfg.Lease)
+	}
+	return n.lease, err
+}
+
+// keep renews the lease, and calls claimed when it has it. One that an earlier life of this node has not let go
+// yet is asked for more often. Error: errNameTaken, of a node that has just begun;
+// one that has had the lease goes on without it, because its partitions are fenced.
+func (m *membership) keep(ctx context.Context, lease *bus.Lease, claimed func()) error {
+	had := false
+	var first claim
 	for {
 		held, err := lease.Renew(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil && !failing:
-			m.n.log.Warn("cannot renew this node's lease; trying again", "error", err)
-			failing = true
-		case err == nil && failing:
-			m.n.log.Info("this node's lease is renewed again", "held", held)
-			failing = false
+		if had = had || held; had {
+			claimed()
+		}
+		if ctx.Err() == nil && (had || err != nil) {
+			if err == nil && !held {
+				err = errNameTaken
+			}
+			m.n.report(condNodeLease, err)
+		}
+		if ctx.Err() == nil && !had && err == nil {
+			if err := first.check(ctx, m.n); err != nil {
+				return err
+			}
 		}
 		pause := m.n.cfg.Lease / 3
 		if !held {
@@ -202,13 +269,14 @@ func (m *membership) keep(ctx context.Context, lease *bus.Lease) {
 		}
 	}
 	if m.abrupt {
-		return
+		return nil
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	bounded, cancel := m.n.ending(ctx, readTimeout)
 	defer cancel()
 	if err := lease.Release(bounded); err != nil {
 		m.n.log.Debug("this node's lease ends by itself", "error", err)
 	}
+	return nil
 }
 
 // wait waits for d; false: ctx ended before.
@@ -230,9 +298,26 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	sup := supervisor.New(supervisor.Config{}, n.store, controls{n.conn}, leadership{lease, abrupt})
-	alerter := supervisor.NewAlerter(supervisor.AlertConfig{}, supervisor.LogSink{Log: n.log})
-	cfg := supervisor.RunConfig{Interval: n.cfg.ScanInterval, Now: now}
-	return supervisor.NewRunner(cfg, sup, alertReader{n.conn}, alerter, n.log).Run(ctx)
+	alerter := supervisor.NewAlerter(supervisor.AlertConfig{}, taskAlerts{n.ground})
+	cfg := supervisor.RunConfig{Interval: n.cfg.ScanInterval, Now: n.clock.instant,
+		Report: func(what supervisor.Trouble, err error) { n.report(string(what), err) }}
+	runner := supervisor.NewRunner(cfg, sup, alertReader{n.conn}, alerter, n.log)
+	n.setSupervisor(runner)
+	defer n.setSupervisor(nil)
+	return runner.Run(ctx)
+}
+
+func (n *Node) setSupervisor(r *supervisor.Runner) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sup = r
+}
+
+// supervising is the supervisor role while it runs, else nil.
+func (n *Node) supervising() *supervisor.Runner {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sup
 }
 
 // leadership is supervisor.Lease; a killed leader releases nothing.

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/supervisor"
+)
+
+// alertPrefix begins the lines by which a role says that an operator must know.
+const alertPrefix = "ALERT: "
+
+// alertLines is a log's handler that makes alerts of a role's lines that are meant as such, and passes all others on.
+// Roles have no port for alerts: a line is all that they need to say.
+type alertLines struct {
+	slog.Handler
+	ground *ground.Ground
+}
+
+// Handle implements slog.Handler.
+func (h alertLines) Handle(ctx context.Context, r slog.Record) error {
+	text, ok := strings.CutPrefix(r.Message, alertPrefix)
+	if !ok {
+		return h.Handler.Handle(ctx, r)
+	}
+	a := ground.Alert{Name: text, Text: text}
+	r.Attrs(func(attr slog.Attr) bool {
+		if attr.Key == "error" {
+			a.Error = attr.Value.String()
+		} else {
+			a.Attrs = append(a.Attrs, attr)
+		}
+		return true
+	})
+	h.ground.Once(a)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (h alertLines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return alertLines{h.Handler.WithAttrs(attrs), h.ground}
+}
+
+// WithGroup implements slog.Handler.
+func (h alertLines) WithGroup(name string) slog.Handler {
+	return alertLines{h.Handler.WithGroup(name), h.ground}
+}
+
+// taskAlerts is supervisor.Sink: alerts about tasks go where all alerts go. The supervisor bounds their rate.
+type taskAlerts struct{ ground *ground.Ground }
+
+// Alert implements supervisor.Sink. It never fails.
+func (s taskAlerts) Alert(a supervisor.Alert) error {
+	text := "a task is in error: operator action required"
+	if a.Tasks > 1 {
+		text = "more tasks are in error: operator action required"
+	}
+	s.ground.Tell(ground.Alert{Name: "task-error", Text: text, Error: a.Error, Times: a.Tasks, Attrs: []slog.Attr{
+		slog.String("task", a.Task), slog.String("type", a.Type), slog.String("step", a.Step), slog.Time("at", core.Instant(a.At).Time()),
+	}})
+	return nil
+}

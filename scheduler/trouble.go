@@ -1,0 +1,194 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Trouble names what a scheduler tries again and again. It reports each outcome, and logs none of them.
+type Trouble string
+
+// The troubles.
+const (
+	TroubleOwners   Trouble = "owners"        // reading who owns the partitions
+	TroubleTakeover Trouble = "takeover"      // taking partitions over
+	TroubleRelease  Trouble = "release"       // releasing rows of partitions that are not held
+	TroubleTurn     Trouble = "commit-cycle"  // commit cycles
+	TroubleEvents   Trouble = "event-stream"  // publishing endings
+	TroubleForget   Trouble = "forgetting"    // forgetting old tasks
+	newsPatience            = 2 * time.Second // how long the news of partitions wait for more of them
+	newsPartitions          = 64              // partitions that a line names
+)
+
+// report reports the outcome of a try; nil: it worked.
+func (c *Config) report(what Trouble, err error) {
+	if c.Report != nil {
+		c.Report(what, err)
+	}
+}
+
+// news collects what happens to partitions, so that it is one line for all of them.
+type news struct {
+	mu     sync.Mutex
+	failed map[int]error  // takeovers
+	from   map[int]string // owners before, of partitions about to be taken over
+	taken  map[int]string // partitions taken over since the last line, and their owners before
+	lost   []int          // partitions that were given up as not this node's since the last line
+	since  time.Time      // of the oldest of these
+}
+
+func newNews() *news {
+	return &news{failed: map[int]error{}, from: map[int]string{}, taken: map[int]string{}}
+}
+
+// about says whose partition is about to be taken over.
+func (n *news) about(p int, before string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.from[p] = before
+}
+
+// begin notes when the oldest news came. The news are locked.
+func (n *news) begin() {
+	if len(n.taken)+len(n.lost) == 0 {
+		n.since = time.Now()
+	}
+}
+
+// lose notes that a partition was given up: it is not as this node left it.
+func (n *news) lose(p int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.begin()
+	n.lost = append(n.lost, p)
+}
+
+// took notes the outcome of a takeover and returns what all that were tried come to.
+func (n *news) took(p int, err error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil {
+		n.failed[p] = err
+		return n.failing()
+	}
+	delete(n.failed, p)
+	n.begin()
+	n.taken[p] = n.from[p]
+	delete(n.from, p)
+	return n.failing()
+}
+
+// only forgets what became of partitions that are not wanted any more, and returns what is left.
+func (n *news) only(wanted func(p int) bool) (err error, changed bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := len(n.failed)
+	maps.DeleteFunc(n.failed, func(p int, _ error) bool { return !wanted(p) })
+	maps.DeleteFunc(n.from, func(p int, _ string) bool { return !wanted(p) })
+	return n.failing(), len(n.failed) != before
+}
+
+// failing sums failed takeovers up. The news are locked.
+func (n *news) failing() error {
+	if len(n.failed) == 0 {
+		return nil
+	}
+	partitions := slices.Sorted(maps.Keys(n.failed))
+	return fmt.Errorf("partitions %s: %w", listed(partitions), n.failed[partitions[0]])
+}
+
+// tell logs the news, in one line of a kind, unless more are about to come.
+func (s *Scheduler) tell(more bool) {
+	n := s.news
+	n.mu.Lock()
+	taken, lost := n.taken, n.lost
+	if len(taken)+len(lost) == 0 || more && time.Since(n.since) < newsPatience {
+		n.mu.Unlock()
+		return
+	}
+	n.taken, n.lost = map[int]string{}, nil
+	n.mu.Unlock()
+	if len(taken) > 0 {
+		s.log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(taken))), "from", owners(taken))
+	}
+	if len(lost) > 0 {
+		slices.Sort(lost)
+		s.log.Warn("partitions are not as this node left them: others have taken them over, or the database went back", "partitions", listed(slices.Compact(lost)))
+	}
+}
+
+// owners names the owners before; "" stands for none.
+func owners(taken map[int]string) string {
+	var names []string
+	for _, name := range taken {
+		if name == "" {
+			name = "none"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ",")
+}
+
+// listed writes partitions as a list.
+func listed(partitions []int) string {
+	var b strings.Builder
+	for i, p := range partitions {
+		if i == newsPartitions {
+			fmt.Fprintf(&b, ",… %d in all", len(partitions))
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprint(&b, p)
+	}
+	return b.String()
+}
+
+// membersChanged logs which nodes came and went.
+func (s *Scheduler) membersChanged(before, now []string, first bool) {
+	var came, gone []string
+	for _, name := range now {
+		if !slices.Contains(before, name) {
+			came = append(came, name)
+		}
+	}
+	for _, name := range before {
+		if !slices.Contains(now, name) {
+			gone = append(gone, name)
+		}
+	}
+	live := strings.Join(now, ",")
+	switch {
+	case first:
+		s.log.Info("live nodes", "live", live)
+	case len(gone) > 0 && len(came) > 0:
+		s.log.Warn("nodes are gone, and others came", "gone", strings.Join(gone, ","), "came", strings.Join(came, ","), "live", live)
+	case len(gone) > 0:
+		s.log.Warn("nodes are gone", "gone", strings.Join(gone, ","), "live", live)
+	case len(came) > 0:
+		s.log.Info("nodes came", "came", strings.Join(came, ","), "live", live)
+	}
+}
+
+// adopting reports whether a takeover is under way or ordered.
+func (s *Scheduler) adopting() bool { return slices.ContainsFunc(s.runners, (*runner).adopting) }
+
+func (r *runner) adopting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held) > len(r.epochs)
+}
+
+// reportUnlessEnded reports the outcome of a try, unless its context has ended: that is no trouble.
+func (s *Scheduler) reportUnlessEnded(ctx context.Context, what Trouble, err error) {
+	if ctx.Err() == nil {
+		s.cfg.report(what, err)
+	}
+}

@@ -1,0 +1,113 @@
+package scheduler
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestNewsAreOneLine: partitions taken over, or lost, within a moment are one line with the list, which waits for more
+// while a takeover is under way, but not for ever.
+//
+// covers: B13
+func TestNewsAreOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		s := &Scheduler{news: newNews(), log: slog.New(slog.NewTextHandler(&text, nil))}
+		s.tell(false)
+		for p, before := range []string{"dead", "dead", "", "me"} {
+			s.news.about(p, before)
+			if err := s.news.took(p, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		s.news.lose(9)
+		s.news.lose(7)
+		s.news.lose(9)
+		s.tell(true)
+		if text.Len() != 0 {
+			t.Errorf("told though a takeover is under way: %s", &text)
+		}
+		<-time.After(newsPatience)
+		s.tell(true)
+		s.tell(false)
+		for _, want := range []string{`level=INFO msg="partitions taken over" partitions=0,1,2,3 from=dead,me,none`,
+			`level=WARN msg="partitions are not as this node left them: others have taken them over, or the database went back" partitions=7,9`} {
+			if strings.Count(text.String(), want) != 1 {
+				t.Errorf("want one line %s in\n%s", want, &text)
+			}
+		}
+		if n := strings.Count(text.String(), "\n"); n != 2 {
+			t.Errorf("%d lines:\n%s", n, &text)
+		}
+	})
+}
+
+// TestTakeoversAreOneTrouble: as long as one partition cannot be taken over there is a trouble, which names all of them;
+// partitions that are not wanted any more are no part of it.
+func TestTakeoversAreOneTrouble(t *testing.T) {
+	n := newNews()
+	away := errors.New("away")
+	if err := n.took(5, away); err == nil || err.Error() != "partitions 5: away" {
+		t.Error(err)
+	}
+	if err := n.took(3, away); !errors.Is(err, away) || err.Error() != "partitions 3,5: away" {
+		t.Error(err)
+	}
+	if err := n.took(4, nil); err == nil {
+		t.Error("another partition's takeover ends the trouble")
+	}
+	if err := n.took(3, nil); err == nil || err.Error() != "partitions 5: away" {
+		t.Error(err)
+	}
+	if err, changed := n.only(func(p int) bool { return p == 5 }); err == nil || changed {
+		t.Error(err, changed)
+	}
+	if err, changed := n.only(func(int) bool { return false }); err != nil || !changed {
+		t.Error(err, changed)
+	}
+}
+
+// TestMembersAreTold: one line for each change of the live nodes.
+//
+// covers: B13
+func TestMembersAreTold(t *testing.T) {
+	var text bytes.Buffer
+	s := &Scheduler{change: make(chan struct{}, 1), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))}
+	for _, live := range [][]string{{"a", "b", "c"}, {"a"}, {"a"}, {"a", "d"}, {"b"}, nil} {
+		s.setLive(live)
+	}
+	want := `level=INFO msg="live nodes" live=a,b,c
+level=WARN msg="nodes are gone" gone=b,c live=a
+level=INFO msg="nodes came" came=d live=a,d
+level=WARN msg="nodes are gone, and others came" gone=a,d came=b live=b
+level=WARN msg="nodes are gone" gone=b live=""
+`
+	if text.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &text, want)
+	}
+}
+
+// TestListed: a list of partitions is bounded.
+func TestListed(t *testing.T) {
+	all := make([]int, 1024)
+	for i := range all {
+		all[i] = i
+	}
+	if got := listed(all[:3]); got != "0,1,2" {
+		t.Error(got)
+	}
+	if got := listed(all); !strings.HasSuffix(got, ",63,… 1024 in all") || len(got) > 300 {
+		t.Error(got)
+	}
+}
