@@ -198,7 +198,9 @@ func (t *Task) foldWhyUndo(r *Record) {
 				t.FailedStep = i + 1
 			}
 		}
-		t.Why = r.Reason
+		if t.Why = r.Reason; t.Why == "" {
+			t.Why = r.Error // as rows of earlier versions have it
+		}
 	case r.Kind != KindUndone && r.Reason != "" && t.FailedStep == 0:
 		t.Why = r.Reason
 	}

@@ -132,7 +132,7 @@ func (l *live) sameSteps(task *core.Task) {
 		var ordinal, attempt int
 		var name, status string
 		l.must(rows.Scan(&ordinal, &name, &status, &attempt))
-		s := &task.Steps[n]
+		s := task.Steps[n].Journalled() // the view shows what is stored
 		if ordinal != n || name != l.plan.Steps[n].Name || status != s.Status.String() || attempt != s.Attempt {
 			l.Fatalf("task %s (%s): the view shows step %d %s %s attempt %d, want %d %s %s attempt %d",
 				task.ID, task.State, ordinal, name, status, attempt, n, l.plan.Steps[n].Name, s.Status, s.Attempt)

@@ -184,7 +184,7 @@ func testView(r *rig) {
 	want := core.View{
 		ID: "t1-2", Type: "order", PlanVersion: 1, Partition: 1, Number: 2, State: core.StateUndone, Failures: 1,
 		Input: []byte(`{"n":1}`), InputHash: []byte("hash of t1-2"), CompleteBy: created.Add(time.Minute),
-		CreatedAt: created, UpdatedAt: created.Add(time.Second), EndedAt: created.Add(time.Second), Reason: "card declined",
+		CreatedAt: created, UpdatedAt: created.Add(time.Second), EndedAt: created.Add(time.Second), Reason: "card declined", FailedStep: "charge",
 	}
 	steps := v.Steps
 	v.Steps, v.Failures, v.LockedBy = nil, 1, ""
