@@ -232,7 +232,7 @@ var schedulerMutants = []mutant{
 		run:   "^(TestCrashBetweenCommitAndPublish|TestTakeoverResends)$",
 	},
 	{
-		name: "other-stream-unseen", invariant: 2, file: "internal/core/batch.go",
+		name: "other-stream-unseen", invariant: 2, file: "internal/core/batch.go", in: "scheduler",
 		old: "\tif tasks || c.RewoundTasks {\n", new: "\tif c.RewoundTasks {\n",
 		fault: "the cursor of a lost stream is used on the new one",
 		run:   "^TestOtherStream$",
@@ -323,8 +323,20 @@ var schedulerMutants = []mutant{
 		run:   "^TestNotAmongTheLiving$",
 	},
 	{
+		name: "forged-reply-counts", invariant: 5, file: "scheduler/apply.go",
+		old: "e.task.Steps[out].Out != r.Seq || s.cfg.Genuine(r, e.commitOf(r.Seq)) {", new: "e.task.Steps[out].Out != r.Seq || s.Stats.Forged == 0 {",
+		fault: "a reply counts without the token of its command, or with that of another life's",
+		run:   "^TestReplyWithoutItsToken$",
+	},
+	{
+		name: "database-that-went-back-unseen", invariant: 4, file: "internal/core/batch.go", in: "scheduler",
+		old: "\treturn e.Epoch > epoch || e.Epoch == epoch && e.Commit > commit\n", new: "\treturn e.Epoch > epoch+1<<40\n",
+		fault: "a takeover does not see that commits are missing from the database",
+		run:   "^TestDatabaseWentBack$",
+	},
+	{
 		name: "silent-loss-unseen", invariant: 4, file: "scheduler/run.go",
-		old: "ok && epoch < st.Epoch {", new: "ok && epoch < 0 {",
+		old: "ok && (epoch != st.Epoch || st.LastCommit < noted[p]) {", new: "ok && epoch < 0 {",
 		fault: "a partition that was taken over without mail counts as held, and nobody reads it when it comes back",
 		run:   "^TestTakenOverWithoutMail$",
 	},
@@ -348,7 +360,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "overtaken-adoption-sends", invariant: 7, file: "scheduler/takeover.go",
-		old: "states[i].Partition == p.id && states[i].Epoch != p.epoch", new: "states[i].Partition == p.id && states[i].Epoch < p.epoch",
+		old: "(st.Epoch != p.epoch || st.LastCommit != p.last)", new: "st.Epoch < p.epoch",
 		fault: "who was overtaken while it took a partition over sends its successor's commands again",
 		run:   "^TestOvertakenWhileTakingOver$",
 	},

@@ -60,6 +60,20 @@ func (w *World) restore(b backup) {
 	}
 }
 
+// Copy is a backup of the tables, as a standby or a dump has it.
+func (m *MemStore) Copy() *MemStore {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.copy()
+}
+
+// Replace puts a copy in the tables' place, as a failover or a restore does.
+func (m *MemStore) Replace(c *MemStore) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restore(c)
+}
+
 // copy is a backup of the tables.
 func (m *MemStore) copy() *MemStore {
 	c := NewMemStore()

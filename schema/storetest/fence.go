@@ -15,8 +15,9 @@ func testStaleEpoch(r *rig) {
 	b := r.batch(birth(1, 2, "a"), ended(old.Task, core.StateProcessed, 1), birth(2, 1, "b"))
 	b.Partitions = append(b.Partitions, r.partition(3))
 	b.Partitions[0].Cursor, b.Partitions[1].Cursor, b.Partitions[2].Cursor = 7, 7, 7
-	get(r.s.TakeOver(r.ctx, 1, core.Claim{Owner: "successor"}))(r)
-	get(r.s.TakeOver(r.ctx, 3, core.Claim{Owner: "successor"}))(r)
+	for _, p := range []int{1, 3} { // the epoch alone tells them apart
+		get(r.s.TakeOver(r.ctx, p, core.Claim{Owner: "successor", Commit: r.own[p].LastCommit}))(r)
+	}
 	r.result(b, core.CommitResult{Fenced: []int{1, 3}})
 	r.comesBack(old.Task, old.Records)
 	r.nothing(1, 2)

@@ -1,0 +1,107 @@
+package scheduler_test
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// tokenOf is a token that shows the commit, as the rig's bus makes it.
+func tokenOf(commit int64) (t core.Token) {
+	binary.BigEndian.PutUint64(t[:], uint64(commit))
+	return t
+}
+
+// A reply counts with the token of its command as its commit issued it: not without
+// one, and not with that of a commit in a life that the database has forgotten.
+//
+// covers: A2
+func TestReplyWithoutItsToken(t *testing.T) {
+	r := newRig(t, scheduler.Config{Genuine: func(r *core.Reply, commit int64) bool { return commit != 0 && r.Token == tokenOf(commit) }})
+	r.tasks(0, order("t1"))
+	r.turn()
+	c := r.one()
+	if c.Commit == 0 {
+		t.Fatal("the command does not say which commit issued it")
+	}
+	reply := func(token core.Token) {
+		r.mail.Replies = append(r.mail.Replies, scheduler.ReplyMail{At: r.now, Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: token}})
+		r.turn()
+	}
+	for _, wrong := range []core.Token{{}, tokenOf(c.Commit + 1), tokenOf(c.Commit - 1)} {
+		reply(wrong)
+		if cmds := r.bus.take(); len(cmds) != 0 {
+			t.Fatalf("token %x of commit %d counts: %+v", wrong, c.Commit, cmds)
+		}
+	}
+	// A successor reads the commit with the journal: what answers its predecessor counts.
+	r.start("n2")
+	r.adopt(0)
+	if again := r.one(); again.Commit != c.Commit {
+		t.Fatalf("sent again with commit %d, not %d", again.Commit, c.Commit)
+	}
+	reply(tokenOf(c.Commit))
+	if next := r.one(); next.Step != "b" || next.Commit == c.Commit {
+		t.Fatalf("after the answer: %+v", next)
+	}
+}
+
+// A database that fails over to a copy from before the owner's last commit: the next
+// commit is left out, the partition is taken over again, and what had begun begins again
+// by the same keys. A task whose steps are not known to have run is undone by key.
+//
+// covers: A1
+// covers: A3
+// covers: A4
+func TestDatabaseWentBack(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.answer(r.one(), 0) // a is done, b is out
+	standby := r.store.Copy()
+	r.turn()
+	r.bus.take()
+	r.tasks(0, core.Submission{Type: "order", ID: "t2", CompleteBy: r.now.Add(time.Minute), At: r.now})
+	r.turn()
+	r.bus.take()
+
+	r.store.Replace(standby)
+	r.tasks(0, order("t3"))
+	if turned := r.turn(); len(turned.Lost) != 1 {
+		t.Fatalf("the commit went into a database without the last one: %+v", turned)
+	}
+	was := r.store.Partition(0)
+	from, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 3})
+	if err != nil || from.Cursor != was.Cursor {
+		t.Fatalf("%+v, %v", from, err)
+	}
+	r.logged("ALERT: the database went back")
+	st := r.store.Partition(0)
+	if st.WentBackAt == 0 || st.WentBackUntil != 3 || st.Epoch != was.Epoch+1 {
+		t.Fatalf("stored %+v", st)
+	}
+	r.bus.take()
+	// The stream is read again: t2 comes when its time is over.
+	r.pos = from.Cursor
+	r.now = r.now.Add(time.Hour)
+	r.tasks(0, core.Submission{Type: "order", ID: "t2", CompleteBy: r.now.Add(-time.Minute), At: r.now.Add(-time.Hour)})
+	r.turn()
+	for range 8 {
+		for _, c := range r.bus.take() {
+			if c.Task == "t2" && !c.Undo {
+				t.Fatalf("a task past its deadline is begun: %+v", c)
+			}
+			r.answer(c, 0)
+		}
+		r.now = r.now.Add(time.Second)
+		r.turn()
+	}
+	r.state("t2", core.StateUndone)
+	if notes := strings.Join(r.bus.list, "\n"); !strings.Contains(notes, "undo t2/b/0") || !strings.Contains(notes, "undo t2/a/0") {
+		t.Fatalf("t2 is undone, but not every step was: %s", notes)
+	}
+}
