@@ -51,7 +51,7 @@ func runEngine(ctx context.Context, p *part) error {
 	if ok, err := p.read(&s); !ok || err != nil {
 		return err
 	}
-	node.TuneMemory() // as duly dev and duly serve do
+	node.TuneMemory(0) // as duly dev and duly serve do
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	system, err := dev.Start(ctx, dev.Options{Dir: s.Dir, Store: s.Database, Config: engineConfig(s), Log: log})
 	if err != nil {

@@ -30,7 +30,9 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 }
 
 // roomy reports whether the batch can take another write.
-func (s *Shard) roomy() bool { return len(s.turn.batch.Writes) < s.cfg.BatchMax }
+func (s *Shard) roomy() bool {
+	return len(s.turn.batch.Writes) < s.cfg.BatchMax && s.turn.bytes*max(1, s.turn.parts) < core.BatchBytesMax
+}
 
 // use marks a task as used in this round, so that it is let go at its end if
 // nothing holds it.

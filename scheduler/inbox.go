@@ -20,6 +20,7 @@ type Inbox struct {
 	spare    *Mail
 	gates    map[int]*gate
 	expected int // answers; 0: nobody asks
+	memory   *Memory
 }
 
 // gate holds new work of a partition back while it has enough in hand.
@@ -28,9 +29,14 @@ type gate struct {
 	closed bool
 }
 
-func newInbox(now func() core.Instant) *Inbox {
-	b := &Inbox{now: now, wake: make(chan struct{}, 1), all: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}}
+func newInbox(now func() core.Instant, memory *Memory) *Inbox {
+	b := &Inbox{now: now, wake: make(chan struct{}, 1), all: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}, memory: memory}
 	b.room.L = &b.mu
+	memory.onRoom(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.room.Broadcast()
+	})
 	return b
 }
 
@@ -120,7 +126,7 @@ func (b *Inbox) told(m ToldMail) {
 func (b *Inbox) Tasks(m TaskMail) bool {
 	b.mu.Lock()
 	g := b.gates[m.Partition]
-	for g != nil && !g.closed && g.open <= 0 {
+	for g != nil && !g.closed && (g.open <= 0 || b.memory.over()) {
 		b.room.Wait()
 	}
 	if g == nil || g.closed {
@@ -130,6 +136,9 @@ func (b *Inbox) Tasks(m TaskMail) bool {
 	g.open -= max(1, len(m.Submissions))
 	m.At = b.now()
 	b.mail.Tasks = append(b.mail.Tasks, m)
+	bytes := mailBytes(&m)
+	b.mail.bytes += bytes
+	b.memory.hold(bytes)
 	b.unlockWake()
 	return true
 }
@@ -168,9 +177,12 @@ func (b *Inbox) takeTogether() *Mail {
 // giveBack returns the memory of a mail that is done.
 func (b *Inbox) giveBack(m *Mail) {
 	m.reset()
+	bytes := m.bytes
+	m.bytes = 0
 	b.mu.Lock()
 	b.spare = m
 	b.mu.Unlock()
+	b.memory.hold(-bytes)
 }
 
 // setRoom says how many submissions the partition may still take; the ones that
@@ -210,8 +222,16 @@ func (b *Inbox) closeGate(partition int) {
 		g.closed = true
 		delete(b.gates, partition)
 	}
-	b.mail.Tasks = slices.DeleteFunc(b.mail.Tasks, func(m TaskMail) bool { return m.Partition == partition })
+	var bytes int64
+	b.mail.Tasks = slices.DeleteFunc(b.mail.Tasks, func(m TaskMail) bool {
+		if m.Partition == partition {
+			bytes += mailBytes(&m)
+		}
+		return m.Partition == partition
+	})
+	b.mail.bytes -= bytes
 	b.mail.Controls = slices.DeleteFunc(b.mail.Controls, func(m ControlMail) bool { return m.Partition == partition })
 	b.room.Broadcast()
 	b.mu.Unlock()
+	b.memory.hold(-bytes)
 }

@@ -7,7 +7,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-func testInbox() *Inbox { return newInbox(func() core.Instant { return 77 }) }
+func testInbox() *Inbox { return newInbox(func() core.Instant { return 77 }, nil) }
 
 func message(partition int, pos uint64, items int) TaskMail {
 	return TaskMail{Partition: partition, Pos: pos, Submissions: make([]core.Submission, items)}

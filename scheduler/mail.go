@@ -11,6 +11,8 @@ type Mail struct {
 	Tasks    []TaskMail
 	// PlansChanged makes the shard read the plans again before new work.
 	PlansChanged bool
+
+	bytes int64 // of Tasks, held until the mail is given back
 }
 
 // TaskMail is one message of the task stream.

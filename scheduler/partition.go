@@ -47,6 +47,8 @@ type partition struct {
 	acks    []func()          // of the turn that is on
 	ownedAt core.Instant      // when the store last said that it is ours
 	dirty   bool              // has a write in the turn that is on
+	memory  *Memory           // may be nil
+	bytes   int64             // of it, held by the tasks in hand
 	lost    bool              // fenced: dropped at the end of the turn
 }
 
@@ -54,10 +56,11 @@ type partition struct {
 type entry struct {
 	task  *core.Task
 	plan  *planRef
-	slot  int  // agent it is at; -1: none
-	write int  // 1 + index of its write in the turn that is on; 0: none
-	birth bool // born in the turn that is on
-	waits bool // among those that wait for an agent
+	slot  int   // agent it is at; -1: none
+	write int   // 1 + index of its write in the turn that is on; 0: none
+	birth bool  // born in the turn that is on
+	waits bool  // among those that wait for an agent
+	bytes int64 // as last weighed
 	// issues are the commits of the rows under whose numbers its commands leave: nearly
 	// always of one.
 	issue  issue
@@ -171,11 +174,13 @@ func (p *partition) slot(agent string) int {
 func (p *partition) add(e *entry) {
 	p.tasks[e.task.Number] = e
 	p.ids[e.task.ID] = e
+	p.weigh(e)
 }
 
 // drop forgets a task in hand.
 func (p *partition) drop(e *entry, limit int) {
 	p.occupy(e, -1, limit)
+	p.unload(e)
 	delete(p.tasks, e.task.Number)
 	if p.ids[e.task.ID] == e {
 		delete(p.ids, e.task.ID)

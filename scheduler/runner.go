@@ -76,7 +76,7 @@ func (f *feed) stopReading() {
 
 func newRunner(s *Scheduler, bus Bus) *runner {
 	r := &runner{s: s, orders: make(chan order, 2*s.cfg.Partitions), held: map[int]bool{}, noted: map[int]int64{}, backs: map[int]core.Instant{}, turning: newLock(), epochs: map[int]int64{}, feeds: map[int]*feed{}, holding: make(chan struct{}, 1), paced: s.cfg.InFlight}
-	r.in = newInbox(s.cfg.Now)
+	r.in = newInbox(s.cfg.Now, s.cfg.Memory)
 	r.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, r.in.told)
 	return r
 }

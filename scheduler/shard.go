@@ -20,6 +20,7 @@ type Config struct {
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
 	Genuine func(r *core.Reply, commit int64) bool
+	Memory  *Memory    // bound of what tasks in hand hold, shared by the shards of a node; nil: none
 	IDs     *CommitIDs // of the node's commits; nil: the shard's own
 	// Report takes the outcome of what is tried again and again, nil when it works: these are not logged here. It is
 	// called from any goroutine and must not block. nil: none of it is told.
@@ -219,6 +220,7 @@ func (s *Shard) Unsaved() bool {
 func (s *Shard) abandon() {
 	for _, p := range s.inOrder() {
 		s.remember(p)
+		p.forget()
 		s.turn.turned.Lost = append(s.turn.turned.Lost, p.id)
 	}
 	s.eventsTaken()
@@ -232,6 +234,7 @@ func (s *Shard) abandon() {
 func (s *Shard) Drop(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		s.remember(p)
+		p.forget()
 	}
 	s.eventsTaken()
 	delete(s.partitions, partition)
@@ -316,6 +319,9 @@ func (s *Shard) keep(p *partition, e *entry, birth bool) {
 			p.nextEnd++
 		}
 		t.effects = append(t.effects, x)
+	}
+	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
+		p.weigh(e)
 	}
 	slot := -1
 	if e.plan != nil && e.task.Active() {

@@ -57,6 +57,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	delete(s.doubted, id)
 	delete(s.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
+	p.memory = s.cfg.Memory
 	s.partitions[id], s.reorder = p, true
 	if err := s.rebuild(ctx, p); err != nil {
 		s.Drop(id)

@@ -46,6 +46,7 @@ type Crew struct {
 func (c *Crew) Turn(ctx context.Context, now core.Instant, parts ...*Part) {
 	for _, p := range parts {
 		p.Shard.turn.begin(now, p.Mail, p.Flush)
+		p.Shard.turn.parts = len(parts)
 		p.Err, p.more = nil, true
 	}
 	for c.round(ctx, parts) {

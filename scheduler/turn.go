@@ -9,6 +9,8 @@ type turn struct {
 	now   core.Instant
 	mail  *Mail
 	flush bool
+	parts int // shards whose batches are one commit
+	bytes int // of the batch, by TaskWrite.Size
 	pos   struct{ told, control, reply, unserved, task, sub int }
 
 	turned  Turned
@@ -56,6 +58,9 @@ func (t *turn) begin(now core.Instant, mail *Mail, flush bool) {
 // write adds the records of the outcome to the task's one write of the batch.
 func (t *turn) write(e *entry, birth bool) {
 	from := len(t.records)
+	if e.write != 0 {
+		t.bytes -= t.batch.Writes[e.write-1].Size()
+	}
 	if e.write == 0 {
 		t.batch.Writes = append(t.batch.Writes, core.TaskWrite{Task: e.task, Birth: birth})
 		e.write = len(t.batch.Writes)
@@ -66,10 +71,12 @@ func (t *turn) write(e *entry, birth bool) {
 	w := &t.batch.Writes[e.write-1]
 	w.Records = t.records[from:len(t.records):len(t.records)]
 	w.Row = w.Row || (t.out.Row && !w.Birth)
+	t.bytes += w.Size()
 }
 
 // endRound forgets the round and keeps its memory.
 func (t *turn) endRound() {
+	t.bytes = 0
 	clear(t.batch.Writes)
 	clear(t.records)
 	clear(t.effects)

@@ -111,7 +111,7 @@ func (p *part) stop() error {
 
 // runPart is the program as one of its parts.
 func runPart(name string) error {
-	node.TuneMemory()
+	node.TuneMemory(0)
 	in := bufio.NewReader(os.Stdin)
 	argument, err := in.ReadString('\n')
 	if err != nil {

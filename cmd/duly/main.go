@@ -93,11 +93,11 @@ func run(ctx context.Context, args []string, std streams, anew anew) int {
 
 // settle prepares the process for a command that lives for long. Without the slack
 // of its timers it runs as well, at some cost.
-func settle(p node.Process, anew anew, log *slog.Logger) {
+func settle(p node.Process, memory int64, anew anew, log *slog.Logger) {
 	if err := anew(p); err != nil {
 		log.Warn("timers keep the slack they have", "error", err)
 	}
-	node.TuneMemory()
+	node.TuneMemory(memory)
 }
 
 // newLog makes the logger of a long-running command.

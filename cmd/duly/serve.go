@@ -26,7 +26,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, anew anew) error {
 		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
 	log := newLog(std.err, c.Logs)
-	settle(c.Process, anew, log)
+	settle(c.Process, c.Memory, anew, log)
 	n, err := node.Open(ctx, c.Config, log)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ type devCmd struct {
 // Run runs everything in one process until it is told to stop.
 func (c *devCmd) Run(ctx context.Context, std streams, anew anew) error {
 	log := newLog(std.err, c.Logs)
-	settle(c.Process, anew, log)
+	settle(c.Process, 0, anew, log)
 	dir := c.DataDir
 	if dir == "" {
 		var err error

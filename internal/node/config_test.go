@@ -46,6 +46,8 @@ func TestValidateNamesTheSetting(t *testing.T) {
 		{func(c *Config) { c.ScanInterval = 4 * time.Second }, "scan-interval: 4s, want 10ms to half the lease (3s)"},
 		{func(c *Config) { c.ScanInterval = 0 }, "scan-interval: 0s"},
 		{func(c *Config) { c.Drain = 0 }, "drain: 0s"},
+		{func(c *Config) { c.Memory = 1 << 20 }, "memory: 1048576, want 0 (half of what there is) or at least 67108864"},
+		{func(c *Config) { c.Memory = -1 }, "memory: -1"},
 		{func(c *Config) { c.ReplyTo = []string{"_INBOX.", "orders.*"} }, `reply-to-prefixes: no status subject can begin with "orders.*"`},
 		{func(c *Config) { c.ReplyTo = []string{"$JS."} }, `reply-to-prefixes: no status subject can begin with "$JS."`},
 	} {

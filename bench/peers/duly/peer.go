@@ -91,7 +91,7 @@ func (p *peer) Open(ctx context.Context, dsn string, ended harness.Ended) error 
 }
 
 func (p *peer) open(ctx context.Context, dsn string, ended harness.Ended) error {
-	node.TuneMemory() // as duly serve does
+	node.TuneMemory(0) // as duly serve does
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	dir, err := os.MkdirTemp("", "duly-peer-")
 	if err != nil {

@@ -1,0 +1,66 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// Many inputs of a middling size are several commits, none of which a database refuses
+// for its size; all of them become tasks, and give back what they held when they end.
+func TestBatchesCloseByBytes(t *testing.T) {
+	const tasks, size, most = 4000, 4 << 10, core.BatchBytesMax + 8<<10
+	memory := scheduler.NewMemory(1 << 40)
+	r := newRig(t, scheduler.Config{InFlight: tasks, AgentWindow: tasks, Memory: memory})
+	commits := 0
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		bytes := 0
+		for i := range b.Writes {
+			bytes += b.Writes[i].Size()
+		}
+		if commits++; bytes > most {
+			t.Errorf("a commit of %d tasks has %d bytes of inputs", len(b.Writes), bytes)
+		}
+		return nil
+	}
+	input := make([]byte, size)
+	for i := range input {
+		input[i] = '1'
+	}
+	for i := range tasks {
+		r.tasks(0, core.Submission{Type: "order", ID: fmt.Sprint("t", i), Input: input})
+	}
+	r.turn()
+	if commits < 2 {
+		t.Errorf("%d commits", commits)
+	}
+	for _, id := range []string{"t0", fmt.Sprint("t", tasks-1)} {
+		r.state(id, core.StateProcessing)
+	}
+	if used := memory.Used(); used < tasks*size || used > tasks*(size+2<<10) {
+		t.Errorf("%d bytes are held by %d tasks", used, tasks)
+	}
+	r.shard.Drop(0)
+	if used := memory.Used(); used != 0 {
+		t.Errorf("%d bytes are held by a partition that is gone", used)
+	}
+}
+
+// A task holds its input and results until it ends.
+func TestMemoryIsGivenBack(t *testing.T) {
+	memory := scheduler.NewMemory(1 << 40)
+	r := newRig(t, scheduler.Config{Memory: memory})
+	r.tasks(0, core.Submission{Type: "order", ID: "t1", Input: []byte(`{}`)}, core.Submission{Type: "nosuch", ID: "t2", Input: []byte(`{}`)})
+	r.turn()
+	began := memory.Used()
+	for range 2 {
+		r.answer(r.one(), 0)
+		r.turn()
+	}
+	r.state("t1", core.StateProcessed)
+	if began == 0 || memory.Used() != 0 {
+		t.Errorf("%d bytes were held, %d are still", began, memory.Used())
+	}
+}

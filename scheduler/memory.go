@@ -1,0 +1,104 @@
+package scheduler
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Memory bounds the bytes of inputs and results that the partitions of a node hold: of
+// tasks in flight, and of submissions that were read and wait for a turn. Over it no new
+// submission is read; what has begun goes on. The zero value and nil have no bound. It
+// is safe for concurrent use.
+type Memory struct {
+	max  int64
+	used atomic.Int64
+
+	mu      sync.Mutex
+	readers []func() // told when there is room again
+}
+
+// NewMemory makes a bound of so many bytes; 0: none.
+func NewMemory(bytes int64) *Memory { return &Memory{max: bytes} }
+
+// Used is how many bytes are held.
+func (m *Memory) Used() int64 {
+	if m == nil {
+		return 0
+	}
+	return m.used.Load()
+}
+
+// over reports whether as much is held as may be.
+func (m *Memory) over() bool { return m != nil && m.max > 0 && m.used.Load() >= m.max }
+
+// hold takes or, negative, gives back bytes. Nothing that a reader waits with may be
+// locked when bytes are given back.
+func (m *Memory) hold(bytes int64) {
+	if m == nil || bytes == 0 {
+		return
+	}
+	now := m.used.Add(bytes)
+	if m.max <= 0 || bytes > 0 || now >= m.max || now-bytes < m.max {
+		return
+	}
+	m.mu.Lock()
+	readers := m.readers
+	m.mu.Unlock()
+	for _, tell := range readers {
+		tell()
+	}
+}
+
+// onRoom has tell called whenever there is room again.
+func (m *Memory) onRoom(tell func()) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.readers = append(m.readers[:len(m.readers):len(m.readers)], tell)
+}
+
+// taskBytesBesides is the memory of a task less its input and results, roughly.
+const taskBytesBesides = 1 << 10
+
+// taskBytes is what a task in flight holds.
+func taskBytes(t *core.Task) int64 {
+	n := taskBytesBesides + len(t.Input)
+	for i := range t.Steps {
+		n += len(t.Steps[i].Result)
+	}
+	return int64(n)
+}
+
+// mailBytes is what a message of the task stream holds.
+func mailBytes(m *TaskMail) (n int64) {
+	for i := range m.Submissions {
+		n += taskBytesBesides + int64(len(m.Submissions[i].Input))
+	}
+	return n
+}
+
+// weigh takes note of what a task in flight holds now.
+func (p *partition) weigh(e *entry) {
+	bytes := taskBytes(e.task)
+	p.bytes += bytes - e.bytes
+	p.memory.hold(bytes - e.bytes)
+	e.bytes = bytes
+}
+
+// unload gives back what a task held.
+func (p *partition) unload(e *entry) {
+	p.bytes -= e.bytes
+	p.memory.hold(-e.bytes)
+	e.bytes = 0
+}
+
+// forget gives back what all its tasks held: the partition is dropped, and what is still
+// done to it counts no more.
+func (p *partition) forget() {
+	p.memory.hold(-p.bytes)
+	p.memory, p.bytes = nil, 0
+}
