@@ -43,7 +43,8 @@ type (
 		UserID string
 		Long   string `json:"ſ"`
 		Kelvin string `json:"K"`
-		Dash   string `json:"-,"`
+		//lint:ignore SA5008 encoding/json takes it for the name "-"
+		Dash string `json:"-,"`
 	}
 	jsonTimes struct {
 		Wait  time.Duration `json:"wait"`

@@ -56,12 +56,18 @@ func (c *poolerCheck) check(ctx context.Context, conn *pgx.Conn) error {
 // shared is an error if others get the session of the server that a connection of ours
 // was served by, and still holds as far as it knows.
 func (c *poolerCheck) shared(ctx context.Context, pid uint32) (err error) {
+	var others []*pgconn.PgConn // held until the end, so that each has a session of its own
+	defer func() {
+		for _, other := range others {
+			err = errors.Join(err, other.Close(context.WithoutCancel(ctx)))
+		}
+	}()
 	for range poolerTries {
 		other, cerr := pgconn.ConnectConfig(ctx, &c.config.Copy().Config)
 		if cerr != nil {
 			return fmt.Errorf("connect through a pooler: %w", cerr)
 		}
-		defer func() { err = errors.Join(err, other.Close(context.WithoutCancel(ctx))) }()
+		others = append(others, other)
 		// A transaction keeps its session, so each of these has another one. Statement
 		// mode has no transactions.
 		if _, err := other.Exec(ctx, `BEGIN`).ReadAll(); err != nil {

@@ -125,6 +125,12 @@ func TestTransactionPoolerIsRefused(t *testing.T) {
 // use makes the pooler have that many sessions that are free.
 func use(t *testing.T, at string, sessions int, mode string) {
 	t.Helper()
+	var used []*pgx.Conn
+	defer func() {
+		for _, c := range used {
+			_, _ = c.Exec(t.Context(), "ROLLBACK")
+		}
+	}()
 	for i := range sessions {
 		c, err := pgx.Connect(t.Context(), at+"&default_query_exec_mode=simple_protocol")
 		if err != nil {
@@ -138,7 +144,7 @@ func use(t *testing.T, at string, sessions int, mode string) {
 			if i == sessions-1 {
 				continue // in use, while the others are free
 			}
-			defer func() { _, _ = c.Exec(t.Context(), "ROLLBACK") }()
+			used = append(used, c)
 		}
 		if _, err := c.Exec(t.Context(), "SELECT 1"); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // ErrName is wrapped by every error about a name outside its alphabet.
@@ -24,10 +25,7 @@ func CheckName(field, name string) error {
 
 // runeAt names the character that begins at byte i, before which all have one byte.
 func runeAt(name string, i int) string {
-	for _, r := range name[i:] {
-		if r == '\uFFFD' && (len(name) < i+3 || name[i:i+3] != "\uFFFD") { // not the replacement character itself
-			break
-		}
+	if r, size := utf8.DecodeRuneInString(name[i:]); r != utf8.RuneError || size > 1 {
 		return fmt.Sprintf("character %d is %q", i+1, r)
 	}
 	return fmt.Sprintf("byte %d is 0x%02x, which is not UTF-8", i+1, name[i])

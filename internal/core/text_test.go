@@ -64,7 +64,7 @@ func TestErrorsAreNamedByRune(t *testing.T) {
 }
 
 func TestParseCompleteBy(t *testing.T) {
-	now := core.InstantOf(time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC))
+	now := core.InstantOf(time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC))
 	for value, want := range map[string]core.Instant{
 		"": 0, "10s": now.Add(10 * time.Second), "1ms": now.Add(time.Millisecond), "2026-01-02T03:04:06+00:00": now - 678 + 1e6, "2026-01-02T04:04:06.5+01:00": now - 678 + 1.5e6,
 		"8760h": now.Add(core.DurationMax),

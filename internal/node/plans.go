@@ -124,13 +124,6 @@ func (c *planCache) tell(unreadable core.UnreadablePlans) {
 	c.told = now
 }
 
-// readFailed reports whether an error of read says more than that some plans cannot be
-// read, of which the cache has told.
-func readFailed(err error) bool {
-	_, some := errors.AsType[core.UnreadablePlans](err)
-	return err != nil && !some
-}
-
 // staleEvery is how often plans that could not be read are read again.
 const staleEvery = time.Second
 
