@@ -294,13 +294,13 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "gate-always-open", invariant: 12, file: "scheduler/inbox.go",
-		old: "for g != nil && !g.closed && g.open <= 0 {", new: "for g != nil && !g.closed && g.open <= -1<<40 {",
+		old: "!g.closed && (g.open <= 0 || b.memory.over()) {", new: "!g.closed && (g.open <= -1<<40 || b.memory.over()) {",
 		fault: "a partition that has enough in hand takes more",
 		run:   "^(TestGateHoldsBack|TestCloseGate)$",
 	},
 	{
 		name: "closed-gate-keeps-mail", invariant: 2, file: "scheduler/inbox.go",
-		old: "\tb.mail.Tasks = slices.DeleteFunc(b.mail.Tasks, func(m TaskMail) bool { return m.Partition == partition })\n", new: "",
+		old: "\t\treturn m.Partition == partition\n\t})\n\tb.mail.bytes", new: "\t\treturn false\n\t})\n\tb.mail.bytes",
 		fault: "mail of an ownership that is over is handled by the next",
 		run:   "^(TestCloseGate|TestReopenedGate)$",
 	},
