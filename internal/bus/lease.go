@@ -208,7 +208,6 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			c.tries.tried(TroubleWatch, kv, nil)
 			_ = watcher.Stop()
 			watcher = again
-			c.tries.tried(TroubleWatch, kv, nil)
 			m.anew()
 		}
 		if names, changed := m.take(); changed {

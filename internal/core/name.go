@@ -3,7 +3,6 @@ package core
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
 )
 
 // ErrName is wrapped by every error about a name outside its alphabet.
@@ -25,7 +24,8 @@ func CheckName(field, name string) error {
 
 // runeAt names the character that begins at byte i, before which all have one byte.
 func runeAt(name string, i int) string {
-	if r, size := utf8.DecodeRuneInString(name[i:]); r != utf8.RuneError || size > 1 {
+	r := []rune(name[i:])[0]
+	if r != '\uFFFD' || len(name) >= i+3 && name[i:i+3] == "\uFFFD" { // or the replacement character itself
 		return fmt.Sprintf("character %d is %q", i+1, r)
 	}
 	return fmt.Sprintf("byte %d is 0x%02x, which is not UTF-8", i+1, name[i])
