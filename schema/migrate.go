@@ -30,6 +30,19 @@ func newerSchema(have, newest int64) error {
 	return fmt.Errorf("the database's schema has version %d, this binary knows up to %d: use a newer binary", have, newest)
 }
 
+// haveVersion is the version of the tables, which it makes ready for migrations. It refuses
+// those that a newer binary has been at.
+func haveVersion(ctx context.Context, m *goose.Provider) (int64, error) {
+	have, err := m.GetDBVersion(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("version of the schema: %w", err)
+	}
+	if have > newest(m) {
+		return 0, newerSchema(have, newest(m))
+	}
+	return have, nil
+}
+
 // newest is the version of the tables that a migrator knows.
 func newest(m *goose.Provider) int64 {
 	sources := m.ListSources()

@@ -135,14 +135,7 @@ func (p *postgres) explained(ctx context.Context, duplicates []core.Duplicate) e
 // pause waits before try+1: jittered, doubling, half a second at most.
 func pause(ctx context.Context, try int) error {
 	most := min(5*time.Millisecond<<min(try, 10), 500*time.Millisecond)
-	t := time.NewTimer(time.Duration(rand.Int64N(int64(most))) + time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep(ctx, time.Duration(rand.Int64N(int64(most)))+time.Millisecond)
 }
 
 // commitOnce tries the plain way first, unless the batch was sent before, or what

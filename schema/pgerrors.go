@@ -169,6 +169,20 @@ type sendings struct {
 	probed  bool // the last was refused while a row without fault was taken
 }
 
+// doubt is why a refused batch is sent again although a row or the statement seems to be
+// at fault; refused is what the probe of a row without fault came to. nil: there is none.
+func (past *sendings) doubt(err, refused error) error {
+	if refused != nil {
+		past.probed = false
+		return fmt.Errorf("%w (and of a row without fault: %w)", err, refused)
+	}
+	if !past.probed { // the database may have been in trouble until a moment ago
+		past.probed = true
+		return err
+	}
+	return nil
+}
+
 // judge says what is done about an error of a commit: what it returns wraps
 // core.ErrRowRefused, core.ErrBatchRefused or core.ErrForeignRow where its owner has to
 // act, and the batch is sent again where send is true.
@@ -200,13 +214,8 @@ func (p *postgres) judge(ctx context.Context, b *core.Batch, err error, past *se
 		return err, true
 	}
 	if v.probe {
-		if refused := p.probe(ctx, b.Partitions[0].Partition); refused != nil {
-			past.probed = false
-			return fmt.Errorf("%w (and of a row without fault: %w)", err, refused), true
-		}
-		if !past.probed { // the database may have been in trouble until a moment ago
-			past.probed = true
-			return err, true
+		if doubt := past.doubt(err, p.probe(ctx, b.Partitions[0].Partition)); doubt != nil {
+			return doubt, true
 		}
 	}
 	if past.unknown { // its parts would have other ids, and take the rows of this one for another's

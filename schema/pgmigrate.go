@@ -212,12 +212,9 @@ func (m *migration) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := quick.GetDBVersion(ctx)
+	have, err := haveVersion(ctx, quick)
 	if err != nil {
-		return fmt.Errorf("version of the schema: %w", err)
-	}
-	if have > newest(quick) {
-		return newerSchema(have, newest(quick))
+		return err
 	}
 	for _, source := range quick.ListSources() {
 		if source.Version <= have {

@@ -59,13 +59,8 @@ func (s *sqlite) judge(ctx context.Context, b *core.Batch, err error, past *send
 		if len(b.Writes) == 0 {
 			return err, true
 		}
-		if refused := s.probe(ctx, b.Partitions[0].Partition); refused != nil {
-			past.probed = false
-			return fmt.Errorf("%w (and of a row without fault: %w)", err, refused), true
-		}
-		if !past.probed { // the database may have been in trouble until a moment ago
-			past.probed = true
-			return err, true
+		if doubt := past.doubt(err, s.probe(ctx, b.Partitions[0].Partition)); doubt != nil {
+			return doubt, true
 		}
 		return fmt.Errorf("%w: %w", core.ErrRowRefused, err), false
 	}

@@ -54,12 +54,8 @@ func (s *sqlite) migrateOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := m.GetDBVersion(ctx)
-	if err != nil {
-		return fmt.Errorf("version of the schema: %w", err)
-	}
-	if have > newest(m) {
-		return newerSchema(have, newest(m))
+	if _, err := haveVersion(ctx, m); err != nil {
+		return err
 	}
 	if _, err := m.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
