@@ -171,11 +171,8 @@ func takesOnly(known []string) string {
 // names checks the type and id of a path.
 func names(r *http.Request) (taskType, id string, bad *Refusal) {
 	taskType, id = r.PathValue("type"), r.PathValue("id")
-	if err := core.CheckName("type", taskType); err != nil {
-		return "", "", refusal(400, CauseTypeName, "%v", err)
-	}
-	if err := core.CheckName("id", id); err != nil {
-		return "", "", refusal(400, CauseIDName, "%v", err)
+	if bad := checkNames(taskType, id); bad != nil {
+		return "", "", bad
 	}
 	return taskType, id, nil
 }

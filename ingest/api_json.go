@@ -138,7 +138,7 @@ func timeText(at core.Instant) string {
 	if at == 0 {
 		return ""
 	}
-	return at.Time().Format(timeLayout)
+	return at.Time().Format(core.TimeLayout)
 }
 
 // rawJSON passes JSON through. What is not JSON, or not UTF-8, becomes a string,

@@ -99,11 +99,8 @@ func ActorAt(claimed, door string) string {
 // word, and the journal tells it. It waits for store and stream, for ReadMax,
 // UnknownFor and ControlMax together at most.
 func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
-	if err := core.CheckName("type", c.Type); err != nil {
-		return Asked{}, refusal(400, CauseTypeName, "%v", err)
-	}
-	if err := core.CheckName("id", c.ID); err != nil {
-		return Asked{}, refusal(400, CauseIDName, "%v", err)
+	if bad := checkNames(c.Type, c.ID); bad != nil {
+		return Asked{}, bad
 	}
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
 		return Asked{}, refusal(400, CauseQuery, "even_if_unknown goes with a cancel only")

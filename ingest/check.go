@@ -10,11 +10,8 @@ import (
 // check refuses what could never become a task, whatever its plan, and fills
 // the submission. The cheap checks come first.
 func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refusal {
-	if err := core.CheckName("type", req.Type); err != nil {
-		return refusal(400, CauseTypeName, "%v", err)
-	}
-	if err := core.CheckName("id", req.ID); err != nil {
-		return refusal(400, CauseIDName, "%v", err)
+	if r := checkNames(req.Type, req.ID); r != nil {
+		return r
 	}
 	if r := checkSize(req, core.InputBytesMax); r != nil {
 		return r
@@ -38,6 +35,17 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	*sub = core.Submission{Type: req.Type, ID: req.ID, PlanVersion: version, Input: req.Input, CompleteBy: by, ReplyTo: req.ReplyTo, Trace: core.CleanTrace(req.Trace), At: now}
 	if sub.Trace != req.Trace {
 		d.stats.tracesDropped.Add(1)
+	}
+	return nil
+}
+
+// checkNames refuses a type or an id outside its alphabet.
+func checkNames(taskType, id string) *Refusal {
+	if err := core.CheckName("type", taskType); err != nil {
+		return refusal(400, CauseTypeName, "%v", err)
+	}
+	if err := core.CheckName("id", id); err != nil {
+		return refusal(400, CauseIDName, "%v", err)
 	}
 	return nil
 }
@@ -77,6 +85,3 @@ func completeBy(value string, now core.Instant) (core.Instant, *Refusal) {
 	}
 	return 0, refusal(400, cause, "%v", err)
 }
-
-// timeLayout is RFC 3339 with microseconds, the resolution of core.Instant.
-const timeLayout = "2006-01-02T15:04:05.000000Z07:00"

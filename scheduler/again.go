@@ -45,7 +45,7 @@ func (s *Shard) prove(ctx context.Context) {
 	for i := range states {
 		switch p := s.partitions[states[i].Partition]; {
 		case p == nil:
-		case p.epoch == states[i].Epoch && p.last == states[i].LastCommit:
+		case p.asLeft(&states[i]):
 			p.ownedAt = t.now
 		default:
 			s.lose(p)

@@ -144,6 +144,11 @@ func (p *partition) evidence(at core.Instant) core.Evidence {
 	return core.Evidence{Partition: p.id, Epoch: p.epoch, Commit: p.last, At: at}
 }
 
+// asLeft reports whether the partition's row is as this owner left it.
+func (p *partition) asLeft(st *core.PartitionState) bool {
+	return st.Epoch == p.epoch && st.LastCommit == p.last
+}
+
 // unsure reports whether steps of a task may have run that its journal does not know.
 func (p *partition) unsure(t *core.Task) bool {
 	return p.wentBackAt != 0 && (t.Number < p.wentBackNumber || t.Origin <= p.wentBackUntil) && t.WentBackAt < p.wentBackAt

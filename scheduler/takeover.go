@@ -101,7 +101,7 @@ func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
 		return err
 	}
 	for i := range states {
-		if st := &states[i]; st.Partition == p.id && (st.Epoch != p.epoch || st.LastCommit != p.last) {
+		if st := &states[i]; st.Partition == p.id && !p.asLeft(st) {
 			return fmt.Errorf("its row changed while epoch %d loaded it: epoch %d, commit %d instead of %d", p.epoch, st.Epoch, st.LastCommit, p.last)
 		}
 	}

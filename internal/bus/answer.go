@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/planform"
 )
 
 // SubmitHeaders makes the header of a submission; nil when nothing is set.
@@ -101,7 +102,7 @@ func DecodeSubmitAnswer(data []byte) (SubmitAnswer, error) {
 		return SubmitAnswer{}, fmt.Errorf("%w: answer to a submission: %w", ErrUndecodable, err)
 	}
 	if j.Error != nil {
-		return SubmitAnswer{}, &RefusedError{WireError: *j.Error, Task: j.Task, Retry: ms(j.Retry)}
+		return SubmitAnswer{}, &RefusedError{WireError: *j.Error, Task: j.Task, Retry: planform.Milliseconds(j.Retry)}
 	}
 	if j.Stream == "" || j.Seq == 0 {
 		return SubmitAnswer{}, fmt.Errorf("%w: answer to a submission: %s", ErrUndecodable, quoteCut(data))

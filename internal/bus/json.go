@@ -9,8 +9,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// timeLayout is RFC 3339 with microseconds, the resolution of core.Instant.
-const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
+const timeLayout = core.TimeLayout
 
 const hexDigits = "0123456789abcdef"
 

@@ -3,7 +3,6 @@ package bus
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
@@ -14,12 +13,6 @@ func EncodePlan(p *core.Plan) ([]byte, error) { return planform.Encode(p) }
 
 // DecodePlan is [planform.Decode].
 func DecodePlan(data []byte) (core.Plan, error) { return planform.Decode(data) }
-
-// ms keeps what overflows out of range, so that a check refuses it.
-func ms(n int64) time.Duration {
-	const most = int64(core.DurationMax/time.Millisecond) + 1
-	return time.Duration(max(-most, min(n, most))) * time.Millisecond
-}
 
 // PlanAnswer is the answer to duly.plans.apply.
 type PlanAnswer struct {

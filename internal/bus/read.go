@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/planform"
 )
 
 // What may be read of the tasks over duly.ask.<word>.
@@ -222,5 +223,5 @@ func (j *refusedJSON) refused() error {
 	if j.Error == nil {
 		return nil
 	}
-	return &RefusedError{WireError: *j.Error, Task: j.Task, Retry: ms(j.Retry)}
+	return &RefusedError{WireError: *j.Error, Task: j.Task, Retry: planform.Milliseconds(j.Retry)}
 }

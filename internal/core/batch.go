@@ -200,22 +200,18 @@ type Found struct {
 
 // Take changes a partition's row as a takeover does, in one transaction with reading it:
 // the epoch rises above all there has been; cursors of another stream, or of one that
-// ends before them, begin again; and
-// when there is evidence of commits that the row does not have, from when on and up to
-// which submission that matters.
+// ends before them, begin again; and when there is evidence of commits that the row does
+// not have, it notes from when on and up to which submission that matters.
 func (s *PartitionState) Take(c Claim) {
 	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, ControlCursor: s.ControlCursor, Stream: s.Stream}
 	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)
-	if s.Found.WentBack {
-		s.WentBackAt, s.WentBackNumber = max(c.At, s.WentBackAt+1), s.NextNumber
-		s.WentBackUntil = max(c.End, s.WentBackUntil)
-	}
 	tasks, control := movedStreams(s.Stream, c.Stream)
 	if tasks {
 		s.WentBackUntil = 0 // a position of a stream that is no more
-		if s.Found.WentBack {
-			s.WentBackUntil = c.End
-		}
+	}
+	if s.Found.WentBack {
+		s.WentBackAt, s.WentBackNumber = max(c.At, s.WentBackAt+1), s.NextNumber
+		s.WentBackUntil = max(c.End, s.WentBackUntil)
 	}
 	// Tasks that exist are recognised by their ids. Nothing is ever skipped.
 	if tasks || c.RewoundTasks {
@@ -243,7 +239,7 @@ type Evidence struct {
 // WentBack reports whether a takeover that found this epoch and commit found less in the
 // database than there has been.
 func WentBack(epoch, commit int64, e Evidence) bool {
-	return e.Epoch > epoch || e.Epoch == epoch && e.Commit > commit
+	return e.Newer(Evidence{Epoch: epoch, Commit: commit})
 }
 
 // Newer reports whether e is from a later commit than o.

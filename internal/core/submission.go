@@ -15,8 +15,8 @@ var (
 	ErrCompleteByFar  = fmt.Errorf("%w: too far", ErrCompleteBy)
 )
 
-// microseconds is RFC 3339 at the resolution of an Instant.
-const microseconds = "2006-01-02T15:04:05.000000Z07:00"
+// TimeLayout is RFC 3339 with microseconds, the resolution of an Instant.
+const TimeLayout = "2006-01-02T15:04:05.000000Z07:00"
 
 // completeByError is a refused complete-by: what is wrong, and a text with the value
 // and the limit.
@@ -49,9 +49,9 @@ func ParseCompleteBy(value string, now Instant) (Instant, error) {
 	}
 	switch {
 	case by <= now:
-		return 0, &completeByError{ErrCompleteByPast, fmt.Sprintf("complete-by %s has passed: now is %s", quoteShort(value), now.Time().Format(microseconds))}
+		return 0, &completeByError{ErrCompleteByPast, fmt.Sprintf("complete-by %s has passed: now is %s", quoteShort(value), now.Time().Format(TimeLayout))}
 	case by > now.Add(DurationMax):
-		return 0, &completeByError{ErrCompleteByFar, fmt.Sprintf("complete-by %s is more than %v from now, %s", quoteShort(value), DurationMax, now.Time().Format(microseconds))}
+		return 0, &completeByError{ErrCompleteByFar, fmt.Sprintf("complete-by %s is more than %v from now, %s", quoteShort(value), DurationMax, now.Time().Format(TimeLayout))}
 	}
 	return by, nil
 }

@@ -330,7 +330,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "database-that-went-back-unseen", invariant: 4, file: "internal/core/batch.go", in: "scheduler",
-		old: "\treturn e.Epoch > epoch || e.Epoch == epoch && e.Commit > commit\n", new: "\treturn e.Epoch > epoch+1<<40\n",
+		old: "\treturn e.Newer(Evidence{Epoch: epoch, Commit: commit})\n", new: "\treturn e.Epoch > epoch+commit+1<<40\n",
 		fault: "a takeover does not see that commits are missing from the database",
 		run:   "^TestDatabaseWentBack$",
 	},
@@ -360,7 +360,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "overtaken-adoption-sends", invariant: 7, file: "scheduler/takeover.go",
-		old: "(st.Epoch != p.epoch || st.LastCommit != p.last)", new: "st.Epoch < p.epoch",
+		old: "st.Partition == p.id && !p.asLeft(st)", new: "st.Partition == p.id && st.Epoch < p.epoch",
 		fault: "who was overtaken while it took a partition over sends its successor's commands again",
 		run:   "^TestOvertakenWhileTakingOver$",
 	},

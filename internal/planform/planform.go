@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 )
@@ -103,30 +102,30 @@ func said(n int64) *int64 {
 // said, and keeps the first error.
 type numbers struct{ err error }
 
-// number reads a count; what no int holds is kept out of range, so that Validate refuses it.
-func (r *numbers) number(name string, n *int64) int {
-	switch {
-	case n == nil:
+// said is the number that a spec names; 0: it names none.
+func (r *numbers) said(name string, n *int64) int64 {
+	if n == nil {
 		return 0
-	case *n == 0 && r.err == nil:
+	}
+	if *n == 0 && r.err == nil {
 		r.err = fmt.Errorf("%s is 0, want 1 or more, or nothing said", name)
 	}
-	return int(max(-1<<31, min(*n, 1<<31-1)))
+	return *n
+}
+
+// number reads a count; what no int holds is kept out of range, so that Validate refuses it.
+func (r *numbers) number(name string, n *int64) int {
+	return int(max(-1<<31, min(r.said(name, n), 1<<31-1)))
 }
 
 // ms reads milliseconds, in the same way.
 func (r *numbers) ms(name string, n *int64) time.Duration {
-	switch {
-	case n == nil:
-		return 0
-	case *n == 0 && r.err == nil:
-		r.err = fmt.Errorf("%s is 0, want 1 or more, or nothing said", name)
-	}
-	return ms(*n)
+	return Milliseconds(r.said(name, n))
 }
 
-// ms keeps what overflows out of range, so that Validate refuses it.
-func ms(n int64) time.Duration {
+// Milliseconds is so many of them; what overflows is kept out of range, so that a check
+// refuses it.
+func Milliseconds(n int64) time.Duration {
 	const most = int64(core.DurationMax/time.Millisecond) + 1
 	return time.Duration(max(-most, min(n, most))) * time.Millisecond
 }
@@ -193,15 +192,5 @@ func decodeStep(p *core.Plan, s *Step, i int) error {
 	return nil
 }
 
-// short keeps a name that somebody made up from filling an error text.
-func short(s string) string {
-	const most = 128
-	if len(s) <= most {
-		return s
-	}
-	end := most
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
-}
+// short keeps a stranger's name from filling an error text.
+func short(s string) string { return core.ShortText(s, 128) }
