@@ -62,7 +62,7 @@ func (c *nodeClock) time() time.Time {
 // timeAt is time, by a monotonic reading and the wall clock.
 func (c *nodeClock) timeAt(t, wall time.Time) time.Time {
 	moved := c.moved(t, wall)
-	if d := moved - time.Duration(c.drift.Load()); d > clockStep || d < -clockStep {
+	if d := moved - time.Duration(c.drift.Load()); d.Abs() > clockStep {
 		c.absorb(moved)
 	}
 	return wall.Add(time.Duration(c.correct.Load()))
@@ -73,7 +73,7 @@ func (c *nodeClock) absorb(moved time.Duration) {
 	c.step.Lock()
 	defer c.step.Unlock()
 	d := moved - time.Duration(c.drift.Load())
-	if d <= clockStep && d >= -clockStep {
+	if d.Abs() <= clockStep {
 		return // another goroutine was first
 	}
 	c.correct.Add(-int64(d))
@@ -93,7 +93,7 @@ func (c *nodeClock) adjust(ahead time.Duration) {
 	defer c.step.Unlock()
 	t := c.read()
 	c.drift.Store(int64(c.moved(t, t.Round(0))))
-	if ahead <= clockSlack && ahead >= -clockSlack {
+	if ahead.Abs() <= clockSlack {
 		ahead = 0
 	}
 	c.correct.Store(-int64(ahead))
@@ -113,11 +113,11 @@ type wrongClock struct {
 
 // Error says which clock is ahead.
 func (w wrongClock) Error() string {
-	ahead, which := w.ahead, "ahead of"
-	if ahead < 0 {
-		ahead, which = -ahead, "behind"
+	which := "ahead of"
+	if w.ahead < 0 {
+		which = "behind"
 	}
-	return fmt.Sprintf("this node's clock is %v %s %s's; the limit is %v", ahead.Round(100*time.Millisecond), which, w.whose, clockSlack)
+	return fmt.Sprintf("this node's clock is %v %s %s's; the limit is %v", w.ahead.Abs().Round(100*time.Millisecond), which, w.whose, clockSlack)
 }
 
 // clocksDiffer is all that are wrong in one line; nil: none.
@@ -175,7 +175,7 @@ func (c *nodeClock) wrong() []wrongClock {
 	defer c.step.Unlock()
 	var all []wrongClock
 	for _, whose := range slices.Sorted(maps.Keys(c.ahead)) {
-		if ahead := c.ahead[whose]; ahead > clockSlack || ahead < -clockSlack {
+		if ahead := c.ahead[whose]; ahead.Abs() > clockSlack {
 			all = append(all, wrongClock{whose, ahead})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"duly.dev/duly/ingest"
@@ -73,13 +72,12 @@ const asksMax = 256
 
 // askDoor serves requests of clients about tasks that come over NATS.
 type askDoor struct {
-	asks  *ingest.Asks
-	slots chan struct{} // as many as may be worked on
-	wg    sync.WaitGroup
+	*bounded
+	asks *ingest.Asks
 }
 
 func newAskDoor(asks *ingest.Asks) *askDoor {
-	return &askDoor{asks: asks, slots: make(chan struct{}, asksMax)}
+	return &askDoor{newBounded(asksMax), asks}
 }
 
 // serve takes one request and returns at once.
@@ -95,19 +93,14 @@ func (d *askDoor) serve(r *bus.AskRequest) {
 }
 
 func (d *askDoor) take(c core.Control, answer func(ingest.Asked, *ingest.Refusal)) {
-	select {
-	case d.slots <- struct{}{}:
-	default:
-		answer(ingest.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
-			Description: fmt.Sprintf("%d requests about tasks are worked on here, the limit", cap(d.slots))})
-		return
-	}
-	d.wg.Go(func() {
-		defer func() { <-d.slots }()
+	if !d.try(func() {
 		// Who sent it NATS does not say: the actor is a claim.
 		c.Actor = ingest.ActorAt(c.Actor, "nats")
 		answer(d.asks.Ask(context.Background(), c))
-	})
+	}) {
+		answer(ingest.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
+			Description: fmt.Sprintf("%d requests about tasks are worked on here, the limit", asksMax)})
+	}
 }
 
 // asksRetry is when a request that found no room may come again.

@@ -176,7 +176,7 @@ func (n *Node) stand(sink ground.Sink) {
 	}
 }
 
-// report reports a condition that is not probed; one that this node does not have is nobody's trouble here.
+// report reports a condition that is not probed; one that this node does not have is ignored.
 func (n *Node) report(name string, err error) {
 	if r, ok := n.reporters[name]; ok {
 		r.Report(err)
@@ -249,14 +249,23 @@ func (m *members) get() (nodes []string, known bool) {
 
 // watchMembers keeps the live nodes up to date, whatever the node's roles.
 func (n *Node) watchMembers(ctx context.Context) {
-	for ctx.Err() == nil {
+	n.watchNodes(ctx, n.members.set)
+}
+
+// watchNodes calls live with the live nodes, whenever they change, until ctx ends. A watch
+// that breaks is begun again.
+func (n *Node) watchNodes(ctx context.Context, live func(nodes []string)) {
+	for {
 		err := n.conn.WatchNodes(ctx, func(nodes []string) {
-			n.members.set(nodes)
 			n.report(condMembers, nil)
+			live(nodes)
 		})
-		if ctx.Err() == nil {
-			n.report(condMembers, err)
-			wait(ctx, time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		n.report(condMembers, err)
+		if !wait(ctx, time.Second) {
+			return
 		}
 	}
 }
@@ -335,7 +344,7 @@ func (n *Node) lookAtClocks(ctx context.Context) {
 	}
 	var far []wrongClock
 	for _, w := range wrong {
-		if w.ahead > clockMax || w.ahead < -clockMax {
+		if w.ahead.Abs() > clockMax {
 			far = append(far, w)
 		}
 	}

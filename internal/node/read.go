@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"duly.dev/duly/ingest"
@@ -29,28 +28,20 @@ type viewReader interface {
 // reads serves duly.ask.get and duly.ask.list, a bounded number at a time, so that a slow
 // store holds up no other request.
 type reads struct {
+	*bounded
 	node   *Node
 	store  viewReader
-	slots  chan struct{}
-	wg     sync.WaitGroup
 	ctx    context.Context
 	answer int // bytes that an answer may have
 }
 
 func newReads(ctx context.Context, n *Node) *reads {
-	return &reads{node: n, store: n.store, slots: make(chan struct{}, readsMax), ctx: ctx, answer: n.conn.MaxPayload() - answerMargin}
+	return &reads{node: n, store: n.store, bounded: newBounded(readsMax), ctx: ctx, answer: n.conn.MaxPayload() - answerMargin}
 }
 
 // serve takes a request and answers it from a goroutine of its own; wait waits for all.
 func (s *reads) serve(r *bus.ReadRequest) {
-	select {
-	case s.slots <- struct{}{}:
-	default:
-		r.Reject(429, "as many requests are being read as may be at a time", readsRetry)
-		return
-	}
-	s.wg.Go(func() {
-		defer func() { <-s.slots }()
+	if !s.try(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, readMax)
 		defer cancel()
 		data, code, err := s.read(ctx, r)
@@ -63,10 +54,10 @@ func (s *reads) serve(r *bus.ReadRequest) {
 		default:
 			r.Reject(code, err.Error(), 0)
 		}
-	})
+	}) {
+		r.Reject(429, "as many requests are being read as may be at a time", readsRetry)
+	}
 }
-
-func (s *reads) wait() { s.wg.Wait() }
 
 // read gives the answer, or a code as HTTP's and why there is none.
 func (s *reads) read(ctx context.Context, r *bus.ReadRequest) (data []byte, code int, err error) {

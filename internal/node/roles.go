@@ -50,7 +50,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 		return err
 	}
 	working := newAskDoor(taken)
-	defer working.wg.Wait()
+	defer working.wait()
 	asks, err := n.conn.ServeAsk(working.serve, reads.serve)
 	if err != nil {
 		return err
@@ -176,22 +176,11 @@ func (m *membership) Watch(ctx context.Context, live func([]string)) error {
 	case <-claimed:
 	case <-ctx.Done():
 	}
-	for {
-		err := m.n.conn.WatchNodes(ctx, func(nodes []string) {
-			m.n.report(condMembers, nil)
-			live(nodes)
-		})
-		if ctx.Err() != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, errNameTaken) {
-				return cause
-			}
-			return nil
-		}
-		m.n.report(condMembers, err)
-		if !wait(ctx, time.Second) {
-			return nil
-		}
+	m.n.watchNodes(ctx, live)
+	if cause := context.Cause(ctx); errors.Is(cause, errNameTaken) {
+		return cause
 	}
+	return nil
 }
 
 // errNameTaken says that another live process has this node's name.
