@@ -116,7 +116,7 @@ func TestClient(t *testing.T) {
 		t.Errorf("listed %v", ids)
 	}
 	if _, err := c.List(bounded, duly.Filter{After: "nonsense"}); !errors.Is(err, duly.ErrRefused) {
-		t.Errorf("a cursor of nobody's: %v", err)
+		t.Errorf("a cursor that no page told: %v", err)
 	}
 	// Another input under the id: refused at once, or as soon as it is read.
 	receipt, err := shipping.Submit(bounded, c, "light", parcel{2})

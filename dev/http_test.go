@@ -75,7 +75,7 @@ func httpPut(t *testing.T, w *world) {
 		t.Errorf("PATCH: %d %s", code, body)
 	}
 	if code, _ := w.http("GET", "/v1/tasks/web/nobody", "", nil); code != 404 {
-		t.Errorf("GET of nobody: %d", code)
+		t.Errorf("GET of an unknown task: %d", code)
 	}
 }
 
@@ -109,7 +109,7 @@ func httpDelete(t *testing.T, w *world, held chan *nats.Msg) {
 	// A cancel that comes before its task takes the id, if that is asked for.
 	for _, path := range []string{"/v1/tasks/web/c2", "/v1/tasks/nosuch/c2?even_if_unknown=true"} {
 		if code, body := w.http("DELETE", path, "", nil); code != 404 {
-			t.Errorf("DELETE of nobody: %d %s", code, body)
+			t.Errorf("DELETE of an unknown task: %d %s", code, body)
 		}
 	}
 	if code, body := w.http("DELETE", "/v1/tasks/web/c2?even_if_unknown=true", "", nil); code != http.StatusAccepted {
