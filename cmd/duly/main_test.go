@@ -62,7 +62,8 @@ func spawn(t *testing.T, args ...string) *child {
 	t.Helper()
 	c := &child{t: t, addr: make(chan string, 1), done: make(chan struct{})}
 	c.cmd = exec.Command(os.Args[0], args...)
-	c.cmd.Env = append(os.Environ(), childEnv+"=1")
+	// Built with -race, a process sleeps a second before it exits, which is not its drain.
+	c.cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
