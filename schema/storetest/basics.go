@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -16,6 +18,21 @@ func testMigrateTwice(r *rig) {
 	}
 	if r.s.Version() == "" {
 		r.Error("the version is empty")
+	}
+}
+
+// A store with a server tells the server's time, which here is the machine's.
+func testClock(r *rig) {
+	clock, ok := r.s.(interface {
+		Clock(ctx context.Context) (time.Time, error)
+	})
+	if !ok {
+		return // SQLite, or wrapped by a test
+	}
+	before := time.Now()
+	at := get(clock.Clock(r.ctx))(r)
+	if at.Before(before.Add(-time.Minute)) || at.After(time.Now().Add(time.Minute)) {
+		r.Errorf("the database's clock says %v, the machine's %v", at, before)
 	}
 }
 

@@ -79,7 +79,7 @@ func (l *live) event(t *rapid.T, task *core.Task) core.Event {
 	}
 	kinds := []core.EventKind{
 		core.EventReply, core.EventReply, core.EventReply, core.EventReply, core.EventUnserved, core.EventWake, core.EventWake, core.EventClaim, core.EventOverdue,
-		core.EventOverdue, core.EventCancel, core.EventUndo, core.EventResubmit, core.EventResolve, core.EventExtend, core.EventPoison,
+		core.EventOverdue, core.EventCancel, core.EventUndo, core.EventResubmit, core.EventResolve, core.EventExtend, core.EventPoison, core.EventWentBack,
 	}
 	ev.Kind = rapid.SampledFrom(kinds).Draw(t, "event")
 	if i := task.Out(); i >= 0 {
@@ -97,6 +97,8 @@ func (l *live) event(t *rapid.T, task *core.Task) core.Event {
 		ev.As = rapid.SampledFrom([]core.State{core.StateProcessed, core.StateUndone}).Draw(t, "as")
 	case core.EventExtend, core.EventResubmit:
 		ev.Until = l.now.Add(time.Minute)
+	case core.EventWentBack:
+		ev.Until = l.now
 	}
 	return ev
 }

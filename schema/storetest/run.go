@@ -20,6 +20,7 @@ func Run(t *testing.T, open Open, except ...string) {
 	}{
 		{"migrate twice", testMigrateTwice},
 		{"version", testVersion},
+		{"clock", testClock},
 		{"partitions are fixed for life", testPartitions},
 		{"installation", testInstallation},
 		{"take over", testTakeOver},

@@ -47,7 +47,7 @@ var planted = []struct{ text, want string }{
 	{"WITH a AS (DELETE FROM tasks RETURNING id) INSERT INTO tasks (id) SELECT id FROM a", "2 mutations of tasks"},
 	{"SELECT id FROM tasks ORDER BY complete_by", "NULLs sort the other way"},
 	{"SELECT md5(id) FROM tasks", "function md5"},
-	{"SELECT gen_random_uuid()", "function gen_random_uuid"},
+	{"SELECT to_regclass($1)", "function to_regclass"},
 	{"SET enable_hashjoin = off", "setting enable_hashjoin"},
 	{"COPY tasks (id) FROM STDIN", "COPY"},
 	{"CREATE EXTENSION pgcrypto", "extension"},
