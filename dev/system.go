@@ -54,7 +54,16 @@ type System struct {
 	nats     *natsserver.Server
 	pg       *pgtest.Cluster
 	restarts atomic.Int64
+	stopMend context.CancelFunc // nil: mend does not run
+	mending  sync.WaitGroup
 }
+
+// A server that has been started again is left alone for mendRest: a disk that is full
+// fails it again. mendLook is between two looks.
+const (
+	mendLook = time.Second
+	mendRest = 10 * time.Second
+)
 
 // ErrInUse says that another process has the data directory.
 var ErrInUse = errors.New("data directory is in use by another process")
@@ -94,8 +103,43 @@ func (s *System) start(ctx context.Context, o Options) error {
 	if err := node.Migrate(ctx, cfg.DatabaseURL); err != nil {
 		return err
 	}
-	s.Node, err = node.Open(ctx, cfg, o.Log)
-	return err
+	if s.Node, err = node.Open(ctx, cfg, o.Log); err != nil {
+		return err
+	}
+	mend, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopMend = stop
+	s.mending.Go(func() { s.mend(mend) })
+	return nil
+}
+
+// mend starts the NATS server again when one of its streams met a write error: here
+// there is no orchestrator that would.
+func (s *System) mend(ctx context.Context) {
+	look := time.NewTicker(mendLook)
+	defer look.Stop()
+	var tried time.Time
+	failed := false // the last start, so that the server is down
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		if !failed && s.Node.WriteError() == nil || time.Since(tried) < mendRest {
+			continue
+		}
+		if !failed {
+			s.log.Warn("the NATS server in this process is started again", "error", s.Node.WriteError())
+		}
+		err := s.nats.Restart()
+		if err != nil && !failed {
+			s.log.Error("the NATS server in this process does not start, and is tried again", "every", mendRest, "error", err)
+		}
+		if err == nil && failed {
+			s.log.Info("the NATS server in this process has started")
+		}
+		tried, failed = time.Now(), err != nil
+	}
 }
 
 func (s *System) store(ctx context.Context, o Options) (string, error) {
@@ -161,6 +205,10 @@ func (s *System) Restarts() int { return int(s.restarts.Load()) }
 // Close ends everything that Start began.
 func (s *System) Close() error {
 	var errs []error
+	if s.stopMend != nil {
+		s.stopMend()
+		s.mending.Wait()
+	}
 	if s.Node != nil {
 		errs = append(errs, s.Node.Close())
 	}

@@ -79,9 +79,15 @@ func start(t *testing.T) *world {
 // startWith does it with a configuration of the test's own.
 func startWith(t *testing.T, cfg node.Config) *world {
 	t.Helper()
+	return startIn(t, cfg, dev.StoreSQLite)
+}
+
+// startIn does it on a store as well.
+func startIn(t *testing.T, cfg node.Config, store string) *world {
+	t.Helper()
 	log := &addrLog{addr: make(chan string, 1)}
 	t.Cleanup(func() { log.tell(t) })
-	sys, err := dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Config: cfg, Log: slog.New(slog.NewTextHandler(log, nil))})
+	sys, err := dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Store: store, Config: cfg, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -61,8 +62,12 @@ type Cluster struct {
 
 // Server is one running server.
 type Server struct {
+	options Options // as started, with the port that was chosen
+	dir     string
+	lock    *flock.Flock
+
+	mu     sync.Mutex // held while it is started again
 	server *server.Server
-	lock   *flock.Flock
 }
 
 // Start starts a server and returns when it takes connections. Errors: ErrInUse;
@@ -90,7 +95,33 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	return &Server{server: s, lock: lock}, nil
+	if a, ok := s.Addr().(*net.TCPAddr); ok {
+		o.Port = a.Port
+	}
+	return &Server{options: o, dir: dir, server: s, lock: lock}, nil
+}
+
+// Restart stops the server and starts it again at the same address with what it has
+// stored: nothing else helps a stream that met a write error. Clients connect again by
+// themselves. Where the start fails the server is down, and Restart may be called again.
+// Not after Shutdown.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+	again, err := start(s.options, s.dir)
+	if err != nil {
+		return err
+	}
+	s.server = again
+	return nil
+}
+
+func (s *Server) running() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
 }
 
 func start(o Options, dir string) (*server.Server, error) {
@@ -191,11 +222,11 @@ func (c *Cluster) join(config *server.Options) error {
 }
 
 // ClientURL is where clients connect.
-func (s *Server) ClientURL() string { return s.server.ClientURL() }
+func (s *Server) ClientURL() string { return s.running().ClientURL() }
 
 // MonitorURL is where the monitoring pages are, or empty.
 func (s *Server) MonitorURL() string {
-	if a := s.server.MonitorAddr(); a != nil {
+	if a := s.running().MonitorAddr(); a != nil {
 		return "http://" + a.String()
 	}
 	return ""
@@ -203,15 +234,16 @@ func (s *Server) MonitorURL() string {
 
 // SyncAlways reports whether the server syncs every write before it answers.
 func (s *Server) SyncAlways() bool {
-	v, err := s.server.Varz(nil)
+	v, err := s.running().Varz(nil)
 	return err == nil && v.JetStream.Config != nil && v.JetStream.Config.SyncAlways
 }
 
 // Shutdown stops the server, waits until it has, and gives the directory free.
 // It may be called again.
 func (s *Server) Shutdown() error {
-	s.server.Shutdown()
-	s.server.WaitForShutdown()
+	running := s.running()
+	running.Shutdown()
+	running.WaitForShutdown()
 	if err := s.lock.Unlock(); err != nil {
 		return fmt.Errorf("nats server: unlock of store directory: %w", err)
 	}

@@ -207,6 +207,17 @@ func (n *Node) probeClosed(context.Context) error {
 	return nil
 }
 
+// WriteError is the stream or bucket that met a write error, and takes nothing until the
+// NATS server is started again; nil: none.
+func (n *Node) WriteError() error {
+	for _, t := range n.conn.Trouble() {
+		if errors.Is(t.Err, bus.ErrWrite) {
+			return fmt.Errorf("%s: %w", t.Name, t.Err)
+		}
+	}
+	return nil
+}
+
 // streamTrouble is what the connection knows of the streams and buckets: of those that are
 // another installation's, or of all others.
 func (n *Node) streamTrouble(foreign bool) []ground.Found {
