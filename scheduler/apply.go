@@ -275,7 +275,7 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			if !s.roomy() {
 				return true, nil // nothing else may come to remind us of them
 			}
-			room = min(room, s.cfg.BatchMax-len(s.turn.batch.Writes), s.cfg.InFlight-len(p.tasks))
+			room = s.cfg.Memory.fits(min(room, s.cfg.BatchMax-len(s.turn.batch.Writes), s.cfg.InFlight-len(p.tasks)))
 			if room <= 0 {
 				continue
 			}

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"duly.dev/duly/internal/core"
@@ -62,5 +63,40 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	r.state("t1", core.StateProcessed)
 	if began == 0 || memory.Used() != 0 {
 		t.Errorf("%d bytes were held, %d are still", began, memory.Used())
+	}
+}
+
+// Parked tasks are taken up as far as memory goes, and the others when it is given back.
+func TestParkedTasksAreTakenUpAsMemoryGoes(t *testing.T) {
+	const tasks, size, limit = 8, 200 << 10, 1 << 20
+	memory := scheduler.NewMemory(limit)
+	r := newRig(t, scheduler.Config{AgentWindow: tasks, Memory: memory})
+	r.store.AddPlan(orderPlan("single", 1, "a"))
+	submit := func(name string, i, bytes int) {
+		input := slices.Repeat([]byte{'1'}, bytes)
+		r.tasks(0, core.Submission{Type: "single", ID: fmt.Sprint(name, i), Input: input})
+	}
+	for i := range tasks {
+		submit("small", i, 1)
+	}
+	r.turn()
+	for i := range tasks {
+		submit("large", i, size)
+		r.turn()
+		r.state(fmt.Sprint("large", i), core.StatePending)
+	}
+	most := int64(0)
+	for range 4 * tasks {
+		for _, c := range r.bus.take() {
+			r.answer(c, 0)
+		}
+		r.turn()
+		most = max(most, memory.Used())
+	}
+	if most > limit+size+2<<10 {
+		t.Errorf("%d bytes were held, the limit is %d", most, limit)
+	}
+	for i := range tasks {
+		r.state(fmt.Sprint("large", i), core.StateProcessed)
 	}
 }

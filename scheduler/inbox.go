@@ -34,8 +34,8 @@ func newInbox(now func() core.Instant, memory *Memory) *Inbox {
 	b.room.L = &b.mu
 	memory.onRoom(func() {
 		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.room.Broadcast()
+		b.unlockWake() // parked tasks may wait for it
 	})
 	return b
 }

@@ -9,8 +9,8 @@ import (
 
 // Memory bounds the bytes of inputs and results that the partitions of a node hold: of
 // tasks in flight, and of submissions that were read and wait for a turn. Over it no new
-// submission is read; what has begun goes on. The zero value and nil have no bound. It
-// is safe for concurrent use.
+// submission is read and no parked task taken up; what has begun goes on. The zero value
+// and nil have no bound. It is safe for concurrent use.
 type Memory struct {
 	max  int64
 	used atomic.Int64
@@ -32,6 +32,22 @@ func (m *Memory) Used() int64 {
 
 // over reports whether as much is held as may be.
 func (m *Memory) over() bool { return m != nil && m.max > 0 && m.used.Load() >= m.max }
+
+// taskBytesMost is what a task without results can hold.
+const taskBytesMost = core.InputBytesMax + taskBytesBesides
+
+// fits is how many of so many tasks can be loaded, large as they may be: none when as much
+// is held as may be, otherwise at least one.
+func (m *Memory) fits(tasks int) int {
+	if m == nil || m.max <= 0 {
+		return tasks
+	}
+	room := m.max - m.used.Load()
+	if room <= 0 {
+		return 0
+	}
+	return int(min(int64(tasks), max(1, room/taskBytesMost)))
+}
 
 // hold takes or, negative, gives back bytes. Nothing that a reader waits with may be
 // locked when bytes are given back.

@@ -53,3 +53,18 @@ func TestMemoryBoundsWhatIsRead(t *testing.T) {
 		}
 	})
 }
+
+// Each shard has a turn when there is room again: parked tasks may wait for it.
+func TestRoomWakes(t *testing.T) {
+	memory := NewMemory(100)
+	one, two := newInbox(func() core.Instant { return 77 }, memory), newInbox(func() core.Instant { return 77 }, memory)
+	memory.hold(150)
+	memory.hold(-10)
+	if len(one.wake)+len(two.wake) != 0 {
+		t.Error("woken without room")
+	}
+	memory.hold(-50)
+	if len(one.wake) != 1 || len(two.wake) != 1 {
+		t.Errorf("woken: %d and %d of 1 and 1", len(one.wake), len(two.wake))
+	}
+}
