@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"duly.dev/duly/dev/natsserver"
 )
 
@@ -231,6 +233,83 @@ func TestSecondOfANameDoesNotStart(t *testing.T) {
 	until(t, "its next life takes the partitions over", func() bool { return strings.Contains(again.log(), "partitions taken over") })
 	if code := again.term(); code != 0 {
 		t.Errorf("exit %d", code)
+	}
+}
+
+// copyOf is a database of the same installation, as a copy has it.
+func (g *ground) copyOf(t *testing.T) string {
+	t.Helper()
+	to, err := g.pg.NewDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := command(t, "", "migrate", "--database-url", to); code != 0 {
+		t.Fatal(errs)
+	}
+	var id string
+	for _, c := range []struct {
+		url string
+		do  func(*pgx.Conn) error
+	}{
+		{g.db, func(conn *pgx.Conn) error {
+			return conn.QueryRow(t.Context(), `SELECT id FROM installation`).Scan(&id)
+		}},
+		{to, func(conn *pgx.Conn) error {
+			_, err := conn.Exec(t.Context(), `UPDATE installation SET id = $1`, id)
+			return err
+		}},
+	} {
+		conn, err := pgx.Connect(t.Context(), c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.do(conn)
+		conn.Close(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// TestDatabaseAndNATSBelongTogether: a node that shares only one of the two with a live one does not start, a copy of the
+// database included.
+//
+// covers: A8
+func TestDatabaseAndNATSBelongTogether(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	copied := g.copyOf(t)
+	other, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	})
+	first := g.serve(t, "first")
+	at := first.ready()
+	for _, c := range []struct{ nats, db, want string }{
+		{other.ClientURL(), g.db, "the database is in use through another NATS, by node first (" + g.nats.ClientURL() + ")"},
+		{g.nats.ClientURL(), copied, "this NATS is in use with another database, a copy of this one, by node first"},
+	} {
+		second := g.serve(t, "second", "--nats-url", c.nats, "--database-url", c.db)
+		select {
+		case <-second.done:
+		case <-time.After(patience):
+			t.Fatal("it goes on")
+		}
+		if log := second.log(); second.code == 0 || !strings.Contains(log, c.want) || strings.Contains(log, "partitions taken over") {
+			t.Errorf("exit %d, want an error with %q:\n%s", second.code, c.want, log)
+		}
+	}
+	if code, _ := readiness(t, at); code != 200 {
+		t.Error("the first is not ready any more")
+	}
+	if n := strings.Count(first.log(), "partitions taken over"); n != 1 {
+		t.Errorf("the first took partitions over %d times, want once", n)
 	}
 }
 

@@ -30,6 +30,8 @@ type Node struct {
 	plans        *planCache
 	unguard      context.CancelFunc // ends guarding; nil before it has begun
 	guarded      sync.WaitGroup
+	pair         *pairing   // nil: the database is this node's own
+	unpaired     chan error // why this node must end
 	clock        *nodeClock
 	lines        *ground.Folding // what log writes through
 
@@ -73,7 +75,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	n := &Node{cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
+	n := &Node{unpaired: make(chan error, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
 	n.log = slog.New(n.lines).With("node", cfg.NodeName)
 	n.stand(ground.LogSink{Log: log.With("node", cfg.NodeName)}) // which does not need folding
 	if err := n.open(ctx); err != nil {
@@ -104,6 +106,9 @@ func (n *Node) open(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if err := n.awaitPaired(ctx); err != nil {
+		return err
+	}
 	ready, err := n.setup(ctx)
 	if err != nil {
 		return err
@@ -112,6 +117,7 @@ func (n *Node) open(ctx context.Context) error {
 	guard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.unguard = cancel
 	n.guarded.Go(func() { n.conn.Guard(guard) })
+	n.guarded.Go(func() { n.keepPaired(guard) })
 	// Before the roles, so that none of them begins with a wrong time.
 	n.lookAtClocks(ctx)
 	return nil
@@ -216,7 +222,7 @@ func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	errs := make(chan error, len(n.cfg.Roles)+2)
+	errs := make(chan error, len(n.cfg.Roles)+3)
 	var mu sync.Mutex
 	running := map[string]bool{}
 	start := func(name string, run func(context.Context) error) {
@@ -242,6 +248,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("http", n.serveHTTP)
 	}
 	start("ground", n.runGround)
+	start("pairing", n.awaitUnpaired)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 func testMigrateTwice(r *rig) {
@@ -135,6 +136,30 @@ func testLowerSeq(r *rig) {
 	}
 	if len(got.Journal) != 3 {
 		r.Errorf("%d journal rows, want 3", len(got.Journal))
+	}
+}
+
+// Who writes a beat knows the one before.
+func testPairing(r *rig) {
+	s, ok := r.s.(interface {
+		Pairing(ctx context.Context) (schema.Pairing, error)
+		Pair(ctx context.Context, p schema.Pairing, last string) (bool, error)
+	})
+	if !ok {
+		return // SQLite, or wrapped by a test
+	}
+	r.equal("a new database", get(s.Pairing(r.ctx))(r), schema.Pairing{})
+	first, second := schema.Pairing{NATS: "one", UsedBy: "a", Beat: "1"}, schema.Pairing{NATS: "two", UsedBy: "b", Beat: "2"}
+	for _, c := range []struct {
+		to   schema.Pairing
+		last string
+		want bool
+		now  schema.Pairing
+	}{{first, "", true, first}, {second, "", false, first}, {second, "1", true, second}, {first, "1", false, second}} {
+		if ok := get(s.Pair(r.ctx, c.to, c.last))(r); ok != c.want {
+			r.Errorf("%+v over beat %q: %t", c.to, c.last, ok)
+		}
+		r.equal("afterwards", get(s.Pairing(r.ctx))(r), c.now)
 	}
 }
 

@@ -23,6 +23,7 @@ func Run(t *testing.T, open Open, except ...string) {
 		{"clock", testClock},
 		{"partitions are fixed for life", testPartitions},
 		{"installation", testInstallation},
+		{"pairing", testPairing},
 		{"take over", testTakeOver},
 		{"take over by the ground", testTakeOverByGround},
 		{"every field comes back", testRoundTrip},
