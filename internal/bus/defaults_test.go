@@ -32,6 +32,7 @@ func EventSubject(taskType, state string) string {
 func LiveSubject(taskType, id string) string { return Names{}.LiveSubject(taskType, id) }
 func DeadSubject(stream string) string       { return Names{}.DeadSubject(stream) }
 func AskSubject(kind string) string          { return Names{}.AskSubject(kind) }
+func AskTypeSubject(kind, of string) string  { return Names{}.AskTypeSubject(kind, of) }
 func CommandSubject(agent string, undo bool) string {
 	return Names{}.CommandSubject(agent, undo)
 }
@@ -56,7 +57,7 @@ func ParseReply(subject string) (partition int, number, seq int64, err error) {
 	return Names{}.ParseReply(subject)
 }
 
-func ParseAsk(subject string) (core.EventKind, error) { return Names{}.ParseAsk(subject) }
+func ParseAsk(subject string) (core.EventKind, string, error) { return Names{}.ParseAsk(subject) }
 
 func DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
 	return Names{}.DecodeReply(msg, resultMax)
