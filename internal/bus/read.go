@@ -64,7 +64,7 @@ func (n Names) GetRequest(taskType, id string) (subject string, data []byte, err
 // ListRequest is the subject and the payload that ask for a page of a list.
 func (n Names) ListRequest(f core.Filter) (subject string, data []byte, err error) {
 	data, err = json.Marshal(readJSON{V: Version, Type: f.Type, State: string(f.State), Limit: f.Limit, After: f.After})
-	if f.Type != "" {
+	if core.CheckName("type", f.Type) == nil { // another one is refused where it is asked for
 		return n.AskTypeSubject(askList, f.Type), data, err
 	}
 	return n.AskSubject(askList), data, err
