@@ -110,7 +110,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	var err error
 	hooking.Lock()
 	s.service, err = micro.AddService(c.nc, micro.Config{
-		Name:        c.names.serviceName(agent),
+		Name:        c.names.ServiceName(agent),
 		Version:     serviceVersion,
 		Description: "Duly agent " + agent,
 		Metadata:    metadata,

@@ -206,7 +206,7 @@ func (c *Conn) followed(ctx context.Context, r *resource, info *jetstream.Stream
 		return nil
 	}
 	c.recheck(name)
-	if name == bucketStream(c.names.BucketKeys()) {
+	if name == BucketStream(c.names.BucketKeys()) {
 		bounded, cancel := context.WithTimeout(ctx, guardAnswer)
 		defer cancel()
 		if keyErr := c.useKey(bounded); keyErr != nil {

@@ -136,9 +136,9 @@ const (
 	metaBatch     = "duly_batch" // version of the batches it takes; absent: none
 )
 
-// serviceName is an agent's name in NATS's service discovery, which knows no
+// ServiceName is an agent's name in NATS's service discovery, which knows no
 // dots.
-func (n Names) serviceName(agent string) string {
+func (n Names) ServiceName(agent string) string {
 	return n.get().namespace + "-" + strings.ReplaceAll(agent, ".", "_")
 }
 
@@ -148,15 +148,41 @@ func (n Names) SubjectPlansApply() string { return n.get().root + "plans.apply" 
 // SubjectPlansChanged is where a change of the plans is announced.
 func (n Names) SubjectPlansChanged() string { return n.get().root + "plans.changed" }
 
-// Patterns to subscribe to.
-func (n Names) patternSubmit() string  { return n.get().submit + "*.*" }
-func (n Names) patternIn() string      { return n.get().in + "*.*" }
-func (n Names) patternPack() string    { return n.get().tasks + "*.pack" }
-func (n Names) patternControl() string { return n.get().control + "*" }
-func (n Names) patternEvents() string  { return n.get().events + "*.*" }
-func (n Names) patternErrors() string  { return n.get().events + "*." + string(core.StateError) }
-func (n Names) patternDead() string    { return n.get().dead + "*" }
-func (n Names) patternAsk() string     { return n.get().ask + ">" }
+// PatternSubmit selects the fast door of all tasks.
+func (n Names) PatternSubmit() string { return n.get().submit + "*.*" }
+
+// PatternPack selects the packs of all partitions.
+func (n Names) PatternPack() string { return n.get().tasks + "*.pack" }
+
+// PatternTasks selects the submissions of all partitions, from both doors.
+func (n Names) PatternTasks() string { return n.get().tasks + ">" }
+
+// PatternControl selects the control messages of all partitions.
+func (n Names) PatternControl() string { return n.get().control + "*" }
+
+// PatternEvents selects how tasks of all types ended.
+func (n Names) PatternEvents() string { return n.get().events + "*.*" }
+
+// PatternErrors selects what ended in error.
+func (n Names) PatternErrors() string { return n.get().events + "*." + string(core.StateError) }
+
+// PatternAsk selects all requests about tasks.
+func (n Names) PatternAsk() string { return n.get().ask + ">" }
+
+// PatternReplies selects the replies to the commands of all partitions.
+func (n Names) PatternReplies() string { return n.get().reply + "*.>" }
+
+// PatternBatchReplies selects an agent's batches of replies, to all senders; of an empty
+// name, those of all agents.
+func (n Names) PatternBatchReplies(agent string) string {
+	if agent == "" {
+		return n.get().batchReply + "*.>"
+	}
+	return n.get().batchReply + "*." + agent + ".*"
+}
+
+func (n Names) patternIn() string   { return n.get().in + "*.*" }
+func (n Names) patternDead() string { return n.get().dead + "*" }
 
 // tasksTransform is what the task stream makes of a subject of the plain door.
 func (n Names) tasksTransform(partitions int) string {

@@ -280,7 +280,7 @@ func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 		return false
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
-	subject, err := micro.ControlSubject(micro.InfoVerb, c.names.serviceName(agent), "")
+	subject, err := micro.ControlSubject(micro.InfoVerb, c.names.ServiceName(agent), "")
 	if err != nil || c.nc.PublishRequest(subject, inbox, nil) != nil {
 		return false
 	}

@@ -112,7 +112,7 @@ func askedType(subject, of, says string) (string, error) {
 // read is called for duly.ask.get and duly.ask.list, which show tasks; like handler it is
 // called one request at a time.
 func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Subscription, error) {
-	return c.subscribe(c.names.patternAsk(), GroupAsk, func(msg *nats.Msg) {
+	return c.subscribe(c.names.PatternAsk(), GroupAsk, func(msg *nats.Msg) {
 		if c.names.isRead(msg.Subject) {
 			r, err := c.names.readRead(msg.Subject, msg.Data)
 			r.conn, r.reply = c, msg.Reply

@@ -318,15 +318,15 @@ func (config StreamConfig) resources(names Names) []*resource {
 			replicas: config.Replicas != 0, window: config.DuplicateWindow != 0,
 		}
 	}
-	tasks := stream(kindTasks, names.StreamTasks(), "Duly: submissions, by partition", age, jetstream.DiscardNew, FlagTasksBytes, config.MaxBytes, shareTasks, names.patternIn(), names.patternPack())
+	tasks := stream(kindTasks, names.StreamTasks(), "Duly: submissions, by partition", age, jetstream.DiscardNew, FlagTasksBytes, config.MaxBytes, shareTasks, names.patternIn(), names.PatternPack())
 	tasks.want.SubjectTransform = &jetstream.SubjectTransformConfig{
 		Source:      names.patternIn(),
 		Destination: names.tasksTransform(partitions),
 	}
 	tasks.meta = map[string]string{metaPartitions: strconv.Itoa(partitions)}
 	tasks.partitions = config.Partitions != 0
-	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.patternControl())
-	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.patternEvents())
+	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.PatternControl())
+	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.PatternEvents())
 	dead := stream(kindDead, names.StreamDead(), "Duly: what could not be decoded", eventsAge, jetstream.DiscardOld, FlagDeadBytes, config.DeadBytes, shareDead, names.patternDead())
 	tasks.age, control.age = config.MaxAge != 0, config.MaxAge != 0
 	events.age, dead.age = config.EventsAge != 0, config.EventsAge != 0
@@ -357,7 +357,7 @@ const bucketWindow = 2 * time.Minute
 func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
 	return &resource{
 		want: jetstream.StreamConfig{
-			Name: bucketStream(name), Description: about, Subjects: []string{"$KV." + name + ".>"}, Retention: jetstream.LimitsPolicy,
+			Name: BucketStream(name), Description: about, Subjects: []string{"$KV." + name + ".>"}, Retention: jetstream.LimitsPolicy,
 			Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: orDefault(config.Replicas, 1), Duplicates: bucketWindow,
 			MaxMsgs: -1, MaxMsgsPerSubject: 1, MaxMsgSize: -1, MaxConsumers: -1, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 		},
@@ -365,8 +365,8 @@ func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
 	}
 }
 
-// bucketStream is the name of the stream below a bucket.
-func bucketStream(bucket string) string { return "KV_" + bucket }
+// BucketStream is the name of the stream below a bucket.
+func BucketStream(bucket string) string { return "KV_" + bucket }
 
 func orDefault[T comparable](v, def T) T {
 	var zero T
