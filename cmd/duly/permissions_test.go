@@ -1,0 +1,527 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsd "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly"
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+)
+
+// violations is a server's log, of which it keeps what tells of a missing right, and which
+// subjects were published and subscribed to.
+type violations struct {
+	mu   sync.Mutex
+	all  []string
+	used map[string]bool
+}
+
+func (*violations) Noticef(string, ...any)          {}
+func (*violations) Fatalf(string, ...any)           {}
+func (*violations) Debugf(string, ...any)           {}
+func (v *violations) Warnf(format string, a ...any) { v.Errorf(format, a...) }
+func (v *violations) Errorf(format string, a ...any) {
+	if line := fmt.Sprintf(format, a...); strings.Contains(line, "iolation") {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.all = append(v.all, line)
+	}
+}
+
+// tracedUse finds the subject in the trace of what a client sent.
+var tracedUse = regexp.MustCompile(`<<- \[(?:H?PUB|SUB) (\S+)`)
+
+func (v *violations) Tracef(format string, a ...any) {
+	if m := tracedUse.FindStringSubmatch(fmt.Sprintf(format, a...)); m != nil {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.used[m[1]] = true
+	}
+}
+
+func (v *violations) list() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.all)
+}
+
+// secured is a NATS server whose users are those of `duly nats-permissions`, and an
+// administrator.
+type secured struct {
+	*violations
+	t      *testing.T
+	server *natsd.Server
+	config string // the file
+	users  string // what the command printed
+}
+
+var userLine = regexp.MustCompile(`user = "([^"]+)", password = \$(\w+)`)
+
+// secure starts one; each call of the command is one list of arguments.
+func secure(t *testing.T, calls ...[]string) *secured {
+	t.Helper()
+	s := &secured{t: t, violations: &violations{used: map[string]bool{}}, config: filepath.Join(t.TempDir(), "nats.conf")}
+	for _, args := range calls {
+		code, out, errs := command(t, "", append([]string{"nats-permissions"}, args...)...)
+		if code != 0 {
+			t.Fatalf("nats-permissions %q: %d %s", args, code, errs)
+		}
+		_, out, _ = strings.Cut(out, "users = [\n")
+		s.users += strings.TrimSuffix(out, "]\n")
+	}
+	for _, m := range userLine.FindAllStringSubmatch(s.users, -1) {
+		t.Setenv(m[2], "secret-of-"+m[1])
+	}
+	s.write(s.users)
+	options := s.options()
+	options.Trace = true
+	var err error
+	if s.server, err = natsd.NewServer(options); err != nil {
+		t.Fatal(err)
+	}
+	s.server.SetLoggerV2(s.violations, false, true, false)
+	go s.server.Start()
+	t.Cleanup(func() {
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
+	})
+	if !s.server.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s
+}
+
+// write makes the configuration, with these users.
+func (s *secured) write(users string) {
+	s.t.Helper()
+	text := fmt.Sprintf(`
+listen: "127.0.0.1:-1"
+max_payload: 8MB
+jetstream { store_dir: %q }
+accounts {
+  SYS { users = [ { user = sys, password = sys } ] }
+  APP {
+    jetstream: enabled
+    users = [
+      { user = admin, password = admin }
+%s    ]
+  }
+}
+system_account: SYS
+`, filepath.Join(filepath.Dir(s.config), "store"), users)
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *secured) options() *natsd.Options {
+	s.t.Helper()
+	options, err := natsd.ProcessConfigFile(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	options.NoSigs = true
+	return options
+}
+
+// reload makes the server take other users. Its port stays.
+func (s *secured) reload(users string) {
+	s.t.Helper()
+	s.write(users)
+	options := s.options()
+	options.Trace = true
+	if err := s.server.ReloadOptions(options); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *secured) url(user string) string {
+	return fmt.Sprintf("nats://%s:%s@%s", user, s.password(user), s.server.Addr())
+}
+
+func (s *secured) password(user string) string {
+	if user == "admin" {
+		return user
+	}
+	return "secret-of-" + user
+}
+
+// connect connects as a user with its inbox prefix; what the server refuses goes to refused.
+func (s *secured) connect(user string, refused func(error)) *nats.Conn {
+	s.t.Helper()
+	nc, err := nats.Connect("nats://"+s.server.Addr().String(), nats.UserInfo(user, s.password(user)), nats.Name(user), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+		nats.CustomInboxPrefix(inboxOf(user)), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				refused(err)
+			}
+		}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nc.Close)
+	return nc
+}
+
+// mustNot is for connections that may do all they try.
+func (s *secured) mustNot(err error) { s.t.Error(err) }
+
+// serve starts a node as a user.
+func (s *secured) serve(user, roles, db string, more ...string) *child {
+	s.t.Helper()
+	return spawn(s.t, append([]string{"serve", "--roles", roles, "--node-name", user, "--nats-url", s.url(user), "--nats-inbox-prefix", inboxOf(user),
+		"--database-url", db, "--http-addr", "127.0.0.1:0", "--partitions", "4", "--lease", "1s", "--scan-interval", "100ms", "--drain", "2s"}, more...)...)
+}
+
+func migrated(t *testing.T) (db string) {
+	t.Helper()
+	db = pgtestdb.URL(t)
+	if code, _, errs := command(t, "", "migrate", "--database-url", db); code != 0 {
+		t.Fatal(errs)
+	}
+	return db
+}
+
+// What is traded under permissions.
+type (
+	goods struct {
+		Cents int
+		Pad   string
+	}
+	receipt struct{ ID string }
+)
+
+var (
+	payStep  = duly.NewStep[goods, receipt]("pay", "till.pay")
+	postStep = duly.NewStep[goods, receipt]("post", "post", duly.CompleteBy(2*time.Second))
+	shipStep = duly.NewStep[goods, receipt]("ship", "ship", duly.Attempts(1))
+	failStep = duly.NewStep[goods, receipt]("fail", "ship.fail", duly.Attempts(1), duly.OnExhausted(duly.AskPerson))
+	goneStep = duly.NewStep[goods, receipt]("gone", "nobody", duly.CompleteBy(300*time.Millisecond), duly.Attempts(2), duly.Backoff(10*time.Millisecond, 20*time.Millisecond))
+	holdStep = duly.NewCheck[goods, receipt]("hold", "nobody", duly.CompleteBy(5*time.Second))
+
+	orders  = duly.NewPlan("orders", 1, payStep, postStep, shipStep)
+	broken  = duly.NewPlan("broken", 1, failStep)
+	lonely  = duly.NewPlan("lonely", 1, payStep, goneStep)
+	waiting = duly.NewPlan("waiting", 1, payStep, holdStep)
+)
+
+// guarded is everything at work under the permissions of `duly nats-permissions`.
+type guarded struct {
+	*secured
+	db                 string
+	done               atomic.Int64 // calls of agents
+	chief, shop, till  *duly.Client
+	shopConn, tillConn *nats.Conn
+}
+
+// guard starts everything but the schedulers.
+func guard(t *testing.T, namespace string) *guarded {
+	t.Helper()
+	ns := []string{"--namespace", namespace}
+	g := &guarded{db: migrated(t), secured: secure(t,
+		append(ns, "door=ingest", "first=scheduler", "second=scheduler", "watcher=supervisor", "crew=agent:till.pay,ship,ship.fail", "alien=foreign-agent:post",
+			"chief=operator", "till=submitter:orders,broken,lonely,waiting", "--reply-to-prefixes", "_INBOX_,_INBOX_shop.,status."),
+		append(ns, "shop=submitter:orders", "--plain-door", "--events"))}
+	return g
+}
+
+func (g *guarded) start(namespace string) {
+	t := g.t
+	t.Helper()
+	crew := g.connect("crew", g.mustNot)
+	agent, err := duly.NewAgent(crew, duly.Namespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	paid := func(_ context.Context, call duly.Call[goods]) (receipt, error) {
+		g.done.Add(1)
+		return receipt{call.Key}, nil
+	}
+	shipped := func(_ context.Context, call duly.Call[goods]) (receipt, error) {
+		if call.Input.Cents == 13 {
+			return receipt{}, duly.Refuse(errors.New("nobody sends that"))
+		}
+		return receipt{call.Key}, nil
+	}
+	failed := func(context.Context, duly.Call[goods]) (receipt, error) { return receipt{}, errors.New("broken") }
+	undone := func(context.Context, duly.Undo[goods, receipt]) error { return nil }
+	if err := errors.Join(payStep.Serve(agent, paid, undone), shipStep.Serve(agent, shipped, undone), failStep.Serve(agent, failed, undone)); err != nil {
+		t.Fatal(err)
+	}
+	background(t, agent.Run)
+
+	alien := g.connect("alien", g.mustNot)
+	for _, verb := range []string{"do", "undo"} {
+		if _, err := alien.QueueSubscribe(namespace+"."+verb+".post", "q", func(m *nats.Msg) {
+			if err := m.Respond([]byte(`{"ID":"posted"}`)); err != nil {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := alien.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	g.shopConn, g.tillConn = g.connect("shop", g.mustNot), g.connect("till", g.mustNot)
+	client := func(nc *nats.Conn, options ...duly.ClientOption) *duly.Client {
+		c, err := duly.NewClient(nc, append(options, duly.Namespace(namespace))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	g.chief, g.shop, g.till = client(g.connect("chief", g.mustNot)), client(g.shopConn), client(g.tillConn, duly.WithoutEvents())
+}
+
+func (g *guarded) within() context.Context {
+	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
+	g.t.Cleanup(cancel)
+	return ctx
+}
+
+// ends watches a task to its end.
+func (g *guarded) ends(c *duly.Client, typ, id string, want duly.State) {
+	g.t.Helper()
+	var last duly.Status
+	for status, err := range c.Watch(g.within(), typ, id) {
+		if err != nil {
+			g.t.Errorf("watch %s: %v", id, err)
+			return
+		}
+		last = status
+	}
+	if last.State != want {
+		g.t.Errorf("%s: %+v, want %s", id, last, want)
+	}
+}
+
+// TestLeastPrivilege runs everything with exactly the permissions that `duly
+// nats-permissions` prints: both doors, do, undo, errors, deadlines, cancel, watch, lists,
+// plans, a takeover, streams that are lost, and one that fills up. The server refuses
+// nothing; after that it refuses everybody what is not theirs.
+//
+// covers: C11, C17
+func TestLeastPrivilege(t *testing.T) {
+	const namespace = "prod"
+	g := guard(t, namespace)
+	// The others wait for a scheduler, which makes the streams.
+	door, watcher := g.serve("door", "ingest", g.db, "--namespace", namespace), g.serve("watcher", "supervisor", g.db, "--namespace", namespace)
+	until(t, "the door waits for the streams", func() bool { return strings.Contains(door.log(), "stream is missing") })
+	size := []string{"--namespace", namespace, "--stream-max-bytes", fmt.Sprint(8 << 20)}
+	first := g.serve("first", "scheduler", g.db, size...)
+	first.ready()
+	door.ready()
+	watcher.ready()
+	g.start(namespace)
+	ctx := g.within()
+	for _, err := range []error{orders.Apply(ctx, g.chief), broken.Apply(ctx, g.chief), lonely.Apply(ctx, g.chief), waiting.Apply(ctx, g.chief)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// Both doors, do and undo; many at once, so that commands and replies go in batches.
+	work := func(from, to int) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for i := from; i < to; i++ {
+			wg.Go(func() {
+				id, order, end := fmt.Sprintf("o-%d", i), goods{Cents: 100}, duly.Processed
+				if i%5 == 0 {
+					order.Cents, end = 13, duly.Undone
+				}
+				client := g.shop
+				switch i % 3 {
+				case 0:
+					client = g.till
+				case 1:
+					js, err := g.shopConn.JetStream()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					data, _ := json.Marshal(order)
+					if _, err := js.Publish(namespace+".in.orders."+id, data); err != nil {
+						t.Errorf("plain door: %v", err)
+						return
+					}
+					g.ends(client, "orders", id, end)
+					return
+				}
+				if _, err := orders.Submit(ctx, client, id, order); err != nil {
+					t.Error(err)
+					return
+				}
+				g.ends(client, "orders", id, end)
+			})
+		}
+		wg.Wait()
+	}
+	round := 0
+	until(t, "batches of replies", func() bool {
+		work(round, round+100)
+		round += 100
+		return g.usedBy(namespace + `\.batch\.reply\.[^.]+\.till\.pay\.`)
+	})
+
+	// Statuses at the submitters' own subjects.
+	for _, x := range []struct {
+		nc *nats.Conn
+		c  *duly.Client
+	}{{g.shopConn, g.shop}, {g.tillConn, g.till}} {
+		inbox := x.nc.NewInbox()
+		sub, err := x.nc.SubscribeSync(inbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := orders.Submit(ctx, x.c, "s-"+x.nc.Opts.Name, goods{Cents: 1}, duly.ReplyTo(inbox)); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []duly.State{duly.Received, duly.Processed} {
+			msg, err := sub.NextMsg(patience)
+			if err != nil {
+				t.Fatalf("%s: status %s: %v", x.nc.Opts.Name, want, err)
+			}
+			if status, err := duly.ParseStatus(msg.Data); err != nil || status.State != want {
+				t.Errorf("%s: %+v, %v, want %s", x.nc.Opts.Name, status, err, want)
+			}
+		}
+	}
+
+	// What the plain door cannot be, and what an operator must see.
+	js, err := g.shopConn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []struct{ id, data string }{{"bad-1", `no JSON`}, {"o-1", `{"other":1}`}} {
+		if _, err := js.Publish(namespace+".in.orders."+bad.id, []byte(bad.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range g.shop.Watch(ctx, "orders", "bad-1") {
+		if !errors.Is(err, duly.ErrRefused) {
+			t.Errorf("bad-1: %v", err)
+		}
+	}
+	if _, err := broken.Submit(ctx, g.till, "b-1", goods{}); err != nil {
+		t.Fatal(err)
+	}
+	g.ends(g.till, "broken", "b-1", duly.NeedsHelp)
+	until(t, "the supervisor tells of the error", func() bool { return strings.Contains(watcher.log(), "task=b-1") })
+	// What is overdue.
+	if _, err := lonely.Submit(ctx, g.till, "l-1", goods{}, duly.Within(3*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	g.ends(g.till, "lonely", "l-1", duly.Undone)
+	// Cancelling, and looking.
+	if _, err := waiting.Submit(ctx, g.till, "w-1", goods{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.till.Cancel(ctx, "waiting", "w-1", "no longer wanted"); err != nil {
+		t.Error(err)
+	}
+	g.ends(g.till, "waiting", "w-1", duly.Undone)
+	if task, err := g.till.Get(ctx, "orders", "o-0"); err != nil || task.State != duly.Undone {
+		t.Errorf("get: %+v, %v", task, err)
+	}
+	for _, c := range []struct {
+		client *duly.Client
+		filter duly.Filter
+	}{{g.till, duly.Filter{Type: "orders"}}, {g.chief, duly.Filter{}}} {
+		if page, err := c.client.List(ctx, c.filter); err != nil || len(page.Tasks) == 0 {
+			t.Errorf("list %+v: %d, %v", c.filter, len(page.Tasks), err)
+		}
+	}
+	if _, err := waiting.Submit(ctx, g.till, "w-2", goods{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.chief.Cancel(ctx, "waiting", "w-2", "by the operator"); err != nil {
+		t.Error(err)
+	}
+
+	// A second scheduler takes over what the first one leaves.
+	if _, err := waiting.Submit(ctx, g.till, "w-3", goods{}); err != nil {
+		t.Fatal(err)
+	}
+	second := g.serve("second", "scheduler", g.db, size...)
+	second.ready()
+	first.kill()
+	work(round, round+40)
+	if err := g.till.Cancel(ctx, "waiting", "w-3", ""); err != nil {
+		t.Error(err)
+	}
+	g.ends(g.till, "waiting", "w-3", duly.Undone)
+
+	// A stream and the buckets are lost while all runs, and a scheduler makes them again.
+	admin, err := g.connect("admin", g.mustNot).JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range []string{"PROD_CONTROL", "KV_PROD_NODES", "KV_PROD_PARTITIONS", "KV_PROD_KEYS", "PROD_EVENTS", "PROD_DEAD"} {
+		if err := admin.DeleteStream(stream); err != nil {
+			t.Fatal(err)
+		}
+		until(t, stream+" is made again", func() bool { _, err := admin.StreamInfo(stream); return err == nil })
+	}
+	work(round+40, round+50)
+
+	// The task stream fills up, and room is made in it.
+	pad := strings.Repeat("x", 200<<10)
+	for i := range 40 {
+		if _, err := orders.Submit(ctx, g.till, fmt.Sprintf("big-%d", i), goods{Cents: 1, Pad: pad}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "room is made in the task stream", func() bool {
+		info, err := admin.StreamInfo("PROD_TASKS")
+		return err == nil && info.State.FirstSeq > 1
+	})
+
+	if code := second.term(); code != 0 {
+		t.Errorf("the second scheduler ended with %d", code)
+	}
+	if all := g.list(); len(all) > 0 {
+		t.Errorf("%d violations:\n%s", len(all), strings.Join(all, "\n"))
+	}
+	if os.Getenv("DULY_TEST_LOG") != "" {
+		g.unused()
+	}
+}
+
+// usedBy reports whether a subject was published or subscribed to.
+func (v *violations) usedBy(pattern string) bool {
+	re := regexp.MustCompile(pattern)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for s := range v.used {
+		if re.MatchString(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// unused tells which permitted subjects nobody has used.
+func (g *guarded) unused() {
+	for _, m := range regexp.MustCompile(`(?m)^          "([^"]+)"$`).FindAllStringSubmatch(g.users, -1) {
+		subject, _, _ := strings.Cut(m[1], " ")
+		re := "^" + strings.NewReplacer(`\*`, `[^.]+`, `>`, `.+`).Replace(regexp.QuoteMeta(subject)) + "$"
+		if !g.usedBy(re) {
+			g.t.Logf("unused: %s", subject)
+		}
+	}
+}
