@@ -457,7 +457,7 @@ func TestLeastPrivilege(t *testing.T) {
 	if _, err := waiting.Submit(ctx, g.till, "w-3", goods{}); err != nil {
 		t.Fatal(err)
 	}
-	second := g.serve("second", "scheduler", g.db, size...)
+	second := g.serve("second", "scheduler", g.db, append(size, "--stream-events-max-bytes", fmt.Sprint(64<<20), "--stream-replicas", "1")...) // which changes a stream
 	second.ready()
 	first.kill()
 	work(round, round+40)
@@ -478,6 +478,29 @@ func TestLeastPrivilege(t *testing.T) {
 		until(t, stream+" is made again", func() bool { _, err := admin.StreamInfo(stream); return err == nil })
 	}
 	work(round+40, round+50)
+
+	// What cannot be read goes to the dead letters.
+	for _, subject := range []string{namespace + ".tasks.0.pack", namespace + ".control.0"} {
+		if _, err := admin.Publish(subject, []byte("garbage")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "dead letters", func() bool {
+		info, err := admin.StreamInfo("PROD_DEAD")
+		return err == nil && info.State.Msgs >= 2
+	})
+
+	// All connections are lost.
+	connections, err := g.server.Connz(&natsd.ConnzOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range connections.Conns {
+		if err := g.server.DisconnectClientByID(c.Cid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work(round+50, round+60)
 
 	// The task stream fills up, and room is made in it.
 	pad := strings.Repeat("x", 200<<10)
@@ -522,6 +545,98 @@ func (g *guarded) unused() {
 		re := "^" + strings.NewReplacer(`\*`, `[^.]+`, `>`, `.+`).Replace(regexp.QuoteMeta(subject)) + "$"
 		if !g.usedBy(re) {
 			g.t.Logf("unused: %s", subject)
+		}
+	}
+}
+
+// everyone are the users of the table below.
+var everyone = []string{"door", "first", "watcher", "crew", "alien", "shop", "till", "chief"}
+
+// TestForbidden tries everything that only some may do as everyone: the server refuses it
+// to all others. Nothing listens there.
+//
+// covers: C11, C17
+func TestForbidden(t *testing.T) {
+	s := secure(t,
+		[]string{"door=ingest", "first=scheduler", "watcher=supervisor", "crew=agent:pay", "alien=foreign-agent:post", "chief=operator", "till=submitter:orders"},
+		[]string{"shop=submitter:orders", "--plain-door", "--events"})
+	api := "$JS.API."
+	publishes := map[string][]string{ // who may
+		// What schedulers, doors and supervisors tell each other.
+		"duly.tasks.0.pack": {"door"}, "duly.tasks.0.orders.o-1": nil, "duly.control.0": {"door", "watcher"},
+		// Submitting, and requests: of the own types alone.
+		"duly.submit.orders.o-1": {"shop", "till"}, "duly.submit.refunds.o-1": nil, "duly.in.orders.o-1": {"shop"}, "duly.in.refunds.o-1": nil,
+		"duly.ask.get": {"chief"}, "duly.ask.get.orders": {"chief", "shop", "till"}, "duly.ask.get.refunds": {"chief"},
+		"duly.ask.list": {"chief"}, "duly.ask.list.orders": {"chief", "shop", "till"}, "duly.ask.list.refunds": {"chief"},
+		"duly.ask.cancel": {"chief"}, "duly.ask.cancel.orders": {"chief", "shop", "till"}, "duly.ask.cancel.refunds": {"chief"},
+		"duly.ask.undo.orders": {"chief"}, "duly.ask.resolve.orders": {"chief"}, "duly.ask.resubmit.orders": {"chief"}, "duly.ask.extend.orders": {"chief"},
+		"duly.plans.apply": {"chief"}, "duly.plans.changed": {"first"},
+		// Commands, and answers to those of others.
+		"duly.do.pay": {"first"}, "duly.undo.pay": {"first"}, "duly.batch.do.pay": {"first"}, "duly.batch.undo.post": {"first"},
+		"duly.reply.0.1.1": nil, "duly.reply.0.1.1.0011223344556677": nil, "duly.batch.reply.x.1": nil,
+		"duly.batch.reply.x.pay.1": {"crew"}, "duly.batch.reply.x.post.1": nil, "duly.batch.reply.x.pay.more.1": nil,
+		// What is told of tasks.
+		"duly.events.orders.processed": {"first"}, "duly.live.orders.o-1": {"first"}, "duly.dead.DULY_TASKS": {"first"}, "status.x": {"first"},
+		"_INBOX_till.x": {"first"}, "_INBOX_door.x": nil, "_INBOX_chief.x": nil,
+		// Leases, evidence, and the key of replies.
+		"$KV.DULY_NODES.node.x": {"first"}, "$KV.DULY_NODES.leader": {"watcher"}, "$KV.DULY_PARTITIONS.0": {"first"}, "$KV.DULY_PARTITIONS.0.former": {"first"},
+		"$KV.DULY_KEYS.replies": {"first"}, "$KV.DULY_KEYS.other": nil,
+		api + "DIRECT.GET.KV_DULY_KEYS.$KV.DULY_KEYS.replies": {"first"}, api + "DIRECT.GET.KV_DULY_KEYS": nil, api + "STREAM.MSG.GET.KV_DULY_KEYS": nil,
+		api + "CONSUMER.CREATE.KV_DULY_KEYS": nil, api + "CONSUMER.CREATE.KV_DULY_KEYS.x": nil, api + "CONSUMER.CREATE.KV_DULY_KEYS.x.$KV.DULY_KEYS.>": nil,
+		api + "CONSUMER.DURABLE.CREATE.KV_DULY_KEYS.x": nil, api + "CONSUMER.MSG.NEXT.KV_DULY_KEYS.x": nil, api + "STREAM.SNAPSHOT.KV_DULY_KEYS": nil,
+		api + "STREAM.INFO.KV_DULY_KEYS": {"first"},
+		// The streams.
+		api + "STREAM.CREATE.DULY_TASKS": {"first"}, api + "STREAM.UPDATE.DULY_EVENTS": {"first"}, api + "STREAM.UPDATE.KV_DULY_KEYS": {"first"}, api + "STREAM.CREATE.COPY": nil,
+		api + "STREAM.DELETE.DULY_TASKS": nil, api + "STREAM.DELETE.KV_DULY_KEYS": nil, api + "STREAM.PURGE.DULY_TASKS": {"first"}, api + "STREAM.PURGE.DULY_CONTROL": {"first"},
+		api + "STREAM.PURGE.KV_DULY_KEYS": nil, api + "STREAM.MSG.DELETE.DULY_TASKS": nil, api + "STREAM.NAMES": nil, api + "STREAM.LIST": nil, api + "STREAM.SNAPSHOT.DULY_TASKS": nil,
+		api + "STREAM.MSG.GET.DULY_TASKS": {"first"}, api + "STREAM.MSG.GET.DULY_EVENTS": nil, api + "DIRECT.GET.DULY_EVENTS": nil, api + "STREAM.INFO.DULY_EVENTS": {"door", "first", "watcher", "shop"},
+		api + "CONSUMER.CREATE.DULY_TASKS.x.duly.tasks.0.>": {"first"}, api + "CONSUMER.MSG.NEXT.DULY_TASKS.p00-e1-1": {"first"}, api + "CONSUMER.DELETE.DULY_TASKS.p00-e1-1": {"first"},
+		api + "CONSUMER.CREATE.DULY_EVENTS": nil, api + "CONSUMER.CREATE.DULY_EVENTS.x": nil, api + "CONSUMER.DURABLE.CREATE.DULY_EVENTS.x": nil,
+		api + "CONSUMER.CREATE.DULY_EVENTS.x.duly.events.orders.*": {"shop"}, api + "CONSUMER.CREATE.DULY_EVENTS.x.duly.events.refunds.*": nil,
+		api + "CONSUMER.CREATE.DULY_EVENTS.x.duly.events.*.*": nil, api + "CONSUMER.CREATE.DULY_EVENTS.x.duly.events.>": nil,
+		api + "CONSUMER.CREATE.DULY_EVENTS.alerts.duly.events.*.error": {"watcher"}, api + "CONSUMER.CREATE.DULY_EVENTS.alerts.duly.events.orders.*": nil,
+		api + "CONSUMER.MSG.NEXT.DULY_EVENTS.alerts": {"watcher"}, api + "CONSUMER.DELETE.DULY_EVENTS.alerts": nil, api + "CONSUMER.LIST.DULY_EVENTS": nil, api + "CONSUMER.NAMES.DULY_EVENTS": nil,
+		"$JS.ACK.DULY_TASKS.p00-e1-1.1.1.1.1.0": {"first"}, "$JS.ACK.DULY_EVENTS.alerts.1.1.1.1.0": {"watcher"},
+		"$SYS.REQ.SERVER.PING": nil, "anything": nil,
+	}
+	subscriptions := map[string][]string{ // with a queue group after a space
+		"duly.do.pay q": {"crew"}, "duly.do.pay": nil, "duly.undo.pay q": {"crew"}, "duly.do.post q": {"alien"}, "duly.do.post": nil, "duly.undo.post q": {"alien"},
+		"duly.batch.do.pay q": {"crew"}, "duly.batch.undo.pay": nil, "duly.batch.do.post q": nil, "duly.do.* q": nil, "duly.do.>": nil,
+		"duly.reply.0.>": {"first"}, "duly.reply.>": nil, "duly.batch.reply.x.>": {"first"},
+		"duly.submit.*.* ingest": {"door"}, "duly.submit.*.*": nil, "duly.submit.orders.* ingest": {"door"}, "duly.in.*.*": nil, "duly.tasks.>": nil, "duly.control.*": nil,
+		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"},
+		"duly.live.orders.*": {"shop", "till"}, "duly.live.orders.o-1": {"shop", "till"}, "duly.live.refunds.*": nil, "duly.live.*.*": nil,
+		"duly.events.*.*": nil, "duly.events.orders.*": nil, "duly.dead.*": nil, "duly.>": nil, ">": nil, "*.*": nil,
+		"$KV.DULY_KEYS.>": nil, "$KV.DULY_PARTITIONS.>": nil, "$KV.>": nil, "$JS.>": nil, "$JS.API.>": nil, "$JS.EVENT.>": nil, "$SYS.>": nil, "status.>": nil,
+		"$SRV.PING": {"crew"}, "$SRV.PING.duly-pay": {"crew"}, "$SRV.PING.duly-post": nil, "$SRV.>": nil,
+		"_INBOX.>": nil, "_INBOX.x": nil, "_INBOX_till.x": {"till"}, "_INBOX_door.x": {"door"}, "_INBOX_chief.>": {"chief"}, "_INBOX_alien.x": nil,
+	}
+	for _, user := range everyone {
+		nc := s.connect(user, func(error) {})
+		try := func(verb, what string, may []string, do func(subject, queue string) error) {
+			t.Helper()
+			subject, queue, _ := strings.Cut(what, " ")
+			before := nc.LastError()
+			if err := do(subject, queue); err != nil {
+				t.Fatal(err)
+			}
+			if err := nc.Flush(); err != nil { // the server's word comes before its answer to this
+				t.Fatal(err)
+			}
+			err := nc.LastError()
+			refused := err != before && errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), verb+` to "`+subject+`"`)
+			if want := !slices.Contains(may, user); refused != want {
+				t.Errorf("%s, %s to %s: refused is %v, want %v (%v)", user, verb, what, refused, want, err)
+			}
+		}
+		for subject, may := range publishes {
+			try("Publish", subject, may, func(subject, _ string) error { return nc.Publish(subject, nil) })
+		}
+		for pattern, may := range subscriptions {
+			try("Subscription", pattern, may, func(subject, queue string) error {
+				_, err := nc.QueueSubscribeSync(subject, queue)
+				return err
+			})
 		}
 	}
 }

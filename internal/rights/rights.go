@@ -73,9 +73,9 @@ type Options struct {
 
 // JetStream's subjects.
 const (
-	api     = "$JS.API."
-	ack     = "$JS.ACK."
-	control = "$JS.FC."
+	api  = "$JS.API."
+	ack  = "$JS.ACK."
+	flow = "$JS.FC."
 )
 
 // Of is the set of a kind of user. names are those of its agents or the types of its
@@ -167,7 +167,7 @@ func (b *builder) node() {
 func (b *builder) watch(bucket, keys string) {
 	stream := bus.BucketStream(bucket)
 	b.publish(api+"CONSUMER.CREATE."+stream+".*."+key(bucket, keys), api+"CONSUMER.DELETE."+stream+".*")
-	b.seldom(api+"CONSUMER.INFO."+stream+".*", control+stream+".>")
+	b.seldom(flow + stream + ".>")
 }
 
 // key is the subject of a bucket's key.
