@@ -640,3 +640,136 @@ func TestForbidden(t *testing.T) {
 		}
 	}
 }
+
+// without are the users without one line of a permission, wherever it stands.
+func (s *secured) without(right string) string {
+	s.t.Helper()
+	line := fmt.Sprintf("          %s\n", quoted(right))
+	if !strings.Contains(s.users, line) {
+		s.t.Fatalf("no user has %s", right)
+	}
+	return strings.ReplaceAll(s.users, line, "")
+}
+
+// TestMissingRightIsTold: a node whose NATS user may not do what one of its roles needs says
+// within ten seconds which role and which subject, in its log and in readiness, also where
+// it has not tried yet; it says so again when the right is there, and works then.
+//
+// covers: B10
+func TestMissingRightIsTold(t *testing.T) {
+	for _, x := range []struct{ role, right, verb string }{
+		{"ingest", "duly.submit.*.* ingest", "subscribe"},
+		{"ingest", "duly.control.*", "publish"},
+		{"scheduler", "duly.reply.*.>", "subscribe"},
+		{"supervisor", "$KV.DULY_NODES.leader", "publish"},
+	} {
+		t.Run(x.role+" "+x.verb, func(t *testing.T) {
+			s := secure(t, []string{"n=node"})
+			s.reload(s.without(x.right))
+			n := s.serve("n", "ingest,scheduler,supervisor", migrated(t))
+			var at string
+			select {
+			case addr := <-n.addr:
+				at = "http://" + addr
+			case <-n.done:
+				t.Fatalf("it ended with %d", n.code)
+			case <-time.After(patience):
+				t.Fatal("http did not come up")
+			}
+			subject, _, _ := strings.Cut(x.right, " ")
+			tells := func(text string) bool {
+				return regexp.MustCompile("roles? [^:]*"+x.role).MatchString(text) && strings.Contains(text, "may not "+x.verb+" to "+subject)
+			}
+			soon(t, 10*time.Second, "not ready, and why", func() bool {
+				code, all := readiness(t, at)
+				f, ok := all["rights"]
+				return code == 503 && ok && tells(f.Error)
+			})
+			soon(t, 10*time.Second, "the log tells", func() bool { return n.alerts("rights", "begin") == 1 && tells(n.log()) })
+			s.reload(s.users)
+			soon(t, 20*time.Second, "ready", func() bool { code, _ := readiness(t, at); return code == 200 })
+			until(t, "the log tells the end", func() bool { return n.alerts("rights", "end") == 1 })
+			if n.alerts("rights", "begin") != 1 {
+				t.Error("it was told twice")
+			}
+			n.calm()
+			s.works(t)
+
+			// Taken away while it runs.
+			s.reload(s.without(x.right))
+			soon(t, 10*time.Second, "not ready again", func() bool {
+				code, all := readiness(t, at)
+				return code == 503 && tells(all["rights"].Error)
+			})
+		})
+	}
+}
+
+// works submits a task over NATS, which one agent does.
+func (s *secured) works(t *testing.T) {
+	t.Helper()
+	admin := s.connect("admin", s.mustNot)
+	client, err := duly.NewClient(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := duly.NewAgent(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paid := func(_ context.Context, call duly.Call[goods]) (receipt, error) { return receipt{call.Key}, nil }
+	if err := payStep.Serve(agent, paid, func(context.Context, duly.Undo[goods, receipt]) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	background(t, agent.Run)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	plan := duly.NewPlan("one", 1, payStep)
+	if err := plan.Apply(ctx, client); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Submit(ctx, client, "o-1", goods{}); err != nil {
+		t.Fatal(err)
+	}
+	var last duly.Status
+	for status, err := range client.Watch(ctx, "one", "o-1") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = status
+	}
+	if last.State != duly.Processed {
+		t.Errorf("it is %s: %s", last.State, last.Error)
+	}
+}
+
+// TestMissingRightAtStart: a node that cannot begin without a right ends within ten
+// seconds, and says which right and for which roles.
+//
+// covers: B10
+func TestMissingRightAtStart(t *testing.T) {
+	for _, x := range []struct{ name, right, roles, want string }{
+		{"account", "$JS.API.INFO", "ingest", `Publish to "$JS.API.INFO"`},
+		{"stream", "$JS.API.STREAM.INFO.DULY_TASKS", "ingest,supervisor", `Publish to "$JS.API.STREAM.INFO.DULY_TASKS"`},
+		{"key", "$KV.DULY_KEYS.replies", "scheduler", `Publish to "$KV.DULY_KEYS.replies"`},
+		{"inbox", "_INBOX_n.>", "scheduler", `Subscription to "_INBOX_n.`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := secure(t, []string{"n=node"})
+			s.reload(s.without(x.right))
+			n := s.serve("n", x.roles, migrated(t))
+			began := time.Now()
+			select {
+			case <-n.done:
+			case <-time.After(patience):
+				t.Fatal("it goes on")
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if log := n.log(); n.code == 0 || !strings.Contains(log, x.want) || !strings.Contains(log, strings.ReplaceAll(x.roles, ",", ", ")) || !strings.Contains(log, "duly nats-permissions") {
+				t.Errorf("it ended with %d:\n%s", n.code, log)
+			}
+		})
+	}
+}

@@ -88,6 +88,9 @@ func (n *Node) lacking(has *bus.Permissions) (all []lack, others []bus.Denial) {
 		}
 	}
 	for _, d := range n.conn.Denials() {
+		if !d.Subscribe && has != nil && (rights.Right{Publish: true, Subject: d.Subject}).Allowed(*has) {
+			continue // it was denied, and is allowed now
+		}
 		known := false
 		for _, s := range sets {
 			if r := s.Find(d); r != nil && r.Needed {
@@ -143,7 +146,7 @@ func (n *Node) subscribeAnew(has *bus.Permissions, unknown error) {
 		if has == nil {
 			return errors.Is(unknown, context.DeadlineExceeded)
 		}
-		return rights.Set{Rights: []rights.Right{{Subject: d.Subject, Queue: d.Queue, Needed: true}}}.Missing(*has) == nil
+		return rights.Right{Subject: d.Subject, Queue: d.Queue}.Allowed(*has)
 	})
 	if !again || time.Since(n.anew) < anewAfter {
 		return

@@ -43,20 +43,28 @@ func (s Set) Missing(has bus.Permissions) []Right {
 	return all
 }
 
+// had is false where nothing of the right is allowed, or all of it denied.
 func (r Right) had(has bus.Permissions) bool {
+	return r.allowed(has, overlap)
+}
+
+// Allowed reports whether all of the right is allowed, as far as one entry says so.
+func (r Right) Allowed(has bus.Permissions) bool {
+	return r.allowed(has, Covers)
+}
+
+func (r Right) allowed(has bus.Permissions, by func(entry, subject string) bool) bool {
 	lists := has.Subscribe
 	if r.Publish {
 		lists = has.Publish
 	}
-	allowed := len(lists.Allow) == 0 || slices.ContainsFunc(lists.Allow, func(entry string) bool {
-		subject, queue, _ := strings.Cut(entry, " ")
-		return overlap(subject, r.Subject) && (queue == "" || queue == r.Queue)
-	})
-	denied := slices.ContainsFunc(lists.Deny, func(entry string) bool {
-		subject, queue, _ := strings.Cut(entry, " ")
-		return Covers(subject, r.Subject) && (queue == "" || queue == r.Queue)
-	})
-	return allowed && !denied
+	matches := func(list []string, by func(entry, subject string) bool) bool {
+		return slices.ContainsFunc(list, func(entry string) bool {
+			subject, queue, _ := strings.Cut(entry, " ")
+			return by(subject, r.Subject) && (queue == "" || queue == r.Queue)
+		})
+	}
+	return (len(lists.Allow) == 0 || matches(lists.Allow, by)) && !matches(lists.Deny, Covers)
 }
 
 // Find is the right of a set that a denied subject belongs to; nil: none.
