@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -89,21 +88,27 @@ func (c *permissionsCmd) parse() ([]asked, error) {
 			rest, user = after, name
 		}
 		kind, list, has := strings.Cut(rest, ":")
+		if known := append([]string{kindNode}, rights.Kinds...); !slices.Contains(known, kind) {
+			return nil, fmt.Errorf("%q: unknown kind of user %q, want one of %s", arg, kind, strings.Join(known, ", "))
+		}
+		if kind == kindNode && has {
+			return nil, fmt.Errorf("%q: %s has no names", arg, kindNode)
+		}
 		var names []string
 		if has {
 			names = strings.Split(list, ",")
 		}
 		if user == "" {
 			user = strings.ReplaceAll(strings.Join(append([]string{kind}, names...), "-"), ".", "-")
-			if err := core.CheckName("name of the user", user); err != nil && (has || slices.Contains(append(rights.Kinds, kindNode), kind)) {
-				if _, err := rights.Of(kind, names, rights.Options{}); err != nil {
-					return nil, err
+			if err := core.CheckName("name of the user", user); err != nil {
+				if _, wrong := rights.Of(kind, names, rights.Options{}); wrong != nil {
+					return nil, wrong
 				}
 				return nil, fmt.Errorf("%s: %w: give it one, as in shop=%s", arg, err, arg)
 			}
 		}
 		kinds := []askedKind{{kind, names}}
-		if kind == kindNode && !has {
+		if kind == kindNode {
 			kinds = []askedKind{{kind: rights.Ingest}, {kind: rights.Scheduler}, {kind: rights.Supervisor}}
 		}
 		i := slices.IndexFunc(all, func(a asked) bool { return a.user == user })
@@ -130,6 +135,7 @@ func (c *permissionsCmd) users() ([]natsUser, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Namespace = names.Namespace()
 	o := rights.Options{Names: names, StatusTo: c.StatusTo, AnswerWithin: c.AnswerWithin, PlainDoor: c.PlainDoor, Events: c.Events}
 	for _, a := range all {
 		if slices.ContainsFunc(a.kinds, func(k askedKind) bool { return k.kind == rights.Submitter }) {
@@ -137,7 +143,13 @@ func (c *permissionsCmd) users() ([]natsUser, error) {
 		}
 	}
 	users := make([]natsUser, len(all))
+	of := map[string]string{}
 	for i, a := range all {
+		password := c.passwordOf(a.user)
+		if other, taken := of[password]; taken {
+			return nil, fmt.Errorf("users %s and %s would have one password, $%s: give them other names", other, a.user, password)
+		}
+		of[password] = a.user
 		o.Inbox = inboxOf(a.user)
 		u := natsUser{User: a.user}
 		var sets []rights.Set
@@ -182,13 +194,13 @@ func permissionsOf(set rights.Set) natsPermissions {
 // config is what goes into nats-server's configuration.
 func (c *permissionsCmd) config(users []natsUser) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Users of nats-server for the Duly installation %q: include this in an account\n# (or in authorization { }) and give each a password. docs/permissions.md says more.\nusers = [\n", cmp.Or(c.Namespace, bus.DefaultNamespace))
+	fmt.Fprintf(&b, "# Users of nats-server for the Duly installation %q: include this in an account\n# (or in authorization { }) and give each a password. docs/permissions.md says more.\nusers = [\n", c.Namespace)
 	for _, u := range users {
 		fmt.Fprintf(&b, "  { # %s\n", strings.Join(u.Kinds, " "))
 		if u.InboxPrefix != "" {
 			fmt.Fprintf(&b, "    # connects with the inbox prefix %s\n", u.InboxPrefix)
 		}
-		fmt.Fprintf(&b, "    user = %s, password = $%s\n    permissions = {\n", quoted(u.User), passwordOf(u.User))
+		fmt.Fprintf(&b, "    user = %s, password = $%s\n    permissions = {\n", quoted(u.User), c.passwordOf(u.User))
 		for _, list := range []struct {
 			what string
 			of   natsLists
@@ -219,8 +231,9 @@ func writeList(b *strings.Builder, name string, subjects []string) {
 }
 
 // passwordOf is the environment variable that nats-server takes a user's password from.
-func passwordOf(user string) string {
-	return "DULY_" + strings.ToUpper(strings.ReplaceAll(user, "-", "_")) + "_PASSWORD"
+func (c *permissionsCmd) passwordOf(user string) string {
+	name := c.Namespace + "_" + user + "_password"
+	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 func quoted(s string) string {

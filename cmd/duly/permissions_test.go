@@ -20,6 +20,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/rights"
 )
 
 // violations is a server's log, of which it keeps what tells of a missing right, and which
@@ -771,5 +772,142 @@ func TestMissingRightAtStart(t *testing.T) {
 				t.Errorf("it ended with %d:\n%s", n.code, log)
 			}
 		})
+	}
+}
+
+// TestPermissionsRefused: what cannot be a user is refused with what is wrong and what is wanted.
+func TestPermissionsRefused(t *testing.T) {
+	for _, x := range []struct{ args, want string }{
+		{"", `expected "<users> ..."`},
+		{"ingress", `unknown kind of user "ingress", want one of node, ingest, scheduler, supervisor, agent, foreign-agent, submitter, operator`},
+		{"shop=", `unknown kind of user ""`},
+		{"ingest:x", "ingest has no names"},
+		{"node:x", "node has no names"},
+		{"agent", "no agent given, want agent:<agent>"},
+		{"agent:", `agent token "" has 0 bytes`},
+		{"agent:a.>", `character 1 is '>'`},
+		{"agent:a,*", `character 1 is '*'`},
+		{"foreign-agent:a..b", `agent token "" has 0 bytes`},
+		{"submitter", "no type given, want submitter:<type>"},
+		{"submitter:a.b", `character 2 is '.'`},
+		{"a.b=ingest", `name of a user "a.b": character 2 is '.'`},
+		{"=ingest", `name of a user "" has 0 bytes`},
+		{"submitter:" + strings.Repeat("a", 60), "give it one, as in shop=submitter:"},
+		{"a-b=ingest a_b=scheduler", "users a-b and a_b would have one password, $DULY_A_B_PASSWORD"},
+		{"ingest --namespace Prod", "namespace:"},
+		{"agent:a --answer-within 0s", "answer-within: 0s, want 1s or more"},
+	} {
+		code, out, errs := command(t, "", append([]string{"nats-permissions"}, strings.Fields(x.args)...)...)
+		if code == 0 || out != "" && x.args != "" || !strings.Contains(errs, x.want) {
+			t.Errorf("%q: %d, %q, %q, want %q", x.args, code, out, errs, x.want)
+		}
+	}
+}
+
+// TestPermissionsOfOneUser: one user may be of several kinds; denials of one that another
+// needs fall away, and the JSON says the same as the configuration.
+func TestPermissionsOfOneUser(t *testing.T) {
+	code, out, errs := command(t, "", "nats-permissions", "--json", "--events", "app=submitter:orders", "app=foreign-agent:pay", "crew=agent:pay", "alien=foreign-agent:post", "odd=submitter:orders", "odd=supervisor", "s=scheduler")
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	var users []natsUser
+	if err := json.Unmarshal([]byte(out), &users); err != nil || len(users) != 5 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	app, crew, alien, odd, s := users[0], users[1], users[2], users[3], users[4]
+	if got := strings.Join(app.Permissions.Subscribe.Allow, " "); app.User != "app" || app.InboxPrefix != "_INBOX_app" || len(app.Kinds) != 2 || got != "_INBOX_app.> duly.do.pay q duly.live.orders.* duly.undo.pay q" {
+		t.Errorf("app: %+v", app)
+	}
+	if r := app.Permissions.Responses; r == nil || r.Max != 1 || r.Expires != "24h0m0s" || len(app.Permissions.Publish.Deny) != 4 {
+		t.Errorf("app: %+v", app.Permissions)
+	}
+	if crew.InboxPrefix != "" || !slices.Equal(crew.Permissions.Publish.Allow, []string{"duly.batch.reply.*.pay.*"}) || crew.Permissions.Publish.Deny != nil {
+		t.Errorf("crew: %+v", crew)
+	}
+	if !slices.Equal(alien.Permissions.Publish.Deny, []string{">"}) || alien.Permissions.Publish.Allow != nil {
+		t.Errorf("alien: %+v", alien)
+	}
+	for _, deny := range odd.Permissions.Publish.Deny {
+		if slices.Contains(odd.Permissions.Publish.Allow, deny) || strings.Contains(deny, "NEXT") {
+			t.Errorf("odd is denied what it needs: %s", deny)
+		}
+	}
+	for _, inbox := range []string{"_INBOX_app.>", "_INBOX_odd.>"} {
+		if !slices.Contains(s.Permissions.Publish.Allow, inbox) {
+			t.Errorf("the scheduler may not send statuses to %s", inbox)
+		}
+	}
+	if slices.Contains(s.Permissions.Publish.Allow, "_INBOX_crew.>") {
+		t.Error("the scheduler may publish to the inbox of no submitter")
+	}
+}
+
+// TestPermissionsPage: the command and the configuration of docs/permissions.md work as they stand.
+func TestPermissionsPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "permissions.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string) string {
+		_, after, ok := strings.Cut(string(page), "```"+kind+"\n")
+		text, _, ended := strings.Cut(after, "```")
+		if !ok || !ended {
+			t.Fatalf("the page has no block of %s", kind)
+		}
+		return text
+	}
+	line, file, ok := strings.Cut(strings.TrimSpace(strings.ReplaceAll(block("sh"), "\\\n", " ")), " > ")
+	args := strings.Fields(line)
+	if !ok || args[0] != "duly" {
+		t.Fatalf("the command is %q", line)
+	}
+	code, out, errs := command(t, "", args[1:]...)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{file: out, "nats.conf": block("text")} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range userLine.FindAllStringSubmatch(out, -1) {
+		t.Setenv(m[2], `"pass word"`)
+	}
+	options, err := natsd.ProcessConfigFile("nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.NoSigs, options.NoLog, options.Host, options.Port = true, true, "127.0.0.1", natsd.RANDOM_PORT
+	s, err := natsd.NewServer(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	defer func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	for user, may := range map[string]bool{"shop": true, "door": false} {
+		nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "pass word"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(nc.Publish("duly.submit.order.o-1", nil), nc.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if (nc.LastError() == nil) != may {
+			t.Errorf("%s submits: %v", user, nc.LastError())
+		}
+		nc.Close()
+	}
+	for _, kind := range append([]string{kindNode}, rights.Kinds...) {
+		if !strings.Contains(string(page), "\n| `"+kind) {
+			t.Errorf("the page does not tell of %s", kind)
+		}
 	}
 }

@@ -116,7 +116,7 @@ func Of(kind string, names []string, o Options) (Set, error) {
 		map[string]func(){Ingest: b.ingest, Scheduler: b.scheduler, Supervisor: b.supervisor, Operator: b.operator}[kind]()
 		b.inbox()
 	default:
-		return Set{}, fmt.Errorf("kind of user %q, want one of %s", kind, strings.Join(Kinds, ", "))
+		return Set{}, fmt.Errorf("unknown kind of user %q, want one of %s", kind, strings.Join(Kinds, ", "))
 	}
 	return b.set, nil
 }
