@@ -100,7 +100,8 @@ type Conn struct {
 	denials []Denial
 	closed  bool
 
-	unasked atomic.Bool // see ErrUnasked
+	unasked    atomic.Bool  // see ErrUnasked
+	unanswered atomic.Int64 // answers that the user may not give
 }
 
 // Dial connects, waiting for a server that is not up yet until ctx ends, and

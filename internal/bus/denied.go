@@ -31,10 +31,26 @@ func (c *Conn) listenForDenials() {
 	before := c.nc.ErrorHandler()
 	c.nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		c.denied(err)
+		c.cannotAnswer(err)
 		if before != nil {
 			before(nc, sub, err)
 		}
 	})
+}
+
+// cannotAnswer says now and then that an agent's answers are lost: it works on, and its
+// commands come again and again.
+func (c *Conn) cannotAnswer(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	found := deniedSubject.FindStringSubmatch(err.Error())
+	if found == nil || found[1] != "Publish" || !strings.HasPrefix(found[2], c.names.get().reply) && !strings.HasPrefix(found[2], c.names.get().batchReply) {
+		return
+	}
+	if n := c.unanswered.Add(1); n&(n-1) == 0 {
+		c.log.Error("NATS does not let this agent answer: its user needs allow_responses, for as long as a command may take, and batches of replies", "subject", short(found[2]), "so_far", n, "error", err)
+	}
 }
 
 // Denial is something that the server did not let the connection's user do.
