@@ -24,6 +24,7 @@ type Client struct {
 	names bus.Names
 
 	namespace string // as the options have it
+	noEvents  bool
 }
 
 // ClientOption changes how a [Client] works.
@@ -36,6 +37,12 @@ func (o clientOption) forClient(c *Client) { o(c) }
 // Actor is who the journal of a task names for what this client asks of it; the
 // connection's name, or "client", unless said.
 func Actor(name string) ClientOption { return clientOption(func(c *Client) { c.actor = name }) }
+
+// WithoutEvents is for a client whose NATS user may not read the event stream, as
+// `duly nats-permissions` has submitters unless told otherwise: [Client.Watch] hears of a
+// task by its live news, and asks the server about it every two seconds. It does not see
+// that a submission of the plain door was refused.
+func WithoutEvents() ClientOption { return clientOption(func(c *Client) { c.noEvents = true }) }
 
 // NewClient makes a client on nc, which stays the caller's to close.
 func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {

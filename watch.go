@@ -121,6 +121,7 @@ type news struct {
 	live    chan *nats.Msg
 	ended   chan Status // from the event stream, or from the store
 	failed  chan error
+	hint    chan struct{} // has an element when live news says that the task has ended
 	client  *Client
 	stop    func() // ends the subscriptions and waits for them
 }
@@ -129,10 +130,19 @@ type news struct {
 // the consumer is a round trip, so the subscription stands by then.
 func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, error) {
 	since := w.since.Add(-skewMax)
-	n := &news{client: c, refused: c.names.EventSubject(typ, core.StatusRefused), typ: typ, id: id, hash: w.hash, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1)}
+	n := &news{client: c, refused: c.names.EventSubject(typ, core.StatusRefused), typ: typ, id: id, hash: w.hash, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1), hint: make(chan struct{}, 1)}
 	sub, err := c.nc.ChanSubscribe(c.names.LiveSubject(typ, id), n.live)
 	if err != nil {
 		return nil, err
+	}
+	if c.noEvents {
+		var asking sync.WaitGroup
+		asking.Go(func() { n.poll(ctx) })
+		n.stop = func() {
+			_ = sub.Unsubscribe()
+			asking.Wait()
+		}
+		return n, nil
 	}
 	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), jetstream.OrderedConsumerConfig{
 		FilterSubjects:    []string{c.names.EventSubject(typ, "*")},
@@ -176,6 +186,10 @@ func (n *news) tell(ctx context.Context, yield func(Status, error) bool) error {
 		case msg := <-n.live:
 			var ok bool
 			if s, ok = liveStatus(msg); !ok {
+				select {
+				case n.hint <- struct{}{}:
+				default: // there is one
+				}
 				continue
 			}
 		}
@@ -214,7 +228,31 @@ func (n *news) ask(ctx context.Context) {
 	}
 }
 
-// askPause is how long Watch waits between two questions that the server did not answer.
+// poll asks the store until the task has ended: at once when live news says so.
+func (n *news) poll(ctx context.Context) {
+	for ctx.Err() == nil {
+		task, err := n.get(ctx)
+		switch {
+		case err == nil:
+			n.stored(ctx, &task)
+		case !errors.Is(err, ErrNotFound) && !worthAgain(err):
+			select {
+			case n.failed <- err:
+			default: // said already
+			}
+			return
+		}
+		pause, cancel := n.client.clock.WithTimeout(ctx, askPause)
+		select {
+		case <-n.hint:
+		case <-pause.Done():
+		}
+		cancel()
+	}
+}
+
+// askPause is how long Watch waits between two questions: that the server did not answer,
+// or, without the event stream, of a task that goes on.
 const askPause = 2 * time.Second
 
 func (n *news) get(ctx context.Context) (Task, error) {

@@ -314,3 +314,81 @@ func TestParseStatus(t *testing.T) {
 		t.Errorf("what is no status: %+v, %v", got, err)
 	}
 }
+
+// TestWatchWithoutEvents: a client that may not read the event stream follows its tasks by
+// live news and by asking, at once when the news is that the task has ended; it asks
+// nothing of JetStream.
+//
+// covers: C17
+func TestWatchWithoutEvents(t *testing.T) {
+	r := newRigIn(t, bus.DefaultNamespace, duly.WithoutEvents())
+	if err := Buy.Apply(t.Context(), r.Client); err != nil {
+		t.Fatal(err)
+	}
+	api, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gets, err := r.conn.NATS().SubscribeSync(bus.Names{}.AskTypeSubject("get", "order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.conn.NATS().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	store := func(id string, state core.State) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.views[id] = core.View{ID: id, Type: "order", State: state, Reason: "no drone", FailedStep: "ship"}
+	}
+	// One that is not there yet, then goes on, then ends.
+	w := &watching{rig: r, t: t}
+	next, stop := iter.Pull2(r.Watch(t.Context(), "order", "a"))
+	defer stop()
+	w.next = next
+	go func() {
+		_, _ = gets.NextMsg(10 * time.Second)
+		w.live("a", "processing", 0)
+	}()
+	w.expect("processing")
+	store("a", core.StateUndone)
+	w.live("a", "undone", 0)
+	told := time.Now()
+	status, err, ok := w.next()
+	if took := time.Since(told); took > 1500*time.Millisecond { // without the news: two seconds after the first question
+		t.Errorf("the end came %v after the news of it", took)
+	}
+	if want := (duly.Status{Task: "a", Type: "order", State: duly.Undone, Step: "ship", Error: "no drone", At: status.At}); err != nil || !ok || status != want {
+		t.Errorf("got %+v, %v, want %+v", status, err, want)
+	}
+	w.expect("end")
+	// An end that no news told: the next question finds it.
+	store("b", core.StateProcessing)
+	w.next, stop = iter.Pull2(r.Watch(t.Context(), "order", "b"))
+	defer stop()
+	go func() {
+		_, _ = gets.NextMsg(10 * time.Second)
+		store("b", core.StateProcessed)
+	}()
+	w.expect("processed", "end")
+	// One that is another submission's.
+	r.refuse = func(q *bus.SubmitRequest) *bus.RefusedError { // as an ingest that cannot look
+		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
+		return &bus.RefusedError{WireError: bus.WireError{Code: 503}}
+	}
+	receipt, err := Buy.Submit(t.Context(), r.Client, "c", Order{Cents: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	r.views["c"] = core.View{ID: "c", Type: "order", State: core.StateProcessing, InputHash: core.HashInput("order", []byte(`{"Cents":2}`))}
+	r.mu.Unlock()
+	for status, err := range r.Watch(t.Context(), "order", "c", duly.Of(receipt)) {
+		if refused, is := errors.AsType[*duly.SubmitError](err); !is || refused.Code != 409 || status.State != duly.Refused {
+			t.Errorf("got %+v, %v", status, err)
+		}
+	}
+	if n, _, err := api.Pending(); err != nil || n != 0 {
+		t.Errorf("%d requests to JetStream, %v", n, err)
+	}
+}

@@ -115,7 +115,7 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 
 // ask asks once that a control message be stored.
 func (c *Client) ask(ctx context.Context, control *core.Control) error {
-	data, err := c.request(ctx, c.names.AskSubject(bus.ControlWord(control.Kind)), nil, bus.AppendControl(nil, control))
+	data, err := c.request(ctx, c.names.AskTypeSubject(bus.ControlWord(control.Kind), control.Type), nil, bus.AppendControl(nil, control))
 	if err != nil {
 		return err
 	}

@@ -28,16 +28,17 @@ var errUnclean = errors.New("unclean")
 
 // cli is the command line.
 type cli struct {
-	Demo    demoCmd    `cmd:"" help:"Run deliveries through everything, in a temporary directory, and check the books."`
-	Dev     devCmd     `cmd:"" help:"Run everything in one process, with NATS and the database embedded."`
-	Serve   serveCmd   `cmd:"" help:"Run roles against NATS and a database."`
-	Migrate migrateCmd `cmd:"" help:"Bring the database's tables up to this version."`
-	Submit  submitCmd  `cmd:"" help:"Submit a task and print where it is stored."`
-	Get     getCmd     `cmd:"" help:"Show one task with its steps."`
-	List    listCmd    `cmd:"" help:"List tasks, newest first."`
-	Cancel  cancelCmd  `cmd:"" help:"End a task; what it did is undone."`
-	Health  healthCmd  `cmd:"" help:"Ask a node whether it is ready; for container checks."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Demo        demoCmd        `cmd:"" help:"Run deliveries through everything, in a temporary directory, and check the books."`
+	Dev         devCmd         `cmd:"" help:"Run everything in one process, with NATS and the database embedded."`
+	Serve       serveCmd       `cmd:"" help:"Run roles against NATS and a database."`
+	Migrate     migrateCmd     `cmd:"" help:"Bring the database's tables up to this version."`
+	Submit      submitCmd      `cmd:"" help:"Submit a task and print where it is stored."`
+	Get         getCmd         `cmd:"" help:"Show one task with its steps."`
+	List        listCmd        `cmd:"" help:"List tasks, newest first."`
+	Cancel      cancelCmd      `cmd:"" help:"End a task; what it did is undone."`
+	Health      healthCmd      `cmd:"" help:"Ask a node whether it is ready; for container checks."`
+	Permissions permissionsCmd `cmd:"" name:"nats-permissions" help:"Print what each user of NATS may do, for nats-server's configuration."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
 // streams are where a command speaks.

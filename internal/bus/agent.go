@@ -99,7 +99,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	}
 	metadata := map[string]string{metaAgent: agent, metaAgentWire: strconv.Itoa(Version)}
 	if batched {
-		metadata[metaBatch] = strconv.Itoa(batchMarked)
+		metadata[metaBatch] = strconv.Itoa(batchAnnounced)
 	}
 	endpoints := s.endpoints(agent, batched)
 	c.mu.Lock()
@@ -110,7 +110,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	var err error
 	hooking.Lock()
 	s.service, err = micro.AddService(c.nc, micro.Config{
-		Name:        c.names.serviceName(agent),
+		Name:        c.names.ServiceName(agent),
 		Version:     serviceVersion,
 		Description: "Duly agent " + agent,
 		Metadata:    metadata,
@@ -195,7 +195,7 @@ func (n Names) mayAnswer(reply string) bool {
 func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 	return func(req micro.Request) {
 		reply := req.Reply()
-		if !s.conn.names.isBatchReply(reply) {
+		if !s.conn.names.isBatchReply(reply, agent) {
 			s.conn.log.Warn("commands refused", "agent", agent, "reply", short(reply), "error", "not a subject of a sender of batches")
 			return
 		}

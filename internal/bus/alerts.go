@@ -32,7 +32,7 @@ func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) err
 // readErrors reads until something fails.
 func (c *Conn) readErrors(ctx context.Context, take func(core.Ending) error) error {
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamEvents(), jetstream.ConsumerConfig{
-		Durable: ConsumerAlerts, FilterSubject: c.names.patternErrors(),
+		Durable: ConsumerAlerts, FilterSubject: c.names.PatternErrors(),
 		AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
 	})
 	if err != nil {

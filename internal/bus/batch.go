@@ -23,6 +23,10 @@ const (
 	batchMarked = 2
 )
 
+// batchAnnounced is what an agent announces: it takes marked batches, and answers them
+// at a subject with its own name in it, so that permissions can tell agents apart.
+const batchAnnounced = 3
+
 // batchItemsLimit is what a decoder takes: other versions may pack more.
 const batchItemsLimit = 4096
 

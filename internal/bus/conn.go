@@ -53,6 +53,7 @@ type Options struct {
 	Name            string        // of the connection, as the server shows it
 	Context         string        // name of a context of the nats command; the fields below win over it
 	CredentialsFile string        // JWT and nkey seed
+	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's
 	Logger          *slog.Logger  // default slog.Default()
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
 	Namespace       string        // default DefaultNamespace
@@ -96,7 +97,11 @@ type Conn struct {
 	buckets map[string]jetstream.KeyValue
 	answers *replier // made by the first agent that listens
 	served  map[string]*Service
+	denials []Denial
 	closed  bool
+
+	unasked    atomic.Bool  // see ErrUnasked
+	unanswered atomic.Int64 // answers that the user may not give
 }
 
 // Dial connects, waiting for a server that is not up yet until ctx ends, and
@@ -176,6 +181,9 @@ func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
 	if o.CredentialsFile != "" {
 		opts = append(opts, nats.UserCredentials(o.CredentialsFile))
 	}
+	if o.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(o.InboxPrefix))
+	}
 	return url, append(opts,
 		nats.Name(o.Name),
 		nats.Timeout(connectTimeout),
@@ -234,7 +242,9 @@ func (c *Conn) checkServer(ctx context.Context) error {
 	if !newEnough(version) {
 		return fmt.Errorf("%w: version %s, want %d.%d or newer: older ones can lose messages that they have confirmed when the power is cut", ErrServerTooOld, version, serverMajorMin, serverMinorMin)
 	}
+	began := time.Now()
 	_, err := c.js.AccountInfo(ctx)
+	err = c.withDenial(began, err)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: version %s: %w", ErrNoJetStream, version, err)
@@ -344,7 +354,9 @@ func (c *Conn) onReconnect(nc *nats.Conn) {
 	for i := range c.outcomes {
 		c.outcomes[i].clear() // the server may be another one, or have been restarted
 	}
+	c.unasked.Store(false)
 	c.mu.Lock()
+	c.denials = nil // what is still denied was tried again, and the word about it comes after this
 	readers := keys(c.readers)
 	c.mu.Unlock()
 	for _, r := range readers {
@@ -359,7 +371,10 @@ func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
 		}
 		return
 	}
-	c.denied(err)
+	if c.denied(err) {
+		c.log.Debug("NATS denies a right", "error", err) // whoever asks for Denials tells
+		return
+	}
 	if sub == nil {
 		c.log.Error("NATS reports an error", "error", err)
 		return

@@ -32,11 +32,12 @@ func EventSubject(taskType, state string) string {
 func LiveSubject(taskType, id string) string { return Names{}.LiveSubject(taskType, id) }
 func DeadSubject(stream string) string       { return Names{}.DeadSubject(stream) }
 func AskSubject(kind string) string          { return Names{}.AskSubject(kind) }
+func AskTypeSubject(kind, of string) string  { return Names{}.AskTypeSubject(kind, of) }
 func CommandSubject(agent string, undo bool) string {
 	return Names{}.CommandSubject(agent, undo)
 }
 func BatchSubject(agent string, undo bool) string { return Names{}.BatchSubject(agent, undo) }
-func serviceName(agent string) string             { return Names{}.serviceName(agent) }
+func serviceName(agent string) string             { return Names{}.ServiceName(agent) }
 
 func ReplySubject(partition int, number, seq int64) string {
 	return Names{}.ReplySubject(partition, number, seq)
@@ -56,7 +57,7 @@ func ParseReply(subject string) (partition int, number, seq int64, err error) {
 	return Names{}.ParseReply(subject)
 }
 
-func ParseAsk(subject string) (core.EventKind, error) { return Names{}.ParseAsk(subject) }
+func ParseAsk(subject string) (core.EventKind, string, error) { return Names{}.ParseAsk(subject) }
 
 func DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
 	return Names{}.DecodeReply(msg, resultMax)

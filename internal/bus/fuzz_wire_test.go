@@ -102,6 +102,7 @@ func FuzzSubmitAnswer(f *testing.F) {
 // one task, by the subject's own word.
 func FuzzAsk(f *testing.F) {
 	f.Add("duly.ask.cancel", []byte(`{"v":1,"kind":"cancel","id":"o-1"}`))
+	f.Add("duly.ask.cancel.order", []byte(`{"v":1,"kind":"cancel","id":"o-1"}`))
 	f.Add("duly.ask.overdue", []byte(`{"v":1,"kind":"overdue","numbers":[1]}`))
 	f.Add("duly.ask.cancel", []byte(`{"v":1,"kind":"overdue","numbers":[1]}`))
 	f.Add("duly.ask.resolve", []byte(`{"v":1,"kind":"resolve","id":"o-1","as":"processed","numbers":[1,2]}`))
@@ -113,7 +114,7 @@ func FuzzAsk(f *testing.F) {
 			}
 			return
 		}
-		if c.Kind == 0 || c.Kind == core.EventOverdue || AskSubject(ControlWord(c.Kind)) != subject || core.CheckName("id", c.ID) != nil {
+		if c.Kind == 0 || c.Kind == core.EventOverdue || AskSubject(ControlWord(c.Kind)) != subject && AskTypeSubject(ControlWord(c.Kind), c.Type) != subject || core.CheckName("id", c.ID) != nil {
 			t.Fatalf("%q: let through: %+v", subject, c)
 		}
 		if len(c.Reason) > core.ErrorBytesMax || len(c.Actor) > core.ErrorBytesMax || !utf8.ValidString(c.Reason+c.Actor) {
@@ -140,7 +141,7 @@ func FuzzPlanAnswer(f *testing.F) {
 
 // FuzzNames holds every parser of subjects and names to its builder.
 func FuzzNames(f *testing.F) {
-	for _, s := range []string{"duly.tasks.7.pack", "duly.tasks.07.pack", "duly.tasks.7.order.o-1", "duly.reply.1.2.3.x", "p07-e1-2", "p7-e01-2", "duly.batch.reply.x.1", "duly.ask.cancel"} {
+	for _, s := range []string{"duly.tasks.7.pack", "duly.tasks.07.pack", "duly.tasks.7.order.o-1", "duly.reply.1.2.3.x", "p07-e1-2", "p7-e01-2", "duly.batch.reply.x.1", "duly.ask.cancel", "duly.ask.cancel.order"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -153,8 +154,8 @@ func FuzzNames(f *testing.F) {
 		if p, e, n, ok := ParseConsumer(s); ok && ConsumerName(p, e, n) != s {
 			t.Fatalf("%q read as %d %d %d", s, p, e, n)
 		}
-		if k, err := ParseAsk(s); err == nil && AskSubject(ControlWord(k)) != s {
-			t.Fatalf("%q read as %d", s, k)
+		if k, of, err := ParseAsk(s); err == nil && (of == "" && AskSubject(ControlWord(k)) != s || of != "" && AskTypeSubject(ControlWord(k), of) != s) {
+			t.Fatalf("%q read as %d of %q", s, k, of)
 		}
 		if mayAnswer(s) && s != "" && safeSubject(s) != nil {
 			p, n, q, err := ParseReply(s)

@@ -40,6 +40,7 @@ func TestNames(t *testing.T) {
 		{LiveSubject("order", "o-1"), "duly.live.order.o-1"},
 		{DeadSubject("DULY_TASKS"), "duly.dead.DULY_TASKS"},
 		{AskSubject("cancel"), "duly.ask.cancel"},
+		{AskTypeSubject("cancel", "order"), "duly.ask.cancel.order"},
 		{SubjectPlansApply, "duly.plans.apply"}, {SubjectPlansChanged, "duly.plans.changed"},
 		{ConsumerName(7, 12, 3), "p07-e12-3"}, {ConsumerName(115, 1, 1), "p115-e1-1"},
 	} {

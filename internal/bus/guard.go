@@ -141,7 +141,7 @@ func (c *Conn) guard(ctx context.Context) {
 			break // the others would not be answered for, either
 		}
 	}
-	if len(missing) == 0 {
+	if len(missing) == 0 || config.Guest {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, guardSetup)
@@ -206,7 +206,7 @@ func (c *Conn) followed(ctx context.Context, r *resource, info *jetstream.Stream
 		return nil
 	}
 	c.recheck(name)
-	if name == bucketStream(c.names.BucketKeys()) {
+	if name == BucketStream(c.names.BucketKeys()) {
 		bounded, cancel := context.WithTimeout(ctx, guardAnswer)
 		defer cancel()
 		if keyErr := c.useKey(bounded); keyErr != nil {
@@ -262,9 +262,12 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 		return since, nil
 	case f.unanswered > 0:
 		// A stream with a write error does not answer what is published, and nothing
-		// shows it but the answer to a request that would change its store.
-		if perr := stream.Purge(ctx, jetstream.WithPurgeSubject(probeSubject)); apiCode(perr) != 0 {
-			return f.since, fmt.Errorf("%w: %w", ErrWrite, perr)
+		// shows it but the answer to a request that would change its store. A guest may
+		// not make one.
+		if !r.guest {
+			if perr := stream.Purge(ctx, jetstream.WithPurgeSubject(probeSubject)); apiCode(perr) != 0 {
+				return f.since, fmt.Errorf("%w: %w", ErrWrite, perr)
+			}
 		}
 		if time.Since(f.seen) > settledAfter {
 			o.clear()

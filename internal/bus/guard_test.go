@@ -119,7 +119,7 @@ func TestGuardKeepsTheReplyKey(t *testing.T) {
 	c, other := dial(t, url), dial(t, url)
 	guarded(t, c, StreamConfig{})
 	had := *c.marker.Load()
-	if err := c.js.DeleteStream(within(t), bucketStream(BucketKeys)); err != nil {
+	if err := c.js.DeleteStream(within(t), BucketStream(BucketKeys)); err != nil {
 		t.Fatal(err)
 	}
 	awaitTrouble(t, c, BucketKeys, ErrOtherStream)
@@ -129,7 +129,7 @@ func TestGuardKeepsTheReplyKey(t *testing.T) {
 		t.Error("there is another key")
 	}
 	// A key that another node has drawn meanwhile is taken.
-	if err := c.js.DeleteStream(within(t), bucketStream(BucketKeys)); err != nil {
+	if err := c.js.DeleteStream(within(t), BucketStream(BucketKeys)); err != nil {
 		t.Fatal(err)
 	}
 	kv, err := c.js.CreateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: BucketKeys})
@@ -155,7 +155,7 @@ func TestLeaseOverALostBucket(t *testing.T) {
 	if held, err := lease.Renew(within(t)); !held || err != nil {
 		t.Fatal(held, err)
 	}
-	if err := c.js.DeleteStream(within(t), bucketStream(BucketNodes)); err != nil {
+	if err := c.js.DeleteStream(within(t), BucketStream(BucketNodes)); err != nil {
 		t.Fatal(err)
 	}
 	if held, err := lease.Renew(within(t)); !held || err == nil {

@@ -207,24 +207,38 @@ func TestMarkedBatchIsTheBatch(t *testing.T) {
 	}
 }
 
-// TestOldAgentGetsSingles: an agent of before the marks takes batches without
-// them only, and is sent its commands one by one.
+// TestOldAgentGetsSingles: an agent of before the marks, or one that would not answer
+// where its own name is in the subject, is sent its commands one by one.
 func TestOldAgentGetsSingles(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
-	_, err := micro.AddService(agent.nc, micro.Config{Name: serviceName("payment.charge"), Version: "1.0.0",
-		Metadata: map[string]string{metaAgent: "payment.charge", metaBatch: "1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := agent.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if !c.agentTakesBatches(t.Context(), "payment.charge") {
-		t.Error("without marks it takes batches")
-	}
 	setUp(t, c, StreamConfig{})
-	if c.agentTakesBatches(t.Context(), "payment.charge") {
-		t.Error("it was taken for one that knows marks")
+	for version, want := range map[string]bool{"1": false, "2": false, "3": true} {
+		name := "payment.v" + version
+		_, err := micro.AddService(agent.nc, micro.Config{Name: serviceName(name), Version: "1.0.0", Metadata: map[string]string{metaAgent: name, metaBatch: version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := agent.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.agentTakesBatches(t.Context(), name); got != want {
+			t.Errorf("version %s: sent batches is %v, want %v", version, got, want)
+		}
+	}
+}
+
+// TestAnswersOfBatchesNameTheAgent: an agent answers batches where its own name is in
+// the subject, or where older senders wait, and nowhere else.
+func TestAnswersOfBatchesNameTheAgent(t *testing.T) {
+	for subject, want := range map[string]bool{
+		"duly.batch.reply.s.pay.card.1-ab": true, "duly.batch.reply.s.1-ab": true,
+		"duly.batch.reply.s.ship.1-ab": false, "duly.batch.reply.s.pay.1-ab": false, "duly.batch.reply.s.pay.card.": false,
+		"duly.batch.reply.s.pay.card.*": false, "duly.batch.reply.*.pay.card.1": false, "duly.batch.reply..pay.card.1": false,
+		"duly.reply.s.pay.card.1": false, "duly.batch.reply.s": false,
+	} {
+		if got := (Names{}).isBatchReply(subject, "pay.card"); got != want {
+			t.Errorf("%s: %v, want %v", subject, got, want)
+		}
 	}
 }

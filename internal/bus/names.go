@@ -136,9 +136,9 @@ const (
 	metaBatch     = "duly_batch" // version of the batches it takes; absent: none
 )
 
-// serviceName is an agent's name in NATS's service discovery, which knows no
+// ServiceName is an agent's name in NATS's service discovery, which knows no
 // dots.
-func (n Names) serviceName(agent string) string {
+func (n Names) ServiceName(agent string) string {
 	return n.get().namespace + "-" + strings.ReplaceAll(agent, ".", "_")
 }
 
@@ -148,15 +148,41 @@ func (n Names) SubjectPlansApply() string { return n.get().root + "plans.apply" 
 // SubjectPlansChanged is where a change of the plans is announced.
 func (n Names) SubjectPlansChanged() string { return n.get().root + "plans.changed" }
 
-// Patterns to subscribe to.
-func (n Names) patternSubmit() string  { return n.get().submit + "*.*" }
-func (n Names) patternIn() string      { return n.get().in + "*.*" }
-func (n Names) patternPack() string    { return n.get().tasks + "*.pack" }
-func (n Names) patternControl() string { return n.get().control + "*" }
-func (n Names) patternEvents() string  { return n.get().events + "*.*" }
-func (n Names) patternErrors() string  { return n.get().events + "*." + string(core.StateError) }
-func (n Names) patternDead() string    { return n.get().dead + "*" }
-func (n Names) patternAsk() string     { return n.get().ask + "*" }
+// PatternSubmit selects the fast door of all tasks.
+func (n Names) PatternSubmit() string { return n.get().submit + "*.*" }
+
+// PatternPack selects the packs of all partitions.
+func (n Names) PatternPack() string { return n.get().tasks + "*.pack" }
+
+// PatternTasks selects the submissions of all partitions, from both doors.
+func (n Names) PatternTasks() string { return n.get().tasks + ">" }
+
+// PatternControl selects the control messages of all partitions.
+func (n Names) PatternControl() string { return n.get().control + "*" }
+
+// PatternEvents selects how tasks of all types ended.
+func (n Names) PatternEvents() string { return n.get().events + "*.*" }
+
+// PatternErrors selects what ended in error.
+func (n Names) PatternErrors() string { return n.get().events + "*." + string(core.StateError) }
+
+// PatternAsk selects all requests about tasks.
+func (n Names) PatternAsk() string { return n.get().ask + ">" }
+
+// PatternReplies selects the replies to the commands of all partitions.
+func (n Names) PatternReplies() string { return n.get().reply + "*.>" }
+
+// PatternBatchReplies selects an agent's batches of replies, to all senders; of an empty
+// name, those of all agents.
+func (n Names) PatternBatchReplies(agent string) string {
+	if agent == "" {
+		return n.get().batchReply + "*.>"
+	}
+	return n.get().batchReply + "*." + agent + ".*"
+}
+
+func (n Names) patternIn() string   { return n.get().in + "*.*" }
+func (n Names) patternDead() string { return n.get().dead + "*" }
 
 // tasksTransform is what the task stream makes of a subject of the plain door.
 func (n Names) tasksTransform(partitions int) string {
@@ -204,11 +230,13 @@ func (n Names) BatchSubject(agent string, undo bool) string {
 // on.
 func (n Names) batchReplyPrefix(token string) string { return n.get().batchReply + token + "." }
 
-// isBatchReply reports whether a subject is one that batches of replies go to.
-func (n Names) isBatchReply(subject string) bool {
+// isBatchReply reports whether a subject is one that batches of an agent's replies go to:
+// duly.batch.reply.<sender>.<agent>.<number>, from older senders without the agent.
+func (n Names) isBatchReply(subject, agent string) bool {
 	rest, ok := strings.CutPrefix(subject, n.get().batchReply)
-	token, number, two := strings.Cut(rest, ".")
-	return ok && two && token != "" && number != "" && !strings.ContainsAny(rest, "*> ") && !strings.Contains(number, ".")
+	token, rest, two := strings.Cut(rest, ".")
+	number, _ := strings.CutPrefix(rest, agent+".")
+	return ok && two && token != "" && number != "" && !strings.ContainsAny(token+number, "*> ") && !strings.Contains(number, ".")
 }
 
 // ReplySubject is where the answer to one command goes; it is the fence of the
@@ -246,9 +274,15 @@ func (n Names) LiveSubject(taskType, id string) string { return n.get().live + t
 // DeadSubject is where dead letters of a stream go.
 func (n Names) DeadSubject(stream string) string { return n.get().dead + stream }
 
-// AskSubject is where a person or a client asks something about a task; the
-// kind is a word of ControlKinds.
+// AskSubject is where a person asks something about tasks of any type; the kind is a
+// word of ControlKinds, get or list.
 func (n Names) AskSubject(kind string) string { return n.get().ask + kind }
+
+// AskTypeSubject is where a client asks something about tasks of one type: a subject of
+// its own, so that permissions can tell types apart.
+func (n Names) AskTypeSubject(kind, taskType string) string {
+	return n.get().ask + kind + "." + taskType
+}
 
 // NodeKey is the lease of a node in BucketNodes.
 func NodeKey(node string) string { return KeyNodePrefix + node }
@@ -349,13 +383,22 @@ func (n Names) cutReply(subject string) (partition int, number, seq int64, rest 
 	return int(has[0]), has[1], has[2], rest, true
 }
 
-// ParseAsk returns the kind of a request of duly.ask.<kind>.
-func (n Names) ParseAsk(subject string) (kind core.EventKind, err error) {
-	word, ok := strings.CutPrefix(subject, n.get().ask)
+// cutAsk takes a subject of duly.ask.<word> or duly.ask.<word>.<type> apart; without a
+// type it is about all.
+func (n Names) cutAsk(subject string) (word, taskType string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, n.get().ask)
+	word, taskType, typed := strings.Cut(rest, ".")
+	return word, taskType, ok && (!typed || core.CheckName("type", taskType) == nil)
+}
+
+// ParseAsk returns the kind of a request of duly.ask.<kind> or duly.ask.<kind>.<type>,
+// and the type.
+func (n Names) ParseAsk(subject string) (kind core.EventKind, taskType string, err error) {
+	word, taskType, ok := n.cutAsk(subject)
 	if kind = controlKind(word); !ok || kind == 0 || kind == core.EventOverdue {
-		return 0, fmt.Errorf("%w: %q is not %s and cancel, undo, resubmit, resolve or extend", ErrSubject, short(subject), n.get().ask)
+		return 0, "", fmt.Errorf("%w: %q is not %s and cancel, undo, resubmit, resolve or extend, and perhaps a type", ErrSubject, short(subject), n.get().ask)
 	}
-	return kind, nil
+	return kind, taskType, nil
 }
 
 // parseNumber accepts what strconv.AppendInt writes of a number that is not

@@ -34,10 +34,10 @@ func every(t *testing.T, n Names) map[string]string {
 		"undo": n.CommandSubject("a.b", true), "BatchSubject": n.BatchSubject("a.b", false), "batch undo": n.BatchSubject("a.b", true),
 		"batchReplyPrefix": n.batchReplyPrefix("x"), "ReplySubject": n.ReplySubject(15, 123456789, 42), "ReplyPattern": n.ReplyPattern(15),
 		"ControlSubject": n.ControlSubject(3), "EventSubject": n.EventSubject("order", "processed"), "LiveSubject": n.LiveSubject("order", "o-1"),
-		"DeadSubject": n.DeadSubject(n.StreamTasks()), "AskSubject": n.AskSubject("cancel"), "serviceName": n.serviceName("a.b"),
+		"DeadSubject": n.DeadSubject(n.StreamTasks()), "AskSubject": n.AskSubject("cancel"), "AskTypeSubject": n.AskTypeSubject("cancel", "order"), "serviceName": n.ServiceName("a.b"),
 		"marked": (&marker{1, 2}).replySubject(n, command(3, 17, 5, 9)), "transform": n.tasksTransform(16),
-		"patternSubmit": n.patternSubmit(), "patternIn": n.patternIn(), "patternPack": n.patternPack(), "patternControl": n.patternControl(),
-		"patternEvents": n.patternEvents(), "patternErrors": n.patternErrors(), "patternDead": n.patternDead(), "patternAsk": n.patternAsk(),
+		"PatternSubmit": n.PatternSubmit(), "patternIn": n.patternIn(), "PatternPack": n.PatternPack(), "PatternControl": n.PatternControl(),
+		"PatternEvents": n.PatternEvents(), "PatternErrors": n.PatternErrors(), "patternDead": n.patternDead(), "PatternAsk": n.PatternAsk(),
 	}
 	v := reflect.ValueOf(n)
 	for method, f := range v.Methods() {
@@ -125,10 +125,10 @@ func TestNamespaceReadsItsOwn(t *testing.T) {
 			return err == nil && c.Genuine(&r, 9)
 		},
 		"ask": func(x Names) bool {
-			kind, err := n.ParseAsk(x.AskSubject("cancel"))
+			kind, _, err := n.ParseAsk(x.AskSubject("cancel"))
 			return err == nil && kind == core.EventCancel
 		},
-		"batch": func(x Names) bool { return n.isBatchReply(x.batchReplyPrefix("x") + "1") },
+		"batch": func(x Names) bool { return n.isBatchReply(x.batchReplyPrefix("x")+"a.1", "a") },
 		"agent": func(x Names) bool { return n.mayAnswer(x.ReplySubject(3, 17, 5)) && !x.mayAnswer(x.ControlSubject(3)) },
 		"doors": func(x Names) bool {
 			d, err := Doors{Names: n}.Decode(x.PackSubject(3), nil, EncodePack(nil, goldenPack), at)
@@ -147,7 +147,7 @@ func TestNamespaceReadsItsOwn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := n.ParseAsk("duly.ask.cancel"); err == nil || !strings.Contains(err.Error(), "is not prod.ask.") {
+	if _, _, err := n.ParseAsk("duly.ask.cancel"); err == nil || !strings.Contains(err.Error(), "is not prod.ask.") {
 		t.Errorf("error %v, want the subject that it should be", err)
 	}
 }

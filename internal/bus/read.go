@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -59,26 +58,29 @@ type readJSON struct {
 // GetRequest is the subject and the payload that ask for one task.
 func (n Names) GetRequest(taskType, id string) (subject string, data []byte, err error) {
 	data, err = json.Marshal(readJSON{V: Version, Type: taskType, ID: id})
-	return n.AskSubject(askGet), data, err
+	return n.AskTypeSubject(askGet, taskType), data, err
 }
 
 // ListRequest is the subject and the payload that ask for a page of a list.
 func (n Names) ListRequest(f core.Filter) (subject string, data []byte, err error) {
 	data, err = json.Marshal(readJSON{V: Version, Type: f.Type, State: string(f.State), Limit: f.Limit, After: f.After})
+	if core.CheckName("type", f.Type) == nil { // another one is refused where it is asked for
+		return n.AskTypeSubject(askList, f.Type), data, err
+	}
 	return n.AskSubject(askList), data, err
 }
 
-// isRead reports whether a subject of duly.ask.<word> reads.
+// isRead reports whether a subject of duly.ask.<word> or duly.ask.<word>.<type> reads.
 func (n Names) isRead(subject string) bool {
-	word := strings.TrimPrefix(subject, n.AskSubject(""))
-	return word == askGet || word == askList
+	word, _, ok := n.cutAsk(subject)
+	return ok && (word == askGet || word == askList)
 }
 
 var listStates = []core.State{
 	core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
 }
 
-// readRead reads a request to read. Errors wrap ErrUndecodable or core.ErrName.
+// readRead reads a request to read. Errors wrap ErrUndecodable, core.ErrName or errAskKind.
 func (n Names) readRead(subject string, data []byte) (ReadRequest, error) {
 	var j readJSON
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -87,7 +89,12 @@ func (n Names) readRead(subject string, data []byte) (ReadRequest, error) {
 	if j.V != Version {
 		return ReadRequest{}, fmt.Errorf("%w: request to read has version %d, want %d", ErrUndecodable, j.V, Version)
 	}
-	if subject == n.AskSubject(askGet) {
+	word, taskType, _ := n.cutAsk(subject)
+	var err error
+	if j.Type, err = askedType(subject, taskType, j.Type); err != nil {
+		return ReadRequest{}, err
+	}
+	if word == askGet {
 		if err := core.CheckName("type", j.Type); err != nil {
 			return ReadRequest{}, err
 		}

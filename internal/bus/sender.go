@@ -74,7 +74,7 @@ func (c *Conn) NewSender(replies Replies) (*Sender, error) {
 	s := &Sender{conn: c, replies: replies, prefix: c.names.batchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]bool{}}
 	s.room.New = func() any { return &outgoing{count: map[lane]int{}, open: map[lane]*batchOut{}} }
 	var err error
-	if s.sub, err = c.subscribe(s.prefix+"*", "", s.receive); err != nil {
+	if s.sub, err = c.subscribe(s.prefix+">", "", s.receive); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -178,7 +178,7 @@ func (s *Sender) publish(l lane, b *batchOut) error {
 	slot.number, slot.agent = n, l.agent
 	slot.commands = append(slot.commands[:0], b.commands...)
 	s.mu.Unlock()
-	err := s.conn.nc.PublishRequest(s.conn.names.BatchSubject(l.agent, l.undo), s.prefix+s.conn.marker.Load().batchToken(n), b.buf)
+	err := s.conn.nc.PublishRequest(s.conn.names.BatchSubject(l.agent, l.undo), s.prefix+l.agent+"."+s.conn.marker.Load().batchToken(n), b.buf)
 	count := len(b.commands)
 	b.commands = b.commands[:0]
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Sender) receive(msg *nats.Msg) {
 // whoever is left may not take batches.
 func (s *Sender) unserved(subject string) {
 	marker := s.conn.marker.Load()
-	n, ok := marker.batchNumber(strings.TrimPrefix(subject, s.prefix))
+	n, ok := marker.batchNumber(subject[strings.LastIndexByte(subject, '.')+1:])
 	if !ok {
 		s.conn.forged(subject)
 		return
@@ -280,7 +280,7 @@ func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 		return false
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
-	subject, err := micro.ControlSubject(micro.InfoVerb, c.names.serviceName(agent), "")
+	subject, err := micro.ControlSubject(micro.InfoVerb, c.names.ServiceName(agent), "")
 	if err != nil || c.nc.PublishRequest(subject, inbox, nil) != nil {
 		return false
 	}
@@ -294,7 +294,7 @@ func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 		if json.Unmarshal(msg.Data, &info) != nil || info.Metadata[metaAgent] != agent {
 			continue
 		}
-		if v, err := strconv.Atoi(info.Metadata[metaBatch]); err != nil || v < int(c.marker.Load().batchVersion()) {
+		if v, err := strconv.Atoi(info.Metadata[metaBatch]); err != nil || v < batchAnnounced {
 			return false
 		}
 		takes = true

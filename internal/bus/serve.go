@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,10 +77,10 @@ func (r *AskRequest) Refuse(code, errCode int, description string, retry time.Du
 // errAskKind: permissions are given by subject, so it must be what is asked.
 var errAskKind = errors.New("another request than its subject's")
 
-// readAsk reads a request of duly.ask.<kind>. Errors wrap ErrSubject,
-// ErrUndecodable or errAskKind.
+// readAsk reads a request of duly.ask.<kind> or duly.ask.<kind>.<type>. Errors wrap
+// ErrSubject, ErrUndecodable or errAskKind.
 func (n Names) readAsk(subject string, data []byte) (core.Control, error) {
-	kind, err := n.ParseAsk(subject)
+	kind, taskType, err := n.ParseAsk(subject)
 	if err != nil {
 		return core.Control{}, err
 	}
@@ -87,11 +88,22 @@ func (n Names) readAsk(subject string, data []byte) (core.Control, error) {
 	if err == nil && c.Kind != kind {
 		err = fmt.Errorf("%w: %s carries a request to %s", errAskKind, subject, ControlWord(c.Kind))
 	}
+	if err == nil {
+		c.Type, err = askedType(subject, taskType, c.Type)
+	}
 	return c, err
 }
 
-// ServeAsk serves duly.ask.<kind>: cancel, undo, resubmit, resolve, extend, each
-// with a control message as its payload. A client knows neither the number of
+// askedType is the type that a request is about: its subject's, if that has one.
+func askedType(subject, of, says string) (string, error) {
+	if of != "" && says != "" && says != of {
+		return "", fmt.Errorf("%w: %s carries a request about type %s", errAskKind, subject, short(says))
+	}
+	return cmp.Or(of, says), nil
+}
+
+// ServeAsk serves duly.ask.<kind> and duly.ask.<kind>.<type>: cancel, undo, resubmit,
+// resolve, extend, each with a control message as its payload. A client knows neither the number of
 // partitions nor needs the right to write to the control stream; each kind is a
 // subject so that permissions can tell them apart. The answers have the form of
 // the fast door's. handler is called one request at a time: what takes long belongs on
@@ -100,7 +112,7 @@ func (n Names) readAsk(subject string, data []byte) (core.Control, error) {
 // read is called for duly.ask.get and duly.ask.list, which show tasks; like handler it is
 // called one request at a time.
 func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Subscription, error) {
-	return c.subscribe(c.names.patternAsk(), GroupAsk, func(msg *nats.Msg) {
+	return c.subscribe(c.names.PatternAsk(), GroupAsk, func(msg *nats.Msg) {
 		if c.names.isRead(msg.Subject) {
 			r, err := c.names.readRead(msg.Subject, msg.Data)
 			r.conn, r.reply = c, msg.Reply

@@ -69,6 +69,7 @@ type StreamConfig struct {
 	DeadBytes       int64         // of dead letters, the same
 	DuplicateWindow time.Duration // of Nats-Msg-Id; the SQL key is the authority, so a short one will do
 	Lease           time.Duration // how long a node's lease lives without renewal
+	Guest           bool          // uses what other nodes make: changes no stream, and has no key of replies
 	SyncAlways      bool          // the caller knows that the server syncs always
 }
 
@@ -81,23 +82,24 @@ type Ready struct {
 // Setup makes the streams and the buckets, or checks them where they exist, and
 // changes what can be changed in place: sizes, ages, replicas, the window of
 // duplicates, the lease. It may run anywhere and often. From then on the connection
-// marks its commands and takes no reply without its mark. Errors wrap ErrSettings,
-// with each difference; ErrInstallation; ErrStorage.
+// marks its commands and takes no reply without its mark. A guest only checks what
+// there is. Errors wrap ErrSettings, with each difference; ErrInstallation; ErrStorage;
+// for a guest, ErrNoStream; nats.ErrPermissionViolation.
 func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if config.Partitions < 0 || config.Partitions > PartitionsMax {
 		return Ready{}, fmt.Errorf("partitions %d, want 1 to %d", config.Partitions, PartitionsMax)
 	}
 	c.setting.Lock()
 	defer c.setting.Unlock()
+	began := time.Now()
 	infos, err := c.look(ctx, config)
+	if err == nil && config.Guest {
+		err = config.complete(c.names, infos)
+	} else if err == nil {
+		err = c.makeAll(ctx, config, infos)
+	}
 	if err != nil {
-		return Ready{}, err
-	}
-	if err := c.fit(ctx, config, infos); err != nil {
-		return Ready{}, err
-	}
-	if err := c.useKey(ctx); err != nil {
-		return Ready{}, fmt.Errorf("bucket %s: %w", c.names.BucketKeys(), err)
+		return Ready{}, c.withDenial(began, err)
 	}
 	c.watched.first(infos)
 	c.config.Store(&config)
@@ -106,6 +108,27 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 		ready.Sync = SyncAlways
 	}
 	return ready, nil
+}
+
+// makeAll makes and changes what has to be, and the key of replies.
+func (c *Conn) makeAll(ctx context.Context, config StreamConfig, infos map[string]*jetstream.StreamInfo) error {
+	if err := c.fit(ctx, config, infos); err != nil {
+		return err
+	}
+	if err := c.useKey(ctx); err != nil {
+		return fmt.Errorf("bucket %s: %w", c.names.BucketKeys(), err)
+	}
+	return nil
+}
+
+// complete refuses what a guest cannot use: it makes nothing.
+func (config StreamConfig) complete(names Names, infos map[string]*jetstream.StreamInfo) error {
+	for _, r := range config.resources(names) {
+		if infos[r.want.Name] == nil {
+			return fmt.Errorf("%w: %s, which a node with the role scheduler makes", ErrNoStream, r.name())
+		}
+	}
+	return nil
 }
 
 // look finds what exists, and refuses what cannot be used before anything is changed.
@@ -175,7 +198,7 @@ func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, by
 			return info, nil
 		}
 		if stream, err = c.js.UpdateStream(ctx, changed); err != nil {
-			return nil, fmt.Errorf("stream %s: cannot change %s: %w", r.want.Name, strings.Join(what, ", "), withFlag(c.withDenial(err)))
+			return nil, fmt.Errorf("stream %s: cannot change %s: %w", r.want.Name, strings.Join(what, ", "), withFlag(err))
 		}
 		c.log.Info("stream is changed", "stream", r.want.Name, "changes", strings.Join(what, ", "))
 		return stream.CachedInfo(), nil
@@ -186,15 +209,6 @@ func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, by
 func withFlag(err error) error {
 	if code := apiCode(err); code == codeReplicas || code == codeNoPeers && !noStorage(err) {
 		return fmt.Errorf("--%s: %w", flagReplicas, err)
-	}
-	return err
-}
-
-// withDenial adds the server's word about a missing right: a request without it is not
-// answered.
-func (c *Conn) withDenial(err error) error {
-	if last := c.nc.LastError(); last != nil && errors.Is(err, context.DeadlineExceeded) && strings.Contains(strings.ToLower(last.Error()), "permissions violation") {
-		return fmt.Errorf("%w: %w", err, last)
 	}
 	return err
 }
@@ -262,6 +276,7 @@ type resource struct {
 	flag   string                 // of the size
 	share  share
 	meta   map[string]string
+	guest  bool // it is another node's to change
 	// What is compared only where it was configured.
 	replicas, age, window, partitions bool
 }
@@ -286,7 +301,7 @@ func (r *resource) metadata(installation, id string) map[string]string {
 	return m
 }
 
-// resources are the streams and buckets in full.
+// resources are the streams and buckets in full; a guest has no use for the keys.
 func (config StreamConfig) resources(names Names) []*resource {
 	partitions := orDefault(config.Partitions, DefaultPartitions)
 	age := orDefault(config.MaxAge, DefaultMaxAge)
@@ -303,15 +318,15 @@ func (config StreamConfig) resources(names Names) []*resource {
 			replicas: config.Replicas != 0, window: config.DuplicateWindow != 0,
 		}
 	}
-	tasks := stream(kindTasks, names.StreamTasks(), "Duly: submissions, by partition", age, jetstream.DiscardNew, FlagTasksBytes, config.MaxBytes, shareTasks, names.patternIn(), names.patternPack())
+	tasks := stream(kindTasks, names.StreamTasks(), "Duly: submissions, by partition", age, jetstream.DiscardNew, FlagTasksBytes, config.MaxBytes, shareTasks, names.patternIn(), names.PatternPack())
 	tasks.want.SubjectTransform = &jetstream.SubjectTransformConfig{
 		Source:      names.patternIn(),
 		Destination: names.tasksTransform(partitions),
 	}
 	tasks.meta = map[string]string{metaPartitions: strconv.Itoa(partitions)}
 	tasks.partitions = config.Partitions != 0
-	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.patternControl())
-	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.patternEvents())
+	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.PatternControl())
+	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.PatternEvents())
 	dead := stream(kindDead, names.StreamDead(), "Duly: what could not be decoded", eventsAge, jetstream.DiscardOld, FlagDeadBytes, config.DeadBytes, shareDead, names.patternDead())
 	tasks.age, control.age = config.MaxAge != 0, config.MaxAge != 0
 	events.age, dead.age = config.EventsAge != 0, config.EventsAge != 0
@@ -324,7 +339,15 @@ func (config StreamConfig) resources(names Names) []*resource {
 	nodes.want.AllowMsgTTL, nodes.want.SubjectDeleteMarkerTTL = true, markerTTL
 	keys := config.bucket(names.BucketKeys(), "Duly: keys of the schedulers, not for agents", keysBytes)
 	states := config.bucket(names.BucketPartitions(), "Duly: how far each partition has come", partitionsBytes)
-	return []*resource{tasks, control, events, dead, nodes, keys, states}
+	all := []*resource{tasks, control, events, dead, nodes}
+	if !config.Guest {
+		all = append(all, keys)
+	}
+	all = append(all, states)
+	for _, r := range all {
+		r.guest = config.Guest
+	}
+	return all
 }
 
 // bucketWindow is the window of duplicates of a bucket, as the library has it.
@@ -334,7 +357,7 @@ const bucketWindow = 2 * time.Minute
 func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
 	return &resource{
 		want: jetstream.StreamConfig{
-			Name: bucketStream(name), Description: about, Subjects: []string{"$KV." + name + ".>"}, Retention: jetstream.LimitsPolicy,
+			Name: BucketStream(name), Description: about, Subjects: []string{"$KV." + name + ".>"}, Retention: jetstream.LimitsPolicy,
 			Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: orDefault(config.Replicas, 1), Duplicates: bucketWindow,
 			MaxMsgs: -1, MaxMsgsPerSubject: 1, MaxMsgSize: -1, MaxConsumers: -1, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 		},
@@ -342,8 +365,8 @@ func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
 	}
 }
 
-// bucketStream is the name of the stream below a bucket.
-func bucketStream(bucket string) string { return "KV_" + bucket }
+// BucketStream is the name of the stream below a bucket.
+func BucketStream(bucket string) string { return "KV_" + bucket }
 
 func orDefault[T comparable](v, def T) T {
 	var zero T

@@ -104,7 +104,7 @@ func TestSizesFollowTheOffer(t *testing.T) {
 func TestSizesMakeRoom(t *testing.T) {
 	c := dial(t, account(t, "max_mem: 1GB, max_file: -1", "max_file_store: 10GB"))
 	setUp(t, c, StreamConfig{})
-	for _, name := range []string{StreamControl, StreamDead, bucketStream(BucketPartitions)} {
+	for _, name := range []string{StreamControl, StreamDead, BucketStream(BucketPartitions)} {
 		if err := c.js.DeleteStream(within(t), name); err != nil {
 			t.Fatal(err)
 		}

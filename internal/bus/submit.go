@@ -80,7 +80,7 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 // called one request at a time and must not wait for the stream. A subject with
 // names outside their alphabet is answered here.
 func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
-	return c.subscribe(c.names.patternSubmit(), GroupIngest, func(msg *nats.Msg) {
+	return c.subscribe(c.names.PatternSubmit(), GroupIngest, func(msg *nats.Msg) {
 		r := &SubmitRequest{Payload: msg.Data, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
 		var err error
 		if r.Type, r.ID, err = c.names.ParseSubmit(msg.Subject); err != nil {

@@ -361,3 +361,34 @@ func TestSubscriptionStop(t *testing.T) {
 		t.Errorf("%d dropped", d)
 	}
 }
+
+// TestAskOfOneType: what is asked at the subject of a type is about that type, whatever
+// the request says; without a type it has the subject's.
+func TestAskOfOneType(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	ask, err := c.ServeAsk(func(r *AskRequest) {
+		r.Outcome = "about " + r.Control.Type
+		r.Accept(7, 3)
+	}, func(r *ReadRequest) { r.Answer([]byte("about " + r.Type + r.List.Type)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ask.Stop()
+	for _, x := range []struct{ subject, data, want string }{
+		{"duly.ask.cancel.order", `{"v":1,"kind":"cancel","id":"o-1"}`, "about order"},
+		{"duly.ask.cancel.order", `{"v":1,"kind":"cancel","id":"o-1","type":"order"}`, "about order"},
+		{"duly.ask.cancel.order", `{"v":1,"kind":"cancel","id":"o-1","type":"refund"}`, "carries a request about type refund"},
+		{"duly.ask.cancel.order", `{"v":1,"kind":"undo","id":"o-1","type":"order"}`, "carries a request to undo"},
+		{"duly.ask.cancel.order.x", `{"v":1,"kind":"cancel","id":"o-1","type":"order"}`, "is not duly.ask."},
+		{"duly.ask.get.order", `{"v":1,"id":"o-1"}`, "about order"},
+		{"duly.ask.get.order", `{"v":1,"id":"o-1","type":"refund"}`, "carries a request about type refund"},
+		{"duly.ask.list.order", `{"v":1}`, "about order"},
+		{"duly.ask.list.order", `{"v":1,"type":"refund"}`, "carries a request about type refund"},
+		{"duly.ask.list", `{"v":1,"type":"refund"}`, "about refund"},
+	} {
+		m, err := c.nc.RequestWithContext(within(t), x.subject, []byte(x.data))
+		if err != nil || !strings.Contains(string(m.Data), x.want) {
+			t.Errorf("%s %s: %v, %v, want %s", x.subject, x.data, m, err, x.want)
+		}
+	}
+}

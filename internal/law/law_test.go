@@ -40,7 +40,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/redact", "internal/pgtest/..."},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/redact", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -66,7 +66,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/health", "internal/ground", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "schema/...", "internal/core"},
+		imports: []string{"internal/health", "internal/ground", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core"},
 		links:   []string{"nats"},
 	},
 
@@ -79,6 +79,9 @@ var packages = map[string]place{
 	// Adapters.
 	"internal/bus": {imports: []string{"internal/core", "internal/planform", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
 	"schema/...":   {imports: []string{"schema/...", "internal/core", "internal/planform"}, links: []string{"sql"}},
+
+	// What users of NATS need, in the bus's subjects.
+	"internal/rights": {imports: []string{"internal/bus", "internal/core"}},
 
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/core"}},

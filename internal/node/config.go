@@ -74,6 +74,7 @@ type Links struct {
 	NATSURL     string `name:"nats-url" env:"NATS_URL" help:"NATS servers, 2.15 or newer, with JetStream (default: those of the context, or nats://127.0.0.1:4222)."`
 	NATSContext string `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by; nats-url and nats-creds, where given, go before it."`
 	NATSCreds   string `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
+	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers of NATS to this node come to (default: that of the context, or _INBOX). Users that must not read each other's answers have one each."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
 }
 

@@ -33,6 +33,8 @@ const (
 	condStoring      = "storing"
 	condPlans        = "plans"
 	condEvidence     = "evidence"
+	condRights       = "rights"
+	condRightsOther  = "rights-other"
 )
 
 // Graces that differ from the usual one.
@@ -61,6 +63,13 @@ func (n *Node) conditions() []ground.Condition {
 			Name: condInstallation, Wanted: "streams, buckets and database of one installation", Begin: "streams or database belong to another installation",
 			End: "streams and database belong to this installation again", Grace: ground.AtOnce, Consequence: ground.NotReady,
 			Each: func(context.Context) []ground.Found { return n.streamTrouble(true) },
+		}, {
+			Name: condRights, Wanted: "NATS lets this node do what its roles need", Begin: "NATS does not let this node do what a role needs",
+			End: "NATS lets this node do again what a role needs", Grace: ground.AtOnce, Consequence: ground.NotReady,
+			Each: n.probeRights, Every: rightsEvery,
+		}, {
+			Name: condRightsOther, Wanted: "NATS lets this node do what is seldom needed, and send statuses where submitters want them",
+			Begin: "NATS does not let this node publish everywhere", End: "NATS lets this node publish everywhere again",
 		}, {
 			Name: condStreams, Wanted: "every stream and bucket there, with room and writable", Begin: "a stream or bucket does not work",
 			End: "the stream or bucket works again", Grace: ground.AtOnce, Consequence: ground.NotReady,

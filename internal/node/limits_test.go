@@ -47,7 +47,7 @@ func make64(s string) []string {
 // unbounded are settings that whoever uses them judges: addresses, names of
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
-	"HTTPAddr": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+	"HTTPAddr": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/schema"
@@ -38,6 +40,7 @@ type Node struct {
 	ground    *ground.Ground
 	reporters map[string]ground.Reporter
 	members   members
+	anew      time.Time                 // when the connection was last made anew for its subscriptions; of the probe of rights alone
 	endBy     atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
 
 	mu    sync.Mutex
@@ -50,10 +53,12 @@ type Node struct {
 // owner is what health asks of the scheduler role.
 type owner interface{ Owned() int }
 
-// startTimeout bounds the setting up of streams, setupTimeout one try of it.
+// startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that
+// another node is to make are looked for every setupAgain, for as long as it takes.
 const (
 	startTimeout = 30 * time.Second
 	setupTimeout = 5 * time.Second
+	setupAgain   = 500 * time.Millisecond
 )
 
 // Migrate brings the tables of a database up to this version.
@@ -101,17 +106,17 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
 	if n.conn, err = bus.Dial(ctx, bus.Options{
-		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, Logger: n.log,
+		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
 		Namespace: n.cfg.Namespace, Report: n.report,
 	}); err != nil {
-		return err
+		return n.withLacking(ctx, err)
 	}
 	if err := n.awaitPaired(ctx); err != nil {
 		return err
 	}
 	ready, err := n.setup(ctx)
 	if err != nil {
-		return err
+		return n.withLacking(ctx, err)
 	}
 	n.log.Info("streams are ready", "identity", ready.Identity, "sync", ready.Sync)
 	guard, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -128,24 +133,33 @@ func (n *Node) streamConfig() bus.StreamConfig {
 	return bus.StreamConfig{
 		Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
 		ControlBytes: n.cfg.StreamControlMaxBytes, EventsBytes: n.cfg.StreamEventsMaxBytes, DeadBytes: n.cfg.StreamDeadMaxBytes,
-		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation,
+		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation, Guest: !n.cfg.Has(RoleScheduler),
 	}
 }
 
 // setup makes the streams, or finds them. A request that comes while a cluster
-// elects a leader is never answered, so it is asked again.
+// elects a leader is never answered, so it is asked again. A node without the role
+// scheduler waits for one that makes what is missing.
 func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for told := false; ; told = true {
+	began := time.Now()
+	var told error
+	for {
 		try, done := context.WithTimeout(ctx, setupTimeout)
 		ready, err := n.conn.Setup(try, n.streamConfig())
 		done()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		waits := errors.Is(err, bus.ErrNoStream)
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, nats.ErrPermissionViolation):
+			return ready, err
+		case !waits && (!errors.Is(err, context.DeadlineExceeded) || time.Since(began) > startTimeout):
 			return ready, err
 		}
-		if !told {
-			n.log.Info("the streams are not ready yet; trying again", "error", err)
+		if told == nil {
+			told = err
+			n.log.Warn("the streams are not ready yet; trying again", "error", err)
+		}
+		if waits && !wait(ctx, setupAgain) {
+			return ready, err
 		}
 	}
 }

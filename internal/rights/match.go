@@ -1,0 +1,78 @@
+package rights
+
+import (
+	"slices"
+	"strings"
+
+	"duly.dev/duly/internal/bus"
+)
+
+// Covers reports whether every subject of pattern is one of by.
+func Covers(by, pattern string) bool { return match(by, pattern, false) }
+
+// overlap reports whether the patterns have a subject in common.
+func overlap(a, b string) bool { return match(a, b, true) }
+
+func match(a, b string, any bool) bool {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := 0; ; i++ {
+		switch {
+		case i == len(x) || i == len(y):
+			return len(x) == len(y)
+		case x[i] == ">":
+			return true
+		case y[i] == ">":
+			return any
+		case x[i] == "*" || x[i] == y[i]:
+		case y[i] == "*" && any:
+		default:
+			return false
+		}
+	}
+}
+
+// Missing are the needed rights of a set that a user certainly does not have. One that it
+// has in part is not among them: somebody may have named the subjects that there are.
+func (s Set) Missing(has bus.Permissions) []Right {
+	var all []Right
+	for _, r := range s.Rights {
+		if r.Needed && !r.had(has) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// had is false where nothing of the right is allowed, or all of it denied.
+func (r Right) had(has bus.Permissions) bool {
+	return r.allowed(has, overlap)
+}
+
+// Allowed reports whether all of the right is allowed, as far as one entry says so.
+func (r Right) Allowed(has bus.Permissions) bool {
+	return r.allowed(has, Covers)
+}
+
+func (r Right) allowed(has bus.Permissions, by func(entry, subject string) bool) bool {
+	lists := has.Subscribe
+	if r.Publish {
+		lists = has.Publish
+	}
+	matches := func(list []string, by func(entry, subject string) bool) bool {
+		return slices.ContainsFunc(list, func(entry string) bool {
+			subject, queue, _ := strings.Cut(entry, " ")
+			return by(subject, r.Subject) && (queue == "" || queue == r.Queue)
+		})
+	}
+	return (len(lists.Allow) == 0 || matches(lists.Allow, by)) && !matches(lists.Deny, Covers)
+}
+
+// Find is the right of a set that a denied subject belongs to; nil: none.
+func (s Set) Find(d bus.Denial) *Right {
+	for i := range s.Rights {
+		if r := &s.Rights[i]; r.Publish != d.Subscribe && Covers(r.Subject, d.Subject) {
+			return r
+		}
+	}
+	return nil
+}

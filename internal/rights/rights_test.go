@@ -1,0 +1,112 @@
+package rights
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/bus"
+)
+
+func TestCovers(t *testing.T) {
+	for _, x := range []struct {
+		by, pattern   string
+		covers, touch bool
+	}{
+		{"a.b", "a.b", true, true}, {"a.b", "a.c", false, false}, {"a.*", "a.b", true, true}, {"a.b", "a.*", false, true},
+		{"a.>", "a.b.c", true, true}, {"a.>", "a", false, false}, {"a.>", "a.>", true, true}, {"a.*", "a.>", false, true}, {"a.>", "a.*", true, true},
+		{">", "a", true, true}, {"a.*.c", "a.b.*", false, true}, {"a.*.c", "a.b.d", false, false}, {"a.b", "a.b.c", false, false}, {"a.b.c", "a.b", false, false},
+		{"a.b.>", "a.>", false, true}, {"b.>", "a.>", false, false},
+	} {
+		if got := Covers(x.by, x.pattern); got != x.covers {
+			t.Errorf("%s covers %s: %v", x.by, x.pattern, got)
+		}
+		if got := overlap(x.by, x.pattern); got != x.touch {
+			t.Errorf("%s overlaps %s: %v", x.by, x.pattern, got)
+		}
+	}
+}
+
+// TestMissing: what a user certainly lacks is missing, and nothing else: somebody may have
+// named the subjects that there are.
+func TestMissing(t *testing.T) {
+	set := Set{Rights: []Right{
+		{Publish: true, Subject: "p.>", Needed: true}, {Publish: true, Subject: "seldom"}, {Subject: "s.*", Queue: "q", Needed: true}, {Subject: "t.>", Needed: true},
+	}}
+	all := []string{"p.>", "s.* q", "t.>"}
+	for _, x := range []struct {
+		what string
+		has  bus.Permissions
+		want []string
+	}{
+		{"no limits", bus.Permissions{}, nil},
+		{"nothing of it", perms("x", "x", "", ""), all},
+		{"exactly", perms("p.>", "s.* q,t.>", "", ""), nil},
+		{"more", perms(">", ">", "", ""), nil},
+		{"in part", perms("p.one", "s.one q,t.one", "", ""), nil},
+		{"other queue group", perms("p.>", "s.* r,t.>", "", ""), []string{"s.* q"}},
+		{"queue group where none is", perms("p.>", "s.*,t.> q", "", ""), []string{"t.>"}},
+		{"denied", perms("", "", "p.>", "s.>"), []string{"p.>", "s.* q"}},
+		{"denied in part", perms("", "", "p.one", "s.one"), nil},
+		{"denied to another queue group", perms("", "", "", "s.* r"), nil},
+	} {
+		var got []string
+		for _, r := range set.Missing(x.has) {
+			got = append(got, r.String())
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%s: missing %q, want %q", x.what, got, x.want)
+		}
+	}
+	if r := (Right{Publish: true, Subject: "p.a"}); !r.Allowed(perms("p.*", "", "", "")) || r.Allowed(perms("p.b", "", "", "")) || r.Allowed(perms("p.*", "", "p.a", "")) {
+		t.Error("Allowed is not exact")
+	}
+	if r := set.Find(bus.Denial{Subject: "p.x"}); r == nil || r.Subject != "p.>" {
+		t.Errorf("found %+v", r)
+	}
+	if r := set.Find(bus.Denial{Subject: "p.x", Subscribe: true}); r != nil {
+		t.Errorf("found %+v", r)
+	}
+}
+
+func perms(pub, sub, denyPub, denySub string) bus.Permissions {
+	list := func(s string) []string {
+		if s == "" {
+			return nil
+		}
+		return strings.Split(s, ",")
+	}
+	return bus.Permissions{Publish: bus.PermissionLists{Allow: list(pub), Deny: list(denyPub)}, Subscribe: bus.PermissionLists{Allow: list(sub), Deny: list(denySub)}}
+}
+
+// TestSetsKeepToTheirNamespace: with a namespace no right is one of another's.
+func TestSetsKeepToTheirNamespace(t *testing.T) {
+	names, err := bus.NewNames("prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Names: names, Inbox: "_INBOX_u", StatusTo: bus.DefaultReplyPrefixes, Inboxes: []string{"_INBOX_shop"}, AnswerWithin: time.Hour, PlainDoor: true, Events: true}
+	for _, kind := range Kinds {
+		var of []string
+		if kind == Agent || kind == ForeignAgent || kind == Submitter {
+			of = []string{"x"}
+		}
+		set, err := Of(kind, of, o)
+		if err != nil || len(set.Rights) == 0 {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		for _, r := range set.Rights {
+			known := false
+			for _, of := range []string{"prod.", "PROD_", "prod-x", "_INBOX_u.", "_INBOX_shop.", "_INBOX.", "status."} {
+				known = known || strings.Contains(r.Subject, of)
+			}
+			for _, common := range []string{"$JS.API.INFO", bus.SubjectUserInfo, "$SRV.INFO.*", "$SRV.INFO", "$SRV.PING", "$SRV.STATS"} {
+				known = known || r.Subject == common
+			}
+			if !known || strings.Contains(strings.ToLower(r.Subject), "duly") {
+				t.Errorf("%s may use %s", kind, r)
+			}
+		}
+	}
+}
