@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// keyBeat is in the bucket of leases, and ends like one when no node lives.
-const keyBeat = "database"
+// KeyBeat is in the bucket of leases, and ends like one when no node lives.
+const KeyBeat = "database"
 
 // Beat is a word that a live node wrote last into its database and then here.
 type Beat struct {
@@ -21,7 +21,7 @@ type Beat struct {
 // Beat reads the last beat on this NATS, and the identity of the bucket of live nodes; both
 // are empty where there is none.
 func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
-	stream, err := c.js.Stream(ctx, bucketStream(c.names.BucketNodes()))
+	stream, err := c.js.Stream(ctx, BucketStream(c.names.BucketNodes()))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return "", last, nil
 	}
@@ -33,7 +33,7 @@ func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
 	if err != nil {
 		return id, last, err
 	}
-	entry, err := kv.Get(ctx, keyBeat)
+	entry, err := kv.Get(ctx, KeyBeat)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return id, last, nil
 	}
@@ -57,7 +57,7 @@ func (c *Conn) PutBeat(ctx context.Context, b Beat) error {
 	}
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
 	if err == nil {
-		_, err = kv.Put(ctx, keyBeat, data)
+		_, err = kv.Put(ctx, KeyBeat, data)
 	}
 	if err != nil {
 		return fmt.Errorf("beat in bucket %s: %w", c.names.BucketNodes(), err)

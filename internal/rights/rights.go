@@ -160,6 +160,7 @@ func (b *builder) node() {
 		b.publish(api + "STREAM.INFO." + stream)
 	}
 	b.watch(n.BucketNodes(), bus.KeyNodePrefix+">")
+	b.publish(get(n.BucketNodes(), bus.KeyBeat))
 	b.seldom(bus.SubjectUserInfo)
 }
 
@@ -214,7 +215,7 @@ func (b *builder) scheduler() {
 	}
 	b.watch(n.BucketPartitions(), ">")
 	b.publish(key(n.BucketPartitions(), ">"), get(n.BucketPartitions(), ">"))
-	b.publish(key(n.BucketNodes(), bus.KeyNodePrefix+"*"), get(n.BucketNodes(), bus.KeyNodePrefix+"*"))
+	b.publish(key(n.BucketNodes(), bus.KeyBeat), key(n.BucketNodes(), bus.KeyNodePrefix+"*"), get(n.BucketNodes(), bus.KeyNodePrefix+"*"))
 	b.publish(key(n.BucketKeys(), bus.KeyReplies), get(n.BucketKeys(), bus.KeyReplies))
 	b.statuses()
 	b.subscribe(n.PatternReplies(), "")
