@@ -11,33 +11,41 @@ import (
 )
 
 // What was taken over while a node was not among the living is not its own any
-// more, also when there was no mail, and so no commit that was fenced.
+// more, also when there was no mail, and so no commit that was fenced; and also when
+// the successor's record of its takeover is not heard.
 func TestTakenOverWithoutMail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.setLive("n1")
-		n1 := c.run("n1", nil)
-		pass(time.Second)
-		c.setLive("n2")
-		n2 := c.run("n2", nil)
-		pass(time.Second)
-		if n2.s.Owned() != 8 {
-			t.Fatalf("n2 owns %d", n2.s.Owned())
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprintf("deaf=%v", deaf), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { takenOverWithoutMail(t, deaf) })
+		})
+	}
+}
+
+func takenOverWithoutMail(t *testing.T, deaf bool) {
+	c := newCluster(t)
+	c.deaf = deaf
+	c.setLive("n1")
+	n1 := c.run("n1", nil)
+	pass(time.Second)
+	c.setLive("n2")
+	n2 := c.run("n2", nil)
+	pass(time.Second)
+	if n2.s.Owned() != 8 {
+		t.Fatalf("n2 owns %d", n2.s.Owned())
+	}
+	c.setLive("n1", "n2")
+	pass(3 * time.Second)
+	for p := range 8 {
+		if got, want := c.store.Partition(p).Owner, scheduler.Place([]string{"n1", "n2"}, 8)[p]; got != want {
+			t.Errorf("partition %d is %s's, want %s", p, got, want)
 		}
-		c.setLive("n1", "n2")
-		pass(3 * time.Second)
-		for p := range 8 {
-			if got, want := c.store.Partition(p).Owner, scheduler.Place([]string{"n1", "n2"}, 8)[p]; got != want {
-				t.Errorf("partition %d is %s's, want %s", p, got, want)
-			}
-			c.submit(p, order(fmt.Sprintf("t%d", p)))
-		}
-		pass(2 * time.Second)
-		for p := range 8 {
-			c.want(core.StateProcessed, p, fmt.Sprintf("t%d", p))
-		}
-		c.end(n1, n2)
-	})
+		c.submit(p, order(fmt.Sprintf("t%d", p)))
+	}
+	pass(2 * time.Second)
+	for p := range 8 {
+		c.want(core.StateProcessed, p, fmt.Sprintf("t%d", p))
+	}
+	c.end(n1, n2)
 }
 
 // What the store says is a node's, and that node does not hold, is released by it
