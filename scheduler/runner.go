@@ -456,7 +456,7 @@ func (r *runner) obey(ctx, work context.Context, o order) error {
 		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch && (!o.evidence.Former || r.shard.Doubt(o.evidence)) {
 			r.s.log.Debug("the partition is given up", "partition", o.partition, "epoch", o.epoch, "why", o.why)
 			r.s.news.lose(o.partition)
-			r.shard.streamRewound(o.partition, o.why)
+			r.shard.Rewound(o.partition, o.why)
 			r.shard.Drop(o.partition)
 			r.unfeed(o.partition)
 		}
@@ -518,7 +518,7 @@ func (r *runner) tryAdopt(ctx context.Context, p int) error {
 	r.in.openGate(p, r.window()-r.shard.Load(p))
 	lost := func(why error) { r.lose(order{partition: p, lost: true, epoch: from.Epoch, why: why}) }
 	if f.stopRead, err = r.s.wires.Read(ctx, p, from, r.in, lost); err != nil {
-		r.shard.streamRewound(p, err)
+		r.shard.Rewound(p, err)
 		return err
 	}
 	r.s.log.Debug("partition taken over", "partition", p, "epoch", from.Epoch, "cursor", from.Cursor, "resumed", from.Resumed)

@@ -16,9 +16,9 @@ var ErrControlRewound = errors.New("control stream ends before the cursor")
 // rewound says which streams of a partition ended before their cursors.
 type rewound struct{ tasks, control bool }
 
-// streamRewound remembers that a stream of a partition went back: the next
+// Rewound remembers that a stream of a partition went back, as an error of Wires.Read says: the next
 // adoption reads it from its beginning. Other errors mean nothing here.
-func (s *Shard) streamRewound(partition int, err error) {
+func (s *Shard) Rewound(partition int, err error) {
 	was := s.rewound[partition]
 	was.tasks = was.tasks || errors.Is(err, ErrRewound)
 	was.control = was.control || errors.Is(err, ErrControlRewound)

@@ -25,7 +25,7 @@ func (s nodeStore) reach() error {
 	if w.fault(ReadSlow) {
 		w.wait(w.upTo(300 * time.Millisecond))
 	}
-	if w.fault(ReadFails) {
+	if w.unreachable() || w.fault(ReadFails) {
 		return errFault
 	}
 	return nil
@@ -42,7 +42,12 @@ func read[T any](s nodeStore, ask func() (T, error)) (T, error) {
 
 // TakeOver may have happened though the caller hears of a failure.
 func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {
-	st, err := read(s, func() (core.PartitionState, error) { return s.MemStore.TakeOver(ctx, p, c) })
+	st, err := read(s, func() (core.PartitionState, error) {
+		if s.n.w.during(s.n.w.refusing) {
+			return core.PartitionState{}, errFault
+		}
+		return s.MemStore.TakeOver(ctx, p, c)
+	})
 	if err == nil && st.Found.WentBack {
 		s.n.w.noticedAt[p] = s.n.w.now
 	}
@@ -83,6 +88,10 @@ func (s nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 	n.point()
 	if w.fault(CommitFails) {
 		return core.CommitResult{}, errFault
+	}
+	for w.during(w.refusing) { // it tries again until the outcome is known
+		w.wait(20 * time.Millisecond)
+		n.point()
 	}
 	fenced := s.fenced(b)
 	s.travel()

@@ -17,7 +17,7 @@ type forgot struct {
 	times   []lostTime
 	former  map[int]bool    // partitions in which a former owner went on
 	asks    map[string]bool // ids whose requests are lost
-	streams core.Instant    // when the streams were lost, and with them what SQL would read again
+	streams []core.Instant  // when streams were lost, or went back, and with them what SQL would read again
 }
 
 type forgotEnd struct {
@@ -66,11 +66,14 @@ func (w *World) abandoned(at core.Instant) bool {
 	return slices.ContainsFunc(w.forgot.times, func(t lostTime) bool { return at > t.from && at <= t.to })
 }
 
-// loseAsks notes whose requests a lost control stream took with it, unread since SQL
-// went back.
-func (w *World) loseAsks() {
+// loseAsks notes whose requests a control stream takes with it from some position on,
+// unread since SQL went back.
+func (w *World) loseAsks(from int) {
 	for i, m := range w.controls {
-		if st := w.Store.partition(m.partition); m.control.ID != "" && w.backs > 0 && (st.Stream != w.streamName() || uint64(i+1) > st.ControlCursor) {
+		if i < from {
+			continue
+		}
+		if st := w.Store.partition(m.partition); m.control.ID != "" && w.backs > 0 && (!w.readsControl(st.Stream) || uint64(i+1) > st.ControlCursor) {
 			w.forgot.asks[m.control.ID] = true
 		}
 	}
@@ -138,12 +141,13 @@ func (w *World) toldOf(b backup) map[string]core.Ending {
 // the owner that knew them died with the database, or stood still since before them, or
 // the streams that would tell it again were lost in that time, too.
 func (w *World) forgotten(p int, key string) bool {
-	if id, _, _ := strings.Cut(key, "/"); w.forgot.asks[id] {
+	id, _, _ := strings.Cut(key, "/")
+	if w.forgot.asks[id] {
 		return true
 	}
 	for _, lost := range w.forgot.times {
 		in := func(at core.Instant) bool { return at > lost.from && at <= lost.to }
-		if lost.keys[key] && (w.noticedAt[p] <= lost.to || w.forgot.former[p] || in(w.forgot.streams) || w.endedIn(p, key, lost.to, w.noticedAt[p])) {
+		if lost.keys[key] && (w.noticedAt[p] <= lost.to || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[id]) || w.endedIn(p, key, lost.to, w.noticedAt[p])) {
 			return true
 		}
 	}
