@@ -107,6 +107,9 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if j.State.Ended() {
 		w.endedAt[t.ID] = w.now
 	}
+	if which := w.refusedOf(t.ID); j.Kind == core.KindPoisoned && t.PlanVersion != 0 && (which == 0 || which > 5) {
+		w.wrong(t.Partition, t.ID, "row %d blames the task, which the database has never refused", j.Seq)
+	}
 	switch {
 	case j.State == core.StatePending && t.WaitsFor != "":
 		w.note(WindowFull)

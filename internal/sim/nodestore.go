@@ -137,11 +137,14 @@ func (s nodeStore) fenced(b *core.Batch) int {
 	return n
 }
 
+// refusedOf says which rows of a task the database cannot hold; 0 or above 5: none.
+func (w *World) refusedOf(id string) uint32 { return w.hashOf("row of "+id) % 32 }
+
 // refuseRow is the database that cannot hold what a few tasks bring: the birth of
 // some, the second result of others, any row of a third kind; storm or calm.
 func (w *World) refuseRow(t *core.TaskWrite) bool {
 	last := &t.Records[len(t.Records)-1]
-	switch w.hashOf("row of "+t.Task.ID) % 32 {
+	switch w.refusedOf(t.Task.ID) {
 	case 1, 2:
 		if t.Birth && last.Kind == core.KindSubmitted {
 			w.note(RowRefused)
