@@ -54,9 +54,9 @@ const (
 	qUntold     = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
 	qPartitions = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream, last_commit, went_back_at, went_back_number, went_back_until,
 	cursor_stored, control_stored FROM partitions`
-	qCursors    = qPartitions + ` ORDER BY partition`
-	qPartition  = qPartitions + ` WHERE partition = ?1`
-	qTakeOver   = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
+	qCursors   = qPartitions + ` ORDER BY partition`
+	qPartition = qPartitions + ` WHERE partition = ?1`
+	qTakeOver  = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
 	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
