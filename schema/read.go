@@ -53,11 +53,11 @@ const (
 	qNextAgent  = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
 	qUntold     = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
 	qPartitions = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream, last_commit, went_back_at, went_back_number, went_back_until,
-	cursor_stored, control_stored FROM partitions`
+	cursor_stored, control_stored, stored_epoch FROM partitions`
 	qCursors   = qPartitions + ` ORDER BY partition`
 	qPartition = qPartitions + ` WHERE partition = ?1`
 	qTakeOver  = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
-	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12 WHERE partition = ?1`
+	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
 	// Parked and active tasks have an index each. Each part stops by itself: to
@@ -226,13 +226,15 @@ func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 
 func scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var st core.PartitionState
-	var cursor, control, until int64
+	var cursor, control, until, epoch int64
 	var back, tasks, controls instant
 	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream, &st.LastCommit, &back, &st.WentBackNumber, &until,
-		&tasks, &controls)
+		&tasks, &controls, &epoch)
 	st.Cursor, st.ControlCursor = uint64(cursor), uint64(control)
 	st.WentBackAt, st.WentBackUntil = core.Instant(back), uint64(until)
-	st.CursorStored, st.ControlStored = core.Instant(tasks), core.Instant(controls)
+	if epoch == st.Epoch {
+		st.CursorStored, st.ControlStored = core.Instant(tasks), core.Instant(controls)
+	}
 	return st, err
 }
 
