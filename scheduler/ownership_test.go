@@ -48,6 +48,29 @@ func takenOverWithoutMail(t *testing.T, deaf bool) {
 	c.end(n1, n2)
 }
 
+// What another owner records outside the store is heard at once: nobody waits for the next
+// look at the store, which may have failed over to a copy from before the takeover.
+func TestSuccessorIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(15 * time.Second) // it looks at the store only now and then
+		copied := c.store.Copy()
+		st, err := c.store.TakeOver(t.Context(), 3, core.Claim{Owner: "n2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.store.Replace(copied)
+		c.Record([]core.Evidence{{Partition: 3, Epoch: st.Epoch, Commit: st.LastCommit}})
+		pass(time.Second)
+		if epoch := c.store.Partition(3).Epoch; epoch <= st.Epoch || n1.s.Owned() != 8 {
+			t.Errorf("epoch %d, after a successor's %d; %d owned", epoch, st.Epoch, n1.s.Owned())
+		}
+		c.end(n1)
+	})
+}
+
 // What the store says is a node's, and that node does not hold, is released by it
 // at once: whose it is now need not wait for a life that is over.
 func TestRowsOfAnEarlierLife(t *testing.T) {

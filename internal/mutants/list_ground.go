@@ -29,6 +29,18 @@ var groundMutants = []mutant{
 		run:   "^TestFormerOwnerIsHeard$",
 	},
 	{
+		name: "successor-unheard", invariant: 4, file: "scheduler/run.go",
+		old: "ok && (epoch < e.Epoch || ", new: "ok && (epoch < 0 || ",
+		fault: "an owner goes on in a copy of the database from before its successor's takeover, which was recorded",
+		run:   "^TestSuccessorIsHeard$",
+	},
+	{
+		name: "takeover-leaves-no-mark", invariant: 4, file: "internal/core/batch.go", in: "internal/sim",
+		old: "	s.Owner, s.LastCommit = c.Owner, c.Commit\n", new: "	s.Owner = c.Owner\n",
+		fault: "two takeovers of one epoch, on two copies of a database, are taken for each other",
+		run:   "^TestStormThenCalm$",
+	},
+	{
 		name: "cancel-overtakes-lost-life", invariant: 7, file: "scheduler/held.go",
 		old: "bool { return p.nextCursor < p.readUntil }", new: "bool { return p.nextCursor < 0*p.readUntil }",
 		fault: "a cancel takes the id of a submission that ran in the life that is lost, and nothing undoes what that did",
