@@ -326,8 +326,9 @@ func TestLeaseCountsFromItsRequest(t *testing.T) {
 	l := newLease(t, c, KeyLeader, "")
 	now, late := time.Now(), time.Duration(0)
 	l.clock = func() time.Time {
-		now = now.Add(late) // each look at the clock is so much later than the one before
-		return now
+		was := now
+		now, late = now.Add(late), 0 // the next look is that much later
+		return was
 	}
 	renew(t, l, true)
 	late = leaseLife
