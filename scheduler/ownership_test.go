@@ -48,6 +48,41 @@ func takenOverWithoutMail(t *testing.T, deaf bool) {
 	c.end(n1, n2)
 }
 
+// Two owners may have one epoch, each in its own copy of the database, where nothing was
+// recorded outside: the one whose copy is gone finds out also without mail, whichever
+// commit has the higher id.
+func TestOwnerOfTheSameEpoch(t *testing.T) {
+	for _, commit := range []int64{1, 1<<62 + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.setLive("n1")
+			copied := c.store.Copy()
+			n1 := c.run("n1", nil)
+			pass(15 * time.Second)
+			for p := range 8 {
+				if p != 3 {
+					st := c.store.Partition(p)
+					if _, err := copied.TakeOver(t.Context(), p, core.Claim{Owner: "n1", Commit: st.LastCommit, Stream: st.Stream}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			st, err := copied.TakeOver(t.Context(), 3, core.Claim{Owner: "n2", Commit: commit})
+			if err != nil || st.Epoch != c.store.Partition(3).Epoch {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			c.store.Replace(copied)
+			pass(3 * time.Second)
+			for p := range 8 {
+				if st, want := c.store.Partition(p), map[bool]int64{true: 2, false: 1}[p == 3]; st.Owner != "n1" || st.Epoch != want {
+					t.Errorf("commit %d: partition %d: %+v, want epoch %d", commit, p, st, want)
+				}
+			}
+			c.end(n1)
+		})
+	}
+}
+
 // What another owner records outside the store is heard at once: nobody waits for the next
 // look at the store, which may have failed over to a copy from before the takeover.
 func TestSuccessorIsHeard(t *testing.T) {

@@ -35,6 +35,12 @@ var groundMutants = []mutant{
 		run:   "^TestSuccessorIsHeard$",
 	},
 	{
+		name: "owner-of-the-same-epoch-unseen", invariant: 4, file: "scheduler/run.go",
+		old: "} else if ok && st.LastCommit > r.last(p) {", new: "} else if ok && st.LastCommit < 0 {",
+		fault: "an owner whose copy of the database is gone goes on beside another of the same epoch",
+		run:   "^TestOwnerOfTheSameEpoch$",
+	},
+	{
 		name: "takeover-leaves-no-mark", invariant: 4, file: "internal/core/batch.go", in: "internal/sim",
 		old: "	s.Owner, s.LastCommit = c.Owner, c.Commit\n", new: "	s.Owner = c.Owner\n",
 		fault: "two takeovers of one epoch, on two copies of a database, are taken for each other",

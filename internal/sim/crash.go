@@ -62,7 +62,7 @@ func (w *World) compare() {
 	for _, n := range w.nodes {
 		for p := range w.cfg.Partitions {
 			f, st := n.feeds[p], w.Store.Partition(p)
-			if f != nil && f.epoch > 0 && w.rand.IntN(8) == 0 && (f.epoch > st.Epoch || f.epoch == st.Epoch && n.shardOf(p).LastCommit(p) > st.LastCommit && !n.busy) {
+			if f != nil && f.epoch > 0 && w.rand.IntN(8) == 0 && (f.epoch > st.Epoch || f.epoch == st.Epoch && n.shardOf(p).LastCommit(p) != st.LastCommit && !n.busy) {
 				n.orders = append(n.orders, order{partition: p, lost: f.epoch})
 				n.wake()
 			}

@@ -49,7 +49,7 @@ func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.Part
 		return s.MemStore.TakeOver(ctx, p, c)
 	})
 	if err == nil && st.Found.WentBack {
-		s.n.w.noticedAt[p] = s.n.w.now
+		s.n.w.noticed[p] = append(s.n.w.noticed[p], s.n.w.now)
 	}
 	if err == nil && s.n.w.fault(TakeoverFails) {
 		err = errFault

@@ -86,6 +86,17 @@ func (w *World) endedIn(p int, key string, from, to core.Instant) bool {
 	return r != nil && r.task.State.Ended() && w.endedAt[id] > from && w.endedAt[id] < to
 }
 
+// noticedAfter is when an owner of a partition last noticed that SQL went back, after some
+// time and as SQL still knows; 0: none has, or SQL has forgotten that as well.
+func (w *World) noticedAfter(p int, after core.Instant) core.Instant {
+	for _, at := range slices.Backward(w.noticed[p]) {
+		if at > after && !w.abandoned(at) {
+			return at
+		}
+	}
+	return 0
+}
+
 func (w *World) backup() backup {
 	return backup{at: w.now, store: w.Store.copy(), told: told{maps.Clone(w.told.last), maps.Clone(w.told.ends)}}
 }
@@ -147,7 +158,8 @@ func (w *World) forgotten(p int, key string) bool {
 	}
 	for _, lost := range w.forgot.times {
 		in := func(at core.Instant) bool { return at > lost.from && at <= lost.to }
-		if lost.keys[key] && (w.noticedAt[p] <= lost.to || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[id]) || w.endedIn(p, key, lost.to, w.noticedAt[p])) {
+		noticed := w.noticedAfter(p, lost.to)
+		if lost.keys[key] && (noticed == 0 || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[id]) || w.endedIn(p, key, lost.to, noticed)) {
 			return true
 		}
 	}
