@@ -2,9 +2,12 @@ package dev_test
 
 import (
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -155,5 +158,26 @@ func httpRead(t *testing.T, w *world) {
 		if code, body := w.http("GET", "/v1/tasks?"+query, "", nil); code != 400 {
 			t.Errorf("list ?%s: %d %s", query, code, body)
 		}
+	}
+}
+
+// TestSlowHeader: a client that never ends its header is not waited for.
+//
+// covers: D
+func TestSlowHeader(t *testing.T) {
+	w := start(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("GET /healthz HTTP/1.1\r\nHost: localhost\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(15 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Errorf("the connection is open after 15 s: %v", err)
 	}
 }

@@ -192,3 +192,22 @@ func TestStreamSettings(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 }
+
+// TestRetention: what a task was made of goes when it is to, and its end stays: each setting
+// does what it is called.
+//
+// covers: D
+func TestRetention(t *testing.T) {
+	cfg := config()
+	cfg.RetainDetail = time.Second // and RetainRow for ever
+	w := startWith(t, cfg)
+	w.plan(barePlan)
+	w.agent("bare.reserve", answers(`{"receipt":"r-1"}`), answers(""))
+	w.agent("bare.ship", answers(`{"parcel":7}`), answers(""))
+	w.accepted("delivery", "d-1", `{}`, nil)
+	w.ends("delivery", "d-1", "processed")
+	w.until("its steps are forgotten", func() bool { v, found := w.task("delivery", "d-1"); return found && len(v.Steps) == 0 })
+	if v := w.ends("delivery", "d-1", "processed"); v.ID != "d-1" {
+		t.Errorf("%+v", v)
+	}
+}

@@ -389,7 +389,7 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 			if full || err != nil {
 				return full, err
 			}
-			p.nextControl = m.Pos
+			p.nextControl, p.nextControlStored = m.Pos, m.Stored
 			p.dirty = true // the supervisor waits to see its question answered
 		}
 		p.acks = append(p.acks, m.Ack)

@@ -34,7 +34,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 			for i := range m.Refused {
 				t.refused = append(t.refused, notice{p: p, status: m.Refused[i]})
 			}
-			p.nextCursor = m.Pos
+			p.nextCursor, p.nextStored = m.Pos, m.Stored
 		}
 		p.acks = append(p.acks, m.Ack)
 	}

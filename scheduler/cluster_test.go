@@ -36,6 +36,7 @@ type cluster struct {
 	answer           time.Duration // how long an agent works; negative: for ever
 	code             int           // what it answers
 	failing          int           // so many looks at the stream fail
+	deaf             bool          // nobody hears what owners record
 	bus
 }
 
@@ -248,7 +249,9 @@ func (c *cluster) Record(all []core.Evidence) {
 			c.evidence[e.Partition] = e
 		}
 		for _, heard := range c.hears {
-			heard(e)
+			if !c.deaf {
+				heard(e)
+			}
 		}
 	}
 }

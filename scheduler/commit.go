@@ -234,7 +234,8 @@ func (s *Shard) acknowledge() {
 		if p.lost {
 			continue
 		}
-		p.cursor, p.control = p.nextCursor, p.controlDone()
+		p.cursor, p.cursorStored = p.nextCursor, p.nextStored
+		p.control, p.controlStored = p.controlDone()
 		for _, ack := range p.acks {
 			if ack != nil {
 				ack()

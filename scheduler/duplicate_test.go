@@ -1,10 +1,13 @@
 package scheduler_test
 
 import (
+	"context"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/sim"
 	"duly.dev/duly/scheduler"
 )
 
@@ -151,4 +154,30 @@ func TestDuplicatesAreTakenBackInOneWalk(t *testing.T) {
 			t.Fatalf("%s for a duplicate", line)
 		}
 	}
+}
+
+// blindStore does not find a task that it has, as one that is a moment behind.
+type blindStore struct{ *sim.MemStore }
+
+func (blindStore) LoadIDs(context.Context, int, []string) ([]core.Saved, error) { return nil, nil }
+
+// A cancel whose task turns out to be there, at the commit alone, is no submission that is
+// refused: nobody is told anything.
+//
+// covers: D
+func TestCancelThatLostTheRace(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.finish()
+	r.start("n2")
+	r.shard = scheduler.NewShard(r.cfg, blindStore{r.store}, r.bus, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.ToldMail) {})
+	r.adopt(0)
+	r.bus.notices = nil
+	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"})
+	r.turn()
+	if len(r.bus.refused)+len(r.bus.notices) != 0 || r.shard.Stats.Duplicates != 1 {
+		t.Errorf("refused %+v, told %+v, %d duplicates", r.bus.refused, r.bus.notices, r.shard.Stats.Duplicates)
+	}
+	r.state("t1", core.StateProcessed)
 }

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"duly.dev/duly/internal/core"
 )
 
 // After the database went back both streams are read again, the controls first. A
@@ -21,12 +23,13 @@ const heldFor = 10 * time.Minute
 // unread reports whether submissions that may have run before are still to be read.
 func (p *partition) unread() bool { return p.nextCursor < p.readUntil }
 
-// controlDone is the position up to which every control message is dealt with.
-func (p *partition) controlDone() uint64 {
-	if len(p.held) > 0 {
-		return min(p.nextControl, p.held[0].Pos-1)
+// controlDone is the position up to which every control message is dealt with, and when
+// the stream took the message there, if that is known.
+func (p *partition) controlDone() (uint64, core.Instant) {
+	if len(p.held) > 0 && p.held[0].Pos <= p.nextControl {
+		return p.held[0].Pos - 1, 0
 	}
-	return p.nextControl
+	return p.nextControl, p.nextControlStored
 }
 
 // heldReady reports whether cancels that waited can be applied now.

@@ -19,6 +19,7 @@ type Mail struct {
 type TaskMail struct {
 	Partition   int
 	Pos         uint64       // position in the stream
+	Stored      core.Instant // when the stream took it
 	At          core.Instant // when it was read
 	Submissions []core.Submission
 	Refused     []core.Status // items the door let through that cannot be tasks
@@ -29,6 +30,7 @@ type TaskMail struct {
 type ControlMail struct {
 	Partition int
 	Pos       uint64
+	Stored    core.Instant
 	At        core.Instant
 	Control   core.Control // Kind 0: it could not be decoded and is a dead letter by now
 	Ack       func()

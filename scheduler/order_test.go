@@ -166,6 +166,35 @@ func TestFlushCommitsCursors(t *testing.T) {
 	}
 }
 
+// With a cursor goes when the stream took the message there, for the next owner to
+// compare: of the same message, also after a takeover, and of none while a cancel waits.
+func TestCursorsKeepWhenTheirMessagesWereStored(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	want := func(tasks, control core.Instant) {
+		t.Helper()
+		if st := r.store.Partition(0); st.CursorStored != tasks || st.ControlStored != control {
+			t.Errorf("stored %d and %d, want %d and %d: %+v", st.CursorStored, st.ControlStored, tasks, control, st)
+		}
+	}
+	r.tasks(0, order("t1"))
+	r.mail.Tasks[0].Stored = 41
+	r.turn()
+	want(0, 0) // it covers what is published
+	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: 7, Stored: 42, Control: core.Control{Kind: core.EventExtend, ID: "t1"}})
+	r.turn()
+	want(41, 0)
+	r.flush()
+	want(41, 42)
+	r.start("n2")
+	if from := r.adopt(0); from.CursorStored != 41 || from.ControlStored != 42 || from.Cursor != 1 || from.ControlCursor != 7 {
+		t.Errorf("%+v", from)
+	}
+	r.tasks(0, order("t2"))
+	r.turn()
+	r.flush()
+	want(0, 42)
+}
+
 // A message at or below the cursor was dealt with by an earlier owner: it is
 // acknowledged and has no other effect.
 func TestPositionsBelowTheCursor(t *testing.T) {

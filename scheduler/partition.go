@@ -28,7 +28,10 @@ type partition struct {
 	// Positions applied by the turn that is on; they become the cursors when the
 	// turn has published.
 	nextCursor, nextControl uint64
-	saved                   core.PartitionWrite // as last committed
+	// When the streams took the messages at all of these.
+	cursorStored, controlStored, nextStored, nextControlStored core.Instant
+
+	saved core.PartitionWrite // as last committed
 
 	nextNumber int64
 	nextEnd    int64
@@ -129,8 +132,10 @@ func newPartition(st core.PartitionState) *partition {
 		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, wentBackAt: st.WentBackAt, wentBackNumber: st.WentBackNumber, wentBackUntil: st.WentBackUntil,
 		foundEpoch: st.Found.Epoch, foundCommit: st.Found.Commit, foundBack: st.Found.WentBack,
 		cursor: st.Cursor, control: st.ControlCursor, nextCursor: st.Cursor, nextControl: st.ControlCursor,
+		cursorStored: st.CursorStored, controlStored: st.ControlStored, nextStored: st.CursorStored, nextControlStored: st.ControlStored,
 		saved: core.PartitionWrite{
 			Partition: st.Partition, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
+			CursorStored: st.CursorStored, ControlStored: st.ControlStored,
 			NextNumber: st.NextNumber, NextEnd: st.NextEnd, Told: st.Told,
 		},
 		nextNumber: max(st.NextNumber, 1), nextEnd: max(st.NextEnd, 1),
@@ -159,6 +164,7 @@ func (p *partition) write() core.PartitionWrite {
 	return core.PartitionWrite{
 		Partition: p.id, Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control,
 		NextNumber: p.nextNumber, NextEnd: p.nextEnd, Told: p.told.mark,
+		CursorStored: p.cursorStored, ControlStored: p.controlStored,
 	}
 }
 

@@ -211,3 +211,42 @@ func TestPoisonAndFence(t *testing.T) {
 	}
 	r.checkTold()
 }
+
+// What a halved batch finds out about ids that are taken counts like what a whole one does:
+// a task that is known neither runs again nor is its submitter told of an error, also when
+// the row that came again is the one that the database refuses.
+//
+// covers: D
+func TestPoisonAndDuplicate(t *testing.T) {
+	for _, bad := range []string{"t1", "t2"} {
+		r := newRig(t, scheduler.Config{})
+		r.tasks(0, order("t1"))
+		r.turn()
+		r.finish()
+		r.state("t1", core.StateProcessed)
+		r.refuse(false, bad)
+		r.bus.notices = nil
+		r.tasks(0, orders(3)...) // t1 again
+		r.turn()
+		for _, c := range r.bus.take() {
+			if c.Task == "t1" {
+				t.Errorf("%s is refused, and t1 runs again: %+v", bad, c)
+			}
+			r.answer(c, 0)
+		}
+		told := map[string][]string{}
+		for _, s := range r.bus.notices {
+			told[s.ID] = append(told[s.ID], s.Status)
+		}
+		if words := told["t1"]; slices.Contains(words, "error") || bad != "t1" && !slices.Equal(words, []string{"processed"}) {
+			t.Errorf("%s is refused, and the submitter of t1 is told %q", bad, words)
+		}
+		r.turn()
+		r.finish()
+		r.state("t1", core.StateProcessed)
+		r.state("t3", core.StateProcessed)
+		if r.shard.Stats.Duplicates != 1 {
+			t.Errorf("%d duplicates, want 1", r.shard.Stats.Duplicates)
+		}
+	}
+}

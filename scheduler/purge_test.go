@@ -126,3 +126,31 @@ func TestWhatIsTakenUpAgainIsNotForgotten(t *testing.T) {
 		c.end(n1)
 	})
 }
+
+// What is to be kept for ever is, whatever else is forgotten.
+//
+// covers: D
+func TestKeptForEver(t *testing.T) {
+	for _, retain := range []scheduler.Retention{{Detail: time.Hour}, {Row: time.Hour}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			store := &oldStore{spyStore: c.store, old: map[int]int{}}
+			cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")), Retain: retain,
+				Now: func() core.Instant { return core.InstantOf(time.Now()) }}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
+			c.setLive("a")
+			pass(5 * time.Second)
+			stop()
+			if err := <-done; err != nil || len(store.calls) == 0 {
+				t.Errorf("error %v, %d calls", err, len(store.calls))
+			}
+			for _, call := range store.calls {
+				if (call.detail == 0) != (retain.Detail == 0) || (call.row == 0) != (retain.Row == 0) {
+					t.Fatalf("%+v forgets %+v", retain, call)
+				}
+			}
+		})
+	}
+}

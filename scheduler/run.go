@@ -325,6 +325,8 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 		r := s.runners[p%len(s.runners)]
 		if epoch, ok := r.epoch(p); ok && (epoch != st.Epoch || st.LastCommit < noted[p]) {
 			r.ask(ctx, order{partition: p, lost: true, epoch: epoch, why: errSuccessor})
+		} else if ok && st.LastCommit > r.last(p) { // this owner's own, of the turn that is on, or that of another of this epoch
+			r.ask(ctx, order{partition: p, lost: true, epoch: epoch, commit: st.LastCommit, why: errSuccessor})
 		}
 		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || r.holds(p) {
 			continue

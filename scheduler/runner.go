@@ -57,6 +57,7 @@ type order struct {
 	lost      bool
 	epoch     int64         // of lost: the ownership that was lost
 	evidence  core.Evidence // of lost: what another owner recorded, if it was that
+	commit    int64         // of lost: what the store has, which may be of the turn that is on; 0: it is not
 	why       error         // of lost
 	letGo     []int
 }
@@ -121,6 +122,13 @@ func (r *runner) setEpoch(partition int, epoch int64) {
 	r.epochs[partition] = epoch
 	r.noted[partition] = r.shard.LastCommit(partition)
 	r.backs[partition] = r.shard.WentBack(partition)
+}
+
+// last is the last commit of a partition that is held, as of the last turn.
+func (r *runner) last(partition int) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.noted[partition]
 }
 
 // wentBack is when the database of a partition that is held went back last; 0: never.
@@ -453,10 +461,13 @@ func (r *runner) obey(ctx, work context.Context, o order) error {
 	defer r.disengage()
 	switch {
 	case o.lost:
+		if o.commit != 0 && r.shard.LastCommit(o.partition) >= o.commit {
+			return nil
+		}
 		if epoch, ok := r.shard.Owns(o.partition); ok && epoch == o.epoch && (!o.evidence.Former || r.shard.Doubt(o.evidence)) {
 			r.s.log.Debug("the partition is given up", "partition", o.partition, "epoch", o.epoch, "why", o.why)
 			r.s.news.lose(o.partition)
-			r.shard.streamRewound(o.partition, o.why)
+			r.shard.Rewound(o.partition, o.why)
 			r.shard.Drop(o.partition)
 			r.unfeed(o.partition)
 		}
@@ -518,7 +529,7 @@ func (r *runner) tryAdopt(ctx context.Context, p int) error {
 	r.in.openGate(p, r.window()-r.shard.Load(p))
 	lost := func(why error) { r.lose(order{partition: p, lost: true, epoch: from.Epoch, why: why}) }
 	if f.stopRead, err = r.s.wires.Read(ctx, p, from, r.in, lost); err != nil {
-		r.shard.streamRewound(p, err)
+		r.shard.Rewound(p, err)
 		return err
 	}
 	r.s.log.Debug("partition taken over", "partition", p, "epoch", from.Epoch, "cursor", from.Cursor, "resumed", from.Resumed)

@@ -15,6 +15,8 @@ type Adopted struct {
 	Epoch         int64
 	Cursor        uint64 // of the task stream
 	ControlCursor uint64
+	CursorStored  core.Instant // when the streams took the messages there; 0: not known
+	ControlStored core.Instant
 	Stream        string // that the cursors belong to, as Wires.Ground named it
 	Resumed       int    // tasks in hand
 }
@@ -72,7 +74,10 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		s.Drop(id)
 		return Adopted{}, fmt.Errorf("resume partition %d: %w", id, err)
 	}
-	return Adopted{Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, Stream: g.Stream, Resumed: len(p.tasks)}, nil
+	return Adopted{
+		Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, CursorStored: p.cursorStored, ControlStored: p.controlStored,
+		Stream: g.Stream, Resumed: len(p.tasks),
+	}, nil
 }
 
 // warn tells of a takeover that did not find what there should be.

@@ -169,3 +169,31 @@ func TestLoad(t *testing.T) {
 		t.Fatal("load of a partition that is not ours")
 	}
 }
+
+// Endings that the event stream refused are told again by the ownership that wrote them; a
+// later one of the same node tells by itself what is not told.
+//
+// covers: D
+func TestTellAgainOfAFormerOwnership(t *testing.T) {
+	r := newRig(t, scheduler.Config{TellRetry: time.Second})
+	r.bus.tellErr = errCut
+	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"})
+	r.turn()
+	r.turn()
+	at := r.shard.NextWake()
+	r.shard.Drop(0)
+	r.bus.tellErr = nil
+	r.news()
+	r.adopt(0)
+	r.expect("tell t1 error 1")
+	r.now = at
+	r.turn()
+	r.now = at.Add(time.Minute)
+	r.turn()
+	for _, line := range r.news() {
+		if strings.HasPrefix(line, "tell") {
+			t.Errorf("%s by an ownership that did not write it", line)
+		}
+	}
+	r.checkTold()
+}

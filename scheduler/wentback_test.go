@@ -105,3 +105,80 @@ func TestDatabaseWentBack(t *testing.T) {
 		t.Fatalf("t2 is undone, but not every step was: %s", notes)
 	}
 }
+
+// A cancel that is read again before the submission that it is about, after the database
+// went back, waits for it: what ran in the life that is lost is undone, and a crash
+// meanwhile reads the cancel again.
+//
+// covers: A3
+func TestCancelWaitsForWhatMayHaveRun(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	standby := r.store.Copy()
+	r.tasks(0, order("t1"))
+	r.turn()
+	r.answer(r.one(), 0)
+	r.turn()
+	r.bus.take()
+	r.store.Replace(standby)
+	r.start("n2")
+	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 1, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+		t.Fatal(err)
+	}
+	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: 1, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"}})
+	r.flush()
+	if st := r.store.Partition(0); r.store.Task(0, "t1") != nil || st.ControlCursor != 0 {
+		t.Fatalf("the cancel did not wait: %+v, %s", st, r.store.History(0, "t1"))
+	}
+	r.pos = 0
+	r.tasks(0, order("t1"))
+	r.turn()
+	for range 24 {
+		for _, c := range r.bus.take() {
+			r.answer(c, 0)
+		}
+		r.now = r.now.Add(time.Second)
+		r.flush()
+	}
+	r.state("t1", core.StateUndone)
+	if notes := strings.Join(r.bus.list, "\n"); !strings.Contains(notes, "undo t1/a/0") {
+		t.Errorf("t1 is undone, and what ran was not: %s", notes)
+	}
+	if st := r.store.Partition(0); st.ControlCursor != 1 || st.Cursor != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A former owner that knows of commits which the takeover did not find makes it take the
+// partition over again; what it knows of another life, or does not know better, does not.
+//
+// covers: A1
+func TestFormerOwnerIsHeard(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.turn()
+	standby := r.store.Copy()
+	known := r.store.Partition(0).LastCommit
+	r.flush()
+	lost := r.store.Partition(0).LastCommit
+	r.store.Replace(standby)
+	r.start("n2")
+	if st := r.adopt(0); st.Epoch != 2 || r.store.Partition(0).WentBackAt != 0 {
+		t.Fatalf("%+v, %+v", st, r.store.Partition(0))
+	}
+	for _, e := range []core.Evidence{
+		{Epoch: 1, Commit: known, Former: true}, {Epoch: 1, Commit: lost}, {Epoch: 2, Commit: lost, Former: true}, {Partition: 1, Epoch: 1, Commit: lost, Former: true},
+	} {
+		if r.shard.Doubt(e) {
+			t.Errorf("%+v counts", e)
+		}
+	}
+	if !r.shard.Doubt(core.Evidence{Epoch: 1, Commit: lost, Former: true}) {
+		t.Fatal("a former owner's word does not count")
+	}
+	r.shard.Drop(0)
+	r.adopt(0)
+	r.logged("ALERT: the database went back")
+	if st := r.store.Partition(0); st.WentBackAt == 0 || st.Epoch != 3 {
+		t.Errorf("%+v", st)
+	}
+}

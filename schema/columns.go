@@ -65,6 +65,8 @@ func (c *columns) addPartition(w *core.PartitionWrite, commit int64) {
 	t.int(w.NextEnd)
 	t.int(w.Told)
 	t.int(commit)
+	t.time(w.CursorStored)
+	t.time(w.ControlStored)
 }
 
 // addState has the order of stateColumns.

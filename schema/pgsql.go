@@ -9,7 +9,7 @@ import (
 var (
 	partitionColumns = []field{
 		{"partition", "INT8"}, {"epoch", "INT8"}, {"after", "INT8"}, {"cursor", "INT8"}, {"control_cursor", "INT8"},
-		{"next_number", "INT8"}, {"next_end", "INT8"}, {"told", "INT8"}, {"last_commit", "INT8"},
+		{"next_number", "INT8"}, {"next_end", "INT8"}, {"told", "INT8"}, {"last_commit", "INT8"}, {"cursor_stored", "TIMESTAMPTZ"}, {"control_stored", "TIMESTAMPTZ"},
 	}
 	// stateColumns are those of a task that may change.
 	stateColumns = []field{

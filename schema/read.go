@@ -52,11 +52,12 @@ const (
 	qWaiting    = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
 	qNextAgent  = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
 	qUntold     = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
-	qPartitions = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream, last_commit, went_back_at, went_back_number, went_back_until FROM partitions`
-	qCursors    = qPartitions + ` ORDER BY partition`
-	qPartition  = qPartitions + ` WHERE partition = ?1`
-	qTakeOver   = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
-	went_back_number = ?9, went_back_until = ?10 WHERE partition = ?1`
+	qPartitions = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream, last_commit, went_back_at, went_back_number, went_back_until,
+	cursor_stored, control_stored, stored_epoch FROM partitions`
+	qCursors   = qPartitions + ` ORDER BY partition`
+	qPartition = qPartitions + ` WHERE partition = ?1`
+	qTakeOver  = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
+	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
 	// Parked and active tasks have an index each. Each part stops by itself: to
@@ -225,21 +226,30 @@ func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 
 func scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var st core.PartitionState
-	var cursor, control, until int64
-	var back instant
-	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream, &st.LastCommit, &back, &st.WentBackNumber, &until)
+	var cursor, control, until, epoch int64
+	var back, tasks, controls instant
+	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream, &st.LastCommit, &back, &st.WentBackNumber, &until,
+		&tasks, &controls, &epoch)
 	st.Cursor, st.ControlCursor = uint64(cursor), uint64(control)
 	st.WentBackAt, st.WentBackUntil = core.Instant(back), uint64(until)
+	if epoch == st.Epoch {
+		st.CursorStored, st.ControlStored = core.Instant(tasks), core.Instant(controls)
+	}
 	return st, err
 }
 
 // takeOverArgs are the parameters of qTakeOver.
 func (r *reader) takeOverArgs(st *core.PartitionState) []any {
-	var back any
-	if st.WentBackAt != 0 {
-		back = r.time(st.WentBackAt)
+	known := func(at core.Instant) any {
+		if at == 0 {
+			return nil
+		}
+		return r.time(at)
 	}
-	return []any{st.Partition, st.Owner, st.Epoch, st.LastCommit, st.Stream, int64(st.Cursor), int64(st.ControlCursor), back, st.WentBackNumber, int64(st.WentBackUntil)}
+	return []any{
+		st.Partition, st.Owner, st.Epoch, st.LastCommit, st.Stream, int64(st.Cursor), int64(st.ControlCursor), known(st.WentBackAt), st.WentBackNumber, int64(st.WentBackUntil),
+		known(st.CursorStored), known(st.ControlStored),
+	}
 }
 
 // checkInstallation refuses a namespace that is not the one of this installation.

@@ -15,8 +15,8 @@ import (
 // OR FAIL: a refused row ends the whole transaction anyway, so SQLite need not
 // keep what it takes to end the statement alone.
 const (
-	liteFence = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ?, last_commit = ?
-		WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
+	liteFence = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ?, last_commit = ?, cursor_stored = ?,
+		control_stored = ? WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
 	liteBirth = `INSERT OR FAIL INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
 		failure_count, reply_to, trace, origin, created_at, updated_at, ended_at, end_number, commit_id) VALUES `
 	liteBirthRow      = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
@@ -184,7 +184,12 @@ func (c *liteCommit) fence() error {
 	for i := range c.b.Partitions {
 		w := &c.b.Partitions[i]
 		c.args.reset()
-		for _, v := range [...]int64{int64(w.Cursor), int64(w.ControlCursor), w.NextNumber, w.NextEnd, w.Told, c.b.ID, int64(w.Partition), w.Epoch, w.After, c.b.ID} {
+		for _, v := range [...]int64{int64(w.Cursor), int64(w.ControlCursor), w.NextNumber, w.NextEnd, w.Told, c.b.ID} {
+			c.args.int(v)
+		}
+		c.args.intOr(int64(w.CursorStored), 0)
+		c.args.intOr(int64(w.ControlStored), 0)
+		for _, v := range [...]int64{int64(w.Partition), w.Epoch, w.After, c.b.ID} {
 			c.args.int(v)
 		}
 		n, err := c.conn.exec(liteFence, &c.args)

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -429,5 +430,23 @@ func flush(t *testing.T, a *Alerter, now core.Instant) {
 	t.Helper()
 	if err := a.Flush(now); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// inDoubt is a lease that is held, as far as is known, and could not be renewed.
+type inDoubt struct{}
+
+func (inDoubt) Renew(context.Context) (bool, error) { return true, errors.New("boom") }
+func (inDoubt) Release(context.Context) error       { return nil }
+
+// A tick that could not renew its lease says so, and leaves the asking to the next.
+//
+// covers: D
+func TestLeaseInDoubt(t *testing.T) {
+	w := newWorld(1)
+	w.add(0, 1, 5)
+	s := New(Config{}, w, w, inDoubt{})
+	if rep, err := s.Tick(t.Context(), epoch); err == nil || rep.Asked != 0 || rep.Held {
+		t.Errorf("%+v, %v", rep, err)
 	}
 }

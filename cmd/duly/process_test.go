@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -253,6 +254,63 @@ func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 	until(t, "it ends", func() bool { return c.ended() == 1 })
 	if audit, err = c.store.Audit(t.Context()); err != nil || audit.States["m1"] != "undone" {
 		t.Errorf("%v %v, want undone", audit.States, err)
+	}
+}
+
+// TestRestoredStreamThatHasGrown: the task stream comes back without what it held, under its
+// own identity, while no node lives, and has grown past every cursor when one starts. What
+// was accepted runs.
+//
+// covers: A6
+func TestRestoredStreamThatHasGrown(t *testing.T) {
+	const before, after = 60, 100
+	c := newCluster(t)
+	first := c.serve("first", "ingest,scheduler,supervisor")
+	first.ready()
+	plan := duly.NewPlan("count", 1, duly.NewCheck[int, int]("one", "count.one"))
+	client, err := duly.NewClient(c.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.nc.QueueSubscribe("duly.do.count.one", "q", func(m *nats.Msg) { _ = m.Respond([]byte("1")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Apply(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	js, err := c.nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(name string, n int) {
+		t.Helper()
+		for i := range n {
+			if _, err := js.Publish(fmt.Sprintf("duly.in.count.%s-%d", name, i), []byte("1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish("before", before)
+	until(t, "every task ends", func() bool { return c.ended() == before })
+	if code := first.term(); code != 0 { // and every cursor is committed
+		t.Fatalf("exit %d", code)
+	}
+	info, err := js.StreamInfo("DULY_TASKS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream("DULY_TASKS"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.AddStream(&info.Config); err != nil {
+		t.Fatal(err)
+	}
+	publish("after", after)
+	second := c.serve("second", "ingest,scheduler,supervisor")
+	second.ready()
+	until(t, "every task ends", func() bool { return c.ended() == before+after })
+	if want := "ALERT: the task stream is read again from its beginning"; !strings.Contains(second.log(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, second.log())
 	}
 }
 

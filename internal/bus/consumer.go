@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
 )
 
 // open makes the reader's consumer after r.last, and removes the ones it takes
@@ -82,20 +84,21 @@ func (r *Reader) open(ctx context.Context) error {
 	return nil
 }
 
-// unchanged makes sure that the newest message handed out is still the one that the
-// stream has there: a stream that went back and has grown since ends after the cursor,
-// too. A message that has gone, or cannot be asked for, says nothing.
-func (r *Reader) unchanged(ctx context.Context, stream jetstream.Stream, seq uint64, stored time.Time) error {
-	if seq == 0 || stored.IsZero() || stream.CachedInfo().State.FirstSeq > seq {
+// unchanged makes sure that the message at the cursor, or the newest that was handed
+// out, is still the one that the stream has there: a stream that went back and has grown
+// since ends after the cursor, too. A message that has gone, or cannot be asked for, says
+// nothing.
+func (r *Reader) unchanged(ctx context.Context, stream jetstream.Stream, seq uint64, stored core.Instant) error {
+	if seq == 0 || stored == 0 || stream.CachedInfo().State.FirstSeq > seq {
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()
 	msg, err := stream.GetMsg(bounded, seq)
-	if err != nil || msg.Time.Equal(stored) {
+	if err != nil || core.InstantOf(msg.Time) == stored {
 		return nil
 	}
-	return fmt.Errorf("%w: message %d is of %s, was of %s", ErrRewound, seq, msg.Time.UTC().Format(time.RFC3339Nano), stored.UTC().Format(time.RFC3339Nano))
+	return fmt.Errorf("%w: message %d is of %s, was of %s", ErrRewound, seq, msg.Time.UTC().Format(time.RFC3339Nano), stored.Time().Format(time.RFC3339Nano))
 }
 
 // consumers lists the partition's consumers of this epoch and lower ones. A

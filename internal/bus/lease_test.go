@@ -316,3 +316,23 @@ func TestWatchNodesOverARestart(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaseCountsFromItsRequest: an answer that comes late makes a lease no longer: the
+// server has counted since before.
+//
+// covers: D
+func TestLeaseCountsFromItsRequest(t *testing.T) {
+	c := ready(t)
+	l := newLease(t, c, KeyLeader, "")
+	now, late := time.Now(), time.Duration(0)
+	l.clock = func() time.Time {
+		was := now
+		now, late = now.Add(late), 0 // the next look is that much later
+		return was
+	}
+	renew(t, l, true)
+	late = leaseLife
+	if held, err := l.Renew(within(t)); err != nil || held {
+		t.Errorf("held %v, %v, when the answer came after the end", held, err)
+	}
+}

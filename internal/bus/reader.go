@@ -16,8 +16,9 @@ import (
 var (
 	// ErrLost: a successor reads the partition under a higher epoch.
 	ErrLost = errors.New("partition has a successor")
-	// ErrRewound: the stream ends before the cursor. It is another stream, or was
-	// restored from an older backup: new messages would pass for old ones.
+	// ErrRewound: the stream ends before the cursor, or has another message there. It is
+	// another stream, or was restored from an older backup: new messages would pass for
+	// old ones.
 	ErrRewound = errors.New("stream ends before the cursor")
 	// ErrOtherStream: the stream was lost and made again; the cursor means nothing there.
 	ErrOtherStream = errors.New("another stream of the same name")
@@ -48,6 +49,7 @@ const prefetchBytes = 4 << 20
 // ReadConfig says how a partition is read. The zero value has the defaults.
 type ReadConfig struct {
 	Stream     string        // id of the stream that the cursor belongs to; empty: of the one that is there
+	Stored     core.Instant  // when the stream took the message at the cursor; 0: not known
 	Prefetch   int           // messages asked for ahead of the handler
 	AckWait    time.Duration // until a message that is not acknowledged comes again
 	AckPending int           // messages handed out and not acknowledged; then the server waits
@@ -108,7 +110,7 @@ type Reader struct {
 
 	mu         sync.Mutex
 	last       uint64              // position of the newest message handed out
-	stored     time.Time           // when the stream took it; zero: not known
+	stored     core.Instant        // when the stream took it; 0: not known
 	unacked    map[uint64]struct{} // handed out by the present consumer, not acknowledged
 	generation uint64
 	again      bool          // make the consumer anew
@@ -132,7 +134,7 @@ func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, curs
 
 func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	r := &Reader{conn: c, stream: stream, filter: filter, partition: partition, epoch: epoch, config: config.withDefaults(),
-		identity: config.Stream, handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, unacked: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
+		identity: config.Stream, handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, stored: config.Stored, unacked: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("partition %d of %s under epoch %d: %w", partition, stream, epoch, err)
 	}
@@ -179,7 +181,7 @@ func (r *Reader) Stop() {
 func (r *Reader) Reset(cursor uint64) (generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last, r.stored = cursor, time.Time{}
+	r.last, r.stored = cursor, 0
 	r.generation++
 	r.again = true
 	clear(r.unacked)
@@ -284,9 +286,9 @@ func (r *Reader) receive(msg *nats.Msg) {
 		}
 		return
 	}
-	r.last, r.stored = seq, meta.Timestamp
+	r.last, r.stored = seq, core.InstantOf(meta.Timestamp)
 	r.unacked[seq] = struct{}{}
-	m := &TaskMessage{Seq: seq, Time: core.InstantOf(meta.Timestamp), Subject: msg.Subject, Header: msg.Header, Data: msg.Data,
+	m := &TaskMessage{Seq: seq, Time: r.stored, Subject: msg.Subject, Header: msg.Header, Data: msg.Data,
 		Generation: r.generation, reader: r, reply: msg.Reply}
 	r.mu.Unlock()
 	r.handler(m)

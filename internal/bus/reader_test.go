@@ -387,6 +387,44 @@ func TestRewoundStream(t *testing.T) {
 	s.await(t, 4)
 }
 
+// TestReaderKnowsTheMessageAtItsCursor: a stream that went back while nobody read it, and
+// has grown past the cursor since, has another message there.
+//
+// covers: A6
+func TestReaderKnowsTheMessageAtItsCursor(t *testing.T) {
+	c := ready(t)
+	s := newSink()
+	r := s.read(t, c, 1, 0, ReadConfig{})
+	publishTasks(t, c, 3)
+	s.await(t, 1, 2, 3)
+	r.Stop()
+	s.mu.Lock()
+	stored := s.last.Time
+	s.mu.Unlock()
+	for _, other := range []core.Instant{stored - 1, stored + 1} {
+		_, err := c.ReadTasks(within(t), part, 2, 3, ReadConfig{Stored: other}, func(*TaskMessage) {}, nil)
+		if !errors.Is(err, ErrRewound) {
+			t.Errorf("message 3 of %d, was of %d: %v", stored, other, err)
+		}
+	}
+	next := newSink()
+	next.read(t, c, 2, 3, ReadConfig{Stored: stored})
+	publishTasks(t, c, 1)
+	next.await(t, 4)
+	// A message that has gone says nothing.
+	stream, err := c.js.Stream(within(t), StreamTasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	last := newSink()
+	last.read(t, c, 3, 3, ReadConfig{Stored: stored + 1})
+	publishTasks(t, c, 1)
+	last.await(t, 5)
+}
+
 // TestStopWaits: after Stop nothing is handed out, and a call that is on has
 // come back.
 func TestStopWaits(t *testing.T) {

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
 )
 
 // Passed is how far the partitions have come, as committed.
 type Passed struct {
-	Stream  string   // id of the stream that all the cursors belong to
-	Cursors []uint64 // by partition
+	Stream  string         // id of the stream that all the cursors belong to
+	Cursors []uint64       // by partition
+	Stored  []core.Instant // when the stream took the messages there; 0: not known
 }
 
 // Room is what was done about a stream that has little room.
@@ -73,6 +76,9 @@ func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) stri
 		return room, nil // cursors of another stream: its owners have not seen yet that this one is new
 	}
 	for p, cursor := range all.Cursors {
+		if cursor > state.LastSeq || p < len(all.Stored) && !c.isAt(ctx, stream, cursor, all.Stored[p]) {
+			return room, nil // it went back, and its owner has not seen that yet
+		}
 		if cursor+1 >= to {
 			continue
 		}
@@ -98,6 +104,16 @@ func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) stri
 		room.Tight = over(info.State.Bytes, bound, roomTight)
 	}
 	return room, nil
+}
+
+// isAt reports whether the message at a cursor is the one that the stream took then, as far
+// as can be told.
+func (c *Conn) isAt(ctx context.Context, stream jetstream.Stream, cursor uint64, stored core.Instant) bool {
+	if cursor == 0 || stored == 0 || stream.CachedInfo().State.FirstSeq > cursor {
+		return true
+	}
+	msg, err := stream.GetMsg(ctx, cursor)
+	return err != nil || core.InstantOf(msg.Time) == stored
 }
 
 // over reports whether so many bytes are more than that many hundredths of a bound.

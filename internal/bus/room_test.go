@@ -55,7 +55,7 @@ func (r *roomRig) publish(p, i int) (uint64, error) {
 
 func (r *roomRig) make(keep time.Duration, cursors ...uint64) Room {
 	r.t.Helper()
-	room, err := r.c.MakeRoomTasks(within(r.t), keep, func(context.Context) (Passed, error) { return Passed{r.id, cursors}, nil })
+	room, err := r.c.MakeRoomTasks(within(r.t), keep, func(context.Context) (Passed, error) { return Passed{Stream: r.id, Cursors: cursors}, nil })
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -100,6 +100,38 @@ func TestRoom(t *testing.T) {
 	// Under the share nothing is asked and nothing goes.
 	if room, err := r.c.MakeRoomTasks(within(t), 0, func(context.Context) (Passed, error) { return Passed{}, errors.New("asked") }); err != nil || room.Removed != 0 {
 		t.Errorf("%+v, %v", room, err)
+	}
+}
+
+// TestRoomOfAStreamThatWentBack: cursors of before a stream went back pass nothing of what it
+// holds now.
+//
+// covers: A6
+func TestRoomOfAStreamThatWentBack(t *testing.T) {
+	r := newRoomRig(t, 1)
+	cursors, stored := make([]uint64, DefaultPartitions), make([]core.Instant, DefaultPartitions)
+	stream, err := r.c.js.Stream(within(t), StreamTasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := stream.GetMsg(within(t), 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		cursor  uint64
+		stored  core.Instant
+		removed uint64
+	}{
+		{r.ends[1] + 1, 0, 0}, {20, core.InstantOf(msg.Time) + 1, 0}, {20, core.InstantOf(msg.Time), 20},
+	} {
+		cursors[1], stored[1] = tt.cursor, tt.stored
+		room, err := r.c.MakeRoomTasks(within(t), 0, func(context.Context) (Passed, error) {
+			return Passed{Stream: r.id, Cursors: cursors, Stored: stored}, nil
+		})
+		if err != nil || room.Removed != tt.removed {
+			t.Errorf("cursor %d, stored %d: %+v, %v, want %d removed", tt.cursor, tt.stored, room, err, tt.removed)
+		}
 	}
 }
 

@@ -94,9 +94,12 @@ type PartitionWrite struct {
 	After         int64  // the commit before this one, or the takeover: likewise
 	Cursor        uint64 // last contiguous committed position of the task stream
 	ControlCursor uint64 // the same of the control stream
-	NextNumber    int64  // next task number
-	NextEnd       int64  // next end number
-	Told          int64  // every ending up to this end number is stored in the event stream
+	// When the streams took the messages at the cursors; 0: not known. A stream that was
+	// restored, and has grown since, has others there.
+	CursorStored, ControlStored Instant
+	NextNumber                  int64 // next task number
+	NextEnd                     int64 // next end number
+	Told                        int64 // every ending up to this end number is stored in the event stream
 }
 
 // TaskWrite is one task's part of a batch.
@@ -157,7 +160,8 @@ type Claim struct {
 	// Stream names the streams as they are now: tasks/control, the identity of each. A
 	// third part is what versions before 1 called the task stream.
 	Stream string
-	// RewoundTasks and RewoundControl: the stream ends before the partition's cursor.
+	// RewoundTasks and RewoundControl: the stream ends before the partition's cursor, or
+	// has another message there.
 	RewoundTasks, RewoundControl bool
 	End                          uint64   // position of the partition's last message in it
 	Evidence                     Evidence // of the owner that recorded last
@@ -172,6 +176,8 @@ type PartitionState struct {
 	Epoch         int64
 	Cursor        uint64
 	ControlCursor uint64
+	CursorStored  Instant // as in PartitionWrite
+	ControlStored Instant
 	NextNumber    int64
 	NextEnd       int64
 	Told          int64
@@ -215,10 +221,10 @@ func (s *PartitionState) Take(c Claim) {
 	}
 	// Tasks that exist are recognised by their ids. Nothing is ever skipped.
 	if tasks || c.RewoundTasks {
-		s.Cursor = 0
+		s.Cursor, s.CursorStored = 0, 0
 	}
 	if control || c.RewoundControl {
-		s.ControlCursor = 0
+		s.ControlCursor, s.ControlStored = 0, 0
 	}
 	s.Stream = storedStreams(c.Stream)
 	s.Owner, s.LastCommit = c.Owner, c.Commit

@@ -176,12 +176,12 @@ func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adop
 	if len(names) < 2 {
 		return nil, fmt.Errorf("read partition %d: streams %q, want tasks/control", partition, from.Stream)
 	}
-	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, bus.ReadConfig{Stream: names[1]},
+	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, bus.ReadConfig{Stream: names[1], Stored: from.ControlStored},
 		func(m *bus.TaskMessage) { w.controls(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrControlRewound)) })
 	if err != nil {
 		return nil, fmt.Errorf("read the controls of partition %d: %w", partition, rewound(err, scheduler.ErrControlRewound))
 	}
-	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, bus.ReadConfig{Stream: names[0]},
+	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, bus.ReadConfig{Stream: names[0], Stored: from.CursorStored},
 		func(m *bus.TaskMessage) { w.tasks(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrRewound)) })
 	if err != nil {
 		control.Stop()
@@ -208,7 +208,7 @@ func (n *Node) doors() bus.Doors {
 }
 
 func (w ownerWires) tasks(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
-	mail := scheduler.TaskMail{Partition: partition, Pos: m.Seq, Ack: w.ack(m)}
+	mail := scheduler.TaskMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
 	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, m.Time)
 	if err != nil {
 		if !w.bury(ctx, w.n.conn.Names().StreamTasks(), m, err) {
@@ -234,7 +234,7 @@ func clamp(s *core.Submission, stored core.Instant) {
 const submissionAge = 10 * time.Second
 
 func (w ownerWires) controls(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
-	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Ack: w.ack(m)}
+	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
 	c, err := bus.DecodeControl(m.Data)
 	if err != nil {
 		if !w.bury(ctx, w.n.conn.Names().StreamControl(), m, err) {

@@ -68,18 +68,18 @@ func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
 
 // tasksPassed are the cursors of the task stream.
 func tasksPassed(states []core.PartitionState) (bus.Passed, error) {
-	return passed(states, 0, func(st *core.PartitionState) uint64 { return st.Cursor })
+	return passed(states, 0, func(st *core.PartitionState) (uint64, core.Instant) { return st.Cursor, st.CursorStored })
 }
 
 // controlPassed are those of the control stream.
 func controlPassed(states []core.PartitionState) (bus.Passed, error) {
-	return passed(states, 1, func(st *core.PartitionState) uint64 { return st.ControlCursor })
+	return passed(states, 1, func(st *core.PartitionState) (uint64, core.Instant) { return st.ControlCursor, st.ControlStored })
 }
 
 // passed gathers cursors. The error says that they do not belong to one stream, as while
 // some partitions have not been taken over since it was made again.
-func passed(states []core.PartitionState, part int, cursor func(*core.PartitionState) uint64) (bus.Passed, error) {
-	all := bus.Passed{Cursors: make([]uint64, len(states))}
+func passed(states []core.PartitionState, part int, cursor func(*core.PartitionState) (uint64, core.Instant)) (bus.Passed, error) {
+	all := bus.Passed{Cursors: make([]uint64, len(states)), Stored: make([]core.Instant, len(states))}
 	for i := range states {
 		st := &states[i]
 		id := ""
@@ -92,7 +92,7 @@ func passed(states []core.PartitionState, part int, cursor func(*core.PartitionS
 		if id != all.Stream || st.Partition < 0 || st.Partition >= len(states) {
 			return bus.Passed{}, fmt.Errorf("partition %d of stream %q, others of %q", st.Partition, id, all.Stream)
 		}
-		all.Cursors[st.Partition] = cursor(st)
+		all.Cursors[st.Partition], all.Stored[st.Partition] = cursor(st)
 	}
 	return all, nil
 }

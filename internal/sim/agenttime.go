@@ -14,7 +14,7 @@ func (t agentTime) Now() core.Instant { return t.a.clock.now() }
 func (t agentTime) Float64() float64  { return t.a.w.rand.Float64() }
 
 func (t agentTime) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return agentContext{ctx, t.a, t.Now().Add(d)}, func() {}
+	return agentContext{ctx, t.a, t.a.clock.steady().Add(d)}, func() {}
 }
 
 func (t agentTime) Sleep(ctx context.Context, d time.Duration) error {
@@ -30,7 +30,7 @@ type agentContext struct {
 }
 
 func (c agentContext) Err() error {
-	if c.a.clock.now() >= c.end {
+	if c.a.clock.steady() >= c.end {
 		return context.DeadlineExceeded
 	}
 	return c.Context.Err()

@@ -62,7 +62,7 @@ type bossStore struct {
 
 func (s bossStore) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	s.b.point()
-	if s.b.w.fault(ReadFails) {
+	if s.b.w.unreachable() || s.b.w.fault(ReadFails) {
 		return nil, errFault
 	}
 	return s.MemStore.Overdue(ctx, now, after, limit)
@@ -93,7 +93,7 @@ type askBus struct{ b *boss }
 func (a askBus) Ask(_ context.Context, partition int, c core.Control) (uint64, error) {
 	w := a.b.w
 	a.b.point()
-	if w.fault(AskFails) {
+	if w.during(w.others) || w.during(w.full) || w.fault(AskFails) {
 		return 0, errFault
 	}
 	seq := w.append(&w.controls, message{partition: partition, control: c})

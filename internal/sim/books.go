@@ -25,7 +25,7 @@ func newBooks(w *World) books {
 func (b *books) do(c *core.Command, loose bool) {
 	key, w := c.Key(), b.w
 	if b.tomb[key] {
-		if !loose || !b.tombstones {
+		if (!loose || !b.tombstones) && !w.forgotten(c.Partition, key) {
 			w.wrong(c.Partition, c.Task, "do of %s takes effect after its undo", key)
 		}
 		return

@@ -58,6 +58,9 @@ func (w *World) lagging(p int) string {
 	if st.Told != st.NextEnd-1 {
 		return fmt.Sprintf("partition %d has told %d of %d endings", p, st.Told, st.NextEnd-1)
 	}
+	if wentBack(w.stream, place{st.Cursor, st.CursorStored}) || wentBack(w.controls, place{st.ControlCursor, st.ControlStored}) {
+		return fmt.Sprintf("partition %d stands at messages that are others now: %+v", p, *st)
+	}
 	if last := lastOf(w.stream, p); st.Cursor < last {
 		return fmt.Sprintf("partition %d: the cursor is at %d, before message %d", p, st.Cursor, last)
 	}
@@ -75,6 +78,9 @@ func (w *World) lagging(p int) string {
 // lastOf is the position of a partition's last message.
 func lastOf(stream []message, p int) uint64 {
 	for i := len(stream) - 1; i >= 0; i-- {
+		if stream[i].gone {
+			break
+		}
 		if stream[i].partition == p {
 			return uint64(i + 1)
 		}

@@ -58,11 +58,13 @@ func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 	if is.Cursor < was.Cursor || is.ControlCursor < was.ControlCursor || is.Told < was.Told || is.NextNumber < was.NextNumber || is.NextEnd < was.NextEnd {
 		w.wrong(p, "", "the row of partition %d goes back: %+v after %+v", p, *is, *was)
 	}
-	if is.Cursor > uint64(len(w.stream)) && was.Stream == w.streamName() {
+	switch {
+	case !w.readsTasks(was.Stream) || w.astray[p]: // its owner has not seen yet that its stream is another
+	case is.Cursor > uint64(len(w.stream)):
 		w.wrong(p, "", "the cursor of partition %d is at %d, behind the end of the stream", p, is.Cursor)
-	} else if was.Stream == w.streamName() {
+	default:
 		for i := was.Cursor; i < is.Cursor; i++ {
-			if m := w.stream[i]; m.partition == p {
+			if m := w.stream[i]; m.partition == p && !m.gone {
 				w.checkSettled(m, "the cursor passes it")
 			}
 		}
@@ -104,6 +106,9 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	}
 	if j.State.Ended() {
 		w.endedAt[t.ID] = w.now
+	}
+	if which := w.refusedOf(t.ID); j.Kind == core.KindPoisoned && t.PlanVersion != 0 && (which == 0 || which > 5) {
+		w.wrong(t.Partition, t.ID, "row %d blames the task, which the database has never refused", j.Seq)
 	}
 	switch {
 	case j.State == core.StatePending && t.WaitsFor != "":

@@ -76,7 +76,7 @@ func (c *client) publish() {
 	sub.At = w.now
 	m := message{partition: w.partitionOf(sub.ID), subs: []core.Submission{sub}}
 	switch {
-	case w.fault(StreamDown):
+	case w.during(w.others) || w.during(w.full) || w.fault(StreamDown):
 	case w.fault(StreamAnswerLost):
 		w.append(&w.stream, m)
 	default:
@@ -135,7 +135,9 @@ func (w *World) trouble(id string) {
 	if c.Kind == core.EventExtend {
 		c.Until = w.now.Add(30 * time.Second)
 	}
-	w.append(&w.controls, message{partition: w.partitionOf(id), control: c})
+	if !w.during(w.others) && !w.during(w.full) {
+		w.append(&w.controls, message{partition: w.partitionOf(id), control: c})
+	}
 	if w.rand.IntN(2) == 0 {
 		w.after(w.upTo(time.Second), func() { w.trouble(id) })
 	}

@@ -21,6 +21,8 @@ const (
 type clock struct {
 	w    *World
 	skew time.Duration
+	// wrong is what nobody's grace covers.
+	wrong time.Duration
 }
 
 func (w *World) newClock() *clock {
@@ -33,7 +35,10 @@ func (w *World) newClock() *clock {
 }
 
 // now is what the process reads.
-func (c *clock) now() core.Instant { return c.w.now.Add(c.skew) }
+func (c *clock) now() core.Instant { return c.steady().Add(c.wrong) }
+
+// steady is what its time-outs go by, which setting it far off does not move.
+func (c *clock) steady() core.Instant { return c.w.now.Add(c.skew) }
 
 // until is how long the world takes to come to what this clock will show as at.
 func (c *clock) until(at core.Instant) time.Duration { return max(0, at.Sub(c.now())) }

@@ -51,6 +51,9 @@ func (w *World) keep() {
 		}
 	}
 	w.purge()
+	if w.fault(StreamTrimmed) {
+		w.trim()
+	}
 }
 
 // compare is the look of each owner, now and then, whether the store still has its
@@ -59,7 +62,7 @@ func (w *World) compare() {
 	for _, n := range w.nodes {
 		for p := range w.cfg.Partitions {
 			f, st := n.feeds[p], w.Store.Partition(p)
-			if f != nil && f.epoch > 0 && w.rand.IntN(8) == 0 && (f.epoch > st.Epoch || f.epoch == st.Epoch && n.shardOf(p).LastCommit(p) > st.LastCommit && !n.busy) {
+			if f != nil && f.epoch > 0 && w.rand.IntN(8) == 0 && (f.epoch > st.Epoch || f.epoch == st.Epoch && n.shardOf(p).LastCommit(p) != st.LastCommit && !n.busy) {
 				n.orders = append(n.orders, order{partition: p, lost: f.epoch})
 				n.wake()
 			}
@@ -94,7 +97,7 @@ func (w *World) purge() {
 	for _, n := range w.nodes {
 		for p := range w.cfg.Partitions {
 			f := n.feeds[p]
-			if f == nil || f.epoch == 0 || n.busy || w.rand.IntN(16) != 0 || w.backs > 0 { // nothing is forgotten for long after SQL went back
+			if f == nil || f.epoch == 0 || n.busy || w.rand.IntN(16) != 0 || w.during(w.refusing) || w.backs > 0 { // nothing is forgotten for long after SQL went back
 				continue
 			}
 			if forgot, _ := w.Store.Purge(context.Background(), p, f.epoch, n.clock.now().Add(-w.retain), 0, 4); forgot > 0 {

@@ -5,7 +5,8 @@
 // mean. [World] is everything else: streams, consumers, clients, agents and their
 // books, a network that loses, doubles and delays. What a process has under way
 // is a proc: it waits while the world goes on, and may die or stand still between
-// any two of its effects. The faults are listed in fault.go.
+// any two of its effects. The faults are listed in fault.go;
+// what moves under all of them while they live is in ground.go.
 //
 // A run is a storm, in which faults are drawn, and then a calm, in which every
 // accepted task must end. What must be true is checked at each commit and each

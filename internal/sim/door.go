@@ -80,9 +80,9 @@ func (d *frontDoor) flush() {
 type backlog struct{ w *World }
 
 func (b backlog) Pending(partition int) int64 {
-	st, n := b.w.Store.Partition(partition), int64(0)
+	cursor, n := b.w.cursor(partition), int64(0)
 	for i, m := range b.w.stream {
-		if m.partition == partition && uint64(i+1) > st.Cursor {
+		if m.partition == partition && !m.gone && uint64(i+1) > cursor {
 			n++
 		}
 	}
@@ -97,9 +97,9 @@ func (l streamLog) Publish(partition int, subs []core.Submission, done func(uint
 	w.front.point()
 	m := message{partition: partition, subs: slices.Clone(subs)}
 	switch {
-	case w.fault(StreamDown):
+	case w.during(w.others) || w.fault(StreamDown):
 		done(0, ingest.ErrLogDown)
-	case w.fault(StreamFull):
+	case w.during(w.full) || w.fault(StreamFull):
 		done(0, ingest.ErrLogFull)
 	case w.fault(StreamSilent): // and nothing was stored
 	case w.fault(StreamAnswerLost):

@@ -30,6 +30,9 @@ const (
 	SQLWentBack  // to a standby that is behind, while everything else lives on
 	EvidenceLost // of a commit, outside SQL
 	FormerOwner  // wakes in an SQL that went back to when it was the owner
+	DumpRestored // from any time before, while nodes and network live on
+	DatabaseRefuses
+	DatabaseReadOnly // an old primary: reads go on
 	Purged
 
 	NodeCrash  // between any two effects
@@ -38,6 +41,8 @@ const (
 	PartitionMoved
 	TwoOwners // a successor takes over while the owner lives and believes
 	LeasesLost
+	BucketLost  // of all evidence
+	NameTaken   // two nodes have one name
 	LostHeard   // a former owner is told at once that its reader is gone
 	PlansReread // the news of changed plans
 
@@ -50,7 +55,8 @@ const (
 	AskAnswerLost
 
 	ClockSkew
-	ClockStep // a clock jumps, within the bound
+	ClockStep  // a clock jumps, within the bound
+	ClockWrong // of an agent or a supervisor, by a minute and a half
 
 	DoorCrash
 	DoorFull    // 429: its own limits
@@ -59,13 +65,21 @@ const (
 	StreamFull
 	StreamSilent
 	StreamAnswerLost // stored, and nobody knows
-	StreamLost       // with SQL intact
-	Redelivery       // one message again
-	Reread           // from the committed cursor
-	Undecodable      // a message that is no message
-	UnknownPlan      // through the plain door
-	PlainDoor        // not a fault: the other way in
-	OtherInput       // the id again with another input
+	StreamLost       // with SQL intact, and all nodes are started anew
+	StreamsMade      // lost and made again while the nodes live
+	ControlLost      // that one stream, while the nodes live
+	StreamShorter    // a volume of before, or a power cut
+	StreamGrown      // past the cursor again, when its partition is taken over
+	StreamTrimmed    // of what every cursor has passed
+	StreamsFull      // for a while
+	NATSEmpty        // streams and buckets are new
+	SecondInstallation
+	Redelivery  // one message again
+	Reread      // from the committed cursor
+	Undecodable // a message that is no message
+	UnknownPlan // through the plain door
+	PlainDoor   // not a fault: the other way in
+	OtherInput  // the id again with another input
 
 	EventsDown // for a while
 	TellFails
@@ -107,20 +121,25 @@ var kinds = [faultCount]struct {
 	CommitSlow: {"commit slow", 0.04}, CommitAnswerLost: {"commit answer lost", 0.03}, CommitCutOff: {"commit cut off", 0.01},
 	TakeoverAtCommit: {"takeover at commit", 0.02}, TakeoverFails: {"takeover fails", 0.02}, ZombieCommit: {name: "zombie commit"},
 	RowRefused: {name: "row refused"}, ShapeRefused: {name: "bare row refused"}, SQLRestored: {"SQL restored", 0.15},
-	SQLWentBack: {"SQL went back", 0.3}, EvidenceLost: {"evidence lost", 0.05}, FormerOwner: {name: "former owner"}, Purged: {name: "purged"},
+	SQLWentBack: {"SQL went back", 0.3}, DumpRestored: {"dump restored", 0.1},
+	DatabaseRefuses: {"database refuses all", 0.1}, DatabaseReadOnly: {"database read-only", 0.1}, EvidenceLost: {"evidence lost", 0.05}, FormerOwner: {name: "former owner"}, Purged: {name: "purged"},
 
 	NodeCrash: {"node crash", 0.0015}, NodeFreeze: {"node freeze", 0.0015}, NodeRestart: {"node restart", 0.005},
 	PartitionMoved: {"partition moved", 0.01}, TwoOwners: {name: "two owners"}, LeasesLost: {"leases lost", 0.2},
+	BucketLost: {"bucket lost", 0.1}, NameTaken: {"name taken", 0.1},
 	LostHeard: {"lost heard", 0.3}, PlansReread: {"plans reread", 0.1},
 
 	SupervisorCrash: {"supervisor crash", 0.01}, SupervisorFreeze: {"supervisor freeze", 0.01}, LeaseFails: {"lease fails", 0.1},
 	LeaseWrong: {"lease wrong", 0.2}, TwoLeaders: {name: "two leaders"}, AskFails: {"ask fails", 0.05}, AskAnswerLost: {"ask answer lost", 0.05},
 
-	ClockSkew: {"clock skew", 0.7}, ClockStep: {"clock step", 0.3},
+	ClockSkew: {"clock skew", 0.7}, ClockStep: {"clock step", 0.3}, ClockWrong: {"clock wrong", 0.15},
 
 	DoorCrash: {"door crash", 0.02}, DoorFull: {name: "door full"}, BacklogFull: {name: "backlog full"},
 	StreamDown: {"stream down", 0.05}, StreamFull: {"stream full", 0.03}, StreamSilent: {"stream silent", 0.03},
-	StreamAnswerLost: {"stream answer lost", 0.05}, StreamLost: {"stream lost", 0.1}, Redelivery: {"redelivery", 0.05},
+	StreamAnswerLost: {"stream answer lost", 0.05}, StreamLost: {"stream lost", 0.1}, StreamsMade: {"streams made again", 0.1},
+	ControlLost: {"control stream lost", 0.1}, StreamShorter: {"stream shorter", 0.2}, StreamGrown: {name: "stream shorter and grown"},
+	StreamTrimmed: {"stream trimmed", 0.01}, StreamsFull: {"streams full", 0.1}, NATSEmpty: {"NATS empty", 0.05},
+	SecondInstallation: {"second installation", 0.1}, Redelivery: {"redelivery", 0.05},
 	Reread: {"reread", 0.05}, Undecodable: {"undecodable", 0.02}, UnknownPlan: {"unknown plan", 0.03},
 	PlainDoor: {"plain door", 0.15}, OtherInput: {"other input", 0.1},
 

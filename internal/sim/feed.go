@@ -10,7 +10,7 @@ import (
 // cursor; a message whose acknowledgement was lost comes again.
 func (n *node) pump(p int) {
 	f := n.feeds[p]
-	if f == nil || f.epoch == 0 {
+	if f == nil || f.epoch == 0 || f.blind {
 		return
 	}
 	st := n.w.Store.Partition(p)
@@ -18,7 +18,7 @@ func (n *node) pump(p int) {
 		return
 	}
 	if n.w.fault(Reread) {
-		f.next, f.control = int(st.Cursor), int(st.ControlCursor)
+		f.next, f.control = min(f.next, int(st.Cursor)), min(f.control, int(st.ControlCursor))
 	}
 	if f.next > 0 && n.w.fault(Redelivery) {
 		n.deliver(p, n.w.rand.IntN(f.next))
@@ -33,10 +33,11 @@ func (n *node) pump(p int) {
 	for ; f.control < len(n.w.controls); f.control++ {
 		if m := n.w.controls[f.control]; m.partition == p {
 			pos := uint64(f.control + 1)
-			mail := scheduler.ControlMail{Partition: p, Pos: pos, At: n.read(), Control: m.control, Ack: func() { n.point() }}
+			mail := scheduler.ControlMail{Partition: p, Pos: pos, Stored: m.at, At: n.read(), Control: m.control, Ack: func() { n.point() }}
 			if m.garbage {
 				mail.Control = core.Control{} // and a dead letter by now
 			}
+			f.lastControl = place{pos, m.at}
 			n.mail.Controls = append(n.mail.Controls, mail)
 			n.wake()
 		}
@@ -57,11 +58,14 @@ func (n *node) room(p int) int {
 
 func (n *node) deliver(p, i int) {
 	m := n.w.stream[i]
-	if m.partition != p {
+	if m.partition != p || m.gone {
 		return
 	}
+	if f := n.feeds[p]; uint64(i) >= f.last.pos {
+		f.last = place{uint64(i + 1), m.at}
+	}
 	n.mail.Tasks = append(n.mail.Tasks, scheduler.TaskMail{
-		Partition: p, Pos: uint64(i + 1), At: n.read(), Submissions: m.subs, Ack: func() { n.w.acked(m); n.point() },
+		Partition: p, Pos: uint64(i + 1), Stored: m.at, At: n.read(), Submissions: m.subs, Ack: func() { n.w.acked(m); n.point() },
 	})
 	n.wake()
 }

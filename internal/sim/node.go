@@ -34,6 +34,10 @@ type node struct {
 type feed struct {
 	epoch         int64
 	next, control int // indexes into the streams
+
+	tasks, controls   int // the streams that these belong to
+	last, lastControl place
+	blind             bool // a stream has moved, and it has not looked yet
 }
 
 // order asks a node to adopt a partition or, with the epoch of an ownership that
@@ -42,6 +46,7 @@ type order struct {
 	partition int
 	lost      int64
 	evidence  core.Evidence // what another owner recorded, if it was that
+	why       error         // what its reader found
 }
 
 // restart is a crash and a new life that owns nothing.
@@ -237,6 +242,7 @@ func (n *node) adopt(p int) {
 func (n *node) obey(o order) {
 	if o.lost != 0 {
 		if epoch, ok := n.shardOf(o.partition).Owns(o.partition); ok && epoch == o.lost && (!o.evidence.Former || n.shardOf(o.partition).Doubt(o.evidence)) {
+			n.shardOf(o.partition).Rewound(o.partition, o.why)
 			n.shardOf(o.partition).Drop(o.partition)
 			n.lose(o.partition)
 		}
@@ -249,6 +255,9 @@ func (n *node) obey(o order) {
 // what they have in their mail already stays there.
 func (n *node) takeOver(p int) {
 	w := n.w
+	if w.during(w.others) {
+		return // it cannot see what there is
+	}
 	if n.feeds[p] != nil {
 		n.lose(p)
 		n.shardOf(p).Drop(p)
@@ -260,13 +269,29 @@ func (n *node) takeOver(p int) {
 	if err != nil {
 		n.lose(p)
 		n.shardOf(p).Drop(p)
-		if !errors.Is(err, errFault) && w.backs == backs && w.Store.Partition(p).Owner == n.name {
+		if !errors.Is(err, errFault) && w.backs == backs && !w.during(w.refusing) && n.owner(p) {
 			w.wrong(p, "", "node %s cannot adopt partition %d: %v", n.name, p, err)
 		}
 		return
 	}
 	w.tell("", p, "%s has partition %d under epoch %d from %d", n.name, p, from.Epoch, from.Cursor)
-	n.feeds[p] = &feed{epoch: from.Epoch, next: int(from.Cursor), control: int(from.ControlCursor)}
+	f := &feed{
+		epoch: from.Epoch, next: int(from.Cursor), control: int(from.ControlCursor), tasks: w.taskAge, controls: w.controlAge,
+		last: place{from.Cursor, from.CursorStored}, lastControl: place{from.ControlCursor, from.ControlStored},
+	}
+	why := w.streamsOf(p, f)
+	if from.Stream != w.streamName() {
+		why = errOtherStream
+	}
+	if why != nil {
+		n.shardOf(p).Rewound(p, why)
+		n.lose(p)
+		n.shardOf(p).Drop(p)
+		n.adopt(p)
+		return
+	}
+	delete(w.astray, p)
+	n.feeds[p] = f
 	for _, o := range w.nodes {
 		if f := o.feeds[p]; o != n && f != nil && f.epoch > 0 && f.epoch < from.Epoch {
 			w.note(TwoOwners)
@@ -276,6 +301,22 @@ func (n *node) takeOver(p int) {
 			}
 		}
 	}
+}
+
+// owner reports whether SQL says that a partition is this node's and no other's.
+func (n *node) owner(p int) bool {
+	name := n.w.Store.Partition(p).Owner
+	return name == n.name && !slices.ContainsFunc(n.w.nodes, func(o *node) bool { return o != n && o.name == name })
+}
+
+// after makes something happen in this life.
+func (n *node) after(d time.Duration, do func()) {
+	life := n.life
+	n.w.after(d, func() {
+		if n.life == life {
+			do()
+		}
+	})
 }
 
 // lose stops what brings a partition's mail and throws away what lies here.

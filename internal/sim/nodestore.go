@@ -25,7 +25,7 @@ func (s nodeStore) reach() error {
 	if w.fault(ReadSlow) {
 		w.wait(w.upTo(300 * time.Millisecond))
 	}
-	if w.fault(ReadFails) {
+	if w.unreachable() || w.fault(ReadFails) {
 		return errFault
 	}
 	return nil
@@ -42,9 +42,14 @@ func read[T any](s nodeStore, ask func() (T, error)) (T, error) {
 
 // TakeOver may have happened though the caller hears of a failure.
 func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {
-	st, err := read(s, func() (core.PartitionState, error) { return s.MemStore.TakeOver(ctx, p, c) })
+	st, err := read(s, func() (core.PartitionState, error) {
+		if s.n.w.during(s.n.w.refusing) {
+			return core.PartitionState{}, errFault
+		}
+		return s.MemStore.TakeOver(ctx, p, c)
+	})
 	if err == nil && st.Found.WentBack {
-		s.n.w.noticedAt[p] = s.n.w.now
+		s.n.w.noticed[p] = append(s.n.w.noticed[p], s.n.w.now)
 	}
 	if err == nil && s.n.w.fault(TakeoverFails) {
 		err = errFault
@@ -83,6 +88,10 @@ func (s nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 	n.point()
 	if w.fault(CommitFails) {
 		return core.CommitResult{}, errFault
+	}
+	for w.during(w.refusing) { // it tries again until the outcome is known
+		w.wait(20 * time.Millisecond)
+		n.point()
 	}
 	fenced := s.fenced(b)
 	s.travel()
@@ -128,11 +137,14 @@ func (s nodeStore) fenced(b *core.Batch) int {
 	return n
 }
 
+// refusedOf says which rows of a task the database cannot hold; 0 or above 5: none.
+func (w *World) refusedOf(id string) uint32 { return w.hashOf("row of "+id) % 32 }
+
 // refuseRow is the database that cannot hold what a few tasks bring: the birth of
 // some, the second result of others, any row of a third kind; storm or calm.
 func (w *World) refuseRow(t *core.TaskWrite) bool {
 	last := &t.Records[len(t.Records)-1]
-	switch w.hashOf("row of "+t.Task.ID) % 32 {
+	switch w.refusedOf(t.Task.ID) {
 	case 1, 2:
 		if t.Birth && last.Kind == core.KindSubmitted {
 			w.note(RowRefused)

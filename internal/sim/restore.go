@@ -50,7 +50,7 @@ func (w *World) restore(b backup) {
 	}
 	w.replaceStore(b)
 	w.countLost()
-	if w.streamAge > 1 {
+	if len(w.forgot.streams)+len(w.trimmed) > 0 {
 		return // what a stream lost before the restore took with it is lost
 	}
 	for _, id := range w.ids {

@@ -176,6 +176,7 @@ func (m *MemStore) commit(b *core.Batch) (core.CommitResult, error) {
 		if !fenced[w.Partition] {
 			st := m.partition(w.Partition)
 			st.Cursor, st.ControlCursor = w.Cursor, w.ControlCursor
+			st.CursorStored, st.ControlStored = w.CursorStored, w.ControlStored
 			st.NextNumber, st.NextEnd, st.Told, st.LastCommit = w.NextNumber, w.NextEnd, w.Told, b.ID
 		}
 	}

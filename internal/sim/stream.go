@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"strconv"
 
 	"duly.dev/duly/internal/core"
 )
@@ -12,7 +11,9 @@ type message struct {
 	partition int
 	subs      []core.Submission
 	control   core.Control
-	garbage   bool // cannot be decoded: its reader makes it a dead letter and goes on
+	at        core.Instant // when the stream took it
+	gone      bool         // removed, when all had read it
+	garbage   bool         // cannot be decoded: its reader makes it a dead letter and goes on
 }
 
 // append puts a message on a stream and lets its readers know.
@@ -24,6 +25,7 @@ func (w *World) append(stream *[]message, m message) uint64 {
 }
 
 func (w *World) append1(stream *[]message, m message) uint64 {
+	m.at = w.now
 	*stream = append(*stream, m)
 	for i := range m.subs {
 		w.stored[subKey(&m.subs[i])] = true
@@ -39,8 +41,8 @@ func (w *World) append1(stream *[]message, m message) uint64 {
 }
 
 // loseStream is a task stream and a control stream that are lost as a whole, by
-// an operator or a disk, while SQL is intact. Nodes are started anew with the
-// new streams: they read the identity when they start. What is promised: what
+// an operator or a disk, while SQL is intact, and all nodes are started anew with the
+// new ones. What is promised: what
 // SQL has goes on; positions begin anew; and what was accepted and not read is
 // gone, that and nothing else.
 func (w *World) loseStream() {
@@ -48,11 +50,7 @@ func (w *World) loseStream() {
 		return
 	}
 	w.tell("", -1, "the streams are lost")
-	w.loseAsks()
-	w.forgot.streams = w.now
-	w.streamAge++
-	w.stream, w.controls = nil, nil
-	w.countLost()
+	w.makeStreams(true, true)
 	for _, n := range w.nodes {
 		n.restart()
 	}
@@ -62,7 +60,7 @@ func (w *World) loseStream() {
 func (w *World) countLost() {
 	unread := map[string]bool{}
 	for i, m := range w.stream {
-		if uint64(i+1) > w.cursor(m.partition) {
+		if !m.gone && uint64(i+1) > w.cursor(m.partition) {
 			for j := range m.subs {
 				unread[m.subs[j].ID] = true
 			}
@@ -79,14 +77,11 @@ func (w *World) countLost() {
 // cursor is the committed position of a partition in the present task stream.
 func (w *World) cursor(partition int) uint64 {
 	st := w.Store.Partition(partition)
-	if st.Stream != w.streamName() {
+	if !w.readsTasks(st.Stream) || wentBack(w.stream, place{st.Cursor, st.CursorStored}) {
 		return 0
 	}
 	return st.Cursor
 }
-
-// streamName is the identity of the present streams.
-func (w *World) streamName() string { return "stream-" + strconv.Itoa(w.streamAge) }
 
 // settled reports whether a submission has come to something durable: its row;
 // a refusal, where its id is another's row; a dead letter.

@@ -17,7 +17,7 @@ type forgot struct {
 	times   []lostTime
 	former  map[int]bool    // partitions in which a former owner went on
 	asks    map[string]bool // ids whose requests are lost
-	streams core.Instant    // when the streams were lost, and with them what SQL would read again
+	streams []core.Instant  // when streams were lost, or went back, and with them what SQL would read again
 }
 
 type forgotEnd struct {
@@ -66,11 +66,14 @@ func (w *World) abandoned(at core.Instant) bool {
 	return slices.ContainsFunc(w.forgot.times, func(t lostTime) bool { return at > t.from && at <= t.to })
 }
 
-// loseAsks notes whose requests a lost control stream took with it, unread since SQL
-// went back.
-func (w *World) loseAsks() {
+// loseAsks notes whose requests a control stream takes with it from some position on,
+// unread since SQL went back.
+func (w *World) loseAsks(from int) {
 	for i, m := range w.controls {
-		if st := w.Store.partition(m.partition); m.control.ID != "" && w.backs > 0 && (st.Stream != w.streamName() || uint64(i+1) > st.ControlCursor) {
+		if i < from {
+			continue
+		}
+		if st := w.Store.partition(m.partition); m.control.ID != "" && w.backs > 0 && (!w.readsControl(st.Stream) || uint64(i+1) > st.ControlCursor) {
 			w.forgot.asks[m.control.ID] = true
 		}
 	}
@@ -81,6 +84,17 @@ func (w *World) endedIn(p int, key string, from, to core.Instant) bool {
 	id, _, _ := strings.Cut(key, "/")
 	r := w.Store.ids[idKey{p, id}]
 	return r != nil && r.task.State.Ended() && w.endedAt[id] > from && w.endedAt[id] < to
+}
+
+// noticedAfter is when an owner of a partition last noticed that SQL went back, after some
+// time and as SQL still knows; 0: none has, or SQL has forgotten that as well.
+func (w *World) noticedAfter(p int, after core.Instant) core.Instant {
+	for _, at := range slices.Backward(w.noticed[p]) {
+		if at > after && !w.abandoned(at) {
+			return at
+		}
+	}
+	return 0
 }
 
 func (w *World) backup() backup {
@@ -138,12 +152,14 @@ func (w *World) toldOf(b backup) map[string]core.Ending {
 // the owner that knew them died with the database, or stood still since before them, or
 // the streams that would tell it again were lost in that time, too.
 func (w *World) forgotten(p int, key string) bool {
-	if id, _, _ := strings.Cut(key, "/"); w.forgot.asks[id] {
+	id, _, _ := strings.Cut(key, "/")
+	if w.forgot.asks[id] {
 		return true
 	}
 	for _, lost := range w.forgot.times {
 		in := func(at core.Instant) bool { return at > lost.from && at <= lost.to }
-		if lost.keys[key] && (w.noticedAt[p] <= lost.to || w.forgot.former[p] || in(w.forgot.streams) || w.endedIn(p, key, lost.to, w.noticedAt[p])) {
+		noticed := w.noticedAfter(p, lost.to)
+		if lost.keys[key] && (noticed == 0 || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[id]) || w.endedIn(p, key, lost.to, noticed)) {
 			return true
 		}
 	}

@@ -70,20 +70,20 @@ type World struct {
 
 	stream     []message // of tasks; the position of a message is its index + 1
 	controls   []message
-	streamAge  int  // rises when the streams are lost
 	leasesLost bool // all at once
+	ground
 	eventsDown core.Instant
 	told       told
 	refused    map[string]bool
 	dead       map[string]bool // dead letters
 
-	evidence  map[int]core.Evidence   // outside SQL, by partition
-	former    map[int]core.Evidence   // the same of owners that lost theirs
-	noticedAt map[int]core.Instant    // when an owner of a partition last noticed that SQL went back
-	endedAt   map[string]core.Instant // when a task last ended
-	backs     int                     // how often SQL went back
-	tops      map[int]int64           // the highest epoch that ever committed, by partition
-	forgot    forgot
+	evidence map[int]core.Evidence   // outside SQL, by partition
+	former   map[int]core.Evidence   // the same of owners that lost theirs
+	noticed  map[int][]core.Instant  // when owners of a partition noticed that SQL went back
+	endedAt  map[string]core.Instant // when a task last ended
+	backs    int                     // how often SQL went back
+	tops     map[int]int64           // the highest epoch that ever committed, by partition
+	forgot   forgot
 
 	era              int          // rises with a restore: what was on its way before is over
 	down             core.Instant // until when no scheduler runs
@@ -102,8 +102,8 @@ func New(cfg Config) *World {
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		told:   told{map[string]core.Ending{}, map[endKey]bool{}},
-		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, retries: map[fence][]retry{}, spoken: map[fence][]int{}, streamAge: 1,
-		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticedAt: map[int]core.Instant{}, endedAt: map[string]core.Instant{}, forgot: newForgot(),
+		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, retries: map[fence][]retry{}, spoken: map[fence][]int{}, ground: newGround(),
+		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string]core.Instant{}, forgot: newForgot(),
 	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
@@ -120,8 +120,12 @@ func New(cfg Config) *World {
 		w.ids = append(w.ids, fmt.Sprintf("t%d", i+1))
 	}
 	for i := range cfg.Nodes {
-		w.nodes = append(w.nodes, &node{w: w, name: fmt.Sprintf("n%d", i+1), clock: w.newClock()})
-		w.nodes[i].restart()
+		n := &node{w: w, name: fmt.Sprintf("n%d", i+1), clock: w.newClock()}
+		if i == 1 && w.fault(NameTaken) {
+			n.name = w.nodes[0].name
+		}
+		w.nodes = append(w.nodes, n)
+		n.restart()
 	}
 	return w
 }
@@ -150,6 +154,7 @@ func (w *World) run() *Violation {
 	w.submitAll()
 	w.restoreLater()
 	w.wentBackLater()
+	w.moveGround()
 	w.stopEvents()
 	w.troubleAgents()
 	w.after(w.upTo(w.cfg.Storm), w.loseStream)

@@ -75,7 +75,7 @@ func testTakeOver(r *rig) {
 // What a takeover finds outside the database changes the row in the same transaction.
 func testTakeOverByGround(r *rig) {
 	st := r.takeOver(1)
-	st.Cursor, st.ControlCursor = 17, 18
+	st.Cursor, st.ControlCursor, st.CursorStored, st.ControlStored = 17, 18, start, start+1
 	b := r.batch()
 	b.Partitions = []core.PartitionWrite{r.partition(1)}
 	r.taken(b)
@@ -109,15 +109,23 @@ func testWriteWithoutPartition(r *rig) {
 func testCursorsAlone(r *rig) {
 	st := r.takeOver(3)
 	st.Cursor, st.ControlCursor, st.NextNumber, st.NextEnd, st.Told = 100, 200, 30, 20, 19
+	st.CursorStored, st.ControlStored = start, start+1
 	b := r.batch()
 	b.Partitions = []core.PartitionWrite{r.partition(3)}
 	r.taken(b)
 	want := *st
 	r.equal("partition", get(r.s.Cursors(r.ctx))(r)[3], want)
-	st.Cursor, st.Told = 1<<62, 20
+	st.Cursor, st.Told, st.CursorStored, st.ControlStored = 1<<62, 20, 0, start+2
 	b.ID, b.Partitions = b.ID+1, []core.PartitionWrite{r.partition(3)}
 	r.taken(b)
 	r.equal("partition", get(r.s.Cursors(r.ctx))(r)[3], *st)
+	next := get(r.s.TakeOver(r.ctx, 3, core.Claim{Owner: "b", Commit: 77}))(r)
+	r.equal("what a takeover keeps", [2]core.Instant{next.CursorStored, next.ControlStored}, [2]core.Instant{0, start + 2})
+	if r.db != nil { // an owner of a version before moves the cursors alone
+		get(r.db.ExecContext(r.ctx, `UPDATE partitions SET epoch = epoch + 1, control_cursor = 300 WHERE partition = 3`))(r)
+		next = get(r.s.TakeOver(r.ctx, 3, core.Claim{Owner: "c", Commit: 78}))(r)
+		r.equal("what is known after an older owner", [3]core.Instant{core.Instant(next.ControlCursor), next.CursorStored, next.ControlStored}, [3]core.Instant{300, 0, 0})
+	}
 	r.equal("partition of others", get(r.s.Cursors(r.ctx))(r)[0], core.PartitionState{NextNumber: 1, NextEnd: 1})
 }
 

@@ -259,6 +259,26 @@ func testPurgeFenced(r *rig) {
 	}
 }
 
+// testPurgeAfterTakeover: how far rows are gone is not remembered over a takeover, because the
+// database may have been restored meanwhile, and has rows again that were gone.
+func testPurgeAfterTakeover(r *rig) {
+	first := []core.TaskWrite{birth(1, 11, "a"), birth(1, 12, "b"), birth(1, 13, "c")}
+	r.write(first...)
+	r.own[1].Told = 3
+	r.write(ended(first[0].Task, core.StateProcessed, 1), ended(first[1].Task, core.StateProcessed, 2), ended(first[2].Task, core.StateProcessed, 3))
+	r.purged(0, start.Add(time.Hour), 100, 3)
+	r.purged(start.Add(time.Hour), start.Add(time.Hour), 100, 3)
+	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, 1, []int64{11, 12, 13}))(r)), 0)
+	r.takeOver(1)
+	again := births(1, 2)
+	r.write(again...)
+	r.own[1].Told = 5
+	r.write(ended(again[0].Task, core.StateProcessed, 4), ended(again[1].Task, core.StateProcessed, 5))
+	r.purged(0, start.Add(time.Hour), 100, 2)
+	r.purged(start.Add(time.Hour), start.Add(time.Hour), 100, 2)
+	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, 1, []int64{1, 2, 3}))(r)), 0)
+}
+
 func testAudit(r *rig) {
 	r.must(r.s.PutPlan(r.ctx, plan()))
 	all := births(1, 2)

@@ -101,7 +101,7 @@ func (r *rig) partition(p int) core.PartitionWrite {
 	}
 	return core.PartitionWrite{
 		Partition: p, Epoch: st.Epoch, After: st.LastCommit, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
-		NextNumber: st.NextNumber, NextEnd: st.NextEnd, Told: st.Told,
+		NextNumber: st.NextNumber, NextEnd: st.NextEnd, Told: st.Told, CursorStored: st.CursorStored, ControlStored: st.ControlStored,
 	}
 }
 

@@ -62,6 +62,7 @@ func Run(t *testing.T, open Open, except ...string) {
 		{"existing", testExisting},
 		{"purge", testPurge},
 		{"purge is fenced", testPurgeFenced},
+		{"purge after a takeover", testPurgeAfterTakeover},
 		{"generations", testGenerations},
 		{"audit", testAudit},
 	} {

@@ -17,10 +17,10 @@ const noPlaces = "CockroachDB's rows have no places; there such a statement goes
 // onlyPostgres are the statements that a CockroachDB never gets, by how they
 // begin, and why.
 var onlyPostgres = []struct{ begin, why string }{
-	{"WITH own AS (UPDATE partitions AS p SET cursor = u.cursor, control_cursor = u.control_cursor, next_number = u.next_number, next_end = u.next_end, told = u.told, last_commit = u.last_commit" +
+	{"WITH own AS (UPDATE partitions AS p SET cursor = u.cursor, control_cursor = u.control_cursor, next_number = u.next_number, next_end = u.next_end, told = u.told, last_commit = u.last_commit, cursor_stored = u.cursor_stored, control_stored = u.control_stored" +
 		" FROM (SELECT unnest($1::INT8[]) AS partition, unnest($2::INT8[]) AS epoch, unnest($3::INT8[]) AS after, unnest($4::INT8[]) AS cursor," +
 		" unnest($5::INT8[]) AS control_cursor, unnest($6::INT8[]) AS next_number, unnest($7::INT8[]) AS next_end, unnest($8::INT8[]) AS told," +
-		" unnest($9::INT8[]) AS last_commit) AS u WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition) SELECT 1 / (CASE",
+		" unnest($9::INT8[]) AS last_commit, unnest($10::TIMESTAMPTZ[]) AS cursor_stored, unnest($11::TIMESTAMPTZ[]) AS control_stored) AS u WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition) SELECT 1 / (CASE",
 		"the fence of the plain commit divides by zero to fail; on CockroachDB every commit goes the careful way"},
 	{"COPY tasks (", "the plain commit sends its rows in the same pipeline as the fence"},
 	{"COPY journal (", "the plain commit sends its rows in the same pipeline as the fence"},

@@ -1,0 +1,103 @@
+package main
+
+// groundMutants take out what guards against a ground that moves: each is tried by the
+// simulator, in whose world it moves while the nodes live.
+var groundMutants = []mutant{
+	{
+		name: "epoch-below-what-there-was", invariant: 4, file: "internal/core/batch.go", in: "internal/sim",
+		old: "s.Epoch = max(s.Epoch, c.Evidence.Epoch, c.Former.Epoch) + 1", new: "s.Epoch++",
+		fault: "a takeover in a database that went back takes an epoch that there has been",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "lost-life-not-marked", invariant: 7, file: "internal/core/batch.go", in: "internal/sim",
+		old:   "	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)\n",
+		new:   "	s.Found.WentBack = false\n",
+		fault: "what ran in the life that a database has lost is not undone",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "lost-life-of-read-again-not-marked", invariant: 7, file: "internal/core/batch.go", in: "internal/sim",
+		old: "		s.WentBackUntil = max(c.End, s.WentBackUntil)\n", new: "",
+		fault: "a submission that is read again after the database went back counts as one that never ran",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "former-owner-unheard", invariant: 7, file: "scheduler/shard.go",
+		old: "	s.doubted[p.id] = true\n	return true\n", new: "	return false\n",
+		fault: "what a former owner knows of a database that went back changes nothing",
+		run:   "^TestFormerOwnerIsHeard$",
+	},
+	{
+		name: "successor-unheard", invariant: 4, file: "scheduler/run.go",
+		old: "ok && (epoch < e.Epoch || ", new: "ok && (epoch < 0 || ",
+		fault: "an owner goes on in a copy of the database from before its successor's takeover, which was recorded",
+		run:   "^TestSuccessorIsHeard$",
+	},
+	{
+		name: "owner-of-the-same-epoch-unseen", invariant: 4, file: "scheduler/run.go",
+		old: "} else if ok && st.LastCommit > r.last(p) {", new: "} else if ok && st.LastCommit < 0 {",
+		fault: "an owner whose copy of the database is gone goes on beside another of the same epoch",
+		run:   "^TestOwnerOfTheSameEpoch$",
+	},
+	{
+		name: "takeover-leaves-no-mark", invariant: 4, file: "internal/core/batch.go", in: "internal/sim",
+		old: "	s.Owner, s.LastCommit = c.Owner, c.Commit\n", new: "	s.Owner = c.Owner\n",
+		fault: "two takeovers of one epoch, on two copies of a database, are taken for each other",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "cancel-overtakes-lost-life", invariant: 7, file: "scheduler/held.go",
+		old: "bool { return p.nextCursor < p.readUntil }", new: "bool { return p.nextCursor < 0*p.readUntil }",
+		fault: "a cancel takes the id of a submission that ran in the life that is lost, and nothing undoes what that did",
+		run:   "^TestCancelWaitsForWhatMayHaveRun$",
+	},
+	{
+		name: "other-tasks-stream-unseen", invariant: 1, file: "internal/core/streams.go", in: "scheduler",
+		old: "	return wasTasks != nowTasks, wasControl != nowControl\n", new: "	return wasTasks == \"\" && nowTasks != \"\", wasControl != nowControl\n",
+		fault: "the cursor of a task stream that was lost is used on the one that was made in its place",
+		run:   "^TestOtherStreamOfTwo$",
+	},
+	{
+		name: "other-control-stream-unseen", invariant: 1, file: "internal/core/streams.go", in: "scheduler",
+		old: "	return wasTasks != nowTasks, wasControl != nowControl\n", new: "	return wasTasks != nowTasks, wasControl == \"\" && nowControl != \"\"\n",
+		fault: "the cursor of a control stream that was lost is used on the one that was made in its place",
+		run:   "^TestOtherStreamOfTwo$",
+	},
+	{
+		name: "shorter-stream-read-on", invariant: 1, file: "internal/core/batch.go", in: "internal/sim",
+		old: "	if tasks || c.RewoundTasks {\n", new: "	if tasks {\n",
+		fault: "a task stream that came back shorter is read from its old cursor on",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "shorter-control-stream-read-on", invariant: 1, file: "internal/core/batch.go", in: "internal/sim",
+		old: "	if control || c.RewoundControl {\n", new: "	if control {\n",
+		fault: "a control stream that came back shorter is read from its old cursor on",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "rewound-forgotten", invariant: 1, file: "scheduler/streams.go", in: "internal/sim",
+		old: "	was.tasks = was.tasks || errors.Is(err, ErrRewound)\n", new: "",
+		fault: "what a reader found out about its task stream is forgotten by the next takeover",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "grown-stream-unseen", invariant: 1, file: "scheduler/birth.go", in: "internal/sim",
+		old: "p.nextCursor, p.nextStored = m.Pos, m.Stored", new: "p.nextCursor, p.nextStored = m.Pos, 0",
+		fault: "nobody knows which message stood at the cursor: a stream that came back shorter and has grown since is read from there on",
+		run:   "^TestStormThenCalm$",
+	},
+	{
+		name: "grown-control-stream-unseen", invariant: 1, file: "scheduler/apply.go", in: "scheduler",
+		old: "p.nextControl, p.nextControlStored = m.Pos, m.Stored", new: "p.nextControl, p.nextControlStored = m.Pos, 0",
+		fault: "nobody knows which message stood at the control cursor",
+		run:   "^TestCursorsKeepWhenTheirMessagesWereStored$",
+	},
+	{
+		name: "failed-commit-blamed-on-a-row", invariant: 12, file: "scheduler/commit.go", in: "internal/sim",
+		old: "	return errors.Is(err, core.ErrRowRefused) && tasks > 0 || ", new: "	return err != nil && tasks > 0 || ",
+		fault: "a database that takes no commit puts tasks in error",
+		run:   "^TestStormThenCalm$",
+	},
+}
