@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -176,7 +175,11 @@ func (c *Cluster) ready() bool {
 		return false
 	}
 	lines := strings.Split(string(text), "\n")
-	return len(lines) >= 8 && strings.TrimSpace(lines[7]) == "ready" && strings.TrimSpace(lines[3]) == strconv.Itoa(c.port)
+	if len(lines) < 8 || strings.TrimSpace(lines[3]) != strconv.Itoa(c.port) {
+		return false
+	}
+	state := strings.TrimSpace(lines[7])
+	return state == "ready" || state == "standby" // which takes connections, too
 }
 
 func (c *Cluster) arguments(o Options) []string {
@@ -226,10 +229,8 @@ func (c *Cluster) PID() (int, error) {
 // NewDatabase makes an empty database and returns its URL.
 func (c *Cluster) NewDatabase(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("d%d", c.databases.Add(1))
-	cmd := exec.CommandContext(ctx, c.bin.path("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", c.URL("postgres"), "-c", "CREATE DATABASE "+name)
-	cmd.Env = environment()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("create database %s: %w: %s", name, err, bytes.TrimSpace(out))
+	if err := c.execute(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", err
 	}
 	return c.URL(name), nil
 }
@@ -286,8 +287,8 @@ func (c *Cluster) Running() bool {
 	}
 }
 
-// Restart starts the server again after Crash, or after it ended by itself, at
-// the same address, and waits until it takes connections. Crash, Running and
+// Restart starts the server again after Crash, or after it ended by itself, or a
+// Copy for the first time, at the same address, and waits until it takes connections. Crash, Running and
 // Restart are not for use by several goroutines at a time.
 func (c *Cluster) Restart() error {
 	if c.Running() {
