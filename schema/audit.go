@@ -13,7 +13,7 @@ type Audit struct {
 	DoneTwice []DoneRows        // steps with more than one done row in a round
 }
 
-// DoneRows is how many done rows one step of a task has in one round.
+// DoneRows is how many done rows one step of a task has in one round, since the database last went back.
 type DoneRows struct {
 	Task  string
 	Step  string
@@ -24,10 +24,16 @@ type DoneRows struct {
 const (
 	qAuditStates = `SELECT id, state FROM tasks`
 	qAuditRows   = `SELECT count(*) FROM journal WHERE kind IN ('done', 'undone')`
-	qAuditTwice  = `SELECT t.id, ps.name, j.round, count(*) FROM journal j
+	// A step is done again after a row that says that the database went back, and is to be
+	// done once from there. That is looked at only where it counts.
+	qAuditTwice = `SELECT id, name, round, count(*) FROM (
+	SELECT t.id, ps.name, j.round, (SELECT count(*) FROM journal b
+		WHERE b.partition = j.partition AND b.number = j.number AND b.kind = 'went_back' AND b.seq < j.seq) AS life
+	FROM (SELECT partition, number, step, round FROM journal WHERE kind = 'done' GROUP BY partition, number, step, round HAVING count(*) > 1) AS more
+	JOIN journal j ON j.partition = more.partition AND j.number = more.number AND j.step = more.step AND j.round = more.round AND j.kind = 'done'
 	JOIN tasks t ON t.partition = j.partition AND t.number = j.number
-	JOIN plan_steps ps ON ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = j.step
-	WHERE j.kind = 'done' GROUP BY t.id, ps.name, j.round HAVING count(*) > 1`
+	JOIN plan_steps ps ON ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = j.step) AS twice
+	GROUP BY id, name, round, life HAVING count(*) > 1`
 )
 
 // Audit implements Store.

@@ -295,4 +295,18 @@ func testAudit(r *rig) {
 	if len(a.DoneTwice) != 1 || a.DoneTwice[0].Task != "t1-1" || a.DoneTwice[0].Step != "check" || a.DoneTwice[0].Rows != 2 {
 		r.Errorf("a step done twice: %+v", a.DoneTwice)
 	}
+	// What was done before the database went back is done again, and is done once since.
+	w := ended(all[1].Task, core.StateProcessing, 0)
+	r.write(w)
+	back := next(w.Task, true, func(_ *core.Task, rec *core.Record) { rec.Kind, rec.Actor = core.KindWentBack, node })
+	r.write(back)
+	w = ended(back.Task, core.StateProcessing, 0)
+	r.write(w)
+	if a = get(r.s.Audit(r.ctx))(r); len(a.DoneTwice) != 1 {
+		r.Errorf("a step done again because the database went back: %+v", a.DoneTwice)
+	}
+	r.write(ended(w.Task, core.StateProcessing, 0))
+	if a = get(r.s.Audit(r.ctx))(r); len(a.DoneTwice) != 2 {
+		r.Errorf("a step done twice after the database went back: %+v", a.DoneTwice)
+	}
 }
