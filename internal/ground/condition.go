@@ -30,6 +30,7 @@ func (c Consequence) String() string {
 // Times of a ground.
 const (
 	DefaultGrace   = 10 * time.Second // how long a trouble may last before it is told
+	DefaultReady   = 8 * time.Second  // how long before a node is not ready: within ten seconds, the probe's share included
 	AtOnce         = time.Duration(-1)
 	DefaultEvery   = time.Second     // from the end of one probe to the beginning of the next
 	DefaultTimeout = 2 * time.Second // how long a probe may take
@@ -50,7 +51,7 @@ type Condition struct {
 	Begin       string        // what is told when it is not
 	End         string        // what is told when it is again
 	Grace       time.Duration // how long a trouble lasts before log and alert; AtOnce: none
-	ReadyAfter  time.Duration // how long a trouble lasts before its consequence; zero: Grace
+	ReadyAfter  time.Duration // how long a trouble lasts before its consequence; zero: Grace, but DefaultReady at most
 	Consequence Consequence
 	// Proven makes a node not ready until the condition has been well once, without any grace.
 	Proven bool
@@ -80,7 +81,7 @@ func (c Condition) withDefaults() Condition {
 		c.Grace = DefaultGrace
 	}
 	if c.ReadyAfter == 0 {
-		c.ReadyAfter = c.Grace
+		c.ReadyAfter = min(c.Grace, DefaultReady)
 	}
 	c.Grace, c.ReadyAfter = max(0, c.Grace), max(0, c.ReadyAfter)
 	if c.Every <= 0 {

@@ -48,7 +48,7 @@ const (
 // conditions are all that a node with these roles needs, in the order in which readiness lists them. docs/health.md has
 // the same table.
 func (n *Node) conditions() []ground.Condition {
-	natsReady := ground.DefaultGrace
+	natsReady := ground.DefaultReady
 	if n.cfg.Has(RoleIngest) { // what comes in the meantime is refused
 		natsReady = ground.AtOnce
 	}
@@ -101,7 +101,7 @@ func (n *Node) conditions() []ground.Condition {
 	if n.cfg.Has(RoleSupervisor) {
 		all = append(all, n.roleCondition(RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{
 			Name: condLeader, Wanted: "one supervisor leads", Begin: "no supervisor leads: nothing overdue is found", End: "a supervisor leads again",
-			Grace: n.cfg.Lease + leaderGrace, Consequence: ground.NotReady, Probe: n.probeLeader,
+			Grace: n.cfg.Lease + leaderGrace, ReadyAfter: n.cfg.Lease + leaderGrace, Consequence: ground.NotReady, Probe: n.probeLeader,
 		}, ground.Condition{
 			Name: string(supervisor.TroubleTick), Wanted: "the leader finds what is overdue", Begin: "the supervisor cannot do its work",
 			End: "the supervisor does its work again", Consequence: ground.NotReady,

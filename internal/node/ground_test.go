@@ -81,7 +81,10 @@ func toldOnce(t *testing.T, c ground.Condition) {
 		grace = ground.DefaultGrace
 	}
 	if c.ReadyAfter == 0 {
-		after = grace
+		after = min(grace, ground.DefaultReady)
+	}
+	if c.Name != condLeader && c.Consequence >= ground.NotReady && after+c.Every+ground.DefaultEvery > 10*time.Second {
+		t.Errorf("not ready only after %v, want within ten seconds, the probe's share included", after)
 	}
 	began := time.Now()
 	for time.Since(began) < time.Minute { // as a part that tries every half second
@@ -175,7 +178,7 @@ func conditionTable() string {
 	var b strings.Builder
 	b.WriteString("| name | wanted | when it begins | when it ends | told after | consequence | after | roles |\n|---|---|---|---|---|---|---|---|\n")
 	for _, c := range everything().conditions() {
-		consequence, after := c.Consequence.String(), spell(c, c.ReadyAfter)
+		consequence, after := c.Consequence.String(), spell(c, c.ReadyAfter, ground.DefaultReady)
 		if c.Consequence == ground.Told {
 			after = "–"
 		}
@@ -183,26 +186,26 @@ func conditionTable() string {
 		if len(roles[c.Name]) < len(Roles) {
 			with = strings.Join(roles[c.Name], ", ")
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", c.Name, c.Wanted, c.Begin, c.End, spell(c, c.Grace), consequence, after, with)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", c.Name, c.Wanted, c.Begin, c.End, spell(c, c.Grace, ground.DefaultGrace), consequence, after, with)
 	}
 	return b.String()
 }
 
-// spell writes a grace of a condition.
-func spell(c ground.Condition, d time.Duration) string {
+// spell writes a grace of a condition; usual is what it is where nothing is said.
+func spell(c ground.Condition, d, usual time.Duration) string {
 	switch {
 	case c.Name == condLeader:
 		return fmt.Sprintf("lease + %v", leaderGrace)
 	case c.Name == condNATS && d == ground.AtOnce:
-		return fmt.Sprintf("at once; without ingest %v", ground.DefaultGrace)
+		return fmt.Sprintf("at once; without ingest %v", ground.DefaultReady)
 	case d < 0:
 		return "at once"
 	case d == 0 && c.Grace > 0:
-		return c.Grace.String()
+		return min(c.Grace, usual).String()
 	case d == 0 && c.Grace < 0:
 		return "at once"
 	case d == 0:
-		return ground.DefaultGrace.String()
+		return usual.String()
 	}
 	return d.String()
 }
