@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,12 @@ func (w *world) settle(ctx context.Context, patience time.Duration) error {
 		return err
 	}
 	w.probed = time.Since(began)
+	if w.goneBack {
+		if err := w.wentBack(ctx); err != nil {
+			return err
+		}
+		w.goneBack = false
+	}
 	if err := w.await(ctx, "the backlog stays", func(ctx context.Context) (bool, error) {
 		n, err := w.backlog(ctx)
 		return err == nil && n <= w.rate, err
@@ -66,7 +73,7 @@ func (w *world) probe(ctx context.Context) error {
 			answered := time.Now()
 			var v core.View
 			errs[partition] = w.await(ctx, fmt.Sprintf("delivery %s in partition %d has not ended", id, partition), func(ctx context.Context) (bool, error) {
-				v, err = w.store.Get(ctx, partition, id)
+				v, err = w.view(ctx, partition, id)
 				return err == nil && v.State.Ended(), err
 			})
 			if time.Since(began) > slowProbe {
@@ -76,6 +83,15 @@ func (w *world) probe(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// view is one task as it is stored.
+func (w *world) view(ctx context.Context, partition int, id string) (core.View, error) {
+	store, err := w.store()
+	if err != nil {
+		return core.View{}, err
+	}
+	return store.Get(ctx, partition, id)
 }
 
 // await asks until it is so or ctx ends.
@@ -93,9 +109,20 @@ func (w *world) await(ctx context.Context, otherwise string, so func(context.Con
 	}
 }
 
-// ended is how many tasks have ended.
+// ended is how many tasks have ended. It is exact where the database never went back.
 func (w *world) ended(ctx context.Context) (int, error) {
-	all, err := w.store.Cursors(ctx)
+	n, err := w.ends(ctx)
+	return n - int(w.skew.Load()), err
+}
+
+// ends is how many numbers were given to ends: where the database went back, some of them
+// are not in it.
+func (w *world) ends(ctx context.Context) (int, error) {
+	store, err := w.store()
+	if err != nil {
+		return 0, err
+	}
+	all, err := store.Cursors(ctx)
 	n := 0
 	for i := range all {
 		n += int(all[i].NextEnd) - 1
@@ -103,9 +130,43 @@ func (w *world) ended(ctx context.Context) (int, error) {
 	return n, err
 }
 
+// wentBack finds out how many ends are not in a database that went back. Its partitions must
+// have owners again.
+func (w *world) wentBack(ctx context.Context) error {
+	store, err := w.store()
+	if err != nil {
+		return err
+	}
+	audit, err := store.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	numbered, err := w.ends(ctx)
+	if err != nil {
+		return err
+	}
+	w.skew.Store(int64(numbered - endedIn(audit.States)))
+	return nil
+}
+
+// endedIn is how many of the tasks have ended.
+func endedIn(states map[string]string) int {
+	n := 0
+	for _, s := range states {
+		if core.State(s).Ended() {
+			n++
+		}
+	}
+	return n
+}
+
 // unfinished is how many of the stored tasks have not ended.
 func (w *world) unfinished(ctx context.Context) (int, error) {
-	counts, err := w.store.Counts(ctx)
+	store, err := w.store()
+	if err != nil {
+		return 0, err
+	}
+	counts, err := store.Counts(ctx)
 	n := 0
 	for _, c := range counts {
 		if !c.State.Ended() {
@@ -149,9 +210,9 @@ func (w *world) drain(ctx context.Context) error {
 	best, left, since := -1, 0, time.Now()
 	for {
 		ended, err := w.ended(ctx)
-		if err == nil && ended >= w.load.acceptedCount() {
+		if err == nil && ended >= w.load.acceptedCount()-w.rate { // it is not exact after a restore
 			// Also what was stored and has no answer must end.
-			if left, err = w.unfinished(ctx); err == nil && left == 0 {
+			if left, err = w.unfinished(ctx); err == nil && left == 0 && w.allEnded(ctx) {
 				return nil
 			}
 		}
@@ -168,6 +229,26 @@ func (w *world) drain(ctx context.Context) error {
 	}
 }
 
+// allEnded looks at every task that was accepted.
+func (w *world) allEnded(ctx context.Context) bool {
+	store, err := w.store()
+	if err != nil {
+		return false
+	}
+	audit, err := store.Audit(ctx)
+	if err != nil {
+		return false
+	}
+	w.load.mu.Lock()
+	defer w.load.mu.Unlock()
+	for _, id := range w.load.accepted {
+		if !core.State(audit.States[id]).Ended() {
+			return false
+		}
+	}
+	return true
+}
+
 var errStuck = errors.New("it does not end")
 
 // closeBooks holds the services' books, the state store and the event stream
@@ -176,7 +257,11 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 	if err := w.services.Settle(ctx); err != nil {
 		return err
 	}
-	audit, err := w.store.Audit(ctx)
+	store, err := w.store()
+	if err != nil {
+		return err
+	}
+	audit, err := store.Audit(ctx)
 	if err != nil {
 		return err
 	}
@@ -187,11 +272,13 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 	found := w.services.Books().Check(w.load.accepted, outcomes)
 	for _, e := range found.Examples {
 		fmt.Fprintf(w.out, "%s: task %s: %s\n", e.Finding, e.Task, e.Why)
+		w.tellExample(ctx, e.Task, string(e.Finding)+": "+e.Why)
 	}
-	told, err := w.told(ctx)
+	told, err := w.tellings(ctx)
 	if err != nil {
 		return err
 	}
+	maps.Copy(told, w.told)
 	untold := 0
 	for _, id := range w.load.accepted {
 		if _, ok := told[id]; !ok {
@@ -209,11 +296,24 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 	for _, p := range append(append(w.everyRole(), w.agents...), w.nats...) {
 		r.Exits += p.unexpected()
 	}
+	w.noise(r)
 	return w.readLogs(r)
 }
 
-// told are the ids whose ends the event stream tells.
-func (w *world) told(ctx context.Context) (map[string]struct{}, error) {
+// noise counts the lines that were too many.
+func (w *world) noise(r *report) {
+	for text, n := range w.logs.noisy {
+		r.Noisy += n
+		if r.Noise == nil {
+			r.Noise = map[string]int{}
+		}
+		r.Noise[text] += n
+		fmt.Fprintf(w.out, "noise: %d lines within a second of another of the same cause, for instance %s\n", n, w.logs.first[text])
+	}
+}
+
+// tellings are the ids whose ends the event stream tells.
+func (w *world) tellings(ctx context.Context) (map[string]struct{}, error) {
 	conn, err := bus.Dial(ctx, bus.Options{URL: w.natsURL, Name: "chaos-books", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err

@@ -14,13 +14,17 @@ import (
 // checkout has it: a version that reads what the present one writes, tables and packs.
 const olderCommit = "810b6e3"
 
-// programs are the two binaries of an upgrade.
+// programs are the two binaries of an upgrade, and the servers'.
 type programs struct {
 	newer, older string // paths
+	nats         string
 	olderIs      string // in words
 }
 
-// build makes both binaries, the older one only where an upgrade is among the
+// natsPackage is the program of the NATS server, of the version that Duly embeds.
+const natsPackage = "github.com/nats-io/nats-server/v2"
+
+// build makes all binaries, the older one only where an upgrade is among the
 // faults. Where the checkout has no earlier commit that can be built, it is the
 // same code with another version.
 func build(ctx context.Context, dir string, s *settings) (*programs, error) {
@@ -29,8 +33,11 @@ func build(ctx context.Context, dir string, s *settings) (*programs, error) {
 		return nil, err
 	}
 	root := filepath.Dir(mod)
-	p := &programs{newer: filepath.Join(dir, "duly"), older: filepath.Join(dir, "duly-older")}
+	p := &programs{newer: filepath.Join(dir, "duly"), older: filepath.Join(dir, "duly-older"), nats: filepath.Join(dir, "nats-server")}
 	if err := goBuild(ctx, root, p.newer, "chaos-newer"); err != nil {
+		return nil, err
+	}
+	if _, err := output(ctx, root, "go", "build", "-trimpath", "-o", p.nats, natsPackage); err != nil {
 		return nil, err
 	}
 	if !s.upgrades() {

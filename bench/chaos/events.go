@@ -107,14 +107,22 @@ func (r *eventReader) next(ctx context.Context, messages jetstream.MessagesConte
 	return nil
 }
 
-// note adds the ids of one message. What is no ending is a refusal.
+// note adds the ids of one message.
 func note(m jetstream.Msg, told map[string]struct{}) error {
-	endings, err := bus.DecodeEndings(m.Data())
+	return noteData(m.Subject(), m.Data(), told)
+}
+
+// eventSubjects are those of all endings and refusals.
+const eventSubjects = "duly.events.>"
+
+// noteData adds the ids of one message. What is no ending is a refusal.
+func noteData(subject string, data []byte, told map[string]struct{}) error {
+	endings, err := bus.DecodeEndings(data)
 	if err != nil {
-		if _, refusal := bus.DecodeStatus(m.Data()); refusal == nil {
+		if _, refusal := bus.DecodeStatus(data); refusal == nil {
 			return nil
 		}
-		return errors.Join(errors.New(m.Subject()), err)
+		return errors.Join(errors.New(subject), err)
 	}
 	for i := range endings {
 		told[endings[i].ID] = struct{}{}

@@ -18,8 +18,8 @@ import (
 
 // The parts of a round that are this program again, in processes of their own.
 const (
-	partNATS   = "nats"
 	partAgents = "agents"
+	partClock  = "clock"
 )
 
 // settings of a round.
@@ -47,7 +47,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) > 0 && (args[0] == partNATS || args[0] == partAgents) {
+	if len(args) > 0 && (args[0] == partAgents || args[0] == partClock) {
 		return runPart(ctx, args)
 	}
 	s, err := parse(args)

@@ -10,20 +10,14 @@ import (
 	"os"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/node"
 )
-
-// natsPart are the settings of a NATS server in a process of its own.
-type natsPart struct {
-	Dir     string
-	Port    int
-	Name    string
-	Cluster *natsserver.Cluster
-}
 
 // agentsPart are those of the agents.
 type agentsPart struct {
@@ -33,15 +27,11 @@ type agentsPart struct {
 
 // runPart runs one part of a round in this process until it is told to end.
 func runPart(ctx context.Context, args []string) error {
+	if args[0] == partClock {
+		return serveClock(ctx, args[1:])
+	}
 	if len(args) != 2 {
 		return fmt.Errorf("part %s: want its settings", args[0])
-	}
-	if args[0] == partNATS {
-		var s natsPart
-		if err := json.Unmarshal([]byte(args[1]), &s); err != nil {
-			return fmt.Errorf("part %s: %w", args[0], err)
-		}
-		return serveNATS(ctx, &s)
 	}
 	var s agentsPart
 	if err := json.Unmarshal([]byte(args[1]), &s); err != nil {
@@ -50,35 +40,59 @@ func runPart(ctx context.Context, args []string) error {
 	return serveAgents(ctx, &s)
 }
 
-func serveNATS(ctx context.Context, s *natsPart) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	server, err := natsserver.Start(natsserver.Options{
-		Dir: s.Dir, Port: s.Port, Name: s.Name, Cluster: s.Cluster, Logger: log, Ready: time.Minute,
-	})
+// newPartLog is the log of a part: as a node's.
+func newPartLog() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }
+
+// serveClock is `duly serve` with a clock that is wrong by the first argument. Nothing can be
+// put between a Go program and the clock of its machine, which everybody here goes by.
+func serveClock(ctx context.Context, args []string) error {
+	if len(args) < 1 {
+		return errors.New("clock: want by how much it is wrong")
+	}
+	off, err := time.ParseDuration(args[0])
+	if err != nil {
+		return fmt.Errorf("clock: %w", err)
+	}
+	var config node.Config
+	parser, err := kong.New(&config)
+	if err != nil {
+		return fmt.Errorf("clock: %w", err)
+	}
+	if _, err := parser.Parse(args[1:]); err != nil {
+		return fmt.Errorf("clock: %w", err)
+	}
+	config.Now = func() time.Time { return time.Now().Add(off) }
+	n, err := node.Open(ctx, config, newPartLog())
 	if err != nil {
 		return err
 	}
-	<-ctx.Done()
-	return server.Shutdown()
+	return errors.Join(n.Run(ctx), n.Close())
 }
 
 func serveAgents(ctx context.Context, s *agentsPart) error {
+	log := newPartLog()
+	own := ground.NewFolding(log.Handler()) // what is said here and not by an agent
+	defer own.Close()
 	client, err := rpc.Dial("unix", s.Desk)
 	if err != nil {
 		return fmt.Errorf("services: %w", err)
 	}
 	defer client.Close()
 	nc, err := nats.Connect(s.NATSURL, nats.Name("chaos-agents"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
-		nats.PingInterval(2*time.Second), nats.RetryOnFailedConnect(true))
+		nats.PingInterval(2*time.Second), nats.RetryOnFailedConnect(true),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			slog.New(own).Warn("NATS reports an error", "error", err)
+		}))
 	if err != nil {
 		return fmt.Errorf("connect the agents: %w", err)
 	}
 	defer nc.Close()
-	agent, err := drone.NewAgent(nc, newFlow(), remote{client}, duly.Running(8192), duly.Waiting(1<<16), duly.Drain(5*time.Second))
+	agent, err := drone.NewAgent(nc, newFlow(), remote{client}, duly.Running(8192), duly.Waiting(1<<16), duly.Drain(5*time.Second), duly.Log(log))
 	if err != nil {
 		return err
 	}
 	if err := agent.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		log.Error("the agents end", "error", err)
 		return fmt.Errorf("agents: %w", err)
 	}
 	return nil

@@ -16,6 +16,7 @@ type kind struct {
 	weight      int // of its turns against the others'; 1 as a rule
 	least, most time.Duration
 	older       bool // it runs the older binary
+	due         *due // what must be told of it; nil: nothing
 	run         func(ctx context.Context, w *world, in *injection) error
 }
 
@@ -26,7 +27,14 @@ type injection struct {
 	hold  time.Duration // how long it lasts
 	pick  uint64        // which of several it hits
 	on    string        // what it hit, in words
+
+	at     time.Time // when it began, by its run where something has to be prepared
+	due    *due
+	missed []string // what was not told as it should be, as far as its run has seen
 }
+
+// begins notes that all is prepared and the fault begins.
+func (in *injection) begins() { in.at = time.Now() }
 
 // Between two faults the system works undisturbed for a moment.
 const (
@@ -56,7 +64,7 @@ func (p *plan) all() bool { return len(p.first) == 0 }
 func (p *plan) next() *injection {
 	k := p.draw()
 	return &injection{
-		kind: k, pause: p.between(pauseLeast, pauseMost), hold: p.between(k.least, k.most), pick: p.random.Uint64(),
+		kind: k, due: k.due, pause: p.between(pauseLeast, pauseMost), hold: p.between(k.least, k.most), pick: p.random.Uint64(),
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 // lies between them can be cut, slowed down, or lose everything silently.
 type link struct {
 	listener net.Listener
-	to       string
 
 	mu    sync.Mutex
+	to    string
 	state linkState
 	delay time.Duration
 	conns map[net.Conn]struct{}
@@ -68,7 +68,10 @@ func (k *link) keep(c net.Conn) bool {
 
 func (k *link) join(near net.Conn) {
 	defer k.drop(near)
-	far, err := net.DialTimeout("tcp", k.to, time.Second)
+	k.mu.Lock()
+	to := k.to
+	k.mu.Unlock()
+	far, err := net.DialTimeout("tcp", to, time.Second)
 	if err != nil || !k.keep(far) {
 		if err == nil {
 			far.Close()
@@ -137,6 +140,15 @@ func (k *link) whole() {
 	lost := k.state == linkHalf
 	k.mu.Unlock()
 	k.set(linkWhole, 0, lost)
+}
+
+// retarget leads to another server from now on, and ends what is connected to the one
+// before.
+func (k *link) retarget(to string) {
+	k.mu.Lock()
+	k.to = to
+	k.mu.Unlock()
+	k.set(linkWhole, 0, true)
 }
 
 func (k *link) set(state linkState, delay time.Duration, end bool) {

@@ -29,6 +29,10 @@ type report struct {
 	Recovery recovery                `json:"recovery_ms"`
 	ByFault  map[string]*faultReport `json:"by_fault"`
 
+	NotTold int            `json:"faults_not_told"` // of which something due was not told
+	Noisy   int            `json:"lines_too_many"`  // of one cause within a second
+	Noise   map[string]int `json:"noise,omitempty"` // the same, by message
+
 	Stuck   int      `json:"stuck"`           // never recovered, or never ended
 	Refused int      `json:"refused"`         // submissions that were refused for good
 	Alarms  int      `json:"alarms"`          // panics and the like in the logs
@@ -49,6 +53,11 @@ type faultReport struct {
 	Times    int      `json:"times"`
 	HeldMS   int64    `json:"held_ms"` // mean
 	Recovery recovery `json:"recovery_ms"`
+	Due      int      `json:"told_due"`           // of which something had to be told
+	Told     int      `json:"told"`               // of which all that was due was told
+	Unready  recovery `json:"not_ready_after_ms"` // from the beginning of the fault; of those where a process said so
+	Again    recovery `json:"ready_again_ms"`     // the same
+	Alerts   []string `json:"alerts,omitempty"`   // conditions whose trouble was told
 
 	held time.Duration
 }
@@ -77,6 +86,46 @@ func (r *report) add(name string, held, took time.Duration, recovered bool) {
 	r.Recovery.add(took)
 }
 
+// hear counts what was told of a fault that was added.
+func (r *report) hear(name string, t *tellings) {
+	f := r.ByFault[name]
+	if t.due {
+		f.Due++
+	}
+	switch {
+	case len(t.missed) > 0:
+		r.NotTold++
+	case t.due:
+		f.Told++
+	}
+	if t.wasUnready {
+		f.Unready.add(t.unready)
+		f.Again.add(t.again)
+	}
+	for _, a := range t.alerts {
+		if !slices.Contains(f.Alerts, a) {
+			f.Alerts = append(f.Alerts, a)
+		}
+	}
+	slices.Sort(f.Alerts)
+}
+
+// told is the report's column: of how many faults all was told that had to be.
+func (f *faultReport) told() string {
+	if f.Due == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d of %d", f.Told, f.Due)
+}
+
+// span is a recovery's column.
+func (r *recovery) span() string {
+	if len(r.all) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d, %d", r.P50, r.Max)
+}
+
 // leftOut notes a kind of fault that this machine does not allow.
 func (r *report) leftOut(name string) {
 	if !slices.Contains(r.Without, name) {
@@ -98,13 +147,13 @@ func (r *report) close(found *drone.Report, untold int) {
 
 // clean reports whether every promise was kept.
 func (r *report) clean() bool {
-	return r.Lost+r.Doubled+r.HalfDone+r.Untold+r.Stuck+r.Refused+r.Alarms == 0 && r.Processed+r.Undone+r.Error == r.Tasks
+	return r.Lost+r.Doubled+r.HalfDone+r.Untold+r.Stuck+r.Refused+r.Alarms+r.NotTold+r.Noisy == 0 && r.Processed+r.Undone+r.Error == r.Tasks
 }
 
 // write prints the table and the JSON.
 func (r *report) write(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "\nfault\ttimes\theld ms (mean)\trecovered in ms (p50)\t(max)\n")
+	fmt.Fprint(t, "\nfault\ttimes\theld ms (mean)\trecovered in ms (p50)\t(max)\ttold\tnot ready after ms (p50, max)\tready again ms (p50, max)\n")
 	names := make([]string, 0, len(r.ByFault))
 	for name := range r.ByFault {
 		names = append(names, name)
@@ -112,9 +161,9 @@ func (r *report) write(out io.Writer) error {
 	slices.Sort(names)
 	for _, name := range names {
 		f := r.ByFault[name]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", name, f.Times, f.HeldMS, f.Recovery.P50, f.Recovery.Max)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", name, f.Times, f.HeldMS, f.Recovery.P50, f.Recovery.Max, f.told(), f.Unready.span(), f.Again.span())
 	}
-	fmt.Fprintf(t, "all\t%d\t\t%d\t%d\n", r.Faults, r.Recovery.P50, r.Recovery.Max)
+	fmt.Fprintf(t, "all\t%d\t\t%d\t%d\t\t\t\n", r.Faults, r.Recovery.P50, r.Recovery.Max)
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}

@@ -6,11 +6,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"duly.dev/duly/bench/internal/procfs"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/pgtest"
 )
 
@@ -35,10 +33,18 @@ func (w *world) openServers(ctx context.Context) error {
 	}}); err != nil {
 		return fmt.Errorf("throwaway PostgreSQL: %w", err)
 	}
+	w.pgs = append(w.pgs, w.pg)
 	if w.database, err = w.pg.NewDatabase(ctx); err != nil {
 		return err
 	}
 	if _, err := output(ctx, "", w.programs.newer, "migrate", "--database-url", w.database); err != nil {
+		return err
+	}
+	at, err := addrOf(w.database)
+	if err != nil {
+		return err
+	}
+	if w.dbLink, err = newLink(at); err != nil {
 		return err
 	}
 	for _, name := range []string{"ingest", "scheduler-a", "scheduler-b", "supervisor-a", "supervisor-b"} {
@@ -66,24 +72,27 @@ func (w *world) openNATSNodes(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	var routes, urls []string
+	var routes []string
 	for i := range n {
 		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", ports[n+i]))
-		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[i]))
+		w.natsHosts = append(w.natsHosts, fmt.Sprintf("127.0.0.1:%d", ports[i]))
 	}
-	w.natsURL = strings.Join(urls, ",")
+	w.natsURL = as(userLoad, w.natsHosts...)
 	for i := range n {
-		s := natsPart{Dir: filepath.Join(w.dir, "nats"), Port: ports[i], Name: "nats"}
+		c := &natsConf{Dir: filepath.Join(w.dir, "nats"), Port: ports[i], Name: "nats"}
 		if n > 1 {
-			s.Name = fmt.Sprintf("nats-%d", i+1)
-			s.Dir = filepath.Join(w.dir, s.Name)
-			s.Cluster = &natsserver.Cluster{Name: "chaos", Port: ports[n+i], Routes: routes}
+			c.Name = fmt.Sprintf("nats-%d", i+1)
+			c.Dir = filepath.Join(w.dir, c.Name)
+			c.Cluster, c.Routes = ports[n+i], routes
 		}
-		p, err := w.newPart(s.Name, partNATS, s)
+		if err := c.write(w.dir); err != nil {
+			return err
+		}
+		p, err := w.newProcess(c.Name, "", w.programs.nats, "-c", c.path)
 		if err != nil {
 			return err
 		}
-		w.nats = append(w.nats, p)
+		w.nats, w.natsConf = append(w.nats, p), c
 		if err := p.start(); err != nil {
 			return err
 		}

@@ -7,28 +7,49 @@ import (
 	"path/filepath"
 	"time"
 
+	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
 
 // slowProbe is what a probe may take without a word about it.
 const slowProbe = 3 * time.Second
 
+// clockFormat is how times of a day are written.
+const clockFormat = "15:04:05.000"
+
 // tellSlow writes down how a slow probe spent its time.
 func (w *world) tellSlow(ctx context.Context, began, answered time.Time, v *core.View) {
-	f, err := os.OpenFile(filepath.Join(w.dir, "slow-probes.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	w.tellTask(ctx, "slow-probes.txt", v, fmt.Sprintf("handed in %s, accepted %s", began.UTC().Format(clockFormat), answered.UTC().Format(clockFormat)))
+}
+
+// tellExample writes down what became of a task that broke a promise.
+func (w *world) tellExample(ctx context.Context, id, why string) {
+	v, err := w.view(ctx, bus.PartitionOf(id, partitions), id)
+	if err != nil {
+		v.ID = id
+	}
+	w.tellTask(ctx, "examples.txt", &v, why)
+}
+
+// tellTask writes the journal of a task to a file.
+func (w *world) tellTask(ctx context.Context, file string, v *core.View, what string) {
+	f, err := os.OpenFile(filepath.Join(w.dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return // it is only to look at
 	}
 	defer f.Close()
-	const clock = "15:04:05.000"
-	fmt.Fprintf(f, "%s partition %d %s: handed in %s, accepted %s\n", v.ID, v.Partition, v.State, began.UTC().Format(clock), answered.UTC().Format(clock))
-	rows, err := w.store.Journal(ctx, v.Partition, v.Number)
+	fmt.Fprintf(f, "%s partition %d number %d %s: %s\n", v.ID, v.Partition, v.Number, v.State, what)
+	store, err := w.store()
+	if err != nil {
+		return
+	}
+	rows, err := store.Journal(ctx, v.Partition, v.Number)
 	if err != nil {
 		return
 	}
 	for i := range rows {
 		r := &rows[i]
-		fmt.Fprintf(f, "  %s %-10s %s step %d %s attempt %d code %d %q next %d due %s\n", r.At.Time().UTC().Format(clock), r.Kind, r.Actor,
-			r.Step, r.Reason, r.Attempt, r.Code, r.Error, r.Next, r.Due.Time().UTC().Format(clock))
+		fmt.Fprintf(f, "  %d %s %-10s %s round %d step %d %s attempt %d code %d %q next %d due %s\n", r.Seq, r.At.Time().UTC().Format(clockFormat), r.Kind, r.Actor,
+			r.Round, r.Step, r.Reason, r.Attempt, r.Code, r.Error, r.Next, r.Due.Time().UTC().Format(clockFormat))
 	}
 }

@@ -63,7 +63,7 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("directory: %w", err)
 	}
-	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), seed: s.seed}
+	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), seed: s.seed, logs: newLogs(p.older)}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(ctx); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 		if err := pause(ctx, in.pause); err != nil {
 			return err
 		}
-		at := time.Now()
+		in.begins()
 		before := w.load.acceptedCount()
 		err := in.kind.run(ctx, w, in)
 		if errors.Is(err, syscall.EPERM) { // neither mounts nor limits of other users' processes are ours to make
@@ -120,9 +120,9 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 		healed := time.Now()
 		err = w.settle(ctx, recoverMax)
 		took := time.Since(healed)
-		r.add(in.kind.name, healed.Sub(at), took, err == nil)
+		r.add(in.kind.name, healed.Sub(in.at), took, err == nil)
 		fmt.Fprintf(w.out, "%4d %-20s %-14s at %s held %5d ms, recovered in %5d ms (probes %d), %d accepted, backlog %d\n", n, in.kind.name, in.on,
-			at.UTC().Format("15:04:05.0"), healed.Sub(at).Milliseconds(), took.Milliseconds(), w.probed.Milliseconds(), w.load.acceptedCount()-before, w.backlogNow(ctx))
+			in.at.UTC().Format("15:04:05.0"), healed.Sub(in.at).Milliseconds(), took.Milliseconds(), w.probed.Milliseconds(), w.load.acceptedCount()-before, w.backlogNow(ctx))
 		if err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -130,6 +130,12 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 			fmt.Fprintf(w.out, "fault %d, %s: never recovered: %v\n", n, in.kind.name, err)
 			return nil // the books are closed all the same
 		}
+		t, err := w.hears(ctx, in, healed)
+		if err != nil {
+			return err
+		}
+		r.hear(in.kind.name, t)
+		fmt.Fprintf(w.out, "     %s\n", t)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/examples/drone"
@@ -38,12 +40,23 @@ type world struct {
 	services *drone.Services
 	desk     *desk
 	load     *load
-	store    schema.Store // the harness's own, by no proxy
+	watch    *watch
+	logs     *logs
+	told     map[string]struct{} // ends that an event stream told which was then lost
+
+	opening sync.Mutex
+	opened  schema.Store // the harness's own, by a link that nothing breaks
+	skew    atomic.Int64 // ends that were counted and are not in a database that went back
 
 	nats      []*process
-	natsURL   string // by no proxy
+	natsHosts []string // by no proxy
+	natsURL   string   // of the harness, by no proxy
+	natsConf  *natsConf
 	pg        *pgtest.Cluster
-	database  string // by no proxy
+	pgs       []*pgtest.Cluster // all that there were
+	database  string            // by no proxy
+	dbLink    *link             // the harness's own
+	goneBack  bool              // the database went back, and its ends were not counted since
 	names     []string
 	roles     map[string]*process
 	agents    []*process
@@ -97,7 +110,7 @@ func (w *world) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.store, err = schema.Open(ctx, w.database, schema.Options{MaxConns: 4}); err != nil {
+	if err := w.openStore(ctx); err != nil {
 		return err
 	}
 	if err := w.openAgents(); err != nil {
@@ -116,7 +129,50 @@ func (w *world) open(ctx context.Context) error {
 			return err
 		}
 	}
+	w.watch = newWatch(w.everyRole())
 	return nil
+}
+
+// openStore opens the harness's own store, again where there was one.
+func (w *world) openStore(ctx context.Context) error {
+	url := w.database
+	if w.dbLink != nil {
+		at, err := addrOf(url)
+		if err != nil {
+			return err
+		}
+		url = strings.Replace(url, at, w.dbLink.addr(), 1)
+	}
+	w.opening.Lock()
+	defer w.opening.Unlock()
+	var err error
+	w.opened, err = schema.Open(ctx, url, schema.Options{MaxConns: 4})
+	return err
+}
+
+// closeStore closes it.
+func (w *world) closeStore() error {
+	w.opening.Lock()
+	defer w.opening.Unlock()
+	if w.opened == nil {
+		return nil
+	}
+	err := w.opened.Close()
+	w.opened = nil
+	return err
+}
+
+// errNoStore: the database is away because its files are exchanged.
+var errNoStore = errors.New("the database is being exchanged")
+
+// store is the harness's own.
+func (w *world) store() (schema.Store, error) {
+	w.opening.Lock()
+	defer w.opening.Unlock()
+	if w.opened == nil {
+		return nil, errNoStore
+	}
+	return w.opened, nil
 }
 
 func (w *world) socket() string { return filepath.Join(w.dir, "services.sock") }
@@ -160,7 +216,8 @@ func (w *world) openDev(ctx context.Context) error {
 		return err
 	}
 	w.addRole(p)
-	w.natsURL, w.database = fmt.Sprintf("nats://127.0.0.1:%d", ports[1]), "sqlite:"+filepath.Join(dir, "duly.db")
+	w.natsHosts = []string{fmt.Sprintf("127.0.0.1:%d", ports[1])}
+	w.natsURL, w.database = as(userLoad, w.natsHosts...), "sqlite:"+filepath.Join(dir, "duly.db")
 	if err := p.start(); err != nil {
 		return err
 	}
@@ -173,7 +230,7 @@ func (w *world) openRole(name string) error {
 	if err != nil {
 		return err
 	}
-	natsURL, err := w.natsBehindLink(name)
+	natsURL, err := w.natsBehindLink(name, userDuly)
 	if err != nil {
 		return err
 	}
@@ -207,22 +264,22 @@ func (w *world) addRole(p *process) {
 
 // natsBehindLink is how a process reaches NATS: through a link, or straight where
 // the servers tell their clients of each other.
-func (w *world) natsBehindLink(name string) (string, error) {
+func (w *world) natsBehindLink(name, user string) (string, error) {
 	if w.stage.topology == cluster {
-		return w.natsURL, nil
+		return as(user, w.natsHosts...), nil
 	}
-	k, err := newLink(strings.TrimPrefix(w.natsURL, "nats://"))
+	k, err := newLink(w.natsHosts[0])
 	if err != nil {
 		return "", err
 	}
 	w.natsLinks = append(w.natsLinks, &namedLink{k, name})
-	return "nats://" + k.addr(), nil
+	return as(user, k.addr()), nil
 }
 
 // openAgents starts two processes of agents that share the work.
 func (w *world) openAgents() error {
 	for _, name := range []string{"agents-a", "agents-b"} {
-		url, err := w.natsBehindLink(name)
+		url, err := w.natsBehindLink(name, userAgents)
 		if err != nil {
 			return err
 		}
@@ -265,17 +322,21 @@ func (w *world) close() error {
 	if w.load != nil {
 		errs = append(errs, w.load.close())
 	}
+	if w.watch != nil {
+		w.watch.close()
+	}
 	for _, p := range append(append(w.everyRole(), w.agents...), w.nats...) {
 		errs = append(errs, p.close())
 	}
 	for _, k := range append(append([]*namedLink{}, w.natsLinks...), w.dbLinks...) {
 		errs = append(errs, k.close())
 	}
-	if w.store != nil {
-		errs = append(errs, w.store.Close())
+	errs = append(errs, w.closeStore())
+	if w.dbLink != nil {
+		errs = append(errs, w.dbLink.close())
 	}
-	if w.pg != nil {
-		errs = append(errs, w.pg.Stop())
+	for _, pg := range w.pgs {
+		errs = append(errs, pg.Stop()) // a second time does nothing
 	}
 	if w.desk != nil {
 		errs = append(errs, w.desk.close())

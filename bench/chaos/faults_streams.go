@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/bus"
+)
+
+// Faults of the streams and buckets: each is deleted while everything works, or is full.
+
+// lost is a stream, or the one below a bucket, that is deleted.
+func lost(of func(bus.Names) string) func(context.Context, *world, *injection) error {
+	return func(ctx context.Context, w *world, in *injection) error {
+		name := of(bus.Names{})
+		in.on = name
+		js, err := jetstream.New(w.load.doors[0])
+		if err != nil {
+			return fmt.Errorf("delete %s: %w", name, err)
+		}
+		in.begins()
+		return w.deleteStream(ctx, js, name)
+	}
+}
+
+func (w *world) deleteStream(ctx context.Context, js jetstream.JetStream, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := js.DeleteStream(ctx, name); err != nil {
+		return fmt.Errorf("delete %s: %w", name, err)
+	}
+	return nil
+}
+
+// bucket is the name of the stream below a bucket.
+func bucket(of func(bus.Names) string) func(bus.Names) string {
+	return func(n bus.Names) string { return "KV_" + of(n) }
+}
+
+// loseTasks deletes the task stream. What it holds and nobody has read is lost with it, as
+// docs/decisions/009-ground.md says: so arrivals stop until all that was accepted has been
+// read. It is in hand then, and goes on.
+func loseTasks(ctx context.Context, w *world, in *injection) error {
+	w.load.rate.Store(0)
+	defer w.load.rate.Store(int64(w.rate))
+	if err := w.allRead(ctx); err != nil {
+		return err
+	}
+	return lost(bus.Names.StreamTasks)(ctx, w, in)
+}
+
+// allRead waits until every submission has its answer, and all that was accepted is stored:
+// a partition is read in order, so one more task in each tells.
+func (w *world) allRead(ctx context.Context) error {
+	if err := w.await(ctx, "submissions without an answer", func(context.Context) (bool, error) { return w.load.open.Load() == 0, nil }); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, partitions)
+	for partition := range partitions {
+		wg.Go(func() {
+			id, err := w.load.submitTo(ctx, partition)
+			if err != nil {
+				errs[partition] = err
+				return
+			}
+			errs[partition] = w.await(ctx, "delivery "+id+" is not read", func(ctx context.Context) (bool, error) {
+				_, err := w.view(ctx, partition, id)
+				return err == nil, err
+			})
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// loseEvents deletes the event stream, when what it has told was read: the end of a task
+// that it had confirmed is not told again.
+func loseEvents(ctx context.Context, w *world, in *injection) error {
+	nc := w.load.doors[0]
+	// What is told between the reading and the deletion is heard as it passes.
+	heard := make(chan *nats.Msg, 1<<16)
+	sub, err := nc.ChanSubscribe(eventSubjects, heard)
+	if err != nil {
+		return fmt.Errorf("hear the events: %w", err)
+	}
+	told, err := w.tellings(ctx)
+	if err != nil {
+		return errors.Join(err, sub.Unsubscribe())
+	}
+	if err := errors.Join(lost(bus.Names.StreamEvents)(ctx, w, in), sub.Unsubscribe()); err != nil {
+		return err
+	}
+	for len(heard) > 0 {
+		m := <-heard
+		if err := noteData(m.Subject, m.Data, told); err != nil {
+			return err
+		}
+	}
+	if w.told == nil {
+		w.told = map[string]struct{}{}
+	}
+	for id := range told {
+		w.told[id] = struct{}{}
+	}
+	return nil
+}
+
+// fullSpare is what a stream that is made full has left for each submission of a second:
+// all of it is used up within a second or so, and not while it is made so.
+const fullSpare = 200
+
+// fullStream lets the task stream be no larger than it is. What all have finished goes from it
+// by itself then, so it takes submissions again before it is as large as before.
+func fullStream(ctx context.Context, w *world, in *injection) error {
+	name := bus.Names{}.StreamTasks()
+	in.on = name
+	js, err := jetstream.New(w.load.doors[0])
+	if err != nil {
+		return fmt.Errorf("fill %s: %w", name, err)
+	}
+	bound := int64(0)
+	if bound, err = w.bound(ctx, js, name, 0); err != nil {
+		return err
+	}
+	err = pause(ctx, in.hold)
+	_, freed := w.bound(context.WithoutCancel(ctx), js, name, bound)
+	return errors.Join(err, freed)
+}
+
+// bound gives a stream another bound (0: what it holds, and a little), and returns the one before.
+func (w *world) bound(ctx context.Context, js jetstream.JetStream, name string, bytes int64) (before int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return 0, fmt.Errorf("bound of %s: %w", name, err)
+	}
+	config := s.CachedInfo().Config
+	before = config.MaxBytes
+	if config.MaxBytes = bytes; bytes == 0 {
+		config.MaxBytes = int64(s.CachedInfo().State.Bytes) + int64(w.rate)*fullSpare
+	}
+	if _, err := js.UpdateStream(ctx, config); err != nil {
+		return 0, fmt.Errorf("bound of %s: %w", name, err)
+	}
+	return before, nil
+}
