@@ -57,8 +57,17 @@ func killIngest(ctx context.Context, w *world, in *injection) error {
 	return killed(ctx, in, w.role("ingest"))
 }
 
+// killSupervisor kills one of the supervisors. If it leads, the next one says that it does.
 func killSupervisor(ctx context.Context, w *world, in *injection) error {
-	return killed(ctx, in, one(in, w.supervisors()))
+	p := one(in, w.supervisors())
+	leads, err := w.leader(ctx)
+	if err != nil {
+		return err
+	}
+	if leads == p.name {
+		in.due = &due{lines: []string{lineLeads}}
+	}
+	return killed(ctx, in, p)
 }
 
 func stopScheduler(ctx context.Context, w *world, in *injection) error {

@@ -71,8 +71,7 @@ func serveClock(ctx context.Context, args []string) error {
 
 func serveAgents(ctx context.Context, s *agentsPart) error {
 	log := newPartLog()
-	own := ground.NewFolding(log.Handler()) // what is said here and not by an agent
-	defer own.Close()
+	own := ground.NewFolding(log.Handler()) // what is said here and not by an agent; what it holds at the end is dropped
 	client, err := rpc.Dial("unix", s.Desk)
 	if err != nil {
 		return fmt.Errorf("services: %w", err)
