@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"duly.dev/duly/internal/pgtest"
 )
 
@@ -103,13 +101,17 @@ func (w *world) switchTo(c *pgtest.Cluster) error {
 	return old.Stop()
 }
 
-// ask asks the database something that has one answer.
+// ask asks the database something that has one answer, by one statement.
 func (w *world) ask(ctx context.Context, query string, answer ...any) error {
-	conn, err := pgx.Connect(ctx, w.database)
+	driver, at := "pgx", w.database
+	if file, ok := strings.CutPrefix(at, "sqlite:"); ok {
+		driver, at = "sqlite", file
+	}
+	db, err := sql.Open(driver, at)
 	if err != nil {
 		return fmt.Errorf("ask the database: %w", err)
 	}
-	if err := errors.Join(conn.QueryRow(ctx, query).Scan(answer...), conn.Close(ctx)); err != nil {
+	if err := errors.Join(db.QueryRowContext(ctx, query).Scan(answer...), db.Close()); err != nil {
 		return fmt.Errorf("ask the database: %w", err)
 	}
 	return nil

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -47,6 +51,9 @@ func TestKinds(t *testing.T) {
 			t.Errorf("kind %q twice or without a name", k.name)
 		}
 		seen[k.name] = true
+		if k.due != nil && k.due.after > k.most && k.most > 0 {
+			t.Errorf("kind %s holds for %v at most and is told after %v", k.name, k.most, k.due.after)
+		}
 		if k.fits == 0 || k.weight < 1 || k.run == nil || k.least > k.most {
 			t.Errorf("kind %s: %+v", k.name, k)
 		}
@@ -59,6 +66,20 @@ func TestKinds(t *testing.T) {
 	}
 	if got := fitting(devOnly, "kill-nats"); got != nil {
 		t.Errorf("kill-nats fits %v, want no stage of SQLite", got)
+	}
+}
+
+// TestKindsAreDocumented: docs/chaos.md says of each kind what is done and what is promised.
+func TestKindsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "chaos.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## The faults\n")
+	for i := range kinds {
+		if name := regexp.MustCompile(`(?m)^\| ([\w-]+, )*` + kinds[i].name + `(, [\w-]+)* \|`); !name.MatchString(table) {
+			t.Errorf("docs/chaos.md has no row of %s", kinds[i].name)
+		}
 	}
 }
 

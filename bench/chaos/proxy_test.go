@@ -140,3 +140,29 @@ func TestLinkSlow(t *testing.T) {
 		t.Errorf("healed, the same connection: %v", err)
 	}
 }
+
+// TestRetarget: what is connected ends, and what connects afterwards reaches the other server.
+func TestRetarget(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	k := linkTo(t, silent.Addr().String())
+	c := dial(t, k)
+	k.retarget(echo(t))
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection to the server before: %v, want its end", err)
+	}
+	c = dial(t, k)
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 1)
+	if _, err := io.ReadFull(c, got); err != nil || got[0] != 'x' {
+		t.Errorf("%q %v from the other server, want the echo", got, err)
+	}
+}

@@ -43,6 +43,19 @@ func TestReport(t *testing.T) {
 	if !r.clean() {
 		t.Error("not clean")
 	}
+	r.hear("a", &tellings{due: true, wasUnready: true, unready: 3 * time.Second, again: 7 * time.Second, alerts: []string{"streams", "nats"}})
+	r.hear("a", &tellings{due: true, alerts: []string{"nats"}})
+	r.hear("b", &tellings{})
+	if a := r.ByFault["a"]; a.told() != "2 of 2" || a.Unready.span() != "3000, 3000" || a.Again.span() != "7000, 7000" || strings.Join(a.Alerts, " ") != "nats streams" {
+		t.Errorf("%+v", a)
+	}
+	if b := r.ByFault["b"]; b.told() != "–" || b.Unready.span() != "–" || !r.clean() {
+		t.Errorf("%+v", b)
+	}
+	r.hear("a", &tellings{due: true, missed: []string{"no alert"}})
+	if r.ByFault["a"].told() != "2 of 3" || r.NotTold != 1 {
+		t.Errorf("%+v", r.ByFault["a"])
+	}
 }
 
 // TestReportUnclean: each broken promise shows.
@@ -56,6 +69,8 @@ func TestReportUnclean(t *testing.T) {
 		"stuck":     func(r *report) { r.add("a", 0, 0, false) },
 		"refused":   func(r *report) { r.Refused = 1 },
 		"alarm":     func(r *report) { r.Alarms = 1 },
+		"not told":  func(r *report) { r.add("a", 0, 0, true); r.hear("a", &tellings{missed: []string{"no end"}}) },
+		"noise":     func(r *report) { r.Noisy = 1 },
 	} {
 		r := &report{ByFault: map[string]*faultReport{}}
 		spoil(r)
