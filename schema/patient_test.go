@@ -62,6 +62,32 @@ func (p patient) Installation(ctx context.Context, namespace string) (string, er
 	return retried(ctx, func() (string, error) { return p.Store.Installation(ctx, namespace) })
 }
 
+func (p patient) Bind(ctx context.Context, namespace string) error {
+	return retriedDo(ctx, func() error { return p.Store.Bind(ctx, namespace) })
+}
+
+// Renew looks whether one of unknown outcome has happened.
+func (p patient) Renew(ctx context.Context, was string) (string, error) {
+	id := func() (id string, err error) {
+		err = p.db.QueryRowContext(ctx, "SELECT id FROM installation").Scan(&id)
+		return id, err
+	}
+	before, err := id()
+	if err != nil {
+		return "", err
+	}
+	return retried(ctx, func() (string, error) {
+		renewed, err := p.Store.Renew(ctx, was)
+		if err == nil || !schema.Passing(err) {
+			return renewed, err
+		}
+		if now, readErr := id(); readErr == nil && now != before {
+			return now, nil
+		}
+		return "", err
+	})
+}
+
 // TakeOver looks whether a takeover of unknown outcome has happened: a second one
 // would do no harm, but the suite counts epochs.
 func (p patient) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {

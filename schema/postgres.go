@@ -195,8 +195,8 @@ func (p *postgres) TakeOver(ctx context.Context, partition int, c core.Claim) (c
 	return st, err
 }
 
-// Installation implements Store.
-func (p *postgres) Installation(ctx context.Context, namespace string) (string, error) {
+// Bind implements Store.
+func (p *postgres) Bind(ctx context.Context, namespace string) error {
 	var id, bound string
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, dollars(qBindInstallation), namespace); err != nil {
@@ -204,7 +204,20 @@ func (p *postgres) Installation(ctx context.Context, namespace string) (string, 
 		}
 		return tx.QueryRow(ctx, qInstallation).Scan(&id, &bound)
 	})
-	return checkInstallation(id, bound, namespace, err)
+	_, err = checkInstallation(id, bound, namespace, err)
+	return err
+}
+
+// Renew implements Store.
+func (p *postgres) Renew(ctx context.Context, was string) (string, error) {
+	id, found := newInstallation(), ""
+	err := p.run(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, dollars(qRenew), id, was); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, qInstallation).Scan(&found, new(string))
+	})
+	return checkRenewed(id, found, was, err)
 }
 
 // Release implements Store.

@@ -2,7 +2,9 @@ package schema
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -60,6 +62,7 @@ const (
 	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
+	qRenew            = `UPDATE installation SET id = ?1, namespace = '' WHERE id = ?2`
 	// Parked and active tasks have an index each. Each part stops by itself: to
 	// sort what is overdue may be to sort all that is parked.
 	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
@@ -257,8 +260,36 @@ func checkInstallation(id, bound, namespace string, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("installation of this database: %w", err)
 	}
-	if bound != namespace {
+	if bound != "" && bound != namespace {
 		return "", fmt.Errorf("namespace: %q, but this database is of installation %s, which uses namespace %q", namespace, id, bound)
+	}
+	return id, nil
+}
+
+// Installation implements Store.
+func (r *reader) Installation(ctx context.Context, namespace string) (string, error) {
+	var id, bound string
+	err := r.db.QueryRowContext(ctx, qInstallation).Scan(&id, &bound)
+	return checkInstallation(id, bound, namespace, err)
+}
+
+// installationBytes is the length of an installation's id that is drawn here.
+const installationBytes = 16
+
+// newInstallation draws an id.
+func newInstallation() string {
+	id := make([]byte, installationBytes)
+	rand.Read(id) // which never fails
+	return hex.EncodeToString(id)
+}
+
+// checkRenewed refuses a database that was not of the installation that was named.
+func checkRenewed(id, found, was string, err error) (string, error) {
+	if err != nil {
+		return "", fmt.Errorf("another installation: %w", err)
+	}
+	if found != id {
+		return "", fmt.Errorf("another installation: this database is of %s, not of %q", found, was)
 	}
 	return id, nil
 }

@@ -193,8 +193,8 @@ func (s *sqlite) TakeOver(ctx context.Context, partition int, c core.Claim) (cor
 	return st, err
 }
 
-// Installation implements Store.
-func (s *sqlite) Installation(ctx context.Context, namespace string) (string, error) {
+// Bind implements Store.
+func (s *sqlite) Bind(ctx context.Context, namespace string) error {
 	var id, bound string
 	err := s.run(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, qBindInstallation, namespace); err != nil {
@@ -202,7 +202,20 @@ func (s *sqlite) Installation(ctx context.Context, namespace string) (string, er
 		}
 		return tx.QueryRowContext(ctx, qInstallation).Scan(&id, &bound)
 	})
-	return checkInstallation(id, bound, namespace, err)
+	_, err = checkInstallation(id, bound, namespace, err)
+	return err
+}
+
+// Renew implements Store.
+func (s *sqlite) Renew(ctx context.Context, was string) (string, error) {
+	id, found := newInstallation(), ""
+	err := s.run(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, qRenew, id, was); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, qInstallation).Scan(&found, new(string))
+	})
+	return checkRenewed(id, found, was, err)
 }
 
 // Release implements Store.

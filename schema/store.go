@@ -26,9 +26,16 @@ type Store interface {
 	// Partitions makes sure that there are n partitions. n is fixed for the life
 	// of the data: another number than the stored one is an error.
 	Partitions(ctx context.Context, n int) error
-	// Installation is the id of this installation, drawn once. The first call binds it to
-	// a namespace on NATS; a call with another one is an error.
+	// Installation is the id of this installation, drawn once. An installation that is bound
+	// to another namespace on NATS is an error.
 	Installation(ctx context.Context, namespace string) (string, error)
+	// Bind binds the installation to a namespace, the first time that it is called. An
+	// installation that is bound to another one is an error.
+	Bind(ctx context.Context, namespace string) error
+	// Renew gives a copy of a database an id of its own, in place of the one that it had,
+	// and no namespace yet: it is another installation from then on. It is the operator's to
+	// say that nothing uses the copy; the id before has to be named.
+	Renew(ctx context.Context, was string) (string, error)
 	// TakeOver changes the partition's row as [core.PartitionState.Take] does.
 	TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error)
 	// Release forgets the partition's owner, if the epoch is still that one.

@@ -48,6 +48,21 @@ func (c *migrateCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
+type renewCmd struct {
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" required:"" help:"The copy: postgres://…"`
+	Was         string `required:"" help:"The installation that it is a copy of; a wrong one is refused, and the right one named."`
+}
+
+// Run gives a copy of a database an id of its own.
+func (c *renewCmd) Run(ctx context.Context, std streams) error {
+	id, err := node.Renew(ctx, c.DatabaseURL, c.Was)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "installation %s, of no namespace yet\n", id)
+	return err
+}
+
 type devCmd struct {
 	DataDir  string `name:"data-dir" help:"Where to keep everything; without it a temporary directory, removed at the end."`
 	Port     int    `default:"7310" help:"HTTP port."`

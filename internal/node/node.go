@@ -73,6 +73,20 @@ func MigrateTelling(ctx context.Context, url string, tell func(string)) error {
 	return errors.Join(store.Migrate(ctx), store.Close())
 }
 
+// Renew makes another installation of a copy of a database, which was one of the
+// installation that is named.
+func Renew(ctx context.Context, url, was string) (id string, err error) {
+	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2})
+	if err != nil {
+		return "", err
+	}
+	if err := store.CheckVersion(ctx); err != nil {
+		return "", errors.Join(fmt.Errorf("database: %w", err), store.Close())
+	}
+	id, err = store.Renew(ctx, was)
+	return id, errors.Join(err, store.Close())
+}
+
 // Open connects to NATS and the database and sets the streams up. NATS may come
 // up later: it is waited for until ctx ends. The tables must be there: see
 // Migrate.
@@ -101,7 +115,8 @@ func (n *Node) open(ctx context.Context) error {
 	if err := n.store.Partitions(ctx, n.cfg.Partitions); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	if n.installation, err = n.store.Installation(ctx, cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)); err != nil {
+	namespace := cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)
+	if n.installation, err = n.store.Installation(ctx, namespace); err != nil {
 		return err
 	}
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
@@ -117,6 +132,10 @@ func (n *Node) open(ctx context.Context) error {
 	ready, err := n.setup(ctx)
 	if err != nil {
 		return n.withLacking(ctx, err)
+	}
+	// Not before: streams of another installation must not keep this one from another namespace.
+	if err := n.store.Bind(ctx, namespace); err != nil {
+		return err
 	}
 	n.log.Info("streams are ready", "identity", ready.Identity, "sync", ready.Sync)
 	guard, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -171,13 +171,45 @@ func testPairing(r *rig) {
 	}
 }
 
-// An installation keeps its id, and the namespace that it was first used with.
+// An installation keeps its id, and the namespace that it was bound to first; to be asked for
+// its id binds it to none.
 func testInstallation(r *rig) {
-	id := get(r.s.Installation(r.ctx, "duly"))(r)
+	id := get(r.s.Installation(r.ctx, "prod"))(r)
 	if len(id) < 32 || get(r.s.Installation(r.ctx, "duly"))(r) != id {
 		r.Fatalf("the installation's id is %q at first, and another later", id)
 	}
+	r.must(r.s.Bind(r.ctx, "duly"))
+	r.must(r.s.Bind(r.ctx, "duly"))
+	r.equal("the id when it is bound", get(r.s.Installation(r.ctx, "duly"))(r), id)
+	if err := r.s.Bind(r.ctx, "prod"); err == nil || !strings.Contains(err.Error(), `uses namespace "duly"`) {
+		r.Errorf("bound to another namespace: %v", err)
+	}
 	if _, err := r.s.Installation(r.ctx, "prod"); err == nil || !strings.Contains(err.Error(), `uses namespace "duly"`) {
 		r.Errorf("another namespace: %v", err)
+	}
+}
+
+// A copy of a database becomes another installation, in any namespace, if its operator knows which
+// one it was.
+func testRenew(r *rig) {
+	r.must(r.s.Bind(r.ctx, "duly"))
+	id := get(r.s.Installation(r.ctx, "duly"))(r)
+	for _, wrong := range []string{"", id + "x", "00000000000000000000000000000000"} {
+		if _, err := r.s.Renew(r.ctx, wrong); err == nil || !strings.Contains(err.Error(), id) {
+			r.Errorf("renewed as %q: %v, want an error that names %s", wrong, err, id)
+		}
+	}
+	r.equal("the id after refusals", get(r.s.Installation(r.ctx, "duly"))(r), id)
+	other := get(r.s.Renew(r.ctx, id))(r)
+	if other == id || len(other) < 32 {
+		r.Errorf("%q instead of %q", other, id)
+	}
+	r.must(r.s.Bind(r.ctx, "staging"))
+	r.equal("the id afterwards", get(r.s.Installation(r.ctx, "staging"))(r), other)
+	if _, err := r.s.Installation(r.ctx, "duly"); err == nil || !strings.Contains(err.Error(), `uses namespace "staging"`) {
+		r.Errorf("the namespace before: %v", err)
+	}
+	if _, err := r.s.Renew(r.ctx, id); err == nil || !strings.Contains(err.Error(), other) {
+		r.Errorf("renewed twice: %v, want an error that names %s", err, other)
 	}
 }

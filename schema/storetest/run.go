@@ -24,6 +24,7 @@ func Run(t *testing.T, open Open, except ...string) {
 		{"partitions are fixed for life", testPartitions},
 		{"installation", testInstallation},
 		{"pairing", testPairing},
+		{"renew", testRenew},
 		{"take over", testTakeOver},
 		{"take over by the ground", testTakeOverByGround},
 		{"every field comes back", testRoundTrip},
