@@ -83,6 +83,30 @@ func TestKindsAreDocumented(t *testing.T) {
 	}
 }
 
+// TestDisastersAreTried: docs/operations/disaster.md names no fault that there is not.
+func TestDisastersAreTried(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", "disaster.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for line := range strings.Lines(string(page)) {
+		rest, ok := strings.CutPrefix(line, "Tried by chaos ")
+		if !ok {
+			continue
+		}
+		for _, name := range regexp.MustCompile("`([\\w-]+)`").FindAllStringSubmatch(rest, -1) {
+			named++
+			if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name[1] }) {
+				t.Errorf("%q is no kind of fault", name[1])
+			}
+		}
+	}
+	if named < 20 {
+		t.Errorf("%d kinds of fault are named", named)
+	}
+}
+
 // TestOlderBinary: it is built for whoever runs it.
 func TestOlderBinary(t *testing.T) {
 	for only, want := range map[string]bool{"": true, "upgrade": true, "kill-nats,upgrade": true, "kill-nats": false} {

@@ -18,6 +18,7 @@ import (
 const (
 	requirementsPage = "docs/requirements.md"
 	faultsPage       = "docs/faults.md"
+	disasterPage     = "docs/operations/disaster.md"
 )
 
 // promises are the ids of the requirements page, in order: those of the two
@@ -27,11 +28,11 @@ var promises = slices.Concat(ids("S", 44), ids("I", 26), ids("G", 8), ids("D", 1
 
 const invariants = 12
 
-// TestDocs holds the two pages to the source: every file, declaration, test and
+// TestDocs holds the pages to the source: every file, declaration, test and
 // subtest they name is there, and no promise and no invariant is left out.
 func TestDocs(t *testing.T) {
 	s := sources(t)
-	for _, page := range []string{requirementsPage, faultsPage} {
+	for _, page := range []string{requirementsPage, faultsPage, disasterPage} {
 		for _, problem := range s.problems(page, text(t, page)) {
 			t.Error(problem)
 		}
@@ -63,6 +64,9 @@ func TestDocsPlanted(t *testing.T) {
 		{faultsPage, "## 5. ", "## Five. ", "invariant 5 is missing"},
 		{faultsPage, "internal/core/property_test.go: TestStormThenCalm", "TestStormThenCalm", "after no test file"},
 		{faultsPage, "scheduler/order_test.go", "scheduler/order.go", "no file scheduler/order.go"},
+		{disasterPage, "TestDatabaseWentBack", "TestDatabaseWent", "has no TestDatabaseWent"},
+		{disasterPage, "Tried by chaos `wrong-clock`", "By chaos", "\"A clock is wrong\" does not say what tried it"},
+		{disasterPage, "**Do**: set it", "Set it", "\"A clock is wrong\" does not say what to do"},
 	} {
 		whole := text(t, test.page)
 		spoilt := strings.Replace(whole, test.old, test.new, 1)
@@ -162,8 +166,11 @@ func (s source) problems(page, text string) []string {
 		}
 	}
 	wholePage := invariantProblems
-	if page == requirementsPage {
+	switch page {
+	case requirementsPage:
 		wholePage = promiseProblems
+	case disasterPage:
+		wholePage = disasterProblems
 	}
 	for _, problem := range wholePage(text) {
 		all = append(all, page+": "+problem)
@@ -282,6 +289,21 @@ func rowProblems(cells []string) []string {
 		return []string{cells[0] + " is tested, but met in no file"}
 	}
 	return nil
+}
+
+// disasterProblems wants of each section that it says what to do, and what tried it.
+func disasterProblems(text string) []string {
+	var found []string
+	for _, section := range strings.Split(text, "\n## ")[1:] {
+		title, rest, _ := strings.Cut(section, "\n")
+		if !strings.Contains(rest, "**Do**: ") {
+			found = append(found, fmt.Sprintf("%q does not say what to do", title))
+		}
+		if !regexp.MustCompile("\nTried by (chaos `|[\\w/]+_test\\.go: Test)").MatchString(rest) {
+			found = append(found, fmt.Sprintf("%q does not say what tried it", title))
+		}
+	}
+	return found
 }
 
 // invariantProblems wants a section for each invariant, in order, with a guard
