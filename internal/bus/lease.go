@@ -174,8 +174,8 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 		return fmt.Errorf("watch of nodes: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
-	defer c.tries.tried(TroubleWatch, kv, nil)
 	m := members{ttl: status.TTL()}
+	defer c.tries.tried(TroubleWatch, &m, nil)
 	m.anew()
 	// A server that was down when a lease ended leaves no mark of it: a node that
 	// is not renewed is dropped here in the end.
@@ -193,6 +193,7 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 				return fmt.Errorf("watch of nodes: %w", ErrClosed)
 			}
 			m.update(entry)
+			c.tries.tried(TroubleWatch, &m, nil) // also where it could not be begun anew
 		case <-tick.C:
 			if !m.mute(c.Connected()) {
 				m.prune()
@@ -201,11 +202,11 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			again, err := kv.Watch(ctx, KeyNodePrefix+">")
 			if err != nil {
 				if ctx.Err() == nil {
-					c.tries.tried(TroubleWatch, kv, err)
+					c.tries.tried(TroubleWatch, &m, err)
 				}
 				break
 			}
-			c.tries.tried(TroubleWatch, kv, nil)
+			c.tries.tried(TroubleWatch, &m, nil)
 			_ = watcher.Stop()
 			watcher = again
 			m.anew()
