@@ -283,7 +283,7 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 
 // noise counts the lines that were too many.
 func (w *world) noise(r *report) {
-	for text, n := range w.logs.noisy {
+	for text, n := range w.logs.noise() {
 		r.Noisy += n
 		if r.Noise == nil {
 			r.Noise = map[string]int{}

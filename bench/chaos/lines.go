@@ -40,8 +40,12 @@ type logFile struct {
 	name   string
 	offset int64
 	lives  int
-	own    bool // its lines are of this version's program
+	own    bool   // its lines are of this version's program
+	soon   []line // sooner than a second after another of their cause; whether that is too soon is not known yet
 }
+
+// lastWords is how long before its end a process may write what it had held back.
+const lastWords = 500 * time.Millisecond
 
 func newLogs(older string) *logs {
 	return &logs{older: older, files: map[string]*logFile{}, last: map[string]time.Time{}, noisy: map[string]int{}, first: map[string]string{}}
@@ -97,6 +101,12 @@ func (l *logs) line(f *logFile, raw string) (line, bool) {
 			f.lives++
 			f.own = l.older == "" || program != l.older
 		}
+		if at, _, ok := strings.Cut(strings.TrimPrefix(raw, "--- "), " ended"); ok {
+			if ended, err := time.Parse(time.RFC3339Nano, at); err == nil {
+				l.tooSoon(f, ended.Add(-lastWords))
+				f.soon = nil
+			}
+		}
 		return line{}, false
 	}
 	attrs := attributes(raw)
@@ -107,14 +117,38 @@ func (l *logs) line(f *logFile, raw string) (line, bool) {
 	one := line{process: f.name, life: f.name + "#" + strconv.Itoa(f.lives), at: at, text: attrs["msg"], attrs: attrs, raw: raw}
 	cause := one.cause()
 	if last, ok := l.last[cause]; ok && at.Sub(last) < lineGap {
-		l.noisy[one.text]++
-		if l.first[one.text] == "" {
-			l.first[one.text] = raw
-		}
+		f.soon = append(f.soon, one)
 	}
 	l.last[cause] = at
 	return one, true
 }
+
+// tooSoon counts the lines of a log that came too soon and were written before a moment.
+func (l *logs) tooSoon(f *logFile, before time.Time) {
+	var rest []line
+	for _, one := range f.soon {
+		if !one.at.Before(before) {
+			rest = append(rest, one)
+			continue
+		}
+		l.noisy[one.text]++
+		if l.first[one.text] == "" {
+			l.first[one.text] = one.raw
+		}
+	}
+	f.soon = rest
+}
+
+// noise are all lines that were too many, by message.
+func (l *logs) noise() map[string]int {
+	for _, f := range l.files {
+		l.tooSoon(f, forever)
+	}
+	return l.noisy
+}
+
+// forever is after all that is ever logged.
+var forever = time.Now().AddDate(100, 0, 0)
 
 // attributes reads the name=value pairs of a line.
 func attributes(raw string) map[string]string {

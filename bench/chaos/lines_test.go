@@ -62,8 +62,8 @@ func TestLogsAreReadOnce(t *testing.T) {
 	read("b")
 	say("--- t starts /older\ntime=2026-11-25T09:00:01.000Z level=INFO msg=c\n--- t starts /newer\ntime=2026-11-25T09:00:02.000Z level=INFO msg=d\n")
 	read("d")
-	if len(l.noisy) != 0 {
-		t.Errorf("noise %v", l.noisy)
+	if got := l.noise(); len(got) != 0 {
+		t.Errorf("noise %v", got)
 	}
 }
 
@@ -79,6 +79,8 @@ func TestNoise(t *testing.T) {
 		"two messages":    {"time=2026-11-25T09:00:00.000Z msg=a\ntime=2026-11-25T09:00:00.100Z msg=b\n", 0},
 		"two resources":   {"time=2026-11-25T09:00:00.000Z msg=a name=s key=x\ntime=2026-11-25T09:00:00.100Z msg=a name=s key=y\n", 0},
 		"one resource":    {"time=2026-11-25T09:00:00.000Z msg=a name=s key=x\ntime=2026-11-25T09:00:00.100Z msg=a name=s key=x\n", 1},
+		"last words":      {"time=2026-11-25T09:00:00.000Z msg=a\ntime=2026-11-25T09:00:00.500Z msg=a\n--- 2026-11-25T09:00:00.600Z ended: <nil>\n", 0},
+		"before the last": {"time=2026-11-25T09:00:00.000Z msg=a\ntime=2026-11-25T09:00:00.500Z msg=a\n--- 2026-11-25T09:00:01.600Z ended: <nil>\n", 1},
 		"two lives":       {"time=2026-11-25T09:00:00.000Z msg=a\n--- t starts /newer\ntime=2026-11-25T09:00:00.100Z msg=a\n", 0},
 	} {
 		p, say := speaker(t, "p")
@@ -87,8 +89,8 @@ func TestNoise(t *testing.T) {
 		if _, err := l.read([]*process{p}); err != nil {
 			t.Fatal(err)
 		}
-		if l.noisy["a"] != test.want {
-			t.Errorf("%s: %v, want %d", name, l.noisy, test.want)
+		if got := l.noise(); got["a"] != test.want {
+			t.Errorf("%s: %v, want %d", name, got, test.want)
 		}
 	}
 }
