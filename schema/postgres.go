@@ -212,7 +212,7 @@ func (p *postgres) Bind(ctx context.Context, namespace string) error {
 func (p *postgres) Renew(ctx context.Context, was string) (string, error) {
 	id, found := newInstallation(), ""
 	err := p.run(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, dollars(qRenew), id, was); err != nil {
+		if _, err := tx.Exec(ctx, qRenewPG, id, was); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, qInstallation).Scan(&found, new(string))

@@ -157,6 +157,16 @@ func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetst
 	return infos, nil
 }
 
+// Foreign refuses streams that another installation has marked, before anything else is
+// found out about them. What cannot be asked now is found out by Setup. Error:
+// ErrInstallation.
+func (c *Conn) Foreign(ctx context.Context, config StreamConfig) error {
+	if _, err := c.look(ctx, config); errors.Is(err, ErrInstallation) {
+		return err
+	}
+	return nil
+}
+
 // checkInstallation refuses a stream that another installation has marked.
 func (config *StreamConfig) checkInstallation(info *jetstream.StreamInfo) error {
 	if has := info.Config.Metadata[metaInstallation]; config.Installation != "" && has != "" && has != config.Installation {

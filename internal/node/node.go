@@ -126,6 +126,9 @@ func (n *Node) open(ctx context.Context) error {
 	}); err != nil {
 		return n.withLacking(ctx, err)
 	}
+	if err := n.checkForeign(ctx); err != nil { // which says more than that the two do not belong together
+		return err
+	}
 	if err := n.awaitPaired(ctx); err != nil {
 		return err
 	}
@@ -145,6 +148,13 @@ func (n *Node) open(ctx context.Context) error {
 	// Before the roles, so that none of them begins with a wrong time.
 	n.lookAtClocks(ctx)
 	return nil
+}
+
+// checkForeign refuses the streams of another installation, naming both.
+func (n *Node) checkForeign(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, setupTimeout)
+	defer cancel()
+	return n.conn.Foreign(bounded, n.streamConfig())
 }
 
 // streamConfig is how the streams are to be.

@@ -209,6 +209,14 @@ func testRenew(r *rig) {
 	if _, err := r.s.Installation(r.ctx, "duly"); err == nil || !strings.Contains(err.Error(), `uses namespace "staging"`) {
 		r.Errorf("the namespace before: %v", err)
 	}
+	if s, ok := r.s.(interface {
+		Pairing(ctx context.Context) (schema.Pairing, error)
+		Pair(ctx context.Context, p schema.Pairing, last string) (bool, error)
+	}); ok {
+		get(s.Pair(r.ctx, schema.Pairing{NATS: "n", UsedBy: "u", Beat: "b"}, ""))(r)
+		other = get(r.s.Renew(r.ctx, other))(r)
+		r.equal("the pairing of a copy", get(s.Pairing(r.ctx))(r), schema.Pairing{})
+	}
 	if _, err := r.s.Renew(r.ctx, id); err == nil || !strings.Contains(err.Error(), other) {
 		r.Errorf("renewed twice: %v, want an error that names %s", err, other)
 	}
