@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/bus"
 )
 
@@ -112,8 +113,8 @@ func note(m jetstream.Msg, told map[string]struct{}) error {
 	return noteData(m.Subject(), m.Data(), told)
 }
 
-// eventSubjects are those of all endings and refusals.
-const eventSubjects = "duly.events.>"
+// eventSubjects are those of all endings of deliveries.
+func eventSubjects() string { return bus.Names{}.EventSubject(drone.Type, "*") }
 
 // noteData adds the ids of one message. What is no ending is a refusal.
 func noteData(subject string, data []byte, told map[string]struct{}) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
@@ -83,5 +84,14 @@ func TestReadEventsOfAnEmptyStream(t *testing.T) {
 	_, c := events(t, 0)
 	if told, err := readEvents(t.Context(), c.NATS(), quietMax, func(err error) { t.Error(err) }); err != nil || len(told) != 0 {
 		t.Errorf("%v, %v, want none", told, err)
+	}
+}
+
+// TestEventSubjects: what hears the endings hears those of deliveries, however they end.
+func TestEventSubjects(t *testing.T) {
+	for _, state := range []string{drone.StateProcessed, drone.StateUndone, drone.StateError} {
+		if got := (bus.Names{}).EventSubject(drone.Type, state); strings.TrimSuffix(eventSubjects(), "*") != strings.TrimSuffix(got, state) {
+			t.Errorf("%s is not among %s", got, eventSubjects())
+		}
 	}
 }

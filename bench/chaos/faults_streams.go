@@ -86,7 +86,7 @@ func loseEvents(ctx context.Context, w *world, in *injection) error {
 	nc := w.load.doors[0]
 	// What is told between the reading and the deletion is heard as it passes.
 	heard := make(chan *nats.Msg, 1<<16)
-	sub, err := nc.ChanSubscribe(eventSubjects, heard)
+	sub, err := nc.ChanSubscribe(eventSubjects(), heard)
 	if err != nil {
 		return fmt.Errorf("hear the events: %w", err)
 	}

@@ -51,7 +51,7 @@ var kinds = []kind{
 
 	{name: "kill-nats", fits: single, weight: 2, least: ms(100), most: ms(2000), due: &due{lines: []string{lineAway, lineBack}}, run: killNATS},
 	{name: "stop-nats", fits: single, weight: 1, least: ms(200), most: ms(3000), run: stopNATS},
-	{name: "full-nats", fits: single, weight: 1, least: ms(500), most: ms(8000), due: &due{after: ms(6000), alerts: []string{"streams"}, unready: []string{"streams"}}, run: fullNATS},
+	{name: "full-nats", fits: single, weight: 1, least: ms(500), most: ms(14000), due: &due{after: ms(10000), alerts: []string{"streams"}, unready: []string{"streams"}}, run: fullNATS},
 	{name: "cut-nats", fits: single | devOnly, weight: 1, least: ms(50), most: ms(2500), run: cutNATS},
 	{name: "slow-nats", fits: single | devOnly, weight: 1, least: ms(500), most: ms(2500), run: slowNATS},
 	{name: "half-nats", fits: single | devOnly, weight: 1, least: ms(500), most: ms(4000), run: halfNATS},

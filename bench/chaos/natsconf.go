@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"text/template"
+
+	"duly.dev/duly/internal/bus"
 )
 
 // The users of a round's NATS servers. Their passwords are their names, unless one is
@@ -28,6 +30,11 @@ type natsConf struct {
 	path      string
 }
 
+// Commands are the subjects of all commands to do something.
+func (c *natsConf) Commands() []string {
+	return []string{bus.Names{}.CommandSubject(">", false), bus.Names{}.BatchSubject(">", false)}
+}
+
 // natsText is what a server of a round is configured with: as the one inside `duly dev`,
 // and with users.
 var natsText = template.Must(template.New("nats").Parse(`server_name: {{.Name}}
@@ -39,7 +46,7 @@ jetstream { store_dir: "{{.Dir}}", sync_interval: always }
 authorization {
   users: [
     { user: duly, password: "{{if .Rotated}}rotated{{else}}duly{{end}}" }
-    { user: agents, password: agents{{if .Deaf}}, permissions: { subscribe: { deny: ["duly.do.>", "duly.batch.do.>"] } }{{end}} }
+    { user: agents, password: agents{{if .Deaf}}, permissions: { subscribe: { deny: [{{range .Commands}} "{{.}}", {{end}}] } }{{end}} }
     { user: load, password: load }
   ]
 }

@@ -44,7 +44,7 @@ var packages = map[string]place{
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
+		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
 		links:   []string{"nats", "sql"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.
