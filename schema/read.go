@@ -279,7 +279,7 @@ const installationBytes = 16
 // newInstallation draws an id.
 func newInstallation() string {
 	id := make([]byte, installationBytes)
-	rand.Read(id) // which never fails
+	_, _ = rand.Read(id) // which never fails
 	return hex.EncodeToString(id)
 }
 

@@ -45,7 +45,35 @@ func frozen(ctx context.Context, in *injection, list ...*process) error {
 	return err
 }
 
+// schedulersLive waits until both schedulers have their leases, which a fault before may have
+// cost them: that one is gone is told only of those that were there.
+func (w *world) schedulersLive(ctx context.Context) error {
+	js, err := jetstream.New(w.load.doors[0])
+	if err != nil {
+		return fmt.Errorf("live schedulers: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyMax)
+	defer cancel()
+	for _, p := range w.schedulers() {
+		if err := w.await(ctx, p.name+" has no lease", func(ctx context.Context) (bool, error) {
+			kv, err := js.KeyValue(ctx, bus.Names{}.BucketNodes())
+			if err != nil {
+				return false, err
+			}
+			_, err = kv.Get(ctx, bus.NodeKey(p.name))
+			return err == nil, err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func killScheduler(ctx context.Context, w *world, in *injection) error {
+	if err := w.schedulersLive(ctx); err != nil {
+		return err
+	}
+	in.begins()
 	return killed(ctx, in, one(in, w.schedulers()))
 }
 
@@ -71,6 +99,10 @@ func killSupervisor(ctx context.Context, w *world, in *injection) error {
 }
 
 func stopScheduler(ctx context.Context, w *world, in *injection) error {
+	if err := w.schedulersLive(ctx); err != nil {
+		return err
+	}
+	in.begins()
 	return frozen(ctx, in, one(in, w.schedulers()))
 }
 
