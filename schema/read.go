@@ -62,7 +62,6 @@ const (
 	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
-	qRenew            = `UPDATE installation SET id = ?1, namespace = '' WHERE id = ?2`
 	// Parked and active tasks have an index each. Each part stops by itself: to
 	// sort what is overdue may be to sort all that is parked.
 	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked

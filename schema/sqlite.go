@@ -206,6 +206,8 @@ func (s *sqlite) Bind(ctx context.Context, namespace string) error {
 	return err
 }
 
+const qRenew = `UPDATE installation SET id = ?1, namespace = '' WHERE id = ?2`
+
 // Renew implements Store.
 func (s *sqlite) Renew(ctx context.Context, was string) (string, error) {
 	id, found := newInstallation(), ""
