@@ -125,13 +125,47 @@ func fullStream(ctx context.Context, w *world, in *injection) error {
 	if err != nil {
 		return fmt.Errorf("fill %s: %w", name, err)
 	}
-	bound := int64(0)
-	if bound, err = w.bound(ctx, js, name, 0); err != nil {
+	before, err := w.bound(ctx, js, name, 0)
+	if err != nil {
 		return err
 	}
-	err = pause(ctx, in.hold)
-	_, freed := w.bound(context.WithoutCancel(ctx), js, name, bound)
+	for full := false; !full && err == nil; {
+		if full, err = w.refuses(ctx, js, name); err == nil && !full { // there was room made meanwhile
+			_, err = w.bound(ctx, js, name, 0)
+		}
+	}
+	in.begins()
+	if err == nil {
+		err = pause(ctx, in.hold)
+	}
+	_, freed := w.bound(context.WithoutCancel(ctx), js, name, before)
 	return errors.Join(err, freed)
+}
+
+// fullWait is how long submissions may take to fill what was left.
+const fullWait = 3 * time.Second
+
+// refuses waits until a stream with little room takes nothing; false: it has room again.
+func (w *world) refuses(ctx context.Context, js jetstream.JetStream, name string) (bool, error) {
+	last := uint64(0)
+	for until := time.Now().Add(fullWait); time.Now().Before(until); {
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			return false, fmt.Errorf("fill %s: %w", name, err)
+		}
+		room, bytes := s.CachedInfo().Config.MaxBytes-int64(s.CachedInfo().State.Bytes), s.CachedInfo().State.Bytes
+		if room > int64(w.rate)*fullSpare {
+			return false, nil
+		}
+		if bytes == last {
+			return true, nil
+		}
+		last = bytes
+		if err := pause(ctx, 10*lookEvery); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // bound gives a stream another bound (0: what it holds, and a little), and returns the one before.
