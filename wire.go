@@ -108,7 +108,11 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	}
 	answer, err := bus.DecodeSubmitAnswer(data)
 	if err != nil {
-		return Receipt{}, refusalOf(typ, id, err)
+		err = refusalOf(typ, id, err)
+		if refused, ok := errors.AsType[*SubmitError](err); ok {
+			refused.taken = refused.Code == codeTaken
+		}
+		return Receipt{}, err
 	}
 	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition}, nil
 }
