@@ -154,7 +154,7 @@ func (c *Config) Validate() error {
 		if err != nil {
 			return fmt.Errorf("node-name: not given, and the host's name is unknown: %w", err)
 		}
-		c.NodeName = fmt.Sprintf("%s-%d", token(host), os.Getpid())
+		c.NodeName = fmt.Sprintf("%s-%d", core.NameOf(host, core.NameBytesMax-12), os.Getpid())
 	}
 	if err := core.CheckName("node-name", c.NodeName); err != nil {
 		return err
@@ -247,17 +247,6 @@ func (c *Config) validateStreams() error {
 		}
 	}
 	return nil
-}
-
-// token makes a name of any text: what is outside the alphabet becomes "-".
-func token(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if core.CheckName("", string(c)) != nil {
-			b[i] = '-'
-		}
-	}
-	return string(b[:min(len(b), core.NameBytesMax-12)])
 }
 
 // Has reports whether the node runs the role.
