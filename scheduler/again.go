@@ -72,6 +72,6 @@ func (s *Shard) alert(x *pending) {
 		clear(s.alerted)
 	}
 	s.alerted[key] = s.turn.now
-	s.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", slog.String("task", task.ID), slog.String("type", task.Type),
+	s.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", "event", "undo-trouble", slog.String("task", task.ID), slog.String("type", task.Type),
 		slog.String("step", step), slog.Int("attempt", x.effect.Attempt), slog.Int("partition", task.Partition), slog.Int64("number", task.Number))
 }

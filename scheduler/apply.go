@@ -381,7 +381,7 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 		if e.plan != nil {
 			plan = e.plan.plan
 		} else {
-			s.log.Error("ALERT: a stored task names a plan that is not stored", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
+			s.log.Error("ALERT: a stored task names a plan that is not stored", "event", "plan-missing", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
 		}
 	}
 	t, err := core.Replay(plan, saved)
