@@ -15,6 +15,9 @@ const alertEvery = time.Minute
 // alertsMax bounds how many plans' steps are remembered for that.
 const alertsMax = 1024
 
+// proveMax bounds how long the store may take to say whose the partitions are.
+const proveMax = time.Second
+
 type alertKey struct{ taskType, step string }
 
 // prove asks the store whose the partitions are, if a retry of a step that waits for its
@@ -30,6 +33,9 @@ func (s *Shard) prove(ctx context.Context) {
 	if !wanted {
 		return
 	}
+	// A store that does not answer must not keep this turn from its end: a commit waits for it.
+	ctx, cancel := context.WithTimeout(ctx, proveMax)
+	defer cancel()
 	states, err := s.store.Cursors(ctx)
 	if err != nil {
 		if !s.unproven {
