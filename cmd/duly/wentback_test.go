@@ -195,7 +195,7 @@ func (g *ground) goBack(t *testing.T) {
 // a failover to a standby that was behind, or a restore. What was accepted since runs again by the same keys, or, past its
 // deadline, is undone by key; no reply to a command of the lost life counts for another task; and an operator is told.
 //
-// covers: A1, A2, A3
+// covers: A1, A3
 func TestDatabaseThatWentBack(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
