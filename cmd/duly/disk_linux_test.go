@@ -30,7 +30,11 @@ const (
 
 func init() {
 	if dir := os.Getenv(limitedServer); dir != "" {
-		beLimitedServer(dir)
+		if err := beLimitedServer(dir); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	dir := os.Getenv(smallDisk)
 	if dir == "" {
@@ -50,21 +54,20 @@ func init() {
 	}()
 }
 
-func beLimitedServer(dir string) {
+// beLimitedServer is a NATS server until the test ends it.
+func beLimitedServer(dir string) error {
 	signal.Ignore(syscall.SIGXFSZ) // writes fail instead
 	limit := syscall.Rlimit{Cur: fileLimit, Max: fileLimit}
-	err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
-	var s *natsserver.Server
-	if err == nil {
-		s, err = natsserver.Start(natsserver.Options{Dir: dir})
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
 	}
+	s, err := natsserver.Start(natsserver.Options{Dir: dir})
 	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		return err
 	}
 	fmt.Println(s.ClientURL())
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until the test ends it
-	os.Exit(0)
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return nil
 }
 
 // TestFullDiskOfSQLiteIsTold: the disk of `duly dev`'s database is full: not ready, with its reason, until there is room;
