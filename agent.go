@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/core"
 )
 
 // Agent performs steps: the ones its process serves. Several agents, and
@@ -21,6 +23,7 @@ type Agent struct {
 	log     *slog.Logger
 	single  bool
 	names   bus.Names
+	who     string // see Instance
 }
 
 // agentConfig is what options change.
@@ -28,6 +31,7 @@ type agentConfig struct {
 	agents.Config
 	single    bool
 	namespace string
+	instance  string
 	err       error // the first option that says what cannot be
 }
 
@@ -81,6 +85,27 @@ func Retries(most int) AgentOption {
 	})
 }
 
+// Instance is what the journal of a task names for what this process answers, before
+// the agent's name: <name>@<agent>. It is 1 to 64 of A–Z a–z 0–9 _ -; the host's name and
+// the process id unless said.
+func Instance(name string) AgentOption {
+	return agentOption(func(c *agentConfig) {
+		if err := core.CheckName("Instance", name); err != nil && c.err == nil {
+			c.err = err
+		}
+		c.instance = name
+	})
+}
+
+// instanceName is an instance's without one of the user's.
+func instanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host" // the process id tells instances apart on most machines
+	}
+	return fmt.Sprintf("%s-%d", core.NameOf(host, core.NameBytesMax-12), os.Getpid())
+}
+
 // Drain is how long [Agent.Run] finishes what is in hand after its context has
 // ended; 30 s unless said.
 func Drain(d time.Duration) AgentOption {
@@ -120,7 +145,7 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if nc != nil && nc.IsClosed() {
 		return nil, errors.New("new agent: the connection to NATS is closed")
 	}
-	config := agentConfig{Config: agents.Config{Time: wall{}}}
+	config := agentConfig{Config: agents.Config{Time: wall{}}, instance: instanceName()}
 	for _, option := range options {
 		option.forAgent(&config)
 	}
@@ -131,7 +156,7 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new agent: %w", err)
 	}
-	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single}, nil
+	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single, who: config.instance}, nil
 }
 
 // Run performs the served steps until ctx ends; then it takes no new command,
@@ -144,7 +169,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nc == nil {
 		return errors.New("run agent: it has no connection to NATS")
 	}
-	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names}), a.flush(ctx))
+	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names, a.who}), a.flush(ctx))
 }
 
 // flush sees the last replies out; the connection is the caller's to close.

@@ -14,6 +14,9 @@ var (
 	// ErrRefused is what a final [SubmitError] is: nothing was begun, and the
 	// same again would be refused again.
 	ErrRefused = errors.New("refused")
+	// ErrTaken is what a refused submission is whose id is a task already, with another
+	// input or of another type, or was cancelled before. It is an [ErrRefused], too.
+	ErrTaken = errors.New("the id is taken")
 	// ErrTimeout says that the context ended before there was a positive answer. It is
 	// not known whether the task was taken; submitting it again under the same
 	// id is safe. The errors of the context and of the last try are wrapped too.
@@ -27,6 +30,8 @@ type SubmitError struct {
 	Code        int    // as HTTP's: 400, 404, 409, 413, 429, 503 …
 	Description string
 	RetryAfter  time.Duration // how long the server asks to wait; 0: it did not say
+
+	taken bool // see ErrTaken
 }
 
 // Error names the type, the task and the reason.
@@ -41,8 +46,10 @@ func (e *SubmitError) Error() string {
 // and everything that is not 400 to 499.
 func (e *SubmitError) Retryable() bool { return !core.FinalCode(e.Code) }
 
-// Is makes a final refusal an [ErrRefused].
-func (e *SubmitError) Is(target error) bool { return target == ErrRefused && !e.Retryable() }
+// Is makes a final refusal an [ErrRefused], and that of an id that is taken an [ErrTaken].
+func (e *SubmitError) Is(target error) bool {
+	return target == ErrRefused && !e.Retryable() || target == ErrTaken && e.taken
+}
 
 // What a handler or a [Ledger] answers about a key it cannot work on.
 var (

@@ -45,6 +45,7 @@ type TaskStep struct {
 	Error   string // of its last failure
 	Result  json.RawMessage
 	At      time.Time // of the last news
+	By      string    // who it is of: <instance>@<agent>, the agent alone, a node, a person
 }
 
 // Filter chooses the tasks of [Client.List]; its zero value takes all.
@@ -136,7 +137,7 @@ func taskOf(v *core.View) Task {
 	for i := range v.Steps {
 		s := &v.Steps[i]
 		t.Steps = append(t.Steps, TaskStep{
-			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: timeOf(s.At),
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: timeOf(s.At), By: s.By,
 		})
 	}
 	return t

@@ -203,7 +203,7 @@ func (n *news) tell(ctx context.Context, yield func(Status, error) bool) error {
 			}
 		}
 		if s.State == Refused {
-			yield(s, fmt.Errorf("watch: %w", &SubmitError{Type: n.typ, Task: n.id, Code: s.Code, Description: s.Error}))
+			yield(s, fmt.Errorf("watch: %w", &SubmitError{Type: n.typ, Task: n.id, Code: s.Code, Description: s.Error, taken: s.Code == codeTaken}))
 			return nil
 		}
 		told[s.State] = true

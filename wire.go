@@ -23,6 +23,7 @@ type source struct {
 	log    *slog.Logger
 	single bool // takes one command a message only
 	names  bus.Names
+	who    string // the instance that answers
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
@@ -32,6 +33,7 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 		return err
 	}
 	defer conn.Close()
+	conn.NameInstance(s.who)
 	closed := s.nc.StatusChanged(nats.CLOSED)
 	defer s.nc.RemoveStatusListener(closed)
 	denied := make(chan error, len(names))
@@ -108,7 +110,11 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	}
 	answer, err := bus.DecodeSubmitAnswer(data)
 	if err != nil {
-		return Receipt{}, refusalOf(typ, id, err)
+		err = refusalOf(typ, id, err)
+		if refused, ok := errors.AsType[*SubmitError](err); ok {
+			refused.taken = refused.Code == codeTaken
+		}
+		return Receipt{}, err
 	}
 	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition}, nil
 }

@@ -13,6 +13,8 @@ import (
 )
 
 // TestHTTP is the API of a running system.
+//
+// covers: C4
 func TestHTTP(t *testing.T) {
 	w := start(t)
 	w.plan(`{"name":"web","version":1,"grace_ms":50,"steps":[{"name":"only","agent":"web.only","undoable":true,"complete_by_ms":60000,"backoff_ms":20}]}`)

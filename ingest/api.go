@@ -39,12 +39,11 @@ var headers = []string{headerCompleteBy, headerVersion, headerReplyTo}
 // APIConfig is how the HTTP API works. Zero fields take their defaults, except
 // those that say otherwise.
 type APIConfig struct {
-	Partitions    int                                     // required
-	PartitionOf   func(id string, partitions int) int     // required
-	NewID         func() string                           // makes an id for a POST without a key; required
-	InputHash     func(taskType string, in []byte) []byte // as the owner keeps it; nil: SHA-256 of type, NUL and input
-	ConcurrentMax int                                     // submissions whose bodies are in memory, at most
-	ReadMax       time.Duration                           // how long the state store may take
+	Partitions    int                                 // required
+	PartitionOf   func(id string, partitions int) int // required
+	NewID         func() string                       // makes an id for a POST without a key; required
+	ConcurrentMax int                                 // submissions whose bodies are in memory, at most
+	ReadMax       time.Duration                       // how long the state store may take
 }
 
 // Submitter is where the API hands submissions in: an [Ingest].
@@ -78,9 +77,6 @@ type api struct {
 func NewAPI(cfg APIConfig, door Submitter, reader Reader, asks *Asks, log *slog.Logger) (http.Handler, error) {
 	orInt(&cfg.ConcurrentMax, DefaultConcurrentMax)
 	orInt(&cfg.ReadMax, DefaultReadMax)
-	if cfg.InputHash == nil {
-		cfg.InputHash = core.HashInput
-	}
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
 		return nil, errors.New("ingest: Partitions, PartitionOf and NewID of the API are required")
 	}

@@ -69,6 +69,7 @@ type (
 		Error      string          `json:"error,omitempty"`
 		Result     json.RawMessage `json:"result,omitempty"`
 		At         string          `json:"at,omitempty"`
+		By         string          `json:"by,omitempty"`
 	}
 	pageJSON struct {
 		Tasks []taskJSON `json:"tasks"`
@@ -105,7 +106,7 @@ func viewJSON(v *core.View) taskJSON {
 		s := &v.Steps[i]
 		t.Steps = append(t.Steps, stepJSON{
 			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
-			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), At: timeText(s.At),
+			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), At: timeText(s.At), By: s.By,
 		})
 	}
 	return t

@@ -23,8 +23,8 @@ const (
 	cancelBytesMax = 8 << 10
 )
 
-// post submits a task whose id the client may leave to us. It reads nothing: a
-// repeated key is the same task at its owner.
+// post submits a task whose id the client may leave to us. It reads nothing itself: a
+// repeated key is the same task at its owner, and the door looks whether another is.
 func (a *api) post(w http.ResponseWriter, r *http.Request) {
 	taskType := r.PathValue("type")
 	if err := core.CheckName("type", taskType); err != nil {
@@ -36,7 +36,7 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 		problem(w, bad)
 		return
 	}
-	a.withBody(w, r, func(input []byte) { a.submit(w, r, taskType, id, input) })
+	a.withBody(w, r, func(input []byte) { a.submit(w, r, taskType, id, input, false) })
 }
 
 // idOf is the id of a POST: its key where that is an id, an id made of the key
@@ -69,19 +69,18 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	a.withBody(w, r, func(input []byte) {
 		view, err := a.find(r, taskType, id)
 		switch {
-		case err == nil && bytes.Equal(view.InputHash, a.cfg.InputHash(taskType, input)):
+		case err == nil || errors.Is(err, errOtherType):
+			if bad := differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
+				problem(w, bad)
+				return
+			}
 			reply(w, http.StatusOK, viewJSON(&view))
-		case err == nil && len(view.InputHash) == 0:
-			problem(w, refusal(409, CauseConflict, "id %s was cancelled before it was submitted", short(id)))
-		case err == nil:
-			problem(w, refusal(409, CauseConflict, "id %s is a task already, with another input", short(id)))
-		case errors.Is(err, errOtherType):
-			problem(w, refusal(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", short(id), short(view.Type)))
 		default:
-			if !errors.Is(err, core.ErrNotFound) {
+			looked := errors.Is(err, core.ErrNotFound)
+			if !looked {
 				a.log.Warn("a submission goes on without a look at the store", "task", id, "type", taskType, "error", err)
 			}
-			a.submit(w, r, taskType, id, input)
+			a.submit(w, r, taskType, id, input, looked)
 		}
 	})
 }
@@ -111,11 +110,11 @@ func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input [
 
 // submit hands a submission in and waits for its answer, or for the client to
 // go. A client that left may ask for the task by its id.
-func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte) {
+func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte, looked bool) {
 	answers := make(chan Answer, 1)
 	a.door.Submit(Request{
 		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
-		Trace: r.Header.Get(headerTrace), Answer: func(answer Answer) { answers <- answer },
+		Trace: r.Header.Get(headerTrace), Looked: looked, Answer: func(answer Answer) { answers <- answer },
 	})
 	select {
 	case answer := <-answers:

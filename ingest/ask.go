@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 )
@@ -19,9 +17,6 @@ const (
 	DefaultUnknownFor = time.Second
 	unknownLook       = 50 * time.Millisecond // between two looks for an id
 )
-
-// actorBytesMax bounds what a request says of who makes it.
-const actorBytesMax = 64
 
 // AskConfig is how requests about tasks are taken. Zero fields take their defaults.
 type AskConfig struct {
@@ -78,16 +73,7 @@ func NewAsks(cfg AskConfig, reader TaskReader, controls Controls, log *slog.Logg
 // ActorAt is who the journal names: what the request claims, cleaned and cut, and the
 // door it came through. Only what follows the last @ is Duly's own word.
 func ActorAt(claimed, door string) string {
-	claimed = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
-			return -1
-		}
-		return r
-	}, claimed)
-	for len(claimed) > actorBytesMax {
-		_, size := utf8.DecodeLastRuneInString(claimed)
-		claimed = claimed[:len(claimed)-size]
-	}
+	claimed = core.CleanActor(claimed)
 	if claimed == "" {
 		claimed = "unnamed"
 	}

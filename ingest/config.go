@@ -26,6 +26,14 @@ const (
 	DefaultUnknownMax   = 1024
 	DefaultReloadPause  = 250 * time.Millisecond
 	DefaultReloadMax    = 3 * time.Second
+	DefaultRecentBytes  = 2 << 20 // 87,000 ids
+	DefaultRecentFor    = time.Minute
+	DefaultLooksMax     = 64
+	DefaultLookMax      = 2 * time.Second
+	DefaultLookSpare    = 100 * time.Millisecond
+	DefaultLookRest     = 5 * time.Second
+	DefaultLookItems    = 16
+	DefaultLookRate     = 200
 	requestBytesBesides = 256 // memory of a request less its input and headers, roughly
 )
 
@@ -68,6 +76,18 @@ type Config struct {
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
 	ReloadMax   time.Duration // how long one reading may take
+
+	// Taken is where to look whether an id is a task already, so that another input under
+	// it is refused at once; nil: only the owner says so, after the acceptance.
+	Taken       Taken
+	RecentBytes int64         // memory for what was accepted here last, 24 bytes an id; at most 96 MiB of it are used
+	RecentFor   time.Duration // how long ago that may be to be told from
+	LooksMax    int           // submissions that wait for a look at the store, at most
+	LookMax     time.Duration // how long one waits that differs from what was accepted under its id
+	LookSpare   time.Duration // how long any other waits
+	LookRest    time.Duration // how long no others wait after the store did not answer one
+	LookItems   int           // with more unanswered requests no others wait
+	LookRate    int           // others that wait in a second, at most
 }
 
 // WithDefaults returns a copy in which every zero field has its default.
@@ -87,6 +107,14 @@ func (c Config) WithDefaults() Config {
 	orInt(&c.UnknownMax, DefaultUnknownMax)
 	orInt(&c.ReloadPause, DefaultReloadPause)
 	orInt(&c.ReloadMax, DefaultReloadMax)
+	orInt(&c.RecentBytes, DefaultRecentBytes)
+	orInt(&c.RecentFor, DefaultRecentFor)
+	orInt(&c.LooksMax, DefaultLooksMax)
+	orInt(&c.LookMax, DefaultLookMax)
+	orInt(&c.LookSpare, DefaultLookSpare)
+	orInt(&c.LookRest, DefaultLookRest)
+	orInt(&c.LookItems, DefaultLookItems)
+	orInt(&c.LookRate, DefaultLookRate)
 	if c.SizeOf == nil {
 		c.SizeOf = estimate
 	}
@@ -111,7 +139,9 @@ func (c *Config) Validate() error {
 		{"PayloadMax", int64(c.PayloadMax)}, {"WindowMax", int64(c.WindowMax)}, {"QuietItems", int64(c.QuietItems)},
 		{"BusyItems", int64(c.BusyItems)}, {"FlightsMax", int64(c.FlightsMax)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
 		{"BacklogMax", c.BacklogMax}, {"FloodItems", int64(c.FloodItems)}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
-		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)},
+		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)}, {"RecentBytes", c.RecentBytes}, {"RecentFor", int64(c.RecentFor)},
+		{"LooksMax", int64(c.LooksMax)}, {"LookMax", int64(c.LookMax)}, {"LookSpare", int64(c.LookSpare)}, {"LookRest", int64(c.LookRest)},
+		{"LookItems", int64(c.LookItems)}, {"LookRate", int64(c.LookRate)},
 	} {
 		if n.is < 1 {
 			return fmt.Errorf("ingest: %s is %d, want 1 or more", n.name, n.is)

@@ -27,6 +27,9 @@ type Door struct {
 	flights flights
 	free    []*pack
 	unknown unknown
+	taken   Taken // may be nil: then only owners say that an id is taken
+	recent  recent
+	looks   looks
 	sub     core.Submission // the one in hand; SizeOf would move a local one to the heap
 	closed  bool
 }
@@ -37,6 +40,8 @@ type event struct {
 	flight uint64
 	seq    uint64
 	err    error
+	look   *look // not nil: the store was looked at, and has this task
+	task   *core.Existing
 }
 
 // NewDoor makes a door. backlog may be nil: then only the stream's own limits
@@ -55,6 +60,9 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 		cfg.ItemsMax, cfg.BytesMax).retry(retryFull)
 	d.budget.itemsMax, d.budget.bytesMax = int64(cfg.ItemsMax), cfg.BytesMax
 	d.flood.from = int64(cfg.FloodItems)
+	if d.taken = cfg.Taken; d.taken != nil {
+		d.recent = newRecent(cfg.RecentBytes)
+	}
 	return d, nil
 }
 
@@ -115,7 +123,13 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 			return
 		}
 	}
-	d.pack(now, partition, size, req, sub)
+	at := place{partition: partition, size: size}
+	if d.taken != nil {
+		if at.mark = d.recent.mark(sub); d.look(now, req, sub, at) {
+			return
+		}
+	}
+	d.pack(now, &at, req, sub)
 }
 
 // refuse answers a request that has its room, and gives the room back.
@@ -143,6 +157,7 @@ func (d *Door) Flush(now core.Instant) {
 	d.expire(now)
 	d.unknown.expire(d, now)
 	d.unknown.ask(d, now)
+	d.looks.expire(d, now)
 	d.flood.look(now, d.budget.items.Load())
 	if d.open == 0 || d.flying >= d.cfg.FlightsMax || d.oldest().since.Add(d.window()) > now {
 		return
@@ -172,6 +187,10 @@ func (d *Door) settle(now core.Instant) {
 	d.spare = d.events.take(d.spare)
 	for i := range d.spare {
 		e := &d.spare[i]
+		if e.look != nil {
+			d.looked(now, e.look, e.task, e.err)
+			continue
+		}
 		if e.pack == nil {
 			d.unknown.read(d, now, e)
 			continue
@@ -180,7 +199,7 @@ func (d *Door) settle(now core.Instant) {
 			d.stats.lateDone.Add(1) // its requests were answered as unknown
 			continue
 		}
-		d.answer(e.pack, e.seq, e.err)
+		d.answer(now, e.pack, e.seq, e.err)
 		d.recycle(e.pack)
 	}
 	clear(d.spare)
@@ -192,7 +211,7 @@ func (d *Door) Due(now core.Instant) core.Instant {
 	if !d.events.empty() {
 		return now
 	}
-	next := earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg))
+	next := earlier(earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg)), d.looks.due())
 	if d.open == 0 || d.flying >= d.cfg.FlightsMax {
 		return next
 	}
@@ -212,6 +231,7 @@ func earlier(a, b core.Instant) core.Instant {
 func (d *Door) Close(now core.Instant) {
 	d.closed = true
 	d.unknown.close(d)
+	d.looks.close(d, now)
 	for _, p := range d.shelves {
 		if p != nil {
 			d.publish(now, p)

@@ -25,12 +25,14 @@ type pack struct {
 type ask struct {
 	task   string
 	room   int64 // bytes to give back
+	mark   mark
 	answer func(Answer)
 }
 
 // pack puts a submission on its partition's shelf and publishes the pack when
 // it is full.
-func (d *Door) pack(now core.Instant, partition, size int, req *Request, sub *core.Submission) {
+func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submission) {
+	partition, size := at.partition, at.size
 	p := d.shelves[partition]
 	if p != nil && p.bytes+size > d.cfg.packBytes() {
 		d.publish(now, p)
@@ -42,7 +44,7 @@ func (d *Door) pack(now core.Instant, partition, size int, req *Request, sub *co
 		d.open++
 	}
 	p.subs = append(p.subs, *sub)
-	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), answer: req.Answer})
+	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer})
 	p.bytes += size
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
@@ -96,7 +98,7 @@ func (d *Door) publish(now core.Instant, p *pack) {
 }
 
 // answer tells everybody in a pack what became of it.
-func (d *Door) answer(p *pack, seq uint64, err error) {
+func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	p.flight = 0
 	d.flying--
 	answer := Answer{Stream: d.cfg.Stream, Seq: seq, Partition: p.partition}
@@ -105,6 +107,7 @@ func (d *Door) answer(p *pack, seq uint64, err error) {
 		d.stats.refused[answer.Err.ErrCode-causeFirst].Add(int64(len(p.asks)))
 	} else {
 		d.stats.accepted.Add(int64(len(p.asks)))
+		d.remember(now, p)
 	}
 	for i := range p.asks {
 		a := &p.asks[i]
@@ -113,6 +116,16 @@ func (d *Door) answer(p *pack, seq uint64, err error) {
 			answer.Task = a.task
 			a.answer(answer)
 		}
+	}
+}
+
+// remember keeps which ids were accepted.
+func (d *Door) remember(now core.Instant, p *pack) {
+	if d.taken == nil {
+		return
+	}
+	for i := range p.asks {
+		d.recent.add(p.asks[i].mark, now)
 	}
 }
 
@@ -189,6 +202,6 @@ func (d *Door) expire(now core.Instant) {
 	for front := d.flights.front(); front != nil && front.at.Add(d.cfg.PublishMax) <= now; front = d.flights.front() {
 		p := front.pack
 		d.flights.drop()
-		d.answer(p, 0, errNoOutcome)
+		d.answer(now, p, 0, errNoOutcome)
 	}
 }

@@ -15,6 +15,7 @@ type Request struct {
 	Version    string // of the plan: a number or core.NewestVersion; empty: the newest
 	ReplyTo    string // private status subject; may be empty
 	Trace      string // W3C traceparent; a bad one is dropped
+	Looked     bool   // the store was looked at a moment ago, and has no such task
 	// Answer is called exactly once, from any goroutine. It must not block and
 	// not call the door. nil: nobody waits.
 	Answer func(Answer)

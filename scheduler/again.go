@@ -15,6 +15,9 @@ const alertEvery = time.Minute
 // alertsMax bounds how many plans' steps are remembered for that.
 const alertsMax = 1024
 
+// proveMax bounds how long the store may take to say whose the partitions are.
+const proveMax = time.Second
+
 type alertKey struct{ taskType, step string }
 
 // prove asks the store whose the partitions are, if a retry of a step that waits for its
@@ -30,6 +33,9 @@ func (s *Shard) prove(ctx context.Context) {
 	if !wanted {
 		return
 	}
+	// A store that does not answer must not keep this turn from its end: a commit waits for it.
+	ctx, cancel := context.WithTimeout(ctx, proveMax)
+	defer cancel()
 	states, err := s.store.Cursors(ctx)
 	if err != nil {
 		if !s.unproven {
@@ -72,6 +78,6 @@ func (s *Shard) alert(x *pending) {
 		clear(s.alerted)
 	}
 	s.alerted[key] = s.turn.now
-	s.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", slog.String("task", task.ID), slog.String("type", task.Type),
+	s.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", "event", "undo-trouble", slog.String("task", task.ID), slog.String("type", task.Type),
 		slog.String("step", step), slog.Int("attempt", x.effect.Attempt), slog.Int("partition", task.Partition), slog.Int64("number", task.Number))
 }

@@ -150,7 +150,7 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		}
 		s.use(p, e)
 		ev := core.Event{
-			Kind: core.EventReply, At: m.At, Actor: "agent", Seq: m.Reply.Seq,
+			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, m.Reply.From), Seq: m.Reply.Seq,
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		boundResult(e, &ev)
@@ -165,6 +165,35 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 	}
 	return false, nil
 }
+
+// answerer is who the journal names for a reply: the agent of the step, and before it
+// which instance answered, where that says so. Only what follows the last @ is Duly's own
+// word: nobody else has the command's token.
+func (s *Shard) answerer(e *entry, from string) string {
+	agent := "agent"
+	if i := e.task.Out(); i >= 0 && e.plan != nil {
+		agent = e.plan.plan.Steps[i].Agent
+	}
+	if from == "" {
+		return agent
+	}
+	who := answerer{from, agent}
+	name, ok := s.answerers[who]
+	if !ok {
+		if len(s.answerers) >= answerersMax {
+			clear(s.answerers)
+		}
+		name = from + "@" + agent
+		s.answerers[who] = name
+	}
+	return name
+}
+
+// answerer is an instance and its agent; of so many the names are kept, so that a reply
+// costs no memory of its own.
+type answerer struct{ instance, agent string }
+
+const answerersMax = 1024
 
 // boundResult makes a result over the step's own limit a failed try. Duly's
 // agents check it themselves; any NATS client can be an agent.
@@ -352,7 +381,7 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 		if e.plan != nil {
 			plan = e.plan.plan
 		} else {
-			s.log.Error("ALERT: a stored task names a plan that is not stored", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
+			s.log.Error("ALERT: a stored task names a plan that is not stored", "event", "plan-missing", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
 		}
 	}
 	t, err := core.Replay(plan, saved)

@@ -173,7 +173,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	res, err := s.commitAlone(ctx, p, e, false)
 	if errors.Is(err, core.ErrRowRefused) {
-		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "task", t.ID, "partition", p.id, "number", t.Number)
+		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "event", "row-refused", "task", t.ID, "partition", p.id, "number", t.Number)
 		s.unqueue(e)
 		p.drop(e, s.cfg.AgentWindow)
 		return core.CommitResult{}, nil

@@ -99,8 +99,9 @@ type Shard struct {
 	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
 	Stats      Stats
 
-	unproven bool                      // the store does not say whose the partitions are
-	alerted  map[alertKey]core.Instant // when an undo in trouble was last told of
+	answerers map[answerer]string
+	unproven  bool                      // the store does not say whose the partitions are
+	alerted   map[alertKey]core.Instant // when an undo in trouble was last told of
 
 	turn   turn
 	untold bool // the event stream did not take the last endings
@@ -134,6 +135,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	}
 	s.plans.init()
 	s.alerted = map[alertKey]core.Instant{}
+	s.answerers = map[answerer]string{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
 	}

@@ -32,6 +32,6 @@ func (s *Shard) alertStream(kind string, st *core.PartitionState, cursor uint64,
 	if other {
 		why = "it is not the one that this store was fed from"
 	}
-	s.log.Error("ALERT: the "+kind+" stream is read again from its beginning", "why", why,
+	s.log.Error("ALERT: the "+kind+" stream is read again from its beginning", "event", "stream-read-again", "stream", kind, "why", why,
 		"partition", st.Partition, "was", st.Found.Stream, "is", st.Stream, "cursor", cursor)
 }

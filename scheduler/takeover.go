@@ -91,7 +91,7 @@ func (s *Shard) warn(st *core.PartitionState, g *Ground) {
 	}
 	if st.Found.WentBack {
 		s.log.Error("ALERT: the database went back: commits are missing from it. What may have run since runs again by the same keys, or is undone by key",
-			"partition", st.Partition, "epoch_found", st.Found.Epoch, "commit_found", st.Found.Commit, "epoch_known", g.Evidence.Epoch,
+			"event", "database-went-back", "partition", st.Partition, "epoch_found", st.Found.Epoch, "commit_found", st.Found.Commit, "epoch_known", g.Evidence.Epoch,
 			"commit_known", g.Evidence.Commit, "known_at", g.Evidence.At.Time(), "read_again_from", st.Cursor, "until", g.End)
 	}
 }

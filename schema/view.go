@@ -74,7 +74,7 @@ func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
 		}
 		if rec.Step >= 0 && rec.Step < len(v.Steps) {
 			sv := &v.Steps[rec.Step]
-			sv.At, sv.Code, sv.Error = rec.At, rec.Code, rec.Error
+			sv.At, sv.Code, sv.Error, sv.By = rec.At, rec.Code, rec.Error, rec.Actor
 		}
 		if rec.Next >= 0 && rec.Next < len(v.Steps) {
 			v.Steps[rec.Next].At = rec.At

@@ -152,6 +152,7 @@ type task struct {
 		Attempt int             `json:"attempt"`
 		Error   string          `json:"error"`
 		Result  json.RawMessage `json:"result"`
+		By      string          `json:"by"`
 	} `json:"steps"`
 }
 
@@ -181,13 +182,13 @@ func (t *task) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\ncreated %s  ended %s  failures %d\n", t.CreatedAt, orDash(t.EndedAt), t.Failures)
 	tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
-	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tRESULT OR ERROR")
+	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tBY\tRESULT OR ERROR")
 	for _, s := range t.Steps {
 		last := string(s.Result)
 		if s.Error != "" {
 			last = s.Error
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, last)
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, orDash(strings.TrimSuffix(s.By, "@"+s.Agent)), last)
 	}
 	_ = tab.Flush() // to the same writer as the lines above, whose errors nobody asks for either
 }

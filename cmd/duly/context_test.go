@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,5 +132,27 @@ func TestGetNamesTheFailedStep(t *testing.T) {
 	cancelled.print(&out)
 	if !strings.HasPrefix(out.String(), "order  a  undone  (changed my mind)\n") {
 		t.Errorf("got %s", out.String())
+	}
+}
+
+// What is printed of a task shows which instance of its agent a step was done by, and which
+// person or node ended it.
+//
+// covers: C14
+func TestGetShowsWhoAnswered(t *testing.T) {
+	var done task
+	if err := json.Unmarshal([]byte(`{"type":"order","id":"a","state":"processed","steps":[{"name":"pay","agent":"till","status":"done","by":"till-7@till"},
+		{"name":"old","agent":"old","status":"done","by":"old"},{"name":"late","agent":"late","status":"failed","by":"node-1","error":"no answer"},
+		{"name":"next","agent":"next","status":"waiting"}]}`), &done); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	done.print(&out)
+	var by []string
+	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n")[3:] {
+		by = append(by, strings.Fields(line)[4])
+	}
+	if got := strings.Join(by, " "); got != "till-7 old node-1 -" || !strings.Contains(out.String(), "ATTEMPT  BY") {
+		t.Errorf("by %s:\n%s", got, out.String())
 	}
 }

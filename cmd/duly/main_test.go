@@ -60,10 +60,21 @@ var addrLine = regexp.MustCompile(`msg="http is up".* addr=(\S+)`)
 // spawn starts the program with arguments; the test ends it if nobody has.
 func spawn(t *testing.T, args ...string) *child {
 	t.Helper()
+	c, err := spawnWith(t, func(*exec.Cmd) {}, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// spawnWith is spawn of a command that was changed. Error: it does not start.
+func spawnWith(t *testing.T, change func(*exec.Cmd), args ...string) (*child, error) {
+	t.Helper()
 	c := &child{t: t, addr: make(chan string, 1), done: make(chan struct{})}
 	c.cmd = exec.Command(os.Args[0], args...)
 	// Built with -race, a process sleeps a second before it exits, which is not its drain.
 	c.cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	change(c.cmd)
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -73,7 +84,7 @@ func spawn(t *testing.T, args ...string) *child {
 		t.Fatal(err)
 	}
 	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	go c.read(stderr)
 	t.Cleanup(func() {
@@ -82,7 +93,7 @@ func spawn(t *testing.T, args ...string) *child {
 			t.Logf("%s:\n%s", strings.Join(args, " "), c.log())
 		}
 	})
-	return c
+	return c, nil
 }
 
 // read keeps what the process says until it ends.

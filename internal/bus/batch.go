@@ -115,11 +115,11 @@ func appendBatchReply(dst []byte, c *core.Command, m *mark, r *core.Reply) []byt
 	})
 }
 
-// decodeBatchReplies calls take with each reply of a batch. Results are parts of
-// data. Every error wraps ErrUndecodable.
-func decodeBatchReplies(data []byte, resultMax int, take func(core.Reply)) error {
+// decodeBatchReplies calls take with each reply of a batch, all of that instance. Results
+// are parts of data. Every error wraps ErrUndecodable.
+func decodeBatchReplies(data []byte, from string, resultMax int, take func(core.Reply)) error {
 	return eachRecord(data, "batch of replies", func(r *reader) error {
-		var reply core.Reply
+		reply := core.Reply{From: from}
 		reply.Partition, reply.Number, reply.Seq = r.fence()
 		if m := r.mark(); m != nil {
 			reply.Token = core.Token(*m)

@@ -83,10 +83,10 @@ func TestBatchReplies(t *testing.T) {
 	b := []byte{Version}
 	for i := range replies {
 		b = appendBatchReply(b, &cmd, nil, &replies[i])
-		want[i].Partition, want[i].Number, want[i].Seq = 3, 17, 5
+		want[i].Partition, want[i].Number, want[i].Seq, want[i].From = 3, 17, 5, "web-1"
 	}
 	var got []core.Reply
-	if err := decodeBatchReplies(b, 99, func(r core.Reply) { got = append(got, r) }); err != nil || !reflect.DeepEqual(got, want) {
+	if err := decodeBatchReplies(b, "web-1", 99, func(r core.Reply) { got = append(got, r) }); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\ngot  %+v\nwant %+v", err, got, want)
 	}
 }
@@ -114,7 +114,7 @@ func FuzzBatchReplies(f *testing.F) {
 	cmd := goldenCommand
 	f.Add(appendBatchReply(appendBatchReply([]byte{Version}, &cmd, nil, &core.Reply{Result: []byte("1")}), &cmd, nil, &core.Reply{Code: 500, Error: "x"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		err := decodeBatchReplies(data, core.ResultBytesMax, func(r core.Reply) {
+		err := decodeBatchReplies(data, "", core.ResultBytesMax, func(r core.Reply) {
 			if r.Partition < 0 || r.Number < 0 || r.Seq < 0 || (r.Code == 0) == (r.Result == nil) || r.Code != 0 && (r.Code < 400 || r.Code > 599) {
 				t.Fatalf("let through: %+v", r)
 			}
@@ -151,6 +151,7 @@ func commands(n int) []core.Command {
 // answering serves payment.charge and counts the commands that came in batches.
 func answering(t *testing.T, c *Conn, batched bool) (service *Service, batches chan bool) {
 	t.Helper()
+	c.NameInstance("web-1")
 	batches = make(chan bool, 10_000)
 	service, err := c.ServeCommands("payment.charge", batched, func(r *CommandRequest) {
 		batches <- r.batch
@@ -173,7 +174,7 @@ func sendAll(t *testing.T, s *Sender, w wires, batches chan bool, n int) (batche
 	seen := map[int64]bool{}
 	for range n {
 		r := receive(t, "a reply", w.replies)
-		if string(r.Result) != fmt.Sprint(r.Number) || r.Partition != 3 || r.Seq != 5 || seen[r.Number] {
+		if r.From != "web-1" || string(r.Result) != fmt.Sprint(r.Number) || r.Partition != 3 || r.Seq != 5 || seen[r.Number] {
 			t.Fatalf("reply %+v, or the second one", r)
 		}
 		seen[r.Number] = true

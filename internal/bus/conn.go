@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/redact"
 )
 
@@ -91,14 +92,15 @@ type Conn struct {
 	away     atomic.Pointer[time.Time]    // since when there is no connection
 	refused  atomic.Bool                  // the server's refusal was logged since the connection was lost
 
-	mu      sync.Mutex
-	subs    map[*Subscription]struct{}
-	readers map[*Reader]struct{}
-	buckets map[string]jetstream.KeyValue
-	answers *replier // made by the first agent that listens
-	served  map[string]*Service
-	denials []Denial
-	closed  bool
+	mu       sync.Mutex
+	subs     map[*Subscription]struct{}
+	readers  map[*Reader]struct{}
+	buckets  map[string]jetstream.KeyValue
+	answers  *replier // made by the first agent that listens
+	instance string   // what its replies say of who answers; may be empty
+	served   map[string]*Service
+	denials  []Denial
+	closed   bool
 
 	unasked    atomic.Bool  // see ErrUnasked
 	unanswered atomic.Int64 // answers that the user may not give
@@ -325,12 +327,20 @@ func (c *Conn) Close() {
 	}
 }
 
+// NameInstance says what replies name as who answers; empty: nothing. It is called before
+// the first agent listens.
+func (c *Conn) NameInstance(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instance = core.CleanActor(name)
+}
+
 // replier is the connection's one; nil when it is closed.
 func (c *Conn) replier() *replier {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.answers == nil && !c.closed {
-		c.answers = newReplier(c.nc, func(err error) { c.log.Warn("an agent's reply was not sent", "error", err) })
+		c.answers = newReplier(c.nc, c.instance, func(err error) { c.log.Warn("an agent's reply was not sent", "error", err) })
 	}
 	return c.answers
 }

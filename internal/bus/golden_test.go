@@ -469,6 +469,14 @@ func TestReplyGolden(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
 		}
 	}
+	for claim, want := range map[string]string{
+		"web-1": "web-1", "é@web": "é@web", "a\nb\x00c\x7f": "abc", "\xff\u0085": "", strings.Repeat("ß", 40): strings.Repeat("ß", 32), strings.Repeat("x", 70): strings.Repeat("x", 64),
+	} {
+		got, err := DecodeReply(&nats.Msg{Subject: subject, Header: nats.Header{HeaderInstance: {claim}}, Data: []byte("1")}, 16)
+		if err != nil || got.From != want || string(got.Result) != "1" {
+			t.Errorf("%q: got %+v, %v, want %q", claim, got, err, want)
+		}
+	}
 	h, data := EncodeReply(&core.Reply{Code: 422, Error: strings.Repeat("é", core.ErrorBytesMax) + "\xff"})
 	if text := h.Get(HeaderError); len(text) > core.ErrorBytesMax || len(text) < core.ErrorBytesMax-1 || data != nil || h.Get(HeaderErrorCode) != "422" {
 		t.Errorf("%d bytes of error, %q", len(text), data)

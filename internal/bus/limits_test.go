@@ -99,7 +99,7 @@ func TestDecodersAllocateWhatTheyRead(t *testing.T) {
 			return err
 		},
 		"commands": func() error { return decodeBatchCommands(append([]byte{batchMarked}, huge...), nil) },
-		"replies":  func() error { return decodeBatchReplies(append([]byte{batchPlain}, huge...), 10, nil) },
+		"replies":  func() error { return decodeBatchReplies(append([]byte{batchPlain}, huge...), "", 10, nil) },
 	} {
 		var err error
 		bytesPer := testing.Benchmark(func(b *testing.B) {

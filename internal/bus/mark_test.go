@@ -22,7 +22,10 @@ func marking(t testing.TB) *marker {
 	return k
 }
 
-// TestMarkGolden pins the mark, as openssl makes it (mac, SIPHASH, size 8): a node with another one would take no reply to what this one asked.
+// TestMarkGolden pins the mark, as openssl makes it (mac, SIPHASH, size 8): a node with another one would take no reply to what this one asked,
+// and one without the commit in it a reply to the same numbers of another life.
+//
+// covers: A2
 func TestMarkGolden(t *testing.T) {
 	k := marking(t)
 	if got, want := k.replySubject(Names{}, command(3, 17, 5, 9)), "duly.reply.3.17.5.8f6af3d5c7fca7bc"; got != want {

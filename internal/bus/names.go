@@ -125,6 +125,7 @@ const (
 	HeaderTrace      = "traceparent"       // W3C trace context
 	HeaderCause      = "Duly-Cause"        // of a dead letter: why
 	HeaderSubject    = "Duly-Subject"      // of a dead letter: where it was
+	HeaderInstance   = "Duly-Instance"     // of a reply: which instance of the agent answers
 	HeaderError      = "Nats-Service-Error"
 	HeaderErrorCode  = "Nats-Service-Error-Code"
 )

@@ -145,6 +145,7 @@ type taskJSON struct {
 		Error   string          `json:"error"`
 		Result  json.RawMessage `json:"result"`
 		At      string          `json:"at"`
+		By      string          `json:"by"`
 	} `json:"steps"`
 }
 
@@ -165,7 +166,7 @@ func (j *taskJSON) view() (core.View, error) {
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		v.Steps = append(v.Steps, core.StepView{
-			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At),
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At), By: s.By,
 		})
 	}
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // that, and in any case in one write to the network.
 type replier struct {
 	nc   *nats.Conn
+	from nats.Header   // of every reply: which instance answers; nil: it has no name
 	wake chan struct{} // has an element when something is ready
 	done chan struct{}
 
@@ -46,8 +47,11 @@ type batchIn struct {
 	items int
 }
 
-func newReplier(nc *nats.Conn, failed func(error)) *replier {
+func newReplier(nc *nats.Conn, from string, failed func(error)) *replier {
 	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[asker]*batchIn{}, failed: failed}
+	if from != "" {
+		r.from = nats.Header{HeaderInstance: {from}}
+	}
 	go r.run()
 	return r
 }
@@ -149,6 +153,12 @@ func (r *replier) flush() int {
 
 func (r *replier) publish(subject string, header nats.Header, data []byte) {
 	var err error
+	switch {
+	case header == nil:
+		header = r.from
+	case r.from != nil:
+		header[HeaderInstance] = r.from[HeaderInstance]
+	}
 	if header == nil {
 		err = r.nc.Publish(subject, data)
 	} else {

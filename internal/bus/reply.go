@@ -37,6 +37,7 @@ func (n Names) DecodeReply(msg *nats.Msg, resultMax int) (core.Reply, error) {
 	}
 	r := core.Reply{Partition: partition, Number: number, Seq: seq, Token: tokenOf(rest)}
 	if len(msg.Header) > 0 {
+		r.From = core.CleanActor(msg.Header.Get(HeaderInstance))
 		text, code := msg.Header.Get(HeaderError), msg.Header.Get(HeaderErrorCode)
 		if text != "" || code != "" {
 			r.Code, r.Error = replyCode(code), CutText(text)

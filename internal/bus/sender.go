@@ -193,7 +193,7 @@ func (s *Sender) receive(msg *nats.Msg) {
 		s.unserved(msg.Subject)
 		return
 	}
-	err := decodeBatchReplies(msg.Data, core.ResultBytesMax, s.replies.Reply)
+	err := decodeBatchReplies(msg.Data, core.CleanActor(msg.Header.Get(HeaderInstance)), core.ResultBytesMax, s.replies.Reply)
 	if err != nil {
 		s.conn.log.Warn("replies passed over", "error", err)
 	}

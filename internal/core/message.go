@@ -65,6 +65,7 @@ type Reply struct {
 	Code      int    // 0 = success, else as Nats-Service-Error-Code
 	Error     string // as Nats-Service-Error
 	Result    []byte // JSON
+	From      string // the instance of the agent that answers, as it says; may be empty
 }
 
 // Token shows that a reply answers one command as one commit issued it. The adapter

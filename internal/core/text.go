@@ -26,3 +26,41 @@ func ShortText(s string, bytesMax int) string {
 
 // continues reports whether a byte stands inside a rune of UTF-8.
 func continues(b byte) bool { return b&0xC0 == 0x80 }
+
+// ActorBytesMax bounds what a stranger says of who it is: a client, or an agent.
+const ActorBytesMax = 64
+
+// CleanActor is what a stranger says of who it is, without what a line of a log or of a
+// journal cannot show, and cut.
+func CleanActor(claimed string) string {
+	plain := len(claimed) <= ActorBytesMax
+	for i := 0; plain && i < len(claimed); i++ {
+		plain = claimed[i] >= ' ' && claimed[i] < 0x7f
+	}
+	if plain {
+		return claimed
+	}
+	clean := make([]byte, 0, ActorBytesMax)
+	for _, r := range claimed {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\uFFFD' {
+			continue
+		}
+		if len(clean)+len(string(r)) > ActorBytesMax {
+			break
+		}
+		clean = append(clean, string(r)...)
+	}
+	return string(clean)
+}
+
+// NameOf makes a name of any text, of at most bytesMax bytes: what is outside the
+// alphabet of names becomes "-".
+func NameOf(text string, bytesMax int) string {
+	b := []byte(text[:min(len(text), bytesMax)])
+	for i, c := range b {
+		if CheckName("", string(c)) != nil {
+			b[i] = '-'
+		}
+	}
+	return string(b)
+}

@@ -34,6 +34,7 @@ type StepView struct {
 	Error   string
 	Result  []byte
 	At      Instant // of its newest row
+	By      string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
 // Filter selects tasks for a list, newest first within a partition's order of

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type Trouble struct {
 // Ground is the supervisor of what a node stands on. Its methods may be called from any goroutine.
 type Ground struct {
 	sink Sink
+	hide Secrets
 	wake chan struct{} // signalled when a state changed that may have to be told
 
 	mu         sync.Mutex
@@ -63,7 +65,42 @@ type state struct {
 
 // New makes a ground that knows nothing yet.
 func New(sink Sink) *Ground {
-	return &Ground{sink: sink, wake: make(chan struct{}, 1), events: map[string]*event{}}
+	return &Ground{sink: sink, hide: open{}, wake: make(chan struct{}, 1), events: map[string]*event{}}
+}
+
+// Secrets hides what must not be told.
+type Secrets interface {
+	Text(string) string
+	Error(error) error
+	Attr(slog.Attr) slog.Attr
+}
+
+// open hides nothing.
+type open struct{}
+
+func (open) Text(s string) string       { return s }
+func (open) Error(err error) error      { return err }
+func (open) Attr(a slog.Attr) slog.Attr { return a }
+
+// Hide keeps secrets out of all that the ground tells, by alerts and by Ready, Live and Troubles. It is called before Run.
+func (g *Ground) Hide(secrets Secrets) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hide = secrets
+}
+
+// clean is an alert without secrets.
+func (g *Ground) clean(a Alert) Alert {
+	g.mu.Lock()
+	hide := g.hide
+	g.mu.Unlock()
+	a.Text, a.Error = hide.Text(a.Text), hide.Text(a.Error)
+	attrs := make([]slog.Attr, len(a.Attrs))
+	for i := range a.Attrs {
+		attrs[i] = hide.Attr(a.Attrs[i])
+	}
+	a.Attrs = attrs
+	return a
 }
 
 // Reporter reports one condition.
@@ -251,7 +288,7 @@ func (g *Ground) tell(ctx context.Context) {
 		}
 		alerts, next := g.due(time.Now())
 		for _, a := range alerts {
-			g.sink.Alert(a)
+			g.sink.Alert(g.clean(a))
 		}
 		timer.Reset(next)
 	}
@@ -359,13 +396,13 @@ func (g *Ground) Once(a Alert) {
 	g.events[a.Name] = &event{last: time.Now()}
 	g.mu.Unlock()
 	g.changed()
-	g.sink.Alert(a)
+	g.sink.Alert(g.clean(a))
 }
 
 // Tell raises an alert about an event at once. Its caller bounds how often.
 func (g *Ground) Tell(a Alert) {
 	a.Phase = Once
-	g.sink.Alert(a)
+	g.sink.Alert(g.clean(a))
 }
 
 // Ready lists why the node is not ready, in the order of the conditions and their keys; empty: it is ready.
@@ -411,7 +448,7 @@ func (g *Ground) pick(want func(*condition, *state) bool) []Trouble {
 		begin := len(all)
 		for key, s := range c.states {
 			if s.bad && want(c, s) {
-				all = append(all, Trouble{Name: c.Name, Key: key, Text: c.Begin, Reason: s.err, Since: s.since, Times: s.times, Consequence: c.consequence(s)})
+				all = append(all, Trouble{Name: c.Name, Key: key, Text: c.Begin, Reason: g.hide.Error(s.err), Since: s.since, Times: s.times, Consequence: c.consequence(s)})
 			}
 		}
 		slices.SortFunc(all[begin:], func(a, b Trouble) int { return cmp.Compare(a.Key, b.Key) })

@@ -390,3 +390,42 @@ level=ERROR msg="ALERT: it went back" alert=once name=rewound partition=3
 		t.Errorf("got\n%s\nwant\n%s", buf.String(), want)
 	}
 }
+
+// veil hides one word.
+type veil struct{}
+
+func (veil) Text(s string) string { return strings.ReplaceAll(s, "s3cret", "xxxxx") }
+func (v veil) Error(err error) error {
+	return errors.New(v.Text(err.Error()))
+}
+func (v veil) Attr(a slog.Attr) slog.Attr { return slog.String(a.Key, v.Text(a.Value.String())) }
+
+// TestNothingHiddenIsTold: what is to be hidden is in no alert, and in nothing that readiness reads.
+//
+// covers: C12
+func TestNothingHiddenIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &world{}
+		g := New(told)
+		g.Hide(veil{})
+		g.Add(Condition{Name: "one", Begin: "it is not", End: "it is", Grace: AtOnce, Consequence: Fatal}).Report(errors.New("no s3cret"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { g.Run(ctx) })
+		g.Once(Alert{Name: "two", Text: "a s3cret", Error: "s3cret", Attrs: []slog.Attr{slog.String("was", "s3cret")}})
+		g.Tell(Alert{Name: "three", Text: "s3cret", Attrs: []slog.Attr{slog.Any("error", errors.New("s3cret"))}})
+		synctest.Wait()
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if n := len(told.alerts); n != 3 {
+			t.Errorf("%d alerts, want 3", n)
+		}
+		for _, what := range []any{told.alerts, g.Ready()[0].Reason, g.Live()[0].Reason, g.Troubles()[0].Reason} {
+			if text := fmt.Sprintf("%+v", what); strings.Contains(text, "s3cret") || !strings.Contains(text, "xxxxx") {
+				t.Errorf("told: %s", text)
+			}
+		}
+	})
+}

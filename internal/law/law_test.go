@@ -66,7 +66,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/health", "internal/ground", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core"},
+		imports: []string{"internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core"},
 		links:   []string{"nats"},
 	},
 

@@ -11,7 +11,7 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "silence-is-acceptance", invariant: 1, file: "ingest/pack.go",
-		old: "d.answer(p, 0, errNoOutcome)", new: "d.answer(p, 1, nil)",
+		old: "d.answer(now, p, 0, errNoOutcome)", new: "d.answer(now, p, 1, nil)",
 		fault: "a pack that the stream said nothing about is answered as stored",
 		run:   "^(TestSilentStream|TestEveryRequestIsAnsweredOnce)$",
 	},
@@ -50,6 +50,18 @@ var roleMutants = []mutant{
 		old: "n > d.cfg.BacklogMax {", new: "n > 1<<40 {",
 		fault: "the door fills a partition that is far behind",
 		run:   "^TestBacklog$",
+	},
+	{
+		name: "taken-id-accepted", invariant: 9, file: "ingest/taken.go",
+		old: "\t\tif r := differs(l.sub.ID, l.sub.Type, task.Type, l.sub.Input, task.InputHash); r != nil {", new: "\t\tif r := differs(l.sub.ID, l.sub.Type, task.Type, l.sub.Input, task.InputHash); r != nil && l.until == 0 {",
+		fault: "another input under an id that the store has is accepted, and refused later",
+		run:   "^(TestDifferentInputUnderATakenID|TestQuietDoorLooksAtIDs)$",
+	},
+	{
+		name: "accepted-ids-forgotten", invariant: 9, file: "ingest/pack.go",
+		old: "\t\td.remember(now, p)\n", new: "",
+		fault: "another input under an id that was accepted a moment ago is accepted, and refused later",
+		run:   "^TestDifferentInputUnderATakenID$",
 	},
 	{
 		name: "any-text-is-json", invariant: 12, file: "internal/quickjson/check.go",

@@ -14,7 +14,8 @@ import (
 const alertPrefix = "ALERT: "
 
 // alertLines is a log's handler that makes alerts of a role's lines that are meant as such, and passes all others on.
-// Roles have no port for alerts: a line is all that they need to say.
+// Roles have no port for alerts: a line is all that they need to say. Its attribute event is the name, which
+// docs/health.md explains.
 type alertLines struct {
 	slog.Handler
 	ground *ground.Ground
@@ -28,9 +29,12 @@ func (h alertLines) Handle(ctx context.Context, r slog.Record) error {
 	}
 	a := ground.Alert{Name: text, Text: text}
 	r.Attrs(func(attr slog.Attr) bool {
-		if attr.Key == "error" {
+		switch attr.Key {
+		case "error":
 			a.Error = attr.Value.String()
-		} else {
+		case "event":
+			a.Name = attr.Value.String()
+		default:
 			a.Attrs = append(a.Attrs, attr)
 		}
 		return true

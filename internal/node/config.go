@@ -39,6 +39,7 @@ type Config struct {
 	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler: few are better, because batches shrink with more. While little waits they commit together."`
 	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in hand per partition."`
 	Memory      int64    `name:"memory" env:"DULY_MEMORY" default:"0" help:"Bytes that the node may use: half of it for tasks in hand, an eighth for submissions that wait to be stored; over that no new ones are taken (429). 0: half of the machine's, or of what its container may have."`
+	RecentBytes int64    `name:"recent-bytes" env:"DULY_RECENT_BYTES" default:"2097152" help:"Bytes of memory for the ids that were accepted here last, 24 for each: another input under one of them is refused at once, others where there is time to look at the database, and else by the refused status."`
 	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in hand per partition at one agent."`
 
 	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next of a committer, while answers are missing: longer makes fuller commits, which cost less, and slower tasks. Committers that turn together do so as many times more often as they are. Negative: none, and each turns by itself."`
@@ -134,6 +135,7 @@ func collect(t reflect.Type, all *[]Setting) {
 // stop would not end.
 const (
 	leaseMax   = time.Hour
+	recentMax  = 96 << 20
 	drainMax   = time.Hour
 	replyToMax = 64
 )
@@ -153,7 +155,7 @@ func (c *Config) Validate() error {
 		if err != nil {
 			return fmt.Errorf("node-name: not given, and the host's name is unknown: %w", err)
 		}
-		c.NodeName = fmt.Sprintf("%s-%d", token(host), os.Getpid())
+		c.NodeName = fmt.Sprintf("%s-%d", core.NameOf(host, core.NameBytesMax-12), os.Getpid())
 	}
 	if err := core.CheckName("node-name", c.NodeName); err != nil {
 		return err
@@ -180,6 +182,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Memory != 0 && c.Memory < memoryLeast {
 		return fmt.Errorf("memory: %d, want 0 (half of what there is) or at least %d", c.Memory, memoryLeast)
+	}
+	if c.RecentBytes < 0 || c.RecentBytes > recentMax {
+		return fmt.Errorf("recent-bytes: %d, want 0 (the default) to %d", c.RecentBytes, recentMax)
 	}
 	if c.StreamReplicas%2 == 0 {
 		return fmt.Errorf("stream-replicas: %d, want 1, 3 or 5: an even number bears no more losses than the odd one below", c.StreamReplicas)
@@ -243,17 +248,6 @@ func (c *Config) validateStreams() error {
 		}
 	}
 	return nil
-}
-
-// token makes a name of any text: what is outside the alphabet becomes "-".
-func token(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if core.CheckName("", string(c)) != nil {
-			b[i] = '-'
-		}
-	}
-	return string(b[:min(len(b), core.NameBytesMax-12)])
 }
 
 // Has reports whether the node runs the role.

@@ -72,8 +72,8 @@ func TestNodeNameIsMadeOfTheHost(t *testing.T) {
 		t.Errorf("name %q: %v", c.NodeName, err)
 	}
 	for in, want := range map[string]string{"web-1": "web-1", "web.1.example": "web-1-example", "säge": "s--ge", strings.Repeat("h", 100): strings.Repeat("h", core.NameBytesMax-12)} {
-		if got := token(in); got != want {
-			t.Errorf("token(%q) is %q, want %q", in, got, want)
+		if got := core.NameOf(in, core.NameBytesMax-12); got != want {
+			t.Errorf("NameOf(%q) is %q, want %q", in, got, want)
 		}
 	}
 }

@@ -144,7 +144,7 @@ func (n *Node) schedulerConditions() []ground.Condition {
 			End: "partitions are read again", Consequence: ground.NotReady,
 		}, {
 			Name: condNodeLease, Wanted: "this node's lease is renewed", Begin: "this node's lease cannot be renewed",
-			End: "this node's lease is renewed again", Consequence: ground.NotReady,
+			End: "this node's lease is renewed again", Consequence: ground.NotReady, Proven: true, // till then its name may be another's
 		}, {
 			Name: condClockFar, Wanted: fmt.Sprintf("this machine's clock within %v of NATS's and the database's", clockMax),
 			Begin: "this node's clock is too wrong for deadlines", End: "this node's clock is right enough for deadlines again",
@@ -324,7 +324,13 @@ func unowned(states []core.PartitionState, live []string) error {
 	return fmt.Errorf("%d of %d partitions: %s", len(free), len(states), text)
 }
 
-// probeLeader looks for a leader: this supervisor or, by the lease, another.
+// leading is the leader's lease as it was last seen. Only the probe uses it.
+type leading struct {
+	revision uint64
+	since    time.Time // when it was first seen so
+}
+
+// probeLeader looks for a leader: this supervisor or, by the lease, another that renews it.
 func (n *Node) probeLeader(ctx context.Context) error {
 	if sup := n.supervising(); sup != nil && sup.Last().Held {
 		return nil
@@ -335,6 +341,11 @@ func (n *Node) probeLeader(ctx context.Context) error {
 	}
 	if holder == nil {
 		return errors.New("no one holds the leader's lease")
+	}
+	if l := &n.leading; l.revision != holder.Revision {
+		l.revision, l.since = holder.Revision, time.Now()
+	} else if time.Since(l.since) > n.cfg.Lease {
+		return fmt.Errorf("%s has the leader's lease and does not renew it", holder.Value)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -236,21 +237,61 @@ func TestAlertLines(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { g.Run(ctx) })
 		synctest.Wait()
-		log.Error("ALERT: it went back", "partition", 3, "error", errors.New("reason"))
+		log.Error("ALERT: it went back", "event", "went-back", "partition", 3, "error", errors.New("reason"))
 		for range 99 {
-			log.With("x", 1).WithGroup("y").Error("ALERT: it went back")
+			log.With("x", 1).WithGroup("y").Error("ALERT: it went back", "event", "went-back")
 		}
 		log.Info("a line")
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		cancel()
 		wg.Wait()
-		got := told.of("it went back")
-		if len(got) != 2 || got[0].Error != "reason" || got[0].Phase != ground.Once || len(got[0].Attrs) != 1 || got[0].Attrs[0].Key != "partition" || got[1].Times != 99 {
+		got := told.of("went-back")
+		if len(got) != 2 || got[0].Error != "reason" || got[0].Text != "it went back" || got[0].Phase != ground.Once || len(got[0].Attrs) != 1 || got[0].Attrs[0].Key != "partition" || got[1].Times != 99 {
 			t.Errorf("alerts %+v", got)
 		}
 		if !strings.Contains(text.String(), "a line") || strings.Contains(text.String(), "went back") {
 			t.Errorf("log: %s", &text)
 		}
 	})
+}
+
+// TestEventsAreExplained: each alert that has no end has a name, and docs/health.md says what it means and what to do.
+func TestEventsAreExplained(t *testing.T) {
+	page, err := os.ReadFile(healthPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{"task-error": true}
+	line, event := regexp.MustCompile(`log\.Error\("ALERT: `), regexp.MustCompile(`"event", "([a-z-]+)"`)
+	for _, dir := range []string{".", filepath.Join("..", "..", "scheduler"), filepath.Join("..", "..", "supervisor")} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := event.FindAllSubmatch(text, -1)
+			if n := len(line.FindAll(text, -1)); n != len(found) {
+				t.Errorf("%s: %d alerts and %d names of events", file, n, len(found))
+			}
+			for _, f := range found {
+				names[string(f[1])] = true
+			}
+		}
+	}
+	if len(names) < 7 {
+		t.Errorf("%d events", len(names))
+	}
+	for name := range names {
+		if !strings.Contains(string(page), "\n| `"+name+"` | ") {
+			t.Errorf("docs/health.md does not explain the event %s", name)
+		}
+	}
 }

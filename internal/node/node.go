@@ -18,6 +18,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/supervisor"
 )
@@ -42,6 +43,8 @@ type Node struct {
 	members   members
 	anew      time.Time                 // when the connection was last made anew for its subscriptions; of the probe of rights alone
 	endBy     atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
+
+	leading leading // see probeLeader
 
 	mu    sync.Mutex
 	lease *bus.Lease         // of the node, made by its first scheduler
@@ -94,11 +97,14 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	secrets := redact.SecretsOf(cfg.DatabaseURL, cfg.NATSURL)
+	log = slog.New(secrets.Handler(log.Handler()))
 	n := &Node{unpaired: make(chan error, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
 	n.log = slog.New(n.lines).With("node", cfg.NodeName)
 	n.stand(ground.LogSink{Log: log.With("node", cfg.NodeName)}) // which does not need folding
+	n.ground.Hide(secrets)
 	if err := n.open(ctx); err != nil {
-		return nil, errors.Join(err, n.Close())
+		return nil, errors.Join(secrets.Error(err), n.Close())
 	}
 	return n, nil
 }

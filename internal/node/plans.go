@@ -118,7 +118,7 @@ func (c *planCache) tell(unreadable core.UnreadablePlans) {
 	for _, u := range unreadable {
 		text := u.Error()
 		if now[text] = true; !c.told[text] {
-			c.log.Error("ALERT: a stored plan cannot be read here; its tasks wait for a newer binary", "plan", u.Name, "version", u.Version, "error", u.Err)
+			c.log.Error("ALERT: a stored plan cannot be read here; its tasks wait for a newer binary", "event", "plan-unreadable", "plan", u.Name, "version", u.Version, "error", u.Err)
 		}
 	}
 	c.told = now

@@ -18,12 +18,13 @@ import (
 // openDoor is the ingest role while it runs.
 type openDoor struct{ in *ingest.Ingest }
 
-func (n *Node) doorConfig() ingest.Config {
+func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 	return ingest.Config{
 		Stream: n.conn.Names().StreamTasks(), Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, SizeOf: bus.PackedSize,
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
+		Taken:        taken, RecentBytes: n.cfg.RecentBytes,
 	}
 }
 
@@ -33,7 +34,9 @@ func (n *Node) runIngest(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	behind := newBacklog(n.conn)
-	door, err := ingest.NewDoor(n.doorConfig(), n.plans, doorLog{n.conn}, behind)
+	ids := newTaken(ctx, n.store)
+	defer ids.wait()
+	door, err := ingest.NewDoor(n.doorConfig(ids), n.plans, doorLog{n.conn}, behind)
 	if err != nil {
 		return err
 	}
@@ -45,11 +48,11 @@ func (n *Node) runIngest(ctx context.Context) error {
 	defer changed.Stop()
 	reads := newReads(ctx, n)
 	defer reads.wait()
-	taken, err := n.newAsks()
+	requests, err := n.newAsks()
 	if err != nil {
 		return err
 	}
-	working := newAskDoor(taken)
+	working := newAskDoor(requests)
 	defer working.wait()
 	asks, err := n.conn.ServeAsk(working.serve, reads.serve)
 	if err != nil {

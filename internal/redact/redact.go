@@ -25,7 +25,10 @@ var (
 )
 
 // Text returns s without the secrets in it. It hides rather too much than too little.
-func Text(s string) string {
+func Text(s string) string { return Secrets{}.Text(s) }
+
+// text hides what looks like a secret by what stands around it.
+func text(s string) string {
 	s = urls(s)
 	s = keyed.ReplaceAllStringFunc(s, func(setting string) string {
 		parts := keyed.FindStringSubmatch(setting)
@@ -108,29 +111,27 @@ func userinfo(scheme, s string) string {
 
 // Error returns err with a text that has no secrets; errors.Is and errors.As see through
 // it. nil stays nil.
-func Error(err error) error {
-	if err == nil {
-		return nil
-	}
-	if text := err.Error(); Text(text) == text {
-		return err
-	}
-	return &redacted{err}
+func Error(err error) error { return Secrets{}.Error(err) }
+
+type redacted struct {
+	err  error
+	text string
 }
 
-type redacted struct{ err error }
-
 // Error is the text without its secrets.
-func (r *redacted) Error() string { return Text(r.err.Error()) }
+func (r *redacted) Error() string { return r.text }
 
 // Unwrap gives the error itself, whose text still has them.
 func (r *redacted) Unwrap() error { return r.err }
 
 // Handler passes records on to next without the secrets in their messages, their texts
 // and their errors.
-func Handler(next slog.Handler) slog.Handler { return handler{next} }
+func Handler(next slog.Handler) slog.Handler { return Secrets{}.Handler(next) }
 
-type handler struct{ next slog.Handler }
+type handler struct {
+	next    slog.Handler
+	secrets Secrets
+}
 
 // Enabled implements slog.Handler.
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -139,9 +140,9 @@ func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	clean := slog.NewRecord(r.Time, r.Level, Text(r.Message), r.PC)
+	clean := slog.NewRecord(r.Time, r.Level, h.secrets.Text(r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		clean.AddAttrs(attr(a))
+		clean.AddAttrs(h.secrets.Attr(a))
 		return true
 	})
 	return h.next.Handle(ctx, clean)
@@ -151,38 +152,41 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	clean := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
-		clean[i] = attr(a)
+		clean[i] = h.secrets.Attr(a)
 	}
-	return handler{h.next.WithAttrs(clean)}
+	return handler{h.next.WithAttrs(clean), h.secrets}
 }
 
 // WithGroup implements slog.Handler.
-func (h handler) WithGroup(name string) slog.Handler { return handler{h.next.WithGroup(name)} }
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.next.WithGroup(name), h.secrets}
+}
 
-func attr(a slog.Attr) slog.Attr {
+// Attr is an attribute without the secrets in its texts and errors.
+func (s Secrets) Attr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {
 	case slog.KindString:
-		return slog.String(a.Key, Text(v.String()))
+		return slog.String(a.Key, s.Text(v.String()))
 	case slog.KindGroup:
 		group := v.Group()
 		clean := make([]slog.Attr, len(group))
 		for i := range group {
-			clean[i] = attr(group[i])
+			clean[i] = s.Attr(group[i])
 		}
 		return slog.Attr{Key: a.Key, Value: slog.GroupValue(clean...)}
 	case slog.KindAny:
 		switch value := v.Any().(type) {
 		case error:
-			return slog.Any(a.Key, Error(value))
+			return slog.Any(a.Key, s.Error(value))
 		case []string:
 			clean := make([]string, len(value))
-			for i, s := range value {
-				clean[i] = Text(s)
+			for i := range value {
+				clean[i] = s.Text(value[i])
 			}
 			return slog.Any(a.Key, clean)
 		case interface{ String() string }:
-			return slog.String(a.Key, Text(value.String()))
+			return slog.String(a.Key, s.Text(value.String()))
 		}
 	}
 	return a

@@ -94,3 +94,39 @@ func TestHandler(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 }
+
+// The secrets of a configuration are hidden also where nothing tells what they are.
+//
+// covers: C12
+func TestKnownSecretsAreHidden(t *testing.T) {
+	for address, secret := range map[string]string{
+		"postgres://app:hunter2!@db/duly":                           "hunter2!",
+		"postgres://app:a%40b%2Fcdef@db/duly":                       "a@b/cdef",
+		"postgres://db/duly?user=app&password=open+sesame&x=1":      "open sesame",
+		"host=db user=app password='open sesame' dbname=duly":       "open sesame",
+		"host=db password=sesame1 user=app":                         "sesame1",
+		"nats://app:sesame1@n1:4222,nats://app:sesame2@n2:4222":     "sesame2",
+		"nats://tokentoken@n1:4222":                                 "tokentoken",
+		"postgres://app:longer-longer@db/duly?sslpassword=longer":   "longer-longer",
+		"postgres://app:hunter2!@db/duly,nats://x:other-one@n1:422": "other-one",
+	} {
+		s := SecretsOf(address)
+		text := "the server says: no " + secret + " here, nor (" + url.QueryEscape(secret) + ")"
+		if got := s.Text(text); strings.Contains(got, secret) || strings.Contains(got, url.QueryEscape(secret)) || got != "the server says: no xxxxx here, nor (xxxxx)" {
+			t.Errorf("%s: got %s", address, got)
+		}
+		err := fmt.Errorf("wrapped: %w", io.EOF)
+		if clean := s.Error(fmt.Errorf("%w: %s", err, secret)); strings.Contains(clean.Error(), secret) || !errors.Is(clean, io.EOF) {
+			t.Errorf("%s: %v", address, clean)
+		}
+		var out bytes.Buffer
+		slog.New(s.Handler(slog.NewTextHandler(&out, nil))).With("a", secret).WithGroup("g").Info(secret, "b", []string{secret}, "c", errors.New(secret), slog.Group("h", "d", secret))
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%s: logged %s", address, &out)
+		}
+	}
+	// A short one, and a user's or a host's name, are no secrets to look for.
+	if got := SecretsOf("postgres://postgres:pw@postgres/postgres").Text("pw of postgres"); got != "pw of postgres" {
+		t.Error(got)
+	}
+}

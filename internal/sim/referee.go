@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	"duly.dev/duly/internal/core"
 )
@@ -93,7 +94,7 @@ func (r *referee) retry(j *core.Record) error {
 		undo = true
 	case core.KindUndoUnserved, core.KindUndoGaveUp:
 		undo = true
-		if j.Code == 0 || j.Actor != "agent" {
+		if j.Code == 0 || !strings.HasPrefix(j.Actor, instance+"@") {
 			return nil // nothing was out, or it was given back
 		}
 	case core.KindCancelled, core.KindUndoAsked, core.KindExpired, core.KindPoisoned:

@@ -26,10 +26,13 @@ func fenceOf(r *core.Reply) fence {
 	return fence{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[:]))}
 }
 
+// instance is what every agent calls itself: so the journal's actor tells a reply's row.
+const instance = "sim"
+
 // answer sends an agent's reply: late, lost, twice, or not the one it should be.
 func (w *World) answer(c *core.Command, reply core.Reply) {
 	w.tell(c.Task, -1, "row %d is answered: code %d %s", c.Seq, reply.Code, reply.Error)
-	reply.Token = tokenOf(c.Commit)
+	reply.Token, reply.From = tokenOf(c.Commit), instance
 	switch {
 	case w.fault(ReplyLost):
 		return

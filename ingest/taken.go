@@ -1,0 +1,166 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Taken is where a door looks whether an id is a task already.
+type Taken interface {
+	// Look reads the task of that id, without waiting, and calls done once, from any
+	// goroutine; nil: there is no such task. Of the task its type and hash count. It
+	// reports false, and never calls done, when it has no room for a further reading.
+	Look(partition int, id string, done func(task *core.Existing, err error)) bool
+}
+
+var errLookLate = errors.New("the store did not answer in time")
+
+// looks are submissions that wait for a look at the state store: those that differ from
+// what was accepted under their id a moment ago, and, while the door is quiet, others.
+// Nobody else waits for them, and a store that does not answer holds up only the first.
+type looks struct {
+	waiting []*look
+	rest    core.Instant // no look that can be spared before then
+	spent   int          // of this second's
+	second  core.Instant // when it began
+}
+
+// look is one submission that waits.
+type look struct {
+	req    Request
+	sub    core.Submission
+	where  place
+	until  core.Instant // it goes on then without an answer
+	sure   bool         // the id was accepted with something else a moment ago
+	old    bool         // but long enough ago for the store to have it
+	closed bool
+}
+
+// place is where a submission is packed.
+type place struct {
+	partition, size int
+	mark            mark
+}
+
+// look has the store looked at for a submission, if it has to be or that is cheap, and
+// reports whether the submission waits for it.
+func (d *Door) look(now core.Instant, req *Request, sub *core.Submission, at place) bool {
+	sure := d.recent.differs(at.mark, now, d.cfg.RecentFor)
+	if !sure && (req.Looked || !d.mayLook(now)) {
+		return false
+	}
+	l := &look{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookSpare), sure: sure, old: !d.recent.differs(at.mark, now, settleMax)}
+	if sure {
+		l.until = now.Add(d.cfg.LookMax)
+	}
+	looking := len(d.looks.waiting) < d.cfg.LooksMax &&
+		d.taken.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{look: l, task: task, err: err}) })
+	switch {
+	case looking:
+		d.looks.waiting = append(d.looks.waiting, l)
+		return true
+	case sure:
+		d.refuse(req, conflict(sub.ID))
+		return true
+	}
+	return false
+}
+
+// settleMax is how long an accepted submission may take to be a task in the store, while
+// the store works. After it, one that is not there was refused by its owner.
+const settleMax = 5 * time.Second
+
+// mayLook reports whether a look that can be spared is cheap now: the door is quiet,
+// there were few in this second, and the store has answered the last ones.
+func (d *Door) mayLook(now core.Instant) bool {
+	k := &d.looks
+	if d.budget.items.Load() > int64(d.cfg.LookItems) || now < k.rest {
+		return false
+	}
+	if now >= k.second.Add(time.Second) || now < k.second {
+		k.second, k.spent = now, 0
+	}
+	k.spent++
+	return k.spent <= d.cfg.LookRate
+}
+
+// looked goes on with a submission when the store has answered. One that has gone on
+// before is left.
+func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error) {
+	if l.closed {
+		return
+	}
+	if err != nil && !l.sure {
+		d.looks.rest = now.Add(d.cfg.LookRest)
+	}
+	d.leave(l)
+	switch {
+	case task != nil:
+		if r := differs(l.sub.ID, l.sub.Type, task.Type, l.sub.Input, task.InputHash); r != nil {
+			d.refuse(&l.req, r)
+			return
+		}
+	case l.sure && (err != nil || !l.old):
+		d.refuse(&l.req, conflict(l.sub.ID))
+		return
+	}
+	d.pack(now, &l.where, &l.req, &l.sub)
+}
+
+// differs refuses a submission whose id is a task that it did not make; nil: it did.
+func differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {
+	switch {
+	case storedType != taskType:
+		return refusal(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", short(id), short(storedType))
+	case len(storedHash) == 0:
+		return refusal(409, CauseConflict, "id %s was cancelled before it was submitted", short(id))
+	case !bytes.Equal(storedHash, core.HashInput(taskType, input)):
+		return conflict(id)
+	}
+	return nil
+}
+
+func conflict(id string) *Refusal {
+	return refusal(409, CauseConflict, "id %s is a task already, with another input", short(id))
+}
+
+func (d *Door) leave(l *look) {
+	l.closed = true
+	all := d.looks.waiting
+	for i := range all {
+		if all[i] == l {
+			last := len(all) - 1
+			all[i], all[last] = all[last], nil
+			d.looks.waiting = all[:last]
+			return
+		}
+	}
+}
+
+// expire goes on with those whose look takes too long.
+func (k *looks) expire(d *Door, now core.Instant) {
+	for i := 0; i < len(k.waiting); {
+		if l := k.waiting[i]; l.until <= now {
+			d.looked(now, l, nil, errLookLate)
+		} else {
+			i++
+		}
+	}
+}
+
+func (k *looks) due() (next core.Instant) {
+	for _, l := range k.waiting {
+		next = earlier(next, l.until)
+	}
+	return next
+}
+
+// close goes on with everybody who waits, without an answer of the store.
+func (k *looks) close(d *Door, now core.Instant) {
+	for len(k.waiting) > 0 {
+		d.looked(now, k.waiting[0], nil, errLookLate)
+	}
+}

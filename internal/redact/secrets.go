@@ -1,0 +1,84 @@
+package redact
+
+import (
+	"log/slog"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Secrets are those of a configuration. They are hidden wherever they stand, also where
+// nothing around them tells what they are, as in an error of a driver that repeats a
+// password. The zero value knows none, and hides what looks like a secret.
+type Secrets struct{ known []string }
+
+// secretLeast is the length of a secret that is looked for by itself: a shorter one would
+// take words apart in every line.
+const secretLeast = 6
+
+// option is a password among the settings of a database URL, or of one without a scheme.
+var option = regexp.MustCompile(`(?i)(?:^|[\s?&])(?:ssl)?password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)`)
+
+// SecretsOf are the passwords and tokens in addresses of databases and NATS servers; of
+// the latter there may be several in one, divided by commas.
+func SecretsOf(addresses ...string) Secrets {
+	var s Secrets
+	for _, address := range addresses {
+		for _, found := range option.FindAllStringSubmatch(address, -1) {
+			s.add(strings.ReplaceAll(strings.Trim(found[1], "'"), `\'`, "'"))
+		}
+		for _, one := range strings.Split(address, ",") {
+			u, err := url.Parse(strings.TrimSpace(one))
+			if err != nil || u.User == nil {
+				continue
+			}
+			password, has := u.User.Password()
+			if !has && !strings.HasPrefix(u.Scheme, "postgres") {
+				password = u.User.Username() // a token
+			}
+			s.add(password)
+		}
+	}
+	// The longest first: one may hold another.
+	slices.SortFunc(s.known, func(a, b string) int { return len(b) - len(a) })
+	return s
+}
+
+// add takes a secret in the forms in which it may stand.
+func (s *Secrets) add(secret string) {
+	forms := []string{secret, url.QueryEscape(secret), url.PathEscape(secret)}
+	if plain, err := url.QueryUnescape(secret); err == nil {
+		forms = append(forms, plain)
+	}
+	for _, form := range forms {
+		if len(form) >= secretLeast && !slices.Contains(s.known, form) {
+			s.known = append(s.known, form)
+		}
+	}
+}
+
+// Text returns a text without the secrets in it.
+func (s Secrets) Text(in string) string {
+	for _, secret := range s.known {
+		in = strings.ReplaceAll(in, secret, hidden)
+	}
+	return text(in)
+}
+
+// Error returns err with a text that has no secrets; errors.Is and errors.As see through
+// it. nil stays nil.
+func (s Secrets) Error(err error) error {
+	if err == nil {
+		return nil
+	}
+	was := err.Error()
+	if clean := s.Text(was); clean != was {
+		return &redacted{err, clean}
+	}
+	return err
+}
+
+// Handler passes records on to next without the secrets in their messages, their texts
+// and their errors.
+func (s Secrets) Handler(next slog.Handler) slog.Handler { return handler{next, s} }
