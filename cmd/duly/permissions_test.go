@@ -88,22 +88,29 @@ func secure(t *testing.T, calls ...[]string) *secured {
 		t.Setenv(m[2], "secret-of-"+m[1])
 	}
 	s.write(s.users)
+	s.start()
+	return s
+}
+
+// start starts the server of the configuration.
+func (s *secured) start() {
+	s.t.Helper()
 	options := s.options()
 	options.Trace = true
-	var err error
-	if s.server, err = natsd.NewServer(options); err != nil {
-		t.Fatal(err)
+	server, err := natsd.NewServer(options)
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	s.server.SetLoggerV2(s.violations, false, true, false)
-	go s.server.Start()
-	t.Cleanup(func() {
-		s.server.Shutdown()
-		s.server.WaitForShutdown()
+	server.SetLoggerV2(s.violations, false, true, false)
+	go server.Start()
+	s.t.Cleanup(func() {
+		server.Shutdown()
+		server.WaitForShutdown()
 	})
-	if !s.server.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
+	if !server.ReadyForConnections(10 * time.Second) {
+		s.t.Fatal("the server does not start")
 	}
-	return s
+	s.server = server
 }
 
 // write makes the configuration, with these users.
@@ -239,7 +246,7 @@ func guard(t *testing.T, namespace string) *guarded {
 	return g
 }
 
-func (g *guarded) start(namespace string) {
+func (g *guarded) populate(namespace string) {
 	t := g.t
 	t.Helper()
 	crew := g.connect("crew", g.mustNot)
@@ -327,7 +334,7 @@ func TestLeastPrivilege(t *testing.T) {
 	first.ready()
 	door.ready()
 	watcher.ready()
-	g.start(namespace)
+	g.populate(namespace)
 	ctx := g.within()
 	for _, err := range []error{orders.Apply(ctx, g.chief), broken.Apply(ctx, g.chief), lonely.Apply(ctx, g.chief), waiting.Apply(ctx, g.chief)} {
 		if err != nil {
@@ -909,5 +916,89 @@ func TestPermissionsPage(t *testing.T) {
 		if !strings.Contains(string(page), "\n| `"+kind) {
 			t.Errorf("the page does not tell of %s", kind)
 		}
+	}
+}
+
+// TestAnswersGoAnywhere holds docs/permissions.md to what NATS does: who may publish to a
+// stream can make its confirmation overwrite anything, and so is not the submitter that is
+// printed by default; an account of their own that imports the fast door keeps submitters
+// from it.
+func TestAnswersGoAnywhere(t *testing.T) {
+	s := secure(t, []string{"door=ingest", "till=submitter:orders"}, []string{"shop=submitter:orders", "--plain-door"})
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const account = `
+  GUESTS {
+    users = [ { user = guest, password = guest } ]
+    imports = [ { service = { account = APP, subject = "duly.submit.orders.*" } } ]
+  }
+`
+	whole := strings.Replace(string(text), "    jetstream: enabled\n", "    jetstream: enabled\n    exports = [ { service = \"duly.submit.orders.*\" } ]\n", 1)
+	whole = strings.Replace(whole, "\n  APP {", account+"  APP {", 1)
+	if err := os.WriteFile(s.config, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+	s.start()
+	js, err := s.connect("admin", s.mustNot).JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, subject := range map[string]string{"TASKS": "duly.in.*.*", "KEYS": "keys.>"} {
+		if _, err := js.AddStream(&nats.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := func() uint64 {
+		info, err := js.StreamInfo("KEYS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Msgs
+	}
+	door := s.connect("door", s.mustNot)
+	asked := make(chan string, 8)
+	if _, err := door.QueueSubscribe("duly.submit.*.*", "ingest", func(m *nats.Msg) {
+		asked <- m.Reply
+		if err := m.Respond([]byte("stored")); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := door.Flush(); err != nil {
+		t.Fatal(err)
+	}
+
+	shop := s.connect("shop", s.mustNot)
+	if err := shop.PublishRequest("duly.in.orders.o-1", "keys.of.others", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the confirmation where it must not be", func() bool { return keys() == 1 })
+
+	guest, err := nats.Connect("nats://"+s.server.Addr().String(), nats.UserInfo("guest", "guest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	if err := guest.PublishRequest("duly.submit.orders.o-2", "keys.of.others", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := guest.Request("duly.submit.orders.o-3", []byte("{}"), patience); err != nil || string(m.Data) != "stored" {
+		t.Errorf("by the import: %v, %v", m, err)
+	}
+	if err := errors.Join(door.Flush(), guest.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	for len(asked) > 0 {
+		if reply := <-asked; !strings.HasPrefix(reply, "_R_.") {
+			t.Errorf("the door is to answer at %s", reply)
+		}
+	}
+	if n := keys(); n != 1 {
+		t.Errorf("%d messages where submitters must not write", n)
 	}
 }

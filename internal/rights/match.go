@@ -13,7 +13,7 @@ func Covers(by, pattern string) bool { return match(by, pattern, false) }
 // overlap reports whether the patterns have a subject in common.
 func overlap(a, b string) bool { return match(a, b, true) }
 
-func match(a, b string, any bool) bool {
+func match(a, b string, touch bool) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; ; i++ {
 		switch {
@@ -22,9 +22,9 @@ func match(a, b string, any bool) bool {
 		case x[i] == ">":
 			return true
 		case y[i] == ">":
-			return any
+			return touch
 		case x[i] == "*" || x[i] == y[i]:
-		case y[i] == "*" && any:
+		case y[i] == "*" && touch:
 		default:
 			return false
 		}
