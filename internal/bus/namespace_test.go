@@ -34,10 +34,11 @@ func every(t *testing.T, n Names) map[string]string {
 		"undo": n.CommandSubject("a.b", true), "BatchSubject": n.BatchSubject("a.b", false), "batch undo": n.BatchSubject("a.b", true),
 		"batchReplyPrefix": n.batchReplyPrefix("x"), "ReplySubject": n.ReplySubject(15, 123456789, 42), "ReplyPattern": n.ReplyPattern(15),
 		"ControlSubject": n.ControlSubject(3), "EventSubject": n.EventSubject("order", "processed"), "LiveSubject": n.LiveSubject("order", "o-1"),
-		"DeadSubject": n.DeadSubject(n.StreamTasks()), "AskSubject": n.AskSubject("cancel"), "AskTypeSubject": n.AskTypeSubject("cancel", "order"), "serviceName": n.ServiceName("a.b"),
+		"DeadSubject": n.DeadSubject(n.StreamTasks()), "AskSubject": n.AskSubject("cancel"), "AskTypeSubject": n.AskTypeSubject("cancel", "order"), "ServiceName": n.ServiceName("a.b"),
 		"marked": (&marker{1, 2}).replySubject(n, command(3, 17, 5, 9)), "transform": n.tasksTransform(16),
 		"PatternSubmit": n.PatternSubmit(), "patternIn": n.patternIn(), "PatternPack": n.PatternPack(), "PatternControl": n.PatternControl(),
 		"PatternEvents": n.PatternEvents(), "PatternErrors": n.PatternErrors(), "patternDead": n.patternDead(), "PatternAsk": n.PatternAsk(),
+		"PatternBatchReplies": n.PatternBatchReplies("a.b"), "batch replies of all": n.PatternBatchReplies(""),
 	}
 	v := reflect.ValueOf(n)
 	for method, f := range v.Methods() {
