@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +160,10 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 	if e := r.out.Effects; len(e) != 1 || e[0].Kind != EffectWake || e[0].At != r.now {
 		t.Fatalf("effects %+v", e)
 	}
+	// A retry of the owner before may have left until then.
+	if quiet, want := r.task.Steps[0].Quiet, r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace); quiet != want {
+		t.Fatalf("quiet at %d after the takeover, want %d", quiet, want)
+	}
 	for range 10 {
 		r.wait()
 		r.absent()
@@ -182,6 +187,25 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 	r.answer(0)
 	if r.task.State != StateUndone {
 		t.Fatalf("undone: %s", r.task)
+	}
+}
+
+// That nobody heard one copy of a command that was sent twice says nothing of the other:
+// only its answer or its complete-by counts.
+func TestUnservedCopySpeaksForItselfAlone(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.crash() // which sends it again
+	out, rows := r.task.Steps[0].Out, len(r.journal)
+	if err := r.apply(Event{Kind: EventUnserved, Seq: out, Rand: 0.5}); !errors.Is(err, ErrStale) {
+		t.Fatalf("%v: %s", err, r.task)
+	}
+	if r.task.Steps[0].Out != out || len(r.journal) != rows {
+		t.Fatalf("the command is over: %s", r.task)
+	}
+	r.answer(0)
+	if r.task.State != StateProcessed {
+		t.Fatalf("after the answer: %s", r.task)
 	}
 }
 

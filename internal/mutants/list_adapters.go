@@ -124,7 +124,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "generation-sealed-commit-fails", invariant: 12, file: "schema/pgcommit.go",
-		old: "if sealedOff(err) {", new: "if false {",
+		old: "if sealedOff(err) {", new: "if sealedOff(err) {\n\t\t\treturn core.CommitResult{}, err\n\t\t}\n\t\tif false {",
 		fault: "PostgreSQL: a commit to a generation that was sealed meanwhile is refused for good",
 		run:   "^TestSealedGenerationTakesNothing$",
 	},

@@ -85,7 +85,7 @@ var undoMutants = []mutant{
 		name: "second-copy-forgotten-unserved", invariant: 7, file: "internal/core/await.go",
 		old: "\tif s.Resent {\n\t\treturn d.stale(\"the command was sent more than once\")\n\t}\n", new: "",
 		fault: "\"nobody listens\" to the second copy speaks for the first",
-		run:   "^TestScripts$",
+		run:   "^TestUnservedCopySpeaksForItselfAlone$",
 	},
 	{
 		name: "replay-forgets-resend", invariant: 7, file: "internal/core/replay.go",

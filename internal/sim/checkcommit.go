@@ -105,7 +105,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
 	}
 	if j.State.Ended() {
-		w.endedAt[t.ID] = w.now
+		w.endedAt[t.ID] = append(w.endedAt[t.ID], w.now)
 	}
 	if which := w.refusedOf(t.ID); j.Kind == core.KindPoisoned && t.PlanVersion != 0 && (which == 0 || which > 5) {
 		w.wrong(t.Partition, t.ID, "row %d blames the task, which the database has never refused", j.Seq)

@@ -83,7 +83,7 @@ func (w *World) loseAsks(from int) {
 func (w *World) endedIn(p int, key string, from, to core.Instant) bool {
 	id, _, _ := strings.Cut(key, "/")
 	r := w.Store.ids[idKey{p, id}]
-	return r != nil && r.task.State.Ended() && w.endedAt[id] > from && w.endedAt[id] < to
+	return r != nil && r.task.State.Ended() && slices.ContainsFunc(w.endedAt[id], func(at core.Instant) bool { return at > from && at < to })
 }
 
 // noticedAfter is when an owner of a partition last noticed that SQL went back, after some
@@ -150,15 +150,15 @@ func (w *World) toldOf(b backup) map[string]core.Ending {
 // forgotten reports whether a key's do or undo was last sent in time that SQL has lost
 // without a partition's owner noticing: the last commits were not recorded outside, and
 // the owner that knew them died with the database, or stood still since before them, or
-// the streams that would tell it again were lost in that time, too.
+// the streams that would tell it again were lost before anybody noticed, too.
 func (w *World) forgotten(p int, key string) bool {
 	id, _, _ := strings.Cut(key, "/")
 	if w.forgot.asks[id] {
 		return true
 	}
 	for _, lost := range w.forgot.times {
-		in := func(at core.Instant) bool { return at > lost.from && at <= lost.to }
 		noticed := w.noticedAfter(p, lost.to)
+		in := func(at core.Instant) bool { return at > lost.from && at <= noticed }
 		if lost.keys[key] && (noticed == 0 || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[id]) || w.endedIn(p, key, lost.to, noticed)) {
 			return true
 		}

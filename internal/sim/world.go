@@ -77,12 +77,12 @@ type World struct {
 	refused    map[string]bool
 	dead       map[string]bool // dead letters
 
-	evidence map[int]core.Evidence   // outside SQL, by partition
-	former   map[int]core.Evidence   // the same of owners that lost theirs
-	noticed  map[int][]core.Instant  // when owners of a partition noticed that SQL went back
-	endedAt  map[string]core.Instant // when a task last ended
-	backs    int                     // how often SQL went back
-	tops     map[int]int64           // the highest epoch that ever committed, by partition
+	evidence map[int]core.Evidence     // outside SQL, by partition
+	former   map[int]core.Evidence     // the same of owners that lost theirs
+	noticed  map[int][]core.Instant    // when owners of a partition noticed that SQL went back
+	endedAt  map[string][]core.Instant // when a task has ended
+	backs    int                       // how often SQL went back
+	tops     map[int]int64             // the highest epoch that ever committed, by partition
 	forgot   forgot
 
 	era              int          // rises with a restore: what was on its way before is over
@@ -103,7 +103,7 @@ func New(cfg Config) *World {
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		told:   told{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, retries: map[fence][]retry{}, spoken: map[fence][]int{}, ground: newGround(),
-		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string]core.Instant{}, forgot: newForgot(),
+		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(),
 	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
