@@ -21,8 +21,8 @@ const (
 	lineBack    = "connected to NATS again"
 	lineRefused = "NATS refuses the credentials"
 	lineDenied  = "may not subscribe"
-	alertBack   = "the database went back"
-	alertReread = "the task stream is read again"
+	alertBack   = "database-went-back"
+	alertReread = "stream-read-again"
 )
 
 // taken is due of a scheduler that dies: who survives says that it is gone and what it takes over.

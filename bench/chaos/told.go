@@ -12,7 +12,7 @@ import (
 // anybody has to be troubled with it, or that is a plan of the operator's own.
 type due struct {
 	after   time.Duration // the least that it must have lasted
-	alerts  []string      // conditions of docs/health.md that must begin and end, or events by the beginning of their text
+	alerts  []string      // conditions of docs/health.md that must begin and end, or events of it
 	unready []string      // one of these conditions must keep a process from being ready, unreadyMax after it began at most
 	lines   []string      // each must be logged by some process
 }
@@ -141,7 +141,7 @@ func (h *heard) open() []string {
 func (h *heard) alerted(name string) bool {
 	return slices.ContainsFunc(h.lines, func(l line) bool {
 		phase := l.attrs["alert"]
-		return !l.at.Before(h.at) && (phase == "begin" && l.attrs["name"] == name || phase == "once" && strings.HasPrefix(l.attrs["name"], name))
+		return !l.at.Before(h.at) && (phase == "begin" || phase == "once") && l.attrs["name"] == name
 	})
 }
 
