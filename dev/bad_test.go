@@ -238,12 +238,17 @@ func plainUnknown(t *testing.T, w *world) {
 	}
 }
 
-// otherInput: the fast door does not look, the owner refuses; PUT looks.
+// otherInput: the fast door and PUT refuse it at once, and the owner what came through the plain door.
 func otherInput(t *testing.T, w *world, refused chan *nats.Msg) {
 	w.accepted("good", "twice", `{"n":1}`, nil)
 	w.ends("good", "twice", "processed")
 	w.accepted("good", "twice", `{"n":1}`, nil) // the same again is fine
-	w.accepted("good", "twice", `{"n":2}`, nil)
+	if answer := w.submit("good", "twice", `{"n":2}`, nil); codeOf(answer) != 409 || !strings.Contains(answer, "another input") {
+		t.Errorf("another input: %s", answer)
+	}
+	if _, err := w.js.Publish("duly.in.good.twice", []byte(`{"n":2}`)); err != nil {
+		t.Fatal(err)
+	}
 	if e := nextRefused(t, refused); e.ID != "twice" || e.Code != 409 || !strings.Contains(e.Error, "input") {
 		t.Errorf("event %+v", e)
 	}

@@ -81,13 +81,13 @@ func TestTakenID(t *testing.T) {
 						t.Fatalf("%d %s", code, text)
 					}
 					for _, other := range [][2]string{{"taken", `{"Weight":2}`}, {"other", `{"Weight":1}`}} {
-						began := time.Now()
 						code, text := again(other[0], id, other[1])
+						if stored && code == 202 {
+							// A database that is slow just now is not waited for: it is asked the next time.
+							w.in(t).until("it is refused", func() bool { code, text = again(other[0], id, other[1]); return code != 202 })
+						}
 						if code != 409 || !strings.Contains(text, "already") {
 							t.Errorf("%s: %d %s, want 409", other, code, text)
-						}
-						if took := time.Since(began); took > 4*time.Second {
-							t.Errorf("answered after %v", took)
 						}
 					}
 					if code, text := again("taken", id, `{"Weight":1}`); code != 202 && code != 200 {

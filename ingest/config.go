@@ -30,7 +30,7 @@ const (
 	DefaultRecentFor    = time.Minute
 	DefaultLooksMax     = 64
 	DefaultLookMax      = 2 * time.Second
-	DefaultLookSpare    = 100 * time.Millisecond
+	DefaultLookSpare    = 500 * time.Millisecond
 	DefaultLookRest     = 5 * time.Second
 	DefaultLookItems    = 16
 	DefaultLookRate     = 200
