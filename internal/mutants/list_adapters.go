@@ -123,12 +123,6 @@ var adapterMutants = []mutant{
 		run:   "^TestWalkThatWasAnothers$",
 	},
 	{
-		name: "generation-sealed-commit-fails", invariant: 12, file: "schema/pgcommit.go",
-		old: "if sealedOff(err) {", new: "if sealedOff(err) {\n\t\t\treturn core.CommitResult{}, err\n\t\t}\n\t\tif false {",
-		fault: "PostgreSQL: a commit to a generation that was sealed meanwhile is refused for good",
-		run:   "^TestSealedGenerationTakesNothing$",
-	},
-	{
 		name: "generation-moves-what-is-forgotten", invariant: 4, file: "schema/pggenerations.go",
 		old: " AND NOT `+isGone+`)`", new: ")`",
 		fault: "PostgreSQL: what is forgotten between the look and the move is moved, and stays for ever",
