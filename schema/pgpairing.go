@@ -12,7 +12,7 @@ import (
 type Pairing struct {
 	NATS   string // the identity of the bucket of the live nodes there; empty: none yet
 	UsedBy string // the node that wrote this, for people to read
-	Beat   string // a word that no other call of Pair has written
+	Beat   string // the last beats, the newest first: no other call of Pair has written the same
 }
 
 const (

@@ -303,8 +303,9 @@ func (w *world) tellings(ctx context.Context) (map[string]struct{}, error) {
 	return readEvents(ctx, conn.NATS(), quietMax, func(err error) { fmt.Fprintf(w.out, "%v; reading on\n", err) })
 }
 
-// alarms are words in a log that no fault excuses.
-var alarms = []string{"panic:", "fatal error:", "DATA RACE", core.ErrForeignRow.Error()}
+// alarms are words in a log that no fault excuses: a node that ends because its database and its
+// NATS do not belong together is wrong here, whatever has been done to them.
+var alarms = []string{"panic:", "fatal error:", "DATA RACE", core.ErrForeignRow.Error(), "duly: pairing:"}
 
 // readLogs looks for alarms in what the processes said.
 func (w *world) readLogs(r *report) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/bus"
@@ -85,15 +86,25 @@ func (p *pairing) look(ctx context.Context) (f found, err error) {
 	if f.sql, err = p.store.Pairing(ctx); err != nil {
 		return f, err
 	}
-	p.note(f.sql.Beat)
+	words := strings.Fields(f.sql.Beat)
+	for i := len(words) - 1; i >= 0; i-- { // the oldest first
+		p.note(words[i])
+	}
 	return f, nil
+}
+
+// after is the database's beats with a new one before them: who looks seldom, on a machine
+// that is busy, would miss some that NATS still has.
+func after(beats, next string) string {
+	words := append([]string{next}, strings.Fields(beats)...)
+	return strings.Join(words[:min(len(words), pairKept)], " ")
 }
 
 func (p *pairing) note(beat string) {
 	if beat == "" || slices.Contains(p.seen, beat) {
 		return
 	}
-	p.seen = append(p.seen[max(0, len(p.seen)-pairKept+1):], beat)
+	p.seen = append(p.seen[max(0, len(p.seen)-2*pairKept+1):], beat)
 }
 
 // other judges whether the database is another NATS's: with an error when somebody lives
@@ -186,13 +197,14 @@ func (p *pairing) beat(ctx context.Context) error {
 	if !p.writes || another || !stale {
 		return nil
 	}
-	next := schema.Pairing{NATS: f.id, UsedBy: p.node, Beat: rand.Text()}
+	word := rand.Text()
+	next := schema.Pairing{NATS: f.id, UsedBy: p.node, Beat: after(f.sql.Beat, word)}
 	if ok, err := p.store.Pair(ctx, next, f.sql.Beat); err != nil || !ok {
 		return nil //nolint:nilerr // the database has a condition, and who else wrote is seen at the next look
 	}
 	p.last = next.Beat
-	p.note(next.Beat)
-	_ = p.nats.PutBeat(ctx, bus.Beat{Beat: next.Beat, By: p.node}) // NATS has a condition
+	p.note(word)
+	_ = p.nats.PutBeat(ctx, bus.Beat{Beat: word, By: p.node}) // NATS has a condition
 	return nil
 }
 
