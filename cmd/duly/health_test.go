@@ -413,7 +413,7 @@ func TestNobodyLeadsIsTold(t *testing.T) {
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	n := g.serve(t, "n", "--nats-url", strings.Replace(s.ClientURL(), "nats://", "nats://duly:x@", 1))
-	at := n.ready()
+	at := n.up() // which never was ready: the right is missed, too
 	n.troubled(at, "leader", "no one holds the leader's lease", 16*time.Second)
 	write("nothing")
 	if err := s.Reload(); err != nil {

@@ -143,11 +143,17 @@ func (c *child) term() int {
 // ready waits until the process says that it is, and returns its URL.
 func (c *child) ready() string {
 	c.t.Helper()
+	url := c.up()
+	until(c.t, "ready", func() bool { code, _, _ := command(c.t, "", "health", "-s", url); return code == 0 })
+	return url
+}
+
+// up waits until the process serves HTTP, ready or not, and returns its URL.
+func (c *child) up() string {
+	c.t.Helper()
 	select {
 	case addr := <-c.addr:
-		url := "http://" + addr
-		until(c.t, "ready", func() bool { code, _, _ := command(c.t, "", "health", "-s", url); return code == 0 })
-		return url
+		return "http://" + addr
 	case <-c.done:
 		c.t.Fatalf("it ended with %d:\n%s", c.code, c.log())
 	case <-time.After(patience):

@@ -177,7 +177,8 @@ func TestDeadLetterThatCannotBeStored(t *testing.T) {
 			"--http-addr", "127.0.0.1:0", "--partitions", "1", "--lease", "1s", "--scan-interval", "100ms", "--drain", "1s", "--stream-max-bytes", "1000000")
 	}
 	lame := serve("lame")
-	at := lame.ready()
+	at := lame.up() // and not ready, for want of the right
+	until(t, "it has its partition", func() bool { return strings.Contains(lame.log(), `msg="partitions taken over"`) })
 	nc, err := nats.Connect(fmt.Sprintf("nats://all:x@%s", s.Addr()))
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -21,12 +22,13 @@ type Beat struct {
 // Beat reads the last beat on this NATS, and the identity of the bucket of live nodes; both
 // are empty where there is none.
 func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
+	began := time.Now()
 	stream, err := c.js.Stream(ctx, BucketStream(c.names.BucketNodes()))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return "", last, nil
 	}
 	if err != nil {
-		return "", last, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
+		return "", last, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), c.withDenial(began, err))
 	}
 	id = streamID(stream.CachedInfo())
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
@@ -41,7 +43,7 @@ func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
 		err = json.Unmarshal(entry.Value(), &last)
 	}
 	if err != nil {
-		return id, last, fmt.Errorf("last beat in bucket %s: %w", c.names.BucketNodes(), err)
+		return id, last, fmt.Errorf("last beat in bucket %s: %w", c.names.BucketNodes(), c.withDenial(began, err))
 	}
 	return id, last, nil
 }

@@ -57,8 +57,10 @@ type Node struct {
 type owner interface{ Owned() int }
 
 // startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that
-// another node is to make are looked for every setupAgain, for as long as it takes.
+// another node is to make are looked for every setupAgain, for as long as it takes. lookTimeout
+// bounds a look before it.
 const (
+	lookTimeout  = 2 * time.Second
 	startTimeout = 30 * time.Second
 	setupTimeout = 5 * time.Second
 	setupAgain   = 500 * time.Millisecond
@@ -158,7 +160,7 @@ func (n *Node) open(ctx context.Context) error {
 
 // checkForeign refuses the streams of another installation, naming both.
 func (n *Node) checkForeign(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, setupTimeout)
+	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return n.conn.Foreign(bounded, n.streamConfig())
 }

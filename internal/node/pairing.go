@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/schema"
 )
@@ -69,15 +71,19 @@ type pairing struct {
 
 // found is one look at both sides.
 type found struct {
-	told bool   // NATS has answered
-	id   string // of this NATS; empty: it has no bucket of live nodes
-	nats bus.Beat
-	sql  schema.Pairing
+	told   bool   // NATS has answered
+	denied bool   // it never will: the user lacks the right to ask
+	id     string // of this NATS; empty: it has no bucket of live nodes
+	nats   bus.Beat
+	sql    schema.Pairing
 }
 
 // look looks at both sides. NATS comes first: a beat is in the database before it is there.
 func (p *pairing) look(ctx context.Context) (f found, err error) {
-	id, last, err := p.nats.Beat(ctx)
+	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	id, last, err := p.nats.Beat(bounded)
+	f.denied = errors.Is(err, nats.ErrPermissionViolation)
 	if err == nil {
 		f.told, f.id, f.nats = true, id, last
 	} else if ctx.Err() != nil {
@@ -161,7 +167,7 @@ func (p *pairing) await(ctx context.Context, tell func(why string)) error {
 			return err
 		}
 		p.last = f.sql.Beat
-		if !another && !copied || time.Since(began) >= pairStill {
+		if !another && !copied || time.Since(began) >= pairStill || f.denied { // which is told by who sets up
 			return nil
 		}
 		if !told {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 // fakeSQL and fakeNATS are the two sides in memory; away fails all their calls.
 type fakeSQL struct {
+	mu     sync.Mutex
 	row    schema.Pairing
 	writes int
 	away   bool
@@ -22,6 +24,8 @@ type fakeSQL struct {
 var errAway = errors.New("away")
 
 func (s *fakeSQL) Pairing(context.Context) (schema.Pairing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.away {
 		return schema.Pairing{}, errAway
 	}
@@ -29,6 +33,8 @@ func (s *fakeSQL) Pairing(context.Context) (schema.Pairing, error) {
 }
 
 func (s *fakeSQL) Pair(_ context.Context, p schema.Pairing, last string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.away {
 		return false, errAway
 	}
@@ -41,12 +47,15 @@ func (s *fakeSQL) Pair(_ context.Context, p schema.Pairing, last string) (bool, 
 }
 
 type fakeNATS struct {
+	mu   sync.Mutex
 	id   string // empty: no bucket
 	last bus.Beat
 	away bool
 }
 
 func (n *fakeNATS) Beat(context.Context) (string, bus.Beat, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.away {
 		return "", bus.Beat{}, errAway
 	}
@@ -54,6 +63,8 @@ func (n *fakeNATS) Beat(context.Context) (string, bus.Beat, error) {
 }
 
 func (n *fakeNATS) PutBeat(_ context.Context, b bus.Beat) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.away || n.id == "" {
 		return errAway
 	}
@@ -204,7 +215,7 @@ func TestPairing(t *testing.T) {
 			sql, nats := &fakeSQL{}, &fakeNATS{id: "A"}
 			one := pairOf("one", sql, nats)
 			well(t, long, one)
-			copied := *sql
+			copied := fakeSQL{row: sql.row}
 			well(t, long, one)
 			refused(t, errOtherDatabase, pairOf("two", &copied, nats), one)
 			well(t, long, one)
@@ -213,7 +224,7 @@ func TestPairing(t *testing.T) {
 			sql, nats := &fakeSQL{}, &fakeNATS{id: "A"}
 			one, two := pairOf("one", sql, nats), pairOf("two", sql, nats)
 			well(t, long, one, two)
-			copied := *sql
+			copied := fakeSQL{row: sql.row}
 			two.store = &copied
 			if errs := pass(t, long, one, two); !errors.Is(errs[0], errOtherDatabase) && !errors.Is(errs[1], errOtherDatabase) {
 				t.Error(errs)
@@ -223,9 +234,9 @@ func TestPairing(t *testing.T) {
 			sql, nats := &fakeSQL{}, &fakeNATS{id: "A"}
 			one, two := pairOf("one", sql, nats), pairOf("two", sql, nats)
 			well(t, long, one, two)
-			*nats = fakeNATS{away: true}
+			nats.id, nats.last, nats.away = "", bus.Beat{}, true
 			well(t, long, one, two)
-			*nats = fakeNATS{}
+			nats.id, nats.last, nats.away = "", bus.Beat{}, false
 			well(t, 2*time.Second, one, two)
 			nats.id = "B"
 			well(t, long, one, two)
@@ -237,7 +248,7 @@ func TestPairing(t *testing.T) {
 		{"NATS is lost, and everything is started again", func(t *testing.T) {
 			sql, nats := &fakeSQL{}, &fakeNATS{id: "A"}
 			well(t, long, pairOf("one", sql, nats))
-			*nats = fakeNATS{}
+			nats.id, nats.last, nats.away = "", bus.Beat{}, false
 			one := pairOf("one", sql, nats)
 			at(t, one, pairStill, pairStill+time.Second)
 			nats.id = "B"
