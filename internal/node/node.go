@@ -179,7 +179,7 @@ func (n *Node) streamConfig() bus.StreamConfig {
 // scheduler waits for one that makes what is missing.
 func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
 	began := time.Now()
-	var told error
+	told, warned := false, false
 	for {
 		try, done := context.WithTimeout(ctx, setupTimeout)
 		ready, err := n.conn.Setup(try, n.streamConfig())
@@ -191,10 +191,14 @@ func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
 		case !waits && (!errors.Is(err, context.DeadlineExceeded) || time.Since(began) > startTimeout):
 			return ready, err
 		}
-		if told == nil {
-			told = err
-			n.log.Warn("the streams are not ready yet; trying again", "error", err)
+		switch lasts := time.Since(began) >= ground.DefaultGrace; {
+		case lasts && !warned:
+			warned = true
+			n.log.Warn("the streams are still not ready; trying again", "error", err)
+		case !told: // nodes that start together
+			n.log.Info("the streams are not ready yet; trying again", "error", err)
 		}
+		told = true
 		if waits && !wait(ctx, setupAgain) {
 			return ready, err
 		}
