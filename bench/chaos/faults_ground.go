@@ -45,7 +45,7 @@ func promoteStandby(ctx context.Context, w *world, in *injection) error {
 }
 
 // restoreBackup puts a backup that is as old as the hold in the place of the database. Every
-// third time nobody lives to see it: the schedulers are dead meanwhile.
+// third time the schedulers are dead meanwhile, so that no owner sees it.
 func restoreBackup(ctx context.Context, w *world, in *injection) error {
 	backup, err := w.copy(ctx, false)
 	if err != nil {

@@ -43,7 +43,7 @@ func bucket(of func(bus.Names) string) func(bus.Names) string {
 	return func(n bus.Names) string { return "KV_" + of(n) }
 }
 
-// loseTasks deletes the task stream. What it holds and nobody has read is lost with it, as
+// loseTasks deletes the task stream. What no partition's owner has read of it is lost, as
 // docs/decisions/009-ground.md says: so arrivals stop until all that was accepted has been
 // read. It is in hand then, and goes on.
 func loseTasks(ctx context.Context, w *world, in *injection) error {

@@ -44,8 +44,8 @@ type logFile struct {
 	soon   []line // sooner than a second after another of their cause; whether that is too soon is not known yet
 }
 
-// lastWords is how long before its end a process may write what it had held back.
-const lastWords = 500 * time.Millisecond
+// endFlush is how long before its end a process may write what it had held back.
+const endFlush = 500 * time.Millisecond
 
 func newLogs(older string) *logs {
 	return &logs{older: older, files: map[string]*logFile{}, last: map[string]time.Time{}, noisy: map[string]int{}, first: map[string]string{}}
@@ -103,7 +103,7 @@ func (l *logs) line(f *logFile, raw string) (line, bool) {
 		}
 		if at, _, ok := strings.Cut(strings.TrimPrefix(raw, "--- "), " ended"); ok {
 			if ended, err := time.Parse(time.RFC3339Nano, at); err == nil {
-				l.tooSoon(f, ended.Add(-lastWords))
+				l.tooSoon(f, ended.Add(-endFlush))
 				f.soon = nil
 			}
 		}

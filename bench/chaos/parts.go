@@ -44,7 +44,7 @@ func runPart(ctx context.Context, args []string) error {
 func newPartLog() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }
 
 // serveClock is `duly serve` with a clock that is wrong by the first argument. Nothing can be
-// put between a Go program and the clock of its machine, which everybody here goes by.
+// put between a Go program and the clock of its machine, which all processes here go by.
 func serveClock(ctx context.Context, args []string) error {
 	if len(args) < 1 {
 		return errors.New("clock: want by how much it is wrong")

@@ -24,7 +24,7 @@ type watch struct {
 // standing is what a process said from a moment on.
 type standing struct {
 	at      time.Time
-	answers bool     // somebody answered
+	answers bool     // the process answered
 	failing []string // conditions that keep it from being ready; none: it is
 }
 

@@ -40,19 +40,7 @@ func TestServeByContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := natsd.NewServer(&natsd.Options{Host: "127.0.0.1", Port: natsd.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), Username: "app", Password: "s3cret"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	defer func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	}()
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	s := natsServer(t, natsd.Options{Username: "app", Password: "s3cret"})
 	home := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", home)
 	folder := filepath.Join(home, "nats", "context")
