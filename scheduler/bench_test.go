@@ -19,11 +19,11 @@ func BenchmarkTurn(b *testing.B) {
 	store.AddPlan(orderPlan("order", 1, "a", "b", "c", "d", "e"))
 	out := &nopBus{}
 	mail := &scheduler.Mail{}
-	s := scheduler.NewShard(scheduler.Config{Node: "n1"}, store, out, slog.New(slog.DiscardHandler), chance("n1"),
+	now := began
+	s := scheduler.NewShard(scheduler.Config{Node: "n1", Now: func() core.Instant { return now }}, store, out, slog.New(slog.DiscardHandler), chance("n1"),
 		func(m scheduler.ToldMail) { mail.Told = append(mail.Told, m) })
 	var crew scheduler.Crew
 	part := scheduler.Part{Shard: s, Mail: mail}
-	now := began
 	if _, err := s.Adopt(b.Context(), now, 0, scheduler.Ground{Stream: "stream-1"}); err != nil {
 		b.Fatal(err)
 	}

@@ -72,8 +72,8 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	p.nextNumber++
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
-	if p.unsure(e.task) {
-		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.wentBackAt), p.wentBackAt
+	if p.taken.MayHaveRun(e.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}
 	var plan *core.Plan
 	if ref != nil {

@@ -128,7 +128,6 @@ type node struct {
 func (c *cluster) run(name string, change func(*scheduler.RunConfig)) *node {
 	cfg := scheduler.RunConfig{
 		Config: scheduler.Config{Node: name}, Partitions: 8,
-		Now:  func() core.Instant { return core.InstantOf(time.Now()) },
 		Rand: locked(chance(name)),
 	}
 	if change != nil {

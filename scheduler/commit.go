@@ -158,7 +158,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	if err != nil {
 		return core.CommitResult{}, fmt.Errorf("task %s: %w", w.Task.ID, err)
 	}
-	if len(saved) != 1 || e.plan == nil {
+	if len(saved) != 1 || len(saved[0].Journal) == 0 || e.plan == nil { // a successor has ended it, and its detail is forgotten
 		p.drop(e, s.cfg.AgentWindow)
 		return core.CommitResult{}, nil
 	}

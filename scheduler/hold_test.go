@@ -12,8 +12,8 @@ import (
 // comes after it finds an inbox.
 func TestTurnGivesItsMailBackWhenItCannotHold(t *testing.T) {
 	s := New(RunConfig{
-		Config: Config{Node: "n1"}, Partitions: 1, Shards: 1,
-		Now: func() core.Instant { return 1 }, Rand: func() float64 { return 0 },
+		Config: Config{Node: "n1", Now: func() core.Instant { return 1 }}, Partitions: 1, Shards: 1,
+		Rand: func() float64 { return 0 },
 	}, nil, nil, nil, nil, slog.New(slog.DiscardHandler))
 	r := s.runners[0]
 	r.in.openGate(0, 1)

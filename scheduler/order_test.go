@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
@@ -215,4 +216,27 @@ func TestPositionsBelowTheCursor(t *testing.T) {
 	r.turn()
 	r.expect("ack control 2", "ack 1")
 	r.state("t1", core.StateProcessing)
+}
+
+// The time that a command has left is what is left of it after the commit: an agent whose
+// clock is behind goes by nothing else. One whose time is over does not leave.
+func TestTimeLeftAfterASlowCommit(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	after := r.store.AfterCommit
+	slow := 3 * time.Second
+	r.store.AfterCommit = func(b *core.Batch, res core.CommitResult) error {
+		r.now = r.now.Add(slow)
+		return after(b, res)
+	}
+	r.tasks(0, order("t1"))
+	r.turn()
+	if c := r.one(); c.Left != c.CompleteBy.Sub(r.now) || c.Left <= 0 {
+		t.Errorf("it has %v left by %d, which is in %v", c.Left, c.CompleteBy, c.CompleteBy.Sub(r.now))
+	}
+	slow = time.Hour
+	r.tasks(0, order("t2"))
+	r.turn()
+	if sent := r.bus.take(); len(sent) > 0 {
+		t.Errorf("commands left whose time is over: %+v", sent)
+	}
 }

@@ -11,14 +11,9 @@ type partition struct {
 	last  int64 // the id of the newest commit, or of the takeover
 	// recorded is the newest commit that is recorded outside the database.
 	recorded int64
-	// The database went back then; tasks from up to that position may have run before.
-	wentBackAt     core.Instant
-	wentBackNumber int64
-	wentBackUntil  uint64
-	readUntil      uint64 // submissions up to here that may have run are read again
-	// What the takeover found. A former owner may know of more.
-	foundEpoch, foundCommit int64
-	foundBack               bool // it knows already
+	taken    core.PartitionState // what the takeover found and made of it; a former owner may know of more
+	// readUntil: submissions up to here that may have run are read again.
+	readUntil uint64
 
 	held []ControlMail // cancels that wait until those have been read: see held.go
 
@@ -129,8 +124,7 @@ type planRef struct {
 
 func newPartition(st core.PartitionState) *partition {
 	return &partition{
-		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, wentBackAt: st.WentBackAt, wentBackNumber: st.WentBackNumber, wentBackUntil: st.WentBackUntil,
-		foundEpoch: st.Found.Epoch, foundCommit: st.Found.Commit, foundBack: st.Found.WentBack,
+		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, taken: st,
 		cursor: st.Cursor, control: st.ControlCursor, nextCursor: st.Cursor, nextControl: st.ControlCursor,
 		cursorStored: st.CursorStored, controlStored: st.ControlStored, nextStored: st.CursorStored, nextControlStored: st.ControlStored,
 		saved: core.PartitionWrite{
@@ -152,11 +146,6 @@ func (p *partition) evidence(at core.Instant) core.Evidence {
 // asLeft reports whether the partition's row is as this owner left it.
 func (p *partition) asLeft(st *core.PartitionState) bool {
 	return st.Epoch == p.epoch && st.LastCommit == p.last
-}
-
-// unsure reports whether steps of a task may have run that its journal does not know.
-func (p *partition) unsure(t *core.Task) bool {
-	return p.wentBackAt != 0 && (t.Number < p.wentBackNumber || t.Origin <= p.wentBackUntil) && t.WentBackAt < p.wentBackAt
 }
 
 // write is the partition's own part of a batch.

@@ -27,6 +27,7 @@ func (s *Shard) prepare(ctx context.Context) error {
 		return err
 	}
 	s.prove(ctx)
+	t.leave = s.cfg.Now()
 	for i := 0; i < len(t.effects); i++ { // one that is held back adds to them
 		x := &t.effects[i]
 		s.Stats.Looks++
@@ -125,9 +126,14 @@ func (s *Shard) status(task *core.Task, status, why string, at core.Instant) {
 	}
 }
 
-// command puts together what an agent needs.
+// command puts together what an agent needs. One whose time is over by now does not leave:
+// its agent would drop it.
 func (s *Shard) command(x *pending) {
 	t := &s.turn
+	left := x.effect.At.Sub(t.leave)
+	if left <= 0 {
+		return
+	}
 	task, plan := x.e.task, x.e.plan.plan
 	step := &plan.Steps[x.effect.Step]
 	from := len(t.results)
@@ -140,7 +146,7 @@ func (s *Shard) command(x *pending) {
 		Undo: x.effect.Kind == core.EffectUndo, Agent: step.Agent,
 		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.commitOf(x.effect.Seq),
 		Task: task.ID, Type: task.Type, Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round,
-		CompleteBy: x.effect.At, Left: max(0, x.effect.At.Sub(t.now)),
+		CompleteBy: x.effect.At, Left: left,
 		Input: task.Input, Results: t.results[from:len(t.results):len(t.results)], Trace: task.Trace,
 	}
 	if c.Undo {

@@ -49,7 +49,6 @@ func TestOldTasksAreForgotten(t *testing.T) {
 		store := &oldStore{spyStore: c.store, old: map[int]int{3: 1000, 5: 1}, failed: true}
 		cfg := scheduler.RunConfig{
 			Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")),
-			Now:    func() core.Instant { return core.InstantOf(time.Now()) },
 			Retain: scheduler.Retention{Detail: time.Hour, Row: 3 * time.Hour},
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -86,8 +85,7 @@ func TestNothingIsForgottenUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		store := &oldStore{spyStore: c.store, old: map[int]int{3: 1}}
-		cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")),
-			Now: func() core.Instant { return core.InstantOf(time.Now()) }}
+		cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a"))}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
@@ -135,8 +133,7 @@ func TestKeptForEver(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
 			store := &oldStore{spyStore: c.store, old: map[int]int{}}
-			cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")), Retain: retain,
-				Now: func() core.Instant { return core.InstantOf(time.Now()) }}
+			cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")), Retain: retain}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()

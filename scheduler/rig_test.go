@@ -43,6 +43,9 @@ func newRig(t *testing.T, cfg scheduler.Config) *rig {
 	if r.cfg.Node == "" {
 		r.cfg.Node = "n1"
 	}
+	if r.cfg.Now == nil {
+		r.cfg.Now = r.clock
+	}
 	r.bus = &bus{}
 	r.store.AfterCommit = func(b *core.Batch, res core.CommitResult) error {
 		line := fmt.Sprintf("commit %d", len(b.Writes))
@@ -57,6 +60,9 @@ func newRig(t *testing.T, cfg scheduler.Config) *rig {
 	r.adopt(0)
 	return r
 }
+
+// clock is the rig's.
+func (r *rig) clock() core.Instant { return r.now }
 
 // orderPlan is a plan of undoable steps, each with an agent of its own name.
 func orderPlan(name string, version int64, steps ...string) core.Plan {

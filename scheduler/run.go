@@ -62,7 +62,6 @@ type RunConfig struct {
 	TurnMax    time.Duration
 	FlushEvery time.Duration // how long a moved cursor may wait for a commit to ride on
 	Retain     Retention
-	Now        func() core.Instant
 	Rand       func() float64 // safe for use by several goroutines
 }
 

@@ -369,7 +369,7 @@ func TestReaderRewound(t *testing.T) {
 func TestEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "n1"}, Partitions: 8, Now: func() core.Instant { return 1 }, Rand: chance("n1")}
+		cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "n1", Now: func() core.Instant { return 1 }}, Partitions: 8, Rand: chance("n1")}
 		s := scheduler.New(cfg, c.store, c, c, failingMembers{}, c.logs)
 		if err := s.Run(t.Context()); !errors.Is(err, errCut) {
 			t.Fatalf("ended with %v", err)

@@ -22,6 +22,9 @@ type Config struct {
 	Genuine func(r *core.Reply, commit int64) bool
 	Memory  *Memory    // bound of what tasks in hand hold, shared by the shards of a node; nil: none
 	IDs     *CommitIDs // of the node's commits; nil: the shard's own
+	// Now is the node's clock. A turn goes by the moment at which it began; only the time
+	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
+	Now func() core.Instant
 	// Report takes the outcome of what is tried again and again, nil when it works: these are not logged here. It is
 	// called from any goroutine and must not block. nil: none of it is told.
 	Report func(what Trouble, err error)
@@ -64,6 +67,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.PlansRetry == 0 {
 		c.PlansRetry = DefaultPlansRetry
+	}
+	if c.Now == nil {
+		c.Now = func() core.Instant { return core.InstantOf(time.Now()) }
 	}
 	return c
 }
@@ -196,7 +202,7 @@ func (s *Shard) LastCommit(partition int) int64 {
 // never.
 func (s *Shard) WentBack(partition int) core.Instant {
 	if p := s.partitions[partition]; p != nil {
-		return p.wentBackAt
+		return p.taken.WentBackAt
 	}
 	return 0
 }
@@ -261,7 +267,7 @@ func (s *Shard) remember(p *partition) {
 // of this shard found less: then the partition has to be taken over again.
 func (s *Shard) Doubt(e core.Evidence) bool {
 	p := s.partitions[e.Partition]
-	if p == nil || p.foundBack || !e.Former || e.Epoch >= p.epoch || !core.WentBack(p.foundEpoch, p.foundCommit, e) {
+	if p == nil || p.taken.Found.WentBack || !e.Former || e.Epoch >= p.epoch || !core.WentBack(p.taken.Found.Epoch, p.taken.Found.Commit, e) {
 		return false
 	}
 	s.doubted[p.id] = true
@@ -271,7 +277,7 @@ func (s *Shard) Doubt(e core.Evidence) bool {
 // event applies one event to one task in hand and keeps what it led to. The
 // caller has made sure that the task was not born in this round.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
-	unsure := p.unsure(e.task)
+	unsure := p.taken.MayHaveRun(e.task)
 	if unsure && ev.Kind != core.EventResubmit {
 		s.wentBack(p, e)
 	}
@@ -285,7 +291,7 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 // wentBack notes in a task's journal that steps of it may have run which the journal
 // does not know. A task that has ended has no need of it.
 func (s *Shard) wentBack(p *partition, e *entry) {
-	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.turn.now, p.wentBackAt), Actor: s.cfg.Node, Until: p.wentBackAt})
+	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.turn.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
 }
 
 // decide lets the core decide about an event and keeps the outcome.

@@ -307,7 +307,7 @@ func TestOvertakenWhileTakingOver(t *testing.T) {
 		r.turn()
 		r.one()
 	}}
-	n2 := scheduler.NewShard(scheduler.Config{Node: "n2"}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.ToldMail) {})
+	n2 := scheduler.NewShard(scheduler.Config{Node: "n2", Now: r.clock}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.ToldMail) {})
 	if _, err := n2.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); err == nil {
 		t.Error("it has taken over a partition that is another's")
 	}

@@ -7,6 +7,7 @@ import (
 // turn is the scratch memory of one turn, kept between turns.
 type turn struct {
 	now   core.Instant
+	leave core.Instant // when what is committed leaves
 	mail  *Mail
 	flush bool
 	parts int // shards whose batches are one commit

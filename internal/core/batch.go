@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors of the state store that its users tell apart.
@@ -186,13 +187,35 @@ type PartitionState struct {
 	// WentBackAt is when an owner last found that the database had gone back: it failed
 	// over to a stale standby, or was restored. Tasks with numbers below WentBackNumber, and submissions up
 	// to WentBackUntil, a position of the task stream, may have run in the life that is
-	// lost. 0: never.
+	// lost. 0: never. [ReadNoMore]: what would have been read again is not in the stream any
+	// more, and may be handed in anew.
 	WentBackAt     Instant
 	WentBackNumber int64
 	WentBackUntil  uint64
 
 	// What a takeover found in the row before it wrote there.
 	Found Found
+}
+
+// ReadNoMore is past every position of a stream: PartitionState.WentBackUntil when the
+// stream, too, has lost what a database that went back would read again.
+const ReadNoMore = 1<<63 - 1
+
+// AnewFor is how long a submitter may take to hand in again what database and stream have
+// both lost; after it an id counts as new.
+const AnewFor = 24 * time.Hour
+
+// MayHaveRun reports whether steps of a task may have run that its journal does not know.
+func (s *PartitionState) MayHaveRun(t *Task) bool {
+	switch {
+	case t.WentBackAt >= s.WentBackAt: // never, or it is noted
+		return false
+	case t.Number < s.WentBackNumber:
+		return true
+	case s.WentBackUntil == ReadNoMore:
+		return t.CreatedAt < s.WentBackAt.Add(AnewFor)
+	}
+	return t.Origin <= s.WentBackUntil
 }
 
 // Found is what a takeover found in a partition's row.
@@ -212,12 +235,16 @@ func (s *PartitionState) Take(c Claim) {
 	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, ControlCursor: s.ControlCursor, Stream: s.Stream}
 	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)
 	tasks, control := movedStreams(s.Stream, c.Stream)
-	if tasks {
-		s.WentBackUntil = 0 // a position of a stream that is no more
-	}
+	unread := s.Found.WentBack || s.WentBackUntil > s.Cursor
 	if s.Found.WentBack {
 		s.WentBackAt, s.WentBackNumber = max(c.At, s.WentBackAt+1), s.NextNumber
 		s.WentBackUntil = max(c.End, s.WentBackUntil)
+	}
+	switch lost := tasks || c.RewoundTasks; {
+	case lost && unread:
+		s.WentBackUntil = ReadNoMore
+	case tasks:
+		s.WentBackUntil = 0 // a position of a stream that is no more
 	}
 	// Tasks that exist are recognised by their ids. Nothing is ever skipped.
 	if tasks || c.RewoundTasks {

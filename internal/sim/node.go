@@ -69,7 +69,7 @@ func (n *node) restart() {
 	cfg := scheduler.Config{
 		Node: n.name, InFlight: n.inFlight, AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 		TellRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
-		Genuine: genuine, IDs: scheduler.NewCommitIDs(w.rand.Float64),
+		Genuine: genuine, Now: n.clock.now, IDs: scheduler.NewCommitIDs(w.rand.Float64),
 	}
 	for i := range n.shards {
 		n.shards[i] = scheduler.NewShard(cfg, nodeStore{w.Store, n}, &nodeBus{w, n, life}, w.cfg.Log, w.rand.Float64, posted)

@@ -44,6 +44,7 @@ func (s *stage) addNode(name string, a args) {
 			TellRetry: time.Second, PlansRetry: 50 * time.Millisecond,
 		},
 	}
+	n.cfg.Now = n.clock
 	s.nodes[name] = n
 	s.start(name, nil)
 	if a["own"] != "none" {
