@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
@@ -191,6 +192,38 @@ func TestPoisonUpdateRefusedTwice(t *testing.T) {
 	r.finish()
 	r.state("t2", core.StateProcessed)
 	r.checkTold()
+}
+
+// The owner stood still since before the row that is refused: a successor has ended the
+// task, and its detail is forgotten. That is no trouble of the turn.
+func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, orders(2)...)
+	r.turn()
+	refused := r.bus.take()
+	old, told := r.shard, *r.mail
+	r.start("n2")
+	r.adopt(0)
+	r.finish()
+	r.flush()
+	epoch := r.store.Partition(0).Epoch
+	if n, err := r.store.Purge(t.Context(), 0, epoch, r.now.Add(time.Hour), 0, 10); n != 2 || err != nil {
+		t.Fatalf("%d forgotten, %v", n, err)
+	}
+	r.shard, *r.mail = old, told
+	r.refuse(false, "t1")
+	r.store.BeforeCommit = func(b *core.Batch) error { // a database looks at rows before it compares the partition's
+		if len(b.Writes) > 0 && b.Writes[0].Task.ID == "t1" {
+			return core.ErrRowRefused
+		}
+		return nil
+	}
+	for _, c := range refused {
+		r.answer(c, 0)
+	}
+	if turned := r.turn(); !slices.Equal(turned.Lost, []int{0}) {
+		t.Fatalf("lost %v", turned.Lost)
+	}
 }
 
 // Poison in one partition, a fence in another, in one commit.

@@ -23,6 +23,24 @@ var groundMutants = []mutant{
 		run:   "^TestStormThenCalm$",
 	},
 	{
+		name: "lost-with-its-stream-not-marked", invariant: 7, file: "internal/core/batch.go",
+		old: "		s.WentBackUntil = ReadNoMore\n", new: "		s.WentBackUntil = 0\n",
+		fault: "a submission that database and stream have both lost counts, when it is handed in anew, as one that never ran",
+		run:   "^TestTakeAfterWhatIsLost$",
+	},
+	{
+		name: "time-left-from-before-the-commit", invariant: 6, file: "scheduler/publish.go",
+		old: "	t.leave = s.cfg.Now()\n", new: "	t.leave = t.now\n",
+		fault: "a slow commit gives an agent whose clock is behind more time than its command has",
+		run:   "^TestTimeLeftAfterASlowCommit$",
+	},
+	{
+		name: "forgotten-row-stops-the-turn", invariant: 12, file: "scheduler/commit.go",
+		old: " || len(saved[0].Journal) == 0", new: "",
+		fault: "a row that is refused to an owner whose successor has ended the task, and forgotten its detail, stops all partitions of the turn",
+		run:   "^TestPoisonOfWhatASuccessorForgot$",
+	},
+	{
 		name: "former-owner-unheard", invariant: 7, file: "scheduler/shard.go",
 		old: "	s.doubted[p.id] = true\n	return true\n", new: "	return false\n",
 		fault: "what a former owner knows of a database that went back changes nothing",

@@ -1,0 +1,63 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// What a takeover makes of a database that went back: which submissions may have run in
+// the life that is lost. Of a stream that has lost what would be read again, too, it
+// cannot say, so for a day all that is handed in anew may have run.
+//
+// covers: A4
+func TestTakeAfterWhatIsLost(t *testing.T) {
+	const at = Instant(1_000_000_000)
+	gone := Evidence{Epoch: 4, Commit: 9, At: at}
+	row := PartitionState{Epoch: 4, LastCommit: 7, Cursor: 10, NextNumber: 5, Stream: "s1/c1"}
+	unread := row
+	unread.Epoch, unread.LastCommit, unread.WentBackAt, unread.WentBackNumber, unread.WentBackUntil = 5, 20, at-1, 5, 30
+	read := unread
+	read.Cursor = 30
+	for _, c := range []struct {
+		name   string
+		row    PartitionState
+		claim  Claim
+		origin uint64 // a submission up to here may have run, the next one has not
+		anew   bool   // for a day all may have run
+	}{
+		{"nothing", row, Claim{Stream: "s1/c1", End: 30}, 0, false},
+		{"another stream", row, Claim{Stream: "s2/c1", End: 30}, 0, false},
+		{"the database went back", row, Claim{Stream: "s1/c1", End: 30, Evidence: gone}, 30, false},
+		{"it went back, and the stream is another", row, Claim{Stream: "s2/c1", End: 3, Evidence: gone}, 0, true},
+		{"it went back, and the stream ends before", row, Claim{Stream: "s1/c1", End: 3, Former: gone, RewoundTasks: true}, 0, true},
+		{"another stream while it is read again", unread, Claim{Stream: "s2/c1", End: 3}, 0, true},
+		{"a shorter stream while it is read again", unread, Claim{Stream: "s1/c1", End: 12, RewoundTasks: true}, 0, true},
+		{"another control stream while it is read again", unread, Claim{Stream: "s1/c2", End: 40}, 30, false},
+		{"another stream when all is read", read, Claim{Stream: "s2/c1", End: 3}, 0, false},
+	} {
+		s := c.row
+		c.claim.At = at
+		s.Take(c.claim)
+		mayRun := func(origin uint64, created Instant) bool {
+			return s.MayHaveRun(&Task{Number: s.NextNumber, Origin: origin, CreatedAt: created})
+		}
+		if c.anew {
+			if !mayRun(1<<40, at.Add(AnewFor-time.Hour)) || mayRun(1<<40, at.Add(AnewFor)) {
+				t.Errorf("%s: what is handed in anew: %+v", c.name, s)
+			}
+			s.Take(Claim{Stream: "s3/c1", At: at.Add(time.Minute)})
+			if s.WentBackUntil != ReadNoMore {
+				t.Errorf("%s: forgotten with the next stream: %+v", c.name, s)
+			}
+			continue
+		}
+		if c.origin > 0 && !mayRun(c.origin, at) || mayRun(c.origin+1, at) {
+			t.Errorf("%s: submissions up to %d: %+v", c.name, c.origin, s)
+		}
+	}
+	noted := Task{Number: 1, WentBackAt: at}
+	took := PartitionState{WentBackAt: at, WentBackNumber: 5}
+	if took.MayHaveRun(&noted) {
+		t.Error("what is noted in its journal is noted once more")
+	}
+}
