@@ -25,10 +25,11 @@ type alertKey struct{ taskType, step string }
 // owner that has lost its partitions would go on calling agents. docs/decisions/008-attempts.md.
 func (s *Shard) prove(ctx context.Context) {
 	t := &s.turn
+	now := s.cfg.Now() // the turn may have begun long ago: commits can be slow
 	wanted := false
 	for i := range t.effects {
 		x := &t.effects[i]
-		wanted = wanted || x.effect.Again && !x.p.lost && t.now > x.p.ownedAt.Add(core.OwnedFor)
+		wanted = wanted || x.effect.Again && !x.p.lost && now > x.p.ownedAt.Add(core.OwnedFor)
 	}
 	if !wanted {
 		return
@@ -52,7 +53,7 @@ func (s *Shard) prove(ctx context.Context) {
 		switch p := s.partitions[states[i].Partition]; {
 		case p == nil:
 		case p.asLeft(&states[i]):
-			p.ownedAt = t.now
+			p.ownedAt = now
 		default:
 			s.lose(p)
 		}

@@ -43,7 +43,20 @@ func (s *Shard) heldReady() bool {
 }
 
 func (s *Shard) ready(p *partition) bool {
-	return len(p.held) > 0 && (!p.unread() || s.turn.now.Sub(p.held[0].At) > heldFor)
+	return len(p.held) > 0 && (!p.unread() || s.turn.now >= p.held[0].At.Add(heldFor))
+}
+
+// heldUntil is when the first cancel has waited for long enough; 0: none waits.
+func (s *Shard) heldUntil() (next core.Instant) {
+	for _, p := range s.inOrder() {
+		if len(p.held) == 0 {
+			continue
+		}
+		if at := p.held[0].At.Add(heldFor); next == 0 || at < next {
+			next = at
+		}
+	}
+	return next
 }
 
 // applyHeld applies the cancels that have waited.

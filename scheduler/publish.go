@@ -97,7 +97,7 @@ func (s *Shard) effect(x *pending) {
 	task := x.e.task
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
-		if x.effect.Again && s.turn.now > x.p.ownedAt.Add(core.OwnedFor) {
+		if x.effect.Again && s.turn.leave > x.p.ownedAt.Add(core.OwnedFor) {
 			s.holdBack(x)
 			return
 		}

@@ -182,6 +182,9 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
+	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
+		next = until
+	}
 	if s.evidenceAt != 0 && (next == 0 || s.evidenceAt < next) {
 		next = s.evidenceAt
 	}

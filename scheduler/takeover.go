@@ -50,7 +50,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
 	s.warn(&st, &g)
-	s.turn.begin(now, &Mail{}, false)
+	s.turn.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
 	p.recorded = p.last
 	if st.WentBackAt != 0 {

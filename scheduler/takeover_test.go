@@ -283,6 +283,101 @@ func TestTakeoverWithoutThePlan(t *testing.T) {
 	r.state("t1", core.StateError)
 }
 
+// slowTakeOver lets time pass before a takeover.
+type slowTakeOver struct {
+	*sim.MemStore
+	pass func()
+}
+
+func (s slowTakeOver) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {
+	s.pass()
+	return s.MemStore.TakeOver(ctx, p, c)
+}
+
+// A node that stands still before it takes a partition over counts on the retries that
+// the former owner has sent meanwhile: no undo leaves while one may be at work.
+func TestTakeoverAfterStandingStill(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AddPlan(waitingPlan)
+	r.tasks(0, core.Submission{Type: "waiting", ID: "t1", At: r.now})
+	r.turn()
+	r.unserved(r.one())
+	r.turn() // it waits for its agent, and is retried
+	n2 := &rig{t: t, store: r.store, bus: &bus{}, mail: &scheduler.Mail{}, now: r.now, pos: r.pos, cfg: r.cfg}
+	n2.cfg.Node, n2.cfg.Now = "n2", n2.clock
+	store := slowTakeOver{r.store, func() { n2.now = n2.now.Add(time.Minute) }}
+	log := slog.New(slog.DiscardHandler)
+	n2.shard = scheduler.NewShard(n2.cfg, store, n2.bus, log, chance("n2"), func(m scheduler.ToldMail) { n2.mail.Told = append(n2.mail.Told, m) })
+	n2.adopt(0)
+	n2.bus.take()
+	n2.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "waiting"})
+	n2.turn()
+	for _, c := range n2.bus.take() {
+		if c.Undo {
+			t.Fatalf("an undo left while a retry of the former owner may be at work: %+v", c)
+		}
+	}
+}
+
+// cursorStore may not say whose the partitions are.
+type cursorStore struct {
+	*sim.MemStore
+	err *error
+}
+
+func (s cursorStore) Cursors(ctx context.Context) ([]core.PartitionState, error) {
+	if *s.err != nil {
+		return nil, *s.err
+	}
+	return s.MemStore.Cursors(ctx)
+}
+
+// waitingPlan gives a task an hour, and its retries little time between them.
+var waitingPlan = core.Plan{Name: "waiting", Version: 1, CompleteBy: time.Hour, Steps: []core.Step{
+	{Name: "a", Agent: "agent.a", Undoable: true, Backoff: 10 * time.Millisecond, BackoffCap: 10 * time.Millisecond},
+}}
+
+// A retry leaves without a commit of its own, so it leaves only when the owner has just
+// made sure that it is the owner; that it did so before a commit that was slow does not
+// count.
+func TestRetryAfterASlowCommitIsProven(t *testing.T) {
+	for _, is := range []struct{ stolen, unknown bool }{{}, {stolen: true}, {stolen: true, unknown: true}} {
+		r := newRig(t, scheduler.Config{})
+		var failed error
+		log := slog.New(slog.NewTextHandler(&r.logs, nil))
+		r.shard = scheduler.NewShard(r.cfg, cursorStore{r.store, &failed}, r.bus, log, chance("n1"), func(scheduler.ToldMail) {})
+		r.adopt(0)
+		r.store.AddPlan(waitingPlan)
+		r.adopt(1)
+		r.tasks(0, core.Submission{Type: "waiting", ID: "t1", At: r.now})
+		r.turn()
+		r.unserved(r.one())
+		r.turn()
+		r.now = r.now.Add(100 * time.Millisecond)
+		r.turn() // proven
+		r.unserved(r.one())
+		r.turn()
+		done := r.store.AfterCommit
+		r.store.AfterCommit = func(b *core.Batch, res core.CommitResult) error {
+			if is.stolen {
+				r.steal(0) // as soon as it has committed
+			}
+			if is.unknown {
+				failed = errCut
+			}
+			r.now = r.now.Add(5 * time.Second)
+			return done(b, res)
+		}
+		r.now = r.now.Add(100 * time.Millisecond)
+		r.tasks(1, order("t2"))
+		r.turn()
+		retried := slices.ContainsFunc(r.bus.take(), func(c core.Command) bool { return c.Task == "t1" })
+		if retried == is.stolen {
+			t.Errorf("%+v: the retry left: %v", is, retried)
+		}
+	}
+}
+
 // laterStore lets something happen before it says which tasks are active.
 type laterStore struct {
 	*sim.MemStore

@@ -148,6 +148,27 @@ func TestCancelWaitsForWhatMayHaveRun(t *testing.T) {
 	}
 }
 
+// A cancel waits for a submission that may be gone from the stream, so it does not wait
+// for ever, also where nothing else happens.
+func TestCancelDoesNotWaitForEver(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.start("n2")
+	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 7, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+		t.Fatal(err)
+	}
+	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: 1, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"}})
+	for range 10 {
+		r.flush()
+		if at := r.shard.NextWake(); at != 0 {
+			r.now = max(r.now, at)
+		}
+	}
+	r.state("t1", core.StateUndone)
+	if r.now > began.Add(11*time.Minute) {
+		t.Errorf("it waited for %v", r.now.Sub(began))
+	}
+}
+
 // A former owner that knows of commits which the takeover did not find makes it take the
 // partition over again; what it knows of another life, or does not know better, does not.
 //

@@ -41,6 +41,24 @@ var groundMutants = []mutant{
 		run:   "^TestPoisonOfWhatASuccessorForgot$",
 	},
 	{
+		name: "takeover-by-an-old-clock", invariant: 7, file: "scheduler/takeover.go",
+		old: "	s.turn.begin(s.cfg.Now(), ", new: "	s.turn.begin(now, ",
+		fault: "a node that stood still before it took over undoes a step while a retry of the former owner is at work",
+		run:   "^TestTakeoverAfterStandingStill$",
+	},
+	{
+		name: "retry-unproven-after-a-slow-commit", invariant: 5, file: "scheduler/publish.go",
+		old: "s.turn.leave > x.p.ownedAt", new: "s.turn.now > x.p.ownedAt",
+		fault: "a retry leaves although its owner made sure of the partition only before a slow commit",
+		run:   "^TestRetryAfterASlowCommitIsProven$",
+	},
+	{
+		name: "cancel-waits-for-ever", invariant: 11, file: "scheduler/shard.go",
+		old: "	if until := s.heldUntil(); until != 0 && ", new: "	if until := s.heldUntil(); until < 0 && ",
+		fault: "a cancel waits for a submission that is gone from the stream until something else happens in the partition",
+		run:   "^TestCancelDoesNotWaitForEver$",
+	},
+	{
 		name: "former-owner-unheard", invariant: 7, file: "scheduler/shard.go",
 		old: "	s.doubted[p.id] = true\n	return true\n", new: "	return false\n",
 		fault: "what a former owner knows of a database that went back changes nothing",

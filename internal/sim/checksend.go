@@ -9,8 +9,11 @@ import (
 // checkSend holds a command that leaves to what is committed, and an undo to its
 // step: nobody may be at work on its do any more.
 func (w *World) checkSend(c *core.Command) {
-	if w.forgot.commits[c.Commit] {
-		return // it was committed when it was decided to leave
+	if w.forgot.commits[c.Commit] { // it was committed when it was decided to leave
+		for i := range w.forgot.times {
+			w.forgot.times[i].keys[c.Key()] = true
+		}
+		return
 	}
 	r := w.Store.rows[rowKey{c.Partition, c.Number}]
 	if r == nil || r.task.ID != c.Task || !r.purged && !r.issued(c) {

@@ -66,14 +66,14 @@ func (w *World) abandoned(at core.Instant) bool {
 	return slices.ContainsFunc(w.forgot.times, func(t lostTime) bool { return at > t.from && at <= t.to })
 }
 
-// loseAsks notes whose requests a control stream takes with it from some position on,
-// unread since SQL went back.
+// loseAsks notes whose requests a control stream takes with it from some position on, while
+// SQL does not have them: it may lose them yet when an owner has them in hand.
 func (w *World) loseAsks(from int) {
 	for i, m := range w.controls {
 		if i < from {
 			continue
 		}
-		if st := w.Store.partition(m.partition); m.control.ID != "" && w.backs > 0 && (!w.readsControl(st.Stream) || uint64(i+1) > st.ControlCursor) {
+		if st := w.Store.partition(m.partition); m.control.ID != "" && (!w.readsControl(st.Stream) || uint64(i+1) > st.ControlCursor) {
 			w.forgot.asks[m.control.ID] = true
 		}
 	}
@@ -153,7 +153,7 @@ func (w *World) toldOf(b backup) map[string]core.Ending {
 // the streams that would tell it again were lost before anybody noticed, too.
 func (w *World) forgotten(p int, key string) bool {
 	id, _, _ := strings.Cut(key, "/")
-	if w.forgot.asks[id] {
+	if w.forgot.asks[id] && w.backs > 0 {
 		return true
 	}
 	for _, lost := range w.forgot.times {
