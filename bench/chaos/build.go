@@ -33,6 +33,9 @@ func build(ctx context.Context, dir string, s *settings) (*programs, error) {
 		return nil, err
 	}
 	root := filepath.Dir(mod)
+	if filepath.Base(root) == "bench" { // run in the laboratory's own module
+		root = filepath.Dir(root)
+	}
 	p := &programs{newer: filepath.Join(dir, "duly"), older: filepath.Join(dir, "duly-older"), nats: filepath.Join(dir, "nats-server")}
 	if err := goBuild(ctx, root, p.newer, "chaos-newer"); err != nil {
 		return nil, err
