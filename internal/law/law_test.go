@@ -66,9 +66,12 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core"},
+		imports: []string{"internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core"},
 		links:   []string{"nats"},
 	},
+
+	// The faces: what clients and operators ask over HTTP and NATS, over ports.
+	"internal/api": {imports: []string{"ingest", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
 	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},
