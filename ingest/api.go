@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -75,8 +76,8 @@ type api struct {
 // own timeouts for reading headers and bodies. Error: a configuration that
 // cannot work.
 func NewAPI(cfg APIConfig, door Submitter, reader Reader, asks *Asks, log *slog.Logger) (http.Handler, error) {
-	orInt(&cfg.ConcurrentMax, DefaultConcurrentMax)
-	orInt(&cfg.ReadMax, DefaultReadMax)
+	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, DefaultConcurrentMax)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
 		return nil, errors.New("ingest: Partitions, PartitionOf and NewID of the API are required")
 	}
@@ -95,7 +96,7 @@ func NewAPI(cfg APIConfig, door Submitter, reader Reader, asks *Asks, log *slog.
 	})
 	mux.Handle("/v1/counts", methods{http.MethodGet: takes(a.counts)})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		problem(w, refusal(404, CauseNotFound, "path %s is not served here", short(r.URL.Path)))
+		problem(w, refusal(404, CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))
 	})
 	return mux, nil
 }
@@ -124,7 +125,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow += known
 	}
 	w.Header().Set("Allow", allow)
-	problem(w, refusal(405, CauseMethod, "method %s is not served at %s; it takes %s", short(r.Method), short(r.URL.Path), allow))
+	problem(w, refusal(405, CauseMethod, "method %s is not served at %s; it takes %s", core.QuoteShort(r.Method), core.QuoteShort(r.URL.Path), allow))
 }
 
 // takes refuses a request whose query does not mean what its sender thinks: a parameter
@@ -139,17 +140,17 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 		}
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			if !slices.Contains(known, name) {
-				problem(w, refusal(400, CauseQuery, "query parameter %s is not known here; %s", short(name), takesOnly(known)))
+				problem(w, refusal(400, CauseQuery, "query parameter %s is not known here; %s", core.QuoteShort(name), takesOnly(known)))
 				return
 			}
 			if n := len(query[name]); n > 1 {
-				problem(w, refusal(400, CauseQuery, "query parameter %s is given %d times, want once", short(name), n))
+				problem(w, refusal(400, CauseQuery, "query parameter %s is given %d times, want once", core.QuoteShort(name), n))
 				return
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 			if strings.HasPrefix(name, headerPrefix) && !slices.Contains(headers, name) {
-				problem(w, refusal(400, CauseQuery, "header %s is not known here; of Duly's own it takes %s", short(name), strings.Join(headers, ", ")))
+				problem(w, refusal(400, CauseQuery, "header %s is not known here; of Duly's own it takes %s", core.QuoteShort(name), strings.Join(headers, ", ")))
 				return
 			}
 		}
@@ -198,7 +199,7 @@ func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, e
 }
 
 func notFound(taskType, id string) *Refusal {
-	return refusal(404, CauseNotFound, "no task %s of type %s", short(id), short(taskType))
+	return refusal(404, CauseNotFound, "no task %s of type %s", core.QuoteShort(id), core.QuoteShort(taskType))
 }
 
 // keyID makes an id of an idempotency key outside the ids' alphabet: the same

@@ -76,10 +76,10 @@ func (a *api) position(r *http.Request, id string) (uint64, *Refusal) {
 	partition, err1 := strconv.ParseUint(number, 10, 31)
 	after, err2 := strconv.ParseUint(seq, 10, 64)
 	if err1 != nil || err2 != nil || after == 0 {
-		return 0, refusal(400, CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", short(value))
+		return 0, refusal(400, CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", core.QuoteShort(value))
 	}
 	if want := a.partition(id); int(partition) != want {
-		return 0, refusal(400, CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", short(value), short(id), want)
+		return 0, refusal(400, CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", core.QuoteShort(value), core.QuoteShort(id), want)
 	}
 	return after, nil
 }
@@ -95,7 +95,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	page, err := a.reader.List(ctx, filter)
 	if errors.Is(err, core.ErrCursor) {
-		problem(w, refusal(400, CauseQuery, "query parameter after is %s, want the next of a page: %v", short(filter.After), err))
+		problem(w, refusal(400, CauseQuery, "query parameter after is %s, want the next of a page: %v", core.QuoteShort(filter.After), err))
 		return
 	}
 	if err != nil {
@@ -118,17 +118,17 @@ func filterOf(r *http.Request) (core.Filter, *Refusal) {
 		}
 	}
 	if f.State != "" && !slices.Contains(states, f.State) {
-		return f, refusal(400, CauseQuery, "query parameter state is %s, want one of %v", short(string(f.State)), states)
+		return f, refusal(400, CauseQuery, "query parameter state is %s, want one of %v", core.QuoteShort(string(f.State)), states)
 	}
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > listMax {
-			return f, refusal(400, CauseQuery, "query parameter limit is %s, want 1 to %d", short(limit), listMax)
+			return f, refusal(400, CauseQuery, "query parameter limit is %s, want 1 to %d", core.QuoteShort(limit), listMax)
 		}
 		f.Limit = n
 	}
 	if len(f.After) > cursorBytesMax {
-		return f, refusal(400, CauseQuery, "query parameter after %s has %d bytes, the limit is %d", short(f.After), len(f.After), cursorBytesMax)
+		return f, refusal(400, CauseQuery, "query parameter after %s has %d bytes, the limit is %d", core.QuoteShort(f.After), len(f.After), cursorBytesMax)
 	}
 	return f, nil
 }

@@ -50,7 +50,7 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *Refusal) {
 	case key == "":
 		return a.cfg.NewID(), nil
 	case len(key) > keyBytesMax:
-		return "", refusal(400, CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, short(key), len(key), keyBytesMax)
+		return "", refusal(400, CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, core.QuoteShort(key), len(key), keyBytesMax)
 	case core.CheckName("id", key) == nil:
 		return key, nil
 	}
@@ -207,7 +207,7 @@ func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *Refusal 
 		c.Reason = *body.Reason
 	}
 	if reason := c.Reason; len(reason) > reasonBytesMax || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
-		return refusal(400, CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", short(reason), len(reason), reasonBytesMax)
+		return refusal(400, CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", core.QuoteShort(reason), len(reason), reasonBytesMax)
 	}
 	switch said := q.Has("even_if_unknown"); {
 	case said && body.EvenIfUnknown != nil:
@@ -218,7 +218,7 @@ func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *Refusal 
 			c.EvenIfUnknown = true
 		case "false", "0":
 		default:
-			return refusal(400, CauseQuery, "query parameter even_if_unknown is %s, want true or false", short(value))
+			return refusal(400, CauseQuery, "query parameter even_if_unknown is %s, want true or false", core.QuoteShort(value))
 		}
 	case body.EvenIfUnknown != nil:
 		c.EvenIfUnknown = *body.EvenIfUnknown

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +57,9 @@ type Asked struct {
 
 // NewAsks makes it. Error: a configuration that cannot work.
 func NewAsks(cfg AskConfig, reader TaskReader, controls Controls, log *slog.Logger) (*Asks, error) {
-	orInt(&cfg.ReadMax, DefaultReadMax)
-	orInt(&cfg.ControlMax, DefaultControlMax)
-	orInt(&cfg.UnknownFor, DefaultUnknownFor)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
+	cfg.ControlMax = cmp.Or(cfg.ControlMax, DefaultControlMax)
+	cfg.UnknownFor = cmp.Or(cfg.UnknownFor, DefaultUnknownFor)
 	switch {
 	case cfg.Partitions < 1 || cfg.PartitionOf == nil:
 		return nil, errors.New("ingest: Partitions and PartitionOf of requests about tasks are required")
@@ -95,7 +96,7 @@ func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
 	view, err := a.look(ctx, &c, asked.Partition)
 	switch {
 	case err == nil && view.Type != c.Type:
-		return Asked{}, refusal(409, CauseOtherType, "id %s is a task of type %s, not %s", short(c.ID), short(view.Type), short(c.Type))
+		return Asked{}, refusal(409, CauseOtherType, "id %s is a task of type %s, not %s", core.QuoteShort(c.ID), core.QuoteShort(view.Type), core.QuoteShort(c.Type))
 	case err == nil:
 		outcome, bad := foresee(&c, view.State)
 		if bad != nil {
@@ -111,7 +112,7 @@ func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
 		asked.Outcome = "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
 	case !c.EvenIfUnknown:
 		a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
-		return Asked{}, refusal(503, CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", short(c.ID)).retry(retryLog)
+		return Asked{}, refusal(503, CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).retry(retryLog)
 	default:
 		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
 	}
@@ -119,7 +120,7 @@ func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
 	defer stop()
 	if asked.Seq, err = a.controls.Ask(ctx, asked.Partition, c); err != nil {
 		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
-		return Asked{}, refusal(503, CauseStore, "the request about task %s may not be stored, ask again", short(c.ID)).retry(retryLog)
+		return Asked{}, refusal(503, CauseStore, "the request about task %s may not be stored, ask again", core.QuoteShort(c.ID)).retry(retryLog)
 	}
 	return asked, nil
 }
@@ -167,7 +168,7 @@ func (a *Asks) typeUnknown(ctx context.Context, taskType string) *Refusal {
 	case err != nil:
 		return refusal(503, CausePlans, "the plans could not be read: %v", err).retry(retryLog)
 	case !known:
-		return refusal(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", short(taskType))
+		return refusal(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(taskType))
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func (a *Asks) typeUnknown(ctx context.Context, taskType string) *Refusal {
 // would change nothing. What is asked for again after it was done is no error.
 func foresee(c *core.Control, state core.State) (outcome string, bad *Refusal) {
 	no := func(why string) (string, *Refusal) {
-		return "", refusal(409, CauseState, "task %s is %s: %s", short(c.ID), state, why)
+		return "", refusal(409, CauseState, "task %s is %s: %s", core.QuoteShort(c.ID), state, why)
 	}
 	open := state == core.StatePending || state == core.StateProcessing
 	switch c.Kind {

@@ -113,7 +113,7 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	size := d.cfg.SizeOf(sub)
 	if size+packHeadBytes > d.cfg.PayloadMax {
 		d.refuse(req, refusal(413, CauseInputSize, "input of type %s has %d bytes and makes a message of %d; the server's max_payload is %d",
-			short(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
+			core.QuoteShort(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
 		return
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)

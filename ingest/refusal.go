@@ -53,11 +53,8 @@ const (
 	retryUnknown = 100 * time.Millisecond
 )
 
-// Bounds of what a description repeats of the input.
-const (
-	valueBytesMax       = 64
-	descriptionBytesMax = 1024
-)
+// descriptionBytesMax bounds a description, whatever it repeats of the input.
+const descriptionBytesMax = 1024
 
 func refusal(code, cause int, format string, args ...any) *Refusal {
 	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
@@ -67,12 +64,4 @@ func refusal(code, cause int, format string, args ...any) *Refusal {
 func (r *Refusal) retry(after time.Duration) *Refusal {
 	r.Retry = after
 	return r
-}
-
-// short quotes a value for a description without repeating megabytes of it.
-func short(value string) string {
-	if len(value) > valueBytesMax {
-		return fmt.Sprintf("%q…", core.CutText(value, valueBytesMax))
-	}
-	return fmt.Sprintf("%q", value)
 }

@@ -114,9 +114,9 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 func differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {
 	switch {
 	case storedType != taskType:
-		return refusal(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", short(id), short(storedType))
+		return refusal(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", core.QuoteShort(id), core.QuoteShort(storedType))
 	case len(storedHash) == 0:
-		return refusal(409, CauseConflict, "id %s was cancelled before it was submitted", short(id))
+		return refusal(409, CauseConflict, "id %s was cancelled before it was submitted", core.QuoteShort(id))
 	case !bytes.Equal(storedHash, core.HashInput(taskType, input)):
 		return conflict(id)
 	}
@@ -124,7 +124,7 @@ func differs(id, taskType, storedType string, input, storedHash []byte) *Refusal
 }
 
 func conflict(id string) *Refusal {
-	return refusal(409, CauseConflict, "id %s is a task already, with another input", short(id))
+	return refusal(409, CauseConflict, "id %s is a task already, with another input", core.QuoteShort(id))
 }
 
 func (d *Door) leave(l *look) {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -70,8 +71,8 @@ type Runner struct {
 // on. Without alerts or alerter (nil) nobody is told about tasks in error. It
 // does nothing until Run.
 func NewRunner(cfg RunConfig, sup *Supervisor, alerts Alerts, alerter *Alerter, log *slog.Logger) *Runner {
-	orInt(&cfg.Interval, DefaultInterval)
-	orInt(&cfg.TickMax, DefaultTickMax)
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
+	cfg.TickMax = cmp.Or(cfg.TickMax, DefaultTickMax)
 	return &Runner{cfg: cfg, sup: sup, alerts: alerts, alerter: alerter, log: log}
 }
 

@@ -87,7 +87,7 @@ var packages = map[string]place{
 	"internal/planform": {imports: []string{"internal/core"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
-	"internal/core": {std: []string{"crypto/sha256", "errors", "fmt", "time"}},
+	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// Checks payloads.
 	"internal/quickjson": {},
