@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
 // The defaults of AskConfig.
@@ -136,11 +137,7 @@ func (a *Asks) look(ctx context.Context, c *core.Control, partition int) (core.V
 		if !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || !time.Now().Before(until) {
 			return view, err
 		}
-		pause := time.NewTimer(min(unknownLook, a.cfg.UnknownFor))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if pause.For(ctx, min(unknownLook, a.cfg.UnknownFor)) != nil {
 			return view, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
 // The defaults of RunConfig.
@@ -90,18 +91,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.alerts != nil && r.alerter != nil {
 		reading.Go(func() { r.read(ctx) })
 	}
-	timer := time.NewTimer(r.cfg.Interval)
-	defer timer.Stop()
 	for ctx.Err() == nil {
 		r.tick(ctx)
-		pause := r.cfg.Interval
+		between := r.cfg.Interval
 		if r.rep.Full && r.rep.Messages > 0 {
-			pause /= hurry
+			between /= hurry
 		}
-		timer.Reset(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if pause.For(ctx, between) != nil {
+			break
 		}
 	}
 	reading.Wait()
@@ -164,11 +161,8 @@ func (r *Runner) read(ctx context.Context) {
 			return
 		}
 		r.alerting(&r.readErr, err)
-		timer := time.NewTimer(r.cfg.Interval)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, r.cfg.Interval) != nil {
+			return
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (s *Step) undoPatience() time.Duration {
 // undoBackoff is the wait before try attempt+1 of an undo.
 func (s *Step) undoBackoff(attempt int, rand float64) time.Duration {
 	most := cmp.Or(s.UndoBackoffCap, max(s.BackoffCap, DefaultUndoBackoffCap))
-	return doubled(s.Backoff, most, attempt, rand)
+	return Backoff(s.Backoff, most, attempt, rand)
 }
 
 // undo begins to undo the task, or begins again where an undo gave up.

@@ -168,7 +168,7 @@ var wiringMutants = []mutant{
 	},
 	{
 		name: "undecodable-skipped", invariant: 2, file: "internal/node/owner.go", in: "cmd/duly",
-		old: "		if !wait(ctx, between) {\n			n.report(condStoring", new: "		if failed || !wait(ctx, between) {\n			n.report(condStoring",
+		old: "		if pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {", new: "		if tries > 1 || pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {",
 		fault: "a message that cannot be decoded is passed over though its dead letter could not be stored",
 		run:   "^TestDeadLetterThatCannotBeStored$",
 	},

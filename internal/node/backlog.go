@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/pause"
 )
 
 // backlogEvery is how often the server is asked for the backlog while
@@ -37,7 +38,7 @@ func (b *backlog) Pending(partition int) int64 {
 // run asks until ctx ends. What cannot be asked counts as no backlog: the
 // stream's own bound holds submissions back then.
 func (b *backlog) run(ctx context.Context) {
-	for wait(ctx, backlogEvery) {
+	for pause.For(ctx, backlogEvery) == nil {
 		if !b.knocked.Swap(false) {
 			continue
 		}

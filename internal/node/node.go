@@ -18,6 +18,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/supervisor"
@@ -199,7 +200,7 @@ func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
 			n.log.Info("the streams are not ready yet; trying again", "error", err)
 		}
 		told = true
-		if waits && !wait(ctx, setupAgain) {
+		if waits && pause.For(ctx, setupAgain) != nil {
 			return ready, err
 		}
 	}

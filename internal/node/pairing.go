@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
 
@@ -180,7 +181,7 @@ func (p *pairing) await(ctx context.Context, tell func(why string)) error {
 				tell("this NATS was last used with another state of the database, by node " + f.nats.By)
 			}
 		}
-		if !wait(ctx, p.every/4) {
+		if pause.For(ctx, p.every/4) != nil {
 			return ctx.Err()
 		}
 	}
@@ -242,7 +243,7 @@ func (n *Node) keepPaired(ctx context.Context) {
 	if n.pair == nil {
 		return
 	}
-	for again := true; again; again = wait(ctx, n.pair.every) {
+	for again := true; again; again = pause.For(ctx, n.pair.every) == nil {
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)
 		err := n.pair.beat(bounded)
 		cancel()

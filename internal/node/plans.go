@@ -11,6 +11,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
 
@@ -130,7 +131,7 @@ const staleEvery = time.Second
 // keepRead reads the plans now, and again while that fails, until ctx ends.
 func (c *planCache) keepRead(ctx context.Context) {
 	c.stale.Store(true)
-	for again := true; again; again = wait(ctx, staleEvery) {
+	for again := true; again; again = pause.For(ctx, staleEvery) == nil {
 		if !c.stale.Load() {
 			continue
 		}
