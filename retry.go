@@ -85,7 +85,7 @@ var finalErrors = []error{
 	nats.ErrHeadersNotSupported,
 }
 
-// errAnswer: whoever answered does not speak the wire's version.
+// errAnswer: the answer is not in the wire's version.
 var errAnswer = errors.New("answer not understood")
 
 func worthAgain(err error) bool {

@@ -61,7 +61,7 @@ func (a *api) passed(r *http.Request, id string, after uint64) (bool, error) {
 	defer cancel()
 	cursor, err := a.reader.Cursor(ctx, a.partition(id))
 	if errors.Is(err, core.ErrNotFound) {
-		return false, nil // nobody has owned the partition yet
+		return false, nil // the partition has had no owner yet
 	}
 	return cursor >= after, err
 }

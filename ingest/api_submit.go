@@ -58,8 +58,8 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *Refusal) {
 }
 
 // put submits a task under the client's id. What the store knows of the id is
-// looked at first, but a store that does not answer holds nobody up: the owner
-// settles it.
+// looked at first, but a store that does not answer delays no request: the owner
+// compares the inputs.
 func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	taskType, id, bad := names(r)
 	if bad != nil {

@@ -66,11 +66,11 @@ type Config struct {
 
 	// FlightsMax is how many packs may wait for the stream before one that is not
 	// full waits too: the stream syncs one after the other, so that sending more of
-	// them sooner answers nobody earlier, and what comes meanwhile fills them.
+	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
 	FlightsMax int
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
-	BacklogMax int64         // messages of a partition that nobody has read yet, at most
+	BacklogMax int64         // messages of a partition that its owner has not read yet, at most
 	FloodItems int           // with so many unanswered requests for 100 ms the door is flooded, until they are fewer than a third of it for as long
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
 

@@ -162,10 +162,10 @@ func (d *Door) Flush(now core.Instant) {
 	if d.open == 0 || d.flying >= d.cfg.FlightsMax || d.oldest().since.Add(d.window()) > now {
 		return
 	}
-	// All of them at once, where the stream has nothing to do: what wakes up for one,
-	// from the server to whoever waits for the answers, sees to the others on the
-	// way. In a flood the oldest go as others come back, so that each waits for
-	// one round of the stream's syncs, and not for one to leave and one to return.
+	// All of them at once, where the stream has nothing to do: a thread that wakes up
+	// for one, from the server to the client, takes the others along. In a flood the
+	// oldest go as others come back, so that each waits for one round of the stream's
+	// syncs, and not for one to leave and one to return.
 	for quiet := d.flying == 0; d.open > 0 && (quiet || d.flying < d.cfg.FlightsMax); {
 		d.publish(now, d.oldest())
 	}

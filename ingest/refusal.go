@@ -28,7 +28,7 @@ const (
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
 	CauseLogDown        = 7030 // not stored: the stream is out of reach
 	CauseLogFull        = 7031 // not stored: the stream is full
-	CauseOutcome        = 7032 // nobody knows whether it was stored
+	CauseOutcome        = 7032 // it may be stored or not
 	CauseStopping       = 7033 // the door is closing
 	CausePlans          = 7034 // the plans could not be read
 	CauseMethod         = 7040 // HTTP: no such method here

@@ -20,7 +20,7 @@ var errLookLate = errors.New("the store did not answer in time")
 
 // looks are submissions that wait for a look at the state store: those that differ from
 // what was accepted under their id a moment ago, and, while the door is quiet, others.
-// Nobody else waits for them, and a store that does not answer holds up only the first.
+// No other request waits for them, and a store that does not answer delays only the first.
 type looks struct {
 	waiting []*look
 	rest    core.Instant // no look that can be spared before then

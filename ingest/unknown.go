@@ -34,7 +34,7 @@ func (d *Door) wait(req *Request, sub *core.Submission) {
 	u.waiting = append(u.waiting, waiter{req: *req, sub: *sub})
 }
 
-// ask has the plans read when somebody waits and it may be done again.
+// ask has the plans read when a request waits for them and they may be read again.
 func (u *unknown) ask(d *Door, now core.Instant) {
 	if len(u.waiting) == 0 || u.reading || !u.may(&d.cfg, now) {
 		return

@@ -69,8 +69,8 @@ type Runner struct {
 }
 
 // NewRunner makes the shell around a supervisor, which belongs to it from now
-// on. Without alerts or alerter (nil) nobody is told about tasks in error. It
-// does nothing until Run.
+// on. Without alerts or alerter (nil) tasks in error raise no alert. It does
+// nothing until Run.
 func NewRunner(cfg RunConfig, sup *Supervisor, alerts Alerts, alerter *Alerter, log *slog.Logger) *Runner {
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.TickMax = cmp.Or(cfg.TickMax, DefaultTickMax)

@@ -98,7 +98,7 @@ func (s *Supervisor) Tick(ctx context.Context, now core.Instant) (Report, error)
 
 // look sees which partitions have read what they were asked. One that has not
 // is left alone, or requests would pile up before a partition without an owner;
-// but not for ever, because positions start anew when a stream is lost.
+// but not for ever, because positions start again at 1 when a stream is lost.
 func (s *Supervisor) look(cursors []core.PartitionState, now core.Instant, rep *Report) {
 	for _, c := range cursors {
 		p := s.place(c.Partition)

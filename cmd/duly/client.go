@@ -191,7 +191,7 @@ func (t *task) print(w io.Writer) {
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, cmp.Or(strings.TrimSuffix(s.By, "@"+s.Agent), "-"), last)
 	}
-	_ = tab.Flush() // to the same writer as the lines above, whose errors nobody asks for either
+	_ = tab.Flush() // to the same writer as the lines above, whose errors are not looked at either
 }
 
 type listCmd struct {

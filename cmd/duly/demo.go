@@ -146,7 +146,7 @@ func (d *demo) run(ctx context.Context, dir string, std streams) (*demoReport, e
 }
 
 // demoConfig is a node in one process whose lease is short: roles come and go in
-// a storm, and nobody wants to wait.
+// a storm, and each change waits for a lease.
 func demoConfig() node.Config {
 	config := dev.Config("demo", 16)
 	config.ScanInterval, config.Lease, config.StreamMaxBytes = 250*time.Millisecond, 2*time.Second, 1<<30

@@ -47,7 +47,7 @@ func (d *decision) done(i int) {
 }
 
 // quietAfter is when the command now out at step i can no longer take effect
-// even if nobody answers.
+// even without an answer.
 func (d *decision) quietAfter(i int) Instant {
 	s := &d.t.Steps[i]
 	return max(s.Quiet, s.Due.Add(d.p.Grace))

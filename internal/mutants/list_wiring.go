@@ -67,13 +67,13 @@ var wiringMutants = []mutant{
 	{
 		name: "tick-goes-on-without-partitions", invariant: 11, file: "supervisor/supervisor.go",
 		old: "	if err != nil {\n		return rep, fmt.Errorf(\"read the partitions: %w\", err)", new: "	if err != nil && rep.Asked > 0 {\n		return rep, fmt.Errorf(\"read the partitions: %w\", err)",
-		fault: "a tick that could not read the partitions asks all the same, and tells nobody",
+		fault: "a tick that could not read the partitions asks all the same, and reports nothing",
 		run:   "^TestErrors$",
 	},
 	{
 		name: "tick-goes-on-without-lease", invariant: 11, file: "supervisor/supervisor.go",
 		old: "	if err != nil {\n		return rep, fmt.Errorf(\"renew the lease: %w\", err)", new: "	if err != nil && !held {\n		return rep, fmt.Errorf(\"renew the lease: %w\", err)",
-		fault: "a tick whose lease could not be renewed asks all the same, and tells nobody",
+		fault: "a tick whose lease could not be renewed asks all the same, and reports nothing",
 		run:   "^TestLeaseInDoubt$",
 	},
 	{
@@ -205,7 +205,7 @@ var wiringMutants = []mutant{
 	{
 		name: "room-by-cursors-of-before", invariant: 1, file: "internal/bus/room.go",
 		old: "		if cursor > state.LastSeq || p < len(all.Stored) && !c.isAt(ctx, stream, cursor, all.Stored[p]) {", new: "		if ctx.Err() != nil {",
-		fault: "room is made in a stream that went back, of what nobody has read",
+		fault: "room is made in a stream that went back, of what no owner has read",
 		run:   "^TestRoomOfAStreamThatWentBack$",
 	},
 	{

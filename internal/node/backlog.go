@@ -14,7 +14,7 @@ import (
 const backlogEvery = 500 * time.Millisecond
 
 // backlog is ingest.Backlog: how far the readers are behind, as last seen. A
-// node that nobody submits to asks nothing.
+// node without submissions asks nothing.
 type backlog struct {
 	conn    *bus.Conn
 	seen    atomic.Pointer[map[int]int64]

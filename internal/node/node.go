@@ -39,11 +39,11 @@ type Node struct {
 	clock        *nodeClock
 	lines        *ground.Folding // what log writes through
 
-	ground    *ground.Ground
-	reporters map[string]ground.Reporter
-	members   members
-	anew      time.Time                 // when the connection was last made anew for its subscriptions; of the probe of rights alone
-	endBy     atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
+	ground      *ground.Ground
+	reporters   map[string]ground.Reporter
+	members     members
+	reconnected time.Time                 // when the connection was last recreated for its subscriptions; of the probe of rights alone
+	endBy       atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
 
 	leading leading // see probeLeader
 

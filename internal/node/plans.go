@@ -141,7 +141,7 @@ func (c *planCache) keepRead(ctx context.Context) {
 	}
 }
 
-// readTimeout bounds a read that nobody waits for with a time of his own.
+// readTimeout bounds a read that has no caller with a deadline.
 const readTimeout = 5 * time.Second
 
 // applyPlan stores a plan that came over the wire and tells everybody.
