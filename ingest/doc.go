@@ -1,4 +1,4 @@
-// Package ingest is the front door: it takes submissions from NATS and HTTP,
+// Package ingest is the front door: it takes submissions,
 // refuses what cannot become a task, packs the rest and answers each one when
 // the task stream has stored it.
 //
@@ -17,6 +17,6 @@
 // is load; see [Config.WindowMax].
 //
 // [Ingest] is the thin, blocking shell around a Door: an inbox that any
-// goroutine may fill and one loop that owns the door. [NewAPI] is the same door
-// over HTTP, with reading by key. The package never writes SQL.
+// goroutine may fill and one loop that owns the door. The package never writes SQL;
+// internal/api serves it over HTTP.
 package ingest

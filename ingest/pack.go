@@ -104,7 +104,7 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	answer := Answer{Stream: d.cfg.Stream, Seq: seq, Partition: p.partition}
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}
-		d.stats.refused[answer.Err.ErrCode-causeFirst].Add(int64(len(p.asks)))
+		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))
 	} else {
 		d.stats.accepted.Add(int64(len(p.asks)))
 		d.remember(now, p)
@@ -137,12 +137,12 @@ var errNoOutcome = errors.New("the stream did not answer in time")
 func (d *Door) logRefusal(partition int, err error) *Refusal {
 	switch {
 	case errors.Is(err, ErrLogFull):
-		return refusal(429, CauseLogFull, "not stored: partition %d: %v", partition, err).retry(retryBacklog)
+		return Refuse(429, CauseLogFull, "not stored: partition %d: %v", partition, err).After(retryBacklog)
 	case errors.Is(err, ErrLogDown):
-		return refusal(503, CauseLogDown, "not stored: partition %d: %v", partition, err).retry(retryLog)
+		return Refuse(503, CauseLogDown, "not stored: partition %d: %v", partition, err).After(RetryLog)
 	}
-	return refusal(504, CauseOutcome, "unknown whether it was stored, submit again with the same id: partition %d, waited up to %v: %v",
-		partition, d.cfg.PublishMax, err).retry(retryUnknown)
+	return Refuse(504, CauseOutcome, "unknown whether it was stored, submit again with the same id: partition %d, waited up to %v: %v",
+		partition, d.cfg.PublishMax, err).After(retryUnknown)
 }
 
 // flights are the published packs in the order of their publishing, so that the

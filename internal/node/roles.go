@@ -49,7 +49,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	defer changed.Stop()
 	reads := newReads(ctx, n)
 	defer reads.wait()
-	requests, err := n.newAsks()
+	requests, err := n.newRequests()
 	if err != nil {
 		return err
 	}

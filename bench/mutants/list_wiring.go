@@ -16,7 +16,7 @@ var wiringMutants = []mutant{
 		run:   "^TestServeByContextOverTLS$",
 	},
 	{
-		name: "cancel-answered-unstored", invariant: 1, file: "ingest/ask.go",
+		name: "cancel-answered-unstored", invariant: 1, file: "internal/api/requests.go",
 		old: "asked.Partition, c); err != nil {", new: "asked.Partition, c); err != nil && c.Kind != core.EventCancel {",
 		fault: "a cancel is answered as taken though the control stream did not store it",
 		run:   "^TestStoreDown$",
