@@ -26,7 +26,7 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	}
 	if req.ReplyTo != "" {
 		if err := d.cfg.CheckReplyTo(req.ReplyTo); err != nil {
-			return Refuse(400, CauseReplyTo, "reply-to %s: %v", Quote(req.ReplyTo), err)
+			return Refuse(400, CauseReplyTo, "reply-to %s: %v", core.QuoteShort(req.ReplyTo), err)
 		}
 	}
 	if r := checkInput(req.Input); r != nil {
@@ -52,7 +52,7 @@ func CheckNames(taskType, id string) *Refusal {
 
 func checkSize(req *Request, limit int) *Refusal {
 	if len(req.Input) > limit {
-		return Refuse(413, CauseInputSize, "input of type %s has %d bytes, the limit is %d", Quote(req.Type), len(req.Input), limit)
+		return Refuse(413, CauseInputSize, "input of type %s has %d bytes, the limit is %d", core.QuoteShort(req.Type), len(req.Input), limit)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@
 //
 // A positive answer leaves only after the stream has stored the submission.
 // Whatever else happens, every request is answered exactly once: refused at
-// once when the door is full, told that it was not stored, or told that nobody
-// knows and that the same id may safely be submitted again.
+// once when the door is full, told that it was not stored, or told that the
+// outcome is unknown and that the same id may safely be submitted again.
 //
 // Packs exist because the stream syncs to disk for every message: one sync for
 // 64 submissions instead of 64. A pack waits for company only as long as there

@@ -113,7 +113,7 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	size := d.cfg.SizeOf(sub)
 	if size+packHeadBytes > d.cfg.PayloadMax {
 		d.refuse(req, Refuse(413, CauseInputSize, "input of type %s has %d bytes and makes a message of %d; the server's max_payload is %d",
-			Quote(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
+			core.QuoteShort(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
 		return
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
@@ -162,10 +162,10 @@ func (d *Door) Flush(now core.Instant) {
 	if d.open == 0 || d.flying >= d.cfg.FlightsMax || d.oldest().since.Add(d.window()) > now {
 		return
 	}
-	// All of them at once, where the stream has nothing to do: what wakes up for one,
-	// from the server to whoever waits for the answers, sees to the others on the
-	// way. In a flood the oldest go as others come back, so that each waits for
-	// one round of the stream's syncs, and not for one to leave and one to return.
+	// All of them at once, where the stream has nothing to do: a thread that wakes up
+	// for one, from the server to the client, takes the others along. In a flood the
+	// oldest go as others come back, so that each waits for one round of the stream's
+	// syncs, and not for one to leave and one to return.
 	for quiet := d.flying == 0; d.open > 0 && (quiet || d.flying < d.cfg.FlightsMax); {
 		d.publish(now, d.oldest())
 	}

@@ -21,7 +21,7 @@ type pack struct {
 	flight    uint64       // number of its publishing; 0: open or empty
 }
 
-// ask is somebody who waits for an answer.
+// ask is a request that waits for an answer.
 type ask struct {
 	task   string
 	room   int64 // bytes to give back
@@ -72,8 +72,8 @@ func (d *Door) recycle(p *pack) {
 	}
 }
 
-// window is how long an open pack waits for company just now. In a closed door
-// nobody comes.
+// window is how long an open pack waits for more submissions just now. To a
+// closed door none come.
 func (d *Door) window() time.Duration {
 	busy := d.budget.items.Load() - int64(d.cfg.QuietItems)
 	if busy <= 0 || d.closed {
@@ -197,7 +197,7 @@ func (f *flights) due(cfg *Config) core.Instant {
 }
 
 // expire answers packs the stream has said nothing about for too long. Their
-// outcome is unknown; should it come after all, nobody waits for it.
+// outcome is unknown; should it come after all, it is dropped.
 func (d *Door) expire(now core.Instant) {
 	for front := d.flights.front(); front != nil && front.at.Add(d.cfg.PublishMax) <= now; front = d.flights.front() {
 		p := front.pack

@@ -26,7 +26,7 @@ type Log interface {
 	// changed later.
 	//
 	// An error says that nothing was stored if it is ErrLogDown or ErrLogFull;
-	// after any other error nobody knows.
+	// after any other error it may be stored or not.
 	Publish(partition int, subs []core.Submission, done func(seq uint64, err error))
 }
 
@@ -38,7 +38,7 @@ var (
 
 // Backlog says how far the readers are behind.
 type Backlog interface {
-	// Pending is how many messages of the partition nobody has read yet, as last
+	// Pending is how many messages of the partition its owner has not read yet, as last
 	// seen. It reads memory.
 	Pending(partition int) int64
 }

@@ -28,7 +28,7 @@ const (
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
 	CauseLogDown        = 7030 // not stored: the stream is out of reach
 	CauseLogFull        = 7031 // not stored: the stream is full
-	CauseOutcome        = 7032 // nobody knows whether it was stored
+	CauseOutcome        = 7032 // it may be stored or not
 	CauseStopping       = 7033 // the door is closing
 	CausePlans          = 7034 // the plans could not be read
 	CauseMethod         = 7040 // HTTP: no such method here
@@ -53,11 +53,8 @@ const (
 	retryUnknown = 100 * time.Millisecond
 )
 
-// Bounds of what a description repeats of the input.
-const (
-	valueBytesMax       = 64
-	descriptionBytesMax = 1024
-)
+// descriptionBytesMax bounds a description, whatever it repeats of the input.
+const descriptionBytesMax = 1024
 
 // Refuse makes a refusal: a code as HTTP's, the cause, and a description that names field,
 // value and limit.
@@ -70,12 +67,4 @@ func Refuse(code, cause int, format string, args ...any) *Refusal {
 func (r *Refusal) After(retry time.Duration) *Refusal {
 	r.Retry = retry
 	return r
-}
-
-// Quote quotes a value for a description without repeating megabytes of it.
-func Quote(value string) string {
-	if len(value) > valueBytesMax {
-		return fmt.Sprintf("%q…", core.CutText(value, valueBytesMax))
-	}
-	return fmt.Sprintf("%q", value)
 }

@@ -20,7 +20,7 @@ var errLookLate = errors.New("the store did not answer in time")
 
 // looks are submissions that wait for a look at the state store: those that differ from
 // what was accepted under their id a moment ago, and, while the door is quiet, others.
-// Nobody else waits for them, and a store that does not answer holds up only the first.
+// No other request waits for them, and a store that does not answer delays only the first.
 type looks struct {
 	waiting []*look
 	rest    core.Instant // no look that can be spared before then
@@ -116,9 +116,9 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {
 	switch {
 	case storedType != taskType:
-		return Refuse(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", Quote(id), Quote(storedType))
+		return Refuse(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", core.QuoteShort(id), core.QuoteShort(storedType))
 	case len(storedHash) == 0:
-		return Refuse(409, CauseConflict, "id %s was cancelled before it was submitted", Quote(id))
+		return Refuse(409, CauseConflict, "id %s was cancelled before it was submitted", core.QuoteShort(id))
 	case !bytes.Equal(storedHash, core.HashInput(taskType, input)):
 		return conflict(id)
 	}
@@ -126,7 +126,7 @@ func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal
 }
 
 func conflict(id string) *Refusal {
-	return Refuse(409, CauseConflict, "id %s is a task already, with another input", Quote(id))
+	return Refuse(409, CauseConflict, "id %s is a task already, with another input", core.QuoteShort(id))
 }
 
 func (d *Door) leave(l *look) {

@@ -206,7 +206,7 @@ var roleMutants = []mutant{
 	{
 		name: "supervisor-piles-up", invariant: 11, file: "supervisor/supervisor.go",
 		old: "p.unread = p.asked > c.ControlCursor && now < p.askedAt.Add(s.cfg.AskAgain)", new: "p.unread = false",
-		fault: "requests pile up before a partition that nobody reads",
+		fault: "requests pile up before a partition without an owner",
 		run:   "^(TestStalledLeaderIsSucceeded|TestUnreadPartitionIsLeftAlone)$",
 	},
 	{

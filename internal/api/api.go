@@ -91,7 +91,7 @@ func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Lo
 	})
 	mux.Handle("/v1/counts", methods{http.MethodGet: takes(a.counts)})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", ingest.Quote(r.URL.Path)))
+		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))
 	})
 	return mux, nil
 }
@@ -120,7 +120,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow += known
 	}
 	w.Header().Set("Allow", allow)
-	problem(w, ingest.Refuse(405, ingest.CauseMethod, "method %s is not served at %s; it takes %s", ingest.Quote(r.Method), ingest.Quote(r.URL.Path), allow))
+	problem(w, ingest.Refuse(405, ingest.CauseMethod, "method %s is not served at %s; it takes %s", core.QuoteShort(r.Method), core.QuoteShort(r.URL.Path), allow))
 }
 
 // takes refuses a request whose query does not mean what its sender thinks: a parameter
@@ -135,17 +135,17 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 		}
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			if !slices.Contains(known, name) {
-				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is not known here; %s", ingest.Quote(name), takesOnly(known)))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is not known here; %s", core.QuoteShort(name), takesOnly(known)))
 				return
 			}
 			if n := len(query[name]); n > 1 {
-				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is given %d times, want once", ingest.Quote(name), n))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is given %d times, want once", core.QuoteShort(name), n))
 				return
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 			if strings.HasPrefix(name, headerPrefix) && !slices.Contains(headers, name) {
-				problem(w, ingest.Refuse(400, ingest.CauseQuery, "header %s is not known here; of Duly's own it takes %s", ingest.Quote(name), strings.Join(headers, ", ")))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "header %s is not known here; of Duly's own it takes %s", core.QuoteShort(name), strings.Join(headers, ", ")))
 				return
 			}
 		}
@@ -194,7 +194,7 @@ func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, e
 }
 
 func notFound(taskType, id string) *ingest.Refusal {
-	return ingest.Refuse(404, ingest.CauseNotFound, "no task %s of type %s", ingest.Quote(id), ingest.Quote(taskType))
+	return ingest.Refuse(404, ingest.CauseNotFound, "no task %s of type %s", core.QuoteShort(id), core.QuoteShort(taskType))
 }
 
 // keyID makes an id of an idempotency key outside the ids' alphabet: the same

@@ -22,7 +22,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files again")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 // site is an API over a store, a door and a control stream in memory.
 type site struct {

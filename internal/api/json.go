@@ -184,6 +184,6 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// An error here is a client that went away: there is nobody left to tell.
+	// An error here is a client that went away, and cannot be told.
 	_, _ = w.Write(data)
 }

@@ -62,7 +62,7 @@ func (a *api) passed(r *http.Request, id string, after uint64) (bool, error) {
 	defer cancel()
 	cursor, err := a.reader.Cursor(ctx, a.partition(id))
 	if errors.Is(err, core.ErrNotFound) {
-		return false, nil // nobody has owned the partition yet
+		return false, nil // the partition has had no owner yet
 	}
 	return cursor >= after, err
 }
@@ -77,10 +77,10 @@ func (a *api) position(r *http.Request, id string) (uint64, *ingest.Refusal) {
 	partition, err1 := strconv.ParseUint(number, 10, 31)
 	after, err2 := strconv.ParseUint(seq, 10, 64)
 	if err1 != nil || err2 != nil || after == 0 {
-		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", ingest.Quote(value))
+		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", core.QuoteShort(value))
 	}
 	if want := a.partition(id); int(partition) != want {
-		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", ingest.Quote(value), ingest.Quote(id), want)
+		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", core.QuoteShort(value), core.QuoteShort(id), want)
 	}
 	return after, nil
 }
@@ -96,7 +96,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	page, err := a.reader.List(ctx, filter)
 	if errors.Is(err, core.ErrCursor) {
-		problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page: %v", ingest.Quote(filter.After), err))
+		problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page: %v", core.QuoteShort(filter.After), err))
 		return
 	}
 	if err != nil {
@@ -119,17 +119,17 @@ func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 		}
 	}
 	if f.State != "" && !slices.Contains(states, f.State) {
-		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter state is %s, want one of %v", ingest.Quote(string(f.State)), states)
+		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter state is %s, want one of %v", core.QuoteShort(string(f.State)), states)
 	}
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > listMax {
-			return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter limit is %s, want 1 to %d", ingest.Quote(limit), listMax)
+			return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter limit is %s, want 1 to %d", core.QuoteShort(limit), listMax)
 		}
 		f.Limit = n
 	}
 	if len(f.After) > cursorBytesMax {
-		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter after %s has %d bytes, the limit is %d", ingest.Quote(f.After), len(f.After), cursorBytesMax)
+		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter after %s has %d bytes, the limit is %d", core.QuoteShort(f.After), len(f.After), cursorBytesMax)
 	}
 	return f, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
 // The defaults of RequestsConfig.
@@ -97,7 +98,7 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 	view, err := a.look(ctx, &c, asked.Partition)
 	switch {
 	case err == nil && view.Type != c.Type:
-		return Asked{}, ingest.Refuse(409, ingest.CauseOtherType, "id %s is a task of type %s, not %s", ingest.Quote(c.ID), ingest.Quote(view.Type), ingest.Quote(c.Type))
+		return Asked{}, ingest.Refuse(409, ingest.CauseOtherType, "id %s is a task of type %s, not %s", core.QuoteShort(c.ID), core.QuoteShort(view.Type), core.QuoteShort(c.Type))
 	case err == nil:
 		outcome, bad := foresee(&c, view.State)
 		if bad != nil {
@@ -113,7 +114,7 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 		asked.Outcome = "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
 	case !c.EvenIfUnknown:
 		a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
-		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", ingest.Quote(c.ID)).After(ingest.RetryLog)
+		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
 	default:
 		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
 	}
@@ -121,7 +122,7 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 	defer stop()
 	if asked.Seq, err = a.controls.Ask(ctx, asked.Partition, c); err != nil {
 		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
-		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the request about task %s may not be stored, ask again", ingest.Quote(c.ID)).After(ingest.RetryLog)
+		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the request about task %s may not be stored, ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
 	}
 	return asked, nil
 }
@@ -137,11 +138,7 @@ func (a *Requests) look(ctx context.Context, c *core.Control, partition int) (co
 		if !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || !time.Now().Before(until) {
 			return view, err
 		}
-		pause := time.NewTimer(min(unknownLook, a.cfg.UnknownFor))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if pause.For(ctx, min(unknownLook, a.cfg.UnknownFor)) != nil {
 			return view, err
 		}
 	}
@@ -169,7 +166,7 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 	case err != nil:
 		return ingest.Refuse(503, ingest.CausePlans, "the plans could not be read: %v", err).After(ingest.RetryLog)
 	case !known:
-		return ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", ingest.Quote(taskType))
+		return ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(taskType))
 	}
 	return nil
 }
@@ -178,7 +175,7 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 // would change nothing. What is asked for again after it was done is no error.
 func foresee(c *core.Control, state core.State) (outcome string, bad *ingest.Refusal) {
 	no := func(why string) (string, *ingest.Refusal) {
-		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s", ingest.Quote(c.ID), state, why)
+		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s", core.QuoteShort(c.ID), state, why)
 	}
 	open := state == core.StatePending || state == core.StateProcessing
 	switch c.Kind {

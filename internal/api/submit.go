@@ -51,7 +51,7 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
 	case key == "":
 		return a.cfg.NewID(), nil
 	case len(key) > keyBytesMax:
-		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, ingest.Quote(key), len(key), keyBytesMax)
+		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, core.QuoteShort(key), len(key), keyBytesMax)
 	case core.CheckName("id", key) == nil:
 		return key, nil
 	}
@@ -59,8 +59,8 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
 }
 
 // put submits a task under the client's id. What the store knows of the id is
-// looked at first, but a store that does not answer holds nobody up: the owner
-// settles it.
+// looked at first, but a store that does not answer delays no request: the owner
+// compares the inputs.
 func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	taskType, id, bad := names(r)
 	if bad != nil {
@@ -208,7 +208,7 @@ func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *ingest.R
 		c.Reason = *body.Reason
 	}
 	if reason := c.Reason; len(reason) > reasonBytesMax || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
-		return ingest.Refuse(400, ingest.CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", ingest.Quote(reason), len(reason), reasonBytesMax)
+		return ingest.Refuse(400, ingest.CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", core.QuoteShort(reason), len(reason), reasonBytesMax)
 	}
 	switch said := q.Has("even_if_unknown"); {
 	case said && body.EvenIfUnknown != nil:
@@ -219,7 +219,7 @@ func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *ingest.R
 			c.EvenIfUnknown = true
 		case "false", "0":
 		default:
-			return ingest.Refuse(400, ingest.CauseQuery, "query parameter even_if_unknown is %s, want true or false", ingest.Quote(value))
+			return ingest.Refuse(400, ingest.CauseQuery, "query parameter even_if_unknown is %s, want true or false", core.QuoteShort(value))
 		}
 	case body.EvenIfUnknown != nil:
 		c.EvenIfUnknown = *body.EvenIfUnknown

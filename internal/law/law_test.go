@@ -40,7 +40,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/redact", "internal/pgtest/..."},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -59,25 +59,25 @@ var packages = map[string]place{
 	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/bus", "internal/core"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/bus", "internal/core", "internal/pause"}, links: []string{"nats"}},
 
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core"},
+		imports: []string{"internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
 		links:   []string{"nats"},
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"ingest", "internal/core"}},
+	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
 	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"scheduler":  {imports: []string{"internal/core"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
-	"supervisor": {imports: []string{"internal/core"}},
+	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
 	"internal/bus": {imports: []string{"internal/core", "internal/planform", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
@@ -90,23 +90,24 @@ var packages = map[string]place{
 	"internal/planform": {imports: []string{"internal/core"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
-	"internal/core": {std: []string{"crypto/sha256", "errors", "fmt", "time"}},
+	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
-	// Checks payloads.
-	"internal/quickjson": {},
+	// What any package may need, and that knows nothing of tasks.
+	"internal/quickjson": {}, // checks payloads
+	"internal/pause":     {}, // waits, or until a context ends
 
 	// Aids of the tests.
 	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
 	"internal/sim/run":    {imports: []string{"internal/sim"}},
 	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
-	"internal/pgfault":    {links: []string{"sql"}}, // the protocol, not the database
+	"internal/pgfault":    {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
 	"internal/health": {imports: []string{"internal/redact"}},
 	// Takes passwords out of what is logged or answered.
 	"internal/redact": {},
 	// What a node stands on; only internal/node decides with it.
-	"internal/ground": {},
+	"internal/ground": {imports: []string{"internal/pause"}},
 	"internal/law":    {},
 }
 
@@ -169,8 +170,8 @@ func TestMapIsSound(t *testing.T) {
 	}
 	for _, role := range roles {
 		for _, got := range packages[role].imports {
-			if got != "internal/core" && got != "internal/quickjson" {
-				t.Errorf("role %s may import %s, want internal/core, and a quicker encoding/json", role, got)
+			if got != "internal/core" && got != "internal/quickjson" && got != "internal/pause" {
+				t.Errorf("role %s may import %s, want internal/core, and what knows nothing of tasks", role, got)
 			}
 		}
 	}
