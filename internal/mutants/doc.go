@@ -9,5 +9,5 @@
 //	go run ./internal/mutants                 all of them; the last line counts
 //	go run ./internal/mutants -run undo -j 1  some of them
 //	go run ./internal/mutants -list           what there is
-//	go run ./internal/mutants -sim -table     and what the simulator notices, as the table of docs/faults.md
+//	go run ./internal/mutants -sim -table     and what the simulator notices, as a table
 package main
