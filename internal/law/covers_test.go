@@ -110,6 +110,7 @@ func (s source) covered(tree forest) (covering, []string) {
 		if m.subtest != "" {
 			if !s.subtest(folder, m.subtest) {
 				problems = append(problems, fmt.Sprintf("%s: %s has no subtest %s", file, test, m.subtest))
+				return
 			}
 			test += "/" + m.subtest
 		}
