@@ -77,6 +77,8 @@ func TestDocsPlanted(t *testing.T) {
 		{disasterPage, "](#a-clock-is-wrong)", "](#a-clock-is-right)", "no section #a-clock-is-right"},
 		{disasterPage, "](health.md", "](sickness.md", "no file docs/operations/sickness.md"},
 		{disasterPage, "\n## A clock is wrong\n", "\n`internal/law/laws.go`\n\n## A clock is wrong\n", "no file internal/law/laws.go"},
+		{"ARCHITECTURE.md", "`internal/core: decision.backward`", "`internal/core: decision.sideways`", "declares no decision.sideways"},
+		{"ARCHITECTURE.md", "`scheduler: Place`", "`schedulers: Place`", "no package schedulers"},
 		{firstPage, "duly.NewPlan(", "duly.NewPlans(", "is not in example_test.go"},
 		{firstPage, "<!-- code: example_test.go -->", "", "does not say which file has it"},
 		{decision, "\n## Consequences\n", "\n## Costs\n", "no section Consequences"},
@@ -97,11 +99,13 @@ func TestDocsPlanted(t *testing.T) {
 	}
 }
 
-// source is what a page or a mark may name: tests, and string literals by folder, which name subtests.
+// source is what a page or a mark may name: tests, declarations by folder, with "Type.method" for methods, and string
+// literals by folder, which name subtests.
 type source struct {
 	root  string
 	tree  forest
 	tests map[string]bool
+	decls map[string]map[string]bool
 	texts map[string]map[string]bool
 }
 
@@ -116,24 +120,65 @@ func sources(t *testing.T) source {
 }
 
 func sourceOf(root string, tree forest) source {
-	s := source{root: root, tree: tree, tests: map[string]bool{}, texts: map[string]map[string]bool{}}
+	s := source{root: root, tree: tree, tests: map[string]bool{}, decls: map[string]map[string]bool{}, texts: map[string]map[string]bool{}}
 	for _, dir := range tree {
-		s.texts[dir.name] = map[string]bool{}
+		s.texts[dir.name], s.decls[dir.name] = map[string]bool{}, map[string]bool{}
 		for _, f := range dir.files {
+			for _, name := range declarations(f.ast) {
+				s.decls[dir.name][name] = true
+				s.tests[name] = s.tests[name] || f.test
+			}
 			ast.Inspect(f.ast, func(node ast.Node) bool {
-				switch node := node.(type) {
-				case *ast.BasicLit:
-					s.texts[dir.name][strings.ReplaceAll(strings.Trim(node.Value, "`\""), " ", "_")] = true
-				case *ast.FuncDecl:
-					if f.test && node.Recv == nil {
-						s.tests[node.Name.Name] = true
-					}
+				if lit, ok := node.(*ast.BasicLit); ok {
+					s.texts[dir.name][strings.ReplaceAll(strings.Trim(lit.Value, "`\""), " ", "_")] = true
 				}
 				return true
 			})
 		}
 	}
 	return s
+}
+
+// declarations are the names that a file declares.
+func declarations(f *ast.File) (names []string) {
+	for _, decl := range f.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			names = append(names, receiver(decl)+decl.Name.Name)
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					names = append(names, spec.Name.Name)
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						names = append(names, name.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver is "Type." of a method, whatever the star and the type parameters.
+func receiver(decl *ast.FuncDecl) string {
+	if decl.Recv == nil {
+		return ""
+	}
+	of := decl.Recv.List[0].Type
+	for {
+		switch t := of.(type) {
+		case *ast.StarExpr:
+			of = t.X
+		case *ast.IndexExpr:
+			of = t.X
+		case *ast.Ident:
+			return t.Name + "."
+		default:
+			return "?."
+		}
+	}
 }
 
 // subtest looks for a subtest's name beside the folder and below: as a text of the source, or as a file of testdata.
@@ -218,6 +263,7 @@ var (
 	link      = regexp.MustCompile(`\]\(([^)]*)\)`)
 	filePath  = regexp.MustCompile(`(?:[\w.-]+/)+[\w.-]+\.(?:go|md|conf|sql|yaml|txt)\b`)
 	testName  = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	declared  = regexp.MustCompile("`((?:[a-z][a-z0-9]*/)*[a-z][a-z0-9]*): ([A-Za-z]\\w*(?:\\.\\w+)?)`")
 	noHeading = regexp.MustCompile("[^a-z0-9 _-]")
 )
 
@@ -252,6 +298,13 @@ func (s source) lineProblems(page, text, line string) []string {
 		host, _, _ := strings.Cut(file, "/")
 		if !strings.Contains(host, ".") && !s.exists(file) { // github.com/… is a module
 			bad("no file %s", file)
+		}
+	}
+	for _, m := range declared.FindAllStringSubmatch(line, -1) {
+		if decls, ok := s.decls[m[1]]; ok && !decls[m[2]] {
+			bad("package %s declares no %s", m[1], m[2])
+		} else if !ok {
+			bad("no package %s", m[1])
 		}
 	}
 	for _, test := range testName.FindAllString(rest, -1) {
