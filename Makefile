@@ -13,7 +13,7 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
+.PHONY: help test test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -117,6 +117,10 @@ soak: ## steady load for SOAK_SECONDS (1200 unless set); fails when memory, file
 
 report: ## sizes of files and functions, comments, tests: a report, not a gate
 	@scripts/report
+
+docs: ## write the pages that are made from the source: coverage, settings, commands
+	@go test -count=1 ./internal/law -run Covers -update
+	@go test -count=1 ./cmd/duly -run Manual -update
 
 clean-room: ## both README commands from a fresh clone and empty caches
 	@scripts/clean-room

@@ -129,6 +129,7 @@ func TestWatchAsksForHeartbeats(t *testing.T) {
 	}
 }
 
+// covers: T6
 func TestWatchFindsAnEndInThePast(t *testing.T) {
 	r := newRig(t)
 	before := time.Now()

@@ -96,6 +96,7 @@ func (r *rig) last(t *testing.T, id string, options ...duly.WatchOption) duly.St
 	return last
 }
 
+// covers: S26, I7
 func TestTaskFromEndToEnd(t *testing.T) {
 	r := newRig(t)
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {
@@ -261,6 +262,8 @@ func TestCancel(t *testing.T) {
 
 // Without a node behind the wire a call lasts as long as its context; with a
 // responder of another protocol, until its first answer.
+//
+// covers: E1
 func TestNoNodeAnswers(t *testing.T) {
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
 	if err != nil {
@@ -313,6 +316,7 @@ func TestNoNodeAnswers(t *testing.T) {
 	}
 }
 
+// covers: E1
 func TestAgentEndsWithItsConnection(t *testing.T) {
 	r := newRig(t)
 	nc, err := r.connect()

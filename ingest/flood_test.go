@@ -9,6 +9,8 @@ import (
 
 // A flood begins when there have been so many unanswered requests for a while. It ebbs
 // without being over, and is over when they have been few for as long.
+//
+// covers: I6
 func TestFloodBeginsAndEnds(t *testing.T) {
 	const from = 9
 	type stretch struct {

@@ -9,6 +9,8 @@ import (
 
 // TestConfigLimits walks every number of the configuration:
 // zero is the default, 1 works, less than that is refused by its name.
+//
+// covers: E21
 func TestConfigLimits(t *testing.T) {
 	numbers := 0
 	for f := range reflect.TypeFor[Config]().Fields() {

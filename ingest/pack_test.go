@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
+// covers: S17
 func TestQuietDoorPublishesAtOnce(t *testing.T) {
 	r := newRig(t, nil)
 	r.submit(epoch, "a1")
@@ -163,6 +164,7 @@ func TestWindowInTime(t *testing.T) {
 	}
 }
 
+// covers: D1, T4, inv1
 func TestOutcomes(t *testing.T) {
 	tests := []struct {
 		err         error
@@ -195,6 +197,8 @@ func TestOutcomes(t *testing.T) {
 
 // A stream that says nothing is unknown after PublishMax; what it says later
 // changes nothing.
+//
+// covers: E9, D1, inv1
 func TestSilentStream(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.PublishMax = 4 * time.Second })
 	r.submit(epoch, "a1")
@@ -223,6 +227,7 @@ func TestSilentStream(t *testing.T) {
 	r.idle()
 }
 
+// covers: inv1
 func TestRecycledPackIsNotAnsweredByAnOldOutcome(t *testing.T) {
 	r := newRig(t, nil)
 	r.submit(epoch, "a1")
@@ -241,6 +246,7 @@ func TestRecycledPackIsNotAnsweredByAnOldOutcome(t *testing.T) {
 	r.answer("b2")
 }
 
+// covers: E14, I6
 func TestFullDoor(t *testing.T) {
 	t.Run("items", func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.ItemsMax = 3 })
@@ -278,6 +284,7 @@ type backlog []int64
 
 func (b backlog) Pending(partition int) int64 { return b[partition] }
 
+// covers: E14, I6
 func TestBacklog(t *testing.T) {
 	r := newRig(t, nil)
 	r.door.cfg.BacklogMax = 1000

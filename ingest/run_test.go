@@ -123,6 +123,8 @@ func TestRunAnswersInTime(t *testing.T) {
 }
 
 // The door looks at every turn how many requests are unanswered.
+//
+// covers: I6
 func TestFlooded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTally()
@@ -153,6 +155,8 @@ func TestFlooded(t *testing.T) {
 
 // 50 ms of a flood of 50,000/s: packs are large, and no request waits longer
 // than the window and the stream together.
+//
+// covers: E14, I4
 func TestRunInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTally()
@@ -181,6 +185,7 @@ func TestRunInAFlood(t *testing.T) {
 	})
 }
 
+// covers: inv1
 func TestRunDrains(t *testing.T) {
 	tests := []struct {
 		name string

@@ -13,6 +13,8 @@ import (
 // A cancel ends a task wherever it is: in hand, parked in the store, not yet
 // submitted; what is unknown and unnamed is left alone. Every one of them is
 // acknowledged after the commit.
+//
+// covers: D3, T9, inv9
 func TestCancel(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
@@ -83,6 +85,8 @@ func TestEndedAndResubmittedInOneRound(t *testing.T) {
 
 // A task in error that a person settles has ended anew: that is told, and told
 // again if it has to be.
+//
+// covers: I20, inv10
 func TestResolveIsTold(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"})
@@ -101,6 +105,8 @@ func TestResolveIsTold(t *testing.T) {
 
 // The supervisor's question reaches tasks in hand and stored ones alike, and is
 // harmless when it comes early, twice, or about nothing.
+//
+// covers: S28, S33, G2, G8
 func TestOverdue(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
@@ -129,6 +135,8 @@ func TestOverdue(t *testing.T) {
 
 // A question about more tasks than a batch may hold takes several rounds, and
 // nobody is asked twice with effect.
+//
+// covers: S28, G8
 func TestOverdueInRounds(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 2})
 	r.tasks(0, orders(5)...)

@@ -13,6 +13,8 @@ import (
 
 // Submitting an id twice is one task; where the first one stands when the second
 // comes makes no difference to what the second is told.
+//
+// covers: I23, G7, D2, T4, inv9
 func TestDuplicates(t *testing.T) {
 	same := order("t1")
 	other := order("t1")
@@ -93,6 +95,8 @@ func checkDuplicate(t *testing.T, r *rig, want []string, why string) {
 
 // A duplicate of a task whose ending is in the same round is told that ending
 // only once it is committed.
+//
+// covers: inv3
 func TestDuplicateOfATaskThatEndsInTheRound(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
@@ -110,6 +114,8 @@ func TestDuplicateOfATaskThatEndsInTheRound(t *testing.T) {
 }
 
 // An id that was cancelled before it came starts nothing, then or later.
+//
+// covers: inv9
 func TestCancelledBeforeSubmitted(t *testing.T) {
 	for _, together := range []bool{true, false} {
 		r := newRig(t, scheduler.Config{})
@@ -164,7 +170,7 @@ func (blindStore) LoadIDs(context.Context, int, []string) ([]core.Saved, error) 
 // A cancel whose task turns out to be there, at the commit alone, is no submission that is
 // refused: nobody is told anything.
 //
-// covers: D
+// covers: inv9
 func TestCancelThatLostTheRace(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))

@@ -12,6 +12,8 @@ import (
 // A partition that a successor has taken is left out whole: none of its effects
 // leave, none of its messages is acknowledged, its memory goes. The others of
 // the same commit are as if nothing had been.
+//
+// covers: E4, S21, I12, inv3, inv4
 func TestFencedPartitionIsLeftOut(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.adopt(1)
@@ -55,6 +57,8 @@ func TestFencedPartitionAnswersNobody(t *testing.T) {
 
 // A fence met in a later round of a turn stops the messages of that partition
 // there.
+//
+// covers: inv3, inv4
 func TestFencedBetweenTwoRounds(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 1})
 	r.adopt(1)
@@ -120,6 +124,8 @@ func TestDropForgetsWakes(t *testing.T) {
 
 // A foreign row under our own epoch is a bug: the turn says so and every
 // partition is dropped.
+//
+// covers: inv4
 func TestForeignRow(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))

@@ -128,6 +128,8 @@ func TestCommitterGoesWhenAllHaveAnswered(t *testing.T) {
 // While the door of its node is flooded a committer rests after each turn, whatever
 // it wrote, and takes what came meanwhile in one; not before, not after, and not where
 // that is switched off.
+//
+// covers: I6
 func TestFloodedCommitterRests(t *testing.T) {
 	for _, gap := range []time.Duration{time.Second, 0, -1} { // 0: the default
 		synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,8 @@ func message(partition int, pos uint64, items int) TaskMail {
 
 // A gate lets in what there is room for, holds the next message back, and lets
 // it go when there is room again.
+//
+// covers: E15, I6
 func TestGateHoldsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testInbox()
@@ -151,6 +153,8 @@ func TestReopenedGate(t *testing.T) {
 }
 
 // Every kind of mail wakes the shard, once for many, and is stamped.
+//
+// covers: I11
 func TestInboxWakes(t *testing.T) {
 	b := testInbox()
 	for name, post := range map[string]func(){

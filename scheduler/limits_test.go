@@ -25,6 +25,7 @@ func TestInputOverThePlansLimitIsRefused(t *testing.T) {
 	}
 }
 
+// covers: E21
 func TestResultOverTheStepsLimitIsAFailedTry(t *testing.T) {
 	r := newRig(t, cfgSmall())
 	r.store.AddPlan(smallPlan())

@@ -13,6 +13,8 @@ import (
 
 // The order of a turn is the promise of the program: nothing leaves before the
 // commit has returned, and the ack is last.
+//
+// covers: S3, S18, S25, I26, G5, T6, inv2, inv3
 func TestOrderOfATurn(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t2", ReplyTo: "private.t2"})
@@ -43,6 +45,8 @@ func TestOrderOfATurn(t *testing.T) {
 
 // A commit that fails lets nothing leave: no command, no status, no refusal, no
 // ack, also none about a submission that rests on what was not committed.
+//
+// covers: E10, S3, inv2, inv3, inv4
 func TestFailedCommitLetsNothingLeave(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.BeforeCommit = func(*core.Batch) error { return errCut }
@@ -62,6 +66,8 @@ func TestFailedCommitLetsNothingLeave(t *testing.T) {
 
 // What a submission that came twice in one mail is told waits for the commit of
 // the first as well.
+//
+// covers: inv3, inv9
 func TestAnswersAboutUncommittedTasksWait(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	other := order("t1")
@@ -76,6 +82,8 @@ func TestAnswersAboutUncommittedTasksWait(t *testing.T) {
 
 // A crash after the commit loses the effects, never the tasks: whoever takes
 // over sends them again.
+//
+// covers: E3, I5
 func TestCrashBetweenCommitAndPublish(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
@@ -92,6 +100,8 @@ func TestCrashBetweenCommitAndPublish(t *testing.T) {
 
 // A message is acknowledged when its last task is committed, not before, and
 // each message for itself.
+//
+// covers: I5, I14, D7, D13, inv2
 func TestAckOneByOne(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 2})
 	r.tasks(0, orders(3)...)
@@ -112,6 +122,8 @@ func TestAckOneByOne(t *testing.T) {
 
 // Refusals are stored before the message that carried them is acknowledged; when
 // they cannot be stored it is not.
+//
+// covers: I15, inv2
 func TestRefusalsAreStoredBeforeTheAck(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	bad := core.Status{ID: "bad", Type: "order", Status: core.StatusRefused, Code: 400}
@@ -131,6 +143,8 @@ func TestRefusalsAreStoredBeforeTheAck(t *testing.T) {
 
 // The cursor in a commit is that of the round before: it covers only what is
 // committed and published.
+//
+// covers: I10, D13, inv2
 func TestCursorLagsByOneRound(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
@@ -152,6 +166,8 @@ func TestCursorLagsByOneRound(t *testing.T) {
 }
 
 // Without other work a flush commits the cursors, once.
+//
+// covers: I10, inv2
 func TestFlushCommitsCursors(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0)
@@ -198,6 +214,8 @@ func TestCursorsKeepWhenTheirMessagesWereStored(t *testing.T) {
 
 // A message at or below the cursor was dealt with by an earlier owner: it is
 // acknowledged and has no other effect.
+//
+// covers: I10
 func TestPositionsBelowTheCursor(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))

@@ -13,6 +13,8 @@ import (
 // What was taken over while a node was not among the living is not its own any
 // more, also when there was no mail, and so no commit that was fenced; and also when
 // the successor's record of its takeover is not heard.
+//
+// covers: E31, inv11
 func TestTakenOverWithoutMail(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deaf=%v", deaf), func(t *testing.T) {
@@ -108,6 +110,8 @@ func TestSuccessorIsHeard(t *testing.T) {
 
 // What the store says is a node's, and that node does not hold, is released by it
 // at once: whose it is now need not wait for a life that is over.
+//
+// covers: E31, inv11
 func TestRowsOfAnEarlierLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -130,6 +134,8 @@ func TestRowsOfAnEarlierLife(t *testing.T) {
 }
 
 // Also when the node itself wants nothing.
+//
+// covers: inv11
 func TestRowsThatAppear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -152,6 +158,8 @@ func TestRowsThatAppear(t *testing.T) {
 
 // Also when it lost them on their way to another: the last commit of the drain
 // failed.
+//
+// covers: E31, inv11
 func TestRowsOfAFailedDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -184,6 +192,8 @@ func TestRowsOfAFailedDrain(t *testing.T) {
 
 // A wait for a live owner counts anew when the partition has meanwhile been
 // another's: the owner is to have its time to drain.
+//
+// covers: inv4
 func TestEachWaitIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -13,6 +13,8 @@ import (
 
 // A task of an unknown plan goes to error with its input kept, and starts when
 // it is resubmitted after the plan exists.
+//
+// covers: inv12
 func TestUnknownPlan(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "later", ID: "t1", Input: []byte(`{"x":1}`)},
@@ -91,9 +93,10 @@ func TestPlanVersions(t *testing.T) {
 	}
 }
 
-// covers: C5
 // A version that a submitter named and that is not stored is refused, durably and to
 // the submitter; one that a door has seen stored is kept, because it was accepted.
+//
+// covers: C5
 func TestVersionNotApplied(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "order", ID: "t1", PlanVersion: 7, Unchecked: true, ReplyTo: "status.me"},

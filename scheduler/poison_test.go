@@ -23,6 +23,8 @@ func (r *rig) refuse(bareToo bool, ids ...string) {
 
 // Rows that the database refuses are found by halving; their tasks go to error
 // with their input kept, all others are born.
+//
+// covers: E17, D10, T9, inv12
 func TestPoisonBirth(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		for bad := 1; bad <= n; bad++ {
@@ -66,6 +68,8 @@ func (r *rig) checkTold() {
 
 // A birth that is refused even without its optional texts is a dead letter, and
 // its message is acknowledged only after that is stored.
+//
+// covers: D7, D10, inv12
 func TestPoisonDeadLetter(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.refuse(true, "t2")
@@ -94,6 +98,8 @@ func TestPoisonDeadLetter(t *testing.T) {
 
 // Whoever submitted what cannot be stored hears so, once, and only after it is
 // stored as what it has come to.
+//
+// covers: inv12
 func TestPoisonedBirthIsToldToItsSubmitter(t *testing.T) {
 	for bare, want := range map[bool]string{false: string(core.StateError), true: core.StatusRefused} {
 		r := newRig(t, scheduler.Config{})
@@ -137,6 +143,8 @@ func TestPoisonAloneOwesTheOtherCursors(t *testing.T) {
 }
 
 // An update the database refuses puts the task in error as it was stored.
+//
+// covers: T9, inv12
 func TestPoisonUpdate(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, orders(4)...)
@@ -227,6 +235,8 @@ func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
 }
 
 // Poison in one partition, a fence in another, in one commit.
+//
+// covers: inv12
 func TestPoisonAndFence(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.adopt(1)
@@ -249,7 +259,7 @@ func TestPoisonAndFence(t *testing.T) {
 // a task that is known neither runs again nor is its submitter told of an error, also when
 // the row that came again is the one that the database refuses.
 //
-// covers: D
+// covers: inv9
 func TestPoisonAndDuplicate(t *testing.T) {
 	for _, bad := range []string{"t1", "t2"} {
 		r := newRig(t, scheduler.Config{})

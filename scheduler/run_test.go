@@ -17,6 +17,8 @@ import (
 
 // Nodes share the partitions as Place says; when one dies, the others take over
 // what it had and finish its tasks.
+//
+// covers: E3, S22, S38, I9, I19, T9
 func TestNodesShareAndTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -53,6 +55,8 @@ func TestNodesShareAndTakeOver(t *testing.T) {
 
 // A node that is not among the living owns nothing; one whose own name has been
 // seen goes on when the list is lost for a while.
+//
+// covers: E31, inv11
 func TestNotAmongTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -83,6 +87,8 @@ func TestNotAmongTheLiving(t *testing.T) {
 }
 
 // A planned handover drains first: the new owner waits for the release.
+//
+// covers: E12, I9, inv4
 func TestPlannedHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -189,6 +195,8 @@ func shareOf(name string, nodes ...string) []int {
 
 // A stop waits for the commands that are out, commits the cursors and releases
 // the partitions; work that came meanwhile is left to the next owner.
+//
+// covers: I9
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -240,6 +248,8 @@ func TestDrainHasAnEnd(t *testing.T) {
 
 // An abrupt stop is over at once, commits and releases nothing, and leaves no
 // goroutine: the bubble would not end.
+//
+// covers: E3
 func TestAbruptStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -262,6 +272,8 @@ func TestAbruptStop(t *testing.T) {
 }
 
 // A foreign row under our own epoch ends Run, drained, with the error.
+//
+// covers: inv4
 func TestForeignRowEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -285,6 +297,8 @@ func TestForeignRowEndsRun(t *testing.T) {
 }
 
 // Any other failure of a turn costs a takeover, no task.
+//
+// covers: E10
 func TestFailedTurnIsTakenOverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -312,6 +326,8 @@ func TestFailedTurnIsTakenOverAgain(t *testing.T) {
 
 // When the reader is taken away, the partition is let go and, if it is still
 // ours by placement, taken again. The news about an ownership before is no news.
+//
+// covers: E12
 func TestReaderLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

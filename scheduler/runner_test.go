@@ -43,6 +43,8 @@ func TestParkedTasksAfterATakeover(t *testing.T) {
 
 // A cursor that moved is committed within FlushEvery, also while other
 // partitions keep the shard busy.
+//
+// covers: I11
 func TestFlushWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -85,6 +87,8 @@ func TestHandoverWhileBusy(t *testing.T) {
 
 // A drain that ends in the middle of a commit lets its partitions go, so that the
 // successor need not wait, and keeps the others of its shard.
+//
+// covers: inv4
 func TestHandoverEndsWithinACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -179,6 +183,8 @@ func newFlooded(t *testing.T, flood *atomic.Bool, most, share int) (*cluster, *n
 // While the door of its node is flooded, a partition takes up its part of the
 // node's share of new tasks, and the rest when the flood is over; nobody else has to
 // write for that.
+//
+// covers: I6
 func TestFloodHoldsNewTasksBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var flood atomic.Bool
@@ -203,6 +209,8 @@ func TestFloodHoldsNewTasksBack(t *testing.T) {
 
 // A short flood has held little back: it is taken up at once. So it is after a second
 // one, which is no part of the first.
+//
+// covers: I6
 func TestShortFloodIsOverAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var flood atomic.Bool
@@ -234,6 +242,8 @@ func TestShortFloodIsOverAtOnce(t *testing.T) {
 }
 
 // What a flood has held back is not taken up all at once when it is over.
+//
+// covers: I6
 func TestFloodEndsByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var flood atomic.Bool
@@ -256,6 +266,8 @@ func TestFloodEndsByAndBy(t *testing.T) {
 
 // While turns take long, fewer tasks are in hand, down to a sixteenth of what is
 // allowed; when they are short again, more by and by, although nobody writes for that.
+//
+// covers: E15, I6
 func TestLongTurnsHoldNewTasksBack(t *testing.T) {
 	for _, limit := range []time.Duration{0, -1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 
 // A successor sends the commands that are out again, with the same attempt and
 // number, and an answer to either copy counts, once.
+//
+// covers: S38, I19, I24
 func TestTakeoverResends(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
@@ -47,6 +49,8 @@ func TestTakeoverResends(t *testing.T) {
 }
 
 // Waits are in memory only: a successor rebuilds them.
+//
+// covers: S38, inv11
 func TestTakeoverRebuildsWaits(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
@@ -67,6 +71,8 @@ func TestTakeoverRebuildsWaits(t *testing.T) {
 }
 
 // A command whose time is over is not sent again: the supervisor will ask.
+//
+// covers: S11
 func TestTakeoverSendsNothingLate(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
@@ -88,6 +94,8 @@ func TestTakeoverSendsNothingLate(t *testing.T) {
 
 // What ended after the told mark is told again. Numbers that were spent on
 // nothing, or whose task was taken up again, do not hold the mark back.
+//
+// covers: inv10
 func TestTakeoverTellsAgain(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.bus.hold = true
@@ -118,6 +126,8 @@ func TestTakeoverTellsAgain(t *testing.T) {
 
 // Whoever submitted a task hears its end from the successor of an owner that died
 // between the commit and the telling.
+//
+// covers: S25, T6, inv10
 func TestTakeoverTellsTheSubmitterAgain(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
@@ -163,6 +173,8 @@ func TestTakeoverPassesASpentEndNumber(t *testing.T) {
 }
 
 // Many tasks take several pages.
+//
+// covers: inv10
 func TestTakeoverInPages(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	const n = 2003
@@ -183,6 +195,8 @@ func TestTakeoverInPages(t *testing.T) {
 }
 
 // Parked tasks are not loaded at a takeover; they are taken up in its first turn.
+//
+// covers: S23
 func TestTakeoverLeavesParkedTasks(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(3)...)
@@ -224,8 +238,7 @@ func TestOtherStream(t *testing.T) {
 // Each stream has a cursor of its own: one that was lost does not make the other be read
 // again, and what versions before wrote of the task stream is known.
 //
-// covers: A5
-// covers: A7
+// covers: A5, A7, inv1
 func TestOtherStreamOfTwo(t *testing.T) {
 	for _, c := range []struct {
 		stored, now    string
@@ -264,6 +277,8 @@ func TestOtherStreamOfTwo(t *testing.T) {
 
 // A task whose plan is gone from the store cannot go on; it ends in error when
 // the supervisor asks about it, and the others are none the worse.
+//
+// covers: S38
 func TestTakeoverWithoutThePlan(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AddPlan(orderPlan("refund", 1, "a"))
@@ -392,6 +407,8 @@ func (s laterStore) LoadActive(ctx context.Context, p int, after int64, limit in
 // A node that stands still while it takes over finds the tasks of its successor.
 // It must not send their commands: the successor does not know that they are in
 // two pairs of hands then, and would not wait for both before it undoes.
+//
+// covers: inv7
 func TestOvertakenWhileTakingOver(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	late := &bus{}

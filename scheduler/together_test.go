@@ -117,6 +117,8 @@ func TestTogetherInRounds(t *testing.T) {
 }
 
 // A row that the database refuses is found as if its shard had been alone.
+//
+// covers: inv12
 func TestTogetherWithARefusedRow(t *testing.T) {
 	for _, bad := range []string{"t2", "u3"} {
 		r := newPair(t, scheduler.Config{})
@@ -163,6 +165,8 @@ func TestTogetherTooLarge(t *testing.T) {
 
 // A partition that is fenced in a common commit is dropped by its shard, and nothing of
 // it leaves; the other shard has nothing to do with it.
+//
+// covers: inv4
 func TestTogetherWithAFencedPartition(t *testing.T) {
 	for stolen := range 2 {
 		r := newPair(t, scheduler.Config{})
@@ -183,6 +187,8 @@ func TestTogetherWithAFencedPartition(t *testing.T) {
 // Of a common commit that failed nobody knows whose fault it was, nor whether it came
 // about: both shards drop what they have, and nothing leaves. A shard that had nothing to
 // write stays as it is.
+//
+// covers: inv3
 func TestTogetherWithAFailedCommit(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		r := newPair(t, scheduler.Config{})
@@ -203,6 +209,8 @@ func TestTogetherWithAFailedCommit(t *testing.T) {
 }
 
 // A submission that repeats one shard's task is known among those of both.
+//
+// covers: inv9
 func TestTogetherWithADuplicate(t *testing.T) {
 	for again := range 2 {
 		r := newPair(t, scheduler.Config{})
@@ -231,6 +239,8 @@ func TestTogetherWithADuplicate(t *testing.T) {
 }
 
 // A refusal that cannot be stored is the failure of the shard whose it is.
+//
+// covers: inv2
 func TestTogetherWithARefusalThatIsLost(t *testing.T) {
 	for bad := range 2 {
 		r := newPair(t, scheduler.Config{})
@@ -477,6 +487,8 @@ func (c *cluster) quickly() {
 
 // A committer that takes a partition over, drains, or waits for forgetting keeps nobody
 // else waiting.
+//
+// covers: inv11
 func TestOneCommitterHoldsNoOtherUp(t *testing.T) {
 	t.Run("a takeover", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -536,6 +548,8 @@ func (c *cluster) forgetting(change func(*scheduler.RunConfig)) (n *node, contro
 
 // Nothing is taken up again while old tasks are forgotten, also when another committer
 // leads the turn.
+//
+// covers: inv8
 func TestForgettingIsWaitedForByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -13,6 +13,8 @@ import (
 
 // Endings the event stream refuses are told again until it takes them; until
 // then they count against the partition, and the mark stays.
+//
+// covers: E9, inv10
 func TestTellAgain(t *testing.T) {
 	r := newRig(t, scheduler.Config{TellRetry: time.Second})
 	r.bus.tellErr = errCut
@@ -94,6 +96,8 @@ func TestToldByPartition(t *testing.T) {
 }
 
 // The mark moves only without a gap.
+//
+// covers: inv10
 func TestToldOutOfOrder(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.bus.hold = true
@@ -124,6 +128,8 @@ func TestToldOutOfOrder(t *testing.T) {
 
 // A turn of many rounds commits no more than the limit at a time and does the
 // same as one round would.
+//
+// covers: I16
 func TestRounds(t *testing.T) {
 	var want []string
 	for _, max := range []int{1000, 1, 2, 7} {
@@ -173,7 +179,7 @@ func TestLoad(t *testing.T) {
 // Endings that the event stream refused are told again by the ownership that wrote them; a
 // later one of the same node tells by itself what is not told.
 //
-// covers: D
+// covers: inv10
 func TestTellAgainOfAFormerOwnership(t *testing.T) {
 	r := newRig(t, scheduler.Config{TellRetry: time.Second})
 	r.bus.tellErr = errCut

@@ -54,9 +54,7 @@ func TestReplyWithoutItsToken(t *testing.T) {
 // commit is left out, the partition is taken over again, and what had begun begins again
 // by the same keys. A task whose steps are not known to have run is undone by key.
 //
-// covers: A1
-// covers: A3
-// covers: A4
+// covers: A1, A3, A4
 func TestDatabaseWentBack(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
@@ -110,7 +108,7 @@ func TestDatabaseWentBack(t *testing.T) {
 // went back, waits for it: what ran in the life that is lost is undone, and a crash
 // meanwhile reads the cancel again.
 //
-// covers: A3
+// covers: A3, inv7
 func TestCancelWaitsForWhatMayHaveRun(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	standby := r.store.Copy()
@@ -172,7 +170,7 @@ func TestCancelDoesNotWaitForEver(t *testing.T) {
 // A former owner that knows of commits which the takeover did not find makes it take the
 // partition over again; what it knows of another life, or does not know better, does not.
 //
-// covers: A1
+// covers: A1, inv4
 func TestFormerOwnerIsHeard(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))

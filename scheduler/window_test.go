@@ -20,6 +20,8 @@ func (r *rig) sentTasks() []string {
 
 // Tasks of an agent whose window is full are parked, outside memory; others go
 // on; the parked ones are taken up, oldest first, when there is room.
+//
+// covers: E13, S23, I6, I14, inv11
 func TestWindowParks(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 4})
 	r.store.AddPlan(orderPlan("other", 1, "c"))
@@ -55,6 +57,8 @@ func TestWindowParks(t *testing.T) {
 
 // A task between two steps parks too when the next agent is full, and its
 // result is kept.
+//
+// covers: I14
 func TestWindowParksBetweenSteps(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
@@ -79,6 +83,8 @@ func TestWindowParksBetweenSteps(t *testing.T) {
 
 // A batch that is full when there is room for parked tasks must not forget
 // them: nothing else may come to remind the shard.
+//
+// covers: inv11
 func TestParkedTasksAreNotForgotten(t *testing.T) {
 	for _, batch := range []int{1, 2, 3, 5} {
 		r := newRig(t, scheduler.Config{AgentWindow: 2, BatchMax: batch})
@@ -100,6 +106,8 @@ func TestParkedTasksAreNotForgotten(t *testing.T) {
 // A task that is parked, and the room for it that comes in the same round: its
 // row is not committed when the store is asked for parked tasks, and nothing
 // else may come to remind the shard of it.
+//
+// covers: inv11
 func TestParkedInTheRoundThatMakesRoom(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(1)...) // goes on to b
@@ -121,6 +129,8 @@ func TestParkedInTheRoundThatMakesRoom(t *testing.T) {
 
 // The window counts tasks between two tries at the agent they wait for, and
 // lets go of tasks that end or are undone.
+//
+// covers: I6
 func TestWindowIsGivenBack(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
@@ -178,6 +188,8 @@ func TestAnsweredBeforeItLeaves(t *testing.T) {
 
 // A command that nobody is there to hear is no attempt: the task waits, and
 // tries again.
+//
+// covers: E8
 func TestUnserved(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
@@ -199,6 +211,8 @@ func TestUnserved(t *testing.T) {
 
 // Replies that mean nothing any more change nothing, and never bring a task
 // back into memory.
+//
+// covers: S13, inv9
 func TestStaleReplies(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))

@@ -12,6 +12,8 @@ import (
 
 // A commit comes back with its outcome wherever its connection is cut, also where
 // it is committed already and only looks why the tasks ended that have taken ids.
+//
+// covers: E28, inv12
 func TestCommitCutAnywhere(t *testing.T) {
 	t.Parallel()
 	direct := pgtestdb.URL(t)

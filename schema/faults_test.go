@@ -70,6 +70,8 @@ func faulty(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *s
 // The whole suite holds where the database fails as CockroachDB may: in the words
 // of PostgreSQL, whose commits go the plain way first, and in those of CockroachDB,
 // with its retries.
+//
+// covers: E18
 func TestThroughFaults(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]struct {

@@ -24,6 +24,8 @@ var tables = []string{"plans", "plan_steps", "partitions", "tasks", "journal"}
 
 // From every version of the tables with data in it, the newest binary reads the
 // data as if it had been written today.
+//
+// covers: E20
 func TestMigrateWithData(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s, reference schema.Store) {
 		for range 2 { // the second time there is nothing to do
@@ -37,6 +39,8 @@ func TestMigrateWithData(t *testing.T) {
 
 // Processes that start at once with a database of an earlier version all find it
 // migrated, and its data in it.
+//
+// covers: E20
 func TestMigrateDataAtOnce(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s, reference schema.Store) {
 		const processes = 4
@@ -290,6 +294,8 @@ func same(t *testing.T, got, want schema.Store) {
 
 // A migration that is cut off before any of its statements is done by the next
 // process that starts, to the same tables as at one go.
+//
+// covers: E20
 func TestMigrateCutAnywhere(t *testing.T) {
 	t.Parallel()
 	direct := pgtestdb.URL(t)

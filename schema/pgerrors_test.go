@@ -43,6 +43,8 @@ var errorTable = []struct{ code, several, alone string }{
 }
 
 // Every row of the table is tried above: a new one needs its own.
+//
+// covers: B2
 func TestErrorTableIsWhole(t *testing.T) {
 	for _, code := range schema.VerdictCodes() {
 		found := code == "" // the lost connections of pgfault
@@ -56,6 +58,7 @@ func TestErrorTableIsWhole(t *testing.T) {
 }
 
 // What the database says decides what becomes of a batch: each code through the proxy.
+//
 // covers: B2
 func TestErrorsOfACommit(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
@@ -154,6 +157,7 @@ func refuseBy(table, code string) string {
 
 // A database that refuses everything is waited for, whatever it says: no row is to
 // blame, and the store tells since when and why.
+//
 // covers: B2
 func TestDatabaseThatRefusesAll(t *testing.T) {
 	s := open(t, pgtestdb.URL(t), schema.Options{})
@@ -250,6 +254,7 @@ func troubled(t *testing.T, s schema.Store, done chan error) (time.Time, error) 
 }
 
 // A user that may not write is nobody's row.
+//
 // covers: B2
 func TestUserThatMayNotWrite(t *testing.T) {
 	at := pgtestdb.URL(t)
@@ -272,6 +277,8 @@ func TestUserThatMayNotWrite(t *testing.T) {
 
 // A batch that was perhaps committed already is not split: its parts would take its own
 // rows for another's.
+//
+// covers: B2
 func TestUnknownBatchIsNotSplit(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
 	s := open(t, through(t, p, pgtestdb.URL(t)), schema.Options{MaxConns: 2})
@@ -309,6 +316,7 @@ func TestUnknownBatchIsNotSplit(t *testing.T) {
 
 // When the primary turns read-only and another is there, commits go to that one: of
 // several hosts in the URL the one that takes writes is meant.
+//
 // covers: B2
 func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 	var stores []schema.Store
@@ -400,7 +408,8 @@ func reload(t *testing.T, s schema.Store, want string) {
 
 // A database that is frozen holds nobody up who stops: the commit that waits for it is
 // told to, ends with its context, and the store closes.
-// covers: B8
+//
+// covers: B2, B8
 func TestFrozenDatabase(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
 	at := through(t, p, pgtestdb.URL(t))
@@ -446,6 +455,8 @@ func TestFrozenDatabase(t *testing.T) {
 }
 
 // A server that does not answer is given up for another connection.
+//
+// covers: B2
 func TestSilentServerIsLeft(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
 	s := open(t, through(t, p, pgtestdb.URL(t)), schema.Options{MaxConns: 2, Timeout: 200 * time.Millisecond})

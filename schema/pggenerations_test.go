@@ -226,6 +226,8 @@ func (b *book) sealed(write func()) {
 
 // Whatever is not forgotten is found whole, by every process, however the generations
 // turn meanwhile and whichever a process believes is written.
+//
+// covers: inv4, inv11
 func TestGenerationsKeepWhatIsNotForgotten(t *testing.T) {
 	for seed := range uint64(4) {
 		b := newBook(t, seed)
@@ -259,6 +261,8 @@ func TestGenerationsKeepWhatIsNotForgotten(t *testing.T) {
 }
 
 // What is forgotten is not seen, though its rows go later, and not all at once.
+//
+// covers: inv4
 func TestForgottenBeforeItIsGone(t *testing.T) {
 	b := newBook(t, 1)
 	turn(t, b.stores[0])
@@ -281,6 +285,8 @@ func TestForgottenBeforeItIsGone(t *testing.T) {
 }
 
 // A process that believes that a sealed generation is written loses nothing.
+//
+// covers: inv11
 func TestSealedGenerationTakesNothing(t *testing.T) {
 	b := newBook(t, 1)
 	b.sealed(func() { b.forget(1) }) // it looks
@@ -293,6 +299,8 @@ func TestSealedGenerationTakesNothing(t *testing.T) {
 }
 
 // A commit of unknown outcome may be under way still when it is sent again.
+//
+// covers: inv5
 func TestSentAgainWhileUnderWay(t *testing.T) {
 	b := newBook(t, 1)
 	e := b.birth(0)
@@ -359,6 +367,8 @@ func TestOneProcessTurnsTheGenerations(t *testing.T) {
 
 // What is forgotten between the look at it and its move does not move: nobody would
 // delete it there.
+//
+// covers: inv4
 func TestForgottenBeforeItMoves(t *testing.T) {
 	b := newBook(t, 1)
 	b.sealed(func() { b.goOn(0, b.birth(0), core.StateProcessed) })
@@ -387,6 +397,8 @@ func TestForgottenBeforeItMoves(t *testing.T) {
 }
 
 // Who was half through one generation does not go on in another there.
+//
+// covers: inv11
 func TestWalkThatWasAnothers(t *testing.T) {
 	b := newBook(t, 1)
 	b.sealed(func() { b.birth(0) })
@@ -422,6 +434,8 @@ func TestWalkThatWasAnothers(t *testing.T) {
 }
 
 // A generation that another process has emptied and opened meanwhile is not emptied.
+//
+// covers: inv4
 func TestEmptiedByAnother(t *testing.T) {
 	b := newBook(t, 1)
 	var e *entry

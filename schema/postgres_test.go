@@ -96,6 +96,8 @@ func TestTakeoverWaitsForTheCommitBeforeIt(t *testing.T) {
 
 // A commit that meets a takeover which is not over yet waits for it and is left
 // out, in that partition alone.
+//
+// covers: S22, inv4
 func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 	both(t, func(t *testing.T, s schema.Store) {
 		for p := range 2 {
@@ -184,6 +186,8 @@ func TestMigrateAtOnce(t *testing.T) {
 }
 
 // A database that a newer binary has been at is refused.
+//
+// covers: C7
 func TestNewerDatabaseIsRefused(t *testing.T) {
 	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
 		t.Run(name, func(t *testing.T) {

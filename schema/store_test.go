@@ -55,8 +55,35 @@ func run(t *testing.T, at func(testing.TB) string, o schema.Options) {
 	})
 }
 
+// covers: S20 in a_live_task_equals_its_replay
+// covers: S18, G6 in every_field_comes_back
+// covers: G2 in overdue
+// covers: inv4 in owners_at_once
+// covers: S21 in owners_by_turns
+// covers: inv12 in poison
+// covers: inv4 in row_of_a_lower_seq
+// covers: inv4 in stale_epoch
+// covers: inv4 in take_over
+// covers: I23 in taken_id
+// covers: S3 in view
 func TestSQLite(t *testing.T) { run(t, sqliteURL, schema.Options{}) }
 
+// covers: S20, I24 in a_live_task_equals_its_replay
+// covers: I10 in cursors_alone
+// covers: S18, S19, S25, S39, G6 in every_field_comes_back
+// covers: inv4 in foreign_journal_row
+// covers: S38 in load_active
+// covers: S23 in load_by_number_and_id
+// covers: G2 in overdue
+// covers: S21, inv4 in owners_at_once
+// covers: inv12 in poison
+// covers: inv4 in row_of_a_lower_seq
+// covers: S21, inv4 in stale_epoch
+// covers: inv4 in take_over
+// covers: I23, inv9 in taken_id
+// covers: inv9 in taken_id_within_a_batch
+// covers: S3, S20 in view
+// covers: G5 in waiting
 func TestPostgres(t *testing.T) {
 	t.Parallel() // a good part of it is waiting, as in its neighbours
 	run(t, pgtestdb.URL, schema.Options{})

@@ -34,7 +34,7 @@ func told(condition string) *due {
 	return &due{alerts: []string{condition}, unready: []string{condition}}
 }
 
-// kinds is every kind of fault there is; docs/chaos.md says what each promises.
+// kinds is every kind of fault there is; bench/chaos/README.md says what each promises.
 var kinds = []kind{
 	{name: "kill-scheduler", fits: both, weight: 2, least: ms(100), most: ms(3000), due: taken, run: killScheduler},
 	{name: "kill-schedulers", fits: single, weight: 1, least: ms(100), most: ms(1500), due: &due{lines: []string{lineTaken}}, run: killSchedulers},

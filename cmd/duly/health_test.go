@@ -20,7 +20,7 @@ import (
 	"duly.dev/duly/internal/pgfault"
 )
 
-// What follows makes conditions of docs/health.md true with real servers: a database behind a proxy that refuses, streams
+// What follows makes conditions of docs/operations/health.md true with real servers: a database behind a proxy that refuses, streams
 // that are not as they must be, names that are taken.
 
 // troubled waits until a node says that a condition does not hold, with its reason and since when, and has told it once.

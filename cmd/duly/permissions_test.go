@@ -854,9 +854,9 @@ func TestPermissionsOfOneUser(t *testing.T) {
 	}
 }
 
-// TestPermissionsPage: the command and the configuration of docs/permissions.md work as they stand.
+// TestPermissionsPage: the command and the configuration of docs/operations/permissions.md work as they stand.
 func TestPermissionsPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "permissions.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", "permissions.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -923,7 +923,7 @@ func TestPermissionsPage(t *testing.T) {
 	}
 }
 
-// TestAnswersGoAnywhere holds docs/permissions.md to what NATS does: who may publish to a
+// TestAnswersGoAnywhere holds docs/operations/permissions.md to what NATS does: who may publish to a
 // stream can make its confirmation overwrite anything, and so is not the submitter that is
 // printed by default; an account of their own that imports the fast door keeps submitters
 // from it.

@@ -49,6 +49,7 @@ func playMany(t *testing.T, all *Services) ([]string, OutcomeMap) {
 	return ids, outcomes
 }
 
+// covers: T10
 func TestCheckOfACleanRun(t *testing.T) {
 	all := newServices(t, ServiceOptions{Seed: 1})
 	ids, outcomes := playMany(t, all)
@@ -65,6 +66,8 @@ func TestCheckOfACleanRun(t *testing.T) {
 }
 
 // Every planted fault turns its counter non-zero and no other.
+//
+// covers: I2, D9, T10
 func TestCheckFindsPlantedFaults(t *testing.T) {
 	type counts struct{ lost, doubled, halfDone int }
 	tests := []struct {

@@ -64,6 +64,7 @@ func TestTamperPassesEverythingElse(t *testing.T) {
 	}
 }
 
+// covers: E2
 func TestTamperDropsReplies(t *testing.T) {
 	got := through(t, Faults{Dropped: 1}, 7, connectFrame, replyFrame, otherFrame, headerFrame, emptyFrame, subFrame)
 	if want := connectFrame + otherFrame + subFrame; got != want {
@@ -71,6 +72,7 @@ func TestTamperDropsReplies(t *testing.T) {
 	}
 }
 
+// covers: E2
 func TestTamperDoublesReplies(t *testing.T) {
 	got := through(t, Faults{Doubled: 1}, 11, replyFrame, otherFrame, headerFrame, otherFrame, emptyFrame, otherFrame)
 	for _, frame := range []string{replyFrame, headerFrame, emptyFrame} {

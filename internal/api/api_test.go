@@ -155,6 +155,9 @@ func golden(t *testing.T, name string, w *httptest.ResponseRecorder) {
 	}
 }
 
+// covers: I25, G7 in put_again
+// covers: G7 in put_first
+// covers: G7 in put_other_input
 func TestGoldenBodies(t *testing.T) {
 	at := epoch
 	full := core.View{
@@ -208,6 +211,7 @@ func TestGoldenBodies(t *testing.T) {
 	}
 }
 
+// covers: I25
 func TestSubmissionOverHTTP(t *testing.T) {
 	s := newSite(t)
 	w := s.do("PUT", "/v1/tasks/delivery/d-1", `{"a":1}`, "Duly-Complete-By", "30s", "Duly-Reply-To", "_INBOX.a", "Traceparent", "00-x")
@@ -224,6 +228,7 @@ func TestSubmissionOverHTTP(t *testing.T) {
 	}
 }
 
+// covers: I25
 func TestIDOfPOST(t *testing.T) {
 	tests := []struct {
 		key, id string
@@ -252,6 +257,8 @@ func TestIDOfPOST(t *testing.T) {
 
 // GET and the cursor race with the owner's commit; the task must not be
 // declared unknown when the commit comes between the two.
+//
+// covers: D1
 func TestGetAfterPosition(t *testing.T) {
 	tests := []struct {
 		name, after string
@@ -374,6 +381,8 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // A store that does not answer holds no submission up; a read says 503 and keeps
 // the store's words to itself.
+//
+// covers: E10
 func TestStoreDown(t *testing.T) {
 	s := newSite(t)
 	s.err = errors.New("no route to host 10.0.0.1")
@@ -400,6 +409,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
+// covers: D3
 func TestCancelOverHTTP(t *testing.T) {
 	s := newSite(t)
 	s.put("d-1", "delivery", `{}`)
@@ -420,9 +430,10 @@ func TestCancelOverHTTP(t *testing.T) {
 	}
 }
 
-// covers: C4
 // A cancellation tells what is and what will be; one that would change nothing is
 // refused, and nothing is stored of it.
+//
+// covers: C4
 func TestCancelTellsWhatWillBe(t *testing.T) {
 	for _, x := range []struct {
 		state       core.State // of the task d-1 of type delivery; empty: there is none
@@ -534,8 +545,9 @@ func TestActorAt(t *testing.T) {
 	}
 }
 
-// covers: C8
 // What a request says and nothing here understands is refused, by its name.
+//
+// covers: C8
 func TestUnknownParameters(t *testing.T) {
 	for _, x := range []struct{ method, target, body, header, says string }{
 		{"PUT", "/v1/tasks/delivery/d-1?complete_by=5s", `{}`, "", "complete_by"},
@@ -596,6 +608,8 @@ func TestClientGone(t *testing.T) {
 }
 
 // The whole way: HTTP, inbox, door, stream.
+//
+// covers: T4
 func TestHTTPThroughTheDoor(t *testing.T) {
 	in := running(t)
 	s := newSite(t)

@@ -22,6 +22,8 @@ var forbidden = []string{
 
 // TestAnswersStayAway: requests at every door, and commands at an agent, with
 // reply subjects of others.
+//
+// covers: E23, inv12
 func TestAnswersStayAway(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c, stranger := dial(t, server.ClientURL()), dial(t, server.ClientURL())
@@ -86,6 +88,8 @@ func serveAll(t *testing.T, c *Conn, served chan string) {
 // TestDeadLetterOfAHeaderFlood: headers and data that filled a whole message
 // leave no room for the cause; the letter is stored all the same, or its
 // partition would wait for it for ever.
+//
+// covers: E25, inv12
 func TestDeadLetterOfAHeaderFlood(t *testing.T) {
 	c := ready(t)
 	flood := nats.Header{}

@@ -4,6 +4,8 @@ import "testing"
 
 // TestBacklog: what a reader's handler has no room for stays with the server,
 // and counts.
+//
+// covers: I4
 func TestBacklog(t *testing.T) {
 	c := ready(t)
 	s := newSink()

@@ -35,6 +35,7 @@ func serveReplies(t *testing.T, c *Conn, partition int) wires {
 	return w
 }
 
+// covers: S6, inv5
 func TestCall(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	scheduler, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
@@ -96,6 +97,8 @@ func TestCall(t *testing.T) {
 }
 
 // TestUnserved: no agent at all is known at once, and is no reply.
+//
+// covers: E8
 func TestUnserved(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	w := serveReplies(t, c, 3)
@@ -113,6 +116,8 @@ func TestUnserved(t *testing.T) {
 }
 
 // TestForeignAgent: any client that answers a request is an agent.
+//
+// covers: S6, I20
 func TestForeignAgent(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	w := serveReplies(t, c, 3)

@@ -18,6 +18,8 @@ import (
 )
 
 // TestPartitionAsTheServer holds our hash against the server's own transform.
+//
+// covers: S26, I8, I13, T9
 func TestPartitionAsTheServer(t *testing.T) {
 	for id, want := range map[string]int{"order-1": 13, "order-2": 4, "": 5, "a": 12, "delivery_00000042": 4} {
 		if got := PartitionOf(id, 16); got != want {
@@ -52,6 +54,8 @@ func TestPartitionAsTheServer(t *testing.T) {
 }
 
 // TestPlainDoor goes from a JetStream publish to the decoded submission.
+//
+// covers: S17
 func TestPlainDoor(t *testing.T) {
 	c := ready(t)
 	ids := []string{idIn(3, 16, 0), idIn(3, 16, 1), idIn(3, 16, 2), idIn(3, 16, 3)}
@@ -115,6 +119,7 @@ func TestPlainDoorPlanVersion(t *testing.T) {
 	}
 }
 
+// covers: I15, D10, inv12
 func TestDoorsDecode(t *testing.T) {
 	good := core.Submission{Type: "order", ID: idIn(3, 16, 0), Input: []byte("1"), At: at}
 	elsewhere, badID, large, hostile := good, good, good, good
@@ -144,6 +149,7 @@ func TestDoorsDecode(t *testing.T) {
 	}
 }
 
+// covers: S25
 func TestCheckReplyTo(t *testing.T) {
 	long := "status." + strings.Repeat("x", ReplyToBytesMax)
 	for subject, ok := range map[string]bool{
@@ -169,6 +175,8 @@ func TestCheckReplyTo(t *testing.T) {
 
 // TestFastDoor: every JetStream client's publish works against the fast door,
 // because its answers have the form of a PubAck.
+//
+// covers: S17
 func TestFastDoor(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	ingest, client := dial(t, server.ClientURL()), dial(t, server.ClientURL())
@@ -257,6 +265,8 @@ func TestPublishPack(t *testing.T) {
 }
 
 // TestPublishPackBusy: everything that can pass by itself is ErrBusy.
+//
+// covers: inv1
 func TestPublishPackBusy(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c := dialWith(t, Options{URL: server.ClientURL(), PacksMax: 2, AckTimeout: 300 * time.Millisecond})
@@ -323,6 +333,8 @@ func TestPublishPackBusy(t *testing.T) {
 
 // TestAcksOnDisconnect: whoever waits for a confirmation is told at once when
 // the connection that would bring it is gone.
+//
+// covers: E1
 func TestAcksOnDisconnect(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c := dialWith(t, Options{URL: server.ClientURL(), AckTimeout: time.Hour})
@@ -377,6 +389,8 @@ func TestAcksOnce(t *testing.T) {
 }
 
 // TestPubAckErrors sorts the stream's words: busy, or never.
+//
+// covers: inv1
 func TestPubAckErrors(t *testing.T) {
 	for text, busy := range map[string]bool{
 		`{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"}}`:                   true,

@@ -20,6 +20,8 @@ import (
 
 // TestNames pins every name of the wire: whoever changes one breaks every
 // program out there.
+//
+// covers: inv5
 func TestNames(t *testing.T) {
 	for _, x := range []struct{ got, want string }{
 		{StreamTasks, "DULY_TASKS"}, {StreamControl, "DULY_CONTROL"}, {StreamEvents, "DULY_EVENTS"}, {StreamDead, "DULY_DEAD"},
@@ -113,6 +115,7 @@ const goldenCommandJSON = `{"v":1,"task":"order-17","type":"order","step":"charg
 	`"complete_by":"2026-01-02T03:04:05.000678Z","left_ms":1500,"input":{"drone": [1, 2]},` +
 	`"results":{"credit":{"ok":true},"stock":null},"result":"r-1"}`
 
+// covers: S4, S5
 func TestCommandGolden(t *testing.T) {
 	if got := string(AppendCommand(nil, &goldenCommand)); got != goldenCommandJSON {
 		t.Errorf("got  %s\nwant %s", got, goldenCommandJSON)
@@ -226,6 +229,7 @@ func TestPackThatStaysPlain(t *testing.T) {
 	}
 }
 
+// covers: I15
 func TestCompressedPackRefused(t *testing.T) {
 	whole, _ := compressPack(nil, EncodePack(nil, manyOrders(100)))
 	bomb := s2.Encode(nil, make([]byte, compressMost))
@@ -339,6 +343,7 @@ const goldenPlanJSON = `{"v":1,"name":"order","version":2,"complete_by_ms":60000
 	`{"name":"credit","agent":"credit.check","undoable":false,"complete_by_ms":1500},` +
 	`{"name":"charge","agent":"payment.charge","after":["credit"],"undoable":true,"undo_complete_by_ms":3000,"attempts_max":5,"undo_attempts_max":7,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"wait","pause_ms":300000,"result_max":1024}]}`
 
+// covers: S2
 func TestPlanGolden(t *testing.T) {
 	p := core.Plan{Name: "order", Version: 2, CompleteBy: time.Minute, Grace: 2 * time.Second, Steps: []core.Step{
 		{Name: "credit", Agent: "credit.check", CompleteBy: 1500 * time.Millisecond},

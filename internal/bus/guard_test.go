@@ -67,8 +67,7 @@ func awaitWell(t *testing.T, c *Conn) {
 // TestGuardMakesAgain: whichever stream or bucket is lost is told and made again, as
 // another one, and nothing else is touched.
 //
-// covers: A7
-// covers: B3
+// covers: A7, B3
 func TestGuardMakesAgain(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	guarded(t, c, StreamConfig{Installation: "one", MaxBytes: 1 << 30, Lease: 3 * time.Second})
@@ -363,7 +362,7 @@ func TestReaderOfALostStream(t *testing.T) {
 // TestReaderOfARestoredStream: a stream that comes back from a copy of its volume is
 // noticed when it ends before what was read, and also when it has grown since.
 //
-// covers: A6
+// covers: A6, inv1
 func TestReaderOfARestoredStream(t *testing.T) {
 	for _, grown := range []int{0, 8} {
 		t.Run(strconv.Itoa(grown), func(t *testing.T) {

@@ -36,6 +36,7 @@ func renew(t *testing.T, l *Lease, want bool) {
 	}
 }
 
+// covers: S36
 func TestLeaseHasOneHolder(t *testing.T) {
 	c := ready(t)
 	a, b := newLease(t, c, KeyLeader, "a"), newLease(t, c, KeyLeader, "b")
@@ -58,6 +59,8 @@ func TestLeaseHasOneHolder(t *testing.T) {
 
 // TestLeaseZombie: a holder that slept loses the lease by its own clock first,
 // then on the server, and cannot take it back from its successor.
+//
+// covers: E6, S36, I9
 func TestLeaseZombie(t *testing.T) {
 	c := ready(t)
 	zombie, heir := newLease(t, c, KeyLeader, "zombie"), newLease(t, c, KeyLeader, "heir")
@@ -140,6 +143,8 @@ func TestLeaseWithoutServer(t *testing.T) {
 
 // TestLeaseKeepsExpiring: renewal must not make the key live for ever, as an
 // update of a key with a life of its own does.
+//
+// covers: I9
 func TestLeaseKeepsExpiring(t *testing.T) {
 	c := ready(t)
 	l := newLease(t, c, NodeKey("n1"), "")
@@ -230,6 +235,8 @@ func TestWatchNodesEmpty(t *testing.T) {
 
 // TestMembersPrune: a node whose end left no mark is dropped in the end, but not
 // for want of a server or of a watch.
+//
+// covers: inv11
 func TestMembersPrune(t *testing.T) {
 	old := time.Now().Add(-3 * time.Minute)
 	m := members{ttl: time.Minute, primed: true, heard: time.Now(), seen: map[string]time.Time{"fresh": time.Now(), "stale": old}}
@@ -272,6 +279,8 @@ func TestMembersPrune(t *testing.T) {
 
 // TestWatchNodesOverARestart: a server that is restarted has forgotten the watch.
 // Nobody who renews is dropped for it, and who joins is seen.
+//
+// covers: E29, inv11
 func TestWatchNodesOverARestart(t *testing.T) {
 	dir := t.TempDir()
 	first := serve(t, natsserver.Options{Dir: dir})
@@ -320,7 +329,7 @@ func TestWatchNodesOverARestart(t *testing.T) {
 // TestLeaseCountsFromItsRequest: an answer that comes late makes a lease no longer: the
 // server has counted since before.
 //
-// covers: D
+// covers: inv4
 func TestLeaseCountsFromItsRequest(t *testing.T) {
 	c := ready(t)
 	l := newLease(t, c, KeyLeader, "")

@@ -93,6 +93,8 @@ func forgeries(own string) []string {
 // was there to do it. Neither is genuine; the answer to its own command is, also
 // at the one that succeeds the owner, and to this one commit of its row only: one in
 // a life that the database has forgotten is another.
+//
+// covers: E24, inv5
 func TestForgedReplies(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	owner, successor := dial(t, server.ClientURL()), dial(t, server.ClientURL())
@@ -146,6 +148,8 @@ func TestForgedReplies(t *testing.T) {
 }
 
 // TestForgedBatches: the same in batches of replies.
+//
+// covers: E24, inv5, inv7
 func TestForgedBatches(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c := dial(t, server.ClientURL())

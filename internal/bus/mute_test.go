@@ -9,6 +9,8 @@ import (
 
 // TestMuteConsumer: a consumer that neither delivers nor answers is made anew, as
 // one whose server has died while the others of its cluster live.
+//
+// covers: E29, inv11
 func TestMuteConsumer(t *testing.T) {
 	name := ConsumerName(part, 1, 1)
 	user := &server.User{Username: "duly", Password: "duly", Permissions: &server.Permissions{Publish: &server.SubjectPermission{

@@ -123,6 +123,7 @@ func consumers(t *testing.T, c *Conn) []string {
 	return names
 }
 
+// covers: I13
 func TestReaderReadsItsPartition(t *testing.T) {
 	c := ready(t)
 	publishPack(t, c, part+1, core.Submission{Type: "order", ID: idIn(part+1, 16, 0), Input: []byte("1")})
@@ -140,6 +141,8 @@ func TestReaderReadsItsPartition(t *testing.T) {
 
 // TestTakeover: the successor need not wait for the predecessor's ack wait, gets
 // everything that is not committed, and the predecessor's reader ends.
+//
+// covers: E12, I9, I12, I13
 func TestTakeover(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c, other := dial(t, server.ClientURL()), dial(t, server.ClientURL())
@@ -198,6 +201,8 @@ func TestTakeoverOfAMuteReader(t *testing.T) {
 
 // TestLostDelivery: somebody else takes messages off our consumer, as a network
 // would that loses them. The reader sees the gap and hands out all, in order.
+//
+// covers: E2, I5
 func TestLostDelivery(t *testing.T) {
 	c := ready(t)
 	s := newSink()
@@ -231,6 +236,8 @@ func TestLostDelivery(t *testing.T) {
 
 // TestRedelivery: what comes again is not handed out again; what was
 // acknowledged is acknowledged again.
+//
+// covers: E2, I5, I9
 func TestRedelivery(t *testing.T) {
 	c := ready(t)
 	s := newSink()
@@ -276,6 +283,8 @@ func TestReset(t *testing.T) {
 
 // TestBackpressure: a handler that blocks keeps the rest in the stream; neither
 // the connection nor the consumer suffers.
+//
+// covers: E15, I4
 func TestBackpressure(t *testing.T) {
 	c := ready(t)
 	s := newSink()
@@ -304,6 +313,7 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
+// covers: E15, I16, D7, inv2
 func TestAckPendingHoldsTheServer(t *testing.T) {
 	c := ready(t)
 	s := newSink()
@@ -323,6 +333,8 @@ func TestAckPendingHoldsTheServer(t *testing.T) {
 
 // TestReconnect: the server goes and comes back with what it had; nothing is
 // handed out twice or left out.
+//
+// covers: E1
 func TestReconnect(t *testing.T) {
 	dir := t.TempDir()
 	first := serve(t, natsserver.Options{Dir: dir})
@@ -357,6 +369,8 @@ func TestReconnect(t *testing.T) {
 }
 
 // TestRemovedConsumer: an operator's mistake is mended.
+//
+// covers: E12
 func TestRemovedConsumer(t *testing.T) {
 	c := ready(t)
 	s := newSink()
@@ -390,7 +404,7 @@ func TestRewoundStream(t *testing.T) {
 // TestReaderKnowsTheMessageAtItsCursor: a stream that went back while nobody read it, and
 // has grown past the cursor since, has another message there.
 //
-// covers: A6
+// covers: A6, inv1
 func TestReaderKnowsTheMessageAtItsCursor(t *testing.T) {
 	c := ready(t)
 	s := newSink()

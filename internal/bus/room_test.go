@@ -106,7 +106,7 @@ func TestRoom(t *testing.T) {
 // TestRoomOfAStreamThatWentBack: cursors of before a stream went back pass nothing of what it
 // holds now.
 //
-// covers: A6
+// covers: A6, inv1
 func TestRoomOfAStreamThatWentBack(t *testing.T) {
 	r := newRoomRig(t, 1)
 	cursors, stored := make([]uint64, DefaultPartitions), make([]core.Instant, DefaultPartitions)

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
+// covers: I21, G4
 func TestTell(t *testing.T) {
 	c := ready(t)
 	endings := make([]core.Ending, 0, 1300)
@@ -70,6 +71,8 @@ func TestTell(t *testing.T) {
 }
 
 // A message each would be a sync each, when thousands are undone at once.
+//
+// covers: E9
 func TestTellManyUndone(t *testing.T) {
 	c := ready(t)
 	var endings []core.Ending
@@ -117,6 +120,7 @@ func TestTellManyUndone(t *testing.T) {
 	}
 }
 
+// covers: inv10
 func TestTellFails(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL()) // without streams
 	done := make(chan error, 1)
@@ -140,6 +144,7 @@ func TestTallyKeepsTheFailure(t *testing.T) {
 	}
 }
 
+// covers: S25
 func TestStatuses(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	live, mine := make(chan core.Status, 8), make(chan core.Status, 8)
@@ -242,6 +247,7 @@ func TestAwaitPrefersTheOutcome(t *testing.T) {
 	}
 }
 
+// covers: S15
 func TestPlansAndAsk(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	plans, err := c.ServePlans(func(spec []byte) PlanAnswer {

@@ -39,6 +39,8 @@ func TestOwnDeadlineBoundsTheRow(t *testing.T) {
 
 // Quiet never moves back: a resubmit with a short deadline gives the second try a
 // complete-by before that of the first, one copy of which may still be at work.
+//
+// covers: inv7
 func TestQuietIsTheLatestOfAllTries(t *testing.T) {
 	p := stepsPlan(1)
 	p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = PolicyError, 1
@@ -96,6 +98,8 @@ func TestUnservedIsNoAttempt(t *testing.T) {
 }
 
 // The set a step comes after decides, not its place in the plan.
+//
+// covers: S2
 func TestAfterSetDecides(t *testing.T) {
 	p := stepsPlan(3)
 	p.Steps[1].After = []int{0}
@@ -106,6 +110,8 @@ func TestAfterSetDecides(t *testing.T) {
 }
 
 // One step runs at a time: a task with a command out issues none.
+//
+// covers: S2
 func TestOneRunsAtATime(t *testing.T) {
 	r := newRig(t, stepsPlan(2))
 	r.birth(0)

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 // TestStormThenCalm puts a random task through a storm of events, then answers
 // everything. What must hold after any event is checked after every event: see
 // rig.check and storm.check.
+//
+// covers: S1, S39, S42, I24, inv5, inv7, inv8, inv11
 func TestStormThenCalm(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStorm(rt)

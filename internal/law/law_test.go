@@ -139,6 +139,8 @@ var wireName = regexp.MustCompile(`\bduly\.(do|undo|submit|in|tasks|reply|contro
 var wireBeginnings = []string{"duly.", "DULY_", "duly-", "KV_DULY_", "$KV.DULY_"}
 
 // TestSource holds the repository to the law.
+//
+// covers: S34, S35, G5
 func TestSource(t *testing.T) {
 	root := repository(t)
 	tree, err := read(root)
@@ -155,6 +157,8 @@ func TestSource(t *testing.T) {
 
 // TestMapIsSound catches slips in the map itself: a name that no package can have
 // would allow nothing and say nothing.
+//
+// covers: S34, S35
 func TestMapIsSound(t *testing.T) {
 	for name, place := range packages {
 		for _, target := range place.imports {

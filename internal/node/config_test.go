@@ -18,6 +18,8 @@ func good() Config {
 
 // TestValidateNamesTheSetting: what cannot work is refused by its name, its
 // value and, where there is one, its limit.
+//
+// covers: I16
 func TestValidateNamesTheSetting(t *testing.T) {
 	c := good()
 	if err := c.Validate(); err != nil {
@@ -80,6 +82,8 @@ func TestNodeNameIsMadeOfTheHost(t *testing.T) {
 
 // TestSettingsAreComplete: every setting can be given as a flag and in the
 // environment, by a name of its own, and says what it is.
+//
+// covers: S27, I16, D8
 func TestSettingsAreComplete(t *testing.T) {
 	flags, envs := map[string]bool{}, map[string]bool{}
 	for _, s := range Settings() {

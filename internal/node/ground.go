@@ -46,7 +46,7 @@ const (
 	leaderGrace = 10 * time.Second
 )
 
-// conditions are all that a node with these roles needs, in the order in which readiness lists them. docs/health.md has
+// conditions are all that a node with these roles needs, in the order in which readiness lists them. docs/operations/health.md has
 // the same table.
 func (n *Node) conditions() []ground.Condition {
 	natsReady := ground.DefaultReady

@@ -52,6 +52,8 @@ var unbounded = map[string]bool{
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.
+//
+// covers: E21
 func TestLimits(t *testing.T) {
 	walk(t, reflect.TypeFor[Config](), func(f reflect.StructField) {
 		l, bounded := limits[f.Name]

@@ -97,6 +97,8 @@ func problems(text string, known tables) []string {
 
 // Both parsers take every statement that a CockroachDB gets, and nothing in it is
 // PostgreSQL's alone.
+//
+// covers: E19
 func TestCommonSQL(t *testing.T) {
 	postgres, cockroach := texts(t)
 	known := tablesOf(t, cockroach)
@@ -147,6 +149,8 @@ func TestCommonSQL(t *testing.T) {
 }
 
 // What only PostgreSQL takes is never said to a CockroachDB.
+//
+// covers: E19
 func TestCockroachNeverGetsPostgresOnly(t *testing.T) {
 	_, cockroach := texts(t)
 	for _, text := range cockroach {

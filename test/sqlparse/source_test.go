@@ -74,6 +74,8 @@ func holds(texts []string, piece string) bool {
 }
 
 // Every piece of SQL in the source was heard.
+//
+// covers: E19
 func TestSourceIsHeard(t *testing.T) {
 	postgres, cockroach := texts(t)
 	all := append(append([]string{}, postgres...), cockroach...)
@@ -131,6 +133,8 @@ func TestUnheardIsFound(t *testing.T) {
 }
 
 // Every statement of the migrations was heard, as both dialects.
+//
+// covers: E19
 func TestMigrationsAreHeard(t *testing.T) {
 	postgres, cockroach := texts(t)
 	files, err := filepath.Glob(migrations + "/*.sql")
