@@ -5,12 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
@@ -29,8 +25,8 @@ func DB(s Store) *sql.DB {
 	return nil
 }
 
-// RowsSQL is the update of a commit's rows, RowsParams how many parameters it has.
-var RowsSQL, RowsParams = rowsSQL, ownParam
+// UpdateSQL is the update of a commit's rows, UpdateParams how many parameters it has.
+var UpdateSQL, UpdateParams = updateSQL, len(taskFields)
 
 // Reads are the queries that must not walk all tasks, with values for their
 // parameters and the indexes they go by.
@@ -47,50 +43,17 @@ var Reads = []struct {
 
 // Lists are the statements on the rows of a list, with values for their parameters.
 // They change no row that is there.
-func Lists(s Store) []struct{ Name, SQL, Values string } {
-	p := s.(*postgres)
-	generation := func(sql string) string { return dollars(fmt.Sprintf(sql, "journal_1")) }
+func Lists() []struct{ Name, SQL, Values string } {
 	return []struct{ Name, SQL, Values string }{
-		{"journals", dollars(qJournal + p.among("journal", "number") + ` ORDER BY number, seq`), `1, '{7,8,9}', ''`},
-		{"numbers", dollars(qTasks + p.among("tasks", "number")), `1, '{7,8,9}'`},
-		{"ids", dollars(qTasks + p.among("tasks", "id")), `1, '{a,b,c}'`},
-		{"forget rows", dollars(qForgetRows + p.chosen(andDead)), `1, '{7,8,9}', '2020-01-01', 0`},
-		{"forget inputs", dollars(qForgetInputs + p.chosen(andOld)), `1, '{7,8,9}', '2020-01-01', 0`},
-		{"forget moved", dollars(forgetMovedSQL), `1, '{7,8,9}', '2020-01-01', 0`},
-		{"move", generation(moveSQL), `1, '{1000007,1000008}'`},
+		{"journals", dollars(qJournal + amongSQL("journal", "number") + ` ORDER BY number, seq`), `1, '{7,8,9}', ''`},
+		{"numbers", dollars(qTasks + amongSQL("tasks", "number")), `1, '{7,8,9}'`},
+		{"ids", dollars(qTasks + amongSQL("tasks", "id")), `1, '{a,b,c}'`},
+		{"forget rows", forgetRowsSQL, `1, '{7,8,9}', '2020-01-01', 0`},
+		{"forget inputs", forgetInputsSQL, `1, '{7,8,9}', '2020-01-01', 0`},
+		{"forget", forgetSQL, `1, '{7,8,9}', '2020-01-01', 0`},
 		{"born", bornSQL, `'{1,1,1}', '{a,b,c}', '{0,1,2}'`},
 		{"ours", oursSQL, `1, '{1,1,1}', '{7,8,9}', '{0,0,0}', '{1}'`},
-		{"careful", carefulSQL, carefulValues(1_000_000, 3)},
-		{"careful here", carefulHereSQL, carefulValues(2_000_000, 3)},
 	}
-}
-
-// carefulValues are a commit of that many new tasks in partition 1, each with a row
-// of the journal.
-func carefulValues(first, tasks int) string {
-	values := []string{"1"}
-	for i, group := range [][]field{partitionColumns, birthColumns, journalColumns, {bornColumn}} {
-		rows := tasks
-		if i == 0 {
-			rows = 1
-		}
-		for _, column := range group {
-			list := make([]string, rows)
-			for k := range list {
-				list[k] = map[string]string{"INT8": "1", "TEXT": "a", "BYTEA": "a", "BOOL": "t", "TIMESTAMPTZ": "2026-01-01"}[column.typ]
-				switch column.name {
-				case "epoch":
-					list[k] = "0"
-				case "number", "end_number":
-					list[k] = strconv.Itoa(first + k)
-				case "id":
-					list[k] += strconv.Itoa(first + k)
-				}
-			}
-			values = append(values, "'{"+strings.Join(list, ",")+"}'")
-		}
-	}
-	return strings.Join(values, ", ")
 }
 
 // Passing reports whether an error is the server's or the connection's and may be
@@ -137,27 +100,6 @@ func Versions(s Store) ([]int64, error) {
 		all = append(all, source.Version)
 	}
 	return all, nil
-}
-
-// Turn takes the next step with the generations of the journal, as if time did not
-// matter and nothing were kept: see pggenerations.go. It returns which one is written.
-func Turn(ctx context.Context, s Store) (int, error) {
-	if w, ok := s.(interface{ Unwrap() Store }); ok {
-		s = w.Unwrap()
-	}
-	p := s.(*postgres)
-	p.rotation.mu.Lock()
-	p.rotation.pace = pace{}
-	p.rotation.mu.Unlock()
-	err := p.rotate(ctx, 0, core.InstantOf(time.Now()))
-	return int(p.generation.Load()), err
-}
-
-// Again sends a batch as it is sent after an unknown outcome.
-func Again(ctx context.Context, s Store, b *core.Batch) (core.CommitResult, error) {
-	c := newColumns()
-	c.fill(b)
-	return s.(*postgres).commitOnce(ctx, b, c, true)
 }
 
 // VerdictCodes are the codes and classes in the table of errors.

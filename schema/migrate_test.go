@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/storetest"
 )
 
 // stores are the two, each with a fresh database a call.
@@ -126,6 +127,9 @@ func eachVersion(t *testing.T, test func(t *testing.T, s, reference schema.Store
 					}
 					for _, table := range tables {
 						copyTable(t, table, v, schema.DB(reference), db)
+					}
+					if name == "postgres" && v >= 4 && v <= 10 {
+						storetest.InGenerations(t, db)
 					}
 					test(t, s, reference)
 				})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
@@ -17,43 +18,52 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// $1 is the commit id, where it is a parameter.
+// A commit goes one of two ways. The fast path sends all statements and the end of the
+// transaction at once. It fails as a whole, by a division by zero or a taken key, when a
+// partition is not ours, an id is taken or a journal row is there already. Then the
+// fallback writes what is ours and new, and says what it left out.
+
+// The statements of a commit. moveSQL moves the partitions whose row is as their owner
+// left it: this is the fence.
 var (
-	ownSQL = func(first int) string {
-		return `UPDATE partitions AS p SET ` + assign(partitionColumns[fenceColumns:]) + ` FROM ` + unnest(first, partitionColumns...) +
-			` WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition`
-	}
-	birthSQL   = `INSERT INTO tasks (` + names(birthColumns) + `, commit_id) SELECT ` + values(birthColumns) + `, $1::INT8 FROM `
-	journalSQL = `INSERT INTO journal (` + names(journalColumns) + `, commit_id, format) SELECT ` + values(journalColumns) + `, $1::INT8, CASE WHEN u.input IS NULL THEN 1 ELSE 2 END FROM `
+	moveSQL = `UPDATE partitions AS p SET ` + assign(cursorFields, "u") + ` FROM ` + unnest(1, partitionFields) +
+		` WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition`
 
-	// A commit as it nearly always goes: every partition ours, every id free, every
-	// journal row new. Otherwise it fails, by a division by zero or a key that is
-	// taken, and carefulSQL finds out what there is. It needs no look before each
-	// insert, and no answer before the end of the transaction.
-	fenceSQL       = `WITH own AS (` + ownSQL(1) + `) SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($1::INT8[]) THEN 1 ELSE 0 END)`
-	copyBirthsSQL  = `COPY tasks (` + names(birthColumns) + `, commit_id) FROM STDIN (FORMAT binary)`
-	copyJournalSQL = `COPY journal (` + names(journalColumns) + `, commit_id, format) FROM STDIN (FORMAT binary)`
+	fenceSQL       = `WITH own AS (` + moveSQL + `) SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($1::INT8[]) THEN 1 ELSE 0 END)`
+	copyBirthsSQL  = `COPY tasks (` + names(taskFields) + `) FROM STDIN (FORMAT binary)`
+	copyJournalSQL = `COPY journal (` + names(journalFields) + `) FROM STDIN (FORMAT binary)`
 
-	// carefulSQL: the fence, and of births and journal what is ours and new.
-	// carefulHereSQL looks for the journal's rows in its generations too.
-	carefulSQL     = carefulOf("")
-	carefulHereSQL = carefulOf(" AND NOT EXISTS (SELECT 1 FROM journal j WHERE j.partition = u.partition AND j.number = u.number AND j.seq = u.seq)")
-	carefulOf      = func(isNew string) string {
-		return `WITH own AS (` + ownSQL(2) + `), born AS (` +
-			birthSQL + unnest(firstBirth, birthColumns...) + ` JOIN own ON own.partition = u.partition
+	// updateSQL updates the rows of tasks whose state changed, which are there. They are
+	// found by the index of the key that conflicts, whatever the planner takes the table
+	// for: a join would read all of a table that grew since it was last analyzed.
+	updateSQL = `INSERT INTO tasks AS t (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(1, taskFields) +
+		` ON CONFLICT (partition, number) DO UPDATE SET ` + assign(stateFields, "excluded") + ` WHERE t.seq < excluded.seq`
+
+	// fallbackSQL is the fence, and of births and journal what is ours and new.
+	fallbackSQL = `WITH own AS (` + moveSQL + `), born AS (
+    INSERT INTO tasks (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(firstBirth, taskFields) + ` JOIN own ON own.partition = u.partition
     ON CONFLICT (partition, id) DO NOTHING RETURNING partition, number
-), written AS (` +
-			journalSQL + unnest(firstJournal, append(journalColumns[:len(journalColumns):len(journalColumns)], bornColumn)...) + ` JOIN own ON own.partition = u.partition
-    WHERE (NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born))` + isNew + `
+), written AS (
+    INSERT INTO journal (` + names(journalFields) + `) SELECT ` + values(journalFields) + ` FROM ` + unnest(firstRecord, fallbackFields) + ` JOIN own ON own.partition = u.partition
+    WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)
     ON CONFLICT DO NOTHING RETURNING 1
 )
 SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`
-	}
+	fallbackFields = append(slices.Clone(journalFields), birthField)
+	firstBirth     = 1 + len(partitionFields) // numbers of parameters
+	firstRecord    = firstBirth + len(taskFields)
+)
 
-	// rowsSQL updates the rows of tasks whose state changed, in the partitions of
-	// its last parameter.
-	rowsSQL = `UPDATE tasks AS t SET ` + assign(stateColumns[2:]) + `, commit_id = $1::INT8 FROM ` + unnest(2, stateColumns...) +
-		fmt.Sprintf(` WHERE t.partition = u.partition AND t.number = u.number AND t.seq < u.seq AND u.partition = ANY($%d::INT8[])`, ownParam)
+const (
+	// bornSQL tells what stands where births were left out.
+	bornSQL = `SELECT u.place, t.partition, t.number, t.id, t.type, t.input_hash, t.state, t.commit_id
+FROM unnest($1::INT8[], $2::TEXT[], $3::INT8[]) AS u(partition, id, place) JOIN tasks AS t ON t.partition = u.partition AND t.id = u.id ORDER BY u.place`
+
+	// oursSQL counts the journal rows that stand under our commit, in partitions that
+	// are still ours: those of an earlier sending may be another's by now.
+	oursSQL = `SELECT count(*) FROM unnest($2::INT8[], $3::INT8[], $4::INT8[]) AS u(partition, number, seq)
+JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq = u.seq
+WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 )
 
 // Commit implements Store.
@@ -61,36 +71,23 @@ func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 	if err := complete(b); err != nil || len(b.Partitions) == 0 {
 		return core.CommitResult{}, err
 	}
-	var c *columns
-	select {
-	case c = <-p.cols:
-	default:
-		c = newColumns()
-	}
-	c.fill(b)
-	defer func() {
-		c.reset()
-		select {
-		case p.cols <- c:
-		default:
-		}
-	}()
+	e := p.encoded.Get().(*encoded)
+	defer p.encoded.Put(e)
 	watch := p.commits.begin()
-	res, err := p.commit(ctx, b, c, watch)
+	res, err := p.commit(ctx, b, e, watch)
 	watch.end(err, errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrBatchRefused))
 	if err != nil {
 		return core.CommitResult{}, err
 	}
-	p.knowTasks(c.births.rows)
 	return res, p.explained(ctx, res.Duplicates)
 }
 
 // commit sends the batch until its outcome is known. What is sent again recognises its
 // own rows by the commit id.
-func (p *postgres) commit(ctx context.Context, b *core.Batch, c *columns, watch *commitWatch) (core.CommitResult, error) {
+func (p *postgres) commit(ctx context.Context, b *core.Batch, e *encoded, watch *commitWatch) (core.CommitResult, error) {
 	var past sendings
 	for try := 0; ; try++ {
-		res, err := p.sendOnce(ctx, b, c, try > 0)
+		res, err := p.sendOnce(ctx, b, e, try > 0)
 		if err == nil {
 			return res, nil
 		}
@@ -112,14 +109,28 @@ func (p *postgres) commit(ctx context.Context, b *core.Batch, c *columns, watch 
 	}
 }
 
-func (p *postgres) sendOnce(ctx context.Context, b *core.Batch, c *columns, before bool) (core.CommitResult, error) {
+// sendOnce takes the fast path, unless the batch was sent before, or the database is a
+// CockroachDB, whose transactions have to be such that they can be tried again.
+func (p *postgres) sendOnce(ctx context.Context, b *core.Batch, e *encoded, before bool) (core.CommitResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
-	return p.commitOnce(ctx, b, c, before)
+	if !before && p.dialect != "cockroach" {
+		err := p.commitFast(ctx, b, e)
+		if state := sqlState(err); state != "22012" && state != "23505" { // the fence, and a taken key
+			return core.CommitResult{}, err
+		}
+	}
+	var res core.CommitResult
+	err := p.once(ctx, func(tx pgx.Tx) error {
+		var err error
+		res, err = commitFallback(ctx, tx, b, e)
+		return err
+	})
+	return res, err
 }
 
-// explained fills in why those ended that took ids. What is committed must not
-// fail for a connection that breaks here: its owner would give up its partitions.
+// explained fills in why the tasks ended that took ids of births. What is committed must
+// not fail for a connection that breaks here: its owner would give up its partitions.
 func (p *postgres) explained(ctx context.Context, duplicates []core.Duplicate) error {
 	for try := 0; ; try++ {
 		err := p.reasons(ctx, duplicates)
@@ -138,59 +149,42 @@ func pause(ctx context.Context, try int) error {
 	return sleep(ctx, time.Duration(rand.Int64N(int64(most)))+time.Millisecond)
 }
 
-// commitOnce tries the plain way first, unless the batch was sent before, or what
-// a plain commit cannot do has come up lately, or the database is a CockroachDB,
-// whose transactions have to be such that they can be tried again.
-func (p *postgres) commitOnce(ctx context.Context, b *core.Batch, c *columns, before bool) (core.CommitResult, error) {
-	if !before && p.dialect != "cockroach" && p.wary.Add(-1) < 0 {
-		err := p.commitPlainly(ctx, c)
-		if sealedOff(err) { // the rows go to journal itself until it has looked again
-			p.generation.Store(0)
-		} else if !doubtful(err) {
-			return core.CommitResult{}, err
+// fastStatements are prepared on each connection that commits.
+var fastStatements = []struct{ name, sql string }{
+	{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_journal", copyJournalSQL}, {"duly_update", updateSQL},
+}
+
+// commitFast sends the statements up to a sync, which are one transaction on PostgreSQL.
+func (p *postgres) commitFast(ctx context.Context, b *core.Batch, e *encoded) error {
+	e.fill(b, func(int) bool { return true })
+	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		for _, s := range fastStatements {
+			if _, err := c.Conn().Prepare(ctx, s.name, s.sql); err != nil {
+				return fmt.Errorf("prepare %s: %w", s.name, err)
+			}
 		}
-	}
-	var res core.CommitResult
-	err := p.once(ctx, func(tx pgx.Tx) error {
-		var err error
-		res, err = p.write(ctx, tx, b, c)
-		return err
+		return talk(ctx, c.Conn(), e.send)
 	})
-	if err == nil && (len(res.Duplicates) > 0 || len(res.Fenced) > 0) {
-		p.wary.Store(waryCommits)
+}
+
+// send sends the messages of the fast path.
+func (e *encoded) send(to io.Writer) error {
+	m := messages{buf: e.wire[:0], to: to}
+	m.execute("duly_fence", e.partitions.params())
+	m.copy("duly_births", e.births.buf)
+	m.copy("duly_journal", e.journal.buf)
+	if e.updates.n > 0 {
+		m.execute("duly_update", e.updates.params())
 	}
-	return res, err
+	m.add(&pgproto3.Sync{})
+	m.send(0)
+	e.wire = m.buf
+	return m.err
 }
 
-// waryCommits is how many commits go the careful way after one that had to: taken
-// ids come in bunches, and a plain commit that fails is work for nothing.
-const waryCommits = 16
-
-// doubtful: a plain commit was rolled back because of what it found.
-func doubtful(err error) bool {
-	state := sqlState(err)
-	return state == "22012" || state == "23505"
-}
-
-// commitPlainly sends the statements and the end of the transaction at once: on
-// PostgreSQL the statements up to a sync are a transaction.
-func (p *postgres) commitPlainly(ctx context.Context, c *columns) error {
-	c.generation = int(p.generation.Load())
-	return p.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return sendPlain(ctx, conn.Conn(), c) })
-}
-
-func sendPlain(ctx context.Context, conn *pgx.Conn, c *columns) error {
-	for _, s := range append(plainStatements[:len(plainStatements):len(plainStatements)], journalCopies[c.generation]) {
-		if _, err := conn.Prepare(ctx, s.name, s.sql); err != nil {
-			return fmt.Errorf("prepare %s: %w", s.name, err)
-		}
-	}
-	return talk(ctx, conn, c.plain)
-}
-
-// talk sends messages that end with a sync and reads what the server answers to
-// them all. It returns the first error of the server. After any other error
-// nobody knows what is still to be read, and the connection is closed.
+// talk sends messages that end with a sync and reads what the server answers to them all.
+// It returns the first error of the server. After any other error it is not known what is
+// still to be read, and the connection is closed.
 func talk(ctx context.Context, conn *pgx.Conn, send func(io.Writer) error) error {
 	pg := conn.PgConn()
 	stop := context.AfterFunc(ctx, func() { _ = pg.Conn().SetDeadline(time.Unix(1, 0)) })
@@ -229,50 +223,141 @@ func (p *postgres) once(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, p.pool, p.tx, do)
 }
 
-// write commits the careful way: it leaves out what is not ours or not new, and says what.
-func (p *postgres) write(ctx context.Context, tx pgx.Tx, b *core.Batch, c *columns) (core.CommitResult, error) {
+// commitFallback leaves out what is not ours or not new, and says what.
+func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (core.CommitResult, error) {
 	var res core.CommitResult
-	careful := carefulSQL
-	if p.generational() {
-		careful = carefulHereSQL
-		// A commit of before may be under way still. Its rows are seen by statements
-		// that begin after it.
-		if _, err := tx.Exec(ctx, holdPartitionsSQL, partitionsOf(b)); err != nil {
-			return res, fmt.Errorf("hold the partitions: %w", err)
-		}
-	}
-	own, born, written, err := writeCarefully(ctx, tx, careful, b, c)
+	own, born, written, err := writeNew(ctx, tx, b, e)
 	if err != nil {
 		return res, err
 	}
-	owned := make(map[int]bool, len(own))
-	for _, p := range own {
-		owned[int(p)] = true
-	}
+	owned := func(partition int) bool { return slices.Contains(own, int64(partition)) }
 	for i := range b.Partitions {
-		if p := b.Partitions[i].Partition; !owned[p] {
+		if p := b.Partitions[i].Partition; !owned(p) {
 			res.Fenced = append(res.Fenced, p)
 		}
 	}
-	births, rows := expected(b, owned)
+	births, records := expected(b, owned)
 	if born != births {
 		left, err := leftOut(ctx, tx, b, owned, &res)
 		if err != nil {
 			return res, err
 		}
-		rows -= left
+		records -= left
 	}
-	if written != rows {
+	if written != records {
 		ours, err := standing(ctx, tx, b, own)
 		if err != nil {
 			return res, err
 		}
-		if ours != rows {
-			return res, fmt.Errorf("commit %d: %d of %d journal rows are ours: %w", b.ID, ours, rows, core.ErrForeignRow)
+		if ours != records {
+			return res, fmt.Errorf("commit %d: %d of %d journal rows are ours: %w", b.ID, ours, records, core.ErrForeignRow)
 		}
 	}
-	if c.rows.rows == 0 || len(own) == 0 {
+	e.fill(b, owned)
+	if e.updates.n == 0 {
 		return res, nil
 	}
-	return res, updateRows(ctx, tx, c, own)
+	return res, execute(ctx, tx, "duly_update", updateSQL, e.updates.params(), func(pgx.Rows) error { return nil })
+}
+
+// writeNew runs the fence, the births and the journal. It returns the partitions that are
+// ours, and how many births and journal rows were written.
+func writeNew(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (own []int64, born, written int, err error) {
+	e.fill(b, func(int) bool { return true })
+	records := rows[journalRow]{fields: fallbackFields}
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		for k := range w.Records {
+			records.add(journalRow{&w.Records[k], w.Task, inputOf(w, k), w.Birth, b.ID})
+		}
+	}
+	params := slices.Concat(e.partitions.params(), e.births.params(), records.params())
+	err = execute(ctx, tx, "duly_fallback", fallbackSQL, params, func(r pgx.Rows) error { return r.Scan(&own, &born, &written) })
+	return own, born, written, err
+}
+
+// execute runs a prepared statement with parameters in binary form.
+func execute(ctx context.Context, tx pgx.Tx, name, sql string, params [][]byte, scan func(pgx.Rows) error) error {
+	statement, err := tx.Prepare(ctx, name, sql)
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", name, err)
+	}
+	result := tx.Conn().PgConn().ExecStatement(ctx, statement, params, binaryFormat, binaryFormat)
+	rows := pgx.RowsFromResultReader(tx.Conn().TypeMap(), result)
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// expected is how many births and journal rows the owned partitions have.
+func expected(b *core.Batch, owned func(int) bool) (births, records int) {
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		if !owned(w.Task.Partition) {
+			continue
+		}
+		records += len(w.Records)
+		if w.Birth {
+			births++
+		}
+	}
+	return births, records
+}
+
+// leftOut finds the births that did not happen now: those of an earlier sending
+// of this very batch are ours, all others are duplicates. It returns how many
+// journal rows the duplicates would have had.
+func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned func(int) bool, res *core.CommitResult) (int, error) {
+	var partitions []int64
+	var ids []string
+	var places []int64 // of the births in the batch
+	for i := range b.Writes {
+		if w := &b.Writes[i]; w.Birth && owned(w.Task.Partition) {
+			partitions = append(partitions, int64(w.Task.Partition))
+			ids = append(ids, w.Task.ID)
+			places = append(places, int64(i))
+		}
+	}
+	rows, err := tx.Query(ctx, bornSQL, partitions, ids, places)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	left := 0
+	for rows.Next() {
+		var e core.Existing
+		var state string
+		var place int
+		var commit int64
+		if err := rows.Scan(&place, &e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state, &commit); err != nil {
+			return 0, err
+		}
+		e.State = core.State(state)
+		w := &b.Writes[place]
+		if commit == b.ID && e.Number == w.Task.Number {
+			continue
+		}
+		res.Duplicates = append(res.Duplicates, core.Duplicate{Partition: e.Partition, Number: w.Task.Number, Existing: e})
+		left += len(w.Records)
+	}
+	return left, rows.Err()
+}
+
+// standing counts the batch's journal rows that stand under its id, in the partitions.
+func standing(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
+	var partitions, numbers, seqs []int64
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		for k := range w.Records {
+			partitions = append(partitions, int64(w.Task.Partition))
+			numbers = append(numbers, w.Task.Number)
+			seqs = append(seqs, w.Records[k].Seq)
+		}
+	}
+	err = tx.QueryRow(ctx, oursSQL, b.ID, partitions, numbers, seqs, own).Scan(&ours)
+	return ours, err
 }

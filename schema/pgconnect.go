@@ -54,11 +54,14 @@ func severalHosts(c *pgconn.Config) bool {
 	return false
 }
 
-// setUp makes what is set on a new connection. The commit's statements are planned once,
-// for arrays of any length: plans made for each batch cost as much as small batches
-// do, and a server that has seen a few small ones would never stop making them.
-// A plan that scans all tasks for every row must not come about: scans of whole
-// tables are priced out where only commits and keyed reads run.
+// setUp makes what is set on a new connection of those that commit and read by key. The
+// commit's statements, which are the only ones that are prepared there, are planned once
+// for arrays of any length: plans made for each batch cost as much as small batches do,
+// and a server that has seen a few small ones would never stop making them. All others
+// are planned each time (pgx.QueryExecModeCacheDescribe): a list of keys is looked up by
+// the index where the table is large and compared row by row where it is small, and a
+// plan that is kept is from when the table was small. Scans of whole tables are priced
+// out, because a table without statistics is taken for smaller than it is.
 func setUp(level pgx.TxIsoLevel, timeout time.Duration) func(context.Context, *pgx.Conn) error {
 	common := []string{
 		fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()),

@@ -262,10 +262,16 @@ func (p *postgres) probe(ctx context.Context, partition int) error {
 	return err
 }
 
+// holdPartitionsSQL makes others' commits and purges wait, and waits for theirs.
+const holdPartitionsSQL = `SELECT partition FROM partitions WHERE partition = ANY($1::INT8[]) ORDER BY partition FOR UPDATE`
+
 // stands reports whether an earlier sending of the batch was committed. One that is
 // still under way holds the partitions, and is waited for.
 func (p *postgres) stands(ctx context.Context, b *core.Batch) (bool, error) {
-	own, ours := partitionsOf(b), 0
+	own, ours := make([]int64, len(b.Partitions)), 0
+	for i := range b.Partitions {
+		own[i] = int64(b.Partitions[i].Partition)
+	}
 	err := pgx.BeginTxFunc(ctx, p.pool, p.tx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, holdPartitionsSQL, own); err != nil {
 			return err

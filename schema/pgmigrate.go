@@ -63,7 +63,10 @@ func (p *postgres) CheckVersion(ctx context.Context) error {
 }
 
 func (p *postgres) migrator(db *sql.DB) (*goose.Provider, error) {
-	return migrator(db, goose.DialectPostgres, "postgres", goose.NewGoMigration(shortGCVersion, &goose.GoFunc{RunDB: p.shortenGC}, nil))
+	return migrator(db, goose.DialectPostgres, "postgres",
+		goose.NewGoMigration(shortGCVersion, &goose.GoFunc{RunDB: p.shortenGC}, nil),
+		goose.NewGoMigration(oneJournalVersion, &goose.GoFunc{RunDB: p.mergeGenerations}, nil),
+		goose.NewGoMigration(storageVersion, &goose.GoFunc{RunDB: p.setStorage}, nil))
 }
 
 func (p *postgres) shortenGC(ctx context.Context, db *sql.DB) error {
@@ -231,14 +234,14 @@ func (m *migration) once(ctx context.Context) error {
 				return err
 			}
 		}
+		if source.Version == storageVersion {
+			with = slow // it waits for a vacuum, and no commit waits for it
+		}
 		if _, err := with.UpTo(ctx, source.Version); err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
 	}
-	if err := m.p.makeGenerations(ctx, m.short); err != nil {
-		return err
-	}
-	return m.p.sampleLess(ctx, m.short)
+	return nil
 }
 
 var buildsIndex = regexp.MustCompile(`(?mi)^create (?:unique )?index concurrently if not exists (\w+)`)

@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/storetest"
 )
 
 // hearing is a store of earlier tables whose migrations are listened to.
@@ -244,5 +247,77 @@ func TestShortGC(t *testing.T) {
 		if said := strings.Contains(strings.Join(p.Texts(), "\n"), "gc.ttlseconds"); said != cockroach {
 			t.Errorf("CockroachDB %v: said %v", cockroach, said)
 		}
+	}
+}
+
+// Nodes of before the merge of the journal go on beside it: what they write into a
+// generation until it is sealed is moved, and after that it is refused there, which sends
+// them to journal itself.
+func TestMergeBesideAnOlderNode(t *testing.T) {
+	s, db, heard := hearing(t, 10, schema.Options{})
+	const write = `INSERT INTO %s (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
+		VALUES (1, 1, %d, now(), 'node', 1, 1, 'begun', 'processing', 0, 0, FALSE)`
+	run := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	run(`INSERT INTO partitions (partition) VALUES (0), (1)`)
+	run(fmt.Sprintf(manyTasks, 32))
+	storetest.InGenerations(t, db)
+	run(fmt.Sprintf(write, "journal_3", 1))
+	reader := begin(t, db, `SELECT count(*) FROM ONLY journal_3`)
+	done := make(chan error, 1)
+	go func() { done <- s.Migrate(context.Background()) }()
+	eventually(t, "the merge waits for the reader", func() bool { return strings.Contains(heard(), "a lock: session") })
+	run(fmt.Sprintf(write, "journal_3", 2)) // an older node, to which it is the newest
+	var rotating int
+	if err := db.QueryRow(`SELECT count(*) FROM journal_generations`).Scan(&rotating); err != nil || rotating != 0 {
+		t.Errorf("an older node has %d generations to turn (%v)", rotating, err)
+	}
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	run(fmt.Sprintf(write, "journal", 3))
+	var rows, tables int
+	if err := db.QueryRow(`SELECT (SELECT count(*) FROM ONLY journal WHERE number = 1), (SELECT count(*) FROM pg_class WHERE relname LIKE 'journal\_%' AND relkind = 'r')`).Scan(&rows, &tables); err != nil {
+		t.Fatal(err)
+	}
+	if rows != 3 || tables != 0 {
+		t.Errorf("%d of 3 rows are in the journal, and %d tables are left", rows, tables)
+	}
+}
+
+// A generation that is sealed takes no more rows of older nodes, in the words that they
+// know.
+func TestMergeSealsAsOlderNodesKnow(t *testing.T) {
+	s, db, heard := hearing(t, 10, schema.Options{})
+	if _, err := db.Exec(`INSERT INTO partitions (partition) VALUES (0), (1)`); err != nil {
+		t.Fatal(err)
+	}
+	storetest.InGenerations(t, db)
+	if _, err := db.Exec(`INSERT INTO journal_2 (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
+		SELECT 1, n, 1, now(), 'node', 1, 1, 'begun', 'processing', 0, 0, FALSE FROM generate_series(1, 3) AS n`); err != nil {
+		t.Fatal(err)
+	}
+	held := begin(t, db, `SELECT partition FROM partitions WHERE partition = 1 FOR UPDATE`)
+	done := make(chan error, 1)
+	go func() { done <- s.Migrate(context.Background()) }()
+	eventually(t, "the merge waits for the partition", func() bool { return heard() != "" })
+	_, err := db.Exec(`INSERT INTO journal_2 (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
+		VALUES (1, 9, 1, now(), 'node', 1, 1, 'begun', 'processing', 0, 0, FALSE)`)
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || refused.Code != "23514" || !strings.HasSuffix(refused.ConstraintName, "_sealed") {
+		t.Errorf("%v, want the constraint journal_2_sealed", err)
+	}
+	if err := held.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }

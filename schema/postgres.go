@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
@@ -27,24 +27,18 @@ type postgres struct {
 	tell    func(string)
 	sockets sockets
 	pooler  poolerCheck
-	chores  chores
 	dialect string
 	version string
 	tx      pgx.TxOptions
-	cols    chan *columns // scratch memory of commits
+	encoded sync.Pool     // of *encoded: memory of commits
 	tryMax  time.Duration // of one sending of a commit: a server that does not answer is given up
-	wary    atomic.Int64  // commits that still go the careful way
-	born    atomic.Int64  // tasks, since the last look at the statistics
-
-	generation atomic.Int64 // of the journal, which plain commits write; 0: none
-	rotation   rotation
 }
 
 // minPostgres is the oldest PostgreSQL, as its server_version_num.
 const minPostgres = 140000
 
 func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
-	p := &postgres{cols: make(chan *columns, 8), tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, rotation: rotation{pace: usualPace}}
+	p := &postgres{encoded: sync.Pool{New: func() any { return newEncoded() }}, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}}
 	cfg, err := poolConfig(url, &p.sockets)
 	if err != nil {
 		return nil, err
@@ -60,6 +54,7 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 	}
 	p.tryMax = 2 * timeout
 	p.pooler.config = p.config
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // see setUp
 	cfg.AfterConnect = inTurn(p.pooler.check, setUp(p.tx.IsoLevel, timeout))
 	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
@@ -79,6 +74,7 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 // openReading opens the connections of asked, which are made when they are wanted.
 func (p *postgres) openReading(ctx context.Context, cfg *pgxpool.Config, timeout time.Duration) (err error) {
 	reading := cfg.Copy()
+	reading.ConnConfig.DefaultQueryExecMode = p.config.DefaultQueryExecMode
 	reading.MaxConns, reading.MinConns, reading.MinIdleConns = askedConns, 0, 0
 	reading.AfterConnect = inTurn(p.pooler.check, settings([]string{fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds())},
 		[]string{"SET idle_in_transaction_session_timeout = 60000"}))
@@ -93,7 +89,7 @@ func (p *postgres) openReading(ctx context.Context, cfg *pgxpool.Config, timeout
 func (p *postgres) readerOf(pool *pgxpool.Pool) reader {
 	return reader{
 		db: stdlib.OpenDBFromPool(pool), params: dollars, list: func(v any) any { return v },
-		lingers: p.dialect == "postgres", among: p.among, time: func(i core.Instant) any { return i.Time() },
+		among: amongSQL, time: func(i core.Instant) any { return i.Time() },
 	}
 }
 
@@ -123,6 +119,18 @@ func (p *postgres) detect(ctx context.Context) error {
 	return nil
 }
 
+// amongSQL is that of a reader, see there.
+func amongSQL(table, column string) string {
+	return ` FROM ` + table + ` WHERE partition = ?1 AND ` + column + ` ` + inList(column)
+}
+
+func inList(column string) string {
+	if column == "id" {
+		return `= ANY(?2::TEXT[])`
+	}
+	return `= ANY(?2::INT8[])`
+}
+
 func dollars(query string) string { return strings.ReplaceAll(query, "?", "$") }
 
 func orInt(n, def int) int {
@@ -145,7 +153,6 @@ func (p *postgres) Ping(ctx context.Context) error { return p.pool.Ping(ctx) }
 func (p *postgres) Close() error {
 	impatience := time.AfterFunc(closeMax, p.sockets.cut)
 	defer impatience.Stop()
-	p.chores.close()
 	err := errors.Join(p.db.Close(), p.asked.of.db.Close())
 	p.pool.Close()
 	p.reading.Close()

@@ -54,7 +54,7 @@ func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []
 }
 
 // migrateInTrouble migrates again what a build of an index left in the middle, behind a
-// backup.
+// backup, with a journal as earlier versions kept it.
 func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
 	t.Helper()
 	waits := make(chan struct{}, 1)
@@ -72,6 +72,15 @@ func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
 			t.Fatal(err)
 		}
 	}
+	for _, statement := range []string{
+		`INSERT INTO partitions (partition) VALUES (0)`,
+		`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo) VALUES (0, 1, 1, now(), 'n', 1, 1, 'begun', 'processing', 0, 0, FALSE)`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.InGenerations(t, db)
 	backup, err := db.Begin()
 	if err != nil {
 		t.Fatal(err)
