@@ -16,17 +16,21 @@ import (
 
 // DB is the database behind a store, for tests that look behind it.
 func DB(s Store) *sql.DB {
-	switch s := s.(type) {
-	case *postgres:
-		return s.db
-	case *sqlite:
-		return s.db
+	if p, ok := s.(*postgres); ok {
+		return p.db
 	}
-	return nil
+	return baseOf(s).db
 }
 
 // UpdateSQL is the update of a commit's rows, UpdateParams how many parameters it has.
 var UpdateSQL, UpdateParams = updateSQL, len(taskFields)
+
+// WriterDB is the database of a SQLite store that may be written to.
+func WriterDB(s Store) *sql.DB { return baseOf(s).writer }
+
+// baseOf is the base of a store whose dialect has a package of its own.
+func baseOf(s Store) *Base { return s.(interface{ base() *Base }).base() }
+
 
 // Reads are the queries that must not walk all tasks, with values for their
 // parameters and the indexes they go by.
@@ -70,13 +74,13 @@ func Passing(err error) bool {
 
 // migratorOf is what migrates a store, and the database that it writes to.
 func migratorOf(s Store) (*goose.Provider, *sql.DB, error) {
-	if lite, ok := s.(*sqlite); ok {
-		p, err := lite.migrator()
-		return p, lite.writer, err
+	if pg, ok := s.(*postgres); ok {
+		p, err := pg.migrator(pg.db)
+		return p, pg.db, err
 	}
-	pg := s.(*postgres)
-	p, err := pg.migrator(pg.db)
-	return p, pg.db, err
+	b := baseOf(s)
+	p, err := migrator(b.writer, goose.DialectSQLite3, "sqlite")
+	return p, b.writer, err
 }
 
 // MigrateTo brings an empty store to an earlier version of the tables, and returns
@@ -131,10 +135,10 @@ func Says(code string) string { return verdictOf(&pgconn.PgError{Code: code}).sa
 func AskedDB(s Store) *sql.DB { return readerOf(s).db }
 
 func readerOf(s Store) *reader {
-	if lite, ok := s.(*sqlite); ok {
-		return lite.asked.of
+	if pg, ok := s.(*postgres); ok {
+		return pg.asked.of
 	}
-	return s.(*postgres).asked.of
+	return baseOf(s).asked.of
 }
 
 // Question is a query of those who ask.

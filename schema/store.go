@@ -99,14 +99,12 @@ type Options struct {
 	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
 }
 
-// Open opens the store of a URL: postgres://… or sqlite:PATH. It does not
-// migrate.
+// Open opens the store of a URL postgres://…. It does not migrate. Package dialects opens
+// that of any URL.
 func Open(ctx context.Context, url string, o Options) (Store, error) {
 	switch {
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		return openPostgres(ctx, url, o)
-	case strings.HasPrefix(url, "sqlite:"):
-		return openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"))
 	case url == "":
 		return nil, errors.New("database URL: none given, want postgres://… or sqlite:PATH")
 	}

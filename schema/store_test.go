@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 	"duly.dev/duly/schema/storetest"
 )
 
@@ -28,7 +29,7 @@ func open(tb testing.TB, at string, o schema.Options) schema.Store {
 
 func opened(tb testing.TB, at string, o schema.Options) schema.Store {
 	tb.Helper()
-	s, err := schema.Open(context.Background(), at, o)
+	s, err := dialects.Open(context.Background(), at, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -48,14 +49,9 @@ func sqliteURL(tb testing.TB) string {
 func run(t *testing.T, at func(testing.TB) string, o schema.Options) {
 	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
 		s := open(tb, at(tb), o)
-		if s.Dialect() == "sqlite" { // the suite writes as a binary of before did
-			return s, schema.WriterDB(s)
-		}
 		return s, schema.DB(s)
 	})
 }
-
-func TestSQLite(t *testing.T) { run(t, sqliteURL, schema.Options{}) }
 
 func TestPostgres(t *testing.T) {
 	t.Parallel() // a good part of it is waiting, as in its neighbours

@@ -79,6 +79,9 @@ var packages = map[string]place{
 	// Adapters.
 	"internal/bus": {imports: []string{"internal/core", "internal/planform", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
 	"schema/...":   {imports: []string{"schema/...", "internal/core", "internal/planform"}, links: []string{"sql"}},
+	// One dialect a package; none sees another.
+	"schema/sqlite":   {imports: []string{"schema/...", "internal/core"}, links: []string{"sql"}},
+	"schema/dialects": {imports: []string{"schema/..."}},
 
 	// What users of NATS need, in the bus's subjects.
 	"internal/rights": {imports: []string{"internal/bus", "internal/core"}},
@@ -122,8 +125,10 @@ var guarded = map[string][]string{
 		"github.com/pressly/goose",
 		"github.com/cockroachdb",
 	},
-	"nats":        {"github.com/nats-io/nats.go"},
-	"nats-server": {"github.com/nats-io/nats-server"},
+	// What is below SQLite's driver: no package of ours goes there.
+	"below sqlite": {"modernc.org/libc"},
+	"nats":         {"github.com/nats-io/nats.go"},
+	"nats-server":  {"github.com/nats-io/nats-server"},
 }
 
 // wireName matches a subject, a stream or a bucket of the default namespace. No

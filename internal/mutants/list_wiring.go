@@ -179,8 +179,8 @@ var wiringMutants = []mutant{
 		run:   "^TestErrorsOfACommit$",
 	},
 	{
-		name: "sqlite-purge-place-survives", invariant: 9, file: "schema/sqlite.go",
-		old: "	s.purged.forget(partition)\n", new: "",
+		name: "sqlite-purge-place-survives", invariant: 9, file: "schema/sqlite/sqlite.go",
+		old: "	s.ForgetPurged(partition)\n", new: "",
 		fault: "SQLite: how far rows are forgotten is remembered over a takeover of a database that was restored",
 		run:   "^TestSQLite$/^purge_after_a_takeover$",
 	},
