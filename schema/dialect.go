@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -20,6 +22,10 @@ type Dialect struct {
 	List   func(values any) any              // a list as one parameter
 	Among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2
 	Time   func(core.Instant) any
+	// Again reports whether a read that failed may go well the next time; nil: none does.
+	Again func(error) bool
+	// Redact is an error of a commit as it may be shown, without any value; nil: all may be.
+	Redact func(error) error
 }
 
 // Base is the part of a store that is the same in every dialect: all of its reading, the
@@ -29,13 +35,16 @@ type Base struct {
 	commits
 	asked
 	writer *sql.DB
+	again  func(error) bool
 }
 
 // NewBase returns the base of a store that writes through one database handle, reads what
 // its owner needs through the second and answers questions of people through the third.
 // They may be the same; none is closed by Base.
 func NewBase(d Dialect, writer, reading, asking *sql.DB) *Base {
-	return &Base{running: running{d.reader(reading)}, asked: asked{of: new(d.reader(asking))}, writer: writer}
+	b := &Base{running: running{d.reader(reading)}, asked: asked{of: new(d.reader(asking))}, writer: writer, again: d.Again}
+	b.redact = d.Redact
+	return b
 }
 
 func (d Dialect) reader(db *sql.DB) reader {
@@ -57,7 +66,39 @@ func (b *Base) CommitBy(ctx context.Context, batch *core.Batch, once func(contex
 	if err != nil {
 		return core.CommitResult{}, err
 	}
-	return res, b.reasons(ctx, res.Duplicates)
+	return res, b.explained(ctx, res.Duplicates)
+}
+
+// explained fills in why the tasks ended that took ids of births. What is committed must
+// not fail for a connection that breaks here: its owner would give up its partitions.
+func (b *Base) explained(ctx context.Context, duplicates []core.Duplicate) error {
+	for try := 0; ; try++ {
+		err := b.reasons(ctx, duplicates)
+		if err == nil || b.again == nil || !b.again(err) {
+			return err
+		}
+		if errors.Join(Pause(ctx, try), ctx.Err()) != nil {
+			return err
+		}
+	}
+}
+
+// Pause waits before try+1: jittered, doubling, half a second at most.
+func Pause(ctx context.Context, try int) error {
+	most := min(5*time.Millisecond<<min(try, 10), 500*time.Millisecond)
+	return Sleep(ctx, time.Duration(rand.Int64N(int64(most)))+time.Millisecond)
+}
+
+// Sleep waits, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func sendUntilKnown(ctx context.Context, batch *core.Batch, watch *commitWatch, once func(context.Context) (core.CommitResult, bool, error)) (core.CommitResult, error) {
@@ -67,7 +108,7 @@ func sendUntilKnown(ctx context.Context, batch *core.Batch, watch *commitWatch, 
 			return res, err
 		}
 		watch.failing(err)
-		if ended := errors.Join(pause(ctx, try), ctx.Err()); ended != nil {
+		if ended := errors.Join(Pause(ctx, try), ctx.Err()); ended != nil {
 			return core.CommitResult{}, fmt.Errorf("commit %d: %w: %w", batch.ID, ended, err)
 		}
 	}
@@ -121,7 +162,12 @@ func ScanPartition(row interface{ Scan(...any) error }) (core.PartitionState, er
 }
 
 // CheckPartitions refuses a number of partitions that is not the stored one.
-func CheckPartitions(have, want int) error { return checkPartitions(have, want) }
+func CheckPartitions(have, want int) error {
+	if have != want {
+		return fmt.Errorf("partitions: the database has %d, the configuration says %d; the number is fixed for the life of the data", have, want)
+	}
+	return nil
+}
 
 // NewInstallation draws the id of an installation.
 func NewInstallation() string { return newInstallation() }
@@ -162,10 +208,24 @@ func Fingerprint(r *core.Record) string { return fingerprint(r) }
 // Words makes a name that comes from outside fit for a column of text.
 func Words(s string) string { return words(s) }
 
-// Migrator migrates a database by the files of its dialect below schema/migrations.
-func Migrator(db *sql.DB, dialect goose.Dialect, dir string) (*goose.Provider, error) {
-	return migrator(db, dialect, dir)
+// Migrator migrates a database by the files of its dialect below schema/migrations, and by
+// more, which are none of files.
+func Migrator(db *sql.DB, dialect goose.Dialect, dir string, more ...*goose.Migration) (*goose.Provider, error) {
+	return migrator(db, dialect, dir, more...)
 }
+
+// Migration is the text of a migration's file.
+func Migration(dir, path string) (string, error) {
+	text, err := migrations.ReadFile("migrations/" + dir + "/" + path)
+	if err != nil {
+		return "", fmt.Errorf("migration %s: %w", path, err)
+	}
+	return string(text), nil
+}
+
+// HaveVersion is the version of the tables, which it makes ready for migrations. It refuses
+// those that a newer binary has been at.
+func HaveVersion(ctx context.Context, m *goose.Provider) (int64, error) { return haveVersion(ctx, m) }
 
 // Migrate brings the tables up to the newest version that m knows. What another process
 // does meanwhile may be in its way: passing reports whether an error is of that kind.
@@ -175,7 +235,7 @@ func Migrate(ctx context.Context, m *goose.Provider, passing func(error) bool) e
 		if err == nil || try == migrateTries || !passing(err) {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := Pause(ctx, try); err != nil {
 			return err
 		}
 	}
@@ -194,11 +254,3 @@ func migrateOnce(ctx context.Context, m *goose.Provider) error {
 // CheckVersion refuses tables that are not those of the newest version that m knows; 0 is
 // no tables.
 func CheckVersion(have int64, m *goose.Provider) error { return checkVersion(have, newest(m)) }
-
-// ignoreDone leaves out that a transaction has ended already.
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return err
-}

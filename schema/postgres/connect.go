@@ -1,4 +1,4 @@
-package schema
+package postgres
 
 import (
 	"context"
@@ -54,24 +54,31 @@ func severalHosts(c *pgconn.Config) bool {
 	return false
 }
 
-// setUp makes what is set on a new connection of those that commit and read by key. The
+// setUp says what is set on a new connection of those that commit and read by key. The
 // commit's statements, which are the only ones that are prepared there, are planned once
 // for arrays of any length: plans made for each batch cost as much as small batches do,
 // and a server that has seen a few small ones would never stop making them. All others
-// are planned each time (pgx.QueryExecModeCacheDescribe): a list of keys is looked up by
-// the index where the table is large and compared row by row where it is small, and a
-// plan that is kept is from when the table was small. Scans of whole tables are priced
-// out, because a table without statistics is taken for smaller than it is.
-func setUp(level pgx.TxIsoLevel, timeout time.Duration) func(context.Context, *pgx.Conn) error {
+// are planned each time (QueryExecModeCacheDescribe): a list of keys is looked up by the
+// index where the table is large and compared row by row where it is small, and a plan
+// that is kept is from when the table was small. Scans of whole tables are priced out,
+// because a table without statistics is taken for smaller than it is.
+func setUp(c *pgxpool.Config, pooler *poolerCheck, level pgx.TxIsoLevel, timeout time.Duration) {
 	common := []string{
 		fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()),
 		// Sooner than a statement that is too slow: who waits for another's lock is not.
 		fmt.Sprintf("SET lock_timeout = %d", timeout.Milliseconds()/3),
 		fmt.Sprintf("SET default_transaction_isolation = '%s'", level), // of transactions without a BEGIN
 	}
-	return settings(common, []string{
+	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	c.AfterConnect = inTurn(pooler.check, settings(common, []string{
 		"SET idle_in_transaction_session_timeout = 60000", "SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off", "SET jit = off",
-	})
+	}))
+}
+
+// setUpAsking says the same of those for people who ask: their planner is as it comes.
+func setUpAsking(c *pgxpool.Config, pooler *poolerCheck, timeout time.Duration) {
+	c.AfterConnect = inTurn(pooler.check, settings([]string{fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds())},
+		[]string{"SET idle_in_transaction_session_timeout = 60000"}))
 }
 
 // inTurn does one after the other with a new connection.

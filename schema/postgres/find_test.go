@@ -1,4 +1,4 @@
-package schema_test
+package postgres_test
 
 import (
 	"os"

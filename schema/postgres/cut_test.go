@@ -1,13 +1,15 @@
-package schema_test
+package postgres_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 )
 
 // A commit comes back with its outcome wherever its connection is cut, also where
@@ -16,14 +18,14 @@ func TestCommitCutAnywhere(t *testing.T) {
 	t.Parallel()
 	direct := pgtestdb.URL(t)
 	calm := opened(t, direct, schema.Options{MaxConns: 1})
-	if err := errors.Join(calm.Migrate(t.Context()), calm.PutPlan(t.Context(), benchPlan()), calm.Partitions(t.Context(), 1)); err != nil {
+	if err := errors.Join(calm.Migrate(t.Context()), calm.PutPlan(t.Context(), fivePlan()), calm.Partitions(t.Context(), 1)); err != nil {
 		t.Fatal(err)
 	}
 	st, err := calm.TakeOver(t.Context(), 0, core.Claim{Owner: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := benchPlan()
+	plan := fivePlan()
 	var out core.Outcome
 	number := int64(0)
 	last := st.LastCommit
@@ -44,7 +46,7 @@ func TestCommitCutAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := schema.Open(t.Context(), p.URL(), schema.Options{MaxConns: 2})
+		s, err := postgres.Open(t.Context(), p.URL(), schema.Options{MaxConns: 2})
 		if err == nil {
 			number++
 			task := &core.Task{Number: number, ID: "taken", Type: "order", Input: []byte(`{}`), InputHash: make([]byte, 32), LockedBy: "n1"}
@@ -69,4 +71,13 @@ func TestCommitCutAnywhere(t *testing.T) {
 		t.Errorf("%d cuts: a commit with a duplicate has more requests", cuts)
 	}
 	t.Logf("%d cuts", cuts)
+}
+
+// fivePlan is a plan of five steps.
+func fivePlan() core.Plan {
+	p := core.Plan{Name: "order", Version: 1}
+	for i := range 5 {
+		p.Steps = append(p.Steps, core.Step{Name: fmt.Sprint("step", i), Agent: "agent", Undoable: true})
+	}
+	return p.WithDefaults()
 }

@@ -1,4 +1,4 @@
-package schema_test
+package postgres_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
+	"duly.dev/duly/schema/storetest"
 )
 
 // both runs a test at both isolation levels of PostgreSQL.
@@ -83,7 +85,7 @@ func TestTakeoverWaitsForTheCommitBeforeIt(t *testing.T) {
 		if _, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "zombie"}); err != nil {
 			t.Fatal(err)
 		}
-		db := schema.DB(s)
+		db := dbOf(s)
 		zombie := begin(t, db, `UPDATE partitions SET next_number = 5, cursor = 9 WHERE partition = 1 AND epoch = 1`)
 		st, err := behind(t, db, zombie, func() (core.PartitionState, error) {
 			return s.TakeOver(context.Background(), 1, core.Claim{Owner: "successor"})
@@ -103,7 +105,7 @@ func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		db := schema.DB(s)
+		db := dbOf(s)
 		successor := begin(t, db, `UPDATE partitions SET owner = 'successor', epoch = epoch + 1 WHERE partition = 1`)
 		res, err := behind(t, db, successor, func() (core.CommitResult, error) {
 			return s.Commit(context.Background(), &core.Batch{
@@ -140,7 +142,7 @@ func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
 				t.Fatalf("%+v, %v", res, err)
 			}
 		}
-		db := schema.DB(s)
+		db := dbOf(s)
 		successor := begin(t, db, `UPDATE partitions SET owner = 'successor', epoch = epoch + 1 WHERE partition = 1`)
 		touched, err := behind(t, db, successor, func() (int, error) { return s.Purge(context.Background(), 1, st.Epoch, task.EndedAt+1, 0, 10) })
 		if err != nil || touched != 0 {
@@ -164,55 +166,11 @@ func plainBirth(p int, number int64) core.TaskWrite {
 	}
 }
 
-// Processes that start at once all find the tables.
-func TestMigrateAtOnce(t *testing.T) {
-	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
-		t.Run(name, func(t *testing.T) {
-			const processes = 5
-			errs := make(chan error, processes)
-			for range processes {
-				s := opened(t, at, schema.Options{MaxConns: 2})
-				go func() { errs <- s.Migrate(context.Background()) }()
-			}
-			for range processes {
-				if err := <-errs; err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-}
-
-// A database that a newer binary has been at is refused.
-func TestNewerDatabaseIsRefused(t *testing.T) {
-	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
-		t.Run(name, func(t *testing.T) {
-			s := open(t, at, schema.Options{})
-			if name == "sqlite" { // the store's own connections for reading cannot write
-				db, err := sql.Open("sqlite", strings.TrimPrefix(at, "sqlite:"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer db.Close()
-				_, err = db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)`)
-				if err != nil {
-					t.Fatal(err)
-				}
-			} else if _, err := schema.DB(s).Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer binary") {
-				t.Errorf("migrate: %v", err)
-			}
-		})
-	}
-}
-
 // The row update of a commit finds its rows by the primary key, whatever the planner
 // knows of the table, and for arrays of any length.
 func TestCommitReadsByKey(t *testing.T) {
 	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
-	db := schema.DB(s)
+	db := dbOf(s)
 	prepareRows(t, db)
 	if text := planOfRows(t, db); !strings.Contains(text, "Conflict Arbiter Indexes: tasks_pkey") || strings.Contains(text, "Scan") {
 		t.Error(text)
@@ -222,34 +180,12 @@ func TestCommitReadsByKey(t *testing.T) {
 // prepareRows prepares the row update of a commit; planOfRows is its plan then.
 func prepareRows(t *testing.T, db *sql.DB) {
 	t.Helper()
-	if _, err := db.Exec("PREPARE commit_rows AS " + schema.UpdateSQL); err != nil {
+	if _, err := db.Exec("PREPARE commit_rows AS " + postgres.UpdateSQL); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func planOfRows(t *testing.T, db *sql.DB) string {
 	t.Helper()
-	return explain(t, db, "EXECUTE commit_rows("+strings.Repeat("NULL, ", schema.UpdateParams-1)+"NULL)")
-}
-
-// explain is the database's plan of a statement.
-func explain(t *testing.T, db *sql.DB, statement string) string {
-	t.Helper()
-	rows, err := db.Query("EXPLAIN " + statement)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		plan.WriteString(line + "\n")
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return plan.String()
+	return storetest.Explain(t, db, "EXECUTE commit_rows("+strings.Repeat("NULL, ", postgres.UpdateParams-1)+"NULL)")
 }

@@ -1,4 +1,4 @@
-package schema_test
+package postgres_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 )
 
 // patient does what the users of a store do when the server or the connection
@@ -27,7 +28,7 @@ const calls = 100
 func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		v, err := call()
-		if err == nil || !schema.Passing(err) {
+		if err == nil || !postgres.Passing(err) {
 			return v, err
 		}
 		if n == calls {
@@ -78,7 +79,7 @@ func (p patient) Renew(ctx context.Context, was string) (string, error) {
 	}
 	return retried(ctx, func() (string, error) {
 		renewed, err := p.Store.Renew(ctx, was)
-		if err == nil || !schema.Passing(err) {
+		if err == nil || !postgres.Passing(err) {
 			return renewed, err
 		}
 		if now, readErr := id(); readErr == nil && now != before {
@@ -97,7 +98,7 @@ func (p patient) TakeOver(ctx context.Context, partition int, c core.Claim) (cor
 	}
 	return retried(ctx, func() (core.PartitionState, error) {
 		st, err := p.Store.TakeOver(ctx, partition, c)
-		if err == nil || !schema.Passing(err) {
+		if err == nil || !postgres.Passing(err) {
 			return st, err
 		}
 		now, stateErr := p.state(ctx, partition)
@@ -137,7 +138,7 @@ func (p patient) Purge(ctx context.Context, partition int, epoch int64, detail, 
 	// which does no harm, but the suite counts.
 	return retried(ctx, func() (int, error) {
 		touched, err := p.Store.Purge(ctx, partition, epoch, detail, row, limit)
-		if err == nil || !schema.Passing(err) {
+		if err == nil || !postgres.Passing(err) {
 			return touched, err
 		}
 		if now, nowErr := p.unpurged(ctx, partition); nowErr == nil && now < before {

@@ -1,19 +1,13 @@
-package schema
+package postgres
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// Pairing is which NATS the database of an installation is used with. SQLite's is used by
-// one process, which has its NATS inside.
-type Pairing struct {
-	NATS   string // the identity of the bucket of the live nodes there; empty: none yet
-	UsedBy string // the node that wrote this, for people to read
-	Beat   string // the last beats, the newest first: no other call of Pair has written the same
-}
+	"duly.dev/duly/schema"
+)
 
 const (
 	qPairing = `SELECT nats, used_by, beat FROM installation`
@@ -22,16 +16,16 @@ const (
 )
 
 // Pairing reads it.
-func (p *postgres) Pairing(ctx context.Context) (Pairing, error) {
-	var all Pairing
+func (p *Store) Pairing(ctx context.Context) (schema.Pairing, error) {
+	var all schema.Pairing
 	if err := p.pool.QueryRow(ctx, qPairing).Scan(&all.NATS, &all.UsedBy, &all.Beat); err != nil {
 		return all, fmt.Errorf("pairing of this database: %w", err)
 	}
 	return all, nil
 }
 
-// Pair writes it anew if the last beat is still that one, and reports whether it was.
-func (p *postgres) Pair(ctx context.Context, to Pairing, last string) (bool, error) {
+// Pair writes it if the last beat is still that one, and reports whether it was.
+func (p *Store) Pair(ctx context.Context, to schema.Pairing, last string) (bool, error) {
 	var rows int64
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, qPair, to.NATS, to.UsedBy, to.Beat, last)

@@ -1,4 +1,4 @@
-package schema_test
+package postgres_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func atTheEnd(t *testing.T, s schema.Store, do string) {
 		END $$`,
 		`CREATE CONSTRAINT TRIGGER at_the_end AFTER INSERT ON tasks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_the_end()`,
 	} {
-		if _, err := schema.DB(s).Exec(statement); err != nil {
+		if _, err := dbOf(s).Exec(statement); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func stored(t *testing.T, s schema.Store) int {
 func TestRefusedAtTheEnd(t *testing.T) {
 	both(t, func(t *testing.T, s schema.Store) {
 		atTheEnd(t, s, `RAISE EXCEPTION 'no' USING ERRCODE = '23514';`)
-		if _, err := schema.DB(s).Exec(`ALTER SEQUENCE ends MAXVALUE 2 MINVALUE 1 CYCLE`); err != nil { // the task is refused, and the probe after it is not
+		if _, err := dbOf(s).Exec(`ALTER SEQUENCE ends MAXVALUE 2 MINVALUE 1 CYCLE`); err != nil { // the task is refused, and the probe after it is not
 			t.Fatal(err)
 		}
 		if err := oneBirth(t, s); !errors.Is(err, core.ErrRowRefused) {
@@ -139,7 +139,7 @@ func TestGivenUpInTheMiddle(t *testing.T) {
 		})
 	}
 	for n := range int64(4) {
-		holder, err := schema.DB(s).Begin()
+		holder, err := dbOf(s).Begin()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package schema_test
+package postgres_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 )
 
 // pooled starts PgBouncer in front of a new database and returns URLs through it and
@@ -94,11 +95,11 @@ func TestTransactionPoolerIsRefused(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d", mode, busy), func(t *testing.T) {
 				through, direct := pooled(t, mode)
 				use(t, through, busy, mode)
-				s, err := schema.Open(t.Context(), through+"&default_query_exec_mode=simple_protocol", schema.Options{})
+				s, err := postgres.Open(t.Context(), through+"&default_query_exec_mode=simple_protocol", schema.Options{})
 				if err == nil {
 					t.Fatal("opened", s.Close())
 				}
-				if !errors.Is(err, schema.ErrPooler) || !strings.Contains(err.Error(), "pool_mode = session") {
+				if !errors.Is(err, postgres.ErrPooler) || !strings.Contains(err.Error(), "pool_mode = session") {
 					t.Errorf("refused with %v", err)
 				}
 				own, err := pgx.Connect(t.Context(), direct)
@@ -167,7 +168,7 @@ func setting(t *testing.T, c *pgx.Conn) (is string) {
 // covers: B7
 func TestSessionPooler(t *testing.T) {
 	through, direct := pooled(t, "session")
-	s, err := schema.Open(t.Context(), through, schema.Options{MaxConns: 3})
+	s, err := postgres.Open(t.Context(), through, schema.Options{MaxConns: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestSessionPooler(t *testing.T) {
 // covers: B7
 func TestLostStatementNamesThePooler(t *testing.T) {
 	for _, code := range []string{"42P05", "26000"} {
-		if says := schema.Says(code); !strings.Contains(says, "pooler") {
+		if says := postgres.Says(code); !strings.Contains(says, "pooler") {
 			t.Errorf("%s: %s", code, says)
 		}
 	}

@@ -1,4 +1,4 @@
-package schema_test
+package postgres_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
 )
 
@@ -28,7 +29,7 @@ func hearing(t *testing.T, version int64, o schema.Options) (s schema.Store, db 
 		all = append(all, what)
 	}
 	s = opened(t, pgtestdb.URL(t), o)
-	db, err := schema.MigrateTo(t.Context(), s, version)
+	db, err := migrateTo(t.Context(), s, version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestIndexIsBuiltBesideCommits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := commit.Exec(fmt.Sprintf(manyTasks, 10)); err != nil {
+	if _, err := commit.Exec(storetest.ManyTasks(10)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -144,7 +145,7 @@ func TestIndexIsBuiltBesideCommits(t *testing.T) {
 		}
 		return waited
 	})
-	if _, err := db.Exec(strings.ReplaceAll(fmt.Sprintf(manyTasks, 10), "md5(g::TEXT)", "'other' || g") + ` WHERE g > 100`); err != nil {
+	if _, err := db.Exec(strings.ReplaceAll(storetest.ManyTasks(10), "md5(g::TEXT)", "'other' || g") + ` WHERE g > 100`); err != nil {
 		t.Errorf("a commit meanwhile: %v", err)
 	}
 	cancel()
@@ -183,7 +184,7 @@ func TestMigrateOneAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if _, err := other.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, schema.MigrationLock); err != nil {
+	if _, err := other.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, postgres.MigrationLock); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -194,47 +195,6 @@ func TestMigrateOneAtATime(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-// Only tables of the very version of the binary are served.
-// covers: C7
-func TestCheckVersion(t *testing.T) {
-	for name, at := range stores {
-		t.Run(name, func(t *testing.T) {
-			s := opened(t, at(t), schema.Options{})
-			versions, err := schema.Versions(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			newest := versions[len(versions)-1]
-			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "run `duly migrate`") {
-				t.Errorf("without tables: %v", err)
-			}
-			db, err := schema.MigrateTo(t.Context(), s, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := fmt.Sprintf("has version 1, this binary wants %d: run `duly migrate`", newest)
-			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("older: %v", err)
-			}
-			if err := s.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.CheckVersion(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if _, err := db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`); err != nil {
-				t.Fatal(err)
-			}
-			want = fmt.Sprintf("has version 1000, this binary knows up to %d", newest)
-			for what, err := range map[string]error{"check": s.CheckVersion(t.Context()), "migrate": s.Migrate(t.Context())} {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("newer, %s: %v", what, err)
-				}
-			}
-		})
 	}
 }
 
@@ -264,7 +224,7 @@ func TestMergeBesideAnOlderNode(t *testing.T) {
 		}
 	}
 	run(`INSERT INTO partitions (partition) VALUES (0), (1)`)
-	run(fmt.Sprintf(manyTasks, 32))
+	run(storetest.ManyTasks(32))
 	storetest.InGenerations(t, db)
 	run(fmt.Sprintf(write, "journal_3", 1))
 	reader := begin(t, db, `SELECT count(*) FROM ONLY journal_3`)

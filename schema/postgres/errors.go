@@ -1,4 +1,4 @@
-package schema
+package postgres
 
 import (
 	"context"
@@ -149,6 +149,20 @@ func sqlState(err error) string {
 	return ""
 }
 
+// redact is an error as it may be shown to everyone who asks whether all is well: without
+// any value of a task, user or password.
+func redact(err error) error {
+	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.As(err, &pg):
+		return fmt.Errorf("%s: SQLSTATE %s", verdictOf(err).says, pg.Code)
+	case errors.As(err, &connect):
+		return fmt.Errorf("no connection to the database: %w", errors.Unwrap(connect))
+	}
+	return err
+}
+
 // retryable: rolled back, may succeed the next time.
 func retryable(err error) bool {
 	return sqlState(err) != "" && verdictOf(err).whose == faultTransaction
@@ -165,6 +179,7 @@ func again(err error) bool {
 
 // sendings are what is known of a batch's earlier ones.
 type sendings struct {
+	tries   int
 	unknown bool // one may have been committed
 	probed  bool // the last was refused while a row without fault was taken
 }
@@ -186,7 +201,7 @@ func (past *sendings) doubt(err, refused error) error {
 // judge says what is done about an error of a commit: what it returns wraps
 // core.ErrRowRefused, core.ErrBatchRefused or core.ErrForeignRow where its owner has to
 // act, and the batch is sent again where send is true.
-func (p *postgres) judge(ctx context.Context, b *core.Batch, err error, past *sendings) (judged error, send bool) {
+func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendings) (judged error, send bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
 	if errors.Is(err, core.ErrForeignRow) {
@@ -242,7 +257,7 @@ var errProbed = errors.New("the probe was taken")
 
 // probe reports what the database has against any row: it writes one that cannot be
 // wrong, and rolls it back.
-func (p *postgres) probe(ctx context.Context, partition int) error {
+func (p *Store) probe(ctx context.Context, partition int) error {
 	err := pgx.BeginTxFunc(ctx, p.pool, p.tx, func(tx pgx.Tx) error {
 		for _, sql := range []string{probePartitionSQL, probeTaskSQL, probeJournalSQL, probeRowSQL} {
 			if _, err := tx.Exec(ctx, sql, partition); err != nil {
@@ -267,7 +282,7 @@ const holdPartitionsSQL = `SELECT partition FROM partitions WHERE partition = AN
 
 // stands reports whether an earlier sending of the batch was committed. One that is
 // still under way holds the partitions, and is waited for.
-func (p *postgres) stands(ctx context.Context, b *core.Batch) (bool, error) {
+func (p *Store) stands(ctx context.Context, b *core.Batch) (bool, error) {
 	own, ours := make([]int64, len(b.Partitions)), 0
 	for i := range b.Partitions {
 		own[i] = int64(b.Partitions[i].Partition)

@@ -1,11 +1,10 @@
-package schema
+package postgres
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 // A commit goes one of two ways. The fast path sends all statements and the end of the
@@ -66,52 +66,34 @@ JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq
 WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 )
 
-// Commit implements Store.
-func (p *postgres) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
-	if err := complete(b); err != nil || len(b.Partitions) == 0 {
-		return core.CommitResult{}, err
-	}
+// Commit implements [schema.Store]. What is sent again recognises its own rows by the
+// commit id.
+func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	e := p.encoded.Get().(*encoded)
 	defer p.encoded.Put(e)
-	watch := p.commits.begin()
-	res, err := p.commit(ctx, b, e, watch)
-	watch.end(err, errors.Is(err, core.ErrRowRefused) || errors.Is(err, core.ErrBatchRefused))
-	if err != nil {
-		return core.CommitResult{}, err
-	}
-	return res, p.explained(ctx, res.Duplicates)
-}
-
-// commit sends the batch until its outcome is known. What is sent again recognises its
-// own rows by the commit id.
-func (p *postgres) commit(ctx context.Context, b *core.Batch, e *encoded, watch *commitWatch) (core.CommitResult, error) {
 	var past sendings
-	for try := 0; ; try++ {
-		res, err := p.sendOnce(ctx, b, e, try > 0)
-		if err == nil {
-			return res, nil
+	return p.CommitBy(ctx, b, func(ctx context.Context) (res core.CommitResult, again bool, err error) {
+		res, err = p.sendOnce(ctx, b, e, past.tries > 0)
+		past.tries++
+		switch {
+		case err == nil:
+			return res, false, nil
+		case ctx.Err() != nil:
+			return res, false, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, ctx.Err())
 		}
-		if ctx.Err() == nil {
-			judged, send := p.judge(ctx, b, err, &past)
-			if !send {
-				return core.CommitResult{}, judged
-			}
-			if movesAll(err) {
-				p.pool.Reset()
-			}
-			watch.failing(judged)
-			whose := verdictOf(err).whose
-			past.unknown = past.unknown || whose == faultConnection || whose == faultOutcome
+		judged, again := p.judge(ctx, b, err, &past)
+		if again && movesAll(err) {
+			p.pool.Reset()
 		}
-		if err := errors.Join(pause(ctx, try), ctx.Err()); err != nil {
-			return core.CommitResult{}, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, err)
-		}
-	}
+		whose := verdictOf(err).whose
+		past.unknown = past.unknown || whose == faultConnection || whose == faultOutcome
+		return core.CommitResult{}, again, judged
+	})
 }
 
 // sendOnce takes the fast path, unless the batch was sent before, or the database is a
 // CockroachDB, whose transactions have to be such that they can be tried again.
-func (p *postgres) sendOnce(ctx context.Context, b *core.Batch, e *encoded, before bool) (core.CommitResult, error) {
+func (p *Store) sendOnce(ctx context.Context, b *core.Batch, e *encoded, before bool) (core.CommitResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
 	if !before && p.dialect != "cockroach" {
@@ -129,33 +111,13 @@ func (p *postgres) sendOnce(ctx context.Context, b *core.Batch, e *encoded, befo
 	return res, err
 }
 
-// explained fills in why the tasks ended that took ids of births. What is committed must
-// not fail for a connection that breaks here: its owner would give up its partitions.
-func (p *postgres) explained(ctx context.Context, duplicates []core.Duplicate) error {
-	for try := 0; ; try++ {
-		err := p.reasons(ctx, duplicates)
-		if err == nil || !again(err) {
-			return err
-		}
-		if errors.Join(pause(ctx, try), ctx.Err()) != nil {
-			return err
-		}
-	}
-}
-
-// pause waits before try+1: jittered, doubling, half a second at most.
-func pause(ctx context.Context, try int) error {
-	most := min(5*time.Millisecond<<min(try, 10), 500*time.Millisecond)
-	return sleep(ctx, time.Duration(rand.Int64N(int64(most)))+time.Millisecond)
-}
-
 // fastStatements are prepared on each connection that commits.
 var fastStatements = []struct{ name, sql string }{
 	{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_journal", copyJournalSQL}, {"duly_update", updateSQL},
 }
 
 // commitFast sends the statements up to a sync, which are one transaction on PostgreSQL.
-func (p *postgres) commitFast(ctx context.Context, b *core.Batch, e *encoded) error {
+func (p *Store) commitFast(ctx context.Context, b *core.Batch, e *encoded) error {
 	e.fill(b, func(int) bool { return true })
 	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		for _, s := range fastStatements {
@@ -216,7 +178,7 @@ func exchange(pg *pgconn.PgConn, send func(io.Writer) error) (said, err error) {
 }
 
 // once runs one transaction; on CockroachDB it is tried again there.
-func (p *postgres) once(ctx context.Context, do func(pgx.Tx) error) error {
+func (p *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
 	if p.dialect == "cockroach" {
 		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, do)
 	}
@@ -268,7 +230,7 @@ func writeNew(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (own []
 	for i := range b.Writes {
 		w := &b.Writes[i]
 		for k := range w.Records {
-			records.add(journalRow{&w.Records[k], w.Task, inputOf(w, k), w.Birth, b.ID})
+			records.add(journalRow{&w.Records[k], w.Task, schema.InputOf(w, k), w.Birth, b.ID})
 		}
 	}
 	params := slices.Concat(e.partitions.params(), e.births.params(), records.params())

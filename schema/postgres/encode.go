@@ -1,4 +1,4 @@
-package schema
+package postgres
 
 import (
 	"encoding/binary"
@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 // sqlType is a type of a column, as a cast names it and as the protocol does.
@@ -118,16 +119,16 @@ var journalFields = []field[journalRow]{
 	{"number", sqlInt8, func(c *cells, r *journalRow) { c.int(r.task.Number) }},
 	{"seq", sqlInt8, func(c *cells, r *journalRow) { c.int(r.Seq) }},
 	{"at", sqlTime, func(c *cells, r *journalRow) { c.time(r.At) }},
-	{"actor", sqlText, func(c *cells, r *journalRow) { c.text(words(r.Actor)) }},
+	{"actor", sqlText, func(c *cells, r *journalRow) { c.text(schema.Words(r.Actor)) }},
 	{"kind", sqlText, func(c *cells, r *journalRow) { c.text(string(r.Kind)) }},
 	{"state", sqlText, func(c *cells, r *journalRow) { c.text(string(r.State)) }},
 	{"round", sqlInt8, func(c *cells, r *journalRow) { c.int(int64(r.Round)) }},
 	{"step", sqlInt8, func(c *cells, r *journalRow) { c.unless(-1, int64(r.Step)) }},
-	{"step_status", sqlText, func(c *cells, r *journalRow) { c.someText(statusWord(r.Record)) }},
+	{"step_status", sqlText, func(c *cells, r *journalRow) { c.someText(schema.StatusWord(r.Record)) }},
 	{"attempt", sqlInt8, func(c *cells, r *journalRow) { c.int(int64(r.Attempt)) }},
 	{"code", sqlInt8, func(c *cells, r *journalRow) { c.unless(0, int64(r.Code)) }},
 	{"error", sqlBytes, func(c *cells, r *journalRow) { c.someText(r.Error) }},
-	{"fingerprint", sqlText, func(c *cells, r *journalRow) { c.someText(fingerprint(r.Record)) }},
+	{"fingerprint", sqlText, func(c *cells, r *journalRow) { c.someText(schema.Fingerprint(r.Record)) }},
 	{"reason", sqlBytes, func(c *cells, r *journalRow) { c.someText(r.Reason) }},
 	{"result", sqlBytes, func(c *cells, r *journalRow) { c.someBytes(r.Result) }},
 	{"quiet", sqlTime, func(c *cells, r *journalRow) { c.time(r.Quiet) }},
@@ -138,7 +139,7 @@ var journalFields = []field[journalRow]{
 	{"deadline", sqlTime, func(c *cells, r *journalRow) { c.time(r.Deadline) }},
 	{"input", sqlBytes, func(c *cells, r *journalRow) { c.someBytes(r.input) }},
 	{"commit_id", sqlInt8, func(c *cells, r *journalRow) { c.int(r.commit) }},
-	{"format", sqlInt2, func(c *cells, r *journalRow) { c.int2(formatOf(r.input)) }},
+	{"format", sqlInt2, func(c *cells, r *journalRow) { c.int2(schema.FormatOf(r.input)) }},
 }
 
 // birthField is no column: the fallback leaves out the records of births that it left out.
@@ -332,7 +333,7 @@ func (e *encoded) fill(b *core.Batch, own func(partition int) bool) {
 			e.updates.add(taskRow{w.Task, b.ID})
 		}
 		for k := range w.Records {
-			e.journal.add(journalRow{&w.Records[k], w.Task, inputOf(w, k), w.Birth, b.ID})
+			e.journal.add(journalRow{&w.Records[k], w.Task, schema.InputOf(w, k), w.Birth, b.ID})
 		}
 	}
 }

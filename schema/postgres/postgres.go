@@ -1,7 +1,16 @@
-package schema
+// Package postgres is the state store on PostgreSQL, and by the common subset of SQL on
+// CockroachDB.
+//
+// It goes through pgx. Reading and what the dialects share is in package schema; the
+// contract is [schema.Store], held by schema/storetest. Begin reading at commit.go: the
+// fence and what it fences. What is done about an error of the database is decided by one
+// table in errors.go. The columns that a commit writes are listed in encode.go.
+package postgres
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,15 +23,16 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
-// postgres is the store on PostgreSQL or CockroachDB.
-type postgres struct {
-	running
-	commits
-	asked
-	pool    *pgxpool.Pool
-	reading *pgxpool.Pool   // of asked
+// Store implements [schema.Store] on PostgreSQL or CockroachDB.
+type Store struct {
+	*schema.Base
+	pool    *pgxpool.Pool   // commits, and what their owner reads and changes by key
+	asking  *pgxpool.Pool   // for people who ask, behind whom no owner waits
+	db      *sql.DB         // the same as pool
+	askDB   *sql.DB         // the same as asking
 	config  *pgx.ConnConfig // of a connection that nothing is set on
 	tell    func(string)
 	sockets sockets
@@ -37,25 +47,27 @@ type postgres struct {
 // minPostgres is the oldest PostgreSQL, as its server_version_num.
 const minPostgres = 140000
 
-func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
-	p := &postgres{encoded: sync.Pool{New: func() any { return newEncoded() }}, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}}
+// askingConns is how many connections there are for people who ask: lists, counts and
+// books take long.
+const askingConns = 4
+
+// Open opens the store of a URL postgres://…. It does not migrate.
+func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
+	p := &Store{encoded: sync.Pool{New: func() any { return newEncoded() }}, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, tell: o.Tell}
 	cfg, err := poolConfig(url, &p.sockets)
 	if err != nil {
 		return nil, err
 	}
-	p.config, p.tell = cfg.ConnConfig.Copy(), o.Tell
-	cfg.MaxConns = int32(orInt(o.MaxConns, 8))
+	p.config = cfg.ConnConfig.Copy()
+	p.pooler.config = p.config
 	if o.Serializable {
 		p.tx.IsoLevel = pgx.Serializable
 	}
-	timeout := o.Timeout
-	if timeout == 0 {
-		timeout = 30 * time.Second
-	}
+	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	p.tryMax = 2 * timeout
-	p.pooler.config = p.config
-	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // see setUp
-	cfg.AfterConnect = inTurn(p.pooler.check, setUp(p.tx.IsoLevel, timeout))
+	asking := cfg.Copy()
+	cfg.MaxConns = int32(cmp.Or(o.MaxConns, 8))
+	setUp(cfg, &p.pooler, p.tx.IsoLevel, timeout)
 	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
@@ -63,37 +75,23 @@ func openPostgres(ctx context.Context, url string, o Options) (Store, error) {
 		p.pool.Close()
 		return nil, err
 	}
-	if err := p.openReading(ctx, cfg, timeout); err != nil {
+	asking.MaxConns, asking.MinConns, asking.MinIdleConns = askingConns, 0, 0 // made when they are wanted
+	setUpAsking(asking, &p.pooler, timeout)
+	if p.asking, err = pgxpool.NewWithConfig(ctx, asking); err != nil {
 		p.pool.Close()
-		return nil, err
+		return nil, fmt.Errorf("open database: %w", err)
 	}
-	p.reader = p.readerOf(p.pool)
+	p.db, p.askDB = stdlib.OpenDBFromPool(p.pool), stdlib.OpenDBFromPool(p.asking)
+	p.Base = schema.NewBase(shared, p.db, p.db, p.askDB)
 	return p, nil
 }
 
-// openReading opens the connections of asked, which are made when they are wanted.
-func (p *postgres) openReading(ctx context.Context, cfg *pgxpool.Config, timeout time.Duration) (err error) {
-	reading := cfg.Copy()
-	reading.ConnConfig.DefaultQueryExecMode = p.config.DefaultQueryExecMode
-	reading.MaxConns, reading.MinConns, reading.MinIdleConns = askedConns, 0, 0
-	reading.AfterConnect = inTurn(p.pooler.check, settings([]string{fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds())},
-		[]string{"SET idle_in_transaction_session_timeout = 60000"}))
-	if p.reading, err = pgxpool.NewWithConfig(ctx, reading); err != nil {
-		return fmt.Errorf("open database: %w", err)
-	}
-	r := p.readerOf(p.reading)
-	p.asked.of = &r
-	return nil
+var shared = schema.Dialect{
+	Params: dollars, List: func(v any) any { return v }, Among: among, Time: func(i core.Instant) any { return i.Time() },
+	Again: again, Redact: redact,
 }
 
-func (p *postgres) readerOf(pool *pgxpool.Pool) reader {
-	return reader{
-		db: stdlib.OpenDBFromPool(pool), params: dollars, list: func(v any) any { return v },
-		among: amongSQL, time: func(i core.Instant) any { return i.Time() },
-	}
-}
-
-func (p *postgres) detect(ctx context.Context) error {
+func (p *Store) detect(ctx context.Context) error {
 	if err := p.pool.QueryRow(ctx, `SELECT version()`).Scan(&p.version); err != nil {
 		return fmt.Errorf("connect to database: %w", err)
 	}
@@ -119,8 +117,8 @@ func (p *postgres) detect(ctx context.Context) error {
 	return nil
 }
 
-// amongSQL is that of a reader, see there.
-func amongSQL(table, column string) string {
+// among is that of [schema.Dialect].
+func among(table, column string) string {
 	return ` FROM ` + table + ` WHERE partition = ?1 AND ` + column + ` ` + inList(column)
 }
 
@@ -133,34 +131,27 @@ func inList(column string) string {
 
 func dollars(query string) string { return strings.ReplaceAll(query, "?", "$") }
 
-func orInt(n, def int) int {
-	if n == 0 {
-		return def
-	}
-	return n
-}
+// Dialect implements [schema.Store].
+func (p *Store) Dialect() string { return p.dialect }
 
-// Dialect implements Store.
-func (p *postgres) Dialect() string { return p.dialect }
+// Version implements [schema.Store].
+func (p *Store) Version() string { return p.version }
 
-// Version implements Store.
-func (p *postgres) Version() string { return p.version }
+// Ping implements [schema.Store].
+func (p *Store) Ping(ctx context.Context) error { return p.pool.Ping(ctx) }
 
-// Ping implements Store.
-func (p *postgres) Ping(ctx context.Context) error { return p.pool.Ping(ctx) }
-
-// Close implements Store. A server that does not answer holds it up for closeMax.
-func (p *postgres) Close() error {
+// Close implements [schema.Store]. A server that does not answer holds it up for closeMax.
+func (p *Store) Close() error {
 	impatience := time.AfterFunc(closeMax, p.sockets.cut)
 	defer impatience.Stop()
-	err := errors.Join(p.db.Close(), p.asked.of.db.Close())
+	err := errors.Join(p.db.Close(), p.askDB.Close())
 	p.pool.Close()
-	p.reading.Close()
+	p.asking.Close()
 	return err
 }
 
-// Partitions implements Store.
-func (p *postgres) Partitions(ctx context.Context, n int) error {
+// Partitions implements [schema.Store].
+func (p *Store) Partitions(ctx context.Context, n int) error {
 	return p.run(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO partitions (partition) SELECT g FROM generate_series(0, $1::INT8 - 1) AS g
 			WHERE NOT EXISTS (SELECT 1 FROM partitions) ON CONFLICT DO NOTHING`, n)
@@ -171,24 +162,17 @@ func (p *postgres) Partitions(ctx context.Context, n int) error {
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM partitions`).Scan(&have); err != nil {
 			return err
 		}
-		return checkPartitions(have, n)
+		return schema.CheckPartitions(have, n)
 	})
 }
 
-func checkPartitions(have, want int) error {
-	if have != want {
-		return fmt.Errorf("partitions: the database has %d, the configuration says %d; the number is fixed for the life of the data", have, want)
-	}
-	return nil
-}
-
-// TakeOver implements Store.
-func (p *postgres) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
-	p.purged.forget(partition)
+// TakeOver implements [schema.Store].
+func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
+	p.ForgetPurged(partition)
 	var st core.PartitionState
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		var err error
-		st, err = scanPartition(tx.QueryRow(ctx, dollars(qPartition)+` FOR UPDATE`, partition))
+		st, err = schema.ScanPartition(tx.QueryRow(ctx, dollars(schema.PartitionSQL)+` FOR UPDATE`, partition))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 		}
@@ -196,48 +180,48 @@ func (p *postgres) TakeOver(ctx context.Context, partition int, c core.Claim) (c
 			return err
 		}
 		st.Take(c)
-		_, err = tx.Exec(ctx, dollars(qTakeOver), p.takeOverArgs(&st)...)
+		_, err = tx.Exec(ctx, dollars(schema.TakeOverSQL), p.TakeOverArgs(&st)...)
 		return err
 	})
 	return st, err
 }
 
-// Bind implements Store.
-func (p *postgres) Bind(ctx context.Context, namespace string) error {
+// Bind implements [schema.Store].
+func (p *Store) Bind(ctx context.Context, namespace string) error {
 	var id, bound string
 	err := p.run(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, dollars(qBindInstallation), namespace); err != nil {
+		if _, err := tx.Exec(ctx, dollars(schema.BindSQL), namespace); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, qInstallation).Scan(&id, &bound)
+		return tx.QueryRow(ctx, schema.InstallationSQL).Scan(&id, &bound)
 	})
-	_, err = checkInstallation(id, bound, namespace, err)
+	_, err = schema.CheckInstallation(id, bound, namespace, err)
 	return err
 }
 
-// Renew implements Store.
-func (p *postgres) Renew(ctx context.Context, was string) (string, error) {
-	id, found := newInstallation(), ""
+// Renew implements [schema.Store].
+func (p *Store) Renew(ctx context.Context, was string) (string, error) {
+	id, found := schema.NewInstallation(), ""
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, qRenewPG, id, was); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, qInstallation).Scan(&found, new(string))
+		return tx.QueryRow(ctx, schema.InstallationSQL).Scan(&found, new(string))
 	})
-	return checkRenewed(id, found, was, err)
+	return schema.CheckRenewed(id, found, was, err)
 }
 
-// Release implements Store.
-func (p *postgres) Release(ctx context.Context, partition int, epoch int64) error {
+// Release implements [schema.Store].
+func (p *Store) Release(ctx context.Context, partition int, epoch int64) error {
 	return p.run(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE partitions SET owner = '' WHERE partition = $1 AND epoch = $2`, partition, epoch)
 		return err
 	})
 }
 
-// PutPlan implements Store.
-func (p *postgres) PutPlan(ctx context.Context, plan core.Plan) error {
-	spec, err := encodePlan(&plan)
+// PutPlan implements [schema.Store].
+func (p *Store) PutPlan(ctx context.Context, plan core.Plan) error {
+	spec, err := schema.EncodePlan(&plan)
 	if err != nil {
 		return err
 	}
@@ -251,12 +235,12 @@ func (p *postgres) PutPlan(ctx context.Context, plan core.Plan) error {
 			if err := tx.QueryRow(ctx, `SELECT spec FROM plans WHERE name = $1 AND version = $2`, plan.Name, plan.Version).Scan(&have); err != nil {
 				return err
 			}
-			return samePlan(&plan, have, spec)
+			return schema.SamePlan(&plan, have, spec)
 		}
 		for i := range plan.Steps {
 			s := &plan.Steps[i]
 			if _, err := tx.Exec(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, plan.Name, plan.Version, i, s.Name, s.Agent, s.Undoable, after(&plan, i),
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, plan.Name, plan.Version, i, s.Name, s.Agent, s.Undoable, schema.After(&plan, i),
 				s.CompleteBy.Milliseconds(), s.AttemptsMax, string(s.OnExhausted)); err != nil {
 				return err
 			}
@@ -266,7 +250,7 @@ func (p *postgres) PutPlan(ctx context.Context, plan core.Plan) error {
 }
 
 // run runs a small transaction, tried again while the database asks for it.
-func (p *postgres) run(ctx context.Context, do func(pgx.Tx) error) error {
+func (p *Store) run(ctx context.Context, do func(pgx.Tx) error) error {
 	if p.dialect == "cockroach" {
 		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, do)
 	}
@@ -275,7 +259,7 @@ func (p *postgres) run(ctx context.Context, do func(pgx.Tx) error) error {
 		if err == nil || !retryable(err) || ctx.Err() != nil {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := schema.Pause(ctx, try); err != nil {
 			return err
 		}
 	}

@@ -1,17 +1,18 @@
-package schema
+package postgres
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+
+	"duly.dev/duly/schema"
 )
 
 const (
@@ -23,6 +24,8 @@ const (
 	lockRestMax = 10 * time.Second
 	// lockPoll is between looks whether another process still migrates.
 	lockPoll = 200 * time.Millisecond
+	// migrateTries bounds how often processes that migrate at once get in each other's way.
+	migrateTries = 20
 	// tellAgain is how often it is told what is still waited for.
 	tellAgain = time.Minute
 )
@@ -49,27 +52,31 @@ const (
 // shortGCVersion is the migration that is of CockroachDB alone.
 const shortGCVersion = 7
 
-// CheckVersion implements Store.
-func (p *postgres) CheckVersion(ctx context.Context) error {
-	m, err := p.migrator(p.db)
+// CheckVersion implements [schema.Store].
+func (p *Store) CheckVersion(ctx context.Context) error {
+	m, err := p.Migrator()
 	if err != nil {
 		return err
 	}
-	have, err := p.reader.version(ctx)
+	have, err := p.TablesVersion(ctx)
 	if err != nil && sqlState(err) != "42P01" {
 		return err
 	}
-	return checkVersion(have, newest(m))
+	return schema.CheckVersion(have, m)
 }
 
-func (p *postgres) migrator(db *sql.DB) (*goose.Provider, error) {
-	return migrator(db, goose.DialectPostgres, "postgres",
+// Migrator migrates the tables version by version, for tools and tests; a program calls
+// Migrate, which waits for others.
+func (p *Store) Migrator() (*goose.Provider, error) { return p.migrator(p.db) }
+
+func (p *Store) migrator(db *sql.DB) (*goose.Provider, error) {
+	return schema.Migrator(db, goose.DialectPostgres, "postgres",
 		goose.NewGoMigration(shortGCVersion, &goose.GoFunc{RunDB: p.shortenGC}, nil),
 		goose.NewGoMigration(oneJournalVersion, &goose.GoFunc{RunDB: p.mergeGenerations}, nil),
 		goose.NewGoMigration(storageVersion, &goose.GoFunc{RunDB: p.setStorage}, nil))
 }
 
-func (p *postgres) shortenGC(ctx context.Context, db *sql.DB) error {
+func (p *Store) shortenGC(ctx context.Context, db *sql.DB) error {
 	if p.dialect != "cockroach" {
 		return nil
 	}
@@ -79,17 +86,17 @@ func (p *postgres) shortenGC(ctx context.Context, db *sql.DB) error {
 
 // migrationDB is a database whose statements may take any time and wait for locks for
 // that long; 0: any time too.
-func (p *postgres) migrationDB(lock time.Duration) *sql.DB {
+func (p *Store) migrationDB(lock time.Duration) *sql.DB {
 	db := stdlib.OpenDB(*p.config, stdlib.OptionAfterConnect(settings(
 		[]string{"SET statement_timeout = 0"}, []string{fmt.Sprintf("SET lock_timeout = %d", lock.Milliseconds())})))
 	db.SetMaxOpenConns(3) // one has the lock, the migration tool takes up to two
 	return db
 }
 
-// Migrate implements Store. Processes may start at once, and one at a time migrates. A
+// Migrate implements [schema.Store]. Processes may start at once, and one at a time migrates. A
 // lock that another session holds, such as a backup, is tried for again and again, and
 // let go in between.
-func (p *postgres) Migrate(ctx context.Context) error {
+func (p *Store) Migrate(ctx context.Context) error {
 	m := migration{p: p, short: p.migrationDB(lockMax), long: p.migrationDB(0)}
 	err := m.run(ctx)
 	return errors.Join(err, m.short.Close(), m.long.Close())
@@ -97,7 +104,7 @@ func (p *postgres) Migrate(ctx context.Context) error {
 
 // migration is one call of Migrate.
 type migration struct {
-	p           *postgres
+	p           *Store
 	short, long *sql.DB // which wait a little for locks, and for as long as it takes
 	waitsFor    string  // as last told
 	told        time.Time
@@ -118,11 +125,11 @@ func (m *migration) run(ctx context.Context) error {
 			m.tell("")
 			return nil
 		}
-		wait := pause
+		wait := schema.Pause
 		switch {
 		case sqlState(err) == "55P03":
 			m.tell(m.holders(ctx))
-			wait = func(ctx context.Context, _ int) error { return sleep(ctx, rest) }
+			wait = func(ctx context.Context, _ int) error { return schema.Sleep(ctx, rest) }
 			rest = min(2*rest, lockRestMax)
 		case try >= migrateTries || !collided(err):
 			return err
@@ -150,7 +157,7 @@ func (m *migration) alone(ctx context.Context) (*sql.Conn, error) {
 			return conn, nil
 		}
 		m.tell("another process that migrates")
-		if err := sleep(ctx, lockPoll); err != nil {
+		if err := schema.Sleep(ctx, lockPoll); err != nil {
 			return nil, errors.Join(fmt.Errorf("migrate: %w (waiting for %s)", err, m.waitsFor), conn.Close())
 		}
 	}
@@ -215,7 +222,7 @@ func (m *migration) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := haveVersion(ctx, quick)
+	have, err := schema.HaveVersion(ctx, quick)
 	if err != nil {
 		return err
 	}
@@ -253,11 +260,11 @@ func concurrently(source *goose.Source) (indexes []string, err error) {
 	if source.Type != goose.TypeSQL {
 		return nil, nil
 	}
-	text, err := fs.ReadFile(migrations, "migrations/postgres/"+source.Path)
+	text, err := schema.Migration("postgres", source.Path)
 	if err != nil {
-		return nil, fmt.Errorf("migration %d: %w", source.Version, err)
+		return nil, err
 	}
-	for _, found := range buildsIndex.FindAllStringSubmatch(string(text), -1) {
+	for _, found := range buildsIndex.FindAllStringSubmatch(text, -1) {
 		indexes = append(indexes, found[1])
 	}
 	return indexes, nil
@@ -289,28 +296,4 @@ func collided(err error) bool {
 		return true
 	}
 	return false
-}
-
-// sleep waits, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// inTransaction runs statements as one.
-func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := do(tx); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
-	}
-	return tx.Commit()
 }

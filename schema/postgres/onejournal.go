@@ -1,4 +1,4 @@
-package schema
+package postgres
 
 import (
 	"context"
@@ -48,12 +48,11 @@ const (
 // drops them. It may be cut off anywhere and begins again. Nodes of before go on beside it:
 // a sealed generation refuses their rows, and then they write to journal, which they read
 // as a whole. What they cannot do any more is to turn the generations.
-func (p *postgres) mergeGenerations(ctx context.Context, db *sql.DB) error {
+func (p *Store) mergeGenerations(ctx context.Context, db *sql.DB) error {
 	if p.dialect != "postgres" {
 		return nil
 	}
-	r := &reader{db: db, params: dollars}
-	have, err := column[int](ctx, r, haveGenerationsSQL)
+	have, err := column[int](ctx, db, haveGenerationsSQL)
 	if err != nil {
 		return fmt.Errorf("generations of the journal: %w", err)
 	}
@@ -62,16 +61,16 @@ func (p *postgres) mergeGenerations(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("generations of the journal: %w", err)
 		}
 	}
-	tables, err := column[string](ctx, r, generationsSQL)
+	tables, err := column[string](ctx, db, generationsSQL)
 	if err != nil {
 		return fmt.Errorf("generations of the journal: %w", err)
 	}
-	partitions, err := column[int64](ctx, r, `SELECT partition FROM partitions ORDER BY partition`)
+	partitions, err := column[int64](ctx, db, `SELECT partition FROM partitions ORDER BY partition`)
 	if err != nil {
 		return fmt.Errorf("partitions: %w", err)
 	}
 	for _, table := range tables {
-		if err := mergeGeneration(ctx, r, table, partitions); err != nil {
+		if err := mergeGeneration(ctx, db, table, partitions); err != nil {
 			return fmt.Errorf("generation %s of the journal: %w", table, err)
 		}
 	}
@@ -84,32 +83,32 @@ func (p *postgres) mergeGenerations(ctx context.Context, db *sql.DB) error {
 }
 
 // mergeGeneration seals one generation, moves what is not forgotten, and drops it.
-func mergeGeneration(ctx context.Context, r *reader, table string, partitions []int64) error {
-	sealed, err := column[int](ctx, r, isSealedSQL, table)
+func mergeGeneration(ctx context.Context, db *sql.DB, table string, partitions []int64) error {
+	sealed, err := column[int](ctx, db, isSealedSQL, table)
 	if err != nil {
 		return err
 	}
 	if sealed[0] == 0 {
-		if _, err := r.db.ExecContext(ctx, fmt.Sprintf(sealSQL, table)); err != nil {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf(sealSQL, table)); err != nil {
 			return err
 		}
 	}
 	for _, partition := range partitions {
 		for after := int64(-1); ; {
-			upTo, err := column[int64](ctx, r, fmt.Sprintf(mergeNextSQL, table), partition, after, mergeTasks)
+			upTo, err := column[int64](ctx, db, fmt.Sprintf(mergeNextSQL, table), partition, after, mergeTasks)
 			if err != nil {
 				return err
 			}
 			if upTo[0] == after {
 				break
 			}
-			if err := mergeSome(ctx, r.db, table, partition, after, upTo[0]); err != nil {
+			if err := mergeSome(ctx, db, table, partition, after, upTo[0]); err != nil {
 				return fmt.Errorf("partition %d: %w", partition, err)
 			}
 			after = upTo[0]
 		}
 	}
-	_, err = r.db.ExecContext(ctx, fmt.Sprintf(emptiedSQL, table))
+	_, err = db.ExecContext(ctx, fmt.Sprintf(emptiedSQL, table))
 	return err
 }
 
@@ -139,7 +138,7 @@ var storageSQL = []string{
 }
 
 // setStorage sets the tables' parameters.
-func (p *postgres) setStorage(ctx context.Context, db *sql.DB) error {
+func (p *Store) setStorage(ctx context.Context, db *sql.DB) error {
 	if p.dialect != "postgres" {
 		return nil
 	}
@@ -149,4 +148,22 @@ func (p *postgres) setStorage(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	return nil
+}
+
+// column are the rows of a query of one column.
+func column[T any](ctx context.Context, db *sql.DB, query string, args ...any) ([]T, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		var v T
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
 }

@@ -1,4 +1,4 @@
-package schema_test
+package postgres_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
 )
 
@@ -51,7 +52,7 @@ func faulty(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *s
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { db.Close() })
-	s, err := retried(context.Background(), func() (schema.Store, error) { return schema.Open(context.Background(), through(tb, p, direct), o) })
+	s, err := retried(context.Background(), func() (schema.Store, error) { return postgres.Open(context.Background(), through(tb, p, direct), o) })
 	if err != nil {
 		tb.Fatal(err)
 	}

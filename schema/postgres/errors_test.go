@@ -1,8 +1,7 @@
-package schema_test
+package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"duly.dev/duly/internal/pgtest"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
+	"duly.dev/duly/schema/storetest"
 )
 
 // outcomes of a commit that meets an error twice.
@@ -44,7 +45,7 @@ var errorTable = []struct{ code, several, alone string }{
 
 // Every row of the table is tried above: a new one needs its own.
 func TestErrorTableIsWhole(t *testing.T) {
-	for _, code := range schema.VerdictCodes() {
+	for _, code := range postgres.VerdictCodes() {
 		found := code == "" // the lost connections of pgfault
 		for _, c := range errorTable {
 			found = found || c.code == code || len(code) == 2 && strings.HasPrefix(c.code, code)
@@ -117,7 +118,7 @@ func outcome(err error, moved bool) string {
 // session is the server's process behind the store's one connection.
 func session(t *testing.T, s schema.Store) (pid int) {
 	t.Helper()
-	if err := schema.DB(s).QueryRow(`SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+	if err := dbOf(s).QueryRow(`SELECT pg_backend_pid()`).Scan(&pid); err != nil {
 		t.Fatal(err)
 	}
 	return pid
@@ -127,7 +128,7 @@ func session(t *testing.T, s schema.Store) (pid int) {
 // poolers end all with the same one.
 func TestErrorThatEndsTheSession(t *testing.T) {
 	for _, code := range []string{"08P01", "54000", "22000", "57014"} {
-		if got := schema.Blames(&pgconn.PgError{Code: code, Severity: "FATAL"}); got != "connection" {
+		if got := postgres.Blames(&pgconn.PgError{Code: code, Severity: "FATAL"}); got != "connection" {
 			t.Errorf("%s: %s", code, got)
 		}
 	}
@@ -162,90 +163,8 @@ func TestDatabaseThatRefusesAll(t *testing.T) {
 	}
 	for i, c := range refusing {
 		t.Run(c.name, func(t *testing.T) {
-			refusesAll(t, s, schema.DB(s), int64(i+1), c.begin, c.end)
+			storetest.RefusesAll(t, s, dbOf(s), int64(i+1), c.begin, c.end)
 		})
-	}
-}
-
-// covers: B2
-func TestSQLiteThatRefusesAll(t *testing.T) {
-	s := open(t, sqliteURL(t), schema.Options{})
-	if err := s.Partitions(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
-	refusesAll(t, s, schema.WriterDB(s), 1, `CREATE TRIGGER refuse BEFORE INSERT ON tasks BEGIN SELECT RAISE(ABORT, 'no'); END`, `DROP TRIGGER refuse`)
-	w := plainBirth(1, 2)
-	w.Task.ID = "poison"
-	if _, err := schema.WriterDB(s).Exec(`CREATE TRIGGER refuse BEFORE INSERT ON tasks WHEN NEW.id = 'poison' BEGIN SELECT RAISE(ABORT, 'no'); END`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := commitOne(t.Context(), s, 2, w); !errors.Is(err, core.ErrRowRefused) {
-		t.Errorf("%v, want the row refused", err)
-	}
-}
-
-func commitOne(ctx context.Context, s schema.Store, number int64, w core.TaskWrite) (core.CommitResult, error) {
-	st, err := s.TakeOver(ctx, 1, core.Claim{Owner: "node"})
-	if err != nil {
-		return core.CommitResult{}, err
-	}
-	p := core.PartitionWrite{Partition: 1, Epoch: st.Epoch, NextNumber: number + 1, NextEnd: 1}
-	return s.Commit(ctx, &core.Batch{ID: number, Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{w}})
-}
-
-// refusesAll puts a database into a state in which it refuses all and out of it, while
-// a commit is under way.
-func refusesAll(t *testing.T, s schema.Store, db *sql.DB, number int64, begin, end string) {
-	t.Helper()
-	st, err := s.TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(begin); err != nil {
-		t.Fatal(err)
-	}
-	from := time.Now()
-	done := make(chan error, 1)
-	go func() {
-		p := core.PartitionWrite{Partition: 1, Epoch: st.Epoch, NextNumber: number + 1, NextEnd: 1}
-		_, err := s.Commit(t.Context(), &core.Batch{ID: number, Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{plainBirth(1, number)}})
-		done <- err
-	}()
-	since, reason := troubled(t, s, done)
-	if since.Before(from.Add(-time.Second)) || since.After(time.Now()) || reason == nil {
-		t.Errorf("trouble since %v: %v", since, reason)
-	}
-	if _, err := db.Exec(end); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if since, reason := s.Trouble(); !since.IsZero() || reason != nil {
-		t.Errorf("trouble is over, and told since %v: %v", since, reason)
-	}
-	if saved, err := s.LoadNumbers(t.Context(), 1, []int64{number}); err != nil || len(saved) != 1 {
-		t.Errorf("%d stored, %v", len(saved), err)
-	}
-}
-
-// troubled waits until the store tells that a commit does not get through.
-func troubled(t *testing.T, s schema.Store, done chan error) (time.Time, error) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for {
-		if since, reason := s.Trouble(); !since.IsZero() {
-			return since, reason
-		}
-		select {
-		case err := <-done:
-			t.Fatalf("the commit has ended: %v", err)
-		case <-deadline:
-			t.Fatal("no trouble is told")
-		case <-tick.C:
-		}
 	}
 }
 
@@ -257,7 +176,7 @@ func TestUserThatMayNotWrite(t *testing.T) {
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	db := schema.DB(s)
+	db := dbOf(s)
 	if _, err := db.Exec(`DROP ROLE IF EXISTS clerk; CREATE ROLE clerk LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk`); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +186,7 @@ func TestUserThatMayNotWrite(t *testing.T) {
 		}
 	})
 	clerk := opened(t, strings.Replace(at, "postgres://postgres@", "postgres://clerk@", 1), schema.Options{})
-	refusesAll(t, clerk, db, 1, `REVOKE INSERT ON journal FROM clerk`, `GRANT INSERT ON journal TO clerk`)
+	storetest.RefusesAll(t, clerk, db, 1, `REVOKE INSERT ON journal FROM clerk`, `GRANT INSERT ON journal TO clerk`)
 }
 
 // A batch that was perhaps committed already is not split: its parts would take its own
@@ -339,14 +258,14 @@ func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 	for _, given := range []string{"", "&target_session_attrs=read-write"} {
 		s := opened(t, fmt.Sprintf("postgres://postgres@%s,%s/d1?sslmode=disable%s", hosts[0], hosts[1], given), schema.Options{MaxConns: 3})
 		number := int64(1 + len(given))
-		if _, err := commitOne(t.Context(), s, number, plainBirth(1, number)); err != nil {
+		if _, err := storetest.CommitOne(t.Context(), s, number, plainBirth(1, number)); err != nil {
 			t.Fatal(err)
 		}
 		st, err := stores[1].TakeOver(t.Context(), 1, core.Claim{Owner: "node"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := schema.DB(stores[0]).Exec(`ALTER SYSTEM SET default_transaction_read_only = on`); err != nil {
+		if _, err := dbOf(stores[0]).Exec(`ALTER SYSTEM SET default_transaction_read_only = on`); err != nil {
 			t.Fatal(err)
 		}
 		reload(t, stores[0], "on")
@@ -363,13 +282,13 @@ func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 				t.Errorf("%q: %d tasks on host %d, want %d, %v", given, len(saved), i+1, want, err)
 			}
 		}
-		if _, err := schema.DB(stores[0]).Exec(`SET default_transaction_read_only = off`); err != nil {
+		if _, err := dbOf(stores[0]).Exec(`SET default_transaction_read_only = off`); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := schema.DB(stores[0]).Exec(`ALTER SYSTEM RESET default_transaction_read_only`); err != nil {
+		if _, err := dbOf(stores[0]).Exec(`ALTER SYSTEM RESET default_transaction_read_only`); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := schema.DB(stores[0]).Exec(`RESET default_transaction_read_only`); err != nil {
+		if _, err := dbOf(stores[0]).Exec(`RESET default_transaction_read_only`); err != nil {
 			t.Fatal(err)
 		}
 		reload(t, stores[0], "off")
@@ -379,7 +298,7 @@ func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 // reload makes the server read its settings again and waits until a session has.
 func reload(t *testing.T, s schema.Store, want string) {
 	t.Helper()
-	db := schema.DB(s)
+	db := dbOf(s)
 	if _, err := db.Exec(`SELECT pg_reload_conf()`); err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +323,7 @@ func reload(t *testing.T, s schema.Store, want string) {
 func TestFrozenDatabase(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
 	at := through(t, p, pgtestdb.URL(t))
-	s, err := schema.Open(t.Context(), at, schema.Options{MaxConns: 4})
+	s, err := postgres.Open(t.Context(), at, schema.Options{MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +344,7 @@ func TestFrozenDatabase(t *testing.T) {
 		_, err := s.Cursors(ctx)
 		reads <- err
 	}()
-	if _, reason := troubled(t, s, done); !strings.Contains(reason.Error(), "has not answered") {
+	if _, reason := storetest.Troubled(t, s, done); !strings.Contains(reason.Error(), "has not answered") {
 		t.Errorf("trouble: %v", reason)
 	}
 	began := time.Now()
@@ -464,12 +383,12 @@ func TestSilentServerIsLeft(t *testing.T) {
 // What is told of trouble holds no user, password or value.
 func TestTroubleIsRedacted(t *testing.T) {
 	at := strings.Replace(pgtestdb.URL(t), "postgres://postgres@", "postgres://olga:secret@", 1)
-	_, err := schema.Open(t.Context(), at, schema.Options{})
+	_, err := postgres.Open(t.Context(), at, schema.Options{})
 	if err == nil {
 		t.Fatal("olga may connect")
 	}
 	for _, err := range []error{err, &pgconn.PgError{Code: "22P02", Message: "invalid input olga", Detail: "secret"}} {
-		if text := schema.Redacted(fmt.Errorf("commit: %w", err)).Error(); strings.Contains(text, "olga") || strings.Contains(text, "secret") || text == "" {
+		if text := postgres.Redacted(fmt.Errorf("commit: %w", err)).Error(); strings.Contains(text, "olga") || strings.Contains(text, "secret") || text == "" {
 			t.Errorf("told: %s", text)
 		}
 	}

@@ -1,4 +1,4 @@
-package schema
+package postgres
 
 import (
 	"context"
@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
-// Purge implements Store.
-func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
-	return p.purge(ctx, partition, detail, row, limit, func(c *purgeChoice) (touched int, err error) {
+// Purge implements [schema.Store].
+func (p *Store) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	return p.PurgeBy(ctx, partition, detail, row, limit, func(c *schema.Old) (touched int, err error) {
 		err = p.run(ctx, func(tx pgx.Tx) error {
 			touched, err = forget(ctx, tx, partition, epoch, c, detail, row)
 			return err
@@ -23,21 +24,21 @@ func (p *postgres) Purge(ctx context.Context, partition int, epoch int64, detail
 // forget is the purge itself, in one round trip before that of the transaction's
 // end: commits of the partition, ours and a successor's, wait meanwhile, because a
 // task that is started again just now would lose the journal it needs.
-func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *purgeChoice, detail, row core.Instant) (int, error) {
+func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schema.Old, detail, row core.Instant) (int, error) {
 	gone, forgotten := int64(0), int64(0)
 	b := &pgx.Batch{}
-	b.Queue(holdSQL, partition, epoch, c.forgotten)
-	if len(c.rows) > 0 {
-		b.Queue(forgetRowsSQL, partition, c.rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(holdSQL, partition, epoch, c.Forgotten)
+	if len(c.Rows) > 0 {
+		b.Queue(forgetRowsSQL, partition, c.Rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
 			gone = tag.RowsAffected()
 			return nil
 		})
 	}
-	if c.inputs {
-		b.Queue(forgetInputsSQL, partition, c.details, detail.Time(), epoch)
+	if c.Inputs {
+		b.Queue(forgetInputsSQL, partition, c.Details, detail.Time(), epoch)
 	}
-	if len(c.details) > 0 {
-		b.Queue(forgetSQL, partition, c.details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
+	if len(c.Details) > 0 {
+		b.Queue(forgetSQL, partition, c.Details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
 	}
 	err := tx.SendBatch(ctx, b).Close()
 	return int(gone + forgotten), err
@@ -53,10 +54,10 @@ const (
 // The statements on the tasks whose number is in the list ?2, if the partition is ours.
 var (
 	chosen          = `partition = ?1 AND number ` + inList("number") + ` AND ` + stillOurs
-	forgetRowsSQL   = dollars(qForgetRows + chosen + andDead)
-	forgetInputsSQL = dollars(qForgetInputs + chosen + andOld)
+	forgetRowsSQL   = dollars(schema.ForgetRowsSQL + chosen + schema.AndDeadSQL)
+	forgetInputsSQL = dollars(schema.ForgetInputsSQL + chosen + schema.AndOldSQL)
 	// forgetSQL purges what tasks were made of and counts them.
-	forgetSQL = dollars(`WITH forgotten AS (` + qForgetDetails + chosen + andOld + `), gone AS (` + qForgetJournal +
+	forgetSQL = dollars(`WITH forgotten AS (` + schema.ForgetDetailsSQL + chosen + schema.AndOldSQL + `), gone AS (` + schema.ForgetJournalSQL +
 		`partition = ?1 AND number IN (SELECT number FROM forgotten) RETURNING 1)
 SELECT count(*) FROM forgotten`)
 )
