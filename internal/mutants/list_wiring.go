@@ -173,7 +173,7 @@ var wiringMutants = []mutant{
 		run:   "^TestDeadLetterThatCannotBeStored$",
 	},
 	{
-		name: "deadlock-not-retried", invariant: 12, file: "schema/pgerrors.go",
+		name: "deadlock-not-retried", invariant: 12, file: "schema/postgres/errors.go",
 		old: "	{\"40\", faultTransaction, faultTransaction, ", new: "	{\"40P01\", faultRow, faultRow, false, \"a row is refused\"},\n	{\"40\", faultTransaction, faultTransaction, ",
 		fault: "PostgreSQL: a commit that made way in a deadlock is not sent again",
 		run:   "^TestErrorsOfACommit$",
@@ -185,8 +185,8 @@ var wiringMutants = []mutant{
 		run:   "^TestSQLite$/^purge_after_a_takeover$",
 	},
 	{
-		name: "postgres-purge-place-survives", invariant: 9, file: "schema/postgres.go",
-		old: "	p.purged.forget(partition)\n", new: "",
+		name: "postgres-purge-place-survives", invariant: 9, file: "schema/postgres/postgres.go",
+		old: "	p.ForgetPurged(partition)\n", new: "",
 		fault: "PostgreSQL: how far rows are forgotten is remembered over a takeover of a database that was restored",
 		run:   "^TestPostgres$/^purge_after_a_takeover$",
 	},

@@ -18,17 +18,17 @@ func (p *Store) DB() *sql.DB { return p.db }
 var UpdateSQL, UpdateParams = updateSQL, len(taskFields)
 
 // Lists are the statements on the rows of a list, with values for their parameters.
-// They change no row that is there.
 func Lists() []struct{ Name, SQL, Values string } {
 	return []struct{ Name, SQL, Values string }{
 		{"journals", dollars(`SELECT seq` + among("journal", "number") + ` ORDER BY number, seq`), `1, '{7,8,9}'`},
 		{"numbers", dollars(`SELECT id` + among("tasks", "number")), `1, '{7,8,9}'`},
 		{"ids", dollars(`SELECT id` + among("tasks", "id")), `1, '{a,b,c}'`},
-		{"forget rows", forgetRowsSQL, `1, '{7,8,9}', '2020-01-01', 0`},
-		{"forget inputs", forgetInputsSQL, `1, '{7,8,9}', '2020-01-01', 0`},
-		{"forget", forgetSQL, `1, '{7,8,9}', '2020-01-01', 0`},
-		{"born", bornSQL, `'{1,1,1}', '{a,b,c}', '{0,1,2}'`},
 		{"ours", oursSQL, `1, '{1,1,1}', '{7,8,9}', '{0,0,0}', '{1}'`},
+		{"forget inputs", forgetInputsSQL, `1, '{7,8,9}', '2030-01-01', 0`},
+		{"count old", countOldSQL, `1, '{7,8,9}', '2030-01-01', 0`},
+		{"forget", forgetSQL, `1, '{7,8,9}', '2030-01-01', 0`},
+		{"forget rows", forgetRowsSQL, `1, '{7,8,9}', '2030-01-01', 0`},
+		{"born", bornSQL, `'{1,1,1}', '{a,b,c}', '{0,1,2}'`},
 	}
 }
 

@@ -40,7 +40,7 @@ func TestFindCockroach(t *testing.T) {
 		{"program that cannot be run", []string{"COCKROACH_BINARY=" + flat}, 2, "no program"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := exec.Command("../scripts/test-cockroach", "--find")
+			cmd := exec.Command("../../scripts/test-cockroach", "--find")
 			cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, c.env...)
 			out, err := cmd.CombinedOutput()
 			if cmd.ProcessState == nil {
@@ -52,7 +52,7 @@ func TestFindCockroach(t *testing.T) {
 		})
 	}
 	// Without --find as well: nothing found is no success.
-	cmd := exec.Command("../scripts/test-cockroach")
+	cmd := exec.Command("../../scripts/test-cockroach")
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 2 {
 		t.Errorf("%v: %s", err, out)

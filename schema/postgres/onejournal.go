@@ -30,7 +30,7 @@ const (
 	sealSQL     = `ALTER TABLE %[1]s ADD CONSTRAINT %[1]s_sealed CHECK (FALSE) NOT VALID`
 	emptiedSQL  = `DROP TABLE %s`
 
-	mergeNextSQL = `SELECT COALESCE(max(number), $2) FROM (SELECT DISTINCT number FROM ONLY %s WHERE partition = $1 AND number > $2 ORDER BY number LIMIT $3) AS some`
+	mergeNextSQL = `SELECT COALESCE(max(number), $2) FROM (SELECT DISTINCT number FROM ONLY %s WHERE partition = $1 AND number > $2 ORDER BY number LIMIT $3) AS piece`
 	mergeHoldSQL = `SELECT partition FROM partitions WHERE partition = $1 FOR UPDATE`
 	// mergeMoveSQL moves rows of tasks that are not forgotten. The others go with their table:
 	// no purge looks for them any more.

@@ -38,7 +38,8 @@ func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schem
 		b.Queue(forgetInputsSQL, partition, c.Details, detail.Time(), epoch)
 	}
 	if len(c.Details) > 0 {
-		b.Queue(forgetSQL, partition, c.Details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
+		b.Queue(countOldSQL, partition, c.Details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
+		b.Queue(forgetSQL, partition, c.Details, detail.Time(), epoch)
 	}
 	err := tx.SendBatch(ctx, b).Close()
 	return int(gone + forgotten), err
@@ -56,8 +57,8 @@ var (
 	chosen          = `partition = ?1 AND number ` + inList("number") + ` AND ` + stillOurs
 	forgetRowsSQL   = dollars(schema.ForgetRowsSQL + chosen + schema.AndDeadSQL)
 	forgetInputsSQL = dollars(schema.ForgetInputsSQL + chosen + schema.AndOldSQL)
-	// forgetSQL purges what tasks were made of and counts them.
-	forgetSQL = dollars(`WITH forgotten AS (` + schema.ForgetDetailsSQL + chosen + schema.AndOldSQL + `), gone AS (` + schema.ForgetJournalSQL +
-		`partition = ?1 AND number IN (SELECT number FROM forgotten) RETURNING 1)
-SELECT count(*) FROM forgotten`)
+	countOldSQL     = dollars(`SELECT count(*) FROM tasks WHERE ` + chosen + schema.AndOldSQL)
+	// forgetSQL deletes what the tasks of countOldSQL were made of.
+	forgetSQL = dollars(schema.ForgetJournalSQL + chosen +
+		` AND EXISTS (SELECT 1 FROM tasks AS t WHERE t.partition = ?1 AND t.number = journal.number` + schema.AndOldSQL + `)`)
 )

@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
 )
 
@@ -116,7 +117,7 @@ func open(tb testing.TB, p *pgfault.Proxy, dialect string, o schema.Options) (sc
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := schema.Open(context.Background(), through.String(), o)
+	s, err := postgres.Open(context.Background(), through.String(), o)
 	if err != nil {
 		tb.Fatal(err)
 	}
