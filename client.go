@@ -65,8 +65,8 @@ func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {
 
 // Apply stores the plan, so that its tasks can be submitted. The same content
 // again is fine; another content under a stored version is refused (409), and
-// so is what cannot work (400): errors.Is(err, ErrRefused). While nobody
-// answers it tries again, until ctx ends.
+// so is what cannot work (400): errors.Is(err, ErrRefused). While no
+// node answers it tries again, until ctx ends.
 func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
 	if err := p.check(int(c.nc.MaxPayload())); err != nil {
 		return fmt.Errorf("apply: %w", err)

@@ -8,15 +8,15 @@ import (
 
 // deadline is a context that ends at a time, with its parent, or when it is
 // cancelled. It is context.WithDeadline for handlers that mostly end long before:
-// there is a timer, and a link to the parent, only from the moment somebody asks
-// for Done. Between two services' calls that is most of what a command costs.
+// there is a timer, and a link to the parent, only from the first call
+// of Done. Between two services' calls that is most of what a command costs.
 type deadline struct {
 	context.Context // the parent: its values
 	at              time.Time
 
 	mu     sync.Mutex
-	err    error         // why it ended; nil: it has not, as far as anybody asked
-	done   chan struct{} // nil until somebody asks for it
+	err    error         // why it ended; nil: it has not, or Err was not called since
+	done   chan struct{} // nil until the first call of Done
 	timer  *time.Timer
 	unlink func() bool        // from the parent
 	after  map[*func()]func() // what contexts made from this one want called at its end
@@ -29,7 +29,7 @@ func withDeadline(parent context.Context, at time.Time) (ctx context.Context, ca
 	}
 	d := &deadline{Context: parent, at: at}
 	return d, func() {
-		if d.Err() == nil { // else it has ended before, though nobody had asked
+		if d.Err() == nil { // else its time was over before, without a timer to say so
 			d.finish(context.Canceled)
 		}
 	}
@@ -106,7 +106,7 @@ func (d *deadline) finish(err error) {
 // AfterFunc is what package context looks for before it spends a goroutine on a
 // context made from this one.
 func (d *deadline) AfterFunc(f func()) (stop func() bool) {
-	d.Done() // from now on somebody waits
+	d.Done() // from now on the timer runs
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
@@ -98,7 +98,7 @@ func (f *fake) read(r *bus.ReadRequest) {
 	defer f.mu.Unlock()
 	if r.ID != "" {
 		view, ok := f.views[r.ID]
-		data, err := ingest.EncodeTask(&view)
+		data, err := api.EncodeTask(&view)
 		if !ok || view.Type != r.Type || err != nil {
 			r.Reject(404, "not found", 0)
 			return
@@ -118,7 +118,7 @@ func (f *fake) read(r *bus.ReadRequest) {
 			page.Tasks = append(page.Tasks, view)
 		}
 	}
-	data, err := ingest.EncodePage(&page)
+	data, err := api.EncodePage(&page)
 	if err != nil {
 		r.Reject(500, err.Error(), 0)
 		return

@@ -92,7 +92,7 @@ func (w *watching) expect(want ...string) {
 	}
 }
 
-// Each state comes once, whoever tells it how often, and the end comes last: it
+// Each state comes once, however often and by whichever subject it is told, and the end comes last: it
 // is believed of the event stream alone.
 func TestWatchTellsEachStateOnce(t *testing.T) {
 	r := newRig(t)
@@ -101,8 +101,8 @@ func TestWatchTellsEachStateOnce(t *testing.T) {
 		w.live("a", state, 0)
 	}
 	w.live("b", "error", 0)
-	if _, err := r.conn.NATS().Request("nobody.here", nil, time.Second); err == nil {
-		t.Fatal("somebody there")
+	if _, err := r.conn.NATS().Request("no.subscriber", nil, time.Second); err == nil {
+		t.Fatal("an answer without a subscriber")
 	}
 	w.expect("received", "processing", "undoing")
 	r.tell(t, "b error", "c processed", "d processed", "a undone", "a undone")

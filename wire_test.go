@@ -259,9 +259,9 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Without anybody behind the wire a call lasts as long as its context; with
-// somebody who does not speak it, no longer than that shows.
-func TestNobodyAnswers(t *testing.T) {
+// Without a node behind the wire a call lasts as long as its context; with a
+// responder of another protocol, until its first answer.
+func TestNoNodeAnswers(t *testing.T) {
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
 	if err != nil {
 		t.Fatal(err)

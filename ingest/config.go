@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -65,11 +66,11 @@ type Config struct {
 
 	// FlightsMax is how many packs may wait for the stream before one that is not
 	// full waits too: the stream syncs one after the other, so that sending more of
-	// them sooner answers nobody earlier, and what comes meanwhile fills them.
+	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
 	FlightsMax int
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
-	BacklogMax int64         // messages of a partition that nobody has read yet, at most
+	BacklogMax int64         // messages of a partition that its owner has not read yet, at most
 	FloodItems int           // with so many unanswered requests for 100 ms the door is flooded, until they are fewer than a third of it for as long
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
 
@@ -92,29 +93,29 @@ type Config struct {
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (c Config) WithDefaults() Config {
-	orInt(&c.PackItems, DefaultPackItems)
-	orInt(&c.PackBytes, DefaultPackBytes)
-	orInt(&c.PayloadMax, DefaultPayloadMax)
-	orInt(&c.WindowMax, min(max(DefaultWindowMax*time.Duration(c.Partitions)/8, DefaultWindowLeast), DefaultWindowMax))
-	orInt(&c.QuietItems, DefaultQuietItems)
-	orInt(&c.BusyItems, max(1, int(c.WindowMax/DefaultWindowPerAsk)))
-	orInt(&c.FlightsMax, DefaultFlightsMax)
-	orInt(&c.ItemsMax, DefaultItemsMax)
-	orInt(&c.BytesMax, DefaultBytesMax)
-	orInt(&c.BacklogMax, DefaultBacklogMax)
-	orInt(&c.FloodItems, DefaultFloodItems)
-	orInt(&c.PublishMax, DefaultPublishMax)
-	orInt(&c.UnknownMax, DefaultUnknownMax)
-	orInt(&c.ReloadPause, DefaultReloadPause)
-	orInt(&c.ReloadMax, DefaultReloadMax)
-	orInt(&c.RecentBytes, DefaultRecentBytes)
-	orInt(&c.RecentFor, DefaultRecentFor)
-	orInt(&c.LooksMax, DefaultLooksMax)
-	orInt(&c.LookMax, DefaultLookMax)
-	orInt(&c.LookSpare, DefaultLookSpare)
-	orInt(&c.LookRest, DefaultLookRest)
-	orInt(&c.LookItems, DefaultLookItems)
-	orInt(&c.LookRate, DefaultLookRate)
+	c.PackItems = cmp.Or(c.PackItems, DefaultPackItems)
+	c.PackBytes = cmp.Or(c.PackBytes, DefaultPackBytes)
+	c.PayloadMax = cmp.Or(c.PayloadMax, DefaultPayloadMax)
+	c.WindowMax = cmp.Or(c.WindowMax, min(max(DefaultWindowMax*time.Duration(c.Partitions)/8, DefaultWindowLeast), DefaultWindowMax))
+	c.QuietItems = cmp.Or(c.QuietItems, DefaultQuietItems)
+	c.BusyItems = cmp.Or(c.BusyItems, max(1, int(c.WindowMax/DefaultWindowPerAsk)))
+	c.FlightsMax = cmp.Or(c.FlightsMax, DefaultFlightsMax)
+	c.ItemsMax = cmp.Or(c.ItemsMax, DefaultItemsMax)
+	c.BytesMax = cmp.Or(c.BytesMax, DefaultBytesMax)
+	c.BacklogMax = cmp.Or(c.BacklogMax, DefaultBacklogMax)
+	c.FloodItems = cmp.Or(c.FloodItems, DefaultFloodItems)
+	c.PublishMax = cmp.Or(c.PublishMax, DefaultPublishMax)
+	c.UnknownMax = cmp.Or(c.UnknownMax, DefaultUnknownMax)
+	c.ReloadPause = cmp.Or(c.ReloadPause, DefaultReloadPause)
+	c.ReloadMax = cmp.Or(c.ReloadMax, DefaultReloadMax)
+	c.RecentBytes = cmp.Or(c.RecentBytes, DefaultRecentBytes)
+	c.RecentFor = cmp.Or(c.RecentFor, DefaultRecentFor)
+	c.LooksMax = cmp.Or(c.LooksMax, DefaultLooksMax)
+	c.LookMax = cmp.Or(c.LookMax, DefaultLookMax)
+	c.LookSpare = cmp.Or(c.LookSpare, DefaultLookSpare)
+	c.LookRest = cmp.Or(c.LookRest, DefaultLookRest)
+	c.LookItems = cmp.Or(c.LookItems, DefaultLookItems)
+	c.LookRate = cmp.Or(c.LookRate, DefaultLookRate)
 	if c.SizeOf == nil {
 		c.SizeOf = estimate
 	}
@@ -160,10 +161,4 @@ const packHeadBytes = 1
 // numbers of at most ten bytes each.
 func estimate(s *core.Submission) int {
 	return len(s.Type) + len(s.ID) + len(s.Input) + len(s.ReplyTo) + len(s.Trace) + 9*10
-}
-
-func orInt[N ~int | ~int64](n *N, def N) {
-	if *n == 0 {
-		*n = def
-	}
 }

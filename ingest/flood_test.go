@@ -55,7 +55,7 @@ func TestFloodBeginsAndEnds(t *testing.T) {
 	}
 }
 
-// A limit below three has no third: then nobody must wait for it to be over.
+// A limit below three has no third: then the flood is over at no request at all.
 func TestFloodOfOne(t *testing.T) {
 	f := flood{from: 1}
 	now := core.Instant(0)
@@ -67,6 +67,6 @@ func TestFloodOfOne(t *testing.T) {
 		}
 	}
 	if f.is(now) {
-		t.Error("nobody waits, and it is a flood")
+		t.Error("no request waits, and it is a flood")
 	}
 }

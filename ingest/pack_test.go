@@ -125,7 +125,7 @@ func TestPacksFillWhileOthersFly(t *testing.T) {
 	}
 	r.submit(later, ids("y", r.door.cfg.PackItems, 1)...)
 	if len(r.log.got) != 7 {
-		t.Errorf("%d messages: a full pack waits for nobody", len(r.log.got))
+		t.Errorf("%d messages: a full pack does not wait", len(r.log.got))
 	}
 }
 

@@ -151,8 +151,8 @@ func TestFlooded(t *testing.T) {
 	})
 }
 
-// 50 ms of a flood of 50,000/s: packs are large, and nobody waits longer than
-// the window and the stream together.
+// 50 ms of a flood of 50,000/s: packs are large, and no request waits longer
+// than the window and the stream together.
 func TestRunInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTally()

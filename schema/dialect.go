@@ -11,6 +11,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
 // This file is what a dialect in a package of its own, such as schema/sqlite, takes from
@@ -86,19 +87,7 @@ func (b *Base) explained(ctx context.Context, duplicates []core.Duplicate) error
 // Pause waits before try+1: jittered, doubling, half a second at most.
 func Pause(ctx context.Context, try int) error {
 	most := min(5*time.Millisecond<<min(try, 10), 500*time.Millisecond)
-	return Sleep(ctx, time.Duration(rand.Int64N(int64(most)))+time.Millisecond)
-}
-
-// Sleep waits, or until ctx ends.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, time.Duration(rand.Int64N(int64(most)))+time.Millisecond)
 }
 
 func sendUntilKnown(ctx context.Context, batch *core.Batch, watch *commitWatch, once func(context.Context) (core.CommitResult, bool, error)) (core.CommitResult, error) {

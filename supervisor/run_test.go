@@ -78,7 +78,7 @@ func TestStalledLeaderIsSucceeded(t *testing.T) {
 		w.mu.Unlock()
 		advance(t, w.ttl+2*time.Second)
 		if !b.Last().Held {
-			t.Fatal("nobody took over from a stalled leader")
+			t.Fatal("no supervisor took over from a stalled leader")
 		}
 		if n := w.askedTimes(0); n != 1 {
 			t.Fatalf("the successor asked %d times, want 1", n)

@@ -77,7 +77,7 @@ func TestUnreadPartitionIsLeftAlone(t *testing.T) {
 	if len(w.asked[0]) != 1 {
 		t.Error("an unread partition was asked again after 29s")
 	}
-	// Positions start anew when a stream is lost: silence does not last for ever.
+	// Positions start again at 1 when a stream is lost: silence does not last for ever.
 	mustTick(t, s, epoch.Add(30*time.Second))
 	if len(w.asked[0]) != 2 {
 		t.Errorf("an unread partition was asked %d times after 30s, want 2", len(w.asked[0]))

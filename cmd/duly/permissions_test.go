@@ -217,8 +217,8 @@ var (
 	postStep = duly.NewStep[goods, receipt]("post", "post", duly.CompleteBy(2*time.Second))
 	shipStep = duly.NewStep[goods, receipt]("ship", "ship", duly.Attempts(1))
 	failStep = duly.NewStep[goods, receipt]("fail", "ship.fail", duly.Attempts(1), duly.OnExhausted(duly.AskPerson))
-	goneStep = duly.NewStep[goods, receipt]("gone", "nobody", duly.CompleteBy(300*time.Millisecond), duly.Attempts(2), duly.Backoff(10*time.Millisecond, 20*time.Millisecond))
-	holdStep = duly.NewCheck[goods, receipt]("hold", "nobody", duly.CompleteBy(5*time.Second))
+	goneStep = duly.NewStep[goods, receipt]("gone", "absent", duly.CompleteBy(300*time.Millisecond), duly.Attempts(2), duly.Backoff(10*time.Millisecond, 20*time.Millisecond))
+	holdStep = duly.NewCheck[goods, receipt]("hold", "absent", duly.CompleteBy(5*time.Second))
 
 	orders  = duly.NewPlan("orders", 1, payStep, postStep, shipStep)
 	broken  = duly.NewPlan("broken", 1, failStep)
@@ -260,7 +260,7 @@ func (g *guarded) populate(namespace string) {
 	}
 	shipped := func(_ context.Context, call duly.Call[goods]) (receipt, error) {
 		if call.Input.Cents == 13 {
-			return receipt{}, duly.Refuse(errors.New("nobody sends that"))
+			return receipt{}, duly.Refuse(errors.New("that cannot be sent"))
 		}
 		return receipt{call.Key}, nil
 	}
@@ -550,7 +550,7 @@ func (v *violations) usedBy(pattern string) bool {
 	return false
 }
 
-// unused tells which permitted subjects nobody has used.
+// unused tells which permitted subjects no client has used.
 func (g *guarded) unused() {
 	for _, m := range regexp.MustCompile(`(?m)^          "([^"]+)"$`).FindAllStringSubmatch(g.users, -1) {
 		subject, _, _ := strings.Cut(m[1], " ")

@@ -21,12 +21,12 @@ type serveCmd struct {
 }
 
 // Run runs roles until it is told to stop, and then drains.
-func (c *serveCmd) Run(ctx context.Context, std streams, anew anew) error {
+func (c *serveCmd) Run(ctx context.Context, std streams, reexec reexec) error {
 	if strings.HasPrefix(c.DatabaseURL, "sqlite:") {
 		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
 	log := newLog(std.err, c.Logs)
-	settle(c.Process, c.Memory, anew, log)
+	settle(c.Process, c.Memory, reexec, log)
 	n, err := node.Open(ctx, c.Config, log)
 	if err != nil {
 		return err
@@ -77,9 +77,9 @@ type devCmd struct {
 }
 
 // Run runs everything in one process until it is told to stop.
-func (c *devCmd) Run(ctx context.Context, std streams, anew anew) error {
+func (c *devCmd) Run(ctx context.Context, std streams, reexec reexec) error {
 	log := newLog(std.err, c.Logs)
-	settle(c.Process, 0, anew, log)
+	settle(c.Process, 0, reexec, log)
 	dir := c.DataDir
 	if dir == "" {
 		var err error

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linuxSlack is what a thread has unless somebody has said otherwise.
+// linuxSlack is what a thread has unless it was set.
 const linuxSlack = 50 * time.Microsecond
 
 // TestTimerSlack: a node's threads have the slack it is told, or its default, or what
@@ -21,7 +21,7 @@ func TestTimerSlack(t *testing.T) {
 		name    string
 		args    []string
 		outside time.Duration
-		again   string // says that it was started anew already
+		again   string // says that it was started again already
 		want    string
 	}{
 		{"default", nil, linuxSlack, "", "200000"},

@@ -26,7 +26,7 @@ import (
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 )
 
-// natsServer is a NATS server as somebody else configures it.
+// natsServer is a NATS server with a configuration of its own.
 func natsServer(t *testing.T, opts natsd.Options) *natsd.Server {
 	t.Helper()
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.JetStream, opts.StoreDir = "127.0.0.1", natsd.RANDOM_PORT, true, true, true, t.TempDir()
@@ -160,7 +160,7 @@ func TestStoppedNodeGivesItsLeasesBack(t *testing.T) {
 }
 
 // TestDeadLetterThatCannotBeStored: a message that cannot be decoded is not passed over while
-// its dead letter cannot be stored; it is one as soon as somebody can store it.
+// its dead letter cannot be stored; it is stored as soon as that works.
 //
 // covers: D
 func TestDeadLetterThatCannotBeStored(t *testing.T) {

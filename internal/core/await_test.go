@@ -190,7 +190,7 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 	}
 }
 
-// That nobody heard one copy of a command that was sent twice says nothing of the other:
+// That one copy of a command that was sent twice was unserved says nothing of the other:
 // only its answer or its complete-by counts.
 func TestUnservedCopySpeaksForItselfAlone(t *testing.T) {
 	r := newRig(t, stepsPlan(1))

@@ -8,7 +8,7 @@ import (
 // Corners that a random storm meets too seldom to rely on it.
 
 // A retry that finds no room is parked like a first try: it waits for room, not
-// for its backoff, and nobody asks about it before the deadline.
+// for its backoff, and no supervisor asks about it before the deadline.
 func TestRetryParks(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
@@ -55,7 +55,7 @@ func TestQuietIsTheLatestOfAllTries(t *testing.T) {
 	}
 }
 
-// A try that nobody heard ends with the task's deadline, and the same row undoes
+// A try that reached no agent ends with the task's deadline, and the same row undoes
 // another step: its Due is the undo's, not the lost try's.
 func TestUnservedAtTheDeadline(t *testing.T) {
 	r := newRig(t, stepsPlan(2))
@@ -68,8 +68,8 @@ func TestUnservedAtTheDeadline(t *testing.T) {
 	}
 }
 
-// Unserved tries are no attempts, of an undo neither, and the backoff begins anew
-// once somebody was there.
+// Unserved tries are no attempts, of an undo neither, and the backoff begins again
+// at its first pause once an agent was there.
 func TestUnservedIsNoAttempt(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
@@ -116,7 +116,7 @@ func TestOneRunsAtATime(t *testing.T) {
 	}
 }
 
-// Resume sends again, so whoever resumes makes two of one.
+// Resume sends again, so of one copy it makes two.
 func TestResumeMarksResent(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)

@@ -106,7 +106,7 @@ func TestResubmitNamesTheStepThatIsNext(t *testing.T) {
 }
 
 // A task whose plan is gone can be put in error; what its steps did is unknown,
-// so nobody may call it undone but a person who looked.
+// so only a person who looked may call it undone.
 func TestPlanGone(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)

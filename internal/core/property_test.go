@@ -230,7 +230,7 @@ func (s *storm) reply(a answer, at Instant) {
 	}
 }
 
-// unservedSend: a copy finds nobody who listens.
+// unservedSend: a copy finds no agent subscribed.
 func (s *storm) unservedSend() {
 	open := s.m.open()
 	if len(open) == 0 {
@@ -238,7 +238,7 @@ func (s *storm) unservedSend() {
 	}
 	h := open[s.n("copy", len(open))]
 	h.done = true
-	h.try.copies-- // nobody is at work on it, whatever the owner makes of the news
+	h.try.copies-- // no agent is at work on it, whatever the owner makes of the news
 	if s.try(Event{Kind: EventUnserved, Seq: h.try.seq}) == errLost {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of situations in docs/faults.md anew")
+var update = flag.Bool("update", false, "rewrite the table of situations in docs/faults.md")
 
 // situations are those in which systems of this kind were seen to fail, and Duly was, when it was tried there. A test says
 // with a line "covers: A1, B2" of its comment which of them it guards.
@@ -36,7 +36,7 @@ var situations = []struct{ id, text string }{
 	{"B8", "a stop in the middle of trouble"},
 	{"B9", "a clock that is wrong"},
 	{"B10", "an agent's user may not subscribe"},
-	{"B11", "nobody serves a step"},
+	{"B11", "no agent serves a step"},
 	{"B12", "the event stream is away"},
 	{"B13", "a node dies, the database or NATS is away: who is told, and how often"},
 	{"C1", "typed values are those of encoding/json, whatever their size"},

@@ -29,7 +29,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 // packages is the law of imports: every package of the module and what it may
 // import of the others. Arrows point down only.
 //
-//	programs   cmd/duly        bench          examples
+//	programs   cmd/duly        bench (its own module)          examples
 //	doors      dev  ui           ↓         duly (the root package)
 //	wiring     internal/node     ↓               ↓
 //	roles      ingest scheduler agents supervisor | adapters: internal/bus schema
@@ -40,12 +40,12 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/redact", "internal/pgtest/..."},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
 		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
-		links:   []string{"nats", "sql"}, // sql: the database's own counters
+		links:   []string{"nats", "sql", "plots"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.
 	"examples/...": {imports: []string{"examples/...", "."}, links: []string{"nats"}},
@@ -59,29 +59,34 @@ var packages = map[string]place{
 	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/bus", "internal/core"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/bus", "internal/core", "internal/pause"}, links: []string{"nats"}},
 
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core"},
+		imports: []string{"internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
 		links:   []string{"nats"},
 	},
+
+	// The faces: what clients and operators ask over HTTP and NATS, over ports.
+	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
 	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"scheduler":  {imports: []string{"internal/core"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
-	"supervisor": {imports: []string{"internal/core"}},
+	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
 	"internal/bus": {imports: []string{"internal/core", "internal/planform", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":   {imports: []string{"schema/...", "internal/core", "internal/planform"}, links: []string{"sql"}},
+	"schema/...":   {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
-	"schema/sqlite":   {imports: []string{"schema/...", "internal/core"}, links: []string{"sql"}},
-	"schema/dialects": {imports: []string{"schema/..."}},
+	"schema":          {imports: []string{"internal/core", "internal/pause", "internal/planform"}, links: []string{"sql"}},
+	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/pause"}, links: []string{"sql"}},
+	"schema/sqlite":   {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
+	"schema/dialects": {imports: []string{"schema", "schema/postgres", "schema/sqlite"}},
 
 	// What users of NATS need, in the bus's subjects.
 	"internal/rights": {imports: []string{"internal/bus", "internal/core"}},
@@ -90,26 +95,25 @@ var packages = map[string]place{
 	"internal/planform": {imports: []string{"internal/core"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
-	"internal/core": {std: []string{"crypto/sha256", "errors", "fmt", "time"}},
+	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
-	// Checks payloads.
-	"internal/quickjson": {},
+	// What any package may need, and that knows nothing of tasks.
+	"internal/quickjson": {}, // checks payloads
+	"internal/pause":     {}, // waits, or until a context ends
 
 	// Aids of the tests.
 	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
 	"internal/sim/run":    {imports: []string{"internal/sim"}},
 	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
-	"internal/pgfault":    {links: []string{"sql"}}, // the protocol, not the database
+	"internal/pgfault":    {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
 	"internal/health": {imports: []string{"internal/redact"}},
 	// Takes passwords out of what is logged or answered.
 	"internal/redact": {},
 	// What a node stands on; only internal/node decides with it.
-	"internal/ground": {},
+	"internal/ground": {imports: []string{"internal/pause"}},
 	"internal/law":    {},
-	// The faults that the tests must find.
-	"internal/mutants": {},
 }
 
 // guarded are dependencies that only the packages naming them in links may
@@ -129,6 +133,7 @@ var guarded = map[string][]string{
 	"below sqlite": {"modernc.org/libc"},
 	"nats":         {"github.com/nats-io/nats.go"},
 	"nats-server":  {"github.com/nats-io/nats-server"},
+	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 
 // wireName matches a subject, a stream or a bucket of the default namespace. No
@@ -172,8 +177,8 @@ func TestMapIsSound(t *testing.T) {
 	}
 	for _, role := range roles {
 		for _, got := range packages[role].imports {
-			if got != "internal/core" && got != "internal/quickjson" {
-				t.Errorf("role %s may import %s, want internal/core, and a quicker encoding/json", role, got)
+			if got != "internal/core" && got != "internal/quickjson" && got != "internal/pause" {
+				t.Errorf("role %s may import %s, want internal/core, and what knows nothing of tasks", role, got)
 			}
 		}
 	}

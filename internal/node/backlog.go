@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/pause"
 )
 
 // backlogEvery is how often the server is asked for the backlog while
@@ -13,7 +14,7 @@ import (
 const backlogEvery = 500 * time.Millisecond
 
 // backlog is ingest.Backlog: how far the readers are behind, as last seen. A
-// node that nobody submits to asks nothing.
+// node without submissions asks nothing.
 type backlog struct {
 	conn    *bus.Conn
 	seen    atomic.Pointer[map[int]int64]
@@ -37,7 +38,7 @@ func (b *backlog) Pending(partition int) int64 {
 // run asks until ctx ends. What cannot be asked counts as no backlog: the
 // stream's own bound holds submissions back then.
 func (b *backlog) run(ctx context.Context) {
-	for wait(ctx, backlogEvery) {
+	for pause.For(ctx, backlogEvery) == nil {
 		if !b.knocked.Swap(false) {
 			continue
 		}

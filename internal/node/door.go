@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
@@ -36,15 +37,15 @@ func logError(err error) error {
 	return fmt.Errorf("%w: %w", ingest.ErrLogDown, err)
 }
 
-// doorReader is ingest.Reader on the state store.
+// doorReader is api.Reader on the state store.
 type doorReader struct{ schema.Store }
 
-// Counts implements ingest.Reader.
+// Counts implements api.Reader.
 func (r doorReader) Counts(ctx context.Context) ([]core.Count, error) {
 	return r.CountsUpTo(ctx, schema.CountsMax)
 }
 
-// Cursor implements ingest.Reader.
+// Cursor implements api.Reader.
 func (r doorReader) Cursor(ctx context.Context, partition int) (uint64, error) {
 	all, err := r.Cursors(ctx)
 	if err != nil {
@@ -58,7 +59,7 @@ func (r doorReader) Cursor(ctx context.Context, partition int) (uint64, error) {
 	return 0, fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 }
 
-// controls is ingest.Controls and supervisor's way to ask.
+// controls is api.Controls and supervisor's way to ask.
 type controls struct{ conn *bus.Conn }
 
 // Ask stores a control message.
@@ -73,16 +74,16 @@ const asksMax = 256
 // askDoor serves requests of clients about tasks that come over NATS.
 type askDoor struct {
 	*bounded
-	asks *ingest.Asks
+	asks *api.Requests
 }
 
-func newAskDoor(asks *ingest.Asks) *askDoor {
+func newAskDoor(asks *api.Requests) *askDoor {
 	return &askDoor{newBounded(asksMax), asks}
 }
 
 // serve takes one request and returns at once.
 func (d *askDoor) serve(r *bus.AskRequest) {
-	d.take(r.Control, func(asked ingest.Asked, bad *ingest.Refusal) {
+	d.take(r.Control, func(asked api.Asked, bad *ingest.Refusal) {
 		if bad != nil {
 			r.Refuse(bad.Code, bad.ErrCode, bad.Description, bad.Retry)
 			return
@@ -92,13 +93,13 @@ func (d *askDoor) serve(r *bus.AskRequest) {
 	})
 }
 
-func (d *askDoor) take(c core.Control, answer func(ingest.Asked, *ingest.Refusal)) {
+func (d *askDoor) take(c core.Control, answer func(api.Asked, *ingest.Refusal)) {
 	if !d.try(func() {
 		// Who sent it NATS does not say: the actor is a claim.
-		c.Actor = ingest.ActorAt(c.Actor, "nats")
+		c.Actor = api.ActorAt(c.Actor, "nats")
 		answer(d.asks.Ask(context.Background(), c))
 	}) {
-		answer(ingest.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
+		answer(api.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
 			Description: fmt.Sprintf("%d requests about tasks are worked on here, the limit", asksMax)})
 	}
 }
@@ -106,9 +107,9 @@ func (d *askDoor) take(c core.Control, answer func(ingest.Asked, *ingest.Refusal
 // asksRetry is when a request that found no room may come again.
 const asksRetry = 250 * time.Millisecond
 
-// newAsks are the requests about tasks, as both doors take them.
-func (n *Node) newAsks() (*ingest.Asks, error) {
-	return ingest.NewAsks(ingest.AskConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
+// newRequests are the requests about tasks, as both doors take them.
+func (n *Node) newRequests() (*api.Requests, error) {
+	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
 }
 
 // submission turns a request of the fast door into ingest's.

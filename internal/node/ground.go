@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
 )
@@ -284,7 +285,7 @@ func (n *Node) watchNodes(ctx context.Context, live func(nodes []string)) {
 			return
 		}
 		n.report(condMembers, err)
-		if !wait(ctx, time.Second) {
+		if pause.For(ctx, time.Second) != nil {
 			return
 		}
 	}

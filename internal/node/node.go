@@ -18,6 +18,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
@@ -39,11 +40,11 @@ type Node struct {
 	clock        *nodeClock
 	lines        *ground.Folding // what log writes through
 
-	ground    *ground.Ground
-	reporters map[string]ground.Reporter
-	members   members
-	anew      time.Time                 // when the connection was last made anew for its subscriptions; of the probe of rights alone
-	endBy     atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
+	ground      *ground.Ground
+	reporters   map[string]ground.Reporter
+	members     members
+	reconnected time.Time                 // when the connection was last recreated for its subscriptions; of the probe of rights alone
+	endBy       atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
 
 	leading leading // see probeLeader
 
@@ -200,7 +201,7 @@ func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
 			n.log.Info("the streams are not ready yet; trying again", "error", err)
 		}
 		told = true
-		if waits && !wait(ctx, setupAgain) {
+		if waits && pause.For(ctx, setupAgain) != nil {
 			return ready, err
 		}
 	}

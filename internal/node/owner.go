@@ -10,6 +10,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/scheduler"
 )
 
@@ -82,11 +83,10 @@ func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, 
 // persist tries until it works or ctx ends.
 func (n *Node) persist(ctx context.Context, what string, do func() error) error {
 	const first, most = 200 * time.Millisecond, 5 * time.Second
-	between := first
-	for failed := false; ; failed = true {
+	for tries := 1; ; tries++ {
 		err := do()
 		if err == nil {
-			if failed {
+			if tries > 1 {
 				n.report(condStoring, nil)
 			}
 			return nil
@@ -94,11 +94,10 @@ func (n *Node) persist(ctx context.Context, what string, do func() error) error 
 		if ctx.Err() == nil {
 			n.report(condStoring, fmt.Errorf("%s: %w", what, err))
 		}
-		if !wait(ctx, between) {
+		if pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {
 			n.report(condStoring, nil) // it is not tried any more
 			return fmt.Errorf("%s: %w", what, errors.Join(ctx.Err(), err))
 		}
-		between = min(2*between, most)
 	}
 }
 
@@ -148,7 +147,7 @@ func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) err
 			continue
 		}
 		w.n.report(condEvidence, err)
-		if !wait(ctx, time.Second) {
+		if pause.For(ctx, time.Second) != nil {
 			return nil
 		}
 	}

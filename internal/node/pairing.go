@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
 
@@ -113,8 +114,8 @@ func (p *pairing) note(beat string) {
 	p.seen = append(p.seen[max(0, len(p.seen)-2*pairKept+1):], beat)
 }
 
-// other judges whether the database is another NATS's: with an error when somebody lives
-// there, and false when there has been nobody for so long that it can be taken.
+// other judges whether the database is another NATS's: with an error when nodes live
+// there, and false when there have been none for so long that it can be taken.
 func (p *pairing) other(f *found) (bool, error) {
 	if !f.told {
 		return true, nil // not known
@@ -152,7 +153,7 @@ func (p *pairing) foreign(f *found) (bool, error) {
 	return true, nil
 }
 
-// await returns when nobody else uses this node's database or NATS without the other; tell
+// await returns when no other nodes use this node's database or NATS without the other; tell
 // hears what is waited for. Errors: errOtherNATS, errOtherDatabase, the database's.
 func (p *pairing) await(ctx context.Context, tell func(why string)) error {
 	began := time.Now()
@@ -180,7 +181,7 @@ func (p *pairing) await(ctx context.Context, tell func(why string)) error {
 				tell("this NATS was last used with another state of the database, by node " + f.nats.By)
 			}
 		}
-		if !wait(ctx, p.every/4) {
+		if pause.For(ctx, p.every/4) != nil {
 			return ctx.Err()
 		}
 	}
@@ -242,7 +243,7 @@ func (n *Node) keepPaired(ctx context.Context) {
 	if n.pair == nil {
 		return
 	}
-	for again := true; again; again = wait(ctx, n.pair.every) {
+	for again := true; again; again = pause.For(ctx, n.pair.every) == nil {
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)
 		err := n.pair.beat(bounded)
 		cancel()

@@ -11,6 +11,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
 
@@ -130,7 +131,7 @@ const staleEvery = time.Second
 // keepRead reads the plans now, and again while that fails, until ctx ends.
 func (c *planCache) keepRead(ctx context.Context) {
 	c.stale.Store(true)
-	for again := true; again; again = wait(ctx, staleEvery) {
+	for again := true; again; again = pause.For(ctx, staleEvery) == nil {
 		if !c.stale.Load() {
 			continue
 		}
@@ -140,7 +141,7 @@ func (c *planCache) keepRead(ctx context.Context) {
 	}
 }
 
-// readTimeout bounds a read that nobody waits for with a time of his own.
+// readTimeout bounds a read that has no caller with a deadline.
 const readTimeout = 5 * time.Second
 
 // applyPlan stores a plan that came over the wire and tells everybody.

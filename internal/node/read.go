@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 )
@@ -71,14 +71,14 @@ func (s *reads) read(ctx context.Context, r *bus.ReadRequest) (data []byte, code
 	case err != nil:
 		return nil, 503, err
 	}
-	if data, err = ingest.EncodeTask(&view); err == nil && len(data) > s.answer {
+	if data, err = api.EncodeTask(&view); err == nil && len(data) > s.answer {
 		// What a message cannot hold is left out; HTTP shows it.
 		view.Input = nil
 		for i := range view.Steps {
 			view.Steps[i].Result = nil
 			view.Steps[i].Error = core.ShortText(view.Steps[i].Error, 256)
 		}
-		data, err = ingest.EncodeTask(&view)
+		data, err = api.EncodeTask(&view)
 	}
 	return data, 500, err
 }
@@ -93,7 +93,7 @@ func (s *reads) list(ctx context.Context, f core.Filter) (data []byte, code int,
 		case err != nil:
 			return nil, 503, err
 		}
-		if data, err = ingest.EncodePage(&page); err != nil || len(data) <= s.answer || f.Limit == 1 {
+		if data, err = api.EncodePage(&page); err != nil || len(data) <= s.answer || f.Limit == 1 {
 			return data, 500, err
 		}
 		f.Limit = max(1, f.Limit/2)

@@ -18,9 +18,9 @@ import (
 // Times of looking at what NATS lets this node do.
 const (
 	rightsEvery = 5 * time.Second
-	// anewAfter is the least time between two connections that are made because a
+	// reconnectAfter is the least time between two connections that are made because a
 	// subscription was denied.
-	anewAfter = time.Minute
+	reconnectAfter = time.Minute
 )
 
 // roleSets are what the roles of the node need of NATS, in their order.
@@ -119,7 +119,7 @@ func (n *Node) probeRights(ctx context.Context) []ground.Found {
 	}
 	all, others := n.lacking(known)
 	n.report(condRightsOther, otherDenials(others))
-	n.subscribeAnew(known, err)
+	n.resubscribe(known, err)
 	found := make([]ground.Found, len(all))
 	for i := range all {
 		l := &all[i]
@@ -135,9 +135,9 @@ func otherDenials(all []bus.Denial) error {
 	return fmt.Errorf("%d subjects, for one: %w", len(all), all[0].Err)
 }
 
-// subscribeAnew makes the connection anew when a subscription was denied that is allowed now: the
+// resubscribe recreates the connection when a subscription was denied that is allowed now: the
 // server does not make it by itself. Where answers cannot be heard, it is tried now and then.
-func (n *Node) subscribeAnew(has *bus.Permissions, unknown error) {
+func (n *Node) resubscribe(has *bus.Permissions, unknown error) {
 	denied := n.conn.Denials()
 	again := slices.ContainsFunc(denied, func(d bus.Denial) bool {
 		if !d.Subscribe {
@@ -148,13 +148,13 @@ func (n *Node) subscribeAnew(has *bus.Permissions, unknown error) {
 		}
 		return rights.Right{Subject: d.Subject, Queue: d.Queue}.Allowed(*has)
 	})
-	if !again || time.Since(n.anew) < anewAfter {
+	if !again || time.Since(n.reconnected) < reconnectAfter {
 		return
 	}
-	n.anew = time.Now()
-	n.log.Info("connecting to NATS anew, because a subscription that was denied may be allowed now")
+	n.reconnected = time.Now()
+	n.log.Info("connecting to NATS again, because a subscription that was denied may be allowed now")
 	if err := n.conn.SubscribeAnew(); err != nil {
-		n.log.Debug("not connected anew", "error", err)
+		n.log.Debug("not connected again", "error", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
 )
@@ -48,7 +49,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	defer changed.Stop()
 	reads := newReads(ctx, n)
 	defer reads.wait()
-	requests, err := n.newAsks()
+	requests, err := n.newRequests()
 	if err != nil {
 		return err
 	}
@@ -253,11 +254,11 @@ func (m *membership) keep(ctx context.Context, lease *bus.Lease, claimed func())
 				return err
 			}
 		}
-		pause := m.n.cfg.Lease / 3
+		between := m.n.cfg.Lease / 3
 		if !held {
-			pause = m.n.cfg.Lease / 20
+			between = m.n.cfg.Lease / 20
 		}
-		if !wait(ctx, pause) {
+		if pause.For(ctx, between) != nil {
 			break
 		}
 	}
@@ -270,18 +271,6 @@ func (m *membership) keep(ctx context.Context, lease *bus.Lease, claimed func())
 		m.n.log.Debug("this node's lease ends by itself", "error", err)
 	}
 	return nil
-}
-
-// wait waits for d; false: ctx ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // runSupervisor looks for what is overdue while it leads, and raises alerts.

@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
 // roomEvery is how often a look is taken whether the streams have room.
@@ -19,7 +20,7 @@ const roomEvery = 5 * time.Second
 func (n *Node) keepRoom(ctx context.Context) {
 	early := map[string]bool{} // streams that had to give up what was to be kept
 	failing := false
-	for wait(ctx, roomEvery) {
+	for pause.For(ctx, roomEvery) == nil {
 		if !n.conn.Connected() {
 			continue
 		}

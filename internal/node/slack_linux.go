@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Linux gives a thread unless somebody has said otherwise, and what says that
-// a program was started anew: where the slack does not outlive that, it is not
-// tried for ever.
+// What Linux gives a thread unless it was set, and what says that the program was
+// started again: where the slack does not outlive that, it is not tried for ever.
 const (
 	usualSlack = 50 * time.Microsecond
 	startedEnv = "DULY_TIMER_SLACK_GIVEN"
 )
 
-// StartAnew gives the timers of the process their slack. A thread has that of the
+// Reexec gives the timers of the process their slack. A thread has that of the
 // one that made it, and Go has made some before a program's first line, so the
 // program is started once more in the same process: a call at the very beginning
-// does not return then. Who has given it another slack than Linux's own, as
-// systemd's TimerSlackNSec= does, is not overruled. After an error the process is
+// does not return then. A slack other than Linux's own, as systemd's
+// TimerSlackNSec= sets it, stays. After an error the process is
 // as it was.
-func (p Process) StartAnew() error {
+func (p Process) Reexec() error {
 	if p.TimerSlack == 0 || os.Getenv(startedEnv) != "" {
 		return nil
 	}
@@ -50,5 +49,5 @@ func (p Process) StartAnew() error {
 	}
 	_ = os.Unsetenv(startedEnv)
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(has), 0, 0, 0) // as it was given before
-	return fmt.Errorf("start %s anew: %w", program, err)
+	return fmt.Errorf("start %s again: %w", program, err)
 }

@@ -2,5 +2,5 @@
 
 package node
 
-// StartAnew does nothing here: the slack of timers is Linux's.
-func (Process) StartAnew() error { return nil }
+// Reexec does nothing here: the slack of timers is Linux's.
+func (Process) Reexec() error { return nil }

@@ -32,7 +32,7 @@ func match(a, b string, touch bool) bool {
 }
 
 // Missing are the needed rights of a set that a user certainly does not have. One that it
-// has in part is not among them: somebody may have named the subjects that there are.
+// has in part is not among them: its rights may name the subjects that there are.
 func (s Set) Missing(has bus.Permissions) []Right {
 	var all []Right
 	for _, r := range s.Rights {

@@ -28,8 +28,8 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestMissing: what a user certainly lacks is missing, and nothing else: somebody may have
-// named the subjects that there are.
+// TestMissing: what a user certainly lacks is missing, and nothing else: its rights may
+// name the subjects that there are.
 func TestMissing(t *testing.T) {
 	set := Set{Rights: []Right{
 		{Publish: true, Subject: "p.>", Needed: true}, {Publish: true, Subject: "seldom"}, {Subject: "s.*", Queue: "q", Needed: true}, {Subject: "t.>", Needed: true},

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
@@ -181,6 +180,5 @@ func (w *World) until(limit core.Instant, done func() bool) {
 var (
 	_ scheduler.Store  = (*MemStore)(nil)
 	_ supervisor.Store = (*MemStore)(nil)
-	_ ingest.Reader    = (*MemStore)(nil)
 	_ context.Context  = agentContext{}
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
 
@@ -129,7 +130,7 @@ func (m *migration) run(ctx context.Context) error {
 		switch {
 		case sqlState(err) == "55P03":
 			m.tell(m.holders(ctx))
-			wait = func(ctx context.Context, _ int) error { return schema.Sleep(ctx, rest) }
+			wait = func(ctx context.Context, _ int) error { return pause.For(ctx, rest) }
 			rest = min(2*rest, lockRestMax)
 		case try >= migrateTries || !collided(err):
 			return err
@@ -157,7 +158,7 @@ func (m *migration) alone(ctx context.Context) (*sql.Conn, error) {
 			return conn, nil
 		}
 		m.tell("another process that migrates")
-		if err := schema.Sleep(ctx, lockPoll); err != nil {
+		if err := pause.For(ctx, lockPoll); err != nil {
 			return nil, errors.Join(fmt.Errorf("migrate: %w (waiting for %s)", err, m.waitsFor), conn.Close())
 		}
 	}

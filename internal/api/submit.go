@@ -1,4 +1,4 @@
-package ingest
+package api
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 )
 
@@ -28,7 +29,7 @@ const (
 func (a *api) post(w http.ResponseWriter, r *http.Request) {
 	taskType := r.PathValue("type")
 	if err := core.CheckName("type", taskType); err != nil {
-		problem(w, refusal(400, CauseTypeName, "%v", err))
+		problem(w, ingest.Refuse(400, ingest.CauseTypeName, "%v", err))
 		return
 	}
 	id, bad := a.idOf(r, taskType)
@@ -41,7 +42,7 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 
 // idOf is the id of a POST: its key where that is an id, an id made of the key
 // where it is not, and a new one without a key.
-func (a *api) idOf(r *http.Request, taskType string) (string, *Refusal) {
+func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
 	key := r.Header.Get(headerKey)
 	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
 		key = key[1 : n-1] // a string of RFC 9651, as the header's draft wants it
@@ -50,7 +51,7 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *Refusal) {
 	case key == "":
 		return a.cfg.NewID(), nil
 	case len(key) > keyBytesMax:
-		return "", refusal(400, CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, short(key), len(key), keyBytesMax)
+		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, core.QuoteShort(key), len(key), keyBytesMax)
 	case core.CheckName("id", key) == nil:
 		return key, nil
 	}
@@ -58,8 +59,8 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *Refusal) {
 }
 
 // put submits a task under the client's id. What the store knows of the id is
-// looked at first, but a store that does not answer holds nobody up: the owner
-// settles it.
+// looked at first, but a store that does not answer delays no request: the owner
+// compares the inputs.
 func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	taskType, id, bad := names(r)
 	if bad != nil {
@@ -70,7 +71,7 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 		view, err := a.find(r, taskType, id)
 		switch {
 		case err == nil || errors.Is(err, errOtherType):
-			if bad := differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
+			if bad := ingest.Differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
 				problem(w, bad)
 				return
 			}
@@ -89,20 +90,20 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input []byte)) {
 	defer a.bodies.Add(-1)
 	if n := a.bodies.Add(1); n > int64(a.cfg.ConcurrentMax) {
-		problem(w, refusal(429, CauseFull, "%d submissions are being read, the limit is %d", n-1, a.cfg.ConcurrentMax).retry(retryFull))
+		problem(w, ingest.Refuse(429, ingest.CauseFull, "%d submissions are being read, the limit is %d", n-1, a.cfg.ConcurrentMax).After(ingest.RetryFull))
 		return
 	}
 	if r.ContentLength > core.InputBytesMax {
-		problem(w, refusal(413, CauseInputSize, "input has %d bytes, the limit is %d", r.ContentLength, core.InputBytesMax))
+		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit is %d", r.ContentLength, core.InputBytesMax))
 		return
 	}
 	input, err := io.ReadAll(http.MaxBytesReader(w, r.Body, core.InputBytesMax))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		problem(w, refusal(413, CauseInputSize, "input has more than %d bytes, the limit", core.InputBytesMax))
+		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "input has more than %d bytes, the limit", core.InputBytesMax))
 		return
 	}
 	if err != nil {
-		problem(w, refusal(400, CauseBody, "the body could not be read: %v", err))
+		problem(w, ingest.Refuse(400, ingest.CauseBody, "the body could not be read: %v", err))
 		return
 	}
 	then(input)
@@ -111,10 +112,10 @@ func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input [
 // submit hands a submission in and waits for its answer, or for the client to
 // go. A client that left may ask for the task by its id.
 func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte, looked bool) {
-	answers := make(chan Answer, 1)
-	a.door.Submit(Request{
+	answers := make(chan ingest.Answer, 1)
+	a.door.Submit(ingest.Request{
 		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
-		Trace: r.Header.Get(headerTrace), Looked: looked, Answer: func(answer Answer) { answers <- answer },
+		Trace: r.Header.Get(headerTrace), Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer },
 	})
 	select {
 	case answer := <-answers:
@@ -123,7 +124,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 	}
 }
 
-func (a *api) submitted(w http.ResponseWriter, taskType string, answer *Answer) {
+func (a *api) submitted(w http.ResponseWriter, taskType string, answer *ingest.Answer) {
 	if answer.Err != nil {
 		problem(w, answer.Err)
 		return
@@ -178,7 +179,7 @@ func actorOf(r *http.Request) string {
 }
 
 // cancelOf reads what goes with a cancellation.
-func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *Refusal {
+func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *ingest.Refusal {
 	q := r.URL.Query()
 	var body struct {
 		Reason        *string `json:"reason"`
@@ -186,39 +187,39 @@ func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *Refusal 
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, cancelBytesMax))
 	if err != nil {
-		return refusal(400, CauseBody, "the body could not be read, or has more than %d bytes: %v", cancelBytesMax, err)
+		return ingest.Refuse(400, ingest.CauseBody, "the body could not be read, or has more than %d bytes: %v", cancelBytesMax, err)
 	}
 	if len(bytes.TrimSpace(data)) > 0 {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&body); err != nil {
-			return refusal(400, CauseBody, "the body is not a JSON object of reason and even_if_unknown: %v", err)
+			return ingest.Refuse(400, ingest.CauseBody, "the body is not a JSON object of reason and even_if_unknown: %v", err)
 		}
 		if _, err := d.Token(); err != io.EOF {
-			return refusal(400, CauseBody, "the body has more than one JSON value")
+			return ingest.Refuse(400, ingest.CauseBody, "the body has more than one JSON value")
 		}
 	}
 	switch said := q.Has("reason"); {
 	case said && body.Reason != nil:
-		return refusal(400, CauseQuery, "reason is given in the query and in the body, want one of them")
+		return ingest.Refuse(400, ingest.CauseQuery, "reason is given in the query and in the body, want one of them")
 	case said:
 		c.Reason = q.Get("reason")
 	case body.Reason != nil:
 		c.Reason = *body.Reason
 	}
 	if reason := c.Reason; len(reason) > reasonBytesMax || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
-		return refusal(400, CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", short(reason), len(reason), reasonBytesMax)
+		return ingest.Refuse(400, ingest.CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", core.QuoteShort(reason), len(reason), reasonBytesMax)
 	}
 	switch said := q.Has("even_if_unknown"); {
 	case said && body.EvenIfUnknown != nil:
-		return refusal(400, CauseQuery, "even_if_unknown is given in the query and in the body, want one of them")
+		return ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown is given in the query and in the body, want one of them")
 	case said:
 		switch value := q.Get("even_if_unknown"); value {
 		case "true", "1", "":
 			c.EvenIfUnknown = true
 		case "false", "0":
 		default:
-			return refusal(400, CauseQuery, "query parameter even_if_unknown is %s, want true or false", short(value))
+			return ingest.Refuse(400, ingest.CauseQuery, "query parameter even_if_unknown is %s, want true or false", core.QuoteShort(value))
 		}
 	case body.EvenIfUnknown != nil:
 		c.EvenIfUnknown = *body.EvenIfUnknown

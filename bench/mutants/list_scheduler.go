@@ -307,7 +307,7 @@ var schedulerMutants = []mutant{
 	{
 		name: "rows-kept-of-an-earlier-life", invariant: 11, file: "scheduler/run.go",
 		old: "if err := s.store.Release(ctx, p, st.Epoch); err != nil", new: "if err := ctx.Err(); err != nil",
-		fault: "a partition that nobody holds is waited for because its row names a live node",
+		fault: "a partition without a holder is waited for because its row names a live node",
 		run:   "^(TestRowsOfAnEarlierLife|TestRowsOfAFailedDrain|TestRowsThatAppear)$",
 	},
 	{
@@ -337,7 +337,7 @@ var schedulerMutants = []mutant{
 	{
 		name: "silent-loss-unseen", invariant: 4, file: "scheduler/run.go",
 		old: "ok && (epoch != st.Epoch || st.LastCommit < noted[p]) {", new: "ok && epoch < 0 {",
-		fault: "a partition that was taken over without mail counts as held, and nobody reads it when it comes back",
+		fault: "a partition that was taken over without mail counts as held, and is not read when it comes back",
 		run:   "^TestTakenOverWithoutMail$",
 	},
 	{

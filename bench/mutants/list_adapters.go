@@ -171,7 +171,7 @@ var adapterMutants = []mutant{
 		run:   "^(TestPubAckErrors|TestPublishPackBusy)$",
 	},
 	{
-		name: "nobody-is-not-busy", invariant: 1, file: "internal/bus/acks.go",
+		name: "absent-stream-is-not-busy", invariant: 1, file: "internal/bus/acks.go",
 		old: "\tif unserved(msg) {\n\t\treturn 0, &BusyError{Retry: retryLater, Err: nats.ErrNoStreamResponse}\n\t}\n", new: "",
 		fault: "no stream listening is an undecodable answer and not \"try again\"",
 		run:   "^(TestPubAckErrors|TestPublishPackBusy)$",
@@ -239,7 +239,7 @@ var adapterMutants = []mutant{
 	{
 		name: "mute-consumer-trusted", invariant: 11, file: "internal/bus/consumer.go",
 		old: "return err != nil && ctx.Err() == nil && r.conn.Connected()", new: "return errors.Is(err, jetstream.ErrConsumerNotFound)",
-		fault: "a consumer that nobody answers for is waited on",
+		fault: "a consumer that no server answers for is waited on",
 		run:   "^TestMuteConsumer$",
 	},
 	{
@@ -263,7 +263,7 @@ var adapterMutants = []mutant{
 	{
 		name: "forged-unserved-counts", invariant: 7, file: "internal/bus/mark.go",
 		old: "err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(k.batchToken(n))) == 1", new: "err == nil && n != 1<<62",
-		fault: "anybody may say that nobody listens, which counts as no effect",
+		fault: "any client may say that no agent is subscribed, which counts as no effect",
 		run:   "^TestForgedBatches$",
 	},
 }

@@ -1,4 +1,4 @@
-package ingest
+package api
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 )
 
@@ -61,13 +62,13 @@ func (a *api) passed(r *http.Request, id string, after uint64) (bool, error) {
 	defer cancel()
 	cursor, err := a.reader.Cursor(ctx, a.partition(id))
 	if errors.Is(err, core.ErrNotFound) {
-		return false, nil // nobody has owned the partition yet
+		return false, nil // the partition has had no owner yet
 	}
 	return cursor >= after, err
 }
 
 // position reads ?after=<partition>.<seq>; 0 without it.
-func (a *api) position(r *http.Request, id string) (uint64, *Refusal) {
+func (a *api) position(r *http.Request, id string) (uint64, *ingest.Refusal) {
 	value := r.URL.Query().Get("after")
 	if value == "" {
 		return 0, nil
@@ -76,10 +77,10 @@ func (a *api) position(r *http.Request, id string) (uint64, *Refusal) {
 	partition, err1 := strconv.ParseUint(number, 10, 31)
 	after, err2 := strconv.ParseUint(seq, 10, 64)
 	if err1 != nil || err2 != nil || after == 0 {
-		return 0, refusal(400, CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", short(value))
+		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", core.QuoteShort(value))
 	}
 	if want := a.partition(id); int(partition) != want {
-		return 0, refusal(400, CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", short(value), short(id), want)
+		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", core.QuoteShort(value), core.QuoteShort(id), want)
 	}
 	return after, nil
 }
@@ -95,7 +96,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	page, err := a.reader.List(ctx, filter)
 	if errors.Is(err, core.ErrCursor) {
-		problem(w, refusal(400, CauseQuery, "query parameter after is %s, want the next of a page: %v", short(filter.After), err))
+		problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page: %v", core.QuoteShort(filter.After), err))
 		return
 	}
 	if err != nil {
@@ -109,26 +110,26 @@ var states = []core.State{
 	core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
 }
 
-func filterOf(r *http.Request) (core.Filter, *Refusal) {
+func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 	q := r.URL.Query()
 	f := core.Filter{Type: q.Get("type"), State: core.State(q.Get("state")), Limit: listDefault, After: q.Get("after")}
 	if f.Type != "" {
 		if err := core.CheckName("type", f.Type); err != nil {
-			return f, refusal(400, CauseTypeName, "%v", err)
+			return f, ingest.Refuse(400, ingest.CauseTypeName, "%v", err)
 		}
 	}
 	if f.State != "" && !slices.Contains(states, f.State) {
-		return f, refusal(400, CauseQuery, "query parameter state is %s, want one of %v", short(string(f.State)), states)
+		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter state is %s, want one of %v", core.QuoteShort(string(f.State)), states)
 	}
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > listMax {
-			return f, refusal(400, CauseQuery, "query parameter limit is %s, want 1 to %d", short(limit), listMax)
+			return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter limit is %s, want 1 to %d", core.QuoteShort(limit), listMax)
 		}
 		f.Limit = n
 	}
 	if len(f.After) > cursorBytesMax {
-		return f, refusal(400, CauseQuery, "query parameter after %s has %d bytes, the limit is %d", short(f.After), len(f.After), cursorBytesMax)
+		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter after %s has %d bytes, the limit is %d", core.QuoteShort(f.After), len(f.After), cursorBytesMax)
 	}
 	return f, nil
 }

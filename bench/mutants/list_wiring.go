@@ -16,7 +16,7 @@ var wiringMutants = []mutant{
 		run:   "^TestServeByContextOverTLS$",
 	},
 	{
-		name: "cancel-answered-unstored", invariant: 1, file: "ingest/ask.go",
+		name: "cancel-answered-unstored", invariant: 1, file: "internal/api/requests.go",
 		old: "asked.Partition, c); err != nil {", new: "asked.Partition, c); err != nil && c.Kind != core.EventCancel {",
 		fault: "a cancel is answered as taken though the control stream did not store it",
 		run:   "^TestStoreDown$",
@@ -67,13 +67,13 @@ var wiringMutants = []mutant{
 	{
 		name: "tick-goes-on-without-partitions", invariant: 11, file: "supervisor/supervisor.go",
 		old: "	if err != nil {\n		return rep, fmt.Errorf(\"read the partitions: %w\", err)", new: "	if err != nil && rep.Asked > 0 {\n		return rep, fmt.Errorf(\"read the partitions: %w\", err)",
-		fault: "a tick that could not read the partitions asks all the same, and tells nobody",
+		fault: "a tick that could not read the partitions asks all the same, and reports nothing",
 		run:   "^TestErrors$",
 	},
 	{
 		name: "tick-goes-on-without-lease", invariant: 11, file: "supervisor/supervisor.go",
 		old: "	if err != nil {\n		return rep, fmt.Errorf(\"renew the lease: %w\", err)", new: "	if err != nil && !held {\n		return rep, fmt.Errorf(\"renew the lease: %w\", err)",
-		fault: "a tick whose lease could not be renewed asks all the same, and tells nobody",
+		fault: "a tick whose lease could not be renewed asks all the same, and reports nothing",
 		run:   "^TestLeaseInDoubt$",
 	},
 	{
@@ -168,7 +168,7 @@ var wiringMutants = []mutant{
 	},
 	{
 		name: "undecodable-skipped", invariant: 2, file: "internal/node/owner.go", in: "cmd/duly",
-		old: "		if !wait(ctx, between) {\n			n.report(condStoring", new: "		if failed || !wait(ctx, between) {\n			n.report(condStoring",
+		old: "		if pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {", new: "		if tries > 1 || pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {",
 		fault: "a message that cannot be decoded is passed over though its dead letter could not be stored",
 		run:   "^TestDeadLetterThatCannotBeStored$",
 	},
@@ -205,7 +205,7 @@ var wiringMutants = []mutant{
 	{
 		name: "room-by-cursors-of-before", invariant: 1, file: "internal/bus/room.go",
 		old: "		if cursor > state.LastSeq || p < len(all.Stored) && !c.isAt(ctx, stream, cursor, all.Stored[p]) {", new: "		if ctx.Err() != nil {",
-		fault: "room is made in a stream that went back, of what nobody has read",
+		fault: "room is made in a stream that went back, of what no owner has read",
 		run:   "^TestRoomOfAStreamThatWentBack$",
 	},
 	{

@@ -1,4 +1,4 @@
-package ingest
+package api
 
 import (
 	"context"
@@ -18,10 +18,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 // site is an API over a store, a door and a control stream in memory.
 type site struct {
@@ -33,11 +34,11 @@ type site struct {
 	counts   []core.Count
 	filter   core.Filter // of the newest list
 	err      error       // of every reading
-	asks     *Asks
+	asks     *Requests
 	controls []core.Control
 	askErr   error
-	requests []Request
-	answer   func(Request) (Answer, bool) // false: no answer
+	requests []ingest.Request
+	answer   func(ingest.Request) (ingest.Answer, bool) // false: no answer
 	onGet    func()
 	nextID   int
 
@@ -46,25 +47,25 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	s := &site{t: t, views: map[string]core.View{}, cursors: map[int]uint64{}}
-	s.answer = func(r Request) (Answer, bool) {
-		return Answer{Task: r.ID, Stream: "TASKS", Seq: 17, Partition: byDigit(r.ID, 4)}, true
+	s.answer = func(r ingest.Request) (ingest.Answer, bool) {
+		return ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: 17, Partition: byDigit(r.ID, 4)}, true
 	}
 	newID := func() string { s.nextID++; return fmt.Sprintf("made-%d", s.nextID) }
-	asks, err := NewAsks(AskConfig{Partitions: 4, PartitionOf: byDigit, UnknownFor: time.Millisecond, KnownType: func(_ context.Context, taskType string) (bool, error) {
+	asks, err := NewRequests(RequestsConfig{Partitions: 4, PartitionOf: byDigit, UnknownFor: time.Millisecond, KnownType: func(_ context.Context, taskType string) (bool, error) {
 		return taskType != "nosuch", nil
 	}}, s, s, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.asks = asks
-	s.handler, err = NewAPI(APIConfig{Partitions: 4, PartitionOf: byDigit, NewID: newID}, s, s, asks, slog.New(slog.DiscardHandler))
+	s.handler, err = New(Config{Partitions: 4, PartitionOf: byDigit, NewID: newID}, s, s, asks, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (s *site) Submit(r Request) {
+func (s *site) Submit(r ingest.Request) {
 	s.requests = append(s.requests, r)
 	if a, ok := s.answer(r); ok {
 		r.Answer(a)
@@ -187,8 +188,8 @@ func TestGoldenBodies(t *testing.T) {
 		{"list_empty", "GET", "/v1/tasks", "", nil, nil},
 		{"counts", "GET", "/v1/counts", "", func(s *site) { s.counts = []core.Count{{Type: "t", State: core.StateUndone, Tasks: 7}} }, nil},
 		{"refused", "PUT", "/v1/tasks/delivery/d-1", `{}`, func(s *site) {
-			s.answer = func(r Request) (Answer, bool) {
-				return Answer{Task: r.ID, Err: refusal(429, CauseFull, "full").retry(1500 * time.Millisecond)}, true
+			s.answer = func(r ingest.Request) (ingest.Answer, bool) {
+				return ingest.Answer{Task: r.ID, Err: ingest.Refuse(429, ingest.CauseFull, "full").After(1500 * time.Millisecond)}, true
 			}
 		}, nil},
 		{"not_served", "GET", "/v2/tasks", "", nil, nil},
@@ -291,19 +292,19 @@ func TestBadHTTP(t *testing.T) {
 		method, target, body string
 		code, cause          int
 	}{
-		{"PUT", "/v1/tasks/delivery/" + long, `{}`, 400, CauseIDName}, {"PUT", "/v1/tasks/" + long + "/x", `{}`, 400, CauseTypeName},
-		{"PUT", "/v1/tasks/delivery/a%2Fb", `{}`, 400, CauseIDName}, {"PUT", "/v1/tasks/delivery/a%00b", `{}`, 400, CauseIDName},
-		{"PUT", "/v1/tasks/delivery/%2e%2e", `{}`, 400, CauseIDName}, {"GET", "/v1/tasks/delivery/a.b", "", 400, CauseIDName},
-		{"POST", "/v1/tasks/de.livery", `{}`, 400, CauseTypeName}, {"DELETE", "/v1/tasks/delivery/%F0%9F%92%A3", "", 400, CauseIDName},
-		{"DELETE", "/v1/tasks/delivery/x1?reason=" + strings.Repeat("r", 513), "", 400, CauseQuery},
-		{"DELETE", "/v1/tasks/delivery/x1?reason=%00", "", 400, CauseQuery}, {"DELETE", "/v1/tasks/delivery/x1?reason=%ff", "", 400, CauseQuery},
-		{"GET", "/v1/tasks?limit=0", "", 400, CauseQuery}, {"GET", "/v1/tasks?limit=1001", "", 400, CauseQuery},
-		{"GET", "/v1/tasks?limit=-1", "", 400, CauseQuery}, {"GET", "/v1/tasks?limit=99999999999999999999", "", 400, CauseQuery},
-		{"GET", "/v1/tasks?limit=x", "", 400, CauseQuery}, {"GET", "/v1/tasks?state=done", "", 400, CauseQuery},
-		{"GET", "/v1/tasks?type=a.b", "", 400, CauseTypeName}, {"GET", "/v1/tasks?after=" + strings.Repeat("x", 513), "", 400, CauseQuery},
-		{"GET", "/v1/tasks/delivery", "", 405, CauseMethod}, {"POST", "/v1/tasks", `{}`, 405, CauseMethod},
-		{"DELETE", "/v1/counts", "", 405, CauseMethod}, {"OPTIONS", "/v1/tasks/delivery/x1", "", 405, CauseMethod},
-		{"GET", "/", "", 404, CauseNotFound}, {"GET", "/v1", "", 404, CauseNotFound}, {"PUT", "/v1/tasks/a/b/c", `{}`, 404, CauseNotFound},
+		{"PUT", "/v1/tasks/delivery/" + long, `{}`, 400, ingest.CauseIDName}, {"PUT", "/v1/tasks/" + long + "/x", `{}`, 400, ingest.CauseTypeName},
+		{"PUT", "/v1/tasks/delivery/a%2Fb", `{}`, 400, ingest.CauseIDName}, {"PUT", "/v1/tasks/delivery/a%00b", `{}`, 400, ingest.CauseIDName},
+		{"PUT", "/v1/tasks/delivery/%2e%2e", `{}`, 400, ingest.CauseIDName}, {"GET", "/v1/tasks/delivery/a.b", "", 400, ingest.CauseIDName},
+		{"POST", "/v1/tasks/de.livery", `{}`, 400, ingest.CauseTypeName}, {"DELETE", "/v1/tasks/delivery/%F0%9F%92%A3", "", 400, ingest.CauseIDName},
+		{"DELETE", "/v1/tasks/delivery/x1?reason=" + strings.Repeat("r", 513), "", 400, ingest.CauseQuery},
+		{"DELETE", "/v1/tasks/delivery/x1?reason=%00", "", 400, ingest.CauseQuery}, {"DELETE", "/v1/tasks/delivery/x1?reason=%ff", "", 400, ingest.CauseQuery},
+		{"GET", "/v1/tasks?limit=0", "", 400, ingest.CauseQuery}, {"GET", "/v1/tasks?limit=1001", "", 400, ingest.CauseQuery},
+		{"GET", "/v1/tasks?limit=-1", "", 400, ingest.CauseQuery}, {"GET", "/v1/tasks?limit=99999999999999999999", "", 400, ingest.CauseQuery},
+		{"GET", "/v1/tasks?limit=x", "", 400, ingest.CauseQuery}, {"GET", "/v1/tasks?state=done", "", 400, ingest.CauseQuery},
+		{"GET", "/v1/tasks?type=a.b", "", 400, ingest.CauseTypeName}, {"GET", "/v1/tasks?after=" + strings.Repeat("x", 513), "", 400, ingest.CauseQuery},
+		{"GET", "/v1/tasks/delivery", "", 405, ingest.CauseMethod}, {"POST", "/v1/tasks", `{}`, 405, ingest.CauseMethod},
+		{"DELETE", "/v1/counts", "", 405, ingest.CauseMethod}, {"OPTIONS", "/v1/tasks/delivery/x1", "", 405, ingest.CauseMethod},
+		{"GET", "/", "", 404, ingest.CauseNotFound}, {"GET", "/v1", "", 404, ingest.CauseNotFound}, {"PUT", "/v1/tasks/a/b/c", `{}`, 404, ingest.CauseNotFound},
 	}
 	for _, tt := range tests {
 		s := newSite(t)
@@ -356,12 +357,12 @@ func TestBodies(t *testing.T) {
 func TestBodiesAreBounded(t *testing.T) {
 	s := newSite(t)
 	refused := 0
-	s.answer = func(r Request) (Answer, bool) {
+	s.answer = func(r ingest.Request) (ingest.Answer, bool) {
 		// Each submission brings the next one while it is being handed in.
 		if w := s.do("PUT", "/v1/tasks/delivery/d-1", `{}`); w.Code == 429 {
 			refused++
 		}
-		return Answer{Task: r.ID, Seq: 1}, true
+		return ingest.Answer{Task: r.ID, Seq: 1}, true
 	}
 	if w := s.do("PUT", "/v1/tasks/delivery/d-1", `{}`); w.Code != 202 {
 		t.Fatal(w.Code)
@@ -434,14 +435,14 @@ func TestCancelTellsWhatWillBe(t *testing.T) {
 		{core.StateError, "delivery/d-1", 202, 0, "what it did is undone"},
 		{core.StateUndoing, "delivery/d-1", 202, 0, "being undone already"},
 		{core.StateUndone, "delivery/d-1", 202, 0, "undone already"},
-		{core.StateProcessed, "delivery/d-1", 409, CauseState, "too late to cancel"},
-		{core.StateProcessing, "refund/d-1", 409, CauseOtherType, `of type \"delivery\", not \"refund\"`},
-		{core.StateProcessing, "refund/d-1?even_if_unknown=true", 409, CauseOtherType, "refund"},
-		{"", "delivery/d-1", 404, CauseNotFound, "even_if_unknown"},
-		{"", "delivery/d-1?even_if_unknown=false", 404, CauseNotFound, "even_if_unknown"},
+		{core.StateProcessed, "delivery/d-1", 409, ingest.CauseState, "too late to cancel"},
+		{core.StateProcessing, "refund/d-1", 409, ingest.CauseOtherType, `of type \"delivery\", not \"refund\"`},
+		{core.StateProcessing, "refund/d-1?even_if_unknown=true", 409, ingest.CauseOtherType, "refund"},
+		{"", "delivery/d-1", 404, ingest.CauseNotFound, "even_if_unknown"},
+		{"", "delivery/d-1?even_if_unknown=false", 404, ingest.CauseNotFound, "even_if_unknown"},
 		{"", "delivery/d-1?even_if_unknown=true", 202, 0, "becomes a cancelled one"},
-		{"", "nosuch/d-1", 404, CauseTypeUnknown, "nosuch"},
-		{"", "nosuch/d-1?even_if_unknown=true", 404, CauseTypeUnknown, "nosuch"},
+		{"", "nosuch/d-1", 404, ingest.CauseTypeUnknown, "nosuch"},
+		{"", "nosuch/d-1?even_if_unknown=true", 404, ingest.CauseTypeUnknown, "nosuch"},
 	} {
 		s := newSite(t)
 		if x.state != "" {
@@ -581,7 +582,7 @@ func TestList(t *testing.T) {
 func TestClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		s.answer = func(Request) (Answer, bool) { return Answer{}, false }
+		s.answer = func(ingest.Request) (ingest.Answer, bool) { return ingest.Answer{}, false }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		r := httptest.NewRequestWithContext(ctx, "PUT", "/v1/tasks/delivery/d-1", strings.NewReader(`{}`))
@@ -590,16 +591,15 @@ func TestClientGone(t *testing.T) {
 		if w.Body.Len() != 0 {
 			t.Errorf("answered %s", w.Body)
 		}
-		s.requests[0].Answer(Answer{Task: "d-1"})
+		s.requests[0].Answer(ingest.Answer{Task: "d-1"})
 	})
 }
 
 // The whole way: HTTP, inbox, door, stream.
 func TestHTTPThroughTheDoor(t *testing.T) {
-	in, stop := running(t, &slowLog{}, nil)
-	defer stop()
+	in := running(t)
 	s := newSite(t)
-	handler, err := NewAPI(APIConfig{Partitions: 16, PartitionOf: byDigit, NewID: func() string { return "new1" }}, in, s, s.asks, slog.New(slog.DiscardHandler))
+	handler, err := New(Config{Partitions: 16, PartitionOf: byDigit, NewID: func() string { return "new1" }}, in, s, s.asks, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

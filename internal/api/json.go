@@ -1,4 +1,4 @@
-package ingest
+package api
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 )
 
@@ -161,7 +162,7 @@ func rawJSON(b []byte) json.RawMessage {
 func reply(w http.ResponseWriter, status int, body any) { write(w, status, "application/json", body) }
 
 // problem answers a refusal as a problem document.
-func problem(w http.ResponseWriter, r *Refusal) {
+func problem(w http.ResponseWriter, r *ingest.Refusal) {
 	if r.Retry > 0 {
 		// Whole seconds, and never a hint to come back at once.
 		w.Header().Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(r.Retry.Seconds())))))
@@ -183,6 +184,6 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// An error here is a client that went away: there is nobody left to tell.
+	// An error here is a client that went away, and cannot be told.
 	_, _ = w.Write(data)
 }

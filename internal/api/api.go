@@ -1,6 +1,7 @@
-package ingest
+package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -14,10 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 )
 
-// The defaults of APIConfig.
+// The defaults of Config.
 const (
 	DefaultConcurrentMax = 1024
 )
@@ -36,9 +38,9 @@ const (
 // headers are all with Duly's prefix.
 var headers = []string{headerCompleteBy, headerVersion, headerReplyTo}
 
-// APIConfig is how the HTTP API works. Zero fields take their defaults, except
+// Config is how the HTTP API works. Zero fields take their defaults, except
 // those that say otherwise.
-type APIConfig struct {
+type Config struct {
 	Partitions    int                                 // required
 	PartitionOf   func(id string, partitions int) int // required
 	NewID         func() string                       // makes an id for a POST without a key; required
@@ -46,23 +48,17 @@ type APIConfig struct {
 	ReadMax       time.Duration                       // how long the state store may take
 }
 
-// Submitter is where the API hands submissions in: an [Ingest].
-type Submitter interface {
-	// Submit takes a request and answers it once, without waiting.
-	Submit(Request)
-}
-
 // api serves the paths below /v1.
 type api struct {
-	cfg    APIConfig
+	cfg    Config
 	door   Submitter
 	reader Reader
-	asks   *Asks
+	asks   *Requests
 	log    *slog.Logger
 	bodies atomic.Int64 // submissions whose bodies are in memory
 }
 
-// NewAPI makes the HTTP handler of the API:
+// New makes the HTTP handler of the API:
 //
 //	POST   /v1/tasks/{type}       submit; the id is the Idempotency-Key
 //	PUT    /v1/tasks/{type}/{id}  submit; 202, again 200, with another input 409
@@ -74,17 +70,17 @@ type api struct {
 // Errors are problem documents (RFC 9457). The server that uses it must set its
 // own timeouts for reading headers and bodies. Error: a configuration that
 // cannot work.
-func NewAPI(cfg APIConfig, door Submitter, reader Reader, asks *Asks, log *slog.Logger) (http.Handler, error) {
-	orInt(&cfg.ConcurrentMax, DefaultConcurrentMax)
-	orInt(&cfg.ReadMax, DefaultReadMax)
+func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) (http.Handler, error) {
+	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, DefaultConcurrentMax)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
-		return nil, errors.New("ingest: Partitions, PartitionOf and NewID of the API are required")
+		return nil, errors.New("api: Partitions, PartitionOf and NewID of the API are required")
 	}
 	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 {
-		return nil, fmt.Errorf("ingest: ConcurrentMax and ReadMax of the API are %d and %v, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax)
+		return nil, fmt.Errorf("api: ConcurrentMax and ReadMax of the API are %d and %v, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax)
 	}
 	if door == nil || reader == nil || asks == nil || log == nil {
-		return nil, errors.New("ingest: the API needs a door, a reader, asks and a log")
+		return nil, errors.New("api: the API needs a door, a reader, asks and a log")
 	}
 	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log}
 	mux := http.NewServeMux()
@@ -95,7 +91,7 @@ func NewAPI(cfg APIConfig, door Submitter, reader Reader, asks *Asks, log *slog.
 	})
 	mux.Handle("/v1/counts", methods{http.MethodGet: takes(a.counts)})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		problem(w, refusal(404, CauseNotFound, "path %s is not served here", short(r.URL.Path)))
+		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))
 	})
 	return mux, nil
 }
@@ -124,7 +120,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow += known
 	}
 	w.Header().Set("Allow", allow)
-	problem(w, refusal(405, CauseMethod, "method %s is not served at %s; it takes %s", short(r.Method), short(r.URL.Path), allow))
+	problem(w, ingest.Refuse(405, ingest.CauseMethod, "method %s is not served at %s; it takes %s", core.QuoteShort(r.Method), core.QuoteShort(r.URL.Path), allow))
 }
 
 // takes refuses a request whose query does not mean what its sender thinks: a parameter
@@ -134,22 +130,22 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
-			problem(w, refusal(400, CauseQuery, "the query cannot be read: %v", err))
+			problem(w, ingest.Refuse(400, ingest.CauseQuery, "the query cannot be read: %v", err))
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			if !slices.Contains(known, name) {
-				problem(w, refusal(400, CauseQuery, "query parameter %s is not known here; %s", short(name), takesOnly(known)))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is not known here; %s", core.QuoteShort(name), takesOnly(known)))
 				return
 			}
 			if n := len(query[name]); n > 1 {
-				problem(w, refusal(400, CauseQuery, "query parameter %s is given %d times, want once", short(name), n))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is given %d times, want once", core.QuoteShort(name), n))
 				return
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 			if strings.HasPrefix(name, headerPrefix) && !slices.Contains(headers, name) {
-				problem(w, refusal(400, CauseQuery, "header %s is not known here; of Duly's own it takes %s", short(name), strings.Join(headers, ", ")))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "header %s is not known here; of Duly's own it takes %s", core.QuoteShort(name), strings.Join(headers, ", ")))
 				return
 			}
 		}
@@ -165,9 +161,9 @@ func takesOnly(known []string) string {
 }
 
 // names checks the type and id of a path.
-func names(r *http.Request) (taskType, id string, bad *Refusal) {
+func names(r *http.Request) (taskType, id string, bad *ingest.Refusal) {
 	taskType, id = r.PathValue("type"), r.PathValue("id")
-	if bad := checkNames(taskType, id); bad != nil {
+	if bad := ingest.CheckNames(taskType, id); bad != nil {
 		return "", "", bad
 	}
 	return taskType, id, nil
@@ -194,11 +190,11 @@ func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, e
 		return // the client is gone
 	}
 	a.log.Warn("a request could not be served", "what", what, "path", r.URL.Path, "error", err)
-	problem(w, refusal(503, CauseStore, "%s: it did not answer as it should", what).retry(retryLog))
+	problem(w, ingest.Refuse(503, ingest.CauseStore, "%s: it did not answer as it should", what).After(ingest.RetryLog))
 }
 
-func notFound(taskType, id string) *Refusal {
-	return refusal(404, CauseNotFound, "no task %s of type %s", short(id), short(taskType))
+func notFound(taskType, id string) *ingest.Refusal {
+	return ingest.Refuse(404, ingest.CauseNotFound, "no task %s of type %s", core.QuoteShort(id), core.QuoteShort(taskType))
 }
 
 // keyID makes an id of an idempotency key outside the ids' alphabet: the same

@@ -1,16 +1,19 @@
-package ingest
+package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
-// The defaults of AskConfig.
+// The defaults of RequestsConfig.
 const (
 	DefaultReadMax    = 2 * time.Second
 	DefaultControlMax = 5 * time.Second
@@ -18,8 +21,8 @@ const (
 	unknownLook       = 50 * time.Millisecond // between two looks for an id
 )
 
-// AskConfig is how requests about tasks are taken. Zero fields take their defaults.
-type AskConfig struct {
+// RequestsConfig is how requests about tasks are taken. Zero fields take their defaults.
+type RequestsConfig struct {
 	Partitions  int                                 // required
 	PartitionOf func(id string, partitions int) int // required
 	ReadMax     time.Duration                       // how long the state store may take
@@ -31,10 +34,10 @@ type AskConfig struct {
 	KnownType func(ctx context.Context, taskType string) (bool, error)
 }
 
-// Asks takes requests of clients and operators about tasks, for every door. It is safe
+// Requests takes requests of clients and operators about tasks, for every door. It is safe
 // for concurrent use.
-type Asks struct {
-	cfg      AskConfig
+type Requests struct {
+	cfg      RequestsConfig
 	reader   TaskReader
 	controls Controls
 	log      *slog.Logger
@@ -54,20 +57,20 @@ type Asked struct {
 	Outcome   string     // what will be, in words
 }
 
-// NewAsks makes it. Error: a configuration that cannot work.
-func NewAsks(cfg AskConfig, reader TaskReader, controls Controls, log *slog.Logger) (*Asks, error) {
-	orInt(&cfg.ReadMax, DefaultReadMax)
-	orInt(&cfg.ControlMax, DefaultControlMax)
-	orInt(&cfg.UnknownFor, DefaultUnknownFor)
+// NewRequests makes it. Error: a configuration that cannot work.
+func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *slog.Logger) (*Requests, error) {
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
+	cfg.ControlMax = cmp.Or(cfg.ControlMax, DefaultControlMax)
+	cfg.UnknownFor = cmp.Or(cfg.UnknownFor, DefaultUnknownFor)
 	switch {
 	case cfg.Partitions < 1 || cfg.PartitionOf == nil:
-		return nil, errors.New("ingest: Partitions and PartitionOf of requests about tasks are required")
+		return nil, errors.New("api: Partitions and PartitionOf of requests about tasks are required")
 	case cfg.ReadMax < 1 || cfg.ControlMax < 1 || cfg.UnknownFor < 1:
-		return nil, fmt.Errorf("ingest: ReadMax, ControlMax and UnknownFor are %v, %v and %v, want more than 0", cfg.ReadMax, cfg.ControlMax, cfg.UnknownFor)
+		return nil, fmt.Errorf("api: ReadMax, ControlMax and UnknownFor are %v, %v and %v, want more than 0", cfg.ReadMax, cfg.ControlMax, cfg.UnknownFor)
 	case reader == nil || controls == nil || log == nil:
-		return nil, errors.New("ingest: requests about tasks need a reader, controls and a log")
+		return nil, errors.New("api: requests about tasks need a reader, controls and a log")
 	}
-	return &Asks{cfg: cfg, reader: reader, controls: controls, log: log}, nil
+	return &Requests{cfg: cfg, reader: reader, controls: controls, log: log}, nil
 }
 
 // ActorAt is who the journal names: what the request claims, cleaned and cut, and the
@@ -84,18 +87,18 @@ func ActorAt(claimed, door string) string {
 // Between the look and the owner's decision the task may go on: the owner has the last
 // word, and the journal tells it. It waits for store and stream, for ReadMax,
 // UnknownFor and ControlMax together at most.
-func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
-	if bad := checkNames(c.Type, c.ID); bad != nil {
+func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) {
+	if bad := ingest.CheckNames(c.Type, c.ID); bad != nil {
 		return Asked{}, bad
 	}
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
-		return Asked{}, refusal(400, CauseQuery, "even_if_unknown goes with a cancel only")
+		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown goes with a cancel only")
 	}
 	asked := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
 	view, err := a.look(ctx, &c, asked.Partition)
 	switch {
 	case err == nil && view.Type != c.Type:
-		return Asked{}, refusal(409, CauseOtherType, "id %s is a task of type %s, not %s", short(c.ID), short(view.Type), short(c.Type))
+		return Asked{}, ingest.Refuse(409, ingest.CauseOtherType, "id %s is a task of type %s, not %s", core.QuoteShort(c.ID), core.QuoteShort(view.Type), core.QuoteShort(c.Type))
 	case err == nil:
 		outcome, bad := foresee(&c, view.State)
 		if bad != nil {
@@ -111,7 +114,7 @@ func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
 		asked.Outcome = "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
 	case !c.EvenIfUnknown:
 		a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
-		return Asked{}, refusal(503, CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", short(c.ID)).retry(retryLog)
+		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
 	default:
 		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
 	}
@@ -119,14 +122,14 @@ func (a *Asks) Ask(ctx context.Context, c core.Control) (Asked, *Refusal) {
 	defer stop()
 	if asked.Seq, err = a.controls.Ask(ctx, asked.Partition, c); err != nil {
 		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
-		return Asked{}, refusal(503, CauseStore, "the request about task %s may not be stored, ask again", short(c.ID)).retry(retryLog)
+		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the request about task %s may not be stored, ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
 	}
 	return asked, nil
 }
 
 // look reads the task. An id that may be on its way to become one is looked for a while,
 // unless it does not matter.
-func (a *Asks) look(ctx context.Context, c *core.Control, partition int) (core.View, error) {
+func (a *Requests) look(ctx context.Context, c *core.Control, partition int) (core.View, error) {
 	until := time.Now().Add(a.cfg.UnknownFor)
 	for {
 		read, done := context.WithTimeout(ctx, a.cfg.ReadMax)
@@ -135,18 +138,14 @@ func (a *Asks) look(ctx context.Context, c *core.Control, partition int) (core.V
 		if !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || !time.Now().Before(until) {
 			return view, err
 		}
-		pause := time.NewTimer(min(unknownLook, a.cfg.UnknownFor))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if pause.For(ctx, min(unknownLook, a.cfg.UnknownFor)) != nil {
 			return view, err
 		}
 	}
 }
 
 // unknown says that there is no such task, and what else could be meant.
-func (a *Asks) unknown(ctx context.Context, c *core.Control) *Refusal {
+func (a *Requests) unknown(ctx context.Context, c *core.Control) *ingest.Refusal {
 	if bad := a.typeUnknown(ctx, c.Type); bad != nil && bad.Code == 404 {
 		return bad
 	}
@@ -157,7 +156,7 @@ func (a *Asks) unknown(ctx context.Context, c *core.Control) *Refusal {
 	return r
 }
 
-func (a *Asks) typeUnknown(ctx context.Context, taskType string) *Refusal {
+func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Refusal {
 	if a.cfg.KnownType == nil {
 		return nil
 	}
@@ -165,18 +164,18 @@ func (a *Asks) typeUnknown(ctx context.Context, taskType string) *Refusal {
 	defer stop()
 	switch known, err := a.cfg.KnownType(ctx, taskType); {
 	case err != nil:
-		return refusal(503, CausePlans, "the plans could not be read: %v", err).retry(retryLog)
+		return ingest.Refuse(503, ingest.CausePlans, "the plans could not be read: %v", err).After(ingest.RetryLog)
 	case !known:
-		return refusal(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", short(taskType))
+		return ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(taskType))
 	}
 	return nil
 }
 
 // foresee says what a request will lead to for a task in that state, or refuses what
 // would change nothing. What is asked for again after it was done is no error.
-func foresee(c *core.Control, state core.State) (outcome string, bad *Refusal) {
-	no := func(why string) (string, *Refusal) {
-		return "", refusal(409, CauseState, "task %s is %s: %s", short(c.ID), state, why)
+func foresee(c *core.Control, state core.State) (outcome string, bad *ingest.Refusal) {
+	no := func(why string) (string, *ingest.Refusal) {
+		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s", core.QuoteShort(c.ID), state, why)
 	}
 	open := state == core.StatePending || state == core.StateProcessing
 	switch c.Kind {

@@ -25,7 +25,7 @@ var groundMutants = []mutant{
 	{
 		name: "lost-with-its-stream-not-marked", invariant: 7, file: "internal/core/batch.go",
 		old: "		s.WentBackUntil = ReadNoMore\n", new: "		s.WentBackUntil = 0\n",
-		fault: "a submission that database and stream have both lost counts, when it is handed in anew, as one that never ran",
+		fault: "a submission that database and stream have both lost counts, when it is submitted again, as one that never ran",
 		run:   "^TestTakeAfterWhatIsLost$",
 	},
 	{
@@ -121,13 +121,13 @@ var groundMutants = []mutant{
 	{
 		name: "grown-stream-unseen", invariant: 1, file: "scheduler/birth.go", in: "internal/sim",
 		old: "p.nextCursor, p.nextStored = m.Pos, m.Stored", new: "p.nextCursor, p.nextStored = m.Pos, 0",
-		fault: "nobody knows which message stood at the cursor: a stream that came back shorter and has grown since is read from there on",
+		fault: "the message at the cursor is not remembered: a stream that came back shorter and has grown since is read from there on",
 		run:   "^TestStormThenCalm$",
 	},
 	{
 		name: "grown-control-stream-unseen", invariant: 1, file: "scheduler/apply.go", in: "scheduler",
 		old: "p.nextControl, p.nextControlStored = m.Pos, m.Stored", new: "p.nextControl, p.nextControlStored = m.Pos, 0",
-		fault: "nobody knows which message stood at the control cursor",
+		fault: "the message at the control cursor is not remembered",
 		run:   "^TestCursorsKeepWhenTheirMessagesWereStored$",
 	},
 	{
