@@ -224,11 +224,14 @@ func (s source) elsewhere(testFile, test string) string {
 	return ""
 }
 
+// suite is the folder of tests that several packages run as their own.
+const suite = "schema/storetest"
+
 // subtest looks for a subtest's name in the folder and below: as a text of the
-// source, or as a file of testdata.
+// source, or as a file of testdata. It may be of the suite.
 func (s source) subtest(folder, name string) bool {
 	for dir, texts := range s.texts {
-		if within(dir, folder) && texts[name] {
+		if (within(dir, folder) || dir == suite && within(folder, path.Dir(suite))) && texts[name] {
 			return true
 		}
 	}
