@@ -60,7 +60,7 @@ UNIT_LIMIT := 20m
 unit: ## all Go tests under the race detector
 	$(call heading,tests with -race)
 	@mkdir -p $(BIN); : >$(SUMMARY)
-	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema ./... 2>&1 | tee -a $(SUMMARY)
+	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema/postgres ./... 2>&1 | tee -a $(SUMMARY)
 
 nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers, tools
 	$(call heading,tests of the other modules)

@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // parkedPlan is the delivery's with another policy: its first step was tried
@@ -35,7 +36,7 @@ func (r *rig) park(ctx context.Context, n int, due core.Instant) error {
 	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
-	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})
+	store, err := dialects.Open(ctx, r.database, schema.Options{MaxConns: 2})
 	if err != nil {
 		return err
 	}

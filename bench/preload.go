@@ -11,12 +11,13 @@ import (
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // preload fills the store with old tasks that ended well and are forgotten: what a
 // system that has run for long is full of.
 func (r *rig) preload(ctx context.Context, n int) error {
-	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})
+	store, err := dialects.Open(ctx, r.database, schema.Options{MaxConns: 2})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // cluster is NATS and PostgreSQL in this process, for nodes in others.
@@ -44,7 +45,7 @@ func newCluster(t *testing.T) *cluster {
 	if code, out, errs := command(t, "", "migrate", "--database-url", c.db); code != 0 || !strings.Contains(out, "up to date") {
 		t.Fatalf("migrate: %d %s %s", code, out, errs)
 	}
-	if c.store, err = schema.Open(t.Context(), c.db, schema.Options{MaxConns: 2}); err != nil {
+	if c.store, err = dialects.Open(t.Context(), c.db, schema.Options{MaxConns: 2}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -81,7 +81,12 @@ var packages = map[string]place{
 
 	// Adapters.
 	"internal/bus": {imports: []string{"internal/core", "internal/planform", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":   {imports: []string{"schema/...", "internal/core", "internal/planform"}, links: []string{"sql"}},
+	"schema/...":   {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
+	// One dialect a package; none sees another.
+	"schema":          {imports: []string{"internal/core", "internal/pause", "internal/planform"}, links: []string{"sql"}},
+	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/pause"}, links: []string{"sql"}},
+	"schema/sqlite":   {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
+	"schema/dialects": {imports: []string{"schema", "schema/postgres", "schema/sqlite"}},
 
 	// What users of NATS need, in the bus's subjects.
 	"internal/rights": {imports: []string{"internal/bus", "internal/core"}},
@@ -124,9 +129,11 @@ var guarded = map[string][]string{
 		"github.com/pressly/goose",
 		"github.com/cockroachdb",
 	},
-	"nats":        {"github.com/nats-io/nats.go"},
-	"nats-server": {"github.com/nats-io/nats-server"},
-	"plots":       {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
+	// What is below SQLite's driver: no package of ours goes there.
+	"below sqlite": {"modernc.org/libc"},
+	"nats":         {"github.com/nats-io/nats.go"},
+	"nats-server":  {"github.com/nats-io/nats-server"},
+	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 
 // wireName matches a subject, a stream or a bucket of the default namespace. No

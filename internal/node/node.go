@@ -21,6 +21,7 @@ import (
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 	"duly.dev/duly/supervisor"
 )
 
@@ -72,7 +73,7 @@ func Migrate(ctx context.Context, url string) error { return MigrateTelling(ctx,
 
 // MigrateTelling is Migrate; tell hears what it waits for.
 func MigrateTelling(ctx context.Context, url string, tell func(string)) error {
-	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2, Tell: tell})
+	store, err := dialects.Open(ctx, url, schema.Options{MaxConns: 2, Tell: tell})
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func MigrateTelling(ctx context.Context, url string, tell func(string)) error {
 // Renew makes another installation of a copy of a database, which was one of the
 // installation that is named.
 func Renew(ctx context.Context, url, was string) (id string, err error) {
-	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2})
+	store, err := dialects.Open(ctx, url, schema.Options{MaxConns: 2})
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +115,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Node, error) {
 
 func (n *Node) open(ctx context.Context) error {
 	var err error
-	if n.store, err = schema.Open(ctx, n.cfg.DatabaseURL, schema.Options{MaxConns: n.cfg.Shards + 6}); err != nil {
+	if n.store, err = dialects.Open(ctx, n.cfg.DatabaseURL, schema.Options{MaxConns: n.cfg.Shards + 6}); err != nil {
 		return err
 	}
 	n.log.Info("connected to the database", "dialect", n.store.Dialect(), "version", n.store.Version())
