@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"duly.dev/duly"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // watching is a watch at work, and what may be told to it.
@@ -112,7 +113,7 @@ func TestWatchTellsEachStateOnce(t *testing.T) {
 // The end comes from the event stream alone, so a consumer that is mute must be seen soon.
 func TestWatchAsksForHeartbeats(t *testing.T) {
 	r := newRig(t)
-	requests, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + bus.Names{}.StreamEvents() + ".*")
+	requests, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + wire.Names{}.StreamEvents() + ".*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,9 +237,9 @@ func TestWatchOfAReceipt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.refuse = func(q *bus.SubmitRequest) *bus.RefusedError { // as an ingest that cannot look
+	r.refuse = func(q *natsbus.SubmitRequest) *wire.RefusedError { // as an ingest that cannot look
 		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
-		return &bus.RefusedError{WireError: bus.WireError{Code: 503}}
+		return &wire.RefusedError{APIError: wire.APIError{Code: 503}}
 	}
 	other, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 2})
 	if err != nil {
@@ -304,7 +305,7 @@ func TestWatchEndsEarly(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	data := bus.AppendStatus(nil, &core.Status{ID: "a", Type: "order", Status: core.StatusRefused, Error: "no", Code: 413, At: 1})
+	data := wire.AppendStatus(nil, &core.Status{ID: "a", Type: "order", Status: core.StatusRefused, Error: "no", Code: 413, At: 1})
 	got, err := duly.ParseStatus(data)
 	want := duly.Status{Task: "a", Type: "order", State: duly.Refused, Error: "no", Code: 413, At: core.Instant(1).Time()}
 	if got != want || err != nil {
@@ -321,7 +322,7 @@ func TestParseStatus(t *testing.T) {
 //
 // covers: C17
 func TestWatchWithoutEvents(t *testing.T) {
-	r := newRigIn(t, bus.DefaultNamespace, duly.WithoutEvents())
+	r := newRigIn(t, wire.DefaultNamespace, duly.WithoutEvents())
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +330,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gets, err := r.conn.NATS().SubscribeSync(bus.Names{}.AskTypeSubject("get", "order"))
+	gets, err := r.conn.NATS().SubscribeSync(wire.Names{}.AskTypeSubject("get", "order"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,9 +373,9 @@ func TestWatchWithoutEvents(t *testing.T) {
 	}()
 	w.expect("processed", "end")
 	// One that is another submission's.
-	r.refuse = func(q *bus.SubmitRequest) *bus.RefusedError { // as an ingest that cannot look
+	r.refuse = func(q *natsbus.SubmitRequest) *wire.RefusedError { // as an ingest that cannot look
 		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
-		return &bus.RefusedError{WireError: bus.WireError{Code: 503}}
+		return &wire.RefusedError{APIError: wire.APIError{Code: 503}}
 	}
 	receipt, err := Buy.Submit(t.Context(), r.Client, "c", Order{Cents: 1})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nuid"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
+	"duly.dev/duly/internal/wire"
 )
 
 // Times of the HTTP server: a slow client must not hold it up.
@@ -74,7 +74,7 @@ func (n *Node) handler(loopback bool) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := ingest.NewAPI(ingest.APIConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, NewID: nuid.Next},
+	api, err := ingest.NewAPI(ingest.APIConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next},
 		n, doorReader{n.store}, asks, n.log)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,2 @@
+// Package wire is Duly's wire without a connection.
+package wire
