@@ -238,7 +238,7 @@ func (f *fake) run(plan *core.Plan, number int64, r natsbus.SubmitRequest) {
 	f.views[r.ID] = view
 	f.mu.Unlock()
 	told := make(chan error, 1)
-	f.conn.TellEnded([]core.Ending{end}, func(err error) { told <- err })
+	f.conn.PublishEndings([]core.Ending{end}, func(err error) { told <- err })
 	<-told
 	tell(string(end.State))
 	f.mu.Lock()

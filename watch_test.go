@@ -66,7 +66,7 @@ func (r *rig) tell(t *testing.T, all ...string) {
 		endings = append(endings, core.Ending{ID: id, Type: "order", State: core.State(state), Step: "ship", Error: "no drone", At: 1})
 	}
 	told := make(chan error, 1)
-	r.conn.TellEnded(endings, func(err error) { told <- err })
+	r.conn.PublishEndings(endings, func(err error) { told <- err })
 	if err := <-told; err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestWatchOfARefusal(t *testing.T) {
 func (r *rig) refuseLater(t *testing.T, id string, code int) {
 	t.Helper()
 	refused := []core.Status{{ID: id, Type: "order", Status: core.StatusRefused, Code: code, Error: "no", At: 1}}
-	if err := r.conn.TellRefused(t.Context(), refused); err != nil {
+	if err := r.conn.PublishRefusals(t.Context(), refused); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -21,15 +21,15 @@ var forbidden = []string{
 	"$JS.API.STREAM.PURGE.DULY_TASKS", "$JS.API.STREAM.DELETE.DULY_TASKS", "$KV.DULY_NODES.leader", "$KV.DULY_KEYS.replies", "$SRV.PING",
 }
 
-// TestAnswersStayAway: requests at every door, and commands at an agent, with
+// TestAnswersStayAway: requests at every endpoint, and commands at an agent, with
 // reply subjects of others.
 func TestAnswersStayAway(t *testing.T) {
 	server := serve(t, natsserver.Options{})
-	c, stranger := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	c, client := dial(t, server.ClientURL()), dial(t, server.ClientURL())
 	served := make(chan string, 1000)
 	serveAll(t, c, served)
 	heard := make(chan *nats.Msg, 1000)
-	if _, err := stranger.nc.ChanSubscribe(">", heard); err != nil {
+	if _, err := client.nc.ChanSubscribe(">", heard); err != nil {
 		t.Fatal(err)
 	}
 	requests := map[string][]byte{
@@ -45,7 +45,7 @@ func TestAnswersStayAway(t *testing.T) {
 				continue
 			}
 			sent[subject+" "+reply] = true
-			if err := stranger.nc.PublishRequest(subject, reply, data); err != nil {
+			if err := client.nc.PublishRequest(subject, reply, data); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestAnswersStayAway(t *testing.T) {
 	})
 }
 
-// serveAll serves every door and an agent, answering at once.
+// serveAll serves every endpoint and an agent, answering at once.
 func serveAll(t *testing.T, c *Conn, served chan string) {
 	t.Helper()
 	submits, err1 := c.ServeSubmit(func(r *SubmitRequest) { served <- "submit"; r.Accept(names.StreamTasks(), 1, 0) })

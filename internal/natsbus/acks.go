@@ -16,7 +16,7 @@ import (
 // ErrBusy is what errors.Is finds in every BusyError.
 var ErrBusy = errors.New("stream is busy")
 
-// Retry hints.
+// When a client is asked to try again.
 const (
 	retrySoon  = 100 * time.Millisecond // a window of ours is full
 	retryLater = time.Second            // the stream is full, away or overloaded
@@ -111,7 +111,7 @@ func (a *acks) expect(done func(uint64, error)) (id uint64, reply string, err er
 	return id, a.prefix + strconv.FormatUint(id, 36), nil
 }
 
-// finish calls done unless somebody did before.
+// finish calls done, once for each id.
 func (a *acks) finish(id, seq uint64, err error) {
 	a.mu.Lock()
 	w, ok := a.waits[id]
@@ -190,7 +190,7 @@ func busyCode(e *wire.APIError) bool {
 	return e.Code == 503 || e.Code == 429 || e.ErrCode == errStreamOffline
 }
 
-// publishError tells "no server just now" from what will never work.
+// publishError makes a *BusyError of what ends by itself, such as a missing server.
 func publishError(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionReconnecting):

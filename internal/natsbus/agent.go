@@ -25,7 +25,7 @@ type CommandRequest struct {
 	service *Service
 	reply   string      // subject of the answer
 	batch   bool        // answers go out in batches too
-	mark    *core.Token // that the answer in a batch repeats; nil: none
+	token   *core.Token // that the answer in a batch repeats; nil: none
 }
 
 // Respond answers with success; an empty result is null.
@@ -54,7 +54,7 @@ func (r *CommandRequest) Reply(reply core.Reply) error {
 		s.failed.Add(1)
 	}
 	if r.batch {
-		s.replies.add(r.reply, &r.Command, r.mark, &reply)
+		s.replies.add(r.reply, &r.Command, r.token, &reply)
 	} else {
 		header, data := wire.EncodeReply(&reply)
 		s.replies.send(r.reply, nats.Header(header), data)
@@ -135,7 +135,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 			return nil, fmt.Errorf("agent %s: %s: %w", agent, e.name, err)
 		}
 	}
-	// Without a server just now the next one is told.
+	// Without a server just now the subscriptions reach the next one.
 	_ = c.nc.FlushTimeout(subscribeFlush)
 	return s, nil
 }
@@ -180,7 +180,7 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 		if p, number, seq, err := s.conn.names.ParseReply(r.reply); err == nil {
 			r.Command.Partition, r.Command.Number, r.Command.Seq = p, number, seq
 		}
-		s.hand(r)
+		s.dispatch(r)
 	}
 }
 
@@ -193,9 +193,9 @@ func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 			s.conn.log.Warn("commands refused", "agent", agent, "reply", wire.Short(reply), "error", "not a subject of a sender of batches")
 			return
 		}
-		err := wire.DecodeBatchCommands(req.Data(), func(c core.Command, m *core.Token) {
+		err := wire.DecodeBatchCommands(req.Data(), func(c core.Command, token *core.Token) {
 			c.Agent, c.Undo = agent, undo
-			s.hand(&CommandRequest{Command: c, service: s, reply: reply, batch: true, mark: m})
+			s.dispatch(&CommandRequest{Command: c, service: s, reply: reply, batch: true, token: token})
 		})
 		if err != nil {
 			s.conn.log.Warn("commands refused", "agent", agent, "error", err)
@@ -203,8 +203,8 @@ func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 	}
 }
 
-// hand gives one command to the handler.
-func (s *Service) hand(r *CommandRequest) {
+// dispatch gives one command to the handler.
+func (s *Service) dispatch(r *CommandRequest) {
 	if !s.enter() {
 		s.refuse(r, codeStopping, "agent is stopping")
 		return

@@ -14,9 +14,9 @@ import (
 
 const alertsAgain = time.Second // before an ending that was not taken comes again
 
-// ReadErrors calls take with every task that ended in error, also those told
-// while nobody read, until ctx ends (nil) or reading fails. What take returns an
-// error for comes again, with what the same message told. Several readers share
+// ReadErrors calls take with every task that ended in error, also while there was no
+// reader, until ctx ends (nil) or reading fails. If take returns an error, all endings of
+// the same message come again. Several readers share
 // the endings between them.
 func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) error {
 	err := c.readErrors(ctx, take)

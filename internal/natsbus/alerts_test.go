@@ -22,7 +22,7 @@ func ending(id string, state core.State) core.Ending {
 func tell(t *testing.T, c *Conn, endings ...core.Ending) {
 	t.Helper()
 	done := make(chan error, 1)
-	c.TellEnded(endings, func(err error) { done <- err })
+	c.PublishEndings(endings, func(err error) { done <- err })
 	if err := receive(t, "the stream's word", done); err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +44,8 @@ func readErrors(t *testing.T, c *Conn, take func(core.Ending) error) (end func()
 }
 
 // TestReadErrors: what ended in error reaches a reader, also what ended before
-// anybody read; what it does not take comes again; what cannot be decoded is
-// passed over; two readers share.
+// there was a reader; what it does not take comes again; what cannot be decoded is
+// skipped; two readers share.
 func TestReadErrors(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c := dial(t, server.ClientURL())
@@ -74,7 +74,7 @@ func TestReadErrors(t *testing.T) {
 	if again["twice"] != 2 || again["before"] != 1 || again["fine"]+again["back"] != 0 {
 		t.Errorf("calls: %v", again)
 	}
-	tell(t, c, ending("while nobody reads", core.StateError))
+	tell(t, c, ending("without a reader", core.StateError))
 	first, second := make(chan core.Ending, 100), make(chan core.Ending, 100)
 	endFirst := readErrors(t, c, func(e core.Ending) error { first <- e; return nil })
 	defer endFirst()
@@ -95,7 +95,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestReadErrorsEndsAtOnce: whoever ends it while it begins hears of no error.
+// TestReadErrorsEndsAtOnce: an end while it begins is no error.
 func TestReadErrorsEndsAtOnce(t *testing.T) {
 	c := ready(t)
 	ctx, cancel := context.WithCancel(context.Background())

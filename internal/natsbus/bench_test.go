@@ -56,9 +56,9 @@ func BenchmarkPack(b *testing.B) {
 	var read sync.WaitGroup
 	packs := (b.N + wire.PackItemsMax - 1) / wire.PackItemsMax
 	read.Add(packs)
-	doors := wire.TaskDecoder{Partitions: 16}
+	decoder := wire.TaskDecoder{Partitions: 16}
 	r, err := c.ReadTasks(within(b), part, 1, 0, ReadConfig{}, func(m *TaskMessage) {
-		if d, err := doors.Decode(m.Subject, m.Header, m.Data, m.Time); err != nil || len(d.Submissions) != wire.PackItemsMax {
+		if d, err := decoder.Decode(m.Subject, m.Header, m.Data, m.Time); err != nil || len(d.Submissions) != wire.PackItemsMax {
 			b.Error(len(d.Submissions), err)
 		}
 		_ = m.Ack()

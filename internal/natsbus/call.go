@@ -9,9 +9,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// SendCommand puts a command on its way to its agent. The answer comes to
-// whoever serves the partition's replies on this connection; so does the word
-// that nobody listens.
+// SendCommand sends a command to its agent. The answer comes to ServeReplies of the
+// partition on this connection; so does the report that no instance of the agent listens.
 func (c *Conn) SendCommand(cmd *core.Command) error {
 	b := buffer()
 	defer release(b)
@@ -29,10 +28,10 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 	return nil
 }
 
-// ServeReplies listens to the answers to a partition's commands. unservedBy gets
-// the commands that no agent listens to, as replies without content. Whether a reply
-// is genuine is the owner's to check, with Conn.Genuine. Results are limited to
-// core.ResultBytesMax; a step's own smaller limit is the owner's to check.
+// ServeReplies listens to the answers to a partition's commands. unservedBy gets the
+// commands that no agent listens to, as replies without content. The owner of the partition
+// must check that a reply is genuine, with Conn.Genuine, and a step's own limit of its
+// result; here results are limited to core.ResultBytesMax.
 func (c *Conn) ServeReplies(partition int, reply, unservedBy func(core.Reply)) (*Subscription, error) {
 	return c.subscribe(c.names.ReplyPattern(partition), "", func(msg *nats.Msg) {
 		if unserved(msg) {
@@ -43,15 +42,15 @@ func (c *Conn) ServeReplies(partition int, reply, unservedBy func(core.Reply)) (
 		}
 		r, err := c.names.DecodeReply(msg.Subject, wire.Header(msg.Header), msg.Data, core.ResultBytesMax)
 		if err != nil {
-			c.log.Warn("reply passed over", "error", err)
+			c.log.Warn("reply ignored", "error", err)
 			return
 		}
 		reply(r)
 	})
 }
 
-// unserved reports whether a message on a reply subject is the server's word
-// that nobody listens to the command.
+// unserved reports whether a message on a reply subject is the server's report that no
+// subscription took the request.
 func unserved(msg *nats.Msg) bool {
 	return len(msg.Data) == 0 && len(msg.Header) > 0 && msg.Header.Get("Status") == "503"
 }

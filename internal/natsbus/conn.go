@@ -61,7 +61,7 @@ type Options struct {
 	Namespace       string        // default DefaultNamespace
 	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
 	// Report takes the outcome of what the connection tries again and again (TroubleReaders, TroubleWatch), nil when it
-	// works: these are not logged. It must not block. nil: none of it is told.
+	// works: these are not logged. It must not block. May be nil.
 	Report func(trouble string, err error)
 }
 
@@ -81,7 +81,7 @@ type Conn struct {
 	packsMax int64
 	dropped  atomic.Int64 // by subscriptions that are gone
 
-	signer    atomic.Pointer[wire.Signer] // of the replies; nil until Setup
+	signer    atomic.Pointer[wire.Signer] // of reply tokens; nil until Setup
 	forgeries atomic.Int64
 	endBy     atomic.Pointer[time.Time] // see EndBy
 	tries     tries
@@ -98,7 +98,7 @@ type Conn struct {
 	readers  map[*Reader]struct{}
 	buckets  map[string]jetstream.KeyValue
 	answers  *replier // made by the first agent that listens
-	instance string   // what its replies say of who answers; may be empty
+	instance string   // that its replies name; may be empty
 	served   map[string]*Service
 	denials  []Denial
 	closed   bool
@@ -135,7 +135,7 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// Wrap speaks Duly's wire on a connection that somebody else made and closes.
+// Wrap speaks Duly's wire on a connection that the caller made and closes.
 // It checks nothing: an agent needs neither JetStream nor the right to ask for
 // it.
 func Wrap(nc *nats.Conn, log *slog.Logger, names wire.Names) (*Conn, error) {
@@ -211,7 +211,7 @@ func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
 // connect tries until it works, ctx ends or the server refuses the credentials.
 func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logger) (*nats.Conn, error) {
 	wait := reconnectWait
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		nc, err := nats.Connect(url, opts...)
 		if err == nil {
 			return nc, nil
@@ -219,7 +219,7 @@ func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logg
 		if credentialsRefused(err) || !retryable(err) {
 			return nil, err
 		}
-		if !told {
+		if !logged {
 			log.Warn("waiting for NATS", "url", redact.Text(url), "error", redact.Error(err))
 		}
 		timer := time.NewTimer(wait)
@@ -233,7 +233,7 @@ func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logg
 	}
 }
 
-// retryable tells a server that is not there from options that cannot work.
+// retryable distinguishes a server that is not there from options that cannot work.
 func retryable(err error) bool {
 	text := err.Error()
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrConnectionClosed) ||
@@ -328,8 +328,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// NameInstance says what replies name as who answers; empty: nothing. It is called before
-// the first agent listens.
+// NameInstance sets the instance that replies name; empty: none. It is called before the
+// first agent listens.
 func (c *Conn) NameInstance(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -367,7 +367,7 @@ func (c *Conn) onReconnect(nc *nats.Conn) {
 	}
 	c.unasked.Store(false)
 	c.mu.Lock()
-	c.denials = nil // what is still denied was tried again, and the word about it comes after this
+	c.denials = nil // what is still denied was tried again, and is reported after this
 	readers := keys(c.readers)
 	c.mu.Unlock()
 	for _, r := range readers {
@@ -383,7 +383,7 @@ func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
 		return
 	}
 	if c.denied(err) {
-		c.log.Debug("NATS denies a right", "error", err) // whoever asks for Denials tells
+		c.log.Debug("NATS denies a right", "error", err) // users of Denials log it
 		return
 	}
 	if sub == nil {
@@ -394,7 +394,7 @@ func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	c.log.Error("NATS reports an error", "subject", sub.Subject, "error", err, "dropped", dropped)
 }
 
-// credentialsRefused tells that the server knows this client and does not let it in.
+// credentialsRefused reports that the server does not accept the client's credentials.
 func credentialsRefused(err error) bool {
 	for _, refusal := range [...]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired} {
 		if errors.Is(err, refusal) {

@@ -158,7 +158,7 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// TestWrap: a wrapped connection belongs to whoever made it, and needs no
+// TestWrap: a wrapped connection belongs to its maker, and needs no
 // JetStream for what an agent does.
 func TestWrap(t *testing.T) {
 	nc, err := nats.Connect(serve(t, natsserver.Options{}).ClientURL())
@@ -184,7 +184,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestCloseStopsEverything: whoever forgets a Stop is covered by Close.
+// TestCloseStopsEverything: Close does what a forgotten Stop would have done.
 func TestCloseStopsEverything(t *testing.T) {
 	c := ready(t)
 	var calls sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 
 // open makes the reader's consumer after r.last, and removes the ones it takes
 // the place of: its own before, and those of lower epochs. The new one is made
-// first, so that whoever finds his consumer gone can see why.
+// first, so that a reader that finds its consumer gone can see why.
 func (r *Reader) open(ctx context.Context) error {
 	r.mu.Lock()
 	after, stored := r.last, r.stored
@@ -53,7 +53,7 @@ func (r *Reader) open(ctx context.Context) error {
 		InactiveThreshold: consumerIdle,
 		// The cursor is in SQL: what the server would write to disk, and sync, at
 		// every acknowledgement is never read again. Nor need other servers of a
-		// cluster know it: one that is lost with its server is made anew sooner
+		// cluster know it: one that is lost with its server is created again sooner
 		// than many would elect their leaders.
 		MemoryStorage: true,
 		Replicas:      1,
@@ -128,14 +128,14 @@ func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]stri
 	return old, nil
 }
 
-// reopen makes the consumer anew until that works, the reader is lost or ctx
+// reopen creates the consumer again until that works, the reader is lost or ctx
 // ends.
 func (r *Reader) reopen(ctx context.Context) error {
 	defer r.conn.tries.tried(TroubleReaders, r, nil) // it works, or is not tried any more
 	wait, deadline := reopenFirst, askDeadline
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		r.again = false // a Reset from here on makes it anew once more
+		r.again = false // a Reset from here on reopens once more
 		clear(r.unacked)
 		r.mu.Unlock()
 		// A request that comes while a cluster elects a leader is never answered, so
@@ -163,7 +163,7 @@ func (r *Reader) reopen(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether the consumer must be made anew: a reader that was frozen
+// gone reports whether the consumer must be created again: a reader that was frozen
 // or cut off while it was removed hears nothing but missing heartbeats, and one
 // whose server has died hears nothing of it either, while the others of the
 // cluster live.

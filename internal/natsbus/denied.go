@@ -17,15 +17,15 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// hooking is held while error handlers of connections are replaced, here and by the
-// library of services: each reads the handler before it and calls that one too.
+// hooking is held while the error handler of a connection is replaced, here and by the
+// library of services: each keeps the handler before it and calls that one too.
 var hooking sync.Mutex
 
-// deniedSubject finds what is not allowed in the server's word about it.
+// deniedSubject finds the subject in the server's error about a missing right.
 var deniedSubject = regexp.MustCompile(`(Publish|Subscription) to "([^"\s]+)"(?: using queue "([^"\s]+)")?`)
 
-// listenForDenials hears from now on what the server says about subscriptions of a
-// connection that its user may not make. The library reports it to the connection's
+// listenForDenials notes from now on the subscriptions that the server refuses to the
+// connection's user. The library reports it to the connection's
 // error handler alone, some time after the subscription seemed to be made.
 func (c *Conn) listenForDenials() {
 	hooking.Lock()
@@ -40,8 +40,8 @@ func (c *Conn) listenForDenials() {
 	})
 }
 
-// cannotAnswer says now and then that an agent's answers are lost: it works on, and its
-// commands come again and again.
+// cannotAnswer logs, ever more rarely, that an agent's answers are lost: the agent works
+// on, and its commands come again and again.
 func (c *Conn) cannotAnswer(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
@@ -67,13 +67,13 @@ type Denial struct {
 }
 
 // How long a denied publish is remembered after it was last tried, and how many denials
-// are at a time. A denied subscription is one until the connection is made anew.
+// are at a time. A denied subscription is remembered until the connection is made again.
 const (
 	denialKept = 30 * time.Second
 	denialsMax = 128
 )
 
-// denied takes note of a denial, and tells the service whose subject it is about.
+// denied notes a denial, and reports it to the service whose subject it is about.
 func (c *Conn) denied(err error) bool {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return false
@@ -116,7 +116,7 @@ func (c *Conn) Denials() []Denial {
 	return slices.DeleteFunc(slices.Clone(c.denials), func(d Denial) bool { return d.over(now) })
 }
 
-// withDenial adds the server's word about a missing right to the error of a request that
+// withDenial adds the server's error about a missing right to the error of a request that
 // began then: one without the right to ask, or to hear the answer, is not answered.
 func (c *Conn) withDenial(began time.Time, err error) error {
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
@@ -182,11 +182,11 @@ func (c *Conn) Permissions(ctx context.Context) (Permissions, error) {
 // SubjectUserInfo is where a user asks the server for its own permissions.
 const SubjectUserInfo = "$SYS.REQ.USER.INFO"
 
-// Resubscribe makes the connection anew, so that subscriptions which were denied are
-// made again: the server does not make them when the right is given.
+// Resubscribe connects again, so that subscriptions that were denied are made again: the
+// server does not make them when the right is given.
 func (c *Conn) Resubscribe() error {
 	if err := c.nc.ForceReconnect(); err != nil {
-		return fmt.Errorf("connect anew: %w", err)
+		return fmt.Errorf("connect again: %w", err)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func lists(publish, subscribe []string) *server.Permissions {
 	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
 }
 
-// TestGuestChangesNothing: a guest makes no stream and no key, waits for nobody, and asks for
+// TestGuestChangesNothing: a guest makes no stream and no key, does not wait, and asks for
 // nothing that would change a stream; it uses what another node makes.
 //
 // covers: C11
@@ -81,7 +81,7 @@ func TestGuestChangesNothing(t *testing.T) {
 		t.Errorf("the stream: %v", err)
 	}
 	// A publish without an answer, here for want of the stream: a host would ask for a purge.
-	guest.outcomes[kindTasks].took(nats.ErrTimeout)
+	guest.outcomes[kindTasks].note(nats.ErrTimeout)
 	guest.guard(within(t))
 	if denied := guest.Denials(); len(denied) != 0 {
 		t.Errorf("it was denied %+v", denied)
@@ -157,8 +157,8 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// TestPermissions: the server tells what the user may do, and a connection that is made
-// anew has the subscriptions that were denied.
+// TestPermissions: the server says what the user may do, and a connection that is made
+// again has the subscriptions that were denied.
 func TestPermissions(t *testing.T) {
 	dir := t.TempDir()
 	few := lists([]string{"$JS.API.INFO", SubjectUserInfo, "a.>"}, []string{"_INBOX.>", "b q"})

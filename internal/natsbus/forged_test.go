@@ -15,9 +15,9 @@ import (
 // forgeries are what an agent that was sent a command can make of its reply
 // subject to answer for another.
 func forgeries(own string) []string {
-	mark := own[strings.LastIndexByte(own, '.'):]
+	token := own[strings.LastIndexByte(own, '.'):]
 	return []string{
-		"duly.reply.3.18.5", "duly.reply.3.18.5" + mark, "duly.reply.3.17.6" + mark, "duly.reply.3.18.5." + strings.Repeat("0", 16),
+		"duly.reply.3.18.5", "duly.reply.3.18.5" + token, "duly.reply.3.17.6" + token, "duly.reply.3.18.5." + strings.Repeat("0", 16),
 		own + "0", own + ".x", strings.Replace(own, "duly.reply.3.17.", "duly.reply.3.18.", 1),
 	}
 }
@@ -64,8 +64,8 @@ func TestForgedReplies(t *testing.T) {
 			if r := receive(t, "a forged reply", side.replies); side.Genuine(&r, commit) {
 				t.Errorf("%s: a forged reply is genuine: %+v", name, r)
 			}
-			if r := receive(t, "a forged word that no agent listens", side.unserved); side.Genuine(&r, commit) {
-				t.Errorf("%s: a forged word that no agent listens is genuine: %+v", name, r)
+			if r := receive(t, "a forged report that no agent listens", side.unserved); side.Genuine(&r, commit) {
+				t.Errorf("%s: a forged report that no agent listens is genuine: %+v", name, r)
 			}
 		}
 		r := receive(t, "the answer", side.replies)
@@ -91,18 +91,18 @@ func TestForgedBatches(t *testing.T) {
 		t.Fatalf("%d commands in batches, want all", n)
 	}
 	k := c.signer.Load()
-	own := (k.Token(3, 0, 5, 0)) // it was sent this one
+	own := k.Token(3, 0, 5, 0) // it was sent this one
 	other := core.Command{Partition: 3, Number: 100, Seq: 5}
 	paid := &core.Reply{Result: []byte(`"paid"`)}
-	marked, plain := []byte{wire.BatchVersion(true)}, []byte{wire.BatchVersion(false)}
+	signed, plain := []byte{wire.BatchVersion(true)}, []byte{wire.BatchVersion(false)}
 	for _, forged := range [][]byte{
-		wire.AppendBatchReply(marked, &other, &own, paid), wire.AppendBatchReply(marked, &other, &core.Token{}, paid), wire.AppendBatchReply(plain, &other, nil, paid),
+		wire.AppendBatchReply(signed, &other, &own, paid), wire.AppendBatchReply(signed, &other, &core.Token{}, paid), wire.AppendBatchReply(plain, &other, nil, paid),
 	} {
 		if err := agent.nc.Publish(s.prefix+"0", forged); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// That nobody listened to the batch: of another number, without its mark.
+	// That the batch had no listener: of another number, without its token.
 	token := k.BatchReplySubject("", "", 1)[1:]
 	for _, forged := range []string{"1", "2", "2" + token[1:], "1-" + strings.Repeat("0", 16)} {
 		if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
@@ -115,15 +115,15 @@ func TestForgedBatches(t *testing.T) {
 		}
 	}
 	eventually(t, "four forged batches", func() bool { return c.Forged() == 4 })
-	nothing(t, "a forged word that nobody listens", w.unserved)
-	// The word itself still counts.
+	nothing(t, "a forged report that no agent listens", w.unserved)
+	// The server's own report still counts.
 	if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + token, Header: nats.Header{"Status": {"503"}}}); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, "a command given back", w.unserved)
 }
 
-// TestOldAgentGetsSingles: an agent of before the marks, or one that would not answer
+// TestOldAgentGetsSingles: an agent of before the tokens, or one that would not answer
 // where its own name is in the subject, is sent its commands one by one.
 func TestOldAgentGetsSingles(t *testing.T) {
 	server := serve(t, natsserver.Options{})

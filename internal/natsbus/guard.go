@@ -15,7 +15,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Conditions of a stream that Trouble tells of, besides ErrNoStream, ErrInstallation,
+// Conditions of a stream that Trouble reports, besides ErrNoStream, ErrInstallation,
 // ErrSettings, ErrOtherStream and ErrRewound.
 var (
 	// ErrFull: the stream refuses what is published until there is room.
@@ -40,10 +40,10 @@ type Trouble struct {
 
 // How often the streams are looked at, and how long an answer may take.
 const (
-	guardEvery   = 2 * time.Second
-	guardAnswer  = 2 * time.Second
-	guardSetup   = 15 * time.Second // for making what is missing
-	settledAfter = 5 * time.Second  // a refusal this old counts no longer where there is room
+	guardEvery  = 2 * time.Second
+	guardAnswer = 2 * time.Second
+	guardSetup  = 15 * time.Second // for making what is missing
+	refusalKept = 5 * time.Second  // for so long a refusal counts where there is room
 )
 
 // fullPart is how much of a stream that discards nothing may be used: one part in so
@@ -58,7 +58,7 @@ type watched struct {
 	ends     map[string]uint64 // last sequences as of the last look
 }
 
-// set tells what is the matter with a stream; nil: nothing.
+// set records the trouble of a stream; nil: none.
 func (w *watched) set(name string, since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *watched) set(name string, since time.Time, err error) {
 	w.troubles[name] = Trouble{Name: name, Since: since, Err: err, Fatal: errors.Is(err, ErrWrite)}
 }
 
-// first takes note of the streams that Setup has found, unless they are known.
+// first notes the streams that Setup has found, unless they are known.
 func (w *watched) first(infos map[string]*jetstream.StreamInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *Conn) Trouble() []Trouble {
 }
 
 // Guard looks at every stream and bucket of Setup, one request each, until ctx ends:
-// it makes again what is missing and tells in Trouble what is not well. It begins
+// it makes again what is missing and reports in Trouble what is not well. It begins
 // when there was a Setup, and logs nothing per look.
 func (c *Conn) Guard(ctx context.Context) {
 	tick := time.NewTicker(guardEvery)
@@ -251,7 +251,7 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 	f := o.failed()
 	switch code := apiCode(f.err); {
 	case full || code == codeStoreFailed:
-		if !full && time.Since(f.seen) > settledAfter {
+		if !full && time.Since(f.seen) > refusalKept {
 			o.clear()
 			return since, nil
 		}
@@ -271,19 +271,19 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 				return f.since, fmt.Errorf("%w: %w", ErrWrite, perr)
 			}
 		}
-		if time.Since(f.seen) > settledAfter {
+		if time.Since(f.seen) > refusalKept {
 			o.clear()
 			return since, nil
 		}
 		return f.since, fmt.Errorf("%w: %w", ErrSilent, f.err)
-	case time.Since(f.seen) > settledAfter:
+	case time.Since(f.seen) > refusalKept:
 		o.clear()
 		return since, nil
 	}
 	return f.since, fmt.Errorf("stream takes nothing: %w", f.err)
 }
 
-// connectionTrouble tells whether there is a connection.
+// connectionTrouble reports a connection that is lost or closed.
 func (c *Conn) connectionTrouble() (Trouble, bool) {
 	if err := c.Closed(); err != nil {
 		return Trouble{Name: TroubleConnection, Since: c.awaySince(), Err: err, Fatal: true}, true

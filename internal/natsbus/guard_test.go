@@ -242,7 +242,7 @@ func TestGuardSettings(t *testing.T) {
 }
 
 // TestGuardFull: a full stream is told while nothing fits, and no longer when there is
-// room, also where nobody submits any more.
+// room, also when nothing is submitted any more.
 //
 // covers: B4
 func TestGuardFull(t *testing.T) {

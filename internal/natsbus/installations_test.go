@@ -21,7 +21,7 @@ func TestDialRefusesANamespace(t *testing.T) {
 }
 
 // TestNamespacesShareAServer: two installations in one account make streams and
-// buckets of their own, mark with keys of their own, and an agent of the same name
+// buckets of their own, sign with keys of their own, and an agent of the same name
 // is asked what it takes in its own namespace only.
 func TestNamespacesShareAServer(t *testing.T) {
 	server := serve(t, natsserver.Options{})
@@ -55,7 +55,7 @@ func TestNamespacesShareAServer(t *testing.T) {
 		t.Errorf("streams %v", streams)
 	}
 	if *conns["duly"].signer.Load() == *conns["prod"].signer.Load() {
-		t.Error("both mark with the same key")
+		t.Error("both sign with the same key")
 	}
 	for _, c := range conns {
 		renew(t, newLease(t, c, wire.NodeKey("n1"), c.names.Namespace()), true) // also where the other has it

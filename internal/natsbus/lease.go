@@ -35,7 +35,7 @@ type Lease struct {
 // leaseBody is the value of a key.
 type leaseBody struct {
 	V      int    `json:"v"`
-	Holder string `json:"holder"` // tells two lives of one node apart
+	Holder string `json:"holder"` // differs between two lives of one node
 	Value  string `json:"value,omitempty"`
 	// Since is when the holder prepared the lease, by its clock, for people to read.
 	Since time.Time `json:"since,omitzero"`
@@ -62,7 +62,7 @@ func (l *Lease) Held() bool {
 
 // Renew takes the lease if it is free and renews it if it is ours. held is what
 // Held reports afterwards; err says why a renewal did not work, while the lease
-// may still be held by the one before. A lease that somebody else has is no error.
+// may still be held by the one before. A lease that another holder has is no error.
 func (l *Lease) Renew(ctx context.Context) (held bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,25 +86,25 @@ func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time)
 		rev, err = kv.Update(ctx, l.key, l.body, l.rev)
 	}
 	if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-		l.conn.outcomes[kindNodes].took(err)
+		l.conn.outcomes[kindNodes].note(err)
 	}
 	switch {
 	case err == nil:
 		l.rev, l.until = rev, began.Add(l.ttl*2/3)
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return l.settle(ctx, kv, began)
+		return l.findHolder(ctx, kv, began)
 	}
 	return err
 }
 
-// settle finds out who has the key when it did not have our revision: it may
-// still be ours, when the answer to a write before was lost.
-func (l *Lease) settle(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
+// findHolder reads the key when it did not have our revision: it may still be ours, when
+// the answer to an earlier write was lost.
+func (l *Lease) findHolder(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
 	had := l.rev != 0
 	entry, err := kv.Get(ctx, l.key)
 	if err == nil && string(entry.Value()) == string(l.body) {
-		// Not renewed now, because nobody knows when it was: the next call does.
+		// Not renewed now, because the time of that write is not known: the next call does.
 		l.rev = entry.Revision()
 		return nil
 	}
@@ -159,9 +159,9 @@ func (c *Conn) Bucket(ctx context.Context, name string) (jetstream.KeyValue, err
 // order: first the present ones, then at each change. It blocks until ctx ends,
 // and returns nil then. Errors: the bucket cannot be watched.
 //
-// While any node lives its renewals are heard, so a watch that hears nothing is
-// one that the server has forgotten, as it does when it is restarted. It is begun
-// anew; until that one has said who is there, nobody joins or leaves.
+// While any node lives its renewals are heard, so a watch that hears nothing is one that
+// the server has forgotten, as it does when it is restarted. Then another watch begins;
+// until it has reported all present nodes, none joins or leaves.
 func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error {
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
 	if err != nil {
@@ -178,8 +178,8 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
 	m := members{ttl: status.TTL()}
 	defer c.tries.tried(TroubleWatch, &m, nil)
-	m.anew()
-	// A server that was down when a lease ended leaves no mark of it: a node that
+	m.restart()
+	// A server that was down when a lease ended reports nothing about it: a node that
 	// is not renewed is dropped here in the end.
 	tick := time.NewTicker(max(status.TTL()/3, time.Second/10))
 	defer tick.Stop()
@@ -195,7 +195,7 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 				return fmt.Errorf("watch of nodes: %w", ErrClosed)
 			}
 			m.update(entry)
-			c.tries.tried(TroubleWatch, &m, nil) // also where it could not be begun anew
+			c.tries.tried(TroubleWatch, &m, nil) // also where another watch could not begin
 		case <-tick.C:
 			if !m.mute(c.Connected()) {
 				m.prune()
@@ -211,7 +211,7 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			c.tries.tried(TroubleWatch, &m, nil)
 			_ = watcher.Stop()
 			watcher = again
-			m.anew()
+			m.restart()
 		}
 		if names, changed := m.take(); changed {
 			live(names)
@@ -223,10 +223,10 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 type members struct {
 	ttl     time.Duration
 	seen    map[string]time.Time // when the lease was last renewed, as seen here
-	found   map[string]time.Time // the same by a watch that has not yet said who is there; nil: it has
+	found   map[string]time.Time // the same by a watch that has not yet reported all; nil: it has
 	heard   time.Time            // when the watch last said anything, or was begun
-	away    int                  // looks to go until the watch is begun anew, because the server was away
-	primed  bool                 // a watch has said who is there
+	away    int                  // ticks until another watch begins, because the server was away
+	primed  bool                 // a watch has reported all present nodes
 	changed bool
 }
 
@@ -257,12 +257,12 @@ func (m *members) update(entry jetstream.KeyValueEntry) {
 	m.changed = m.changed || m.found == nil && known != put
 }
 
-// anew says that a watch has begun: it says first who is there.
-func (m *members) anew() {
+// restart notes that a watch has begun: it reports all present nodes first.
+func (m *members) restart() {
 	m.found, m.heard, m.away = map[string]time.Time{}, time.Now(), 0
 }
 
-// mute tells whether the watch must be begun anew: the server was away, or the
+// mute reports whether another watch must begin: the server was away, or the
 // watch has said nothing for the life of a lease. Without a server it is not the
 // watch's fault. A server that is back is given a third of a lease, in which all
 // who live renew theirs: those that ended meanwhile would be missed for a moment.

@@ -68,7 +68,7 @@ func TestLeaseZombie(t *testing.T) {
 	if slept := time.Since(began); slept > leaseLife {
 		t.Errorf("it stepped down after %v of %v", slept, leaseLife)
 	}
-	// Still ours on the server: nobody else may have it yet.
+	// Still ours on the server: no other node may have it yet.
 	if held, err := heir.Renew(within(t)); err == nil && held && time.Since(began) < leaseLife*9/10 {
 		t.Errorf("taken %v after the last renewal", time.Since(began))
 	}
@@ -87,7 +87,7 @@ func TestLeaseZombie(t *testing.T) {
 	renew(t, heir, true)
 }
 
-// TestLeaseLateRenewal: one that comes late but before anybody else is good.
+// TestLeaseLateRenewal: one that comes late, but before another node's, is good.
 func TestLeaseLateRenewal(t *testing.T) {
 	c := ready(t)
 	l := newLease(t, c, wire.KeyLeader, "")
@@ -220,7 +220,7 @@ func TestWatchNodesEmpty(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, said := make(chan error, 1), make(chan []string, 1)
 	go func() { ended <- c.WatchNodes(ctx, func(nodes []string) { said <- nodes }) }()
-	if nodes := receive(t, "that nobody is there", said); len(nodes) != 0 {
+	if nodes := receive(t, "that no node lives", said); len(nodes) != 0 {
 		t.Errorf("%v", nodes)
 	}
 	cancel()
@@ -229,7 +229,7 @@ func TestWatchNodesEmpty(t *testing.T) {
 	}
 }
 
-// TestMembersPrune: a node whose end left no mark is dropped in the end, but not
+// TestMembersPrune: a node whose end was not reported is dropped in the end, but not
 // for want of a server or of a watch.
 func TestMembersPrune(t *testing.T) {
 	old := time.Now().Add(-3 * time.Minute)
@@ -245,7 +245,7 @@ func TestMembersPrune(t *testing.T) {
 		t.Error("the server is back: want its watch trusted for one more look, so that all renew, and then no longer")
 	}
 	m.seen["stale"] = old
-	m.anew()
+	m.restart()
 	if m.prune(); len(m.seen) != 2 {
 		t.Error("dropped before the new watch has said who is there")
 	}
@@ -264,15 +264,15 @@ func TestMembersPrune(t *testing.T) {
 	if m.heard = old; !m.mute(true) {
 		t.Error("a watch that says nothing for so long is trusted")
 	}
-	m.anew()
+	m.restart()
 	m.update(nil)
 	if nodes, changed := m.take(); !changed || len(nodes) != 0 {
-		t.Errorf("a new watch finds nobody: %v, %v", nodes, changed)
+		t.Errorf("a new watch finds no node: %v, %v", nodes, changed)
 	}
 }
 
 // TestWatchNodesOverARestart: a server that is restarted has forgotten the watch.
-// Nobody who renews is dropped for it, and who joins is seen.
+// No node that renews is dropped for it, and a node that joins is seen.
 func TestWatchNodesOverARestart(t *testing.T) {
 	dir := t.TempDir()
 	first := serve(t, natsserver.Options{Dir: dir})
@@ -313,7 +313,7 @@ func TestWatchNodesOverARestart(t *testing.T) {
 	defer w.mu.Unlock()
 	for _, said := range w.said {
 		if said == "[]" {
-			t.Errorf("said %v: nobody, while a renewed its lease", w.said)
+			t.Errorf("said %v: none, while a renewed its lease", w.said)
 		}
 	}
 }

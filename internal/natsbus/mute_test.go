@@ -9,7 +9,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// TestMuteConsumer: a consumer that neither delivers nor answers is made anew, as
+// TestMuteConsumer: a consumer that neither delivers nor answers is created again, as
 // one whose server has died while the others of its cluster live.
 func TestMuteConsumer(t *testing.T) {
 	name := wire.ConsumerName(part, 1, 1)

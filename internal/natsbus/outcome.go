@@ -39,8 +39,8 @@ type failure struct {
 	unanswered  int       // confirmations that did not come, in a row
 }
 
-// took takes note of one publish.
-func (o *outcomes) took(err error) {
+// note records the outcome of one publish.
+func (o *outcomes) note(err error) {
 	if err == nil {
 		if o.failing.Load() {
 			o.clear()
@@ -67,7 +67,7 @@ func (o *outcomes) took(err error) {
 	o.failing.Store(true)
 }
 
-// clear says that it goes well again, or that what was seen no longer counts.
+// clear forgets the failure: publishing works again, or the failure is too old to count.
 func (o *outcomes) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,10 +85,10 @@ func (o *outcomes) failed() failure {
 	return o.last
 }
 
-// publish publishes to a stream and takes note of how that went.
+// publish publishes to a stream and notes the outcome.
 func (c *Conn) publish(kind int, subject string, header nats.Header, data []byte, done func(seq uint64, err error)) {
 	c.acks.publish(subject, header, data, func(seq uint64, err error) {
-		c.outcomes[kind].took(err)
+		c.outcomes[kind].note(err)
 		done(seq, err)
 	})
 }

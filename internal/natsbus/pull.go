@@ -149,7 +149,7 @@ func (p *puller) take(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 	}
 }
 
-// received tells a message from the end of the subscription, which comes with
+// received distinguishes a message from the end of the subscription, which comes with
 // that of the connection.
 func received(msg *nats.Msg, ok bool) (*nats.Msg, error) {
 	if !ok || msg == nil {
@@ -186,5 +186,5 @@ func (p *puller) status(status string, msg *nats.Msg) error {
 	return nil
 }
 
-// atOnce tells whether the last request ended as soon as it was there.
+// atOnce reports whether the last request ended as soon as it was there.
 func (p *puller) atOnce() bool { return !p.brought && time.Since(p.at) < pullPause }

@@ -36,7 +36,7 @@ const (
 const (
 	pullExpiry     = 30 * time.Second
 	pullHeartbeat  = 1500 * time.Millisecond
-	consumerIdle   = time.Hour // the server removes a consumer nobody pulls from
+	consumerIdle   = time.Hour // then the server removes a consumer without a reader
 	reopenFirst    = 50 * time.Millisecond
 	reopenMost     = 2 * time.Second
 	reopenDeadline = 10 * time.Second
@@ -85,9 +85,9 @@ func (m *TaskMessage) Ack() error {
 }
 
 // Reader reads one partition of one stream: every message once, in order, from a
-// cursor, however often the server delivers it. It makes its consumer anew by
-// itself when a delivery was lost, the connection was, or somebody removed the
-// consumer; a successor under a higher epoch ends it, and a stream that is not the one
+// cursor, however often the server delivers it. It creates its consumer
+// again by itself when a delivery was lost, the connection was, or the consumer was
+// removed; a successor under a higher epoch ends it, and a stream that is not the one
 // that the cursor belongs to.
 type Reader struct {
 	conn      *Conn
@@ -107,14 +107,14 @@ type Reader struct {
 	n        int    // counts the consumers of this epoch
 	pull     *puller
 	dseq     uint64 // the consumer's own number of the newest delivery
-	dirty    bool   // deliveries may be lost: make the consumer anew
+	dirty    bool   // deliveries may be lost: create the consumer again
 
 	mu         sync.Mutex
 	last       uint64              // position of the newest message handed out
 	stored     core.Instant        // when the stream took it; 0: not known
 	unacked    map[uint64]struct{} // handed out by the present consumer, not acknowledged
 	generation uint64
-	again      bool          // make the consumer anew
+	again      bool          // create the consumer again
 	wake       chan struct{} // has an element when a wait for a message is to end
 }
 
@@ -190,7 +190,7 @@ func (r *Reader) Reset(cursor uint64) (generation uint64) {
 	return r.generation
 }
 
-// recheck makes the consumer anew: what was on its way when the connection broke
+// recheck creates the consumer again: what was on its way when the connection broke
 // is lost, and would come again only after the ack wait and out of order.
 func (r *Reader) recheck() {
 	r.mu.Lock()
@@ -234,7 +234,7 @@ func (r *Reader) run(ctx context.Context) {
 	}
 }
 
-// step waits for one message and hands it out, or makes the consumer anew. Its
+// step waits for one message and hands it out, or creates the consumer again. Its
 // error ends the reader.
 func (r *Reader) step(ctx context.Context) error {
 	if r.wantsReopen() {
@@ -251,7 +251,7 @@ func (r *Reader) step(ctx context.Context) error {
 	case errors.Is(err, ErrClosed):
 		return fmt.Errorf("partition %d of %s: %w", r.partition, r.stream, err)
 	default:
-		r.conn.log.Info("making a consumer anew", "consumer", r.name, "stream", r.stream, "error", err)
+		r.conn.log.Info("creating a consumer again", "consumer", r.name, "stream", r.stream, "error", err)
 		r.dirty = true
 	}
 	return nil
@@ -268,7 +268,7 @@ func (r *Reader) wantsReopen() bool {
 func (r *Reader) receive(msg *nats.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil || meta.Sequence.Consumer != r.dseq+1 {
-		r.conn.log.Info("a delivery was lost: making the consumer anew", "consumer", r.name, "stream", r.stream)
+		r.conn.log.Info("a delivery was lost: creating the consumer again", "consumer", r.name, "stream", r.stream)
 		r.dirty = true
 		return
 	}

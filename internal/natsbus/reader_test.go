@@ -197,7 +197,7 @@ func TestTakeoverOfAMuteReader(t *testing.T) {
 	}
 }
 
-// TestLostDelivery: somebody else takes messages off our consumer, as a network
+// TestLostDelivery: another client takes messages off our consumer, as a network
 // would that loses them. The reader sees the gap and hands out all, in order.
 func TestLostDelivery(t *testing.T) {
 	c := ready(t)
@@ -225,7 +225,7 @@ func TestLostDelivery(t *testing.T) {
 	}
 	s.await(t, upTo(10)...)
 	if names := consumers(t, c); len(names) != 1 || names[0] == "p03-e1-1" {
-		t.Errorf("consumers %v, want one made anew", names)
+		t.Errorf("consumers %v, want one, created again", names)
 	}
 	nothing(t, "loss", s.lost)
 }
@@ -301,7 +301,7 @@ func TestBackpressure(t *testing.T) {
 		t.Errorf("%d dropped", n)
 	}
 	if names := consumers(t, c); !slices.Equal(names, []string{"p03-e1-1"}) {
-		t.Errorf("consumers %v: waiting is no reason to make one anew", names)
+		t.Errorf("consumers %v: waiting is no reason to create one again", names)
 	}
 }
 
@@ -388,7 +388,7 @@ func TestRewoundStream(t *testing.T) {
 	s.await(t, 4)
 }
 
-// TestReaderKnowsTheMessageAtItsCursor: a stream that went back while nobody read it, and
+// TestReaderKnowsTheMessageAtItsCursor: a stream that went back while it had no reader, and
 // has grown past the cursor since, has another message there.
 //
 // covers: A6

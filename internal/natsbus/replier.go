@@ -16,7 +16,7 @@ import (
 // that, and in any case in one write to the network.
 type replier struct {
 	nc   *nats.Conn
-	from nats.Header   // of every reply: which instance answers; nil: it has no name
+	from nats.Header   // of every reply: the instance that answers; nil: it has no name
 	wake chan struct{} // has an element when something is ready
 	done chan struct{}
 
@@ -24,7 +24,7 @@ type replier struct {
 	closed  bool
 	singles []single
 	batches map[asker]*batchIn
-	spare   []single
+	empty   []single // a list that can be used again
 	failed  func(error)
 }
 
@@ -35,10 +35,10 @@ type single struct {
 	data    []byte
 }
 
-// asker is who gets batches of replies, and in which form.
+// asker is the sender of batches that replies go to.
 type asker struct {
 	subject string
-	signed  bool
+	signed  bool // its batches have tokens
 }
 
 // batchIn are replies to one asker.
@@ -63,18 +63,18 @@ func (r *replier) send(subject string, header nats.Header, data []byte) {
 	r.unlockWake()
 }
 
-// add takes one reply for a batch. A full one goes out at once: that bounds what
-// lies here, and makes who produces faster than the network wait for it.
-func (r *replier) add(subject string, c *core.Command, m *core.Token, reply *core.Reply) {
+// add takes one reply for a batch. A full batch goes out at once: that bounds what waits
+// here, and slows down an agent that is faster than the network.
+func (r *replier) add(subject string, c *core.Command, token *core.Token, reply *core.Reply) {
 	subject = wire.BatchAnswerSubject(subject)
 	r.mu.Lock()
-	to := asker{subject, m != nil}
+	to := asker{subject, token != nil}
 	b := r.batches[to]
 	if b == nil {
 		b = &batchIn{buf: []byte{wire.BatchVersion(to.signed)}}
 		r.batches[to] = b
 	}
-	b.buf = wire.AppendBatchReply(b.buf, c, m, reply)
+	b.buf = wire.AppendBatchReply(b.buf, c, token, reply)
 	b.items++
 	if b.items >= wire.BatchItemsMax || len(b.buf) >= wire.BatchBytesMax {
 		delete(r.batches, to)
@@ -95,7 +95,7 @@ func (r *replier) unlockWake() {
 	}
 	r.mu.Unlock()
 	if closed {
-		r.flush() // nobody else does any more
+		r.flush() // run has ended
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *replier) run() {
 }
 
 // An agent that answered as many at once is busy: more are on their way, and
-// wait for one another that long. Each write to the network that this spares is
+// wait for one another that long. Each write to the network that this emptys is
 // one less for the server, and for the scheduler, too.
 const (
 	replyBusy = 4
@@ -126,7 +126,7 @@ const (
 func (r *replier) flush() int {
 	r.mu.Lock()
 	singles := r.singles
-	r.singles, r.spare = r.spare[:0], nil
+	r.singles, r.empty = r.empty[:0], nil
 	var batches map[asker]*batchIn
 	if len(r.batches) > 0 {
 		batches, r.batches = r.batches, make(map[asker]*batchIn, len(r.batches))
@@ -142,7 +142,7 @@ func (r *replier) flush() int {
 	}
 	clear(singles)
 	r.mu.Lock()
-	r.spare = singles
+	r.empty = singles
 	r.mu.Unlock()
 	return n
 }
@@ -165,8 +165,8 @@ func (r *replier) publish(subject string, header nats.Header, data []byte) {
 	}
 }
 
-// close publishes what is ready and ends the goroutine. What comes later is
-// published by whoever brings it.
+// close publishes what is ready and ends the goroutine. A reply that comes later is
+// published by its caller.
 func (r *replier) close() {
 	r.mu.Lock()
 	r.closed = true

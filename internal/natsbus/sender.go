@@ -23,24 +23,22 @@ const (
 	lookAnswer = 250 * time.Millisecond // how long instances have to answer
 )
 
-// batchWorth is how many commands for one agent make a message of their own
-// kind worth while. Fewer go one by one, so that at low load everyone who
-// listens on duly.do.<agent> gets its share and sees all there is to see.
+// batchWorth is how many commands for one agent go out as a batch. Fewer go one by one, so
+// that at low load every subscriber of the agent's command subject gets its share.
 const batchWorth = 4
 
-// sentKept is how many batches are remembered, to know what was in one that
-// nobody listened to: the server says so within a round trip.
+// sentKept is how many batches are remembered, to know the commands of one that had no
+// listener: the server reports it within a round trip.
 const sentKept = 512
 
-// Replies is who hears what becomes of commands.
+// Replies are the callbacks for what becomes of commands.
 type Replies struct {
 	Reply    func(core.Reply)
 	Unserved func(core.Reply) // without content
 }
 
-// Sender puts commands on their way: one a message, which any NATS client
-// understands, or several where every instance of the agent that says anything
-// of itself says that it takes them. Methods may be called from any goroutine.
+// Sender sends commands: one a message, which any NATS client understands, or several where
+// every instance of the agent in NATS's service discovery says that it takes batches. Methods may be called from any goroutine.
 type Sender struct {
 	conn    *Conn
 	replies Replies
@@ -48,12 +46,12 @@ type Sender struct {
 	sub     *Subscription
 	stop    context.CancelFunc
 	done    chan struct{}
-	news    chan struct{} // an agent was met for the first time
+	news    chan struct{} // signalled at the first command for an agent
 	number  atomic.Uint64 // of the newest batch
 	room    sync.Pool     // of *outgoing
 
 	mu    sync.RWMutex
-	peers map[string]bool // agents met, and whether they take batches
+	peers map[string]bool // by agent: it takes batches
 	sent  [sentKept]sentBatch
 }
 
@@ -72,7 +70,7 @@ type fence struct {
 // NewSender makes a sender. Close it when no more is sent.
 func (c *Conn) NewSender(replies Replies) (*Sender, error) {
 	s := &Sender{conn: c, replies: replies, prefix: c.names.BatchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]bool{}}
-	s.room.New = func() any { return &outgoing{count: map[lane]int{}, open: map[lane]*batchOut{}} }
+	s.room.New = func() any { return &outgoing{count: map[destination]int{}, open: map[destination]*batchOut{}} }
 	var err error
 	if s.sub, err = c.subscribe(s.prefix+">", "", s.receive); err != nil {
 		return nil, err
@@ -83,15 +81,15 @@ func (c *Conn) NewSender(replies Replies) (*Sender, error) {
 	return s, nil
 }
 
-// Close ends the looking and the listening.
+// Close ends the discovery of agents and the subscription.
 func (s *Sender) Close() {
 	s.stop()
 	<-s.done
 	s.sub.Stop()
 }
 
-// lane is where a batch goes.
-type lane struct {
+// destination is the agent, and do or undo, that a batch is for.
+type destination struct {
 	agent string
 	undo  bool
 }
@@ -104,37 +102,37 @@ type batchOut struct {
 
 // outgoing is the scratch memory of one Send.
 type outgoing struct {
-	count map[lane]int
-	open  map[lane]*batchOut
+	count map[destination]int
+	open  map[destination]*batchOut
 }
 
-// Send puts commands on their way. It returns the first error; what was not sent
-// is recovered by its complete-by.
+// Send sends commands. It returns the first error; a command that was not sent is
+// recovered by its complete-by.
 func (s *Sender) Send(cmds []core.Command) error {
 	out := s.room.Get().(*outgoing)
 	defer s.room.Put(out)
 	clear(out.count)
 	for i := range cmds {
-		out.count[lane{cmds[i].Agent, cmds[i].Undo}]++
+		out.count[destination{cmds[i].Agent, cmds[i].Undo}]++
 	}
 	for l, n := range out.count {
 		if !s.takesBatches(l.agent) || n < batchWorth {
 			delete(out.count, l)
 		}
 	}
-	marker := s.conn.signer.Load()
-	version := wire.BatchVersion(marker != nil)
+	signer := s.conn.signer.Load()
+	version := wire.BatchVersion(signer != nil)
 	var first error
-	note := func(err error) {
+	keep := func(err error) {
 		if first == nil {
 			first = err
 		}
 	}
 	for i := range cmds {
 		c := &cmds[i]
-		l := lane{c.Agent, c.Undo}
+		l := destination{c.Agent, c.Undo}
 		if out.count[l] == 0 {
-			note(s.conn.SendCommand(c))
+			keep(s.conn.SendCommand(c))
 			continue
 		}
 		b := out.open[l]
@@ -146,22 +144,22 @@ func (s *Sender) Send(cmds []core.Command) error {
 			b.buf = append(b.buf[:0], version)
 		}
 		was := len(b.buf)
-		b.buf = wire.AppendBatchCommand(b.buf, c, marker)
+		b.buf = wire.AppendBatchCommand(b.buf, c, signer)
 		if len(b.commands) > 0 && len(b.buf) > wire.BatchBytesMax {
 			record := b.buf[was:]
 			b.buf = b.buf[:was]
 			next := append([]byte{version}, record...)
-			note(s.publish(l, b))
+			keep(s.publish(l, b))
 			b.buf = append(b.buf[:0], next...)
 		}
 		b.commands = append(b.commands, fence{c.Partition, c.Number, c.Seq, c.Commit})
 		if len(b.commands) == wire.BatchItemsMax {
-			note(s.publish(l, b))
+			keep(s.publish(l, b))
 		}
 	}
 	for l, b := range out.open {
 		if len(b.commands) > 0 {
-			note(s.publish(l, b))
+			keep(s.publish(l, b))
 		}
 		if cap(b.buf) > bufferMax {
 			delete(out.open, l)
@@ -171,7 +169,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 }
 
 // publish sends a batch and empties it.
-func (s *Sender) publish(l lane, b *batchOut) error {
+func (s *Sender) publish(l destination, b *batchOut) error {
 	n := s.number.Add(1)
 	s.mu.Lock()
 	slot := &s.sent[n%sentKept]
@@ -187,7 +185,7 @@ func (s *Sender) publish(l lane, b *batchOut) error {
 	return nil
 }
 
-// receive takes a batch of replies, or the word that nobody listens.
+// receive takes a batch of replies, or the report that a batch had no listener.
 func (s *Sender) receive(msg *nats.Msg) {
 	if unserved(msg) {
 		s.unserved(msg.Subject)
@@ -195,15 +193,15 @@ func (s *Sender) receive(msg *nats.Msg) {
 	}
 	err := wire.DecodeBatchReplies(msg.Data, core.CleanActor(msg.Header.Get(wire.HeaderInstance)), core.ResultBytesMax, s.replies.Reply)
 	if err != nil {
-		s.conn.log.Warn("replies passed over", "error", err)
+		s.conn.log.Warn("replies ignored", "error", err)
 	}
 }
 
-// unserved gives the commands of a batch back, and sends one by one from now on:
-// whoever is left may not take batches.
+// unserved returns the commands of a batch that had no listener. From now on the agent gets
+// one command a message: an instance that is left may not take batches.
 func (s *Sender) unserved(subject string) {
-	marker := s.conn.signer.Load()
-	n, ok := marker.BatchNumber(subject)
+	signer := s.conn.signer.Load()
+	n, ok := signer.BatchNumber(subject)
 	if !ok {
 		s.conn.forged(subject)
 		return
@@ -216,7 +214,7 @@ func (s *Sender) unserved(subject string) {
 	}
 	s.mu.Unlock()
 	for _, f := range commands {
-		s.replies.Unserved(core.Reply{Partition: f.partition, Number: f.number, Seq: f.seq, Token: marker.Token(f.partition, f.number, f.seq, f.commit)})
+		s.replies.Unserved(core.Reply{Partition: f.partition, Number: f.number, Seq: f.seq, Token: signer.Token(f.partition, f.number, f.seq, f.commit)})
 	}
 }
 
@@ -238,8 +236,8 @@ func (s *Sender) takesBatches(agent string) bool {
 	return false
 }
 
-// look asks the agents what they take: those just met at once, all of them every
-// so often, because instances come and go.
+// look asks the agents whether they take batches: new ones at once, all of them every
+// lookEvery, because instances come and go.
 func (s *Sender) look(ctx context.Context) {
 	defer close(s.done)
 	tick := time.NewTicker(lookEvery)

@@ -113,7 +113,7 @@ func TestSenderIsFairToOthers(t *testing.T) {
 	s, w := sending(t, dial(t, server.ClientURL()))
 	_, batches := answering(t, dial(t, server.ClientURL()), true)
 	single, alone := answering(t, dial(t, server.ClientURL()), false)
-	// However often the two are asked, and whoever answers first.
+	// However often the two are asked, and whichever answers first.
 	if s.conn.agentTakesBatches(t.Context(), "payment.charge") {
 		t.Fatal("batches, with an instance that does not take them")
 	}
@@ -140,8 +140,8 @@ func TestSenderIsFairToOthers(t *testing.T) {
 	eventually(t, "batches, when all that are left take them", func() bool { return s.conn.agentTakesBatches(t.Context(), "payment.charge") })
 }
 
-// Nobody there any more: every command of the batch is given back, and the next
-// ones go alone, because whoever comes may not take batches.
+// The agent has gone: every command of the batch is given back, and the next ones go
+// alone, because the next instance may not take batches.
 func TestSenderUnserved(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	s, w := sending(t, dial(t, server.ClientURL()))
@@ -149,7 +149,7 @@ func TestSenderUnserved(t *testing.T) {
 	service, batches := answering(t, agent, true)
 	met(t, s, true)
 	service.Stop()
-	if err := agent.nc.Flush(); err != nil { // the server knows that nobody listens
+	if err := agent.nc.Flush(); err != nil { // the server knows that no instance listens
 		t.Fatal(err)
 	}
 	if err := s.Send(commands(20)); err != nil {

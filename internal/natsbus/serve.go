@@ -28,7 +28,7 @@ func (c *Conn) ServePlans(handler func(spec []byte) wire.PlanAnswer) (*Subscript
 	})
 }
 
-// AnnouncePlans tells every node to read the plans again.
+// AnnouncePlans makes every node read the plans again.
 func (c *Conn) AnnouncePlans() error {
 	if err := c.nc.Publish(c.names.SubjectPlansChanged(), nil); err != nil {
 		return fmt.Errorf("announcement of plans: %w", publishError(err))
@@ -42,12 +42,12 @@ func (c *Conn) OnPlansChanged(f func()) (*Subscription, error) {
 	return c.subscribe(c.names.SubjectPlansChanged(), "", func(*nats.Msg) { f() })
 }
 
-// AskRequest is a request of a client or a person about one task.
+// AskRequest is a request about one task.
 type AskRequest struct {
 	Control core.Control
 
-	// Told with an acceptance where they are set: the task's state when it was looked at,
-	// and what will be.
+	// Part of an acceptance where they are set: the task's state when it was read, and what
+	// will follow.
 	State, Outcome string
 
 	conn  *Conn
@@ -77,7 +77,7 @@ func (r *AskRequest) Refuse(code, errCode int, description string, retry time.Du
 // resolve, extend, each with a control message as its payload. A client knows neither the number of
 // partitions nor needs the right to write to the control stream; each kind is a
 // subject so that permissions can tell them apart. The answers have the form of
-// the fast door's. handler is called one request at a time: what takes long belongs on
+// a submission's. handler is called one request at a time: what takes long belongs on
 // another goroutine.
 //
 // read is called for duly.ask.get and duly.ask.list, which show tasks; like handler it is

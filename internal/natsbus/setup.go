@@ -27,7 +27,8 @@ const (
 // PartitionsMax bounds P.
 const PartitionsMax = 1024
 
-// markerTTL is how long the marks of expired leases stay for watchers to see.
+// markerTTL is how long the server's delete markers of expired leases stay, so that
+// watchers see them.
 const markerTTL = time.Minute
 
 // Keys of a stream's metadata.
@@ -40,7 +41,7 @@ const (
 
 // SyncUnknown and SyncAlways are what Setup says of the server's writing to disk.
 const (
-	SyncUnknown = "unknown" // a server somebody else configured does not say
+	SyncUnknown = "unknown" // a server that the caller did not start does not say
 	SyncAlways  = "always"  // every write is synced before it is confirmed
 )
 
@@ -84,7 +85,7 @@ type Ready struct {
 // Setup makes the streams and the buckets, or checks them where they exist, and
 // changes what can be changed in place: sizes, ages, replicas, the window of
 // duplicates, the lease. It may run anywhere and often. From then on the connection
-// marks its commands and takes no reply without its mark. A guest only checks what
+// signs its commands and checks the tokens of replies. A guest only checks what
 // there is. Errors wrap ErrSettings, with each difference; ErrInstallation; ErrStorage;
 // for a guest, ErrNoStream; nats.ErrPermissionViolation.
 func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
@@ -159,7 +160,7 @@ func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetst
 	return infos, nil
 }
 
-// Foreign refuses streams that another installation has marked, before anything else is
+// Foreign refuses streams that carry the id of another installation, before anything else is
 // found out about them. What cannot be asked now is found out by Setup. Error:
 // ErrInstallation.
 func (c *Conn) Foreign(ctx context.Context, config StreamConfig) error {
@@ -169,7 +170,7 @@ func (c *Conn) Foreign(ctx context.Context, config StreamConfig) error {
 	return nil
 }
 
-// checkInstallation refuses a stream that another installation has marked.
+// checkInstallation refuses a stream that carries the id of another installation.
 func (config *StreamConfig) checkInstallation(info *jetstream.StreamInfo) error {
 	if has := info.Config.Metadata[metaInstallation]; config.Installation != "" && has != "" && has != config.Installation {
 		return fmt.Errorf("stream %s: %w: it is of %s, this one is %s (installations that share a NATS need different namespaces: --%s)",

@@ -40,7 +40,7 @@ func TestSetupTwice(t *testing.T) {
 	if err := c.js.DeleteStream(within(t), names.StreamTasks()); err != nil {
 		t.Fatal(err)
 	}
-	if anew := setUp(t, c, config); anew.Identity == first.Identity {
+	if again := setUp(t, c, config); again.Identity == first.Identity {
 		t.Error("a stream made again has the identity of the one before")
 	}
 }
@@ -170,7 +170,7 @@ func TestSetupRefusesBuckets(t *testing.T) {
 	}
 }
 
-// TestSetupForeignStream: a stream that somebody made by hand under our name.
+// TestSetupForeignStream: a stream of our name that was made by hand.
 func TestSetupForeignStream(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	_, err := c.js.CreateStream(within(t), jetstream.StreamConfig{Name: names.StreamTasks(), Subjects: []string{"duly.in.>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.MemoryStorage})

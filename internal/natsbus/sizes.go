@@ -79,7 +79,7 @@ type accountTier struct {
 }
 
 // offers asks what NATS has. The total of a server is not shown to its clients: where
-// the account has no limit, only trying tells.
+// the account has no limit, only trying shows it.
 func (c *Conn) offers(ctx context.Context, replicas int) (offer, error) {
 	msg, err := c.nc.RequestWithContext(ctx, "$JS.API.INFO", nil)
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *Conn) canShrink(list []*resource, infos map[string]*jetstream.StreamInf
 	return false
 }
 
-// noStorage tells that NATS has no room for a stream of that size.
+// noStorage reports that NATS has no room for a stream of that size.
 func noStorage(err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {

@@ -27,8 +27,7 @@ func release(b *[]byte) {
 	}
 }
 
-// SubmitRequest is one submission at the fast door, not yet looked at but for
-// its names.
+// SubmitRequest is one submission at the request endpoint. Only its names are checked.
 type SubmitRequest struct {
 	Type       string
 	ID         string
@@ -37,7 +36,7 @@ type SubmitRequest struct {
 	ReplyTo    string // as the header has it; see Names.CheckReplyTo
 	Trace      string // as the header has it; see core.CleanTrace
 	Version    string // of the plan, as the header has it; see core.ParsePlanVersion
-	HasReply   bool   // somebody waits for the answer
+	HasReply   bool   // the sender waits for an answer
 
 	conn  *Conn
 	reply string
@@ -58,9 +57,9 @@ func (r *SubmitRequest) Reject(code, errCode int, description string, retry time
 	})
 }
 
-// answer sends an answer, if somebody waits for one. When it cannot be sent the
-// asker runs into its own time-out and asks again. Nor does it go where the asker
-// may not publish and Duly may: to a command, a control message or the server.
+// answer sends an answer, if there is a reply subject. If it cannot be sent, the request
+// times out at its sender, which asks again. It does not go to subjects where Duly may
+// publish and the sender of the request may not: see wire.Names.CheckTarget.
 func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 	if reply == "" {
 		return
@@ -77,9 +76,9 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 	}
 }
 
-// ServeSubmit serves the fast door, together with every other ingest. handler is
-// called one request at a time and must not wait for the stream. A subject with
-// names outside their alphabet is answered here.
+// ServeSubmit serves the request endpoint, together with every other ingest. handler is
+// called one request at a time and must not wait for the stream. A subject with names
+// outside their alphabet is refused here.
 func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
 	return c.subscribe(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
 		r := &SubmitRequest{Payload: msg.Data, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
@@ -118,12 +117,12 @@ func (c *Conn) PublishPack(partition int, subs []core.Submission, done func(seq 
 	}
 	b := buffer()
 	defer release(b)
-	*b = wire.EncodePack(*b, subs)
+	*b = wire.AppendPack(*b, subs)
 	data := *b
 	small := buffer()
 	defer release(small)
 	var smaller bool
-	if *small, smaller = wire.CompressPack(*small, *b); smaller {
+	if *small, smaller = wire.AppendCompressedPack(*small, *b); smaller {
 		data = *small
 	}
 	c.publish(kindTasks, c.names.PackSubject(partition), nil, data, func(seq uint64, err error) {

@@ -52,8 +52,8 @@ func TestPartitionAsTheServer(t *testing.T) {
 	}
 }
 
-// TestPlainDoor goes from a JetStream publish to the decoded submission.
-func TestPlainDoor(t *testing.T) {
+// TestStreamEndpoint goes from a JetStream publish to the decoded submission.
+func TestStreamEndpoint(t *testing.T) {
 	c := ready(t)
 	ids := []string{idIn(3, 16, 0), idIn(3, 16, 1), idIn(3, 16, 2), idIn(3, 16, 3)}
 	for i, m := range []*nats.Msg{
@@ -68,10 +68,10 @@ func TestPlainDoor(t *testing.T) {
 		}
 	}
 	got := make(chan wire.Decoded, 8)
-	doors := wire.TaskDecoder{Partitions: 16}
+	decoder := wire.TaskDecoder{Partitions: 16}
 	times := make(chan core.Instant, 8)
 	r, err := c.ReadTasks(within(t), 3, 1, 0, ReadConfig{}, func(m *TaskMessage) {
-		d, err := doors.Decode(m.Subject, m.Header, m.Data, m.Time)
+		d, err := decoder.Decode(m.Subject, m.Header, m.Data, m.Time)
 		if err != nil {
 			t.Error(err)
 		}
@@ -99,9 +99,9 @@ func TestPlainDoor(t *testing.T) {
 	}
 }
 
-// TestFastDoor: every JetStream client's publish works against the fast door,
+// TestRequestEndpoint: every JetStream client's publish works against the request endpoint,
 // because its answers have the form of a PubAck.
-func TestFastDoor(t *testing.T) {
+func TestRequestEndpoint(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	ingest, client := dial(t, server.ClientURL()), dial(t, server.ClientURL())
 	sub, err := ingest.ServeSubmit(func(r *SubmitRequest) {
@@ -220,7 +220,7 @@ func TestPublishPackBusy(t *testing.T) {
 		t.Errorf("full stream: %v", err)
 	}
 
-	// A mute stream: somebody listens and does not answer.
+	// A mute stream: a subscription takes the message and does not answer.
 	sub, err := c.nc.Subscribe("mute.>", func(*nats.Msg) {})
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestPublishPackBusy(t *testing.T) {
 	}
 }
 
-// TestAcksOnDisconnect: whoever waits for a confirmation is told at once when
+// TestAcksOnDisconnect: a publish that waits for its confirmation fails at once when
 // the connection that would bring it is gone.
 func TestAcksOnDisconnect(t *testing.T) {
 	server := serve(t, natsserver.Options{})

@@ -25,7 +25,7 @@ func (b *watchedOnce) Watch(ctx context.Context, keys string, opts ...jetstream.
 	return b.KeyValue.Watch(ctx, keys, opts...)
 }
 
-// TestWatchNodesIsHeardAgain: a watch that was silent and could not be begun anew, and is heard again
+// TestWatchNodesIsHeardAgain: a watch that was silent and could not be replaced, and is heard again
 // after all, is no trouble any more.
 func TestWatchNodesIsHeardAgain(t *testing.T) {
 	var trouble atomic.Pointer[error]
@@ -51,8 +51,8 @@ func TestWatchNodesIsHeardAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	receive(t, "that nobody is there", said)
-	eventually(t, "a silent watch that cannot be begun anew is told", func() bool { e := trouble.Load(); return e != nil && *e != nil })
+	receive(t, "that no node lives", said)
+	eventually(t, "a silent watch that cannot be replaced is reported", func() bool { e := trouble.Load(); return e != nil && *e != nil })
 	renew(t, newLease(t, c, wire.NodeKey("a"), ""), true)
 	receive(t, "that a is there", said)
 	eventually(t, "a watch that is heard again is told", func() bool { return *trouble.Load() == nil })

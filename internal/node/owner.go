@@ -54,7 +54,7 @@ func (r replies) unserved(reply core.Reply) {
 
 // Tell implements scheduler.Bus.
 func (b ownerBus) Tell(endings []core.Ending, done func(error)) {
-	b.n.conn.TellEnded(endings, done)
+	b.n.conn.PublishEndings(endings, done)
 }
 
 // Notify implements scheduler.Bus.
@@ -69,12 +69,12 @@ func (b ownerBus) Record(all []core.Evidence) { b.n.conn.Record(all) }
 // Refuse implements scheduler.Bus. Without it the messages must not be
 // acknowledged, so it tries until the stream takes them.
 func (b ownerBus) Refuse(ctx context.Context, refused []core.Status) error {
-	return b.n.persist(ctx, "refusals", func() error { return b.n.conn.TellRefused(ctx, refused) })
+	return b.n.persist(ctx, "refusals", func() error { return b.n.conn.PublishRefusals(ctx, refused) })
 }
 
 // Dead implements scheduler.Bus.
 func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, cause string) error {
-	data := wire.EncodePack(nil, []core.Submission{sub})
+	data := wire.AppendPack(nil, []core.Submission{sub})
 	return b.n.persist(ctx, "dead letter", func() error {
 		return b.n.conn.Dead(ctx, b.n.conn.Names().StreamTasks(), b.n.conn.Names().PackSubject(partition), data, cause, nil)
 	})

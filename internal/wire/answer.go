@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
@@ -29,19 +28,20 @@ func SubmitHeaders(completeBy, replyTo, trace, planVersion string) Header {
 // FormatTime writes an instant as the wire does: RFC 3339 with microseconds.
 func FormatTime(at core.Instant) string { return at.Time().Format(timeLayout) }
 
-// SubmitAnswer is the answer of the fast door to an accepted submission. It has
-// the form of a JetStream PubAck.
+// SubmitAnswer is the answer to a request that was accepted: a submission at the request
+// endpoint, or a request about a task. It has the form of a JetStream PubAck, so that a
+// JetStream client can submit by publishing.
 type SubmitAnswer struct {
 	Stream    string
 	Seq       uint64
 	Task      string
 	Partition int
 
-	// Of a request about a task: its state when it was looked at, and what will be.
+	// Of a request about a task: its state when the request came, and what will follow.
 	State, Outcome string
 }
 
-// AppendAccepted appends the positive answer of the fast door.
+// AppendAccepted appends the JSON of a positive answer.
 func AppendAccepted(dst []byte, a *SubmitAnswer) []byte {
 	dst = append(dst, `{"stream":`...)
 	dst = appendString(dst, a.Stream)
@@ -58,17 +58,7 @@ func AppendAccepted(dst []byte, a *SubmitAnswer) []byte {
 	return append(dst, '}')
 }
 
-// RefusedError is the negative answer of the fast door.
-type RefusedError struct {
-	APIError
-	Task  string
-	Retry time.Duration // when to try again; 0: no hint
-}
-
-// Retryable reports whether the same submission can succeed later.
-func (e *RefusedError) Retryable() bool { return e.Code == 429 || e.Code >= 500 }
-
-// AppendRefused appends the negative answer of the fast door.
+// AppendRefused appends the JSON of a negative answer.
 func AppendRefused(dst []byte, e *RefusedError) []byte {
 	dst = append(dst, `{"error":{"code":`...)
 	dst = strconv.AppendInt(dst, int64(e.Code), 10)
@@ -83,8 +73,8 @@ func AppendRefused(dst []byte, e *RefusedError) []byte {
 	return append(dst, '}')
 }
 
-// DecodeSubmitAnswer reads the answer of the fast door. The error of a refused
-// submission is a *RefusedError; others wrap ErrUndecodable.
+// DecodeSubmitAnswer reads a positive or a negative answer. The error of a refused
+// request is a *RefusedError; others wrap ErrUndecodable.
 func DecodeSubmitAnswer(data []byte) (SubmitAnswer, error) {
 	var j struct {
 		Stream    string    `json:"stream"`

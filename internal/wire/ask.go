@@ -8,11 +8,13 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// errAskKind: permissions are given by subject, so it must be what is asked.
+// errAskKind: permissions are given by subject, so the payload must not ask for anything
+// else.
 var errAskKind = errors.New("another request than its subject's")
 
-// readAsk reads a request of duly.ask.<kind> or duly.ask.<kind>.<type>. Errors wrap
-// ErrSubject, ErrUndecodable or errAskKind.
+// DecodeAsk reads a request of duly.ask.<kind> or duly.ask.<kind>.<type> that changes a
+// task. Fields that are not known here are refused. Errors wrap ErrSubject or
+// ErrUndecodable, or say that the payload asks for something else than its subject.
 func (n Names) DecodeAsk(subject string, data []byte) (core.Control, error) {
 	kind, taskType, err := n.ParseAsk(subject)
 	if err != nil {
@@ -28,7 +30,7 @@ func (n Names) DecodeAsk(subject string, data []byte) (core.Control, error) {
 	return c, err
 }
 
-// askedType is the type that a request is about: its subject's, if that has one.
+// askedType is the type that a request is about: that of the subject, if it has one.
 func askedType(subject, of, says string) (string, error) {
 	if of != "" && says != "" && says != of {
 		return "", fmt.Errorf("%w: %s carries a request about type %s", errAskKind, subject, Short(says))

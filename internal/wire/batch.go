@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -17,8 +16,8 @@ const (
 	BatchBytesMax = 256 << 10
 )
 
-// Versions of batches. A marked one has a mark in each record, which its reply
-// repeats: see marker.
+// Versions of batches. In a signed one each record has a token, which its reply repeats:
+// see Signer.
 const (
 	batchPlain  = 1
 	batchSigned = 2
@@ -32,27 +31,23 @@ func BatchVersion(signed bool) byte {
 	return batchPlain
 }
 
-// BatchAnswerSubject is the one subject that all batches of a sender may be answered
-// under: that of any of its batches, without the number.
-func BatchAnswerSubject(replySubject string) string {
-	return replySubject[:strings.LastIndexByte(replySubject, '.')+1] + "0"
-}
-
-// batchAnnounced is what an agent announces: it takes marked batches, and answers them
-// at a subject with its own name in it, so that permissions can tell agents apart.
+// BatchAnnounced is the version that an agent announces as MetaBatch: it takes signed
+// batches, and answers them at a subject with its own name in it, so that permissions can
+// tell agents apart.
 const BatchAnnounced = 3
 
-// batchItemsLimit is what a decoder takes: other versions may pack more.
+// batchItemsLimit bounds what a decoder accepts: other versions may pack more than
+// BatchItemsMax.
 const batchItemsLimit = 4096
 
-// appendBatchCommand appends one command to a batch: a record with its length in
-// front. Agent and Undo are in the subject.
-func AppendBatchCommand(dst []byte, c *core.Command, k *Signer) []byte {
+// AppendBatchCommand appends one command to a batch, with its token if there is a signer:
+// a record with its length in front. Agent and Undo are in the subject.
+func AppendBatchCommand(dst []byte, c *core.Command, signer *Signer) []byte {
 	return appendRecord(dst, func(dst []byte) []byte {
 		dst = appendFence(dst, c.Partition, c.Number, c.Seq)
-		if k != nil {
-			m := k.Token(c.Partition, c.Number, c.Seq, c.Commit)
-			dst = append(dst, m[:]...)
+		if signer != nil {
+			token := signer.Token(c.Partition, c.Number, c.Seq, c.Commit)
+			dst = append(dst, token[:]...)
 		}
 		dst = appendField(dst, c.Task)
 		dst = appendField(dst, c.Type)
@@ -75,13 +70,14 @@ func AppendBatchCommand(dst []byte, c *core.Command, k *Signer) []byte {
 	})
 }
 
-// decodeBatchCommands calls take with each command of a batch and with its mark,
-// nil where it has none. Payloads are parts of data, not copies. Every error wraps ErrUndecodable.
+// DecodeBatchCommands calls take with each command of a batch and its token, nil in a
+// batch without tokens. Payloads are parts of data, not copies. A command that cannot be
+// decoded does not stop those after it. Every error wraps ErrUndecodable.
 func DecodeBatchCommands(data []byte, take func(core.Command, *core.Token)) error {
 	return eachRecord(data, "batch of commands", func(r *reader) error {
 		var c core.Command
 		c.Partition, c.Number, c.Seq = r.fence()
-		m := r.token()
+		token := r.token()
 		c.Task, c.Type, c.Step = string(r.bytes("task")), string(r.bytes("type")), string(r.bytes("step"))
 		c.Attempt, c.Round = r.small("attempt"), r.small("round")
 		c.CompleteBy = core.Instant(r.varint("complete-by"))
@@ -110,17 +106,17 @@ func DecodeBatchCommands(data []byte, take func(core.Command, *core.Token)) erro
 		if err := checkCommand(&c); err != nil {
 			return err
 		}
-		take(c, m)
+		take(c, token)
 		return nil
 	})
 }
 
-// appendBatchReply appends one reply to a batch; m is the mark of its command.
-func AppendBatchReply(dst []byte, c *core.Command, m *core.Token, r *core.Reply) []byte {
+// AppendBatchReply appends one reply to a batch; token is that of its command, nil for none.
+func AppendBatchReply(dst []byte, c *core.Command, token *core.Token, r *core.Reply) []byte {
 	return appendRecord(dst, func(dst []byte) []byte {
 		dst = appendFence(dst, c.Partition, c.Number, c.Seq)
-		if m != nil {
-			dst = append(dst, m[:]...)
+		if token != nil {
+			dst = append(dst, token[:]...)
 		}
 		dst = binary.AppendUvarint(dst, uint64(r.Code))
 		if r.Code != 0 {
@@ -130,14 +126,15 @@ func AppendBatchReply(dst []byte, c *core.Command, m *core.Token, r *core.Reply)
 	})
 }
 
-// decodeBatchReplies calls take with each reply of a batch, all of that instance. Results
-// are parts of data. Every error wraps ErrUndecodable.
+// DecodeBatchReplies calls take with each reply of a batch, all from one instance of an
+// agent. Results are parts of data, not copies; one that is not JSON or larger than
+// resultMax is a failed try with core.CodeBadResult. Every error wraps ErrUndecodable.
 func DecodeBatchReplies(data []byte, from string, resultMax int, take func(core.Reply)) error {
 	return eachRecord(data, "batch of replies", func(r *reader) error {
 		reply := core.Reply{From: from}
 		reply.Partition, reply.Number, reply.Seq = r.fence()
-		if m := r.token(); m != nil {
-			reply.Token = *m
+		if token := r.token(); token != nil {
+			reply.Token = *token
 		}
 		code := r.small("code")
 		payload := r.bytes("payload")
@@ -185,7 +182,7 @@ func appendBytes(dst, b []byte) []byte {
 	return append(dst, b...)
 }
 
-// eachRecord takes a batch apart. A record that take refuses does not stop those
+// eachRecord calls take with each record of a batch. A record that take refuses does not stop those
 // after it; its error is returned, the first if there are several.
 func eachRecord(data []byte, what string, take func(*reader) error) error {
 	if len(data) == 0 {
@@ -211,23 +208,23 @@ func eachRecord(data []byte, what string, take func(*reader) error) error {
 	return first
 }
 
-// fence reads what says which command a reply answers.
+// fence reads the numbers that say which command a reply answers.
 func (r *reader) fence() (partition int, number, seq int64) {
 	return r.small("partition"), int64(r.uvarint("number") & (1<<63 - 1)), int64(r.uvarint("seq") & (1<<63 - 1))
 }
 
-// mark reads the mark of a record; nil where the batch has none.
+// token reads the token of a record; nil in a batch without.
 func (r *reader) token() *core.Token {
 	if !r.signed {
 		return nil
 	}
 	if len(r.rest) < tokenBytes {
-		r.fail("mark")
+		r.fail("token")
 		return nil
 	}
-	m := core.Token(r.rest)
+	token := core.Token(r.rest)
 	r.rest = r.rest[tokenBytes:]
-	return &m
+	return &token
 }
 
 // small reads a count or code.

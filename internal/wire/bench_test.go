@@ -17,18 +17,18 @@ func fullPack() []core.Submission {
 	return subs
 }
 
-func BenchmarkEncodePack(b *testing.B) {
+func BenchmarkAppendPack(b *testing.B) {
 	subs := fullPack()
-	buf := EncodePack(nil, subs)
+	buf := AppendPack(nil, subs)
 	b.SetBytes(int64(len(buf)))
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = EncodePack(buf[:0], subs)
+		buf = AppendPack(buf[:0], subs)
 	}
 }
 
 func BenchmarkDecodePack(b *testing.B) {
-	data := EncodePack(nil, fullPack())
+	data := AppendPack(nil, fullPack())
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -38,16 +38,16 @@ func BenchmarkDecodePack(b *testing.B) {
 	}
 }
 
-func BenchmarkDoorsDecode(b *testing.B) {
+func BenchmarkTaskDecoder(b *testing.B) {
 	subs := fullPack()
 	for i := range subs {
 		subs[i].ID = idIn(3, 16, i)
 	}
-	data := EncodePack(nil, subs)
-	doors := TaskDecoder{Partitions: 16}
+	data := AppendPack(nil, subs)
+	decoder := TaskDecoder{Partitions: 16}
 	b.ReportAllocs()
 	for b.Loop() {
-		if d, err := doors.Decode("duly.tasks.3.pack", nil, data, at); err != nil || len(d.Refused) > 0 {
+		if d, err := decoder.Decode("duly.tasks.3.pack", nil, data, at); err != nil || len(d.Refused) > 0 {
 			b.Fatal(d.Refused, err)
 		}
 	}
@@ -93,15 +93,15 @@ func BenchmarkDecodeReply(b *testing.B) {
 	}
 }
 
-func BenchmarkEncodeEvents(b *testing.B) {
+func BenchmarkAppendEvents(b *testing.B) {
 	endings := make([]core.Ending, 64)
 	for i := range endings {
 		endings[i] = core.Ending{Partition: 3, EndNumber: int64(i), ID: fmt.Sprintf("delivery-%08d", i), Type: "delivery", State: core.StateProcessed, Seq: 6, CreatedAt: at, At: at}
 	}
-	buf := EncodeEvents(nil, endings)
+	buf := AppendEvents(nil, endings)
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = EncodeEvents(buf[:0], endings)
+		buf = AppendEvents(buf[:0], endings)
 	}
 }
 

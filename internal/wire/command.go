@@ -10,8 +10,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// AppendCommand appends the JSON of a command. Input and results are copied as
-// they are, never decoded: this is the hottest encoder.
+// AppendCommand appends the JSON of a command. Input and results are copied as they are,
+// never decoded: no other encoder runs as often.
 func AppendCommand(dst []byte, c *core.Command) []byte {
 	dst = append(dst, `{"v":1,"task":`...)
 	dst = appendString(dst, c.Task)
@@ -47,16 +47,18 @@ func AppendCommand(dst []byte, c *core.Command) []byte {
 }
 
 // DecodeCommand reads the JSON of a command. Input and results are parts of
-// data, not copies, and not parsed: whoever unmarshals them finds what is wrong
-// with them. Agent, Undo, Trace and the numbers of the fence are not in
-// it: they are in the subjects and headers. Unknown members are passed over, so
+// data, not copies, and not parsed: their receiver unmarshals them, and finds then what is
+// wrong with them. Agent, Undo, Trace and the numbers of the fence are not in
+// it: they are in the subjects and headers. Unknown members are ignored, so
 // that an older agent understands a newer scheduler. Errors wrap ErrUndecodable.
 func DecodeCommand(data []byte) (core.Command, error) { return new(CommandDecoder).Decode(data) }
 
-// commandDecoder decodes one command after the other. Most have the type and the
-// step of the one before.
+// CommandDecoder decodes one command after the other. Most have the type and the
+// step of the one before, whose strings it uses again. The zero value is ready; it must not
+// be used by two goroutines at once.
 type CommandDecoder struct{ taskType, step string }
 
+// Decode is DecodeCommand.
 func (d *CommandDecoder) Decode(data []byte) (core.Command, error) {
 	var c core.Command
 	var version int64

@@ -77,8 +77,8 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 // without numbers, a resolve that is neither processed nor undone.
 func DecodeControl(data []byte) (core.Control, error) { return decodeControl(data, false) }
 
-// decodeControl reads one; strict, as a request that comes in, without fields that are
-// not known here. A stored one may be of a newer node.
+// decodeControl reads a control message. strict refuses unknown fields, as in a request;
+// a stored message may be of a newer node and have them.
 func decodeControl(data []byte, strict bool) (core.Control, error) {
 	var j struct {
 		V       int     `json:"v"`

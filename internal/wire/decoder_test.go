@@ -9,7 +9,7 @@ import (
 )
 
 // covers: C5
-func TestPlainDoorPlanVersion(t *testing.T) {
+func TestStreamEndpointPlanVersion(t *testing.T) {
 	id := idIn(3, 16, 0)
 	for said, want := range map[string]core.Submission{
 		"": {}, "newest": {}, "7": {PlanVersion: 7, Unchecked: true},
@@ -25,14 +25,14 @@ func TestPlainDoorPlanVersion(t *testing.T) {
 	}
 }
 
-func TestDoorsDecode(t *testing.T) {
+func TestTaskDecoder(t *testing.T) {
 	good := core.Submission{Type: "order", ID: idIn(3, 16, 0), Input: []byte("1"), At: at}
 	elsewhere, badID, large, hostile := good, good, good, good
 	elsewhere.ID = idIn(4, 16, 0)
 	badID.ID = "a b"
 	large.Input = make([]byte, core.InputBytesMax+1)
 	hostile.ReplyTo = "duly.submit.order.x"
-	d, err := TaskDecoder{Partitions: 16}.Decode("duly.tasks.3.pack", nil, EncodePack(nil, []core.Submission{elsewhere, good, badID, large, hostile}), at)
+	d, err := TaskDecoder{Partitions: 16}.Decode("duly.tasks.3.pack", nil, AppendPack(nil, []core.Submission{elsewhere, good, badID, large, hostile}), at)
 	if err != nil || len(d.Submissions) != 1 || d.Submissions[0].ID != good.ID || len(d.Refused) != 4 {
 		t.Fatalf("%+v, %v", d, err)
 	}

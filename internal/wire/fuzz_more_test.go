@@ -55,14 +55,14 @@ func FuzzEndings(f *testing.F) {
 				t.Fatalf("%+v became %+v, %v", endings[i], again, err)
 			}
 		}
-		again, err := DecodeEndings(EncodeEvents(nil, endings))
+		again, err := DecodeEndings(AppendEvents(nil, endings))
 		if err != nil || !reflect.DeepEqual(again, endings) {
 			t.Fatalf("%+v became %+v, %v", endings, again, err)
 		}
 	})
 }
 
-// FuzzSubmitAnswer: both answers of the fast door survive the encoder.
+// FuzzSubmitAnswer: both answers to a submission survive the encoder.
 func FuzzSubmitAnswer(f *testing.F) {
 	f.Add([]byte(`{"stream":"DULY_TASKS","seq":77,"task":"o-1","partition":3}`))
 	f.Add([]byte(`{"error":{"code":429,"err_code":10077,"description":"full"},"task":"o-1","retry_ms":250}`))
@@ -98,7 +98,7 @@ func FuzzSubmitAnswer(f *testing.F) {
 	})
 }
 
-// FuzzAsk: what a stranger asks is refused, or is one of the five requests about
+// FuzzAsk: every request is refused, or is one of the five requests about
 // one task, by the subject's own word.
 func FuzzAsk(f *testing.F) {
 	f.Add("duly.ask.cancel", []byte(`{"v":1,"kind":"cancel","id":"o-1"}`))

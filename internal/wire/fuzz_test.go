@@ -9,15 +9,15 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Every decoder takes what strangers send. None may panic, and what one accepts
+// Every decoder reads what any client may send. None may panic, and what one accepts
 // must survive its encoder.
 
 func FuzzDecodePack(f *testing.F) {
-	f.Add(EncodePack(nil, goldenPack))
-	f.Add(EncodePack(nil, goldenPack[1:]))
+	f.Add(AppendPack(nil, goldenPack))
+	f.Add(AppendPack(nil, goldenPack[1:]))
 	f.Add([]byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Add([]byte{})
-	small, _ := CompressPack(nil, EncodePack(nil, manyOrders(30)))
+	small, _ := AppendCompressedPack(nil, AppendPack(nil, manyOrders(30)))
 	f.Add(small)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		subs, err := DecodePack(data)
@@ -27,15 +27,15 @@ func FuzzDecodePack(f *testing.F) {
 			}
 			return
 		}
-		again, err := DecodePack(EncodePack(nil, subs))
+		again, err := DecodePack(AppendPack(nil, subs))
 		if err != nil || !reflect.DeepEqual(again, subs) {
 			t.Fatalf("%+v became %+v, %v", subs, again, err)
 		}
 	})
 }
 
-func FuzzDoorsDecode(f *testing.F) {
-	f.Add("duly.tasks.7.pack", EncodePack(nil, goldenPack), "", "")
+func FuzzTaskDecoder(f *testing.F) {
+	f.Add("duly.tasks.7.pack", AppendPack(nil, goldenPack), "", "")
 	f.Add("duly.tasks.7.order.o-1", []byte(`{"a":1}`), "10s", "_INBOX.a")
 	f.Add("duly.tasks.7.order.o-1", []byte(`{"a":`), "2026-01-02T03:04:06Z", "duly.do.x")
 	f.Add("duly.tasks.x.order.o-1", []byte(`1`), "-1s", "$SYS.a")
@@ -88,11 +88,11 @@ func FuzzDecodeCommand(f *testing.F) {
 			}
 		}
 		if c.CompleteBy.Time().Year() < 0 || c.CompleteBy.Time().Year() > 9999 {
-			return // not written by anybody
+			return // no encoder writes it
 		}
 		for i := range c.Results {
 			if core.CheckName("step", c.Results[i].Step) != nil {
-				return // an escaped name is a stranger's; it stays as written
+				return // no encoder of ours escapes a name; it stays as written
 			}
 		}
 		c.Undo = true

@@ -17,8 +17,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// TestNames pins every name of the wire: whoever changes one breaks every
-// program out there.
+// TestNames pins every name of the wire: a change breaks every client and agent
+// in use.
 func TestNames(t *testing.T) {
 	for _, x := range []struct{ got, want string }{
 		{StreamTasks, "DULY_TASKS"}, {StreamControl, "DULY_CONTROL"}, {StreamEvents, "DULY_EVENTS"}, {StreamDead, "DULY_DEAD"},
@@ -168,7 +168,7 @@ const goldenPackHex = "01" + // version
 	"17" + "056f72646572" + "036f2d32" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00"
 
 func TestPackGolden(t *testing.T) {
-	packed := EncodePack(nil, goldenPack)
+	packed := AppendPack(nil, goldenPack)
 	if got := hex.EncodeToString(packed); got != goldenPackHex {
 		t.Errorf("got  %s\nwant %s", got, goldenPackHex)
 	}
@@ -193,9 +193,9 @@ func manyOrders(n int) []core.Submission {
 
 func TestCompressedPack(t *testing.T) {
 	subs := manyOrders(100)
-	plain := EncodePack(nil, subs)
+	plain := AppendPack(nil, subs)
 	before := []byte("before")
-	packed, ok := CompressPack(before, plain)
+	packed, ok := AppendCompressedPack(before, plain)
 	if !ok || !bytes.HasPrefix(packed, before) {
 		t.Fatalf("not compressed: %v, %q", ok, packed[:min(len(packed), 10)])
 	}
@@ -219,14 +219,14 @@ func TestPackThatStaysPlain(t *testing.T) {
 		"too large":      {Type: "order", ID: "o", Input: bytes.Repeat([]byte("0123456789abcdef~"), compressMost/16)},
 		"too repetitive": {Type: "order", ID: "o", Input: bytes.Repeat([]byte("x"), compressMost/2)},
 	} {
-		if packed, ok := CompressPack(nil, EncodePack(nil, []core.Submission{sub})); ok || len(packed) > 0 {
+		if packed, ok := AppendCompressedPack(nil, AppendPack(nil, []core.Submission{sub})); ok || len(packed) > 0 {
 			t.Errorf("%s: compressed to %d bytes", name, len(packed))
 		}
 	}
 }
 
 func TestCompressedPackRefused(t *testing.T) {
-	whole, _ := CompressPack(nil, EncodePack(nil, manyOrders(100)))
+	whole, _ := AppendCompressedPack(nil, AppendPack(nil, manyOrders(100)))
 	bomb := s2.Encode(nil, make([]byte, compressMost))
 	large := make([]byte, compressMost+1)
 	rand.NewChaCha8([32]byte{2}).Read(large)
@@ -248,12 +248,12 @@ func TestCompressedPackRefused(t *testing.T) {
 }
 
 func TestPackRefused(t *testing.T) {
-	whole := EncodePack(nil, goldenPack)
+	whole := AppendPack(nil, goldenPack)
 	other := append([]byte{3}, whole[1:]...)
 	for name, data := range map[string][]byte{
 		"empty": nil, "no item": {1}, "version": other, "length beyond": {1, 200, 1}, "endless length": {1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
 		"field beyond record": {1, 2, 9, 'x'}, "tail in record": append(append([]byte{1, 24}, whole[len(whole)-23:]...), 0),
-		"too many": EncodePack(nil, make([]core.Submission, PackItemsMax+1)),
+		"too many": AppendPack(nil, make([]core.Submission, PackItemsMax+1)),
 	} {
 		if _, err := DecodePack(data); !isUndecodable(err) {
 			t.Errorf("%s: error %v, want one that wraps ErrUndecodable", name, err)
@@ -278,7 +278,7 @@ func TestStatusGolden(t *testing.T) {
 		{string(AppendStatus(nil, &refused)), `{"v":1,"id":"a\"\n\u0001\ufffd é\\","type":"order","status":"refused","error":"no","code":400,"at":"2026-01-02T03:04:05.000678Z"}`},
 		{string(AppendEnding(nil, &ended)), `{"v":1,"id":"o-1","type":"order","status":"undone","partition":3,"end":9,"seq":12,"step":"charge","error":"card",` +
 			`"created_at":"2026-01-02T03:04:05.000677Z","at":"2026-01-02T03:04:05.000678Z"}`},
-		{string(EncodeEvents(nil, done)), `{"v":1,"type":"order","status":"processed","events":[` +
+		{string(AppendEvents(nil, done)), `{"v":1,"type":"order","status":"processed","events":[` +
 			`{"id":"o-1","partition":3,"end":7,"seq":6,"created_at":"2026-01-02T03:04:05.000676Z","at":"2026-01-02T03:04:05.000678Z"},` +
 			`{"id":"o-2","partition":3,"end":8,"seq":6,"created_at":"2026-01-02T03:04:05.000677Z","at":"2026-01-02T03:04:05.000678Z"}]}`},
 	} {
@@ -286,7 +286,7 @@ func TestStatusGolden(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", x.got, x.want)
 		}
 	}
-	if got, err := DecodeEndings(EncodeEvents(nil, done)); err != nil || !reflect.DeepEqual(got, done) {
+	if got, err := DecodeEndings(AppendEvents(nil, done)); err != nil || !reflect.DeepEqual(got, done) {
 		t.Errorf("pack: %+v, %v", got, err)
 	}
 	if got, err := DecodeEndings(AppendEnding(nil, &ended)); err != nil || !reflect.DeepEqual(got, []core.Ending{ended}) {

@@ -78,8 +78,8 @@ func appendTime(b []byte, name string, at core.Instant) []byte {
 	return append(b, '"')
 }
 
-// appendInstant writes what timeLayout does, at a quarter of the cost: two times
-// in every event make that worth its lines.
+// appendInstant writes what timeLayout does, at a quarter of the cost: every event has
+// two times.
 func appendInstant(b []byte, at core.Instant) []byte {
 	t := at.Time()
 	year, month, day := t.Date()
@@ -158,9 +158,9 @@ func wireTime(value []byte) (at core.Instant, ok bool) {
 
 // eachMember calls f with every member of a JSON object, in order: the name as
 // it is written between its quotes and the value without space around it. Values
-// are cut out by their quotes and brackets and not parsed: whoever uses one does
+// are cut out by their quotes and brackets and not parsed: the user of a value does
 // that anyway, and parsing twice costs more than all the rest of a command. It
-// reports false when the bytes are not an object or f does.
+// reports false when the bytes are not an object or f returns false.
 func eachMember(object []byte, f func(name, value []byte) bool) bool {
 	i := skipSpace(object, 0)
 	if i == len(object) || object[i] != '{' {

@@ -14,7 +14,7 @@ import (
 func TestWireLimits(t *testing.T) {
 	const absurd = 1 << 20
 	packed := func(n int) error {
-		_, err := DecodePack(EncodePack(nil, make([]core.Submission, n)))
+		_, err := DecodePack(AppendPack(nil, make([]core.Submission, n)))
 		return err
 	}
 	batch := func(n int) error {

@@ -26,12 +26,12 @@ func every(t *testing.T, n Names) map[string]string {
 		"SubmitSubject": n.SubmitSubject("order", "o-1"), "InSubject": n.InSubject("order", "o-1"),
 		"PackSubject": n.PackSubject(7), "TasksPattern": n.TasksPattern(7), "CommandSubject": n.CommandSubject("a.b", false),
 		"undo": n.CommandSubject("a.b", true), "BatchSubject": n.BatchSubject("a.b", false), "batch undo": n.BatchSubject("a.b", true),
-		"batchReplyPrefix": n.BatchReplyPrefix("x"), "ReplySubject": n.ReplySubject(15, 123456789, 42), "ReplyPattern": n.ReplyPattern(15),
+		"BatchReplyPrefix": n.BatchReplyPrefix("x"), "ReplySubject": n.ReplySubject(15, 123456789, 42), "ReplyPattern": n.ReplyPattern(15),
 		"ControlSubject": n.ControlSubject(3), "EventSubject": n.EventSubject("order", "processed"), "LiveSubject": n.LiveSubject("order", "o-1"),
 		"DeadSubject": n.DeadSubject(n.StreamTasks()), "AskSubject": n.AskSubject("cancel"), "AskTypeSubject": n.AskTypeSubject("cancel", "order"), "ServiceName": n.ServiceName("a.b"),
-		"marked": (&Signer{1, 2}).ReplySubject(n, command(3, 17, 5, 9)), "transform": n.TasksTransform(16),
-		"PatternSubmit": n.PatternSubmit(), "patternIn": n.PatternIn(), "PatternPack": n.PatternPack(), "PatternControl": n.PatternControl(),
-		"PatternEvents": n.PatternEvents(), "PatternErrors": n.PatternErrors(), "patternDead": n.PatternDead(), "PatternAsk": n.PatternAsk(),
+		"with a token": (&Signer{1, 2}).ReplySubject(n, command(3, 17, 5, 9)), "TasksTransform": n.TasksTransform(16), "EvidenceSubject": n.EvidenceSubject(7, true),
+		"PatternSubmit": n.PatternSubmit(), "PatternPack": n.PatternPack(), "PatternControl": n.PatternControl(),
+		"PatternEvents": n.PatternEvents(), "PatternErrors": n.PatternErrors(), "PatternAsk": n.PatternAsk(),
 		"PatternBatchReplies": n.PatternBatchReplies("a.b"), "batch replies of all": n.PatternBatchReplies(""),
 	}
 	v := reflect.ValueOf(n)
@@ -108,7 +108,7 @@ func TestNamespaceReadsItsOwn(t *testing.T) {
 			p, a, b, err := n.ParseReply(x.ReplySubject(3, 17, 5))
 			return err == nil && p == 3 && a == 17 && b == 5
 		},
-		"mark": func(x Names) bool {
+		"token": func(x Names) bool {
 			k := &Signer{1, 2}
 			r, err := n.DecodeReply(k.ReplySubject(x, command(3, 17, 5, 9)), nil, nil, 10)
 			return err == nil && k.Genuine(&r, 9)
@@ -119,8 +119,8 @@ func TestNamespaceReadsItsOwn(t *testing.T) {
 		},
 		"batch": func(x Names) bool { return n.IsBatchReply(x.BatchReplyPrefix("x")+"a.1", "a") },
 		"agent": func(x Names) bool { return n.MayAnswer(x.ReplySubject(3, 17, 5)) && !x.MayAnswer(x.ControlSubject(3)) },
-		"doors": func(x Names) bool {
-			d, err := TaskDecoder{Names: n}.Decode(x.PackSubject(3), nil, EncodePack(nil, goldenPack), at)
+		"task stream": func(x Names) bool {
+			d, err := TaskDecoder{Names: n}.Decode(x.PackSubject(3), nil, AppendPack(nil, goldenPack), at)
 			return err == nil && len(d.Submissions) == len(goldenPack)
 		},
 		"reserved": func(x Names) bool { return n.CheckReplyTo(x.LiveSubject("a", "b"), []string{"prod", "duly"}) != nil },
@@ -160,11 +160,11 @@ func TestLongNamespaceBuildsWithoutGarbage(t *testing.T) {
 	n := named(t, strings.Repeat("n", NamespaceBytesMax))
 	k, longest := &Signer{1, 2}, command(1<<31-1, 1<<63-1, 1<<63-1, 1<<63-1)
 	for name, build := range map[string]func() string{
-		"reply":  func() string { return n.ReplySubject(1<<31-1, 1<<63-1, 1<<63-1) },
-		"marked": func() string { return k.ReplySubject(n, longest) },
-		"pack":   func() string { return n.PackSubject(1<<31 - 1) },
-		"do":     func() string { return n.CommandSubject("payment.charge", false) },
-		"batch":  func() string { return n.BatchSubject("payment.charge", true) },
+		"reply":        func() string { return n.ReplySubject(1<<31-1, 1<<63-1, 1<<63-1) },
+		"with a token": func() string { return k.ReplySubject(n, longest) },
+		"pack":         func() string { return n.PackSubject(1<<31 - 1) },
+		"do":           func() string { return n.CommandSubject("payment.charge", false) },
+		"batch":        func() string { return n.BatchSubject("payment.charge", true) },
 	} {
 		var s string
 		if got := testing.AllocsPerRun(100, func() { s = build() }); got > 1 {

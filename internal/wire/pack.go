@@ -18,29 +18,25 @@ const (
 	PackBytesMax = 512 << 10
 )
 
-// Versions of packs. What is behind the version byte of a compressed one is that of a
-// plain one as a block of S2: inputs of one type repeat their members' names, and
-// what is not written need not be copied, synced and read.
+// Versions of packs. Behind its version byte a compressed pack has the rest of a plain one
+// as a block of S2: inputs of one type repeat their members' names, and what is not written
+// need not be copied, synced and read.
 const (
 	packPlain      = Version
 	packCompressed = 2
 )
 
-// Bounds of a compressed pack. A decoder makes room for what the block says of its
-// length, so that must not be far from what came.
+// Bounds of a compressed pack. A decoder allocates the length that the block claims, so
+// that must be in proportion to what came.
 const (
 	compressLeast = 1 << 10 // bytes below which a pack stays plain: there is little to repeat
 	compressMost  = 1 << 20 // and above
 	compressRatio = 64      // bytes out of one, at most
 )
 
-// ErrUndecodable is wrapped by every error about a message as a whole: it
-// becomes a dead letter and the stream goes on.
-var ErrUndecodable = errors.New("message cannot be decoded")
-
-// EncodePack appends a pack: the version byte, then per submission a record
+// AppendPack appends a pack: the version byte, then per submission a record
 // with its length in front. DecodePack reads it.
-func EncodePack(dst []byte, subs []core.Submission) []byte {
+func AppendPack(dst []byte, subs []core.Submission) []byte {
 	dst = append(dst, packPlain)
 	for i := range subs {
 		s := &subs[i]
@@ -58,9 +54,9 @@ func EncodePack(dst []byte, subs []core.Submission) []byte {
 	return dst
 }
 
-// compressPack appends the compressed form of a plain pack to dst, or reports false
-// where that is not smaller or could not be read back.
-func CompressPack(dst, pack []byte) ([]byte, bool) {
+// AppendCompressedPack appends the compressed form of a plain pack, or reports false where
+// that is not smaller or a decoder would refuse it.
+func AppendCompressedPack(dst, pack []byte) ([]byte, bool) {
 	plain := pack[1:]
 	if len(plain) < compressLeast || len(plain) > compressMost {
 		return dst, false
@@ -198,10 +194,10 @@ func decodeRecord(record []byte, lastType string) (core.Submission, error) {
 
 var errShort = errors.New("ends early or has a length beyond its end")
 
-// reader takes a record apart and keeps the first error.
+// reader reads the fields of a record and keeps the first error.
 type reader struct {
 	rest   []byte
-	signed bool // each record of a batch has a mark
+	signed bool // each record of a batch has a token
 	err    error
 }
 

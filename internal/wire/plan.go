@@ -22,18 +22,8 @@ type PlanAnswer struct {
 	Error   *APIError `json:"error,omitempty"`
 }
 
-// WireError is an error in an answer, in the form of JetStream's.
-type APIError struct {
-	Code        int    `json:"code"` // as HTTP
-	ErrCode     int    `json:"err_code,omitempty"`
-	Description string `json:"description"`
-}
-
-// Error is the description and the code.
-func (e *APIError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.Code) }
-
 // DecodePlanAnswer reads the answer to duly.plans.apply; the error of a refused
-// plan is a *WireError.
+// plan is an *APIError.
 func DecodePlanAnswer(data []byte) (PlanAnswer, error) {
 	var a PlanAnswer
 	if err := json.Unmarshal(data, &a); err != nil {

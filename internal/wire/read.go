@@ -9,7 +9,7 @@ import (
 	"duly.dev/duly/internal/planform"
 )
 
-// What may be read of the tasks over duly.ask.<word>.
+// The words of duly.ask.<word> that read tasks.
 const (
 	askGet  = "get"
 	askList = "list"
@@ -25,12 +25,12 @@ const (
 // Query is a request to read one task, or a page of a list.
 type Query struct {
 	Type string
-	ID   string      // of duly.ask.get; empty: the filter counts
+	ID   string      // of duly.ask.get; empty: of a list
 	List core.Filter // of duly.ask.list
 }
 
-// readJSON is the payload of duly.ask.get and duly.ask.list.
-type readJSON struct {
+// queryJSON is the payload of duly.ask.get and duly.ask.list.
+type queryJSON struct {
 	V     int    `json:"v"`
 	Type  string `json:"type,omitempty"`
 	ID    string `json:"id,omitempty"`
@@ -41,20 +41,21 @@ type readJSON struct {
 
 // GetRequest is the subject and the payload that ask for one task.
 func (n Names) GetRequest(taskType, id string) (subject string, data []byte, err error) {
-	data, err = json.Marshal(readJSON{V: Version, Type: taskType, ID: id})
+	data, err = json.Marshal(queryJSON{V: Version, Type: taskType, ID: id})
 	return n.AskTypeSubject(askGet, taskType), data, err
 }
 
 // ListRequest is the subject and the payload that ask for a page of a list.
 func (n Names) ListRequest(f core.Filter) (subject string, data []byte, err error) {
-	data, err = json.Marshal(readJSON{V: Version, Type: f.Type, State: string(f.State), Limit: f.Limit, After: f.After})
+	data, err = json.Marshal(queryJSON{V: Version, Type: f.Type, State: string(f.State), Limit: f.Limit, After: f.After})
 	if core.CheckName("type", f.Type) == nil { // another one is refused where it is asked for
 		return n.AskTypeSubject(askList, f.Type), data, err
 	}
 	return n.AskSubject(askList), data, err
 }
 
-// isRead reports whether a subject of duly.ask.<word> or duly.ask.<word>.<type> reads.
+// IsQuery reports whether a subject of duly.ask.<word> or duly.ask.<word>.<type> reads
+// tasks: DecodeQuery reads its requests, DecodeAsk all others.
 func (n Names) IsQuery(subject string) bool {
 	word, _, ok := n.cutAsk(subject)
 	return ok && (word == askGet || word == askList)
@@ -64,9 +65,10 @@ var listStates = []core.State{
 	core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
 }
 
-// readRead reads a request to read. Errors wrap ErrUndecodable, core.ErrName or errAskKind.
+// DecodeQuery reads a request to read tasks. Errors wrap ErrUndecodable or core.ErrName, or
+// say that the payload asks about another type than its subject.
 func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
-	var j readJSON
+	var j queryJSON
 	if err := json.Unmarshal(data, &j); err != nil {
 		return Query{}, fmt.Errorf("%w: request to read: %w", ErrUndecodable, err)
 	}

@@ -3,7 +3,6 @@ package wire
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
@@ -46,14 +45,14 @@ func (n Names) DecodeReply(subject string, header Header, data []byte, resultMax
 	return r, nil
 }
 
-// EmptyReply is a reply without content to the command that a reply subject belongs to;
-// ok is false for another subject.
+// EmptyReply is a reply without content to the command that a reply subject belongs to: what
+// is known when no agent listens. ok is false for another subject.
 func (n Names) EmptyReply(subject string) (r core.Reply, ok bool) {
 	partition, number, seq, rest, ok := n.cutReply(subject)
 	return core.Reply{Partition: partition, Number: number, Seq: seq, Token: tokenOf(rest)}, ok
 }
 
-// checkResult makes data the result of a reply, or why it is none.
+// checkResult sets the result of a reply, or its error if data cannot be one.
 func checkResult(r *core.Reply, data []byte, resultMax int) {
 	switch {
 	case len(data) > resultMax:
@@ -67,7 +66,7 @@ func checkResult(r *core.Reply, data []byte, resultMax int) {
 	}
 }
 
-// replyCode reads a code; what is no HTTP error is an error of the agent.
+// replyCode reads a code; one that is no HTTP error is core.CodeAgentError.
 func replyCode(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -81,20 +80,4 @@ func codeIn(n int) int {
 		return core.CodeAgentError
 	}
 	return n
-}
-
-// quoteCut shows the beginning of a payload in an error text.
-func Quote(b []byte) string {
-	const most = 100
-	if len(b) > most {
-		return fmt.Sprintf("%q…", core.CutText(string(b[:most+1]), most))
-	}
-	return fmt.Sprintf("%q", b)
-}
-
-// mayAnswer reports whether an agent answers there: at an owner of partitions, or
-// where a caller that is not Duly's waits, but with nobody's rights but its own.
-func (n Names) MayAnswer(reply string) bool {
-	_, _, _, err := n.ParseReply(reply)
-	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || n.CheckTarget(reply) == nil
 }

@@ -53,7 +53,8 @@ func appendEnding(dst []byte, e *core.Ending) []byte {
 	return appendTime(dst, "at", e.At)
 }
 
-// beginEvents begins a pack of endings of one type and state.
+// BeginEvents begins a pack of endings of one type and state; AppendEvent and EndEvents
+// complete it.
 func BeginEvents(dst []byte, taskType string, state core.State) []byte {
 	dst = append(dst, `{"v":1,"type":`...)
 	dst = appendString(dst, taskType)
@@ -61,7 +62,7 @@ func BeginEvents(dst []byte, taskType string, state core.State) []byte {
 	return append(dst, `,"events":[`...)
 }
 
-// addEvent adds an ending to a pack that holds n already.
+// AppendEvent appends an ending to a pack that holds n already.
 func AppendEvent(dst []byte, n int, e *core.Ending) []byte {
 	if n > 0 {
 		dst = append(dst, ',')
@@ -72,11 +73,12 @@ func AppendEvent(dst []byte, n int, e *core.Ending) []byte {
 	return append(dst, '}')
 }
 
+// EndEvents ends a pack.
 func EndEvents(dst []byte) []byte { return append(dst, ']', '}') }
 
-// EncodeEvents appends a pack of endings, all of the type and state of the
+// AppendEvents appends a pack of endings, all of the type and state of the
 // first: what the events of many endings at once carry.
-func EncodeEvents(dst []byte, endings []core.Ending) []byte {
+func AppendEvents(dst []byte, endings []core.Ending) []byte {
 	dst = BeginEvents(dst, endings[0].Type, endings[0].State)
 	for i := range endings {
 		dst = AppendEvent(dst, i, &endings[i])

@@ -13,26 +13,28 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// A mark says that a reply answers a command of ours: only who was sent the
-// command knows it. Without it an agent could count up the numbers of a reply
-// subject and answer for another agent's step.
+// A reply token proves that a reply answers one command of a scheduler: only the agent that
+// was sent the command knows it. The numbers of a reply subject can be guessed; without a
+// token an agent could answer for the step of another agent.
 
-// markBytes is the length of a mark: a forger has one chance in 2^64 each time.
+// tokenBytes is the length of a token: a forged one is right once in 2^64 tries.
 const tokenBytes = 8
 
-// keyBytes is the length of the key that marks are made with.
+// SignerKeyBytes is the length of the key of a Signer.
 const SignerKeyBytes = 16
 
-// Kinds of marks: what is one for a reply is none for a batch.
+// Kinds of tokens: the token of a batch is never that of a reply.
 const (
 	kindReply = 1
 	kindBatch = 2
 )
 
-// marker makes and checks marks; nil makes none and takes everything. It may be
-// used by several goroutines at once.
+// Signer makes and checks the tokens of commands and batches. A nil Signer makes none and
+// accepts every reply. It may be used by several goroutines at once.
 type Signer struct{ k0, k1 uint64 }
 
+// NewSigner makes a Signer from a key of SignerKeyBytes random bytes, which all schedulers
+// of an installation share and agents must not read.
 func NewSigner(key []byte) (*Signer, error) {
 	if len(key) != SignerKeyBytes {
 		return nil, fmt.Errorf("key of replies has %d bytes, want %d", len(key), SignerKeyBytes)
@@ -40,59 +42,59 @@ func NewSigner(key []byte) (*Signer, error) {
 	return &Signer{binary.LittleEndian.Uint64(key), binary.LittleEndian.Uint64(key[8:])}, nil
 }
 
-// key is what newMarker was given; nil for none.
-func (k *Signer) Key() []byte {
-	if k == nil {
+// Key is the key that NewSigner was given; nil for a nil Signer.
+func (s *Signer) Key() []byte {
+	if s == nil {
 		return nil
 	}
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, k.k0), k.k1)
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, s.k0), s.k1)
 }
 
-// make is SipHash-2-4: made for short messages and tags of 64 bits, and without the
-// allocation and most of the time that a MAC of the standard library costs. A mark
-// is made and checked for every command.
-func (k *Signer) sign(kind byte, partition int, number, seq, commit int64) (t core.Token) {
+// sign is SipHash-2-4, a keyed hash for short messages with a tag of 64 bits. It does not
+// allocate and takes a fraction of the time of an HMAC; a token is made and checked for
+// every command.
+func (s *Signer) sign(kind byte, partition int, number, seq, commit int64) (t core.Token) {
 	var b [32]byte
 	b[0] = kind
 	binary.BigEndian.PutUint32(b[4:], uint32(partition))
 	binary.BigEndian.PutUint64(b[8:], uint64(number))
 	binary.BigEndian.PutUint64(b[16:], uint64(seq))
 	binary.BigEndian.PutUint64(b[24:], uint64(commit))
-	binary.LittleEndian.PutUint64(t[:], siphash.Hash(k.k0, k.k1, b[:]))
+	binary.LittleEndian.PutUint64(t[:], siphash.Hash(s.k0, s.k1, b[:]))
 	return t
 }
 
-// token is the mark of one command as one commit issued it.
-func (k *Signer) Token(partition int, number, seq, commit int64) core.Token {
-	if k == nil {
+// Token is the token of a command as one commit issued it; zero for a nil Signer.
+func (s *Signer) Token(partition int, number, seq, commit int64) core.Token {
+	if s == nil {
 		return core.Token{}
 	}
-	return k.sign(kindReply, partition, number, seq, commit)
+	return s.sign(kindReply, partition, number, seq, commit)
 }
 
-// Genuine reports whether a reply answers the command that this commit issued. Only
-// the owner of the task knows the commit, so it asks.
-func (k *Signer) Genuine(r *core.Reply, commit int64) bool {
-	if k == nil {
+// Genuine reports whether a reply answers the command that this commit issued. Only the
+// owner of the task knows the commit.
+func (s *Signer) Genuine(r *core.Reply, commit int64) bool {
+	if s == nil {
 		return true
 	}
-	want := k.Token(r.Partition, r.Number, r.Seq, commit)
+	want := s.Token(r.Partition, r.Number, r.Seq, commit)
 	return subtle.ConstantTimeCompare(r.Token[:], want[:]) == 1
 }
 
-// replySubject is where the answer to one command goes, with its mark as the
-// last token.
-func (k *Signer) ReplySubject(names Names, c *core.Command) string {
+// ReplySubject is where the answer to one command goes, with the command's token in hex as
+// the last token of the subject.
+func (s *Signer) ReplySubject(names Names, c *core.Command) string {
 	var a [128]byte
 	b := names.appendReply(a[:0], c.Partition, c.Number, c.Seq)
-	if k != nil {
-		m := k.Token(c.Partition, c.Number, c.Seq, c.Commit)
-		b = hex.AppendEncode(append(b, '.'), m[:])
+	if s != nil {
+		t := s.Token(c.Partition, c.Number, c.Seq, c.Commit)
+		b = hex.AppendEncode(append(b, '.'), t[:])
 	}
 	return string(b)
 }
 
-// tokenOf reads the token at the end of a reply's subject; none is zero.
+// tokenOf reads the token at the end of a reply's subject; without a valid one it is zero.
 func tokenOf(rest string) (t core.Token) {
 	if len(rest) == 2*tokenBytes {
 		if _, err := hex.Decode(t[:], []byte(rest)); err != nil {
@@ -102,31 +104,38 @@ func tokenOf(rest string) (t core.Token) {
 	return t
 }
 
-// BatchReplySubject is where a batch of commands is answered, or reported as having no
-// listener: its number in the last token, after prefix (Names.BatchReplyPrefix) and the agent.
-func (k *Signer) BatchReplySubject(prefix, agent string, n uint64) string {
-	return prefix + agent + "." + k.batchToken(n)
+// BatchReplySubject is where the replies to batch n go, and the server's report that no
+// instance of the agent listens. prefix is Names.BatchReplyPrefix of the sender.
+func (s *Signer) BatchReplySubject(prefix, agent string, n uint64) string {
+	return prefix + agent + "." + s.batchToken(n)
 }
 
-// batchToken is the last token of a batch's reply subject: its number, and its
-// mark, so that nobody who was not sent the batch can say that nobody was.
-func (k *Signer) batchToken(n uint64) string {
+// batchToken is the last token of a batch's reply subject: its number in base 36 and its
+// token, so that only a receiver of the batch can report that it had no listener.
+func (s *Signer) batchToken(n uint64) string {
 	var a [48]byte
 	b := strconv.AppendUint(a[:0], n, 36)
-	if k != nil {
-		m := k.sign(kindBatch, 0, int64(n), 0, 0)
-		b = hex.AppendEncode(append(b, '-'), m[:])
+	if s != nil {
+		t := s.sign(kindBatch, 0, int64(n), 0, 0)
+		b = hex.AppendEncode(append(b, '-'), t[:])
 	}
 	return string(b)
 }
 
-// batchNumber reads the number of a batch from its reply subject.
-func (k *Signer) BatchNumber(subject string) (n uint64, ok bool) {
+// BatchNumber reads the number of a batch from its reply subject; ok is false for a subject
+// whose token is not this Signer's.
+func (s *Signer) BatchNumber(subject string) (n uint64, ok bool) {
 	token := subject[strings.LastIndexByte(subject, '.')+1:]
 	number := token
-	if k != nil {
+	if s != nil {
 		number = token[:max(0, len(token)-2*tokenBytes-1)]
 	}
 	n, err := strconv.ParseUint(number, 36, 64)
-	return n, err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(k.batchToken(n))) == 1
+	return n, err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(s.batchToken(n))) == 1
+}
+
+// BatchAnswerSubject is the subject that all replies to one sender may go to, whichever of
+// its batches they answer: a batch's reply subject with number 0.
+func BatchAnswerSubject(replySubject string) string {
+	return replySubject[:strings.LastIndexByte(replySubject, '.')+1] + "0"
 }

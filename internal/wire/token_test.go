@@ -9,7 +9,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-func marking(t testing.TB) *Signer {
+func signing(t testing.TB) *Signer {
 	t.Helper()
 	k, err := NewSigner([]byte("0123456789abcdef"))
 	if err != nil {
@@ -18,12 +18,12 @@ func marking(t testing.TB) *Signer {
 	return k
 }
 
-// TestMarkGolden pins the mark, as openssl makes it (mac, SIPHASH, size 8): a node with another one would take no reply to what this one asked,
-// and one without the commit in it a reply to the same numbers of another life.
+// TestTokenGolden pins the token, as openssl makes it (mac, SIPHASH, size 8): a node with another one would take no reply to the commands of
+// this one, and one without the commit in it would take a reply to the same numbers of a database that was restored.
 //
 // covers: A2
-func TestMarkGolden(t *testing.T) {
-	k := marking(t)
+func TestTokenGolden(t *testing.T) {
+	k := signing(t)
 	if got, want := k.ReplySubject(Names{}, command(3, 17, 5, 9)), "duly.reply.3.17.5.8f6af3d5c7fca7bc"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -46,10 +46,10 @@ func command(partition int, number, seq, commit int64) *core.Command {
 	return &core.Command{Partition: partition, Number: number, Seq: seq, Commit: commit}
 }
 
-// FuzzMarks: one subject and one token is taken for each command and batch, and
+// FuzzTokens: one subject and one token is taken for each command and batch, and
 // no other.
-func FuzzMarks(f *testing.F) {
-	k := marking(f)
+func FuzzTokens(f *testing.F) {
+	k := signing(f)
 	f.Add("duly.reply.3.17.5")
 	own := k.ReplySubject(Names{}, command(3, 17, 5, 9))
 	f.Add(own)
@@ -72,26 +72,26 @@ func FuzzMarks(f *testing.F) {
 			t.Fatalf("%q read as batch %d", s, n)
 		}
 		if n, ok := none.BatchNumber(s); ok && none.batchToken(n) != s[strings.LastIndexByte(s, '.')+1:] {
-			t.Fatalf("%q read as batch %d without marks", s, n)
+			t.Fatalf("%q read as batch %d without tokens", s, n)
 		}
 	})
 }
 
-// TestMarkedBatchIsTheBatch: the mark changes nothing else, and what is cut
-// inside it is refused.
-func TestMarkedBatchIsTheBatch(t *testing.T) {
-	k := marking(t)
+// TestSignedBatchIsTheBatch: the token changes nothing else, and a record that is
+// cut inside it is refused.
+func TestSignedBatchIsTheBatch(t *testing.T) {
+	k := signing(t)
 	data := AppendBatchCommand([]byte{batchSigned}, &goldenCommand, k)
-	var marks []core.Token
+	var tokens []core.Token
 	var got []core.Command
-	if err := DecodeBatchCommands(data, func(c core.Command, m *core.Token) { got, marks = append(got, c), append(marks, *m) }); err != nil || len(got) != 1 {
+	if err := DecodeBatchCommands(data, func(c core.Command, token *core.Token) { got, tokens = append(got, c), append(tokens, *token) }); err != nil || len(got) != 1 {
 		t.Fatalf("%v, %+v", err, got)
 	}
-	if want, err := decodeBatch(batchOf(goldenCommand)); err != nil || !reflect.DeepEqual(got, want) || marks[0] != (k.Token(3, 17, 5, goldenCommand.Commit)) {
-		t.Errorf("%+v, %v, %s", got, err, hex.EncodeToString(marks[0][:]))
+	if want, err := decodeBatch(batchOf(goldenCommand)); err != nil || !reflect.DeepEqual(got, want) || tokens[0] != k.Token(3, 17, 5, goldenCommand.Commit) {
+		t.Errorf("%+v, %v, %s", got, err, hex.EncodeToString(tokens[0][:]))
 	}
-	if err := DecodeBatchCommands([]byte{batchSigned, 4, 3, 17, 5, 1}, func(core.Command, *core.Token) { t.Error("taken") }); !isUndecodable(err) || !strings.Contains(err.Error(), "mark") {
-		t.Errorf("cut in its mark: %v", err)
+	if err := DecodeBatchCommands([]byte{batchSigned, 4, 3, 17, 5, 1}, func(core.Command, *core.Token) { t.Error("taken") }); !isUndecodable(err) || !strings.Contains(err.Error(), "token") {
+		t.Errorf("cut in its token: %v", err)
 	}
 }
 

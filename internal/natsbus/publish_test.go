@@ -27,16 +27,16 @@ func TestTell(t *testing.T) {
 	endings[10].State, endings[11].State = core.StateUndone, core.StateError
 	want := fmt.Sprint(endings)
 	done := make(chan error, 2)
-	c.TellEnded(endings, func(err error) { done <- err })
+	c.PublishEndings(endings, func(err error) { done <- err })
 	clear(endings) // ours again
 	if err := receive(t, "the stream's word", done); err != nil {
 		t.Fatal(err)
 	}
-	c.TellEnded(nil, func(err error) { done <- err })
+	c.PublishEndings(nil, func(err error) { done <- err })
 	if err := receive(t, "nothing to tell", done); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.TellRefused(within(t), []core.Status{{ID: "x y", Type: "no type", Status: core.StatusRefused, Code: 400, At: at}}); err != nil {
+	if err := c.PublishRefusals(within(t), []core.Status{{ID: "x y", Type: "no type", Status: core.StatusRefused, Code: 400, At: at}}); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]core.Ending, 1300)
@@ -81,7 +81,7 @@ func TestTellManyUndone(t *testing.T) {
 		}
 	}
 	done := make(chan error, 1)
-	c.TellEnded(endings, func(err error) { done <- err })
+	c.PublishEndings(endings, func(err error) { done <- err })
 	if err := receive(t, "the stream's word", done); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestTellManyUndone(t *testing.T) {
 func TestTellFails(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL()) // without streams
 	done := make(chan error, 1)
-	c.TellEnded([]core.Ending{{ID: "a", Type: "b", State: core.StateProcessed}, {ID: "a", Type: "b", State: core.StateUndone}}, func(err error) { done <- err })
+	c.PublishEndings([]core.Ending{{ID: "a", Type: "b", State: core.StateProcessed}, {ID: "a", Type: "b", State: core.StateUndone}}, func(err error) { done <- err })
 	if err := receive(t, "the outcome", done); !isBusy(err) {
 		t.Errorf("%v", err)
 	}
@@ -198,14 +198,14 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// What is stored after its caller has gone is stored again by whoever takes over.
+// What is stored after its caller has gone is stored again by its successor.
 func TestNothingStoredAfterTheEnd(t *testing.T) {
 	c := ready(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for stream, store := range map[string]func(context.Context) error{
 		names.StreamDead():   func(ctx context.Context) error { return c.Dead(ctx, names.StreamTasks(), "x", nil, "", nil) },
-		names.StreamEvents(): func(ctx context.Context) error { return c.TellRefused(ctx, []core.Status{{ID: "a", Type: "b"}}) },
+		names.StreamEvents(): func(ctx context.Context) error { return c.PublishRefusals(ctx, []core.Status{{ID: "a", Type: "b"}}) },
 		names.StreamControl(): func(ctx context.Context) error {
 			_, err := c.PublishControl(ctx, 3, &core.Control{Kind: core.EventCancel, ID: "a", Type: "b"})
 			return err

@@ -18,17 +18,17 @@ const deadRoom = 16 << 10
 // deadHeadersMax bounds what a dead letter repeats of its headers.
 const deadHeadersMax = 8 << 10
 
-// TellEnded stores endings in the event stream, those of one type and state
+// PublishEndings stores endings in the event stream, those of one type and state
 // together: every message there is synced to disk, and when much is undone at
 // once, a message for each would hold up everything else. It calls done once, with
-// nil when the stream has all of them. endings may be reused as soon as TellEnded
+// nil when the stream has all of them. endings may be reused as soon as PublishEndings
 // returns.
-func (c *Conn) TellEnded(endings []core.Ending, done func(err error)) {
+func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 	t := &tally{left: 1, done: done} // 1: this call, so that done waits for its end
-	packs := map[told]*pack{}
+	packs := map[endingKind]*pack{}
 	for i := range endings {
 		e := &endings[i]
-		kind := told{e.Type, e.State}
+		kind := endingKind{e.Type, e.State}
 		p := packs[kind]
 		if p == nil {
 			p = &pack{buf: buffer()}
@@ -36,18 +36,18 @@ func (c *Conn) TellEnded(endings []core.Ending, done func(err error)) {
 		}
 		p.add(e)
 		if p.items == wire.EventsMax || len(*p.buf) >= wire.PackBytesMax {
-			c.tellPack(t, p)
+			c.publishEndings(t, p)
 		}
 	}
 	for _, p := range packs {
-		c.tellPack(t, p)
+		c.publishEndings(t, p)
 		release(p.buf)
 	}
 	t.end(nil)
 }
 
-// told is what the endings of a pack have in common.
-type told struct {
+// endingKind is what the endings of a pack have in common.
+type endingKind struct {
 	taskType string
 	state    core.State
 }
@@ -68,20 +68,22 @@ func (p *pack) add(e *core.Ending) {
 	p.items++
 }
 
-func (c *Conn) tellPack(t *tally, p *pack) {
+// publishEndings publishes a pack and empties it.
+func (c *Conn) publishEndings(t *tally, p *pack) {
 	switch {
 	case p.items == 0:
 		return
-	case p.items == 1 && p.first.State != core.StateProcessed: // what people look at is plain as long as it is rare
+	case p.items == 1 && p.first.State != core.StateProcessed: // a lone ending that needs attention is easier to read
 		*p.buf = wire.AppendEnding((*p.buf)[:0], p.first)
 	default:
 		*p.buf = wire.EndEvents(*p.buf)
 	}
 	p.items = 0
-	c.tell(t, c.names.EventSubject(p.first.Type, string(p.first.State)), *p.buf)
+	c.publishEvent(t, c.names.EventSubject(p.first.Type, string(p.first.State)), *p.buf)
 }
 
-func (c *Conn) tell(t *tally, subject string, data []byte) {
+// publishEvent stores one event as a part of t.
+func (c *Conn) publishEvent(t *tally, subject string, data []byte) {
 	t.begin()
 	c.publish(kindEvents, subject, nil, data, func(_ uint64, err error) {
 		if err != nil {
@@ -118,9 +120,9 @@ func (t *tally) end(err error) {
 	}
 }
 
-// TellRefused stores refusals in the event stream and waits until it has them. After
+// PublishRefusals stores refusals in the event stream and waits until it has them. After
 // the end of ctx nothing leaves.
-func (c *Conn) TellRefused(ctx context.Context, refused []core.Status) error {
+func (c *Conn) PublishRefusals(ctx context.Context, refused []core.Status) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%d refusals: %w", len(refused), err)
 	}
@@ -129,19 +131,19 @@ func (c *Conn) TellRefused(ctx context.Context, refused []core.Status) error {
 	for i := range refused {
 		b := buffer()
 		*b = wire.AppendStatus(*b, &refused[i])
-		c.tell(t, c.names.EventSubject(refused[i].Type, core.StatusRefused), *b)
+		c.publishEvent(t, c.names.EventSubject(refused[i].Type, core.StatusRefused), *b)
 		release(b)
 	}
 	t.end(nil)
-	told, err := await(ctx, done)
+	outcome, err := await(ctx, done)
 	if err != nil {
 		return fmt.Errorf("%d refusals: %w", len(refused), err)
 	}
-	return told
+	return outcome
 }
 
-// Notify sends a status to a submitter's private subject: once, to whoever
-// listens now. Nothing is sent where there is no subject.
+// Notify publishes a status to a submitter's private subject, once and without storing it.
+// Without a subject nothing is sent.
 func (c *Conn) Notify(replyTo string, status core.Status) {
 	if replyTo == "" || c.names.CheckTarget(replyTo) != nil {
 		return
@@ -149,7 +151,7 @@ func (c *Conn) Notify(replyTo string, status core.Status) {
 	c.publishStatus(replyTo, &status)
 }
 
-// Live publishes a status for whoever watches the task just now.
+// Live publishes a status for the present watchers of the task, without storing it.
 func (c *Conn) Live(status core.Status) {
 	if core.CheckName("type", status.Type) == nil && core.CheckName("id", status.ID) == nil {
 		c.publishStatus(c.names.LiveSubject(status.Type, status.ID), &status)
@@ -192,7 +194,7 @@ func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, err
 
 // Dead stores what could not be decoded, with its cause and where it was, and
 // waits until the stream of dead letters has it. Its own headers come along but
-// for those the server would act on, unless they are a flood. What does not fit a message is cut.
+// for those the server would act on, unless there are too many. What does not fit a message is cut.
 func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, cause string, header wire.Header) error {
 	h := keptHeaders(nats.Header(header))
 	if most := c.MaxPayload() - deadRoom; most > 0 && len(data) > most {
@@ -208,9 +210,9 @@ func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, ca
 	return nil
 }
 
-// keptHeaders are the headers that a dead letter repeats: a flood of them is left
-// out, because together with the cause it would not fit a message, and what does
-// not become a dead letter holds its partition up.
+// keptHeaders are the headers that a dead letter repeats: none if they are larger than
+// deadHeadersMax. Together with the cause they would not fit a message, and a message that
+// cannot become a dead letter stops its partition.
 func keptHeaders(header nats.Header) nats.Header {
 	h := nats.Header{}
 	size := 0
@@ -260,8 +262,8 @@ func (c *Conn) store(ctx context.Context, kind int, subject string, header nats.
 	return o.seq, o.err
 }
 
-// await waits for an outcome until ctx ends. One that is there by then counts: whoever
-// hears of the end instead stores once more what the stream has.
+// await waits for an outcome until ctx ends. One that is there by then counts: a
+// caller that gets the error of ctx instead would store again what the stream has.
 func await[T any](ctx context.Context, got <-chan T) (T, error) {
 	select {
 	case v := <-got:

@@ -64,7 +64,7 @@ func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subs
 		return nil, fmt.Errorf("subscribe to %s: %w", subject, ErrClosed)
 	}
 	c.subs[s] = struct{}{}
-	// Without a server just now the subscription is told to the next one.
+	// Without a server just now the subscription reaches the next one.
 	_ = c.nc.FlushTimeout(subscribeFlush)
 	return s, nil
 }
