@@ -49,6 +49,15 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestPartitionOf pins the hash; natsbus holds it against the server's own.
+func TestPartitionOf(t *testing.T) {
+	for id, want := range map[string]int{"order-1": 13, "order-2": 4, "": 5, "a": 12, "delivery_00000042": 4} {
+		if got := PartitionOf(id, 16); got != want {
+			t.Errorf("%q: partition %d, want %d", id, got, want)
+		}
+	}
+}
+
 func TestNamesBuildWithoutGarbage(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -30,6 +30,12 @@ func TestTokenGolden(t *testing.T) {
 	if got, want := k.batchToken(77), "25-a702699f75047063"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+	for subject, want := range map[string]bool{"duly.batch.reply.s.pay.25-a702699f75047063": true, "duly.batch.reply.s.pay.25-a702699f75047064": false,
+		"duly.batch.reply.s.pay.25": false, "duly.batch.reply.s.pay.26-a702699f75047063": false, "": false} {
+		if n, got := k.BatchNumber(subject); got != want || want && n != 77 {
+			t.Errorf("%s: batch %d, %v, want %v", subject, n, got, want)
+		}
+	}
 	for own, want := range map[core.Token]bool{k.sign(kindReply, 3, 17, 5, 9): true, k.sign(kindBatch, 3, 17, 5, 9): false, {}: false} {
 		if got := k.Genuine(&core.Reply{Partition: 3, Number: 17, Seq: 5, Token: own}, 9); got != want {
 			t.Errorf("%x is genuine: %v, want %v", own, got, want)
