@@ -38,7 +38,7 @@ func events(t *testing.T, n int) (*link, *natsbus.Conn) {
 	}
 	for i := range n {
 		told := make(chan error, 1)
-		c.TellEnded([]core.Ending{{ID: fmt.Sprint("t", i), Type: "order", State: core.StateProcessed, Seq: 2, CreatedAt: 1, At: 2}}, func(err error) { told <- err })
+		c.PublishEndings([]core.Ending{{ID: fmt.Sprint("t", i), Type: "order", State: core.StateProcessed, Seq: 2, CreatedAt: 1, At: 2}}, func(err error) { told <- err })
 		if err := <-told; err != nil {
 			t.Fatal(err)
 		}

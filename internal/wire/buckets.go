@@ -23,7 +23,7 @@ const (
 // NodeKey is the lease of a node in BucketNodes.
 func NodeKey(node string) string { return KeyNodePrefix + node }
 
-// KeyBeat, in BucketNodes, names the database in use. It expires like a lease when no node
+// KeyBeat is the key in BucketNodes of the database in use. It expires like a lease when no node
 // lives.
 const KeyBeat = "database"
 

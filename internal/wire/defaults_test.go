@@ -35,7 +35,6 @@ func CommandSubject(agent string, undo bool) string {
 	return Names{}.CommandSubject(agent, undo)
 }
 func BatchSubject(agent string, undo bool) string { return Names{}.BatchSubject(agent, undo) }
-func serviceName(agent string) string             { return Names{}.ServiceName(agent) }
 
 func ReplySubject(partition int, number, seq int64) string {
 	return Names{}.ReplySubject(partition, number, seq)

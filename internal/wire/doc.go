@@ -1,5 +1,5 @@
 // Package wire is what Duly says on NATS, in version 1: every subject, stream, bucket,
-// header and queue group, every encoding, and their limits. It opens no connection and does
+// header and queue group, the encoding of every message, and their limits. It opens no connection and does
 // not import the client of NATS, so that the author of a client in another language, or of a
 // test kit for one, can read the whole protocol here. Package natsbus puts it on a connection;
 // docs/decisions/002-wire.md says why it is as it is, and golden tests pin its bytes.
@@ -49,9 +49,9 @@
 //
 // # Rules of the encodings
 //
-// JSON has a version in its member v. Unknown members of what is stored or sent to an agent
-// are ignored, so that an older reader understands a newer writer; unknown members of a
-// request that changes something are refused. Batches and packs are binary: a version byte,
+// JSON, but for answers, has a version in its member v. Unknown members of what is stored or
+// sent to an agent are ignored, so that an older reader understands a newer writer; unknown
+// members of a request that changes something are refused. Batches and packs are binary: a version byte,
 // then records with their length in front. Decoders never allocate more than in proportion to
 // what came; payloads are parts of the message, not copies.
 package wire
