@@ -18,7 +18,7 @@ var ErrBusy = errors.New("stream is busy")
 
 // When a client is asked to try again.
 const (
-	retrySoon  = 100 * time.Millisecond // a window of ours is full
+	retrySoon  = 100 * time.Millisecond // the window of unconfirmed packs is full
 	retryLater = time.Second            // the stream is full, away or overloaded
 )
 

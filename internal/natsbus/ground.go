@@ -32,7 +32,7 @@ func (c *Conn) ServerClock(ctx context.Context, local func() time.Time) (ServerC
 	return clock, nil
 }
 
-// Holder is who has a key of the bucket of leases.
+// Holder is the present holder of a lease.
 type Holder struct {
 	Value    string    // for people to read: the node
 	Since    time.Time // when the holder began to ask for it; zero: it does not say
@@ -40,7 +40,7 @@ type Holder struct {
 	life     string
 }
 
-// Holder reads who has a key; nil: no holder.
+// Holder reads the holder of a lease; nil: it has none.
 func (c *Conn) Holder(ctx context.Context, key string) (*Holder, error) {
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
 	if err != nil {
@@ -78,14 +78,15 @@ const (
 	TroubleWatch   = "watch"   // watching the live nodes
 )
 
-// tries knows what fails now, by what and who tries it, so that one of many that works again is not all of them.
+// tries holds the present failures by trouble and by the object that tries, so that the success of one does not hide the
+// failures of others.
 type tries struct {
 	mu     sync.Mutex
 	failed map[string]map[any]error
 	report func(trouble string, err error) // may be nil
 }
 
-// tried notes the outcome of a try and reports what all that try the same come to.
+// tried notes the outcome of a try and reports it together with those of the others that try the same.
 func (t *tries) tried(trouble string, by any, err error) {
 	t.mu.Lock()
 	of := t.failed[trouble]

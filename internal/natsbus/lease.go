@@ -265,7 +265,7 @@ func (m *members) restart() {
 // mute reports whether another watch must begin: the server was away, or the
 // watch has said nothing for the life of a lease. Without a server it is not the
 // watch's fault. A server that is back is given a third of a lease, in which all
-// who live renew theirs: those that ended meanwhile would be missed for a moment.
+// live nodes renew theirs: without it they would seem to have gone for a moment.
 func (m *members) mute(connected bool) bool {
 	switch {
 	case !connected:

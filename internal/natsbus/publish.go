@@ -185,7 +185,7 @@ func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, err
 	return c.subscribe(subject, "", func(msg *nats.Msg) {
 		s, err := wire.DecodeStatus(msg.Data)
 		if err != nil {
-			c.log.Debug("status passed over", "subject", msg.Subject, "error", err)
+			c.log.Debug("status ignored", "subject", msg.Subject, "error", err)
 			return
 		}
 		f(s)

@@ -106,8 +106,8 @@ func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) stri
 	return room, nil
 }
 
-// isAt reports whether the message at a cursor is the one that the stream took then, as far
-// as can be told.
+// isAt reports whether the message at a cursor is the one that the stream took then. A
+// message that cannot be read counts as the same.
 func (c *Conn) isAt(ctx context.Context, stream jetstream.Stream, cursor uint64, stored core.Instant) bool {
 	if cursor == 0 || stored == 0 || stream.CachedInfo().State.FirstSeq > cursor {
 		return true
