@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/agents"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
 )
 
 // Client submits tasks, watches them and cancels them. It is safe for
@@ -21,7 +21,7 @@ type Client struct {
 	js    jetstream.JetStream
 	clock agents.Time
 	actor string
-	names bus.Names
+	names wire.Names
 
 	namespace string // as the options have it
 	noEvents  bool
@@ -57,7 +57,7 @@ func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {
 	for _, option := range options {
 		option.forClient(c)
 	}
-	if c.names, err = bus.NewNames(c.namespace); err != nil {
+	if c.names, err = wire.NewNames(c.namespace); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
 	return c, nil
@@ -72,7 +72,7 @@ func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
 		return fmt.Errorf("apply: %w", err)
 	}
 	what := operation{"apply", fmt.Sprintf("plan %s version %d", p.spec.Name, p.spec.Version)}
-	spec, err := bus.EncodePlan(&p.spec)
+	spec, err := wire.EncodePlan(&p.spec)
 	if err != nil {
 		return fmt.Errorf("apply: %w", &refusedPlan{err})
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 )
@@ -91,7 +91,7 @@ func (y *yard) add(request drone.Request) error {
 	if err != nil {
 		return fmt.Errorf("delivery %s: %w", request.DeliveryID, err)
 	}
-	state := &y.states[bus.PartitionOf(request.DeliveryID, len(y.states))]
+	state := &y.states[wire.PartitionOf(request.DeliveryID, len(y.states))]
 	task := &core.Task{Partition: state.Partition, Number: state.NextNumber, ID: request.DeliveryID, Type: drone.Type, Input: input, InputHash: core.HashInput(drone.Type, input), CreatedAt: y.at}
 	state.NextNumber++
 	var out core.Outcome

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 )
@@ -60,7 +60,7 @@ func (o *oldTasks) Next() bool {
 	o.left--
 	var id [idBytes]byte
 	newID(id[:])
-	p := bus.PartitionOf(string(id[:]), len(o.next))
+	p := wire.PartitionOf(string(id[:]), len(o.next))
 	o.next[p]++
 	hash := sha256.Sum256(id[:])
 	o.row = append(o.row[:0], p, o.next[p], string(id[:]), drone.Type, 1, hash[:], "processed", 6, 0, 0, 0, o.ended, o.ended, o.ended, o.next[p], 0)

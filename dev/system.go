@@ -14,9 +14,9 @@ import (
 	"github.com/gofrs/flock"
 
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/wire"
 )
 
 // The stores that Options.Store knows by a word.
@@ -40,7 +40,7 @@ func Config(name string, partitions int) node.Config {
 	return node.Config{
 		Roles: node.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: bus.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
+		ReplyTo: wire.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
 	}
 }
 

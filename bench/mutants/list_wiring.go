@@ -4,13 +4,13 @@ package main
 // survived the tests of its package.
 var wiringMutants = []mutant{
 	{
-		name: "context-ca-ignored", invariant: 12, file: "internal/bus/context.go", in: "cmd/duly",
+		name: "context-ca-ignored", invariant: 12, file: "internal/natsbus/context.go", in: "cmd/duly",
 		old: "	if c.CA != \"\" {", new: "	if c.CA == \"none\" {",
 		fault: "the certificate authority of a context of the nats command is not used",
 		run:   "^TestServeByContextOverTLS$",
 	},
 	{
-		name: "context-tls-first-ignored", invariant: 12, file: "internal/bus/context.go", in: "cmd/duly",
+		name: "context-tls-first-ignored", invariant: 12, file: "internal/natsbus/context.go", in: "cmd/duly",
 		old: "	if c.TLSFirst {", new: "	if c.TLSFirst && c.CA == \"\" {",
 		fault: "a server that wants TLS first is not reached by a context that says so",
 		run:   "^TestServeByContextOverTLS$",
@@ -58,7 +58,7 @@ var wiringMutants = []mutant{
 		run:   "^TestStoppedNodeGivesItsLeasesBack$",
 	},
 	{
-		name: "lease-counted-from-the-answer", invariant: 4, file: "internal/bus/lease.go",
+		name: "lease-counted-from-the-answer", invariant: 4, file: "internal/natsbus/lease.go",
 		old:   "	began := l.clock() // the server counts from later, so this errs on the safe side\n	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())\n	if err == nil {\n		err = l.put(ctx, kv, began)\n	}\n",
 		new:   "	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())\n	if err == nil {\n		if err = l.put(ctx, kv, l.clock()); err == nil && l.rev != 0 {\n			l.until = l.clock().Add(l.ttl*2/3)\n		}\n	}\n",
 		fault: "a lease counts from the server's answer, however late that came",
@@ -161,7 +161,7 @@ var wiringMutants = []mutant{
 		run:   "^TestStreamSettings$",
 	},
 	{
-		name: "stream-identity-constant", invariant: 1, file: "internal/bus/setup.go",
+		name: "stream-identity-constant", invariant: 1, file: "internal/natsbus/setup.go",
 		old: "	if id := info.Config.Metadata[metaStream]; id != \"\" {\n		return id\n", new: "	if id := info.Config.Metadata[metaStream]; id != \"\" {\n		return info.Config.Name\n",
 		fault: "a stream that was lost and made again passes for the one before",
 		run:   "^(TestReaderOfALostStream|TestGuardMakesAgain)$",
@@ -191,7 +191,7 @@ var wiringMutants = []mutant{
 		run:   "^TestPostgres$/^purge_after_a_takeover$",
 	},
 	{
-		name: "restored-stream-unseen", invariant: 1, file: "internal/bus/consumer.go",
+		name: "restored-stream-unseen", invariant: 1, file: "internal/natsbus/consumer.go",
 		old: "	if err != nil || core.InstantOf(msg.Time) == stored {", new: "	if err != nil || msg.Time.Year() > 1 {",
 		fault: "a stream that went back and has grown past the cursor is read on",
 		run:   "^(TestReaderOfARestoredStream|TestReaderKnowsTheMessageAtItsCursor)$",
@@ -203,13 +203,13 @@ var wiringMutants = []mutant{
 		run:   "^TestRestoredStreamThatHasGrown$",
 	},
 	{
-		name: "room-by-cursors-of-before", invariant: 1, file: "internal/bus/room.go",
+		name: "room-by-cursors-of-before", invariant: 1, file: "internal/natsbus/room.go",
 		old: "		if cursor > state.LastSeq || p < len(all.Stored) && !c.isAt(ctx, stream, cursor, all.Stored[p]) {", new: "		if ctx.Err() != nil {",
-		fault: "room is made in a stream that went back, of what no owner has read",
+		fault: "room is made in a stream that went back, of what has not been read",
 		run:   "^TestRoomOfAStreamThatWentBack$",
 	},
 	{
-		name: "other-installation-not-refused", invariant: 4, file: "internal/bus/setup.go",
+		name: "other-installation-not-refused", invariant: 4, file: "internal/natsbus/setup.go",
 		old: "config.Installation != \"\" && has != \"\" && has != config.Installation {", new: "config.Installation == \"none\" && has != config.Installation {",
 		fault: "a node uses the streams of another installation",
 		run:   "^TestInstallation$",

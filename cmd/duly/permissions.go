@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/rights"
+	"duly.dev/duly/internal/wire"
 )
 
 // kindNode is a node that runs all roles.
@@ -124,7 +124,7 @@ func (c *permissionsCmd) parse() ([]asked, error) {
 func inboxOf(user string) string { return "_INBOX_" + user }
 
 func (c *permissionsCmd) users() ([]natsUser, error) {
-	names, err := bus.NewNames(c.Namespace)
+	names, err := wire.NewNames(c.Namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,8 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 //	programs   cmd/duly        bench (its own module)          examples
 //	doors      dev  ui           ↓         duly (the root package)
 //	wiring     internal/node     ↓               ↓
-//	roles      ingest scheduler agents supervisor | adapters: internal/bus schema
+//	roles      ingest scheduler agents supervisor | adapters: internal/natsbus schema
+//	wire       internal/wire                         (names and encodings, no connection)
 //	decision                internal/core
 //
 // Test files are free to import what they exercise, but no role's tests import
@@ -40,11 +41,11 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/pgtest/..."},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
+		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
 		links:   []string{"nats", "sql", "plots"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.
@@ -52,21 +53,21 @@ var packages = map[string]place{
 
 	// Doors.
 	"dev": {
-		imports: []string{"dev/natsserver", ".", "ui", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/pgtest/..."},
+		imports: []string{"dev/natsserver", ".", "ui", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	// The embedded server, and the only package that links it.
 	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/bus", "internal/core", "internal/pause"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause"}, links: []string{"nats"}},
 
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/bus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
 		links:   []string{"nats"},
 	},
 
@@ -80,16 +81,20 @@ var packages = map[string]place{
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
-	"internal/bus": {imports: []string{"internal/core", "internal/planform", "internal/quickjson", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":   {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
+	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/redact"}, links: []string{"nats"}},
+	"schema/...":       {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/pause", "internal/planform"}, links: []string{"sql"}},
 	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/pause"}, links: []string{"sql"}},
 	"schema/sqlite":   {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
 	"schema/dialects": {imports: []string{"schema", "schema/postgres", "schema/sqlite"}},
 
-	// What users of NATS need, in the bus's subjects.
-	"internal/rights": {imports: []string{"internal/bus", "internal/core"}},
+	// Every name and encoding on NATS, without a connection: what the author of an SDK or
+	// of a conformance kit reads.
+	"internal/wire": {imports: []string{"internal/core", "internal/planform", "internal/quickjson"}},
+
+	// The permissions on NATS that each role, agent and client needs.
+	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/core"}},
@@ -137,7 +142,7 @@ var guarded = map[string][]string{
 }
 
 // wireName matches a subject, a stream or a bucket of the default namespace. No
-// code may write one as a string literal: bus.Names puts them together from the
+// code may write one as a string literal: wire.Names builds them from the
 // namespace of the installation, so that two share a NATS.
 var wireName = regexp.MustCompile(`\bduly\.(do|undo|submit|in|tasks|reply|control|events|plans|live|ask|batch|dead)\b|` +
 	`\bduly\.%|(\b|_)DULY_(TASKS|CONTROL|EVENTS|DEAD|NODES|KEYS|PARTITIONS|%)`)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -16,12 +16,12 @@ const backlogEvery = 500 * time.Millisecond
 // backlog is ingest.Backlog: how far the readers are behind, as last seen. A
 // node without submissions asks nothing.
 type backlog struct {
-	conn    *bus.Conn
+	conn    *natsbus.Conn
 	seen    atomic.Pointer[map[int]int64]
 	knocked atomic.Bool
 }
 
-func newBacklog(conn *bus.Conn) *backlog {
+func newBacklog(conn *natsbus.Conn) *backlog {
 	b := &backlog{conn: conn}
 	b.seen.Store(&map[int]int64{})
 	return b

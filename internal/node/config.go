@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // HTTPPort is where a node serves its API and health unless told otherwise.
@@ -160,7 +161,7 @@ func (c *Config) Validate() error {
 	if err := core.CheckName("node-name", c.NodeName); err != nil {
 		return err
 	}
-	names, err := bus.NewNames(c.Namespace)
+	names, err := wire.NewNames(c.Namespace)
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (c *Config) validateStreams() error {
 	for _, size := range []struct {
 		name string
 		is   int64
-	}{{bus.FlagTasksBytes, c.StreamMaxBytes}, {bus.FlagControlBytes, c.StreamControlMaxBytes}, {bus.FlagEventsBytes, c.StreamEventsMaxBytes}, {bus.FlagDeadBytes, c.StreamDeadMaxBytes}} {
+	}{{natsbus.FlagTasksBytes, c.StreamMaxBytes}, {natsbus.FlagControlBytes, c.StreamControlMaxBytes}, {natsbus.FlagEventsBytes, c.StreamEventsMaxBytes}, {natsbus.FlagDeadBytes, c.StreamDeadMaxBytes}} {
 		if size.is < 0 {
 			return fmt.Errorf("%s: %d, want 0 (as NATS has room) or more", size.name, size.is)
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 )
 
 func good() Config {
@@ -108,7 +108,7 @@ func TestFlagsInErrors(t *testing.T) {
 	for _, s := range Settings() {
 		flags[s.Flag] = true
 	}
-	for _, name := range bus.Flags() {
+	for _, name := range natsbus.Flags() {
 		if !flags[name] {
 			t.Errorf("there is no flag --%s", name)
 		}

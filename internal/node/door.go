@@ -8,13 +8,14 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 )
 
 // doorLog is ingest.Log on NATS.
-type doorLog struct{ conn *bus.Conn }
+type doorLog struct{ conn *natsbus.Conn }
 
 // Publish implements ingest.Log.
 func (l doorLog) Publish(partition int, subs []core.Submission, done func(uint64, error)) {
@@ -23,14 +24,14 @@ func (l doorLog) Publish(partition int, subs []core.Submission, done func(uint64
 
 // logError says in ingest's words whether anything was stored.
 func logError(err error) error {
-	if errors.Is(err, bus.ErrClosed) {
+	if errors.Is(err, natsbus.ErrClosed) {
 		return fmt.Errorf("%w: %w", ingest.ErrLogDown, err)
 	}
-	var busy *bus.BusyError
+	var busy *natsbus.BusyError
 	if !errors.As(err, &busy) || busy.Unknown {
 		return err
 	}
-	var full *bus.WireError
+	var full *wire.APIError
 	if errors.As(busy.Err, &full) {
 		return fmt.Errorf("%w: %w", ingest.ErrLogFull, err)
 	}
@@ -60,7 +61,7 @@ func (r doorReader) Cursor(ctx context.Context, partition int) (uint64, error) {
 }
 
 // controls is api.Controls and supervisor's way to ask.
-type controls struct{ conn *bus.Conn }
+type controls struct{ conn *natsbus.Conn }
 
 // Ask stores a control message.
 func (c controls) Ask(ctx context.Context, partition int, control core.Control) (uint64, error) {
@@ -82,7 +83,7 @@ func newAskDoor(asks *api.Requests) *askDoor {
 }
 
 // serve takes one request and returns at once.
-func (d *askDoor) serve(r *bus.AskRequest) {
+func (d *askDoor) serve(r *natsbus.AskRequest) {
 	d.take(r.Control, func(asked api.Asked, bad *ingest.Refusal) {
 		if bad != nil {
 			r.Refuse(bad.Code, bad.ErrCode, bad.Description, bad.Retry)
@@ -109,11 +110,11 @@ const asksRetry = 250 * time.Millisecond
 
 // newRequests are the requests about tasks, as both doors take them.
 func (n *Node) newRequests() (*api.Requests, error) {
-	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
+	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
 }
 
 // submission turns a request of the fast door into ingest's.
-func submission(r *bus.SubmitRequest) ingest.Request {
+func submission(r *natsbus.SubmitRequest) ingest.Request {
 	return ingest.Request{
 		Type: r.Type, ID: r.ID, Input: r.Payload, CompleteBy: r.CompleteBy, ReplyTo: r.ReplyTo, Trace: r.Trace, Version: r.Version,
 		Answer: func(a ingest.Answer) {

@@ -12,9 +12,9 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
+	"duly.dev/duly/internal/wire"
 )
 
 // Times of the HTTP server: a slow client must not hold it up.
@@ -75,7 +75,7 @@ func (n *Node) handler(loopback bool) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, NewID: nuid.Next},
+	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next},
 		n, doorReader{n.store}, asks, n.log)
 	if err != nil {
 		return nil, err

@@ -16,10 +16,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 	"duly.dev/duly/supervisor"
@@ -29,7 +30,7 @@ import (
 type Node struct {
 	cfg          Config
 	log          *slog.Logger
-	conn         *bus.Conn
+	conn         *natsbus.Conn
 	store        schema.Store
 	installation string // its id, drawn once, as the streams carry it too
 	plans        *planCache
@@ -49,7 +50,7 @@ type Node struct {
 	leading leading // see probeLeader
 
 	mu    sync.Mutex
-	lease *bus.Lease         // of the node, made by its first scheduler
+	lease *natsbus.Lease     // of the node, made by its first scheduler
 	door  *openDoor          // the ingest role, while it runs
 	own   owner              // the scheduler role, while it runs
 	sup   *supervisor.Runner // the supervisor role, while it runs
@@ -125,12 +126,12 @@ func (n *Node) open(ctx context.Context) error {
 	if err := n.store.Partitions(ctx, n.cfg.Partitions); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	namespace := cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)
+	namespace := cmp.Or(n.cfg.Namespace, wire.DefaultNamespace)
 	if n.installation, err = n.store.Installation(ctx, namespace); err != nil {
 		return err
 	}
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
-	if n.conn, err = bus.Dial(ctx, bus.Options{
+	if n.conn, err = natsbus.Dial(ctx, natsbus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
 		Namespace: n.cfg.Namespace, Report: n.report,
 	}); err != nil {
@@ -168,8 +169,8 @@ func (n *Node) checkForeign(ctx context.Context) error {
 }
 
 // streamConfig is how the streams are to be.
-func (n *Node) streamConfig() bus.StreamConfig {
-	return bus.StreamConfig{
+func (n *Node) streamConfig() natsbus.StreamConfig {
+	return natsbus.StreamConfig{
 		Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
 		ControlBytes: n.cfg.StreamControlMaxBytes, EventsBytes: n.cfg.StreamEventsMaxBytes, DeadBytes: n.cfg.StreamDeadMaxBytes,
 		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation, Guest: !n.cfg.Has(RoleScheduler),
@@ -179,14 +180,14 @@ func (n *Node) streamConfig() bus.StreamConfig {
 // setup makes the streams, or finds them. A request that comes while a cluster
 // elects a leader is never answered, so it is asked again. A node without the role
 // scheduler waits for one that makes what is missing.
-func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
+func (n *Node) setup(ctx context.Context) (natsbus.Ready, error) {
 	began := time.Now()
 	told, warned := false, false
 	for {
 		try, done := context.WithTimeout(ctx, setupTimeout)
 		ready, err := n.conn.Setup(try, n.streamConfig())
 		done()
-		waits := errors.Is(err, bus.ErrNoStream)
+		waits := errors.Is(err, natsbus.ErrNoStream)
 		switch {
 		case err == nil, ctx.Err() != nil, errors.Is(err, nats.ErrPermissionViolation):
 			return ready, err

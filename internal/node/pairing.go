@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
@@ -47,10 +47,10 @@ type pairStore interface {
 	Pair(ctx context.Context, p schema.Pairing, last string) (bool, error)
 }
 
-// pairBus is a bus.Conn.
+// pairBus is a natsbus.Conn.
 type pairBus interface {
-	Beat(ctx context.Context) (id string, last bus.Beat, err error)
-	PutBeat(ctx context.Context, b bus.Beat) error
+	Beat(ctx context.Context) (id string, last natsbus.Beat, err error)
+	PutBeat(ctx context.Context, b natsbus.Beat) error
 }
 
 // pairing is what one node knows of its database and its NATS.
@@ -75,7 +75,7 @@ type found struct {
 	told   bool   // NATS has answered
 	denied bool   // it never will: the user lacks the right to ask
 	id     string // of this NATS; empty: it has no bucket of live nodes
-	nats   bus.Beat
+	nats   natsbus.Beat
 	sql    schema.Pairing
 }
 
@@ -211,7 +211,7 @@ func (p *pairing) beat(ctx context.Context) error {
 	}
 	p.last = next.Beat
 	p.note(word)
-	_ = p.nats.PutBeat(ctx, bus.Beat{Beat: word, By: p.node}) // NATS has a condition
+	_ = p.nats.PutBeat(ctx, natsbus.Beat{Beat: word, By: p.node}) // NATS has a condition
 	return nil
 }
 

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/api"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // Bounds of what clients read over NATS: requests at a time, and how long the state
@@ -40,7 +41,7 @@ func newReads(ctx context.Context, n *Node) *reads {
 }
 
 // serve takes a request and answers it from a goroutine of its own; wait waits for all.
-func (s *reads) serve(r *bus.ReadRequest) {
+func (s *reads) serve(r *natsbus.ReadRequest) {
 	if !s.try(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, readMax)
 		defer cancel()
@@ -60,11 +61,11 @@ func (s *reads) serve(r *bus.ReadRequest) {
 }
 
 // read gives the answer, or a code as HTTP's and why there is none.
-func (s *reads) read(ctx context.Context, r *bus.ReadRequest) (data []byte, code int, err error) {
+func (s *reads) read(ctx context.Context, r *natsbus.ReadRequest) (data []byte, code int, err error) {
 	if r.ID == "" {
 		return s.list(ctx, r.List)
 	}
-	view, err := s.store.Get(ctx, bus.PartitionOf(r.ID, s.node.cfg.Partitions), r.ID)
+	view, err := s.store.Get(ctx, wire.PartitionOf(r.ID, s.node.cfg.Partitions), r.ID)
 	switch {
 	case errors.Is(err, core.ErrNotFound) || err == nil && view.Type != r.Type:
 		return nil, 404, errors.New("not found")
