@@ -224,11 +224,13 @@ func (s source) elsewhere(testFile, test string) string {
 	return ""
 }
 
-// subtest looks for a subtest's name in the folder and below: as a text of the
-// source, or as a file of testdata.
+// subtest looks for a subtest's name in the folder and below, and in the suite of the
+// stores, which each dialect runs in a folder of its own: as a text of the source, or as a
+// file of testdata.
 func (s source) subtest(folder, name string) bool {
+	const stores, suite = "schema", "schema/storetest"
 	for dir, texts := range s.texts {
-		if within(dir, folder) && texts[name] {
+		if (within(dir, folder) || dir == suite && within(folder, stores)) && texts[name] {
 			return true
 		}
 	}
