@@ -21,7 +21,7 @@ import (
 // Store implements [schema.Store].
 type Store struct {
 	*schema.Base
-	writer  *sql.DB // of one connection: whoever has it writes
+	writer  *sql.DB // of one connection, so that one transaction writes at a time
 	reader  *sql.DB // for the owner of partitions
 	asking  *sql.DB // for people who ask, behind whom no owner waits
 	version string
