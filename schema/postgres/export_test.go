@@ -25,8 +25,8 @@ func Lists() []struct{ Name, SQL, Values string } {
 		{"ids", dollars(`SELECT id` + among("tasks", "id")), `1, '{a,b,c}'`},
 		{"ours", oursSQL, `1, '{1,1,1}', '{7,8,9}', '{0,0,0}', '{1}'`},
 		{"forget inputs", forgetInputsSQL, `1, '{7,8,9}', '2030-01-01', 0`},
-		{"count old", countOldSQL, `1, '{7,8,9}', '2030-01-01', 0`},
-		{"forget", forgetSQL, `1, '{7,8,9}', '2030-01-01', 0`},
+		{"old", oldSQL, `1, '{7,8,9}', '2030-01-01', 0`},
+		{"forget", forgetSQL, `1, '{7,8,9}'`},
 		{"forget rows", forgetRowsSQL, `1, '{7,8,9}', '2030-01-01', 0`},
 		{"born", bornSQL, `'{1,1,1}', '{a,b,c}', '{0,1,2}'`},
 	}

@@ -21,11 +21,12 @@ func (p *Store) Purge(ctx context.Context, partition int, epoch int64, detail, r
 	})
 }
 
-// forget is the purge itself, in one round trip before that of the transaction's
-// end: commits of the partition, ours and a successor's, wait meanwhile, because a
-// task that is started again just now would lose the journal it needs.
+// forget is the purge itself. Commits of the partition, ours and a successor's, wait
+// meanwhile, because a task that is started again just now would lose the journal it needs:
+// so what was chosen is looked at again, and all but the last statement leave together.
 func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schema.Old, detail, row core.Instant) (int, error) {
-	gone, forgotten := int64(0), int64(0)
+	gone := int64(0)
+	var forgotten []int64
 	b := &pgx.Batch{}
 	b.Queue(holdSQL, partition, epoch, c.Forgotten)
 	if len(c.Rows) > 0 {
@@ -38,11 +39,16 @@ func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schem
 		b.Queue(forgetInputsSQL, partition, c.Details, detail.Time(), epoch)
 	}
 	if len(c.Details) > 0 {
-		b.Queue(countOldSQL, partition, c.Details, detail.Time(), epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&forgotten) })
-		b.Queue(forgetSQL, partition, c.Details, detail.Time(), epoch)
+		b.Queue(oldSQL, partition, c.Details, detail.Time(), epoch).Query(func(rows pgx.Rows) (err error) {
+			forgotten, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
 	}
 	err := tx.SendBatch(ctx, b).Close()
-	return int(gone + forgotten), err
+	if err == nil && len(forgotten) > 0 {
+		_, err = tx.Exec(ctx, forgetSQL, partition, forgotten)
+	}
+	return int(gone) + len(forgotten), err
 }
 
 // The fence of a purge: a successor's takeover waits for the row, or has raised
@@ -57,8 +63,7 @@ var (
 	chosen          = `partition = ?1 AND number ` + inList("number") + ` AND ` + stillOurs
 	forgetRowsSQL   = dollars(schema.ForgetRowsSQL + chosen + schema.AndDeadSQL)
 	forgetInputsSQL = dollars(schema.ForgetInputsSQL + chosen + schema.AndOldSQL)
-	countOldSQL     = dollars(`SELECT count(*) FROM tasks WHERE ` + chosen + schema.AndOldSQL)
-	// forgetSQL deletes what the tasks of countOldSQL were made of.
-	forgetSQL = dollars(schema.ForgetJournalSQL + chosen +
-		` AND EXISTS (SELECT 1 FROM tasks AS t WHERE t.partition = ?1 AND t.number = journal.number` + schema.AndOldSQL + `)`)
+	oldSQL          = dollars(schema.ForgetDetailsSQL + chosen + schema.AndOldSQL)
+	// forgetSQL deletes what the tasks of a list were made of.
+	forgetSQL = dollars(schema.ForgetJournalSQL + `partition = ?1 AND number ` + inList("number"))
 )
