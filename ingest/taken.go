@@ -110,7 +110,6 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 	d.pack(now, &l.where, &l.req, &l.sub)
 }
 
-// differs refuses a submission whose id is a task that it did not make; nil: it did.
 // Differs refuses a submission whose id is a task of another type or with another input;
 // nil: it is the same task.
 func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/licensecheck"
 )
@@ -40,10 +41,15 @@ var (
 	otherFile   = regexp.MustCompile(`(?i)\.(go|s|c|h|json|ya?ml|sh)$`)
 )
 
+// newScanner knows all licences. Making one takes seconds, so there is one.
+var newScanner = sync.OnceValues(func() (*licensecheck.Scanner, error) {
+	return licensecheck.NewScanner(append(licensecheck.BuiltinLicenses(), added...))
+})
+
 // classify fills in licences and notices of each module. Its error names every module
 // with a licence that is unknown or not permissive, or with none.
 func classify(modules []*module) error {
-	scanner, err := licensecheck.NewScanner(append(licensecheck.BuiltinLicenses(), added...))
+	scanner, err := newScanner()
 	if err != nil {
 		return fmt.Errorf("known licences: %w", err)
 	}
