@@ -59,12 +59,12 @@ unit: ## all Go tests under the race detector
 	@mkdir -p $(BIN); : >$(SUMMARY)
 	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema ./... 2>&1 | tee -a $(SUMMARY)
 
-nested: ## tests of the modules under test/
-	$(call heading,tests of the nested modules)
+nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers
+	$(call heading,tests of the other modules)
 	@mkdir -p $(BIN)
 	@for module in $$(scripts/modules); do \
-	  if [[ "$$module" == . ]]; then continue; fi; \
-	  go -C "$$module" test -count=1 -timeout=5m ./... 2>&1 | tee -a $(SUMMARY); \
+	  race=; case "$$module" in .) continue;; bench) race="$(RACE)";; esac; \
+	  CGO_ENABLED=1 go -C "$$module" test $$race -count=1 -timeout=10m ./... 2>&1 | tee -a $(SUMMARY); \
 	done
 
 test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, where there is one
@@ -109,7 +109,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (10 unless set)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz
 
 soak: ## steady load for SOAK_SECONDS (1200 unless set); fails when memory, files or goroutines grow
-	@mkdir -p $(BIN); go build -o $(BIN)/soak ./bench/soak
+	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/soak ./soak
 	@$(BIN)/soak -seconds "$(or $(SOAK_SECONDS),1200)"
 
 report: ## sizes of files and functions, comments, tests: a report, not a gate
@@ -119,39 +119,39 @@ clean-room: ## both README commands from a fresh clone and empty caches
 	@scripts/clean-room
 
 mutants: ## the test of the tests: deliberate faults, each of which they must catch
-	@go run ./internal/mutants
+	@go -C bench run ./mutants
 
 bench: ## a short round of every scenario on both stores, with reports in bin/bench-*
 	$(call heading,a short round of the benchmarks)
-	@mkdir -p $(BIN); go build -o $(BIN)/bench ./bench
+	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/bench .
 	@for store in sqlite postgres; do for run in "peak 8" "sustained 10" "spike 3" "idle 10" "growth 0"; do \
 	  set -- $$run; limit=; [[ $$1 == growth ]] && limit="-preload 10000"; [[ $$1 == spike ]] && limit="-rate 20000"; [[ $$1 == peak || $$1 == sustained ]] && limit="-rate 4000"; \
 	  $(BIN)/bench -scenario $$1 -store $$store -seconds $$2 $$limit -json $(BIN)/bench-$$1-$$store.json | tail -c 300; echo; done; done
 	@$(BIN)/bench -verify $(BIN)/bench-*.json
 
 bench-10k: ## 10,000 tasks a second for two minutes on PostgreSQL
-	@go run ./bench -scenario sustained -store postgres -wire batched -json $(BIN)/bench-10k.json
+	@go -C bench run . -scenario sustained -store postgres -wire batched -json $(CURDIR)/$(BIN)/bench-10k.json
 
 bench-50k: ## ten seconds of 50,000 submissions a second on PostgreSQL
-	@go run ./bench -scenario spike -store postgres -wire batched -json $(BIN)/bench-50k.json
+	@go -C bench run . -scenario spike -store postgres -wire batched -json $(CURDIR)/$(BIN)/bench-50k.json
 
 CHAOS_SECONDS ?= 300
 CHAOS_STORE ?= postgres
 CHAOS_RATE ?= 800
 
 chaos: ## kill everything in every way under load, and close the books (CHAOS_SECONDS, CHAOS_STORE, CHAOS_RATE, CHAOS_SEED)
-	@mkdir -p $(BIN); go build -o $(BIN)/chaos ./bench/chaos
+	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/chaos ./chaos
 	@$(BIN)/chaos -store $(CHAOS_STORE) -seconds $(CHAOS_SECONDS) -rate $(CHAOS_RATE)
 
 chaos-short: ## every fault of chaos once, on both stores
 	$(call heading,every fault once)
-	@mkdir -p $(BIN); go build -o $(BIN)/chaos ./bench/chaos
+	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/chaos ./chaos
 	@for store in postgres sqlite; do $(BIN)/chaos -store $$store -seconds 1 -rate 200; done
 
 # What `make test` has of chaos: the faults that the rest leans on, once each.
 chaos-brief: ## a few faults of chaos, about a minute; part of make test
 	$(call heading,killed: a few faults on both stores)
-	@mkdir -p $(BIN); go build -o $(BIN)/chaos ./bench/chaos
+	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/chaos ./chaos
 	@$(BIN)/chaos -store postgres -seconds 1 -rate 100 -only kill-schedulers,kill-agents,kill-nats,kill-postgres,half-postgres,kill-stream-leader
 	@$(BIN)/chaos -store sqlite -seconds 1 -rate 100 -only kill-dev,full-dev
 

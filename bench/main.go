@@ -4,9 +4,9 @@
 // roles), the agents of the drone example over the wire, and a throwaway
 // PostgreSQL where that is the store. Every run ends with a check of the books.
 //
-//	go run ./bench -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
-//	go run ./bench -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
-//	go run ./bench -verify FILE...
+//	go -C bench run . -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
+//	go -C bench run . -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
+//	go -C bench run . -verify FILE...
 package main
 
 import (
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	res.Command = "go run ./bench " + strings.Join(args, " ")
+	res.Command = "go -C bench run . " + strings.Join(args, " ")
 	return publish(&s, res, out)
 }
 

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"duly.dev/duly/examples/drone"
 )
@@ -94,18 +94,23 @@ func thousands(n int) string {
 	return s
 }
 
-// latencies is a histogram of microseconds up to ten minutes.
-type latencies struct{ h *hdrhistogram.Histogram }
+// latencies are all that were measured: a demo has a million at most.
+type latencies struct{ all []time.Duration }
 
-func newLatencies() *latencies {
-	return &latencies{hdrhistogram.New(1, int64(10*time.Minute/time.Microsecond), 3)}
-}
+func newLatencies() *latencies { return &latencies{} }
 
-func (l *latencies) add(d time.Duration) {
-	us := min(max(int64(d/time.Microsecond), 1), l.h.HighestTrackableValue())
-	_ = l.h.RecordValue(us) // in range by the line above
-}
+func (l *latencies) add(d time.Duration) { l.all = append(l.all, d) }
 
 func (l *latencies) quantiles() quantiles {
-	return quantiles{P50: float64(l.h.ValueAtQuantile(50)) / 1000, P99: float64(l.h.ValueAtQuantile(99)) / 1000}
+	slices.Sort(l.all)
+	return quantiles{P50: l.quantile(0.50), P99: l.quantile(0.99)}
+}
+
+// quantile is by nearest rank, in milliseconds; the latencies are sorted.
+func (l *latencies) quantile(q float64) float64 {
+	if len(l.all) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q * float64(len(l.all))))
+	return float64(l.all[max(rank, 1)-1].Microseconds()) / 1000
 }

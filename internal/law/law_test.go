@@ -29,7 +29,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 // packages is the law of imports: every package of the module and what it may
 // import of the others. Arrows point down only.
 //
-//	programs   cmd/duly        bench          examples
+//	programs   cmd/duly        bench (its own module)          examples
 //	doors      dev  ui           ↓         duly (the root package)
 //	wiring     internal/node     ↓               ↓
 //	roles      ingest scheduler agents supervisor | adapters: internal/bus schema
@@ -45,7 +45,7 @@ var packages = map[string]place{
 	},
 	"bench/...": {
 		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/bus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
-		links:   []string{"nats", "sql"}, // sql: the database's own counters
+		links:   []string{"nats", "sql", "plots"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.
 	"examples/...": {imports: []string{"examples/...", "."}, links: []string{"nats"}},
@@ -105,8 +105,6 @@ var packages = map[string]place{
 	// What a node stands on; only internal/node decides with it.
 	"internal/ground": {},
 	"internal/law":    {},
-	// The faults that the tests must find.
-	"internal/mutants": {},
 }
 
 // guarded are dependencies that only the packages naming them in links may
@@ -124,6 +122,7 @@ var guarded = map[string][]string{
 	},
 	"nats":        {"github.com/nats-io/nats.go"},
 	"nats-server": {"github.com/nats-io/nats-server"},
+	"plots":       {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 
 // wireName matches a subject, a stream or a bucket of the default namespace. No

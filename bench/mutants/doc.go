@@ -6,8 +6,8 @@
 // overlay. A mutant that does not build, or whose text is no longer in its file,
 // is an error of the list and not a catch.
 //
-//	go run ./internal/mutants                 all of them; the last line counts
-//	go run ./internal/mutants -run undo -j 1  some of them
-//	go run ./internal/mutants -list           what there is
-//	go run ./internal/mutants -sim -table     and what the simulator notices, as the table of docs/faults.md
+//	go -C bench run ./mutants                 all of them; the last line counts
+//	go -C bench run ./mutants -run undo -j 1  some of them
+//	go -C bench run ./mutants -list           what there is
+//	go -C bench run ./mutants -sim -table     and what the simulator notices, as the table of docs/faults.md
 package main

@@ -89,13 +89,13 @@ func list(w io.Writer, chosen []mutant) error {
 	return nil
 }
 
-// module is the root of the module we are run in.
+// module is the root of the module that is mutated: the one beside which the laboratory stands.
 func module(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env GOMOD: %w", err)
 	}
-	return filepath.Dir(strings.TrimSpace(string(out))), nil
+	return filepath.Dir(filepath.Dir(strings.TrimSpace(string(out)))), nil
 }
 
 // trials tries the chosen mutants, after the tests themselves, and reports.
