@@ -46,10 +46,9 @@ type child struct {
 	held func() bool // ends the watch over the context
 }
 
-// startChild starts a part on so many processors, and with that slack of its timers
-// (0: the machine's own), with its settings and reads its first answer. The end of
-// ctx ends it, in the middle of whatever it does.
-func startChild(ctx context.Context, part string, processors int, slack time.Duration, settings, answer any) (*child, error) {
+// startChild starts a part on so many processors with its settings and reads its first
+// answer. The end of ctx kills it.
+func startChild(ctx context.Context, part string, processors int, settings, answer any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
@@ -71,7 +70,7 @@ func startChild(ctx context.Context, part string, processors int, slack time.Dur
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
-	if err := startSlack(c.cmd, slack); err != nil {
+	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
 	c.held = context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() }) // it may have ended by itself

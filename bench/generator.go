@@ -116,20 +116,12 @@ func runGenerator(ctx context.Context, p *part) error {
 	return p.out.Encode(report)
 }
 
-// touched makes room for a run's notes, memory of its own before the run begins: a
-// page that is touched for the first time costs as much as a task's submission.
-func touched[T byte | uint32 | int64](n int) []T {
-	notes := make([]T, n)
-	clear(notes) // what is large comes untouched from the kernel
-	return notes
-}
-
 // open connects, stores the plan, and makes the deliveries.
 func (g *generator) open(ctx context.Context) error {
 	n := g.plan.total
-	g.ids, g.late = touched[byte](n*idBytes), touched[int64](n)
-	g.answered, g.state = touched[int64](n), touched[uint32](n)
-	g.endedIDs, g.endedAt, g.endedAs = touched[byte](n * idBytes)[:0], touched[int64](n)[:0], touched[uint8](n)[:0]
+	g.ids, g.late = make([]byte, n*idBytes), make([]int64, n)
+	g.answered, g.state = make([]int64, n), make([]uint32, n)
+	g.endedIDs, g.endedAt, g.endedAs = make([]byte, 0, n*idBytes), make([]int64, 0, n), make([]uint8, 0, n)
 	var err error
 	for _, nc := range []**nats.Conn{&g.nc, &g.events} {
 		if *nc, err = nats.Connect(g.settings.NATSURL, nats.Name("bench-generator"), nats.MaxReconnects(-1)); err != nil {

@@ -55,10 +55,6 @@ type Result struct {
 	WALPerTask   float64  `json:"wal_bytes_per_task"`
 	Checkpoints  int      `json:"checkpoints"`
 	MaxWALSize   string   `json:"max_wal_size,omitempty"`
-	HugePages    bool     `json:"huge_pages,omitempty"`     // for the database's buffers
-	KeptCached   bool     `json:"kept_cached,omitempty"`    // the database's files, by mapping them
-	NoDiscard    bool     `json:"no_discard,omitempty"`     // the device is not told at once of what was deleted
-	TimerSlack   float64  `json:"timer_slack_us,omitempty"` // of the parts; 0: the machine's own
 	Preloaded    int      `json:"preloaded,omitempty"`
 	RetainDetail float64  `json:"retain_detail_s,omitempty"` // after which inputs, results and journals are purged
 	Purged       int      `json:"purged,omitempty"`          // tasks whose journal is gone at the end

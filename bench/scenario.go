@@ -26,8 +26,8 @@ func orElse(n, def int) int {
 
 // system adds what every scenario is told of its system to what it wants itself.
 func (s *settings) system(o rigOptions) rigOptions {
-	o.Store, o.Partitions, o.Profiles, o.HugePages, o.KeepCached, o.NoDiscard, o.Waiting = s.store, s.partitions, s.profiles, s.hugePages, s.keepCached, s.noDiscard, s.waiting
-	o.TimerSlack, o.Shards, o.CommitGap = s.timerSlack, s.shards, s.commitGap
+	o.Store, o.Partitions, o.Profiles, o.Waiting = s.store, s.partitions, s.profiles, s.waiting
+	o.Shards, o.CommitGap = s.shards, s.commitGap
 	return o
 }
 
