@@ -46,8 +46,8 @@ const (
 	refused
 )
 
-// generator offers the load and hears of answers and ends. What it hears it only
-// notes; everything is worked out when the load is over.
+// generator offers the load and receives answers and ends. It only notes them;
+// everything is computed when the load is over.
 type generator struct {
 	settings generatorSettings
 	plan     *schedule
@@ -87,7 +87,7 @@ func runGenerator(ctx context.Context, p *part) error {
 		return err
 	}
 	var word struct{}
-	if ok, err := p.read(&word); !ok || err != nil { // the word to begin
+	if ok, err := p.read(&word); !ok || err != nil { // the request to begin
 		return err
 	}
 	stopProfile, err := profile(s.Profile)
@@ -152,8 +152,8 @@ func (g *generator) open(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// listen hears how tasks end as any program would: from the event stream, after
-// it has stored the event.
+// listen reads how tasks end from the event stream, as any program would: after it has
+// stored the event.
 func (g *generator) listen(ctx context.Context) (stop func(), err error) {
 	js, err := jetstream.New(g.events)
 	if err != nil {
@@ -173,7 +173,7 @@ func (g *generator) listen(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// loadDone tells the parent when what happened, in Unix nanoseconds.
+// loadDone are the times of a load for the parent, in Unix nanoseconds.
 type loadDone struct {
 	Began   int64 // of the load that is measured
 	Stopped int64 // its end
@@ -306,7 +306,7 @@ func (g *generator) answer(m *nats.Msg) {
 // The ends, in the order of generator.endedAs.
 var endings = [...]string{drone.StateProcessed, drone.StateUndone, drone.StateError}
 
-// event notes the ends that one message of the event stream tells.
+// event notes the ends in one message of the event stream.
 func (g *generator) event(subject string, data []byte) {
 	at := int64(time.Since(g.began))
 	kind := -1
@@ -342,7 +342,7 @@ func (g *generator) writeAccepted() error {
 	w := bufio.NewWriter(f)
 	for i := range g.sent {
 		if g.state[i] == accepted {
-			_, _ = w.Write(g.ids[i*idBytes : (i+1)*idBytes]) // Flush tells
+			_, _ = w.Write(g.ids[i*idBytes : (i+1)*idBytes]) // Flush returns the error
 			_ = w.WriteByte('\n')
 		}
 	}

@@ -44,7 +44,7 @@ func (f figure) Value() string {
 	return strings.Join(out, " / ")
 }
 
-// Of says which of several values the floor is for.
+// Of names the one of several values that the floor is for.
 func (f figure) Of() string {
 	if len(f.values) < 2 {
 		return ""

@@ -137,8 +137,8 @@ func (s *settings) check() error {
 	return nil
 }
 
-// checkRunning checks what is said of a system that runs already. Which store
-// that one has is in its URL.
+// checkRunning checks the settings of a system that runs already. Its URL decides the
+// store.
 func (s *settings) checkRunning() error {
 	switch {
 	case s.nats == "" && s.database == "":
@@ -161,8 +161,7 @@ func (s *settings) checkRunning() error {
 	return nil
 }
 
-// publish writes the result where it was asked for; a broken book is told after
-// it is written.
+// publish writes the result to the files and to out.
 func publish(s *settings, res *Result, out io.Writer) error {
 	line, err := json.Marshal(res)
 	if err != nil {
@@ -189,7 +188,7 @@ func publish(s *settings, res *Result, out io.Writer) error {
 	return err
 }
 
-// measure runs the scenario and says what it ran on.
+// measure runs the scenario and adds where it ran.
 func measure(ctx context.Context, s *settings) (*Result, error) {
 	if s.profiles != "" {
 		if err := os.MkdirAll(s.profiles, 0o755); err != nil {

@@ -49,7 +49,7 @@ type Result struct {
 	Cores        float64  `json:"cores"`                   // used of the machine's while load was offered
 	StolenCores  float64  `json:"stolen_cores,omitempty"`  // that the machine's host gave to others meanwhile
 	FrozenMS     float64  `json:"frozen_ms_max,omitempty"` // the longest that a process which does next to nothing had to wait for its turn
-	Disk         *Disk    `json:"disk,omitempty"`          // how the disk answered beside the load, whoever asked it; nil in older results
+	Disk         *Disk    `json:"disk,omitempty"`          // syncs of a probe beside the load; nil in older results
 	CPUPerTask   CPU      `json:"cpu_us_per_task"`
 	PSSMax       Memory   `json:"pss_mb_max"`
 	WALPerTask   float64  `json:"wal_bytes_per_task"`

@@ -20,20 +20,19 @@ import (
 // serviceSeed is that of the mock services in every run.
 const serviceSeed = 1
 
-// defaultPartitions is what one node of two processors is well served with: a
-// submission is packed, synced and read with those of its own partition only, and
-// each partition lets in its own number of tasks at a time.
+// defaultPartitions suits one node of two processors: a submission is packed, synced
+// and read with those of its own partition only, so more partitions mean smaller packs.
 const defaultPartitions = 4
 
-// database settings of every run on PostgreSQL: nothing of durability is taken
-// away; the sizes are those of a small server of its own.
+// databaseSettings are those of every run on PostgreSQL: durable as by default, with
+// the sizes of a small server of its own.
 var databaseSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
 	"shared_buffers": "2GB", "max_connections": "200",
 }
 
-// maxWALSize is PostgreSQL's setting in GiB, which says how often it makes a
-// checkpoint; sustained has less, so that it sees two.
+// maxWALSize is PostgreSQL's setting in GiB, which decides how often it makes a
+// checkpoint; sustained has less, so that two fall into it.
 const (
 	maxWALSize       = 4
 	sustainedWALSize = 3
@@ -317,10 +316,10 @@ func (r *rig) countPurged(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// closeBooks ends the run's books: what the store says against the services.
+// closeBooks ends the run: it compares the state store with the books of the services.
 func (r *rig) closeBooks(res *Result) error {
 	var closed booksClosed
-	if err := r.agents.ask(agentWord{AcceptedFile: r.acceptedFile(), Database: r.database}, &closed); err != nil {
+	if err := r.agents.ask(agentsRequest{AcceptedFile: r.acceptedFile(), Database: r.database}, &closed); err != nil {
 		return err
 	}
 	// The books hold the warm-up and every probe too; all of them must close.

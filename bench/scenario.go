@@ -24,7 +24,7 @@ func orElse(n, def int) int {
 	return n
 }
 
-// system adds what every scenario is told of its system to what it wants itself.
+// system adds the settings common to all scenarios to a scenario's own.
 func (s *settings) system(o rigOptions) rigOptions {
 	o.Store, o.Partitions, o.Profiles, o.Waiting = s.store, s.partitions, s.profiles, s.waiting
 	o.Shards, o.CommitGap = s.shards, s.commitGap

@@ -86,6 +86,6 @@ func TestPageIsFresh(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log("make the table anew: go -C bench run ./mutants -sim -table")
+		t.Log("make the table again: go -C bench run ./mutants -sim -table")
 	}
 }
