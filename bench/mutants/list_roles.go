@@ -127,7 +127,7 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "starter-is-not-counted", invariant: 6, file: "agents/run.go",
-		old: "\t\t\treturn // the command keeps its place", new: "\t\t\tcontinue // the command keeps its place",
+		old: "start)\n\t\treturn false\n", new: "start)\n\t\treturn true\n",
 		fault: "commands whose handlers have returned do not count as being at work",
 		run:   "^TestStartBoundsCommandsInFlight$",
 	},
@@ -187,7 +187,7 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "agent-takes-everything", invariant: 12, file: "agents/run.go",
-		old: "len(q.waiting) < config.WaitingMax:", new: "len(q.waiting) < 1<<40:",
+		old: "q.running+len(q.waiting) >= config.RunningMax+config.WaitingMax {", new: "q.running+len(q.waiting) >= 1<<40 {",
 		fault: "the queue of an agent is unbounded",
 		run:   "^TestRunBoundsCommandsInFlight$",
 	},
