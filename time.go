@@ -18,7 +18,7 @@ func (wall) Now() core.Instant { return core.InstantOf(time.Now()) }
 
 // WithTimeout implements agents.Time.
 func (wall) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return withDeadline(ctx, time.Now().Add(d))
+	return context.WithTimeout(ctx, d)
 }
 
 // Sleep implements agents.Time.

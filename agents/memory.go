@@ -15,10 +15,10 @@ const (
 )
 
 // MemoryLedger is a [Ledger] in the memory of one process, for tests and for
-// agents that run once and have no store of their own. It is bounded: a key is
-// forgotten when it has rested for its age; when the keys are at their bound
-// and none is old enough, a new one gets [ErrLedgerFull] rather than another
-// being forgotten early. It is safe for concurrent use.
+// agents that run as one process and have no store of their own. It is bounded: a key
+// is forgotten when it has been idle for age; when keysMax keys are remembered and none
+// is old enough, a new one gets [ErrLedgerFull] rather than another being forgotten
+// early. It is safe for concurrent use.
 type MemoryLedger struct {
 	now     func() core.Instant
 	age     time.Duration
@@ -26,24 +26,23 @@ type MemoryLedger struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	resting []rest // in the order of time; may hold entries that have moved on
-	head    int    // of resting
+	idle    []idleKey // in the order of time; an entry that was used again is in it twice
 }
 
 // entry is what is known of one key.
 type entry struct {
-	working  bool // a do or undo is at work
-	done     bool // do succeeded
-	tomb     bool // undo has begun
-	undone   bool // undo succeeded
-	result   []byte
-	restedAt core.Instant // since when nothing has been at work
+	working   bool // a do or undo is at work
+	done      bool // do succeeded
+	tomb      bool // undo has begun
+	undone    bool // undo succeeded
+	result    []byte
+	idleSince core.Instant
 }
 
-// rest is an entry's place in the order of forgetting.
-type rest struct {
-	key string
-	at  core.Instant
+// idleKey is an entry's place in the order of forgetting.
+type idleKey struct {
+	key   string
+	since core.Instant
 }
 
 // NewMemoryLedger makes an empty ledger by the clock of now. Zero age and
@@ -71,7 +70,7 @@ func (l *MemoryLedger) Do(ctx context.Context, key string, work func(context.Con
 	completed := false
 	// Deferred, so that work that panics does not hold the key for ever.
 	defer func() {
-		l.settle(key, e, func() {
+		l.release(key, e, func() {
 			if completed && err == nil {
 				e.done, e.result = true, result
 			}
@@ -90,7 +89,7 @@ func (l *MemoryLedger) Undo(ctx context.Context, key string, work func(context.C
 	}
 	completed := false
 	defer func() {
-		l.settle(key, e, func() {
+		l.release(key, e, func() {
 			if completed && err == nil {
 				e.undone, e.result = true, nil
 			}
@@ -127,8 +126,8 @@ func (l *MemoryLedger) claim(key string, undo bool) (*entry, []byte, error) {
 	return e, e.result, nil
 }
 
-// settle gives the key back, or forgets it at once when nothing is known of it.
-func (l *MemoryLedger) settle(key string, e *entry, change func()) {
+// release ends the work on the key. A key of which nothing is known is forgotten at once.
+func (l *MemoryLedger) release(key string, e *entry, change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change()
@@ -137,26 +136,21 @@ func (l *MemoryLedger) settle(key string, e *entry, change func()) {
 		delete(l.entries, key)
 		return
 	}
-	e.restedAt = l.now()
-	l.resting = append(l.resting, rest{key, e.restedAt})
+	e.idleSince = l.now()
+	l.idle = append(l.idle, idleKey{key, e.idleSince})
 }
 
-// forget drops what has rested for its age. Every call drops as much as can be
-// dropped, and every rest is dropped once, so the cost per key is constant.
+// forget drops what has been idle for age. Each element of idle is looked at once, so
+// the cost per key is constant.
 func (l *MemoryLedger) forget() {
 	limit := l.now().Add(-l.age)
-	for l.head < len(l.resting) && l.resting[l.head].at <= limit {
-		r := l.resting[l.head]
-		l.resting[l.head] = rest{}
-		l.head++
-		// A later rest of the same entry stands further behind.
-		if e := l.entries[r.key]; e != nil && !e.working && e.restedAt == r.at {
-			delete(l.entries, r.key)
+	for len(l.idle) > 0 && l.idle[0].since <= limit {
+		k := l.idle[0]
+		l.idle[0] = idleKey{} // frees the key before append moves what is left
+		l.idle = l.idle[1:]
+		// An entry that was used since is further behind once more.
+		if e := l.entries[k.key]; e != nil && !e.working && e.idleSince == k.since {
+			delete(l.entries, k.key)
 		}
-	}
-	if l.head*2 > len(l.resting) {
-		n := copy(l.resting, l.resting[l.head:])
-		clear(l.resting[n:])
-		l.resting, l.head = l.resting[:n], 0
 	}
 }

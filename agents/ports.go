@@ -7,7 +7,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Time is the runtime's clock and its one source of chance.
+// Time is the runtime's clock and its only source of random numbers. The simulator has
+// one of its own.
 type Time interface {
 	Now() core.Instant
 	// WithTimeout is context.WithTimeout by this clock.
@@ -21,14 +22,14 @@ type Time interface {
 // Respond sends the one reply to a command.
 type Respond func(core.Reply) error
 
-// Accept takes one command in hand, or answers it at once. It does not block,
-// and keeps cmd.
+// Accept puts one command into a queue, or answers it at once. It does not block, and
+// keeps cmd.
 type Accept func(cmd *core.Command, respond Respond)
 
 // Source is where the commands come from.
 type Source interface {
-	// Serve hands the commands of the named agents to accept until ctx ends or
-	// it can go on no longer. It returns after the last call of accept has; the
-	// Respond functions it handed out work on.
+	// Serve calls accept with the commands of the named agents until ctx ends or it
+	// can go on no longer. It returns after the last call of accept has; the Respond
+	// functions it passed must work after that, too.
 	Serve(ctx context.Context, agents []string, accept Accept) error
 }

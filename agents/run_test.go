@@ -3,6 +3,7 @@ package agents_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -48,10 +49,10 @@ func newRig(t *testing.T, config agents.Config, do agents.Handler) *rig {
 
 func newHandlersRig(t *testing.T, config agents.Config, handlers agents.Handlers) *rig {
 	r := &rig{source: &source{ready: make(chan struct{}), broken: make(chan error, 1)}, t: t, done: make(chan error, 1)}
-	runtime := newRuntime(t, config, handlers)
+	agent := newRuntime(t, config, handlers)
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
-	go func() { r.done <- runtime.Run(ctx, r.source) }()
+	go func() { r.done <- agent.Run(ctx, r.source) }()
 	<-r.ready
 	return r
 }
@@ -103,12 +104,12 @@ func (r *rig) end() {
 func oneSecond(context.Context, *core.Command) ([]byte, error) { pass(time.Second); return nil, nil }
 
 // covers: E13, I16
-func TestRunBoundsTheWorkInHand(t *testing.T) {
-	boundsTheWorkInHand(t, agents.Handlers{Do: oneSecond})
+func TestRunBoundsCommandsInFlight(t *testing.T) {
+	boundsCommandsInFlight(t, agents.Handlers{Do: oneSecond})
 }
 
-// boundsTheWorkInHand serves a step whose work takes a second.
-func boundsTheWorkInHand(t *testing.T, handlers agents.Handlers) {
+// boundsCommandsInFlight serves a step whose work takes a second.
+func boundsCommandsInFlight(t *testing.T, handlers agents.Handlers) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHandlersRig(t, agents.Config{RunningMax: 1, WaitingMax: 2}, handlers)
 		for seq := range 4 {
@@ -123,6 +124,29 @@ func boundsTheWorkInHand(t *testing.T, handlers agents.Handlers) {
 		pass(3 * time.Second)
 		r.expect("3:full 0:ok 5:full 1:ok 2:ok 4:ok")
 		r.end()
+	})
+}
+
+// Commands that wait have no goroutine, and a burst leaves none behind.
+func TestRunBoundsItsWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, agents.Config{RunningMax: 2}, oneSecond)
+		before := runtime.NumGoroutine()
+		for range 1000 {
+			r.send(1, time.Hour)
+		}
+		if more := runtime.NumGoroutine() - before; more > 2 {
+			t.Errorf("%d goroutines more for 1000 commands of which 2 run", more)
+		}
+		pass(500 * time.Second)
+		synctest.Wait()
+		if more := runtime.NumGoroutine() - before; more > 0 {
+			t.Errorf("%d goroutines more after the last command", more)
+		}
+		r.end()
+		if n := len(r.replies); n != 1000 {
+			t.Errorf("%d replies, want 1000", n)
+		}
 	})
 }
 
@@ -231,15 +255,15 @@ func TestRunRefusals(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		src := &source{ready: make(chan struct{})}
-		runtime := newRuntime(t, agents.Config{}, agents.Handlers{Do: nothing})
+		agent := newRuntime(t, agents.Config{}, agents.Handlers{Do: nothing})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- runtime.Run(ctx, src) }()
+		go func() { done <- agent.Run(ctx, src) }()
 		<-src.ready
-		if err := runtime.Run(ctx, src); err == nil {
+		if err := agent.Run(ctx, src); err == nil {
 			t.Error("a second Run beside the first")
 		}
-		if err := runtime.Register("payment", "refund", agents.Handlers{Do: nothing}); err == nil {
+		if err := agent.Register("payment", "refund", agents.Handlers{Do: nothing}); err == nil {
 			t.Error("a step was added to an agent at work")
 		}
 		stop()
@@ -249,7 +273,7 @@ func TestRunRefusals(t *testing.T) {
 	})
 }
 
-// The queue of a lane keeps its order while it grows and shrinks.
+// An agent's queue keeps its order while it grows and shrinks.
 func TestRunKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []int64

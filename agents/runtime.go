@@ -38,8 +38,8 @@ type Handlers struct {
 	Start     Starter
 	StartUndo Starter // nil for a check
 	ResultMax int     // bytes; 0: core.ResultBytesMax
-	// Encoded says that every result comes from an encoder of JSON: it is not looked
-	// through once more here. Schedulers look through all that comes from agents.
+	// Encoded: every result comes from an encoder of JSON, so its form is not checked
+	// here. Schedulers check what they get from any agent.
 	Encoded bool
 }
 
@@ -52,9 +52,9 @@ type Config struct {
 	TriesMax   int           // tries of a handler within one command; default 3
 	Backoff    time.Duration // before the second try; doubles, full jitter; default 50 ms
 	BackoffCap time.Duration // default 1 s
-	RunningMax int           // commands at work at a time, per agent; default 1024
-	WaitingMax int           // commands that wait for room, per agent; default 4096
-	DrainMax   time.Duration // how long Run finishes what is in hand; default 30 s
+	RunningMax int           // commands that run at a time, per agent; default 1024
+	WaitingMax int           // commands that wait for those, per agent; default 4096
+	DrainMax   time.Duration // how long Run finishes commands in flight; default 30 s
 }
 
 // Runtime serves the steps of one or more agents.
@@ -153,11 +153,11 @@ func (r *Runtime) handle(ctx context.Context, handlers *Handlers, now core.Insta
 	work, cancel := r.config.Time.WithTimeout(ctx, left)
 	defer cancel()
 	result, err := r.try(work, deadline, handler, handlers.Undo != nil, cmd)
-	return r.settle(ctx, work, handlers, deadline, cmd, result, err)
+	return r.reply(ctx, work, handlers, deadline, cmd, result, err)
 }
 
-// deadlineOf is when nobody listens to a command's answer any more; now is when it
-// was read.
+// deadlineOf is the end of a command's time: replies are not read after it. now is
+// when the command was read.
 func deadlineOf(now core.Instant, cmd *core.Command) core.Instant {
 	deadline := now.Add(cmd.Left)
 	if cmd.CompleteBy != 0 {
@@ -166,8 +166,8 @@ func deadlineOf(now core.Instant, cmd *core.Command) core.Instant {
 	return deadline
 }
 
-// admit gives how much time a command has left; 0: it is not worked on, and
-// answered with reply if at all.
+// admit gives how much time a command has left; 0: it is not worked on, and reply is
+// its answer if answered.
 func (r *Runtime) admit(ctx context.Context, handlers *Handlers, deadline core.Instant, cmd *core.Command) (left time.Duration, reply core.Reply, answered bool) {
 	left = deadline.Sub(r.config.Time.Now())
 	switch {
@@ -181,9 +181,10 @@ func (r *Runtime) admit(ctx context.Context, handlers *Handlers, deadline core.I
 	return left, core.Reply{}, false
 }
 
-// settle turns what became of a command's work into its reply. ctx is what the
-// work's context was made from.
-func (r *Runtime) settle(ctx, work context.Context, handlers *Handlers, deadline core.Instant, cmd *core.Command, result []byte, err error) (reply core.Reply, answered bool) {
+// reply turns the outcome of a command's work into its reply; answered is false when
+// there is none. ctx is the parent of the work's context: it has ended when the agent
+// stops.
+func (r *Runtime) reply(ctx, work context.Context, handlers *Handlers, deadline core.Instant, cmd *core.Command, result []byte, err error) (reply core.Reply, answered bool) {
 	if r.config.Time.Now() >= deadline || errors.Is(work.Err(), context.DeadlineExceeded) {
 		return core.Reply{}, false
 	}
@@ -199,9 +200,8 @@ func (r *Runtime) settle(ctx, work context.Context, handlers *Handlers, deadline
 }
 
 // try calls the handler until it succeeds, fails for good, has used its tries,
-// or the next try could not begin before the deadline. In the last case the
-// failure is worth more now, while it may still be told. effects tells whether the
-// step has an undo.
+// or the next try could not begin before the deadline. In the last case the failure
+// is sent now, while a reply is still read. effects: the step has an undo.
 func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handler, effects bool, cmd *core.Command) ([]byte, error) {
 	tries := tries{effects: effects}
 	for {
@@ -213,19 +213,19 @@ func (r *Runtime) try(ctx context.Context, deadline core.Instant, handler Handle
 	}
 }
 
-// tries is what is known of a command's tries.
+// tries are the tries of one command so far.
 type tries struct {
 	effects bool  // the step has an undo
 	n       int   // tries that have ended
 	unclear error // of the try before: it may have taken effect
 }
 
-// judge takes what came of one more try: the next begins after pause, or, if that is
+// judge takes the error of one more try: the next begins after pause, or, if that is
 // negative, outcome is the command's.
 //
-// A do with an undo that is refused after a try which failed otherwise is not
-// answered as refused: that would say that it left no effect, and the try before may have.
-// The failure before is the answer; what comes of it is undone.
+// A do with an undo that is refused after a try which failed otherwise is not answered
+// as refused: that means "no effect", and the try before may have had one. The failure
+// of that try is the answer, and leads to an undo.
 func (r *Runtime) judge(t *tries, deadline core.Instant, cmd *core.Command, err error) (pause time.Duration, outcome error) {
 	t.n++
 	if t.effects && !cmd.Undo && t.unclear != nil && err != nil && !again(err) {

@@ -166,7 +166,7 @@ func TestCompleteByIsTheEarlier(t *testing.T) {
 		{"no complete-by", 0, time.Second, time.Second},
 		{"no time left", now.Add(time.Hour), 0, 0},
 		{"complete-by has passed", now.Add(-time.Second), time.Hour, 0},
-		{"it waited in hand", now.Add(time.Hour), -time.Second, 0},
+		{"it waited in the queue", now.Add(time.Hour), -time.Second, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestCompleteByIsTheEarlier(t *testing.T) {
 	}
 }
 
-// Retries stay inside complete-by: the failure is told while there is time.
+// Retries stay inside complete-by: the failure is sent while there is time.
 //
 // covers: S8, S43, inv6
 func TestRetries(t *testing.T) {

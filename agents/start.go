@@ -28,19 +28,19 @@ func waiting(start Starter) Handler {
 
 // started is a command whose work goes on after its Starter has returned.
 type started struct {
-	hand     *hand
-	lane     *lane
-	job      job
-	handlers *Handlers
-	start    Starter
-	deadline core.Instant
-	ctx      context.Context // of the work
-	cancel   context.CancelFunc
-	tries    tries
-	open     atomic.Int32 // the number of the try that may be done; 0: none
+	dispatcher *dispatcher
+	queue      *queue
+	job        job
+	handlers   *Handlers
+	start      Starter
+	deadline   core.Instant
+	ctx        context.Context // of the work
+	cancel     context.CancelFunc
+	tries      tries
+	open       atomic.Int32 // the number of the try that may be done; 0: none
 }
 
-// starter is what begins the work of a command; nil: nothing does without waiting for it.
+// starter is what begins the work of a command; nil: its handler waits for the work.
 func (h *Handlers) starter(cmd *core.Command) Starter {
 	switch {
 	case h == nil:
@@ -51,23 +51,23 @@ func (h *Handlers) starter(cmd *core.Command) Starter {
 	return h.Start
 }
 
-// begin starts the work of a job. It is counted out when it is done, perhaps before
+// begin starts the work of a job. It ends when the work is done, which may be before
 // begin returns.
-func (h *hand) begin(l *lane, j job, handlers *Handlers, start Starter) {
-	r := h.runtime
-	s := &started{hand: h, lane: l, job: j, handlers: handlers, start: start, deadline: deadlineOf(j.now, j.cmd)}
-	left, reply, answered := r.admit(h.ctx, handlers, s.deadline, j.cmd)
+func (d *dispatcher) begin(q *queue, j job, handlers *Handlers, start Starter) {
+	r := d.runtime
+	s := &started{dispatcher: d, queue: q, job: j, handlers: handlers, start: start, deadline: deadlineOf(j.now, j.cmd)}
+	left, reply, answered := r.admit(d.ctx, handlers, s.deadline, j.cmd)
 	if left <= 0 {
 		s.end(reply, answered)
 		return
 	}
-	s.ctx, s.cancel = r.config.Time.WithTimeout(h.ctx, left)
+	s.ctx, s.cancel = r.config.Time.WithTimeout(d.ctx, left)
 	s.tries.effects = handlers.Undo != nil
 	s.try()
 }
 
-// try calls the Starter once. What it says after its done has been called, or that
-// of a later try, is ignored.
+// try calls the Starter once. Its first call of done counts; a later one, also after
+// the next try has begun, is ignored.
 func (s *started) try() {
 	n := int32(s.tries.n + 1)
 	s.open.Store(n)
@@ -78,7 +78,7 @@ func (s *started) try() {
 	}
 	defer func() {
 		var err error
-		s.hand.runtime.panicked(s.job.cmd, recover(), &err)
+		s.dispatcher.runtime.panicked(s.job.cmd, recover(), &err)
 		if err != nil {
 			done(nil, err)
 		}
@@ -86,34 +86,38 @@ func (s *started) try() {
 	s.start(s.ctx, s.job.cmd, done)
 }
 
-// done takes what came of one try.
+// done takes the outcome of one try: it begins the next, or finishes the command.
 func (s *started) done(result []byte, err error) {
-	r := s.hand.runtime
+	r := s.dispatcher.runtime
 	pause, err := r.judge(&s.tries, s.deadline, s.job.cmd, err)
-	if pause >= 0 {
-		// The hand counts this job until its end, and so waits for the goroutine.
-		go func() {
-			if r.config.Time.Sleep(s.ctx, pause) == nil {
-				s.try()
-				return
-			}
-			s.settle(nil, err)
-		}()
+	if pause < 0 {
+		s.finish(result, err)
 		return
 	}
-	s.settle(result, err)
+	// The command is in flight until finish, so the drain waits for this goroutine.
+	go func() {
+		if r.config.Time.Sleep(s.ctx, pause) == nil {
+			s.try()
+			return
+		}
+		s.finish(nil, err)
+	}()
 }
 
-func (s *started) settle(result []byte, err error) {
-	reply, answered := s.hand.runtime.settle(s.hand.ctx, s.ctx, s.handlers, s.deadline, s.job.cmd, result, err)
+func (s *started) finish(result []byte, err error) {
+	reply, answered := s.dispatcher.runtime.reply(s.dispatcher.ctx, s.ctx, s.handlers, s.deadline, s.job.cmd, result, err)
 	s.cancel()
 	s.end(reply, answered)
 }
 
-// end sends the reply, if there is one, and gives the job's place to the next.
+// end sends the reply, if there is one, and counts the command out.
 func (s *started) end(reply core.Reply, answered bool) {
 	if answered {
-		s.hand.send(s.job, reply)
+		s.dispatcher.send(s.job, reply)
 	}
-	s.hand.left(s.lane)
+	d := s.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.out(s.queue)
+	d.wake(s.queue)
 }

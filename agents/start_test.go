@@ -25,8 +25,8 @@ func inASecond(_ context.Context, _ *core.Command, done func([]byte, error)) {
 }
 
 // What has begun counts as running until it is done, and the next begins in its place.
-func TestStartBoundsTheWorkInHand(t *testing.T) {
-	boundsTheWorkInHand(t, agents.Handlers{Start: inASecond})
+func TestStartBoundsCommandsInFlight(t *testing.T) {
+	boundsCommandsInFlight(t, agents.Handlers{Start: inASecond})
 }
 
 // A thousand calls at a time have no goroutine each.
@@ -57,8 +57,8 @@ func TestStartNeedsNoGoroutines(t *testing.T) {
 	})
 }
 
-// Only what is said first counts, also when it is said at once, and a panic after it
-// says nothing more.
+// Only the first call of done counts, also before Start returns, and a panic after it
+// changes nothing.
 func TestStartIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStartRig(t, agents.Config{}, func(_ context.Context, cmd *core.Command, done func([]byte, error)) {
@@ -105,7 +105,7 @@ func TestStartIsSilentWhenItIsLate(t *testing.T) {
 }
 
 // A failure is tried again within the command, as often as by a handler that waits, and
-// what a try says after the next has begun is not heard.
+// a done of a try after the next has begun is ignored.
 func TestStartIsTriedAgain(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -147,8 +147,8 @@ func TestStartIsTriedAgain(t *testing.T) {
 	}
 }
 
-// The stop waits for what has begun, tells what listens to its context that it is
-// over, and gives up on what does not.
+// The stop waits for what has begun, cancels its context, and gives up on what ignores
+// that.
 func TestStartDrains(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestStartDrains(t *testing.T) {
 			if deaf != (err != nil && strings.Contains(err.Error(), "2 commands still at work")) {
 				t.Errorf("deaf: %v, the end: %v", deaf, err)
 			}
-			pass(2 * time.Hour) // a late done of a runtime that has ended harms nobody
+			pass(2 * time.Hour) // a late done of a runtime that has ended does no harm
 		})
 	}
 }

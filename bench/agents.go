@@ -26,8 +26,8 @@ type agentSettings struct {
 	Profile string
 }
 
-// agentWord asks the agents to close the books.
-type agentWord struct {
+// agentsRequest asks the agents to close the books.
+type agentsRequest struct {
 	AcceptedFile string // ids that were accepted, one a line
 	Database     string // URL of the state store
 }
@@ -80,7 +80,7 @@ func runAgents(ctx context.Context, p *part) error {
 // closeBooks answers requests for the check until the input ends.
 func closeBooks(ctx context.Context, p *part, services *drone.Services) error {
 	for {
-		var w agentWord
+		var w agentsRequest
 		ok, err := p.read(&w)
 		if !ok || err != nil {
 			return err
@@ -95,8 +95,8 @@ func closeBooks(ctx context.Context, p *part, services *drone.Services) error {
 	}
 }
 
-// check holds the books of the services against the state store.
-func check(ctx context.Context, w *agentWord, services *drone.Services) (*booksClosed, error) {
+// check compares the books of the services with the state store.
+func check(ctx context.Context, w *agentsRequest, services *drone.Services) (*booksClosed, error) {
 	if err := services.Settle(ctx); err != nil {
 		return nil, err
 	}

@@ -19,16 +19,16 @@ import (
 )
 
 // The parts of a run that are processes of their own, so that the processor time
-// of each can be told apart. The program starts itself with one of these words.
+// of each can be measured. The program starts itself with one of these names.
 const (
 	partEngine    = "engine"
 	partAgents    = "agents"
 	partGenerator = "generator"
 )
 
-// niceness of the parts. Where agents share the engine's processors, the engine
-// goes first: who waits for it holds nothing up, but a sync that is done and waits
-// for a processor holds up every submission behind it.
+// niceness of the parts. Where agents share the engine's processors, the engine goes
+// first: a finished sync that waits for a processor delays every submission behind it,
+// a reply that waits delays one task.
 var niceness = map[string]int{partAgents: 8}
 
 // stopMax is how long a child may take to end after it was told to.
@@ -46,10 +46,9 @@ type child struct {
 	held func() bool // ends the watch over the context
 }
 
-// startChild starts a part on so many processors, and with that slack of its timers
-// (0: the machine's own), with its settings and reads its first answer. The end of
-// ctx ends it, in the middle of whatever it does.
-func startChild(ctx context.Context, part string, processors int, slack time.Duration, settings, answer any) (*child, error) {
+// startChild starts a part on so many processors with its settings and reads its first
+// answer. The end of ctx kills it.
+func startChild(ctx context.Context, part string, processors int, settings, answer any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
@@ -57,8 +56,8 @@ func startChild(ctx context.Context, part string, processors int, slack time.Dur
 	c := &child{name: part, cmd: exec.Command("nice", "-n", strconv.Itoa(niceness[part]), self, part)}
 	c.cmd.Stderr = os.Stderr
 	if os.Getenv("GOMAXPROCS") == "" {
-		// The parts and the database share the machine's cores. A Go program that
-		// thinks them its own keeps looking for work on the other ones.
+		// The parts and the database share the machine's cores. A Go program spins on
+		// every core it knows of, looking for work.
 		c.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(processors))
 	}
 	// An interrupt at the terminal is the parent's to handle; and a parent that
@@ -71,7 +70,7 @@ func startChild(ctx context.Context, part string, processors int, slack time.Dur
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
-	if err := startSlack(c.cmd, slack); err != nil {
+	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
 	c.held = context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() }) // it may have ended by itself
@@ -123,8 +122,8 @@ type part struct {
 	out *json.Encoder
 }
 
-// gcPercent is by part what a service of this kind would be given. Of the generator
-// most are notes, which cost nothing to collect, and on which its memory must not grow.
+// gcPercent is by part. The generator's heap is mostly notes without pointers, which
+// cost nothing to collect, so a low value keeps its memory small.
 var gcPercent = map[string]int{partEngine: 200, partAgents: 200, partGenerator: 25}
 
 // runPart runs one part of a run in this process.

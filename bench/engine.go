@@ -27,14 +27,14 @@ type engineReady struct {
 	NATSURL string
 }
 
-// engineWord is a request to the engine.
-type engineWord struct {
-	Restart bool // end all roles and begin them anew
+// engineRequest is a request to the engine.
+type engineRequest struct {
+	Restart bool // end all roles and start them again
 }
 
 // engineAnswer is the answer to one.
 type engineAnswer struct {
-	TakeoverMS float64 // from the new beginning to owning all partitions
+	TakeoverMS float64 // from the restart to owning all partitions
 }
 
 // engineConfig is a node with the settings of `duly dev` and the product's
@@ -70,7 +70,7 @@ func runEngine(ctx context.Context, p *part) error {
 		return err
 	}
 	for {
-		var w engineWord
+		var w engineRequest
 		ok, err := p.read(&w)
 		if err != nil {
 			return err

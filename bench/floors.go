@@ -8,7 +8,7 @@ import (
 // parkedFull is how many parked tasks the floors of growth are about.
 const parkedFull = 1_000_000
 
-// bound says on which side of a limit a value must be.
+// bound is the side of a limit on which a value must be.
 type bound string
 
 const (
@@ -29,7 +29,7 @@ func (b bound) holds(value, limit float64) bool {
 	}
 }
 
-// floorKind says what sort of value a floor has.
+// floorKind is the sort of value that a floor has.
 type floorKind int
 
 const (

@@ -46,8 +46,8 @@ const (
 	refused
 )
 
-// generator offers the load and hears of answers and ends. What it hears it only
-// notes; everything is worked out when the load is over.
+// generator offers the load and receives answers and ends. It only notes them;
+// everything is computed when the load is over.
 type generator struct {
 	settings generatorSettings
 	plan     *schedule
@@ -87,7 +87,7 @@ func runGenerator(ctx context.Context, p *part) error {
 		return err
 	}
 	var word struct{}
-	if ok, err := p.read(&word); !ok || err != nil { // the word to begin
+	if ok, err := p.read(&word); !ok || err != nil { // the request to begin
 		return err
 	}
 	stopProfile, err := profile(s.Profile)
@@ -116,20 +116,12 @@ func runGenerator(ctx context.Context, p *part) error {
 	return p.out.Encode(report)
 }
 
-// touched makes room for a run's notes, memory of its own before the run begins: a
-// page that is touched for the first time costs as much as a task's submission.
-func touched[T byte | uint32 | int64](n int) []T {
-	notes := make([]T, n)
-	clear(notes) // what is large comes untouched from the kernel
-	return notes
-}
-
 // open connects, stores the plan, and makes the deliveries.
 func (g *generator) open(ctx context.Context) error {
 	n := g.plan.total
-	g.ids, g.late = touched[byte](n*idBytes), touched[int64](n)
-	g.answered, g.state = touched[int64](n), touched[uint32](n)
-	g.endedIDs, g.endedAt, g.endedAs = touched[byte](n * idBytes)[:0], touched[int64](n)[:0], touched[uint8](n)[:0]
+	g.ids, g.late = make([]byte, n*idBytes), make([]int64, n)
+	g.answered, g.state = make([]int64, n), make([]uint32, n)
+	g.endedIDs, g.endedAt, g.endedAs = make([]byte, 0, n*idBytes), make([]int64, 0, n), make([]uint8, 0, n)
 	var err error
 	for _, nc := range []**nats.Conn{&g.nc, &g.events} {
 		if *nc, err = nats.Connect(g.settings.NATSURL, nats.Name("bench-generator"), nats.MaxReconnects(-1)); err != nil {
@@ -160,8 +152,8 @@ func (g *generator) open(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// listen hears how tasks end as any program would: from the event stream, after
-// it has stored the event.
+// listen reads how tasks end from the event stream, as any program would: after it has
+// stored the event.
 func (g *generator) listen(ctx context.Context) (stop func(), err error) {
 	js, err := jetstream.New(g.events)
 	if err != nil {
@@ -181,7 +173,7 @@ func (g *generator) listen(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// loadDone tells the parent when what happened, in Unix nanoseconds.
+// loadDone are the times of a load for the parent, in Unix nanoseconds.
 type loadDone struct {
 	Began   int64 // of the load that is measured
 	Stopped int64 // its end
@@ -314,7 +306,7 @@ func (g *generator) answer(m *nats.Msg) {
 // The ends, in the order of generator.endedAs.
 var endings = [...]string{drone.StateProcessed, drone.StateUndone, drone.StateError}
 
-// event notes the ends that one message of the event stream tells.
+// event notes the ends in one message of the event stream.
 func (g *generator) event(subject string, data []byte) {
 	at := int64(time.Since(g.began))
 	kind := -1
@@ -350,7 +342,7 @@ func (g *generator) writeAccepted() error {
 	w := bufio.NewWriter(f)
 	for i := range g.sent {
 		if g.state[i] == accepted {
-			_, _ = w.Write(g.ids[i*idBytes : (i+1)*idBytes]) // Flush tells
+			_, _ = w.Write(g.ids[i*idBytes : (i+1)*idBytes]) // Flush returns the error
 			_ = w.WriteByte('\n')
 		}
 	}

@@ -68,7 +68,7 @@ func within1(ctx context.Context, s *settings, n int, after time.Duration, res *
 func besides(ctx context.Context, r *rig, store schema.Store, n int, _ core.Instant, res *Result) error {
 	g := Growth{Parked: n}
 	var answer engineAnswer
-	if err := r.engine.ask(engineWord{Restart: true}, &answer); err != nil {
+	if err := r.engine.ask(engineRequest{Restart: true}, &answer); err != nil {
 		return err
 	}
 	g.TakeoverMS = answer.TakeoverMS

@@ -44,7 +44,7 @@ func (f figure) Value() string {
 	return strings.Join(out, " / ")
 }
 
-// Of says which of several values the floor is for.
+// Of names the one of several values that the floor is for.
 func (f figure) Of() string {
 	if len(f.values) < 2 {
 		return ""
@@ -189,7 +189,7 @@ figcaption i { display: inline-block; width: 1.4rem; margin-right: .4rem; vertic
 <dl>
 <dt>Date</dt><dd>{{.Date}}</dd>
 <dt>Machine</dt><dd>{{.Machine}}</dd>
-<dt>Disk</dt><dd>{{.Sync}}{{with .MaxWALSize}}; max_wal_size {{.}}{{end}}{{if .HugePages}}; buffers in huge pages{{end}}{{if .KeptCached}}; the database's files kept in memory{{end}}{{if .NoDiscard}}; no discard{{end}}{{with .TimerSlack}}; timers' slack {{.}} µs{{end}}</dd>
+<dt>Disk</dt><dd>{{.Sync}}{{with .MaxWALSize}}; max_wal_size {{.}}{{end}}</dd>
 <dt>Command</dt><dd><code>{{.Command}}</code></dd>
 </dl>
 {{if .Missed}}<p class="said bad">Missed: {{range $i, $name := .Missed}}{{if $i}}, {{end}}{{$name}}{{end}}</p>

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// idleRest lets what the start has left behind come to an end.
-const idleRest = 5 * time.Second
+// idleSettle lets work that the start has left behind come to an end.
+const idleSettle = 5 * time.Second
 
-// idle leaves the system alone and looks at what it costs.
+// idle measures what the system costs without any load.
 func idle(ctx context.Context, s *settings) (*Result, error) {
 	r, err := newRig(ctx, s.system(rigOptions{Scale: 1}))
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.rest(ctx, time.Duration(orElse(s.seconds, 60))*time.Second)
+	res, err := r.measureIdle(ctx, time.Duration(orElse(s.seconds, 60))*time.Second)
 	if closed := r.close(); err == nil {
 		err = closed
 	}
 	return res, err
 }
 
-func (r *rig) rest(ctx context.Context, d time.Duration) (*Result, error) {
-	if !pause(ctx, idleRest) {
+func (r *rig) measureIdle(ctx context.Context, d time.Duration) (*Result, error) {
+	if !pause(ctx, idleSettle) {
 		return nil, ctx.Err()
 	}
 	before, err := r.counters(ctx)
@@ -35,11 +35,11 @@ func (r *rig) rest(ctx context.Context, d time.Duration) (*Result, error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { watch.run(watching) })
 	from := time.Now()
-	rested := pause(ctx, d)
+	complete := pause(ctx, d)
 	to := time.Now()
 	stop()
 	wg.Wait()
-	if !rested {
+	if !complete {
 		return nil, ctx.Err()
 	}
 	after, err := r.counters(ctx)

@@ -28,7 +28,6 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest"
 )
 
@@ -48,10 +47,6 @@ type settings struct {
 	json       string
 	html       string
 	profiles   string
-	hugePages  bool
-	keepCached bool
-	noDiscard  bool
-	timerSlack time.Duration
 	waiting    bool
 	verify     bool
 }
@@ -85,10 +80,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.IntVar(&s.shards, "shards", 0, "committers of the system under test; 0: as duly has them, 2")
 	f.DurationVar(&s.commitGap, "commit-gap", 0, "least time from one commit to the next, of the system under test; 0: as duly has it, 10 ms")
-	f.BoolVar(&s.hugePages, "huge-pages", false, "keep the throwaway PostgreSQL's buffers in huge pages, as its manual advises: reserves 2.2 GB of them (Linux, as root) and gives them back at the end")
-	f.BoolVar(&s.noDiscard, "no-discard", false, "mount the throwaway PostgreSQL's file system without discard for the run, if it has it (Linux, as root): a device that is told at once of what was deleted holds up syncs meanwhile")
-	f.BoolVar(&s.keepCached, "keep-cached", false, "keep the throwaway PostgreSQL's files in memory by mapping them, some 7 GB: a guest that gives unmapped file cache back to its host would take them in the middle of the run")
-	f.DurationVar(&s.timerSlack, "timer-slack", 0, "how much later than asked the kernel may wake the parts' threads, so that wakes fall together; 0: as it is, on Linux 50 µs")
 	f.BoolVar(&s.waiting, "waiting-agents", false, "the agents' handlers wait for their services, on a goroutine for each call; otherwise the services call back")
 	f.StringVar(&s.nats, "nats", "", "drive the system that runs on this NATS server, nats://…, with agents and generator of our own; it must have no other agents of the drone example")
 	f.StringVar(&s.database, "database", "", "with -nats: the URL of that system's state store, for the books")
@@ -140,26 +131,14 @@ func (s *settings) check() error {
 	if s.commitGap < 0 || s.commitGap > time.Second {
 		return fmt.Errorf("commit-gap: %v, want 0 to 1s", s.commitGap)
 	}
-	if err := (node.Process{TimerSlack: s.timerSlack}).Validate(); err != nil {
-		return err
-	}
-	throwaway := s.store == "postgres" && s.nats == ""
-	for _, of := range []struct {
-		name string
-		on   bool
-	}{{"huge-pages", s.hugePages}, {"keep-cached", s.keepCached}, {"no-discard", s.noDiscard}} {
-		if of.on && !throwaway {
-			return fmt.Errorf("%s: only with -store postgres, for the throwaway server", of.name)
-		}
-	}
 	if s.preload > 0 && s.scenario == "sustained" && s.store != "postgres" {
 		return errors.New("preload: old tasks only with -store postgres")
 	}
 	return nil
 }
 
-// checkRunning checks what is said of a system that runs already. Which store
-// that one has is in its URL.
+// checkRunning checks the settings of a system that runs already. Its URL decides the
+// store.
 func (s *settings) checkRunning() error {
 	switch {
 	case s.nats == "" && s.database == "":
@@ -182,8 +161,7 @@ func (s *settings) checkRunning() error {
 	return nil
 }
 
-// publish writes the result where it was asked for; a broken book is told after
-// it is written.
+// publish writes the result to the files and to out.
 func publish(s *settings, res *Result, out io.Writer) error {
 	line, err := json.Marshal(res)
 	if err != nil {
@@ -210,7 +188,7 @@ func publish(s *settings, res *Result, out io.Writer) error {
 	return err
 }
 
-// measure runs the scenario and says what it ran on.
+// measure runs the scenario and adds where it ran.
 func measure(ctx context.Context, s *settings) (*Result, error) {
 	if s.profiles != "" {
 		if err := os.MkdirAll(s.profiles, 0o755); err != nil {
@@ -237,7 +215,6 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 	if s.nats == "" {
 		res.Partitions, res.Shards, res.CommitGap = s.partitions, s.shards, s.commitGap.Seconds()*1e3
 	}
-	res.TimerSlack = s.timerSlack.Seconds() * 1e6
 	res.Date, res.Machine = began.UTC().Format(time.RFC3339), where
 	res.Sync = "every acceptance and every commit is synced to disk before it is answered or acted on"
 	if s.nats != "" {
@@ -247,7 +224,7 @@ func measure(ctx context.Context, s *settings) (*Result, error) {
 		if s.scenario == "sustained" {
 			wal = sustainedWALSize
 		}
-		res.MaxWALSize, res.HugePages, res.KeptCached, res.NoDiscard = fmt.Sprintf("%dGB", wal), s.hugePages, s.keepCached, s.noDiscard
+		res.MaxWALSize = fmt.Sprintf("%dGB", wal)
 	}
 	return res, nil
 }

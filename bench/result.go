@@ -49,16 +49,12 @@ type Result struct {
 	Cores        float64  `json:"cores"`                   // used of the machine's while load was offered
 	StolenCores  float64  `json:"stolen_cores,omitempty"`  // that the machine's host gave to others meanwhile
 	FrozenMS     float64  `json:"frozen_ms_max,omitempty"` // the longest that a process which does next to nothing had to wait for its turn
-	Disk         *Disk    `json:"disk,omitempty"`          // how the disk answered beside the load, whoever asked it; nil in older results
+	Disk         *Disk    `json:"disk,omitempty"`          // syncs of a probe beside the load; nil in older results
 	CPUPerTask   CPU      `json:"cpu_us_per_task"`
 	PSSMax       Memory   `json:"pss_mb_max"`
 	WALPerTask   float64  `json:"wal_bytes_per_task"`
 	Checkpoints  int      `json:"checkpoints"`
 	MaxWALSize   string   `json:"max_wal_size,omitempty"`
-	HugePages    bool     `json:"huge_pages,omitempty"`     // for the database's buffers
-	KeptCached   bool     `json:"kept_cached,omitempty"`    // the database's files, by mapping them
-	NoDiscard    bool     `json:"no_discard,omitempty"`     // the device is not told at once of what was deleted
-	TimerSlack   float64  `json:"timer_slack_us,omitempty"` // of the parts; 0: the machine's own
 	Preloaded    int      `json:"preloaded,omitempty"`
 	RetainDetail float64  `json:"retain_detail_s,omitempty"` // after which inputs, results and journals are purged
 	Purged       int      `json:"purged,omitempty"`          // tasks whose journal is gone at the end

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,72 +20,23 @@ import (
 // serviceSeed is that of the mock services in every run.
 const serviceSeed = 1
 
-// defaultPartitions is what one node of two processors is well served with: a
-// submission is packed, synced and read with those of its own partition only, and
-// each partition lets in its own number of tasks at a time.
+// defaultPartitions suits one node of two processors: a submission is packed, synced
+// and read with those of its own partition only, so more partitions mean smaller packs.
 const defaultPartitions = 4
 
-// database settings of every run on PostgreSQL: nothing of durability is taken
-// away; the sizes are those of a small server of its own.
+// databaseSettings are those of every run on PostgreSQL: durable as by default, with
+// the sizes of a small server of its own.
 var databaseSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on",
 	"shared_buffers": "2GB", "max_connections": "200",
 }
 
-// maxWALSize is PostgreSQL's setting in GiB, which says how often it makes a
-// checkpoint; sustained has less, so that it sees two.
+// maxWALSize is PostgreSQL's setting in GiB, which decides how often it makes a
+// checkpoint; sustained has less, so that two fall into it.
 const (
 	maxWALSize       = 4
 	sustainedWALSize = 3
 )
-
-// walFilled is how far the log is written ahead before a run: a server that has run
-// for a while uses its log's files again, a new one has to make and clear each of them.
-func walFilled(gib int) int64 { return int64(gib)<<30 + 100<<20 }
-
-// fillWAL writes to the log what is missing of it, in messages of a MiB.
-const fillWAL = `SELECT count(pg_logical_emit_message(false, 'bench', repeat('x', 1 << 20)))
-	FROM generate_series(1, ceil(greatest($1 - (pg_current_wal_lsn() - '0/0'), 0) / (1 << 20))::INT)`
-
-// usedBuffers touches every page of shared_buffers, which a server that has run for a
-// while has: the kernel clears each at its first use, 2 MiB at once where pages are huge,
-// in the middle of a commit. The table is gone before it is on the disk. A row is a page.
-var usedBuffers = []string{
-	`CREATE UNLOGGED TABLE used_buffers (page TEXT)`,
-	`ALTER TABLE used_buffers ALTER page SET STORAGE PLAIN`,
-	`INSERT INTO used_buffers SELECT repeat('x', 8000) FROM generate_series(1, (SELECT setting::INT FROM pg_settings WHERE name = 'shared_buffers'))`,
-	`DROP TABLE used_buffers`,
-}
-
-// Rows that were in the tables before a run, of about 2 kB each, four a page: the room
-// of a whole spike or of a minute at the peak.
-const (
-	usedTasks   = 700_000
-	usedJournal = 950_000
-	usedKept    = 20 // one in so many stays
-)
-
-// usedTables makes the database one that has run for a while and keeps what it
-// has kept for so long: its tables have the space that purged tasks left, and its
-// buffers are its own. New tables grow page by page, each is written twice, and
-// what the kernel gathers of that stops everybody's syncs for a second when it goes
-// to the disk at once, every 30 seconds. A journal in generations begins empty in each
-// of them however long it has run, so its room is not made; the buffers that this would
-// have touched are touched by themselves.
-func usedTables(partitions int, generations bool) []string {
-	statements := []string{
-		fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, input, state, seq, round, failure_count, origin, created_at, updated_at, purged, commit_id)
-		SELECT i %% %d, i + 1000000000000, md5(i::TEXT), 'used', 1, convert_to(repeat('x', 1800), 'UTF8'), 'used', 0, 0, 0, 0, now(), now(), TRUE, 0 FROM generate_series(1, %d) AS i`, partitions, usedTasks),
-		fmt.Sprintf(`DELETE FROM tasks WHERE number %% %d > 0`, usedKept), `VACUUM (ANALYZE) tasks`,
-	}
-	if generations {
-		return slices.Concat(usedBuffers, statements)
-	}
-	return append(statements,
-		fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo, reason)
-		SELECT i %% %d, i + 1000000000000, 0, now(), 'used', 0, 1, 'used', 'used', 0, 0, FALSE, convert_to(repeat('x', 1800), 'UTF8') FROM generate_series(1, %d) AS i`, partitions, usedJournal),
-		fmt.Sprintf(`DELETE FROM journal WHERE number %% %d > 0`, usedKept), `VACUUM (ANALYZE) journal`)
-}
 
 // rig is a system under test with everything around it.
 type rig struct {
@@ -101,10 +51,8 @@ type rig struct {
 	natsURL    string
 	scale      float64
 	partitions int
-	slack      time.Duration // of the parts' timers
-	profiles   string        // folder of profiles; empty: none
+	profiles   string // folder of profiles; empty: none
 	runs       int
-	giveBack   []func() error // what was reserved for the database; called from the last to the first
 }
 
 // rigOptions say how to set one up.
@@ -118,11 +66,7 @@ type rigOptions struct {
 	Scale        float64
 	RetainDetail time.Duration
 	Profiles     string
-	HugePages    bool
-	KeepCached   bool
-	NoDiscard    bool
 	MaxWALSize   int                               // in GiB; 0: maxWALSize
-	TimerSlack   time.Duration                     // of the parts; 0: the machine's own
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
 	NATSURL      string                            // of a system that runs already; empty: start one
 	Database     string                            // URL of its state store
@@ -133,7 +77,7 @@ func newRig(ctx context.Context, o rigOptions) (*rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	r := &rig{dir: dir, store: o.Store, partitions: o.Partitions, scale: o.Scale, profiles: o.Profiles, slack: o.TimerSlack}
+	r := &rig{dir: dir, store: o.Store, partitions: o.Partitions, scale: o.Scale, profiles: o.Profiles}
 	if err := r.start(ctx, o); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -149,7 +93,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 	}
 	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Waiting: o.Waiting, Profile: r.profile(partAgents)}
 	var err error
-	if r.agents, err = startChild(ctx, partAgents, 1, r.slack, agents, &struct{}{}); err != nil {
+	if r.agents, err = startChild(ctx, partAgents, 1, agents, &struct{}{}); err != nil {
 		return err
 	}
 	return applyPlan(ctx, r.natsURL)
@@ -175,7 +119,7 @@ func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 	}
 	var ready engineReady
 	var err error
-	if r.engine, err = startChild(ctx, partEngine, 2, r.slack, engine, &ready); err != nil {
+	if r.engine, err = startChild(ctx, partEngine, 2, engine, &ready); err != nil {
 		return err
 	}
 	r.natsURL = ready.NATSURL
@@ -194,18 +138,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	settings := maps.Clone(databaseSettings)
 	wal := orElse(o.MaxWALSize, maxWALSize)
 	settings["max_wal_size"], settings["min_wal_size"] = fmt.Sprintf("%dGB", wal), fmt.Sprintf("%dGB", wal)
-	if o.NoDiscard {
-		if err := r.borrow(withoutDiscard(r.dir)); err != nil {
-			return err
-		}
-	}
-	if o.HugePages {
-		if err := r.borrow(reserveHugePages(nrHugePages, hugePagesWanted)); err != nil {
-			return err
-		}
-		settings["huge_pages"] = "on" // it does not start without
-	}
-	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings, Env: pgtest.KeepMemory()}); err != nil {
+	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings}); err != nil {
 		return fmt.Errorf("throwaway PostgreSQL: %w", err)
 	}
 	if r.pid, err = r.cluster.PID(); err != nil {
@@ -217,42 +150,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	if r.sql, err = pgx.Connect(ctx, r.database); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	if err := node.Migrate(ctx, r.database); err != nil {
-		return err
-	}
-	for _, q := range usedTables(r.partitions, o.RetainDetail > 0) {
-		if _, err := r.sql.Exec(ctx, q); err != nil {
-			return fmt.Errorf("warm the database: %w", err)
-		}
-	}
-	if _, err := r.sql.Exec(ctx, fillWAL, walFilled(wal)); err != nil {
-		return fmt.Errorf("fill the database's log: %w", err)
-	}
-	if _, err := r.sql.Exec(ctx, `CHECKPOINT`); err != nil {
-		return fmt.Errorf("checkpoint before the run: %w", err)
-	}
-	if o.KeepCached {
-		if err := r.keepCached(ctx); err != nil {
-			return err
-		}
-	}
-	return waitForDisk(ctx, r.dir)
-}
-
-func (r *rig) keepCached(ctx context.Context) error {
-	var dir string
-	if err := r.sql.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
-		return fmt.Errorf("keep-cached: where the database is: %w", err)
-	}
-	return r.borrow(keepCached(filepath.Join(dir, "pg_wal"), filepath.Join(dir, "base")))
-}
-
-// borrow takes note of what has to be given back at the end.
-func (r *rig) borrow(giveBack func() error, err error) error {
-	if err == nil {
-		r.giveBack = append(r.giveBack, giveBack)
-	}
-	return err
+	return node.Migrate(ctx, r.database)
 }
 
 // close ends everything.
@@ -268,9 +166,6 @@ func (r *rig) close() error {
 	}
 	if r.cluster != nil {
 		errs = append(errs, r.cluster.Stop())
-	}
-	for _, giveBack := range slices.Backward(r.giveBack) {
-		errs = append(errs, giveBack())
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
@@ -310,7 +205,7 @@ func (r *rig) load(ctx context.Context, segments []segment) (*Result, error) {
 	r.runs++
 	settings := generatorSettings{NATSURL: r.natsURL, Seed: uint64(r.runs), Scale: r.scale, Segments: segments,
 		AcceptedFile: r.acceptedFile(), Profile: r.profile(partGenerator)}
-	generator, err := startChild(ctx, partGenerator, 1, r.slack, settings, &struct{}{})
+	generator, err := startChild(ctx, partGenerator, 1, settings, &struct{}{})
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +249,7 @@ func (r *rig) measure(ctx context.Context, generator *child, segments []segment)
 	res.PSSMax = watch.pss
 	account(res, &report, watch, &done, segments)
 	if r.engine != nil { // of a system that runs elsewhere this is not the disk
-		disk.tell(res, done.Began, done.Stopped)
+		disk.report(res, done.Began, done.Stopped)
 	}
 	return res, nil
 }
@@ -421,10 +316,10 @@ func (r *rig) countPurged(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// closeBooks ends the run's books: what the store says against the services.
+// closeBooks ends the run: it compares the state store with the books of the services.
 func (r *rig) closeBooks(res *Result) error {
 	var closed booksClosed
-	if err := r.agents.ask(agentWord{AcceptedFile: r.acceptedFile(), Database: r.database}, &closed); err != nil {
+	if err := r.agents.ask(agentsRequest{AcceptedFile: r.acceptedFile(), Database: r.database}, &closed); err != nil {
 		return err
 	}
 	// The books hold the warm-up and every probe too; all of them must close.

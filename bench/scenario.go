@@ -24,10 +24,10 @@ func orElse(n, def int) int {
 	return n
 }
 
-// system adds what every scenario is told of its system to what it wants itself.
+// system adds the settings common to all scenarios to a scenario's own.
 func (s *settings) system(o rigOptions) rigOptions {
-	o.Store, o.Partitions, o.Profiles, o.HugePages, o.KeepCached, o.NoDiscard, o.Waiting = s.store, s.partitions, s.profiles, s.hugePages, s.keepCached, s.noDiscard, s.waiting
-	o.TimerSlack, o.Shards, o.CommitGap = s.timerSlack, s.shards, s.commitGap
+	o.Store, o.Partitions, o.Profiles, o.Waiting = s.store, s.partitions, s.profiles, s.waiting
+	o.Shards, o.CommitGap = s.shards, s.commitGap
 	return o
 }
 

@@ -8,8 +8,8 @@ import (
 	"duly.dev/duly/examples/drone"
 )
 
-// histogramMax is the longest latency that is told apart, in microseconds; three
-// digits are kept.
+// histogramMax is the highest latency of a histogram, in microseconds; three digits are
+// kept.
 const histogramMax = int64(10 * time.Minute / time.Microsecond)
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, histogramMax, 3) }
@@ -149,7 +149,7 @@ func (t *tally) ends(load loadDone) error {
 	for k, at := range g.endedAt {
 		id := g.endedIDs[k*idBytes : (k+1)*idBytes]
 		i, ok := index[[idBytes]byte(id)]
-		if !ok { // of the warm-up, or told a second time
+		if !ok { // of the warm-up, or a second event of one end
 			continue
 		}
 		delete(index, [idBytes]byte(id))

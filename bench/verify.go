@@ -23,7 +23,7 @@ type verdict struct {
 	Judged     bool // false: shown only, because the round was short
 }
 
-// Missed says whether the run fails because of this floor.
+// Missed reports whether the run fails because of this floor.
 func (v verdict) Missed() bool { return v.Judged && !v.Holds }
 
 // Measured is the value for a reader: rounded, unless that would hide on which
@@ -85,7 +85,7 @@ func verify(r *Result) []verdict {
 	return out
 }
 
-// shortRound says why a run is too small for the floors; empty: it is not.
+// shortRound is why a run is too small for the floors; empty: it is not.
 func shortRound(r *Result) string {
 	switch {
 	case r.Running:

@@ -7,8 +7,8 @@ import (
 	"net/url"
 )
 
-// freePorts are ports that nobody listens on now. The servers of a round keep
-// theirs through all their lives.
+// freePorts are ports without a listener now. The servers of a round keep theirs over
+// restarts.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	var held []net.Listener

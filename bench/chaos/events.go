@@ -15,7 +15,7 @@ import (
 
 const (
 	// quietMax is how long the reader of the event stream waits for an answer or a next
-	// message before it begins anew: a consumer that a cluster made while it settled may
+	// message before it begins again: a consumer that a cluster made while it settled may
 	// be mute, and the library takes ten seconds to see it.
 	quietMax = 5 * time.Second
 	// eventsMax is how long it may take altogether, eventsAgain the pause between.
@@ -32,8 +32,8 @@ type eventReader struct {
 	told       map[string]struct{}
 }
 
-// readEvents gives the ids of all tasks whose ends the event stream tells. again hears
-// why it begins anew.
+// readEvents gives the ids of all tasks whose ends are in the event stream. again is
+// called with the reason each time the reading begins again.
 func readEvents(ctx context.Context, nc *nats.Conn, quiet time.Duration, again func(error)) (map[string]struct{}, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

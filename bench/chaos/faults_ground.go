@@ -82,7 +82,7 @@ func (w *world) copy(ctx context.Context, standby bool) (*pgtest.Cluster, error)
 	return c, err
 }
 
-// switchTo leads everybody to another server of the database, and removes the one before.
+// switchTo directs all clients to another server of the database, and removes the one before.
 func (w *world) switchTo(c *pgtest.Cluster) error {
 	before, err := addrOf(w.database)
 	if err != nil {

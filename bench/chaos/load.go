@@ -51,7 +51,7 @@ type load struct {
 	strange  error // a refusal, which nothing here should meet
 
 	stop context.CancelFunc // arrivals end
-	quit context.CancelFunc // and so do those who still try
+	quit context.CancelFunc // and so do the submitters that still try
 	wg   sync.WaitGroup
 }
 
@@ -128,9 +128,9 @@ func (l *load) deliver(ctx context.Context) {
 	}
 }
 
-// submit hands one new delivery in until it is accepted or ctx ends.
+// submit submits one new delivery again and again until it is accepted or ctx ends.
 func (l *load) submit(ctx context.Context) (id string, err error) {
-	return l.hand(ctx, l.requests.Request(int(l.next.Add(1))))
+	return l.submitUntilAccepted(ctx, l.requests.Request(int(l.next.Add(1))))
 }
 
 // submitTo is submit with a delivery of that partition.
@@ -139,10 +139,10 @@ func (l *load) submitTo(ctx context.Context, partition int) (id string, err erro
 	for wire.PartitionOf(r.DeliveryID, partitions) != partition {
 		r = l.requests.Request(int(l.next.Add(1)))
 	}
-	return l.hand(ctx, r)
+	return l.submitUntilAccepted(ctx, r)
 }
 
-func (l *load) hand(ctx context.Context, r drone.Request) (id string, err error) {
+func (l *load) submitUntilAccepted(ctx context.Context, r drone.Request) (id string, err error) {
 	client := l.clients[l.turn.Add(1)%uint64(len(l.clients))]
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, answerMax)

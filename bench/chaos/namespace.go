@@ -107,12 +107,12 @@ func (v *volume) free() error {
 	return v.resize(volumeBytes)
 }
 
-// limit bounds the files of whoever writes here. One that has ended meanwhile
+// limit bounds the files of the processes that write here. One that has ended meanwhile
 // writes nothing.
 func (v *volume) limit(bytes uint64) error {
 	pids, err := v.writers()
 	if err != nil {
-		return fmt.Errorf("who writes to %s: %w", v.dir, err)
+		return fmt.Errorf("writers of %s: %w", v.dir, err)
 	}
 	for _, pid := range pids {
 		err := limit(pid, bytes)

@@ -107,7 +107,7 @@ func TestDisastersAreTried(t *testing.T) {
 	}
 }
 
-// TestOlderBinary: it is built for whoever runs it.
+// TestOlderBinary: the older binary is built when a fault needs it.
 func TestOlderBinary(t *testing.T) {
 	for only, want := range map[string]bool{"": true, "upgrade": true, "kill-nats,upgrade": true, "kill-nats": false} {
 		if s := (&settings{store: storePostgres, only: only}); s.upgrades() != want {

@@ -14,7 +14,7 @@ import (
 
 // Times of the processes.
 const (
-	againAfter = 300 * time.Millisecond // a process that ended by itself is started anew, as a process manager does
+	againAfter = 300 * time.Millisecond // a process that ended by itself is started again, as a process manager does
 	termMax    = 30 * time.Second       // a process that was asked to end has this long
 )
 
@@ -67,7 +67,7 @@ func (p *process) launch() error {
 	return nil
 }
 
-// again starts a process anew that ended although nobody asked it to.
+// again restarts a process that ended without being told to.
 func (p *process) again(ended *exec.Cmd) {
 	time.Sleep(againAfter)
 	p.mu.Lock()

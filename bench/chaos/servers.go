@@ -105,7 +105,7 @@ func (w *world) openNATSNodes(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitPort waits until somebody listens.
+// awaitPort waits until a server listens on the port.
 func awaitPort(ctx context.Context, port int) error {
 	limit := time.Now().Add(readyMax)
 	for {
@@ -114,7 +114,7 @@ func awaitPort(ctx context.Context, port int) error {
 			return c.Close()
 		}
 		if time.Now().After(limit) {
-			return fmt.Errorf("nobody listens after %v: %w", readyMax, err)
+			return fmt.Errorf("port %d: no listener after %v: %w", port, readyMax, err)
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return err

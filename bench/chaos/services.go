@@ -122,7 +122,7 @@ func (r remote) call(ctx context.Context, ask *Ask) (uint32, error) {
 	call := r.client.Go("Desk.Call", ask, &Answer{}, make(chan *rpc.Call, 1))
 	select {
 	case <-ctx.Done():
-		return 0, ctx.Err() // what it does now nobody knows
+		return 0, ctx.Err() // the call may still take effect
 	case <-call.Done:
 	}
 	if call.Error != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // due is what must be told of a fault. Nothing is due of a fault that is over before
-// anybody has to be troubled with it, or that is a plan of the operator's own.
+// a condition has to report it, or that is a plan of the operator's own.
 type due struct {
 	after   time.Duration // the least that it must have lasted
 	alerts  []string      // conditions of docs/operations/health.md that must begin and end, or events of it

@@ -55,8 +55,8 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// TestVolumeWithoutMounts: where nothing can be mounted, whoever writes can write no
-// more until there is room again, and its children neither.
+// TestVolumeWithoutMounts: where nothing can be mounted, a writer and its children can
+// write no more until there is room again.
 func TestVolumeWithoutMounts(t *testing.T) {
 	dir := t.TempDir()
 	child := exec.Command("sh", "-c", `while read -r f; do sh -c "trap '' XFSZ; echo much > $f" && echo written || echo full; done`)

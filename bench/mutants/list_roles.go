@@ -127,9 +127,9 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "starter-is-not-counted", invariant: 6, file: "agents/run.go",
-		old: "\tif ended {\n\t\th.out(l)\n", new: "\tif ended || l != nil {\n\t\th.out(l)\n",
+		old: "start)\n\t\treturn false\n", new: "start)\n\t\treturn true\n",
 		fault: "commands whose handlers have returned do not count as being at work",
-		run:   "^TestStartBoundsTheWorkInHand$",
+		run:   "^TestStartBoundsCommandsInFlight$",
 	},
 	{
 		name: "panic-kills-agent", invariant: 12, file: "agents/runtime.go",
@@ -141,7 +141,7 @@ var roleMutants = []mutant{
 		name: "reply-to-another-command", invariant: 5, file: "agents/runtime.go",
 		old: "Number: cmd.Number, Seq: cmd.Seq}", new: "Number: cmd.Number, Seq: cmd.Seq + 1}",
 		fault: "an agent answers under another number than its command's",
-		run:   "^(TestRunBoundsTheWorkInHand|TestRunDropsWhatWaitedTooLong)$",
+		run:   "^(TestRunBoundsCommandsInFlight|TestRunDropsWhatWaitedTooLong)$",
 	},
 	{
 		name: "tombstone-missing", invariant: 7, file: "agents/memory.go",
@@ -187,9 +187,9 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "agent-takes-everything", invariant: 12, file: "agents/run.go",
-		old: "l.running+l.waits() < config.RunningMax+config.WaitingMax {", new: "l.running+l.waits() < 1<<40 {",
-		fault: "the work in an agent's hand is unbounded",
-		run:   "^TestRunBoundsTheWorkInHand$",
+		old: "q.running+len(q.waiting) >= config.RunningMax+config.WaitingMax {", new: "q.running+len(q.waiting) >= 1<<40 {",
+		fault: "the queue of an agent is unbounded",
+		run:   "^TestRunBoundsCommandsInFlight$",
 	},
 	{
 		name: "supervisor-asks-without-lease", invariant: 11, file: "supervisor/supervisor.go",

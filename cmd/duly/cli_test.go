@@ -201,7 +201,7 @@ func TestOneDevPerDirectory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errOut bytes.Buffer
-	if code := run(ctx, args, streams{strings.NewReader(""), &out, &errOut}, stay); strings.Contains(errOut.String(), "in use") {
+	if code := run(ctx, args, streams{strings.NewReader(""), &out, &errOut}); strings.Contains(errOut.String(), "in use") {
 		t.Errorf("the third: exit %d, %q", code, errOut.String())
 	}
 }

@@ -51,14 +51,11 @@ type streams struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}, node.Process.Reexec))
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// reexec starts the program again in the same process, where timers need it.
-type reexec func(node.Process) error
-
 // run is the program without the process: it returns the exit status.
-func run(ctx context.Context, args []string, std streams, reexec reexec) int {
+func run(ctx context.Context, args []string, std streams) int {
 	var c cli
 	exited := -1
 	parser, err := kong.New(&c,
@@ -68,7 +65,7 @@ func run(ctx context.Context, args []string, std streams, reexec reexec) int {
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(std, reexec),
+		kong.Bind(std),
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "duly:", redact.Error(err))
@@ -91,15 +88,6 @@ func run(ctx context.Context, args []string, std streams, reexec reexec) int {
 		fmt.Fprintln(std.err, "duly:", redact.Error(err))
 		return 1
 	}
-}
-
-// settle prepares the process for a command that lives for long. Without the slack
-// of its timers it runs as well, at some cost.
-func settle(p node.Process, memory int64, reexec reexec, log *slog.Logger) {
-	if err := reexec(p); err != nil {
-		log.Warn("timers keep the slack they have", "error", err)
-	}
-	node.TuneMemory(memory)
 }
 
 // newLog makes the logger of a long-running command.

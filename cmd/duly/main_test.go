@@ -16,7 +16,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 )
 
@@ -38,9 +37,6 @@ func TestMain(m *testing.M) {
 	}()
 	main()
 }
-
-// stay keeps a test's own process as it is.
-func stay(node.Process) error { return nil }
 
 // child is a process of the program.
 type child struct {
@@ -166,7 +162,7 @@ func (c *child) up() string {
 func command(t *testing.T, in string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(t.Context(), args, streams{strings.NewReader(in), &o, &e}, stay)
+	code = run(t.Context(), args, streams{strings.NewReader(in), &o, &e})
 	return code, o.String(), e.String()
 }
 

@@ -21,12 +21,12 @@ type serveCmd struct {
 }
 
 // Run runs roles until it is told to stop, and then drains.
-func (c *serveCmd) Run(ctx context.Context, std streams, reexec reexec) error {
+func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if strings.HasPrefix(c.DatabaseURL, "sqlite:") {
 		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
 	log := newLog(std.err, c.Logs)
-	settle(c.Process, c.Memory, reexec, log)
+	node.TuneMemory(c.Memory)
 	n, err := node.Open(ctx, c.Config, log)
 	if err != nil {
 		return err
@@ -72,14 +72,13 @@ type devCmd struct {
 
 	Namespace string `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names on NATS begin with."`
 
-	node.Logs    `embed:""`
-	node.Process `embed:""`
+	node.Logs `embed:""`
 }
 
 // Run runs everything in one process until it is told to stop.
-func (c *devCmd) Run(ctx context.Context, std streams, reexec reexec) error {
+func (c *devCmd) Run(ctx context.Context, std streams) error {
 	log := newLog(std.err, c.Logs)
-	settle(c.Process, 0, reexec, log)
+	node.TuneMemory(0)
 	dir := c.DataDir
 	if dir == "" {
 		var err error

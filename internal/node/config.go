@@ -66,9 +66,8 @@ type Config struct {
 	// Now is the machine's clock, with a monotonic reading; nil: time.Now. Tests run nodes whose clock is wrong.
 	Now func() time.Time `kong:"-"`
 
-	Links   `embed:""`
-	Logs    `embed:""`
-	Process `embed:""`
+	Links `embed:""`
+	Logs  `embed:""`
 }
 
 // Links are what a node connects to.
@@ -84,22 +83,6 @@ type Links struct {
 type Logs struct {
 	LogFormat string `name:"log-format" env:"DULY_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`
 	LogLevel  string `name:"log-level" env:"DULY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
-}
-
-// Process is what a node wants of the process it runs in.
-type Process struct {
-	TimerSlack time.Duration `name:"timer-slack" env:"DULY_TIMER_SLACK" default:"200us" help:"How much later than asked a timer may wake the process (Linux): Go's own monitor wakes less often, which saves a tenth of the processors under load. 0: as the machine has it."`
-}
-
-// timerSlackMax is well below what anything here waits for.
-const timerSlackMax = 5 * time.Millisecond
-
-// Validate refuses what is out of range.
-func (p Process) Validate() error {
-	if p.TimerSlack < 0 || p.TimerSlack > timerSlackMax {
-		return fmt.Errorf("timer-slack: %v, want 0 to %v", p.TimerSlack, timerSlackMax)
-	}
-	return nil
 }
 
 // Setting is one thing that can be configured.
@@ -211,9 +194,6 @@ func (c *Config) Validate() error {
 	}
 	if c.Drain <= 0 || c.Drain > drainMax {
 		return fmt.Errorf("drain: %v, want more than 0 and at most %v", c.Drain, drainMax)
-	}
-	if err := c.Process.Validate(); err != nil {
-		return err
 	}
 	return c.validateStreams()
 }

@@ -33,7 +33,6 @@ var limits = map[string]struct{ taken, refused []any }{
 	"StreamEventsMaxBytes":  {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
 	"StreamDeadMaxBytes":    {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
 	"StreamKeep":            {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
-	"TimerSlack":            {[]any{time.Duration(0), time.Duration(1), 5 * time.Millisecond}, []any{time.Duration(-1), 5*time.Millisecond + 1, time.Duration(math.MaxInt64)}},
 	"StreamReplicas":        {[]any{1, 5}, []any{0, -1, 6, math.MaxInt}},
 }
 

@@ -24,14 +24,6 @@ type Options struct {
 	Dir      string            // parent of the cluster's directory; empty: the system's temporary directory
 	FsyncOff bool              // faster, and a loss of power may lose everything
 	Settings map[string]string // of the server, by name
-	Env      []string          // of the server beside the environment here, NAME=value
-}
-
-// KeepMemory is an environment in which the server keeps what its C library has of
-// memory. By itself glibc gives back what a statement needed at its end, and large
-// ones pay for fresh pages each time.
-func KeepMemory() []string {
-	return []string{"MALLOC_TRIM_THRESHOLD_=268435456", "MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TOP_PAD_=16777216"}
 }
 
 // Cluster is one running server.
@@ -141,7 +133,6 @@ func (c *Cluster) start(o Options) error {
 func (c *Cluster) serve(o Options) error {
 	var log bytes.Buffer
 	cmd := c.guard.command(c.dir, c.bin.path("postgres"), c.arguments(o)...)
-	cmd.Env = append(cmd.Env, o.Env...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("postgres: %w", err)

@@ -39,17 +39,13 @@ func child(dir string) {
 }
 
 func TestStartAndStop(t *testing.T) {
-	c, err := Start(Options{Dir: t.TempDir(), FsyncOff: true, Settings: map[string]string{"max_connections": "17"}, Env: KeepMemory()})
+	c, err := Start(Options{Dir: t.TempDir(), FsyncOff: true, Settings: map[string]string{"max_connections": "17"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Stop()
-	pid, err := c.PID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && !strings.Contains(string(env), KeepMemory()[0]+"\x00") { // Linux tells
-		t.Errorf("environment of the server: %q", env)
+	if pid, err := c.PID(); err != nil || pid <= 0 {
+		t.Errorf("process id %d, %v", pid, err)
 	}
 	one, err := c.NewDatabase(t.Context())
 	if err != nil {

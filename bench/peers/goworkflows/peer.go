@@ -79,7 +79,7 @@ func (p *peer) Open(ctx context.Context, dsn string, ended harness.Ended) error 
 		return err
 	}
 	p.db.SetMaxOpenConns(p.conns)
-	p.db.SetMaxIdleConns(p.conns) // database/sql keeps 2, and would connect anew for the others
+	p.db.SetMaxIdleConns(p.conns) // database/sql keeps 2, and would reconnect for the others
 	store := postgres.NewPostgresBackendWithDB(p.db, postgres.WithApplyMigrations(true), postgres.WithBackendOptions(
 		backend.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))))
 	all := monoprocess.NewMonoprocessBackend(&observed{Backend: store, ended: ended})

@@ -46,7 +46,7 @@ func openStore(ctx context.Context, dsn string) (*store, error) {
 
 func (s *store) open(ctx context.Context) (err error) {
 	if s.dsn == "" {
-		if s.cluster, err = pgtest.Start(pgtest.Options{Settings: ServerSettings, Env: pgtest.KeepMemory()}); err != nil {
+		if s.cluster, err = pgtest.Start(pgtest.Options{Settings: ServerSettings}); err != nil {
 			return err
 		}
 		if s.dsn, err = s.cluster.NewDatabase(ctx); err != nil {
