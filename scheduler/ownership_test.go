@@ -83,7 +83,7 @@ func TestOwnerOfTheSameEpoch(t *testing.T) {
 	}
 }
 
-// What another owner records outside the store is heard at once: nobody waits for the next
+// What another owner records outside the store is heard at once, before the next
 // look at the store, which may have failed over to a copy from before the takeover.
 func TestSuccessorIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestRowsOfAFailedDrain(t *testing.T) {
 	})
 }
 
-// A wait for a live owner counts anew when the partition has meanwhile been
+// A wait for a live owner counts again from the start when the partition has meanwhile been
 // another's: the owner is to have its time to drain.
 func TestEachWaitIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestNotAmongTheLiving(t *testing.T) {
 		c.setLive("n1")
 		pass(time.Second)
 		if taken := c.store.takenFrom(); n1.s.Owned() != 8 || len(taken) != 0 {
-			t.Fatalf("owned %d; taken over again %d, though nobody else was there", n1.s.Owned(), len(taken))
+			t.Fatalf("owned %d; taken over again %d, though no other node was there", n1.s.Owned(), len(taken))
 		}
 		c.end(n1)
 	})
@@ -284,7 +284,7 @@ func TestForeignRowEndsRun(t *testing.T) {
 	})
 }
 
-// Any other failure of a turn costs a takeover, no task.
+// Any other failure of a cycle costs a takeover, no task.
 func TestFailedTurnIsTakenOverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -365,7 +365,7 @@ func TestReaderRewound(t *testing.T) {
 }
 
 // Run ends with the error of the list of the living, and without one when
-// whoever started it stops it, whatever their cause.
+// its caller stops it, whatever their cause.
 func TestEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
