@@ -48,7 +48,7 @@ func TestCancel(t *testing.T) {
 }
 
 // A request about a task of the same mail waits until the task is committed.
-func TestControlOfATaskBornInTheTurn(t *testing.T) {
+func TestControlOfATaskCreatedInTheCycle(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 1})
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"})
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"})
@@ -83,7 +83,7 @@ func TestEndedAndResubmittedInOneRound(t *testing.T) {
 
 // A task in error that a person resolves has ended again: that is published, and published
 // again if it has to be.
-func TestResolveIsTold(t *testing.T) {
+func TestResolveIsPublished(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"})
 	r.cycle()
@@ -158,7 +158,7 @@ func TestControlsComeFirst(t *testing.T) {
 }
 
 // A new task and an event that names it, in one mail, are two rounds.
-func TestBirthAndItsOverdueInOneMail(t *testing.T) {
+func TestNewTaskAndItsOverdueInOneMail(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, orders(3)...)
 	r.cycle()

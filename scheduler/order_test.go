@@ -13,7 +13,7 @@ import (
 
 // The order of a cycle is the promise of the program: nothing leaves before the
 // commit has returned, and the ack is last.
-func TestOrderOfATurn(t *testing.T) {
+func TestOrderOfACycle(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t2", ReplyTo: "private.t2"})
 	r.cycle()

@@ -43,7 +43,7 @@ func TestPlaceBalances(t *testing.T) {
 }
 
 // With few partitions, as by default, no node of a small cluster goes without.
-func TestPlaceLeavesNobodyOut(t *testing.T) {
+func TestPlaceLeavesNoNodeOut(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		owners := scheduler.Place(nodes(n), 16)
 		for _, name := range nodes(n) {

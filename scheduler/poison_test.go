@@ -23,7 +23,7 @@ func (r *rig) refuse(bareToo bool, ids ...string) {
 
 // Rows that the database refuses are found by halving; their tasks go to error
 // with their input kept, all others are created.
-func TestPoisonBirth(t *testing.T) {
+func TestPoisonNewTask(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		for bad := 1; bad <= n; bad++ {
 			r := newRig(t, scheduler.Config{})
@@ -94,7 +94,7 @@ func TestPoisonDeadLetter(t *testing.T) {
 
 // Whoever submitted what cannot be stored hears so, once, and only after it is
 // stored as what it has come to.
-func TestPoisonedBirthIsToldToItsSubmitter(t *testing.T) {
+func TestPoisonedTaskIsReportedToItsSubmitter(t *testing.T) {
 	for bare, want := range map[bool]string{false: string(core.StateError), true: core.StatusRefused} {
 		r := newRig(t, scheduler.Config{})
 		r.refuse(bare, "t2")

@@ -13,7 +13,7 @@ import (
 
 // Endings the event stream refuses are published again until it takes them; until
 // then they count against the partition, and publishedThrough stays.
-func TestTellAgain(t *testing.T) {
+func TestRepublish(t *testing.T) {
 	r := newRig(t, scheduler.Config{PublishRetry: time.Second})
 	r.bus.publishErr = errCut
 	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"}, core.Submission{Type: "unknown", ID: "t2"})
@@ -48,7 +48,7 @@ func TestTellAgain(t *testing.T) {
 // bound, and nothing is logged for each; one ending that it takes ends them.
 //
 // covers: B12
-func TestTellAgainIsPaced(t *testing.T) {
+func TestRepublishIsPaced(t *testing.T) {
 	r := newRig(t, scheduler.Config{PublishRetry: time.Second})
 	r.bus.publishErr = errCut
 	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"})
@@ -80,7 +80,7 @@ func TestTellAgainIsPaced(t *testing.T) {
 
 // The endings of a partition are published together, however they were mixed with
 // those of others.
-func TestToldByPartition(t *testing.T) {
+func TestPublishedByPartition(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.adopt(1)
 	for i := range 3 {
@@ -94,7 +94,7 @@ func TestToldByPartition(t *testing.T) {
 }
 
 // publishedThrough moves only without a gap.
-func TestToldOutOfOrder(t *testing.T) {
+func TestPublishedOutOfOrder(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.bus.hold = true
 	for _, id := range []string{"t1", "t2", "t3"} {
@@ -174,7 +174,7 @@ func TestLoad(t *testing.T) {
 // later one of the same node publishes by itself what is not published.
 //
 // covers: D
-func TestTellAgainOfAFormerOwnership(t *testing.T) {
+func TestRepublishOfAFormerOwnership(t *testing.T) {
 	r := newRig(t, scheduler.Config{PublishRetry: time.Second})
 	r.bus.publishErr = errCut
 	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"})

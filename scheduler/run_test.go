@@ -285,7 +285,7 @@ func TestForeignRowEndsRun(t *testing.T) {
 }
 
 // Any other failure of a cycle costs a takeover, no task.
-func TestFailedTurnIsTakenOverAgain(t *testing.T) {
+func TestFailedCycleIsTakenOverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.failing = 3

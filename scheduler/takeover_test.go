@@ -88,7 +88,7 @@ func TestTakeoverSendsNothingLate(t *testing.T) {
 
 // What ended after publishedThrough is published again. Numbers that were spent on
 // nothing, or whose task was resumed, do not hold it back.
-func TestTakeoverTellsAgain(t *testing.T) {
+func TestTakeoverRepublishes(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.bus.hold = true
 	for _, id := range []string{"t1", "t2", "t3", "t4"} { // ends 1 to 4
@@ -118,7 +118,7 @@ func TestTakeoverTellsAgain(t *testing.T) {
 
 // Whoever submitted a task hears its end from the successor of an owner that died
 // between the commit and the telling.
-func TestTakeoverTellsTheSubmitterAgain(t *testing.T) {
+func TestTakeoverNotifiesTheSubmitterAgain(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
 	sub := core.Submission{Type: "later", ID: "t1", ReplyTo: "inbox.of.one"} // of no plan: it ends in error at once
