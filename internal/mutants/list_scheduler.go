@@ -341,7 +341,7 @@ var schedulerMutants = []mutant{
 		run:   "^TestAdmissionIsShared$",
 	},
 	{
-		name: "order-of-a-loss-forgotten", invariant: 1, file: "scheduler/order.go",
+		name: "order-of-a-loss-forgotten", invariant: 1, file: "scheduler/orders.go",
 		old: "\t\to.why = bothRewound(c.orders[i].why, o.why)\n", new: "",
 		fault: "of two streams that went back only the one that was reported last is read again",
 		run:   "^TestOrdersAreOneOfAKind$",

@@ -150,7 +150,7 @@ func (w *World) readersLook() {
 			}
 			f.blind = true
 			n.after(w.upTo(500*time.Millisecond), func() {
-				if n.feeds[p] != f {
+				if n.feeds[p] != f || !f.reads {
 					return
 				}
 				why := w.streamsOf(p, f)

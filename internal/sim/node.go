@@ -83,7 +83,7 @@ func (n *node) config() scheduler.RunConfig {
 	w := n.w
 	target := time.Duration(-1)
 	if w.rand.IntN(2) == 0 {
-		target = 1 + w.upTo(20*time.Millisecond)
+		target = 5*time.Millisecond + w.upTo(20*time.Millisecond)
 	}
 	return scheduler.RunConfig{
 		Config: scheduler.Config{
@@ -92,7 +92,7 @@ func (n *node) config() scheduler.RunConfig {
 			Genuine: genuine, Now: n.now, Report: n.report,
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
-		CommitGap: w.upTo(20*time.Millisecond) - 10*time.Millisecond, CycleTarget: target, FlushEvery: time.Millisecond + w.upTo(30*time.Millisecond),
+		CommitGap: w.upTo(20*time.Millisecond) - 10*time.Millisecond, CycleTarget: target, FlushEvery: 10*time.Millisecond + w.upTo(30*time.Millisecond),
 		Rand: w.rand.Float64,
 	}
 }

@@ -131,6 +131,11 @@ func (w *World) replaceStore(b backup) {
 			}
 		}
 	}
+	if slices.ContainsFunc(w.forgot.streams, func(at core.Instant) bool { return at > b.at }) {
+		for p := range w.cfg.Partitions { // an owner of that time may go on, which has not seen yet that its stream went back
+			w.astray[p] = true
+		}
+	}
 	w.Store.restore(b.store)
 	w.published.last = w.publishedOf(b)
 }
