@@ -106,12 +106,12 @@ func TestReopenedGate(t *testing.T) {
 func TestInboxWakes(t *testing.T) {
 	b := testInbox()
 	for name, post := range map[string]func(){
-		"reply":    func() { b.Reply(core.Reply{}) },
-		"unserved": func() { b.Unserved(core.Reply{}) },
-		"control":  func() { b.Control(ControlMail{}) },
-		"plans":    b.PlansChanged,
+		"reply":     func() { b.Reply(core.Reply{}) },
+		"unserved":  func() { b.Unserved(core.Reply{}) },
+		"control":   func() { b.Control(ControlMail{}) },
+		"plans":     b.PlansChanged,
 		"published": func() { b.published(PublishedMail{}) },
-		"tasks":    func() { b.Tasks(message(0, 1, 1)) },
+		"tasks":     func() { b.Tasks(message(0, 1, 1)) },
 	} {
 		b.openGate(0, 9)
 		<-b.signal
