@@ -15,23 +15,25 @@ import (
 // the successor's record of its takeover is not heard.
 func TestTakenOverWithoutMail(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
-		t.Run(fmt.Sprintf("deaf=%v", deaf), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { takenOverWithoutMail(t, deaf) })
-		})
+		for _, names := range [][2]string{{"n1", "n2"}, {"n2", "n1"}} { // commits of n2 have the higher ids
+			t.Run(fmt.Sprintf("deaf=%v/%s", deaf, names[0]), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { takenOverWithoutMail(t, deaf, names[0], names[1]) })
+			})
+		}
 	}
 }
 
-func takenOverWithoutMail(t *testing.T, deaf bool) {
+func takenOverWithoutMail(t *testing.T, deaf bool, first, second string) {
 	c := newCluster(t)
 	c.deaf = deaf
-	c.setLive("n1")
-	n1 := c.run("n1", nil)
+	c.setLive(first)
+	n1 := c.run(first, nil)
 	pass(time.Second)
-	c.setLive("n2")
-	n2 := c.run("n2", nil)
+	c.setLive(second)
+	n2 := c.run(second, nil)
 	pass(time.Second)
 	if n2.s.Owned() != 8 {
-		t.Fatalf("n2 owns %d", n2.s.Owned())
+		t.Fatalf("%s owns %d", second, n2.s.Owned())
 	}
 	c.setLive("n1", "n2")
 	pass(3 * time.Second)

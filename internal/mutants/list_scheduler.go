@@ -312,7 +312,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "released-before-drained", invariant: 4, file: "scheduler/committer.go",
-		old: "now >= until || work.Err() != nil || !c.shard.busy(p) {", new: "now >= 0 {",
+		old: "now >= until || work.Err() != nil || !c.shard.busy(p) {", new: "now >= min(0, until) {",
 		fault: "a partition is handed over with commands out and its cursors uncommitted",
 		run:   "^(TestPlannedHandover|TestDrain)$",
 	},
