@@ -34,7 +34,7 @@ func (s *Shard) roomy() bool {
 	return len(s.cycle.batch.Writes) < s.cfg.BatchMax && s.cycle.bytes < core.BatchBytesMax
 }
 
-// use marks a task as used in this round, so that it is let go at its end if
+// use notes a task as used in this round, so that it is let go at its end if
 // nothing holds it.
 func (s *Shard) use(p *partition, e *entry) { s.cycle.touched = append(s.cycle.touched, touch{p, e}) }
 

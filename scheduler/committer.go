@@ -121,7 +121,7 @@ func (c *Committer) Step(ctx, work context.Context) error {
 	}
 	now := c.s.cfg.Now()
 	if due := c.cycleDue(now); due != 0 && due <= now {
-		if err := c.cycle(work, now); err != nil {
+		if err := c.cycle(work); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (c *Committer) Step(ctx, work context.Context) error {
 }
 
 // cycle runs a commit cycle and lets go of what it lost. Only a bug is an error.
-func (c *Committer) cycle(ctx context.Context, began core.Instant) error {
+func (c *Committer) cycle(ctx context.Context) error {
 	mail := c.in.take()
 	loads := len(mail.Controls) > 0 // nothing else loads a task that has ended
 	if loads && !c.hold(ctx) {
@@ -138,7 +138,7 @@ func (c *Committer) cycle(ctx context.Context, began core.Instant) error {
 		c.in.giveBack(mail)
 		return nil
 	}
-	wrote := c.shard.Stats.Writes
+	began, wrote := c.s.cfg.Now(), c.shard.Stats.Writes
 	flush := len(c.drains) > 0 || c.flushAt != 0 && began >= c.flushAt
 	lost, err := c.shard.RunCycle(ctx, began, mail, flush)
 	if loads {

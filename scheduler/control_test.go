@@ -62,7 +62,7 @@ func TestControlOfATaskCreatedInTheCycle(t *testing.T) {
 }
 
 // Cancel and resubmit of one task in one mail: the ending between them is not
-// told, because it was over before it could have been seen, and its number
+// published, because it was over before it could have been seen, and its number
 // does not hold publishedThrough back.
 func TestEndedAndResubmittedInOneRound(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})

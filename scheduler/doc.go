@@ -10,7 +10,7 @@
 // before. A commit that finds the partition's epoch raised by a successor leaves that partition out, and the shard
 // drops it.
 //
-// [Committer] is the loop around one shard: an [Inbox] that gathers mail, and when which partition is taken over or let
+// [Committer] is the loop around one shard: an [Inbox] that collects mail, and when which partition is taken over or let
 // go. [Scheduler] is what a node has of it: a few committers, independent of each other; which partitions are to be
 // this node's; one [Admission] for all. Their decisions are plain functions, which the simulator calls as well; only
 // [Scheduler.Run] has goroutines and timers.

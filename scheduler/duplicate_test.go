@@ -12,7 +12,7 @@ import (
 )
 
 // Submitting an id twice is one task; where the first one stands when the second
-// comes makes no difference to what the second is told.
+// comes makes no difference to what the second hears.
 func TestDuplicates(t *testing.T) {
 	same := order("t1")
 	other := order("t1")
@@ -61,20 +61,20 @@ func TestDuplicates(t *testing.T) {
 
 func checkDuplicate(t *testing.T, r *rig, want []string, why string) {
 	t.Helper()
-	told := map[string]int{}
+	news := map[string]int{}
 	for _, line := range r.news() {
-		told[line]++
+		news[line]++
 		if strings.HasPrefix(line, "do ") && line != "do t1/a/0 try 1" {
 			t.Errorf("%s for a duplicate", line)
 		}
 	}
 	for _, line := range want {
-		if told[line] == 0 {
-			t.Errorf("no %q in %v", line, told)
+		if news[line] == 0 {
+			t.Errorf("no %q in %v", line, news)
 		}
 	}
-	if len(want) == 1 && told["refuse t1 409"] > 0 && want[0] != "refuse t1 409" {
-		t.Errorf("refused: %v", told)
+	if len(want) == 1 && news["refuse t1 409"] > 0 && want[0] != "refuse t1 409" {
+		t.Errorf("refused: %v", news)
 	}
 	for _, s := range r.bus.refused {
 		if !strings.Contains(s.Error, why) {
@@ -91,7 +91,7 @@ func checkDuplicate(t *testing.T, r *rig, want []string, why string) {
 	}
 }
 
-// A duplicate of a task whose ending is in the same round is told that ending
+// A duplicate of a task whose ending is in the same round hears of that ending
 // only once it is committed.
 func TestDuplicateOfATaskThatEndsInTheRound(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
@@ -123,7 +123,7 @@ func TestCancelledBeforeSubmitted(t *testing.T) {
 			t.Errorf("together %v: refused %+v", together, r.bus.refused)
 		}
 		r.state("t1", core.StateUndone)
-		r.cycle() // the ending is told
+		r.cycle() // the ending is published
 		if n := r.shard.Load(0); n != 0 {
 			t.Errorf("load %d", n)
 		}
@@ -177,7 +177,7 @@ func TestCancelThatLostTheRace(t *testing.T) {
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"})
 	r.cycle()
 	if len(r.bus.refused)+len(r.bus.notices) != 0 || r.shard.Stats.Duplicates != 1 {
-		t.Errorf("refused %+v, told %+v, %d duplicates", r.bus.refused, r.bus.notices, r.shard.Stats.Duplicates)
+		t.Errorf("refused %+v, notified %+v, %d duplicates", r.bus.refused, r.bus.notices, r.shard.Stats.Duplicates)
 	}
 	r.state("t1", core.StateProcessed)
 }

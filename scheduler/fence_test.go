@@ -40,7 +40,7 @@ func TestFencedPartitionIsLeftOut(t *testing.T) {
 	r.expect()
 }
 
-// What a submitter would be told rests on a memory that the fence shows to be
+// What a submitter would hear rests on a memory that the fence shows to be
 // old: no notice leaves.
 func TestFencedPartitionSendsNoNotice(t *testing.T) {
 	r := newRig(t, scheduler.Config{})

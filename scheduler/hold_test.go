@@ -22,7 +22,7 @@ func TestCycleGivesItsMailBackWhenItCannotHold(t *testing.T) {
 	end()
 	for range 3 {
 		c.in.Control(ControlMail{})
-		if err := c.cycle(ended, 1); err != nil {
+		if err := c.cycle(ended); err != nil {
 			t.Fatal(err)
 		}
 		c.in.Reply(core.Reply{})

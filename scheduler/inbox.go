@@ -7,7 +7,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Inbox gathers what arrives for the partitions of one shard until its next commit cycle. Its methods may be called
+// Inbox collects what arrives for the partitions of one shard until its next commit cycle. Its methods may be called
 // from any goroutine.
 type Inbox struct {
 	now    func() core.Instant

@@ -21,7 +21,7 @@ func TestInputOverThePlansLimitIsRefused(t *testing.T) {
 		t.Fatal("an input over the limit became a task")
 	}
 	if news := strings.Join(r.news(), "\n"); !strings.Contains(news, "refuse big 413") {
-		t.Fatalf("the refusal is not told:\n%s", news)
+		t.Fatalf("the refusal does not leave:\n%s", news)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestFailedCommitLetsNothingLeave(t *testing.T) {
 	}
 }
 
-// What a submission that came twice in one mail is told waits for the commit of
+// What a submission that came twice in one mail hears waits for the commit of
 // the first as well.
 func TestAnswersAboutUncommittedTasksWait(t *testing.T) {
 	r := newRig(t, scheduler.Config{})

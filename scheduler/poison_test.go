@@ -92,7 +92,7 @@ func TestPoisonDeadLetter(t *testing.T) {
 	}
 }
 
-// Whoever submitted what cannot be stored hears so, once, and only after it is
+// The submitter of what cannot be stored is notified, once, and only after it is
 // stored as what it has come to.
 func TestPoisonedTaskIsReportedToItsSubmitter(t *testing.T) {
 	for bare, want := range map[bool]string{false: string(core.StateError), true: core.StatusRefused} {
@@ -173,7 +173,7 @@ func TestPoisonedEnding(t *testing.T) {
 	r.cycle()
 	r.checkTold()
 	if list := r.news(); slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "processed") }) {
-		t.Fatalf("told %q", list)
+		t.Fatalf("happened: %q", list)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
 	r.tasks(0, orders(2)...)
 	r.cycle()
 	refused := r.bus.take()
-	old, told := r.shard, *r.mail
+	old, mail := r.shard, *r.mail
 	r.start("n2")
 	r.adopt(0)
 	r.finish()
@@ -210,7 +210,7 @@ func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
 	if n, err := r.store.Purge(t.Context(), 0, epoch, r.now.Add(time.Hour), 0, 10); n != 2 || err != nil {
 		t.Fatalf("%d forgotten, %v", n, err)
 	}
-	r.shard, *r.mail = old, told
+	r.shard, *r.mail = old, mail
 	r.refuse(false, "t1")
 	r.store.BeforeCommit = func(b *core.Batch) error { // a database looks at rows before it compares the partition's
 		if len(b.Writes) > 0 && b.Writes[0].Task.ID == "t1" {
@@ -246,7 +246,7 @@ func TestPoisonAndFence(t *testing.T) {
 }
 
 // What a halved batch finds out about ids that are taken counts like what a whole one does:
-// a task that is known neither runs again nor is its submitter told of an error, also when
+// a task that is known neither runs again nor is its submitter notified of an error, also when
 // the row that came again is the one that the database refuses.
 //
 // covers: D
@@ -267,12 +267,12 @@ func TestPoisonAndDuplicate(t *testing.T) {
 			}
 			r.answer(c, 0)
 		}
-		told := map[string][]string{}
+		heard := map[string][]string{}
 		for _, s := range r.bus.notices {
-			told[s.ID] = append(told[s.ID], s.Status)
+			heard[s.ID] = append(heard[s.ID], s.Status)
 		}
-		if words := told["t1"]; slices.Contains(words, "error") || bad != "t1" && !slices.Equal(words, []string{"processed"}) {
-			t.Errorf("%s is refused, and the submitter of t1 is told %q", bad, words)
+		if words := heard["t1"]; slices.Contains(words, "error") || bad != "t1" && !slices.Equal(words, []string{"processed"}) {
+			t.Errorf("%s is refused, and the submitter of t1 hears %q", bad, words)
 		}
 		r.cycle()
 		r.finish()

@@ -113,10 +113,10 @@ func TestPublishedOutOfOrder(t *testing.T) {
 	for _, step := range []struct {
 		epoch int64
 		end   int64
-		told  int64
+		want  int64
 	}{{epoch, 3, 0}, {epoch + 1, 1, 0}, {epoch, 1, 1}, {epoch, 1, 1}, {epoch, 2, 3}} {
 		confirm(step.epoch, step.end)
-		if got := r.store.Partition(0).Told; got != step.told {
+		if got := r.store.Partition(0).Told; got != step.want {
 			t.Fatalf("after %+v it is %d", step, got)
 		}
 	}

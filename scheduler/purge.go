@@ -9,7 +9,7 @@ import (
 )
 
 // Retention is how long what a task was made of is kept after its end. Tasks in
-// error are kept until a person settles them.
+// error are kept until an operator resolves them.
 type Retention struct {
 	Detail time.Duration // input, results and journal; 0: for ever
 	Row    time.Duration // id, hash of the input and end state; 0: for ever

@@ -116,7 +116,7 @@ func TestTakeoverRepublishes(t *testing.T) {
 	r.expect("commit 0", "do t2/a/0 try 1", "do t5/a/0 try 1")
 }
 
-// Whoever submitted a task hears its end from the successor of an owner that died
+// The submitter of a task hears of its end from the successor of an owner that died
 // between the commit and the telling.
 func TestTakeoverNotifiesTheSubmitterAgain(t *testing.T) {
 	r := newRig(t, scheduler.Config{})

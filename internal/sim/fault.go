@@ -20,7 +20,7 @@ const (
 	CommitFails
 	CommitSlow       // the world goes on meanwhile
 	CommitAnswerLost // the store sends the batch again
-	CommitCutOff     // committed, and the caller is told of a failure
+	CommitCutOff     // committed, and the caller hears of a failure
 	TakeoverAtCommit // a successor comes between commit and publish
 	TakeoverFails    // the epoch is raised, the answer lost
 	ZombieCommit     // a commit that began before a takeover is decided after it
@@ -44,7 +44,7 @@ const (
 	LeasesLost
 	BucketLost  // of all evidence
 	NameTaken   // two nodes have one name
-	LostHeard   // a former owner is told at once that its reader is gone
+	LostHeard   // a former owner hears at once that its reader is gone
 	PlansReread // the news of changed plans
 
 	SupervisorCrash

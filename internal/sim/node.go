@@ -155,7 +155,7 @@ func (l *loop) look() {
 			return
 		}
 		if wait = max(0, due.Sub(l.n.now())); wait == 0 {
-			l.run(l.step, l.rest)
+			l.run(l.step, l.between)
 			return
 		}
 	}
@@ -178,8 +178,8 @@ func (l *loop) step() {
 	l.n.checkMemory(l)
 }
 
-// rest is what happens between two steps: readers go on where there is room again.
-func (l *loop) rest() {
+// between is what happens between two steps: readers go on where there is room again.
+func (l *loop) between() {
 	for p := range l.n.w.cfg.Partitions {
 		l.n.pump(p)
 	}

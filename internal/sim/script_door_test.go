@@ -213,7 +213,7 @@ func (s *stage) plain(id string, a args) {
 	s.say(sub.ReplyTo, "publishes", "tasks %d: submit %s", pos, id)
 }
 
-// submitMany is a flood: submit-many 1000 type=order prefix=t.
+// submitMany submits many at once: submit-many 1000 type=order prefix=t.
 func (s *stage) submitMany(many string, a args) {
 	for i := range s.number(many) {
 		id := fmt.Sprintf("%s%d", a.or("prefix", "t"), i+1)

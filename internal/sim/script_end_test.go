@@ -223,7 +223,7 @@ func (s *stage) endPartitions(each bool) {
 		for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 			n := s.nodes[name]
 			if epoch, ok := n.shard.Owns(p.Partition); n.up && ok && epoch == p.Epoch && n.shard.Load(p.Partition) != 0 {
-				s.wrong("partition %d: %s still has %d tasks in hand", p.Partition, name, n.shard.Load(p.Partition))
+				s.wrong("partition %d: %s still has %d tasks in flight", p.Partition, name, n.shard.Load(p.Partition))
 			}
 		}
 	}

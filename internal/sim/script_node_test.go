@@ -315,7 +315,7 @@ func (n *stageNode) cycle(flush bool) {
 	for _, p := range lost {
 		n.lose(p)
 	}
-	n.rest()
+	n.arm()
 }
 
 func numbersOf(replies []scheduler.ReplyMail) string {
@@ -329,9 +329,9 @@ func numbersOf(replies []scheduler.ReplyMail) string {
 	return text
 }
 
-// rest arms the next cycle without mail: a wake that is due, or a cursor that
+// arm arms the next cycle without mail: a wake that is due, or a cursor that
 // waits for a commit to ride on.
-func (n *stageNode) rest() {
+func (n *stageNode) arm() {
 	life := n.life
 	if at := n.shard.NextWake(); at != 0 {
 		n.s.after(at.Sub(n.clock()), func() {
