@@ -22,7 +22,6 @@ const (
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
 	DefaultBacklogMax   = 100_000
-	DefaultFloodItems   = 1500
 	DefaultPublishMax   = 4 * time.Second
 	DefaultUnknownMax   = 1024
 	DefaultReloadPause  = 250 * time.Millisecond
@@ -55,8 +54,8 @@ type Config struct {
 	PackBytes  int // bytes of one pack at most, unless a single item is larger
 	PayloadMax int // the server's max_payload in bytes
 
-	// WindowMax is how long the oldest item of a pack waits for company in a
-	// flood; the default is 2.5 ms for each partition, within 10 and 20. The
+	// WindowMax is how long the oldest item of a pack waits for company under
+	// load; the default is 2.5 ms for each partition, within 10 and 20. The
 	// window is WindowMax × (unanswered − QuietItems) / BusyItems, within 0 and
 	// WindowMax: by Little's law the unanswered items measure the rate and the
 	// slowness of the stream at once.
@@ -70,9 +69,13 @@ type Config struct {
 	FlightsMax int
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
-	BacklogMax int64         // messages of a partition that its owner has not read yet, at most
-	FloodItems int           // with so many unanswered requests for 100 ms the door is flooded, until they are fewer than a third of it for as long
+	BacklogMax int64         // messages of a partition that its owner has not read yet, at most; a quarter of it while Overloaded
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
+
+	// Overloaded reports whether the scheduler of this process takes too long even for the least that it always takes
+	// up. Submissions are refused earlier then, and their submitters told when to come again. It may be called from any
+	// goroutine. nil: never.
+	Overloaded func() bool
 
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
@@ -103,7 +106,6 @@ func (c Config) WithDefaults() Config {
 	c.ItemsMax = cmp.Or(c.ItemsMax, DefaultItemsMax)
 	c.BytesMax = cmp.Or(c.BytesMax, DefaultBytesMax)
 	c.BacklogMax = cmp.Or(c.BacklogMax, DefaultBacklogMax)
-	c.FloodItems = cmp.Or(c.FloodItems, DefaultFloodItems)
 	c.PublishMax = cmp.Or(c.PublishMax, DefaultPublishMax)
 	c.UnknownMax = cmp.Or(c.UnknownMax, DefaultUnknownMax)
 	c.ReloadPause = cmp.Or(c.ReloadPause, DefaultReloadPause)
@@ -116,6 +118,9 @@ func (c Config) WithDefaults() Config {
 	c.LookRest = cmp.Or(c.LookRest, DefaultLookRest)
 	c.LookItems = cmp.Or(c.LookItems, DefaultLookItems)
 	c.LookRate = cmp.Or(c.LookRate, DefaultLookRate)
+	if c.Overloaded == nil {
+		c.Overloaded = func() bool { return false }
+	}
 	if c.SizeOf == nil {
 		c.SizeOf = estimate
 	}
@@ -139,7 +144,7 @@ func (c *Config) Validate() error {
 		{"Partitions", int64(c.Partitions)}, {"PackItems", int64(c.PackItems)}, {"PackBytes", int64(c.PackBytes)},
 		{"PayloadMax", int64(c.PayloadMax)}, {"WindowMax", int64(c.WindowMax)}, {"QuietItems", int64(c.QuietItems)},
 		{"BusyItems", int64(c.BusyItems)}, {"FlightsMax", int64(c.FlightsMax)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
-		{"BacklogMax", c.BacklogMax}, {"FloodItems", int64(c.FloodItems)}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
+		{"BacklogMax", c.BacklogMax}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
 		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)}, {"RecentBytes", c.RecentBytes}, {"RecentFor", int64(c.RecentFor)},
 		{"LooksMax", int64(c.LooksMax)}, {"LookMax", int64(c.LookMax)}, {"LookSpare", int64(c.LookSpare)}, {"LookRest", int64(c.LookRest)},
 		{"LookItems", int64(c.LookItems)}, {"LookRate", int64(c.LookRate)},

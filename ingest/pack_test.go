@@ -300,6 +300,30 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
+// While the scheduler is overloaded a quarter of the backlog is too much, and a submission that is refused is told when
+// to come again.
+func TestBacklogWhileOverloaded(t *testing.T) {
+	for _, overloaded := range []bool{false, true} {
+		r := newRig(t, func(cfg *Config) {
+			cfg.BacklogMax, cfg.Overloaded = 1000, func() bool { return overloaded }
+		})
+		r.door.backlog = backlog{250, 251, 1000, 1001}
+		r.submit(epoch, "a0", "a1", "a2", "a3")
+		refused := map[string]string{"a3": "limit is 1000"}
+		if overloaded {
+			refused = map[string]string{"a1": "limit is 250", "a2": "limit is 250", "a3": "limit is 250"}
+		}
+		for id, limit := range refused {
+			if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, limit) {
+				t.Errorf("overloaded %v: retry %v: %s", overloaded, e.Retry, e)
+			}
+		}
+		if len(r.answers) != len(refused) {
+			t.Errorf("overloaded %v: %d answered, want %d", overloaded, len(r.answers), len(refused))
+		}
+	}
+}
+
 func TestClose(t *testing.T) {
 	r := newRig(t, nil)
 	r.submit(epoch, ids("x", 70, 0)...)

@@ -36,7 +36,7 @@ var (
 	ErrLogFull = errors.New("the task stream is full")
 )
 
-// Backlog says how far the readers are behind.
+// Backlog knows how far the readers are behind.
 type Backlog interface {
 	// Pending is how many messages of the partition its owner has not read yet, as last
 	// seen. It reads memory.

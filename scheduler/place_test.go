@@ -47,7 +47,7 @@ func TestPlaceBalances(t *testing.T) {
 // With few partitions, as by default, no node of a small cluster goes without.
 //
 // covers: S22
-func TestPlaceLeavesNobodyOut(t *testing.T) {
+func TestPlaceLeavesNoNodeOut(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		owners := scheduler.Place(nodes(n), 16)
 		for _, name := range nodes(n) {

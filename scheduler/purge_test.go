@@ -99,7 +99,7 @@ func TestNothingIsForgottenUnasked(t *testing.T) {
 }
 
 // A task that is taken up again keeps its journal, however long the commit takes
-// that says so: without it nobody could finish it after this owner.
+// that says so: without it no later owner could finish it.
 //
 // covers: inv8
 func TestWhatIsTakenUpAgainIsNotForgotten(t *testing.T) {

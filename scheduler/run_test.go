@@ -80,7 +80,7 @@ func TestNotAmongTheLiving(t *testing.T) {
 		c.setLive("n1")
 		pass(time.Second)
 		if taken := c.store.takenFrom(); n1.s.Owned() != 8 || len(taken) != 0 {
-			t.Fatalf("owned %d; taken over again %d, though nobody else was there", n1.s.Owned(), len(taken))
+			t.Fatalf("owned %d; taken over again %d, though no other node was there", n1.s.Owned(), len(taken))
 		}
 		c.end(n1)
 	})
@@ -296,10 +296,10 @@ func TestForeignRowEndsRun(t *testing.T) {
 	})
 }
 
-// Any other failure of a turn costs a takeover, no task.
+// Any other failure of a cycle costs a takeover, no task.
 //
 // covers: E10
-func TestFailedTurnIsTakenOverAgain(t *testing.T) {
+func TestFailedCycleIsTakenOverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.failing = 3
@@ -381,7 +381,7 @@ func TestReaderRewound(t *testing.T) {
 }
 
 // Run ends with the error of the list of the living, and without one when
-// whoever started it stops it, whatever their cause.
+// its caller stops it, whatever their cause.
 func TestEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

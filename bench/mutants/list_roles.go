@@ -47,7 +47,7 @@ var roleMutants = []mutant{
 	},
 	{
 		name: "backlog-unbounded", invariant: 12, file: "ingest/door.go",
-		old: "n > d.cfg.BacklogMax {", new: "n > 1<<40 {",
+		old: "n > limit {", new: "n > 1<<40 {",
 		fault: "the door fills a partition that is far behind",
 		run:   "^TestBacklog$",
 	},

@@ -22,9 +22,9 @@ var wiringMutants = []mutant{
 		run:   "^TestStoreDown$",
 	},
 	{
-		name: "cancelled-duplicate-refused", invariant: 9, file: "scheduler/birth.go",
+		name: "cancelled-duplicate-refused", invariant: 9, file: "scheduler/create.go",
 		old: "	if len(e.task.InputHash) == 0 {\n		return // a cancel", new: "	if len(e.task.InputHash) < 0 {\n		return // a cancel",
-		fault: "a cancel that lost the race against its submission is told as a refused submission",
+		fault: "a cancel that lost the race against its submission is reported as a refused submission",
 		run:   "^TestCancelThatLostTheRace$",
 	},
 	{
@@ -42,7 +42,7 @@ var wiringMutants = []mutant{
 	{
 		name: "halved-duplicates-forgotten", invariant: 9, file: "scheduler/commit.go",
 		old: "		res.Duplicates = append(res.Duplicates, r.Duplicates...)\n", new: "",
-		fault: "a birth whose id was taken runs on when its batch was halved",
+		fault: "a new task whose id was taken runs on when its batch was halved",
 		run:   "^TestPoisonAndDuplicate$",
 	},
 	{
@@ -97,7 +97,7 @@ var wiringMutants = []mutant{
 	{
 		name: "poisoned-duplicate-told", invariant: 9, file: "scheduler/commit.go",
 		old: "		if err == nil && len(res.Duplicates) == 0 { //", new: "		if err == nil { //",
-		fault: "who submits again what cannot be stored is told of an error of a task that is another's",
+		fault: "a submission of what cannot be stored, sent again, is answered with an error of another submitter's task",
 		run:   "^TestPoisonAndDuplicate$",
 	},
 	{
@@ -133,14 +133,14 @@ var wiringMutants = []mutant{
 	{
 		name: "told-again-under-another-epoch", invariant: 10, file: "scheduler/apply.go",
 		old: "			if p := s.partitions[m.Partition]; p != nil && p.epoch == m.Epoch {", new: "			if p := s.partitions[m.Partition]; p != nil {",
-		fault: "endings that the event stream refused are told again by an ownership that did not write them",
-		run:   "^TestTellAgainOfAFormerOwnership$",
+		fault: "endings that the event stream refused are published again by an ownership that did not write them",
+		run:   "^TestRepublishOfAFormerOwnership$",
 	},
 	{
 		name: "told-again-but-one", invariant: 10, file: "scheduler/apply.go",
 		old: "		for _, m := range again {\n", new: "		for _, m := range again[1:] {\n",
-		fault: "of the endings that the event stream refused the first are not told again",
-		run:   "^(TestTellAgain|TestTellAgainIsPaced)$",
+		fault: "of the endings that the event stream refused the first are not published again",
+		run:   "^(TestRepublish|TestRepublishIsPaced)$",
 	},
 	{
 		name: "stream-age-ignored", invariant: 12, file: "internal/node/node.go", in: "dev",

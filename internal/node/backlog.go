@@ -16,9 +16,9 @@ const backlogEvery = 500 * time.Millisecond
 // backlog is ingest.Backlog: how far the readers are behind, as last seen. A
 // node without submissions asks nothing.
 type backlog struct {
-	conn    *natsbus.Conn
-	seen    atomic.Pointer[map[int]int64]
-	knocked atomic.Bool
+	conn      *natsbus.Conn
+	seen      atomic.Pointer[map[int]int64]
+	requested atomic.Bool // since the last look
 }
 
 func newBacklog(conn *natsbus.Conn) *backlog {
@@ -29,8 +29,8 @@ func newBacklog(conn *natsbus.Conn) *backlog {
 
 // Pending implements ingest.Backlog.
 func (b *backlog) Pending(partition int) int64 {
-	if !b.knocked.Load() { // a shared line is written once a period, not per submission
-		b.knocked.Store(true)
+	if !b.requested.Load() { // a shared line is written once a period, not per submission
+		b.requested.Store(true)
 	}
 	return (*b.seen.Load())[partition]
 }
@@ -39,7 +39,7 @@ func (b *backlog) Pending(partition int) int64 {
 // stream's own bound holds submissions back then.
 func (b *backlog) run(ctx context.Context) {
 	for pause.For(ctx, backlogEvery) == nil {
-		if !b.knocked.Swap(false) {
+		if !b.requested.Swap(false) {
 			continue
 		}
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)

@@ -167,7 +167,7 @@ func (n *Node) schedulerConditions() []ground.Condition {
 			Name: string(scheduler.TroubleRelease), Wanted: "partitions of others are released", Begin: "partitions that are not held cannot be released, and their successors wait",
 			End: "partitions are released again",
 		}, {
-			Name: string(scheduler.TroubleTurn), Wanted: "commit cycles succeed", Begin: "commit cycles fail, and their partitions are taken over again",
+			Name: string(scheduler.TroubleCycle), Wanted: "commit cycles succeed", Begin: "commit cycles fail, and their partitions are taken over again",
 			End: "commit cycles succeed again", Consequence: ground.NotReady,
 		}, {
 			Name: string(scheduler.TroubleEvents), Wanted: "endings are published", Begin: "the event stream does not take endings, and they are published again",

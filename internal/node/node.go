@@ -57,7 +57,10 @@ type Node struct {
 }
 
 // owner is what health asks of the scheduler role.
-type owner interface{ Owned() int }
+type owner interface {
+	Owned() int
+	Overloaded() bool
+}
 
 // startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that
 // another node is to make are looked for every setupAgain, for as long as it takes. lookTimeout

@@ -53,8 +53,8 @@ func (r replies) unserved(reply core.Reply) {
 	}
 }
 
-// Tell implements scheduler.Bus.
-func (b ownerBus) Tell(endings []core.Ending, done func(error)) {
+// Publish implements scheduler.Bus.
+func (b ownerBus) Publish(endings []core.Ending, done func(error)) {
 	b.n.conn.PublishEndings(endings, done)
 }
 

@@ -26,7 +26,7 @@ func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
-		Taken:        taken, RecentBytes: n.cfg.RecentBytes,
+		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded,
 	}
 }
 
@@ -97,10 +97,12 @@ func (n *Node) currentDoor() *openDoor {
 	return n.door
 }
 
-// flooded reports whether this node has the front door, and it is flooded.
-func (n *Node) flooded() bool {
-	door := n.currentDoor()
-	return door != nil && door.in.Flooded()
+// overloaded reports whether this node has the scheduler role, and its scheduler is overloaded.
+func (n *Node) overloaded() bool {
+	n.mu.Lock()
+	own := n.own
+	n.mu.Unlock()
+	return own != nil && own.Overloaded()
 }
 
 func (n *Node) setOwner(o owner) {
@@ -115,7 +117,7 @@ func (n *Node) schedulerConfig() scheduler.RunConfig {
 		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,
-		CommitGap: n.cfg.CommitGap, Flooded: n.flooded, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
+		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
 	}
 }
 

@@ -3,7 +3,6 @@ package scheduler_test
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,9 +18,9 @@ func TestParkedTasksAfterATakeover(t *testing.T) {
 		r := newRig(t, scheduler.Config{AgentWindow: 1})
 		r.now = core.InstantOf(time.Now())
 		r.tasks(0, orders(3)...)
-		r.turn()
+		r.cycle()
 		r.answer(r.one(), 0)
-		r.turn()
+		r.cycle()
 		cmds := r.bus.take()
 		r.answer(cmds[0], core.CodeRefused) // t1 is undone
 		r.answer(cmds[1], core.CodeRefused) // t2 too; t3 stays parked as the owner dies
@@ -140,7 +139,7 @@ func TestBackoffEnds(t *testing.T) {
 	})
 }
 
-// A partition with as much in hand as it may have holds its own stream back and
+// A partition with as much in flight as it may have holds its own stream back and
 // no other.
 func TestGateOfABusyPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,148 +157,49 @@ func TestGateOfABusyPartition(t *testing.T) {
 		c.want(core.StateProcessing, 1, "other")
 		c.want(core.StateProcessing, 0, "t0", "t2")
 		if c.store.Task(0, "t3") != nil {
-			t.Fatal("more in hand than allowed")
+			t.Fatal("more in flight than allowed")
 		}
 		c.end(n1)
 	})
 }
 
-// newFlooded is a node whose door is flooded and whose commands are not answered; t0 is
-// in hand. A partition may have most tasks in hand, or share in a flood.
-func newFlooded(t *testing.T, flood *atomic.Bool, most, share int) (*cluster, *node) {
-	c := newCluster(t)
-	c.answer = -1
-	c.setLive("n1")
-	n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
-		cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = most, share*cfg.Partitions, flood.Load, -1
-	})
-	pass(time.Second)
-	flood.Store(true)
-	c.submit(0, order("t0")) // the turn that takes it sees the flood
-	pass(time.Second)
-	return c, n1
-}
-
-// While the door of its node is flooded, a partition takes up its part of the
-// node's share of new tasks, and the rest when the flood is over; nobody else has to
-// write for that.
-//
-// covers: I6
-func TestFloodHoldsNewTasksBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var flood atomic.Bool
-		c, n1 := newFlooded(t, &flood, 5, 3)
-		for i := 1; i < 9; i++ {
-			c.submit(0, order(fmt.Sprintf("t%d", i)))
-		}
-		pass(time.Second)
-		c.want(core.StateProcessing, 0, "t0", "t2")
-		if c.store.Task(0, "t3") != nil {
-			t.Error("more in hand than allowed in a flood")
-		}
-		flood.Store(false)
-		pass(time.Second)
-		c.want(core.StateProcessing, 0, "t3", "t4")
-		if c.store.Task(0, "t5") != nil {
-			t.Error("more in hand than allowed")
-		}
-		c.end(n1)
-	})
-}
-
-// A short flood has held little back: it is taken up at once. So it is after a second
-// one, which is no part of the first.
-//
-// covers: I6
-func TestShortFloodIsOverAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var flood atomic.Bool
-		c := newCluster(t)
-		c.answer = -1
-		c.setLive("n1")
-		n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
-			cfg.InFlight, cfg.FloodInFlight, cfg.Flooded, cfg.DrainMax = 160, 10*cfg.Partitions, flood.Load, -1
-		})
-		pass(time.Second)
-		for n := 0; n < 160; n += 80 {
-			flood.Store(true)
-			for i := n; i < n+80; i++ {
-				c.submit(0, order(fmt.Sprintf("t%d", i)))
-				if i == n { // the turn that takes it sees the flood
-					pass(10 * time.Millisecond)
-				}
-			}
-			pass(300 * time.Millisecond)
-			if c.store.Task(0, fmt.Sprintf("t%d", n+20)) != nil {
-				t.Error("more in hand than allowed in a flood")
-			}
-			flood.Store(false)
-			pass(2 * scheduler.DefaultFloodGap)
-			c.want(core.StateProcessing, 0, fmt.Sprintf("t%d", n+79))
-		}
-		c.end(n1)
-	})
-}
-
-// What a flood has held back is not taken up all at once when it is over.
-//
-// covers: I6
-func TestFloodEndsByAndBy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var flood atomic.Bool
-		c, n1 := newFlooded(t, &flood, 160, 10)
-		for i := 1; i < 170; i++ {
-			c.submit(0, order(fmt.Sprintf("t%d", i)))
-		}
-		pass(time.Second)
-		flood.Store(false)
-		pass(2 * scheduler.DefaultFloodGap)
-		c.want(core.StateProcessing, 0, "t40") // a quarter, and some time
-		if c.store.Task(0, "t61") != nil {
-			t.Error("all in hand at once when the flood was over")
-		}
-		pass(10 * time.Second)
-		c.want(core.StateProcessing, 0, "t159")
-		c.end(n1)
-	})
-}
-
-// While turns take long, fewer tasks are in hand, down to a sixteenth of what is
-// allowed; when they are short again, more by and by, although nobody writes for that.
+// While commit cycles take long, fewer tasks are in flight, down to a sixteenth of what is allowed; when they are short
+// again, more by and by, although no mail comes.
 //
 // covers: E15, I6
-func TestLongTurnsHoldNewTasksBack(t *testing.T) {
-	for _, limit := range []time.Duration{0, -1} {
+func TestLongCyclesHoldNewTasksBack(t *testing.T) {
+	for _, target := range []time.Duration{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
 			c.answer = -1
 			c.setLive("n1")
 			n1 := c.run("n1", func(cfg *scheduler.RunConfig) {
-				cfg.InFlight, cfg.TurnMax, cfg.DrainMax, cfg.Shards = 640, limit, -1, 1
+				cfg.Partitions, cfg.InFlight, cfg.CycleTarget, cfg.DrainMax, cfg.Shards = 1, 640, target, -1, 1
 			})
 			pass(time.Second)
-			turn := 2 * scheduler.DefaultTurnMax
-			c.store.slow.Store(int64(turn))
-			for i := range 45 { // one a turn: by the 25th, long turns would allow no more but for the least
-				c.submit(0, order(fmt.Sprintf("t%d", i)))
-				pass(turn)
-			}
-			c.want(core.StateProcessing, 0, "t0", "t39")
-			for i := 45; i < 120; i++ {
+			slow := 2 * scheduler.DefaultCycleTarget
+			c.store.slow.Store(int64(slow))
+			for i := range 120 {
 				c.submit(0, order(fmt.Sprintf("t%d", i)))
 			}
-			pass(2 * time.Second)
-			inHand := func(id string) bool { return c.store.Task(0, id) != nil }
-			if got := inHand("t80"); got != (limit < 0) {
-				t.Errorf("limit %v: more than a sixteenth and some tries in hand: %v", limit, got)
+			pass(5 * time.Second)
+			inFlight := func(id string) bool { return c.store.Task(0, id) != nil }
+			if got := inFlight("t39"); !got {
+				t.Errorf("target %v: the least that is always admitted is not in flight", target)
+			}
+			if got := inFlight("t60"); got != (target < 0) {
+				t.Errorf("target %v: more than a sixteenth in flight: %v", target, got)
 			}
 			c.store.slow.Store(0)
-			pass(3 * scheduler.DefaultTurnMax)
-			if got := inHand("t90"); got != (limit < 0) {
-				t.Errorf("limit %v: all at once when turns are short again: %v", limit, got)
+			pass(scheduler.DefaultCycleTarget / 3)
+			if got := inFlight("t90"); got != (target < 0) {
+				t.Errorf("target %v: all at once when cycles are short again: %v", target, got)
 			}
-			pass(10 * time.Second)
+			pass(time.Minute)
 			c.want(core.StateProcessing, 0, "t119")
+			if n1.s.Overloaded() {
+				t.Errorf("target %v: still overloaded", target)
+			}
 			c.end(n1)
 		})
 	}

@@ -11,20 +11,20 @@ import (
 // applyTasks turns submissions into tasks. The position of a message counts as
 // applied only after its last item.
 func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
-	t := &s.turn
-	for ; t.pos.task < len(t.mail.Tasks); t.pos.task, t.pos.sub = t.pos.task+1, 0 {
-		m := &t.mail.Tasks[t.pos.task]
+	c := &s.cycle
+	for ; c.pos.task < len(c.mail.Tasks); c.pos.task, c.pos.sub = c.pos.task+1, 0 {
+		m := &c.mail.Tasks[c.pos.task]
 		p := s.partitions[m.Partition]
 		if p == nil {
 			continue // not ours any more: its owner reads it from the cursor
 		}
 		if m.Pos > p.nextCursor {
-			for ; t.pos.sub < len(m.Submissions); t.pos.sub++ {
+			for ; c.pos.sub < len(m.Submissions); c.pos.sub++ {
 				if !s.roomy() {
 					return true, nil
 				}
-				sub := &m.Submissions[t.pos.sub]
-				if e := p.ids[sub.ID]; e != nil && e.birth {
+				sub := &m.Submissions[c.pos.sub]
+				if e := p.ids[sub.ID]; e != nil && e.created {
 					return true, nil // whether that id is ours to compare with, the commit says
 				}
 				if err := s.submit(ctx, p, m, sub); err != nil {
@@ -32,7 +32,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 				}
 			}
 			for i := range m.Refused {
-				t.refused = append(t.refused, notice{p: p, status: m.Refused[i]})
+				c.refused = append(c.refused, notice{p: p, status: m.Refused[i]})
 			}
 			p.nextCursor, p.nextStored = m.Pos, m.Stored
 		}
@@ -41,7 +41,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// submit makes one submission a task, unless its id is in hand already.
+// submit makes one submission a task, unless its id is in flight already.
 func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core.Submission) error {
 	hash := core.HashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
@@ -68,7 +68,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
 			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
 		},
-		plan: ref, slot: -1, birth: true,
+		plan: ref, slot: -1, created: true,
 	}
 	p.nextNumber++
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
@@ -81,7 +81,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	} else {
 		ev.Error = unknownPlan(sub)
 	}
-	core.Birth(plan, e.task, &ev, &s.turn.out)
+	core.Birth(plan, e.task, &ev, &s.cycle.out)
 	p.add(e)
 	s.use(p, e)
 	s.keep(p, e, true)
@@ -99,7 +99,7 @@ func unknownPlan(sub *core.Submission) string {
 // task, anything else is refused.
 func (s *Shard) again(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
 	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
-		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.turn.now}
+		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.cycle.now}
 		if is.State.Ended() {
 			status.Status, status.Error = string(is.State), is.Reason
 		}
@@ -116,23 +116,23 @@ func (s *Shard) again(p *partition, sub *core.Submission, hash []byte, is *core.
 	s.refusal(p, sub, 409, why)
 }
 
-// refusal tells, durably and to the submitter, that a submission never became a
+// refusal reports, durably and to the submitter, that a submission never became a
 // task. code is HTTP's.
 func (s *Shard) refusal(p *partition, sub *core.Submission, code int, why string) {
-	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: s.turn.now}
-	s.turn.refused = append(s.turn.refused, notice{p: p, status: status})
+	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: s.cycle.now}
+	s.cycle.refused = append(s.cycle.refused, notice{p: p, status: status})
 	s.notify(p, sub.ReplyTo, status)
 }
 
-// notify tells a submitter, who may not have asked for it, after the commit.
+// notify sends a submitter, if it asked for it, a status after the commit.
 func (s *Shard) notify(p *partition, subject string, status core.Status) {
 	if subject != "" {
-		s.turn.notices = append(s.turn.notices, notice{p: p, subject: subject, status: status})
+		s.cycle.notices = append(s.cycle.notices, notice{p: p, subject: subject, status: status})
 	}
 }
 
-// settle deals with what a commit left out.
-func (s *Shard) settle(res *core.CommitResult) {
+// leftOut deals with what a commit left out: partitions that were fenced, and tasks whose id was taken.
+func (s *Shard) leftOut(res *core.CommitResult) {
 	for _, id := range res.Fenced {
 		p := s.partitions[id]
 		if p == nil || p.lost {
@@ -149,11 +149,11 @@ func (s *Shard) settle(res *core.CommitResult) {
 func (s *Shard) lose(p *partition) {
 	p.lost = true
 	s.log.Debug("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
-	s.turn.turned.Lost = append(s.turn.turned.Lost, p.id)
+	s.cycle.lost = append(s.cycle.lost, p.id)
 	s.Drop(p.id)
 }
 
-// duplicate lets go of a birth whose id was taken in the store.
+// duplicate drops a new task whose id was taken in the store.
 func (s *Shard) duplicate(dup *core.Duplicate) {
 	p := s.partitions[dup.Partition]
 	if p == nil {
@@ -175,5 +175,5 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 
 // unqueue takes back the effects of a task in this round: prepare passes over what is
 // older than this, and spends the numbers of its endings, under which there is nothing
-// to tell. A round may take back thousands, so none of them looks at the others.
-func (s *Shard) unqueue(e *entry) { e.revoked = len(s.turn.effects) }
+// to publish. A round may take back thousands, so none of them looks at the others.
+func (s *Shard) unqueue(e *entry) { e.revoked = len(s.cycle.effects) }
