@@ -112,8 +112,8 @@ func TestHeaderFlood(t *testing.T) {
 }
 
 // TestSubmitterThatNeverReads: it asks for thousands of answers and statuses and
-// reads none; another consumes the events and acknowledges none. Nobody else
-// waits for them.
+// reads none; another consumes the events and acknowledges none. No other
+// client waits for them.
 //
 // covers: E27
 func TestSubmitterThatNeverReads(t *testing.T) {

@@ -129,8 +129,8 @@ func TestBareAgentRefusesAndIsUndone(t *testing.T) {
 	}
 }
 
-// TestNobodyServes: a step that no agent serves waits for one.
-func TestNobodyServes(t *testing.T) {
+// TestNoAgentServes: a step that no agent serves waits for one.
+func TestNoAgentServes(t *testing.T) {
 	w := start(t)
 	w.plan(`{"name":"later","version":1,"steps":[{"name":"only","agent":"bare.later","undoable":false,"complete_by_ms":2000,"backoff_ms":20,"backoff_cap_ms":50}]}`)
 	w.accepted("later", "n1", `{}`, nil)

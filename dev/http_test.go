@@ -79,7 +79,7 @@ func httpPut(t *testing.T, w *world) {
 	if code, body := w.http("PATCH", path, "", nil); code != 405 {
 		t.Errorf("PATCH: %d %s", code, body)
 	}
-	if code, _ := w.http("GET", "/v1/tasks/web/nobody", "", nil); code != 404 {
+	if code, _ := w.http("GET", "/v1/tasks/web/no-such", "", nil); code != 404 {
 		t.Errorf("GET of an unknown task: %d", code)
 	}
 }

@@ -176,7 +176,7 @@ func (s *System) AwaitOwned(ctx context.Context) error {
 // Run runs all roles until ctx ends, then drains.
 func (s *System) Run(ctx context.Context) error { return s.Node.Run(ctx) }
 
-// Keep runs each role until ctx ends and ends and begins it anew every so often:
+// Keep runs each role until ctx ends and ends and begins it again every so often:
 // every second time without a drain, as if it had crashed.
 func (s *System) Keep(ctx context.Context, every time.Duration) error {
 	var wg sync.WaitGroup
@@ -199,7 +199,7 @@ func (s *System) Keep(ctx context.Context, every time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// Restarts is how many times Keep has begun a role anew.
+// Restarts is how many times Keep has begun a role again.
 func (s *System) Restarts() int { return int(s.restarts.Load()) }
 
 // Close ends everything that Start began.

@@ -230,8 +230,8 @@ func TestAgentsRefuse(t *testing.T) {
 	wantCode(t, s, StepDelivery, "delivery.create", "422")
 }
 
-// A hanging service and a dead agent look alike from here: nobody answers, not
-// even with an error.
+// A hanging service and a dead agent look alike from here: no answer comes, not
+// even an error.
 //
 // covers: E7, S9
 func TestAgentsAreSilentPastTheirTime(t *testing.T) {

@@ -114,7 +114,7 @@ func TestCheckFindsPlantedFaults(t *testing.T) {
 			delete(outcomes, "task1")
 		}, want: counts{lost: 1}, why: "accepted, but the store does not know it"},
 		{name: "effect of no task", spoil: func(t *testing.T, all *Services, _ OutcomeMap) {
-			mustDo(t, all.Service(StepDrone), callOf("nobody", StepDrone, 1))
+			mustDo(t, all.Service(StepDrone), callOf("unknown", StepDrone, 1))
 		}, want: counts{halfDone: 1}, why: "the store does not know it, but the effect of step drone stands"},
 	}
 	for _, test := range tests {

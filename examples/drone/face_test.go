@@ -117,7 +117,7 @@ func TestPostKeepsTheCallersID(t *testing.T) {
 		t.Errorf("the same again: %d %s", w.Code, w.Body)
 	}
 	other := req
-	other.OwnerID = "somebody-else"
+	other.OwnerID = "another-owner"
 	if w := ask(face, "POST", requests, bodyOf(t, other)); w.Code != http.StatusConflict {
 		t.Errorf("another request under the id: %d %s", w.Code, w.Body)
 	}

@@ -119,7 +119,7 @@ func TestTamperGivesErrorsOn(t *testing.T) {
 		t.Errorf("wrote %d, %v", n, err)
 	}
 	if _, err := tamper.Dial("tcp", "127.0.0.1:1"); err == nil {
-		t.Error("nobody listens there")
+		t.Error("dialled a port that nothing listens on")
 	}
 	if _, err := NewTamper(1, Faults{Dropped: 2}); err == nil {
 		t.Error("a share of 2 was accepted")

@@ -37,7 +37,7 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"SET jit ", "PostgreSQL compiles long queries, CockroachDB does not"},
 	{"SET idle_in_transaction_session_timeout ", "CockroachDB ends idle transactions by its own means"},
 	{"SELECT pg_backend_pid()", "tells a pooler of transactions, of which CockroachDB has none that changes the session's process"},
-	{"SELECT pg_try_advisory_lock(", "CockroachDB's advisory locks hold nobody up; there processes that migrate at once try again"},
+	{"SELECT pg_try_advisory_lock(", "CockroachDB's advisory locks block no session; there processes that migrate at once try again"},
 	{"SELECT a.pid, ", "CockroachDB's changes of tables queue no commits behind a reader"},
 	{"SELECT count(*) FROM pg_index ", "CockroachDB takes back an index whose build was cut off"},
 	{"DROP INDEX CONCURRENTLY ", "CockroachDB takes back an index whose build was cut off"},
@@ -156,7 +156,7 @@ func TestCockroachNeverGetsPostgresOnly(t *testing.T) {
 
 // goose reports whether a problem is one of the migration tool's own statements
 // that was looked at by a person: in its table of versions are an id that counts
-// itself and a time that nobody reads.
+// itself and a time that nothing reads.
 func goose(text, problem string) bool {
 	for _, ok := range []struct{ part, problem string }{
 		{"CREATE TABLE goose_db_version", "type int4"},
