@@ -9,7 +9,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// CountsMax is up to how many tasks of a state are counted for whoever asks: more take
+// CountsMax is up to how many tasks of a state are counted: more take
 // longer than a person waits.
 const CountsMax = 100_000
 

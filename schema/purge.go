@@ -38,7 +38,7 @@ func (p *purgePlaces) set(partition int, number int64) {
 	p.places[partition] = number
 }
 
-// forget begins anew, at a takeover: another owner may have gone back in time
+// forget begins again, at a takeover: another owner may have gone back in time
 // with a restored database.
 func (p *purgePlaces) forget(partition int) { p.set(partition, 0) }
 

@@ -155,7 +155,7 @@ func scanRecord(rows *sql.Rows) (number int64, rec core.Record, input []byte, co
 		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, journalFormat)
 	}
 	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
-	rec.At, rec.Quiet, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
+	rec.At, rec.EffectsPossibleUntil, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
 	rec.Error, rec.Reason = string(errText), string(reason)
 	return number, rec, input, commit, err
 }

@@ -233,7 +233,7 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "poison-forgets-the-effect", invariant: 12, file: "internal/core/operator.go",
-		old: "r.StepStatus, r.Quiet = StepFailed, d.quietAfter(i)", new: "r.StepStatus, r.Quiet = StepFailed, 0",
+		old: "r.StepStatus, r.EffectsPossibleUntil = StepFailed, d.quietAfter(i)", new: "r.StepStatus, r.EffectsPossibleUntil = StepFailed, 0",
 		fault: "a poisoned task forgets that its command may still act",
 		run:   "^TestPoisonedCommandMayStillAct$",
 	},

@@ -46,7 +46,7 @@ func (d *decision) busy(i int) {
 		// it does not prove that no agent is at work on this one.
 		s.Resent = true
 		if s.Status != StepUndoing {
-			s.Quiet = d.quietAfter(i)
+			s.EffectsPossibleUntil = d.quietAfter(i)
 		}
 		d.retryLater(i)
 		return
@@ -65,7 +65,7 @@ func (d *decision) await(i, code int, text string) {
 	} else {
 		r.StepStatus = StepWaiting
 		if s.Resent {
-			r.Quiet = d.quietAfter(i)
+			r.EffectsPossibleUntil = d.quietAfter(i)
 		}
 	}
 	if d.t.State == StateProcessing || s.Status == StepUndoing {
@@ -108,7 +108,7 @@ func (d *decision) again(i int) {
 	if kind == EffectDo {
 		s.Due = min(s.Due, d.t.Deadline)
 		if s.Resent { // "unserved" may be about another copy
-			s.Quiet = d.quietAfter(i)
+			s.EffectsPossibleUntil = d.quietAfter(i)
 		}
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
@@ -124,8 +124,8 @@ func (d *decision) heard(i int) {
 	r.Next, r.NextAttempt, r.Undo, r.Due = i, s.Attempt, s.Status == StepUndoing, s.Due
 	r.Attempt = s.Attempt
 	resent := s.Resent
-	d.t.foldBegin(&r)
-	d.t.foldEnd(&r)
+	d.t.beginTransition(&r)
+	d.t.completeTransition(&r)
 	s.Resent = resent
 	d.out.Records = append(d.out.Records, r)
 	d.touchRow()
@@ -183,7 +183,7 @@ func (s *StepState) Journalled() StepState {
 	}
 	c.Resent, c.Tries, c.Heard = false, 0, 0
 	if c.Awaits != 0 {
-		c.Due, c.Quiet = 0, 0
+		c.Due, c.EffectsPossibleUntil = 0, 0
 	}
 	return c
 }

@@ -77,7 +77,7 @@ func TestBusyAgentIsNoAttempt(t *testing.T) {
 		if n := len(r.journal); n != 2 || r.journal[1].Kind != KindUnserved || r.journal[1].Code != code {
 			t.Fatalf("code %d: %d rows: %+v", code, n, r.journal)
 		}
-		if s := r.task.Steps[0]; !s.Dirty || r.task.Failures != 0 {
+		if s := r.task.Steps[0]; !s.MayHaveEffect || r.task.Failures != 0 {
 			t.Errorf("code %d: %d failures, %s", code, r.task.Failures, r.task)
 		}
 		r.must(Event{Kind: EventCancel})
@@ -129,7 +129,7 @@ func TestRetryIsHeard(t *testing.T) {
 		t.Errorf("the supervisor asks at %d, want %d", r.row.Bound, due)
 	}
 	r.late()
-	if rec := r.journal[3]; rec.Kind != KindOverdue || rec.Attempt != 1 || !r.task.Steps[0].Dirty || r.task.Failures != 1 {
+	if rec := r.journal[3]; rec.Kind != KindOverdue || rec.Attempt != 1 || !r.task.Steps[0].MayHaveEffect || r.task.Failures != 1 {
 		t.Fatalf("silent: %+v, %s", rec, r.task)
 	}
 }
@@ -142,7 +142,7 @@ func TestHeardAndGivenBack(t *testing.T) {
 	r.wait()
 	r.wait()
 	r.absent()
-	if s := r.task.Steps[0]; s.Awaits != 4 || s.Attempt != 0 || s.Dirty {
+	if s := r.task.Steps[0]; s.Awaits != 4 || s.Attempt != 0 || s.MayHaveEffect {
 		t.Fatalf("given back: %s", r.task)
 	}
 	r.wait()
@@ -163,7 +163,7 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 		t.Fatalf("effects %+v", e)
 	}
 	// A retry of the owner before may have left until then.
-	if quiet, want := r.task.Steps[0].Quiet, r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace); quiet != want {
+	if quiet, want := r.task.Steps[0].EffectsPossibleUntil, r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace); quiet != want {
 		t.Fatalf("quiet at %d after the takeover, want %d", quiet, want)
 	}
 	for range 10 {
@@ -173,7 +173,7 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 	if n := len(r.journal); n != 2 {
 		t.Fatalf("%d rows: %+v", n, r.journal)
 	}
-	last := r.task.Steps[0].Quiet
+	last := r.task.Steps[0].EffectsPossibleUntil
 	if want := r.now.Add(r.plan.Grace); last < want {
 		t.Fatalf("quiet at %d, want %d at least", last, want)
 	}
@@ -219,7 +219,7 @@ func TestPoisonedWait(t *testing.T) {
 	r.absent()
 	r.task = r.replayed()
 	r.must(Event{Kind: EventPoison})
-	if s := r.task.Steps[0]; !s.Dirty || s.Quiet < r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace) {
+	if s := r.task.Steps[0]; !s.MayHaveEffect || s.EffectsPossibleUntil < r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace) {
 		t.Fatalf("poisoned: %s", r.task)
 	}
 }
@@ -354,7 +354,7 @@ func TestUndoGivesUpAndTheOthersAreUndone(t *testing.T) {
 			t.Fatalf("after %v: %s, step %d, why %q", after, r.task, r.task.FailedStep, r.task.Why)
 		}
 		for i, s := range r.task.Steps {
-			if s.Dirty != (i == 2) {
+			if s.MayHaveEffect != (i == 2) {
 				t.Errorf("after %v: step %d: %s", after, i, r.task)
 			}
 		}

@@ -37,7 +37,7 @@ func TestOwnDeadlineBoundsTheRow(t *testing.T) {
 	}
 }
 
-// Quiet never moves back: a resubmit with a short deadline gives the second try a
+// EffectsPossibleUntil never moves back: a resubmit with a short deadline gives the second try a
 // complete-by before that of the first, one copy of which may still be at work.
 //
 // covers: inv7

@@ -25,7 +25,7 @@ func (d *decision) record(kind Kind, step int) Record {
 	}
 	if step >= 0 {
 		s := &d.t.Steps[step]
-		r.StepStatus, r.Attempt, r.Quiet = s.Status, s.Attempt, s.Quiet
+		r.StepStatus, r.Attempt, r.EffectsPossibleUntil = s.Status, s.Attempt, s.EffectsPossibleUntil
 	}
 	return r
 }
@@ -33,14 +33,14 @@ func (d *decision) record(kind Kind, step int) Record {
 // finish keeps what r says so far, moves the task to state, lets it advance as
 // far as it can, and closes the record.
 func (d *decision) finish(r *Record, state State) {
-	d.t.foldBegin(r)
+	d.t.beginTransition(r)
 	if d.retryAt != 0 {
 		d.t.Steps[r.Step].Due = d.retryAt
 	}
 	d.t.State = state
 	d.advance(r)
 	r.State = d.t.State
-	d.t.foldEnd(r)
+	d.t.completeTransition(r)
 	d.lock()
 	if d.t.State.Ended() {
 		d.out.Effects = append(d.out.Effects, Effect{Kind: EffectEnded, Seq: r.Seq})

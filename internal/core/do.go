@@ -41,7 +41,7 @@ func (d *decision) done(i int) {
 	r.StepStatus = StepDone
 	r.Result = d.ev.Result
 	if d.t.Steps[i].Resent {
-		r.Quiet = d.quietAfter(i)
+		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	d.finish(&r, d.t.State)
 }
@@ -50,7 +50,7 @@ func (d *decision) done(i int) {
 // even without an answer.
 func (d *decision) quietAfter(i int) Instant {
 	s := &d.t.Steps[i]
-	return max(s.Quiet, s.Due.Add(d.p.Grace))
+	return max(s.EffectsPossibleUntil, s.Due.Add(d.p.Grace))
 }
 
 // failed ends a try of do that was answered with an error.
@@ -62,7 +62,7 @@ func (d *decision) failed(i int) {
 	r := d.record(kind, i)
 	r.Code, r.Error = d.ev.Code, cut(d.ev.Error)
 	if d.t.Steps[i].Resent {
-		r.Quiet = d.quietAfter(i)
+		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	d.afterFailure(&r, i, kind == KindRefused)
 }

@@ -8,10 +8,10 @@
 // is committed. It sends nothing, stores nothing, and asks neither a clock nor
 // a random source: time and chance arrive inside the event.
 //
-// # Decide, then fold
+// # Decide, then apply
 //
 // A record is sufficient to repeat the change it describes. Apply builds the
-// record and folds it into the task with the same functions that [Replay] uses
+// record and applies it to the task with the same functions that [Replay] uses
 // when a new owner rebuilds a task from its journal, so the live state and the
 // replayed state cannot drift apart.
 //
@@ -36,7 +36,7 @@
 //
 // apply.go and decision.go are the frame: what happens on every event. do.go,
 // undo.go, wait.go, operator.go and planless.go hold one method per event;
-// due.go says what comes next and when; fold.go is what a journal row means;
+// due.go says what comes next and when; transition.go is what a journal row means;
 // replay.go is what a new owner does. testdata/cells.txt shows every event in
 // every situation, testdata/scripts whole lives of tasks.
 //

@@ -41,7 +41,7 @@ func (t *Task) ready(p *Plan, i int) bool {
 // openUndo reports whether the undo of a step is still to come, or to be tried again.
 func (t *Task) openUndo(p *Plan, i int) bool {
 	s := &t.Steps[i]
-	return s.Dirty && p.Steps[i].Undoable && s.Left == ""
+	return s.MayHaveEffect && p.Steps[i].Undoable && s.Left == ""
 }
 
 // undos calls yield with the steps whose undo may leave when its time has come, last
@@ -71,9 +71,9 @@ func (t *Task) undos(p *Plan, yield func(i int)) {
 func (t *Task) undoWhen(i int) Instant {
 	s := &t.Steps[i]
 	if s.Status == StepUndoing {
-		return max(s.Quiet, s.Due)
+		return max(s.EffectsPossibleUntil, s.Due)
 	}
-	return s.Quiet
+	return s.EffectsPossibleUntil
 }
 
 // nextUndo is the step whose undo leaves next, and when it may; -1: none is left. Of

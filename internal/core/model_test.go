@@ -6,7 +6,7 @@ import (
 )
 
 // The model: agents, the services behind them and the net between, as invariants
-// 6 and 7 allow them to behave. It knows nothing of the core's Quiet, Dirty or
+// 6 and 7 allow them to behave. It knows nothing of the core's EffectsPossibleUntil, MayHaveEffect or
 // Resent; it sees commands leave and replies arrive.
 
 // model holds what happened outside the task.

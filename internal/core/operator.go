@@ -96,7 +96,7 @@ func (d *decision) extend() error {
 	}
 	r := d.record(KindExtended, -1)
 	r.Deadline = d.ev.Until
-	d.t.foldBegin(&r) // the due time follows from the new deadline
+	d.t.beginTransition(&r) // the due time follows from the new deadline
 	d.raise(&r, d.t.NextDue(d.p))
 	return nil
 }
@@ -114,10 +114,10 @@ func (d *decision) poison() error {
 	r := d.record(KindPoisoned, i)
 	r.Error = cut(d.ev.Error)
 	if i >= 0 && d.t.Steps[i].Status == StepRunning {
-		r.StepStatus, r.Quiet = StepFailed, d.quietAfter(i)
+		r.StepStatus, r.EffectsPossibleUntil = StepFailed, d.quietAfter(i)
 	}
 	if i >= 0 && d.t.Steps[i].Awaits != 0 && d.t.Steps[i].Status == StepWaiting {
-		r.Quiet = d.t.retriesQuiet(d.p, i, d.at) // the owner may have just replayed it
+		r.EffectsPossibleUntil = d.t.retriesQuiet(d.p, i, d.at) // the owner may have just replayed it
 	}
 	d.finish(&r, StateError)
 	return nil

@@ -40,13 +40,13 @@ type Record struct {
 	State  State // of the task, after this row
 	Round  int   // of the task, after this row
 
-	Step       int        // step whose try ended or that was reset; -1: none
-	StepStatus StepStatus // of Step, after this row
-	Attempt    int        // of Step, after this row; of Next when Step is -1
-	Code       int        // of the failure
-	Error      string     // text of the failure, as bytes in SQL
-	Result     []byte     // of a do that is done
-	Quiet      Instant    // of Step, after this row, when it changed; of WentBack: of all steps
+	Step                 int        // step whose try ended or that was reset; -1: none
+	StepStatus           StepStatus // of Step, after this row
+	Attempt              int        // of Step, after this row; of Next when Step is -1
+	Code                 int        // of the failure
+	Error                string     // text of the failure, as bytes in SQL
+	Result               []byte     // of a do that is done
+	EffectsPossibleUntil Instant    // of Step, after this row, when it changed; of WentBack: of all steps
 
 	Next        int     // step whose command this row issues; -1: none
 	NextAttempt int     // attempt number of that command

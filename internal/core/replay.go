@@ -27,7 +27,7 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 		if max(r.Step, r.Next) >= len(t.Steps) {
 			return nil, fmt.Errorf("task %s: journal row %d names step %d of %d", t.ID, r.Seq, max(r.Step, r.Next)+1, len(t.Steps))
 		}
-		t.fold(r)
+		t.applyRecord(r)
 	}
 	if i := t.Out(); i >= 0 {
 		t.Steps[i].Resent = true // the journal does not say how often it was sent
@@ -97,7 +97,7 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 		waits = true
 		s.Resent, s.Due = true, at
 		if s.Status != StepUndoing {
-			s.Quiet = t.retriesQuiet(p, i, at)
+			s.EffectsPossibleUntil = t.retriesQuiet(p, i, at)
 		}
 	}
 	return waits
@@ -107,5 +107,5 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 // if any owner sent it before at.
 func (t *Task) retriesQuiet(p *Plan, i int, at Instant) Instant {
 	last := min(at.Add(OwnedFor+p.Steps[i].CompleteBy), t.Deadline)
-	return max(t.Steps[i].Quiet, last.Add(p.Grace))
+	return max(t.Steps[i].EffectsPossibleUntil, last.Add(p.Grace))
 }

@@ -235,7 +235,7 @@ func (r *rig) checkEnd() {
 		if r.task.State == StateProcessed && s.Status != StepDone && !r.byHand {
 			r.t.Fatalf("processed with step %d %s", i, s.Status)
 		}
-		if r.task.State == StateUndone && s.Dirty && r.plan.Steps[i].Undoable && !r.byHand {
+		if r.task.State == StateUndone && s.MayHaveEffect && r.plan.Steps[i].Undoable && !r.byHand {
 			r.t.Fatalf("undone with an effect of step %d left: %s", i, r.task)
 		}
 	}
@@ -289,7 +289,7 @@ func (t *Task) String() string {
 	s := fmt.Sprintf("task %s seq %d round %d bound %d deadline %d:", t.State, t.Seq, t.Round, t.Bound, t.Deadline)
 	for i := range t.Steps {
 		st := &t.Steps[i]
-		s += fmt.Sprintf(" [%s try %d out %d due %d quiet %d dirty %v]", st.Status, st.Attempt, st.Out, st.Due, st.Quiet, st.Dirty)
+		s += fmt.Sprintf(" [%s try %d out %d due %d quiet %d dirty %v]", st.Status, st.Attempt, st.Out, st.Due, st.EffectsPossibleUntil, st.MayHaveEffect)
 	}
 	return s
 }

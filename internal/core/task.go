@@ -101,14 +101,14 @@ type Task struct {
 
 // StepState is what the owner knows of one step.
 type StepState struct {
-	Status  StepStatus
-	Attempt int     // tries of the present do or undo
-	Out     int64   // number of the command now out, a journal row's; 0: none is out
-	Due     Instant // of the command out: its complete-by; otherwise when the next try may leave
-	Quiet   Instant // no do of this step can still take effect after this
-	Dirty   bool    // a do may have left an effect that no undo has removed
-	Resent  bool    // the command out may be in more than one pair of hands; not journalled
-	Result  []byte  // what do answered
+	Status               StepStatus
+	Attempt              int     // tries of the present do or undo
+	Out                  int64   // number of the command now out, a journal row's; 0: none is out
+	Due                  Instant // of the command out: its complete-by; otherwise when the next try may leave
+	EffectsPossibleUntil Instant // no do of this step can still take effect after this
+	MayHaveEffect        bool    // a do may have left an effect that no undo has removed
+	Resent               bool    // the command out may be in more than one pair of hands; not journalled
+	Result               []byte  // what do answered
 
 	// A step that waits for its agent. What its retries come to is not journalled.
 	Awaits int64   // journal row by which the wait began, under whose number its retries leave; 0: it does not wait

@@ -137,7 +137,7 @@ func (d *decision) silent(i int) {
 		d.afterUndoFailure(&r, i, false)
 		return
 	}
-	r.Quiet = d.quietAfter(i)
+	r.EffectsPossibleUntil = d.quietAfter(i)
 	d.afterFailure(&r, i, false)
 }
 
@@ -145,8 +145,8 @@ func (d *decision) silent(i int) {
 // its row to due.
 func (d *decision) raise(r *Record, due Instant) {
 	r.State = d.t.State
-	d.t.foldBegin(r)
-	d.t.foldEnd(r)
+	d.t.beginTransition(r)
+	d.t.completeTransition(r)
 	d.t.Bound = due
 	d.out.Row = true
 	d.out.Records = append(d.out.Records, *r)

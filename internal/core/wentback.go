@@ -15,9 +15,9 @@ func (d *decision) wentBack() error {
 	}
 	r := d.record(KindWentBack, -1)
 	r.State = d.t.State
-	r.Quiet = d.quietBefore()
-	d.t.foldBegin(&r)
-	d.t.foldEnd(&r)
+	r.EffectsPossibleUntil = d.quietBefore()
+	d.t.beginTransition(&r)
+	d.t.completeTransition(&r)
 	d.touchRow() // of a task that is being undone another step may be next
 	d.out.Records = append(d.out.Records, r)
 	return nil

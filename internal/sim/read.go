@@ -159,7 +159,7 @@ func (m *MemStore) History(partition int, id string) string {
 		if j.Next >= 0 {
 			fmt.Fprintf(&b, " → step %d try %d undo %v", j.Next+1, j.NextAttempt, j.Undo)
 		}
-		fmt.Fprintf(&b, " due %d quiet %d %s %s %s\n", j.Due, j.Quiet, j.Actor, j.Error, j.Reason)
+		fmt.Fprintf(&b, " due %d quiet %d %s %s %s\n", j.Due, j.EffectsPossibleUntil, j.Actor, j.Error, j.Reason)
 	}
 	return b.String()
 }

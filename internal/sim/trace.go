@@ -70,8 +70,8 @@ func recordText(j *core.Record) string {
 	if j.Due != 0 {
 		fmt.Fprintf(&b, ", due %.4fs", j.Due.Sub(began).Seconds())
 	}
-	if j.Quiet != 0 {
-		fmt.Fprintf(&b, ", quiet %.4fs", j.Quiet.Sub(began).Seconds())
+	if j.EffectsPossibleUntil != 0 {
+		fmt.Fprintf(&b, ", quiet %.4fs", j.EffectsPossibleUntil.Sub(began).Seconds())
 	}
 	if j.Error+j.Reason != "" {
 		fmt.Fprintf(&b, " (%s%s)", j.Error, j.Reason)

@@ -131,7 +131,7 @@ var journalFields = []field[journalRow]{
 	{"fingerprint", sqlText, func(c *cells, r *journalRow) { c.someText(schema.Fingerprint(r.Record)) }},
 	{"reason", sqlBytes, func(c *cells, r *journalRow) { c.someText(r.Reason) }},
 	{"result", sqlBytes, func(c *cells, r *journalRow) { c.someBytes(r.Result) }},
-	{"quiet", sqlTime, func(c *cells, r *journalRow) { c.time(r.Quiet) }},
+	{"quiet", sqlTime, func(c *cells, r *journalRow) { c.time(r.EffectsPossibleUntil) }},
 	{"next", sqlInt8, func(c *cells, r *journalRow) { c.unless(-1, int64(r.Next)) }},
 	{"next_attempt", sqlInt8, func(c *cells, r *journalRow) { c.unless(0, int64(r.NextAttempt)) }},
 	{"undo", sqlBool, func(c *cells, r *journalRow) { c.bool(r.Undo) }},

@@ -27,7 +27,7 @@ func recordArgs(w *core.TaskWrite, record int, commit int64) []any {
 	return []any{
 		t.Partition, t.Number, r.Seq, int64(r.At), schema.Words(r.Actor), commit, schema.FormatOf(input), string(r.Kind), string(r.State), r.Round,
 		nullIf(r.Step, -1), nullIf(schema.StatusWord(r), ""), r.Attempt, nullIf(r.Code, 0), blob([]byte(r.Error)), nullIf(schema.Fingerprint(r), ""),
-		blob([]byte(r.Reason)), blob(r.Result), instant(r.Quiet), nullIf(r.Next, -1), nullIf(r.NextAttempt, 0), r.Undo, instant(r.Due), instant(r.Deadline), blob(input),
+		blob([]byte(r.Reason)), blob(r.Result), instant(r.EffectsPossibleUntil), nullIf(r.Next, -1), nullIf(r.NextAttempt, 0), r.Undo, instant(r.Due), instant(r.Deadline), blob(input),
 	}
 }
 

@@ -101,7 +101,7 @@ func testWaiting(r *rig) {
 	r.write(append(all, births(2, 1)...)...)
 	r.equal("first page", get(r.s.Waiting(r.ctx, 1, "b", 0, 2))(r), []int64{1, 4})
 	r.equal("second page", get(r.s.Waiting(r.ctx, 1, "b", 4, 9))(r), []int64{5, 8})
-	r.equal("nobody", get(r.s.Waiting(r.ctx, 2, "b", 0, 9))(r), []int64(nil))
+	r.equal("none", get(r.s.Waiting(r.ctx, 2, "b", 0, 9))(r), []int64(nil))
 	agents := get(r.s.WaitingAgents(r.ctx, 1))(r)
 	seen := map[string]int{}
 	for _, a := range agents {
@@ -203,7 +203,7 @@ func testView(r *rig) {
 	}
 }
 
-// A task whose plan nobody knows any more is still shown.
+// A task whose plan is not known any more is still shown.
 func testViewWithoutPlan(r *rig) {
 	w := birth(1, 1, "a")
 	w.Task.PlanVersion = 99

@@ -23,7 +23,7 @@ func fullTask(p int, number int64) *core.Task {
 func fullRecord(seq int64) core.Record {
 	return core.Record{
 		Seq: seq, Kind: core.KindUndoRefused, At: start + 11, Actor: "agent é", Reason: "because", State: core.StateUndoing, Round: 4,
-		Step: 63, StepStatus: core.StepUndone, Attempt: 1000, Code: 599, Error: "text", Result: []byte("{}\x00"), Quiet: start + 12,
+		Step: 63, StepStatus: core.StepUndone, Attempt: 1000, Code: 599, Error: "text", Result: []byte("{}\x00"), EffectsPossibleUntil: start + 12,
 		Next: 62, NextAttempt: 999, Undo: true, Due: start + 13, Deadline: start + 14,
 	}
 }
@@ -117,7 +117,7 @@ func anyRecord(t *rapid.T, seq int64) core.Record {
 		State: anyState.Draw(t, "state"), Round: rapid.IntRange(0, math.MaxInt32).Draw(t, "round"),
 		Step: rapid.IntRange(-1, core.StepsMax-1).Draw(t, "step"), StepStatus: core.StepStatus(rapid.IntRange(0, int(core.StepSkipped)).Draw(t, "status")),
 		Attempt: rapid.IntRange(0, core.AttemptsLimit).Draw(t, "attempt"), Code: rapid.IntRange(0, math.MaxInt32).Draw(t, "code"),
-		Error: anyWords.Draw(t, "error"), Result: anyBytes.Draw(t, "result"), Quiet: anyInstant.Draw(t, "quiet"),
+		Error: anyWords.Draw(t, "error"), Result: anyBytes.Draw(t, "result"), EffectsPossibleUntil: anyInstant.Draw(t, "quiet"),
 		Next: rapid.IntRange(-1, core.StepsMax-1).Draw(t, "next"), NextAttempt: rapid.IntRange(0, core.AttemptsLimit).Draw(t, "next attempt"),
 		Undo: rapid.Bool().Draw(t, "undo"), Due: anyInstant.Draw(t, "due"), Deadline: anyInstant.Draw(t, "deadline"),
 	}

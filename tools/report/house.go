@@ -17,11 +17,11 @@ import (
 // laboratory, examples and tools.
 type house struct {
 	code, comments int
-	constants             int // tuning constants: named Default…
-	settings              int // fields that are flags
-	words                 int // of the documentation
-	vague                 int // words that hide which component is meant
-	dependencies          int // direct ones of the root module
+	constants      int // tuning constants: named Default…
+	settings       int // fields that are flags
+	words          int // of the documentation
+	vague          int // words that hide which component is meant
+	dependencies   int // direct ones of the root module
 }
 
 // outside are folders whose code is not the product's.

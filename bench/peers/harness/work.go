@@ -49,7 +49,7 @@ func NewTask(number int) Task {
 		ID: ID(number), Customer: fmt.Sprintf("customer-%06d", number%100_000),
 		Street: "12 Long Meadow Lane, second floor", City: "Springfield", Placed: placed,
 		Items: []Item{{SKU: "SKU-000417", Count: 2, Cents: 1299}, {SKU: "SKU-001093", Count: 1, Cents: 4550}},
-		Note:  "ring twice, leave with the neighbour on the left if nobody answers",
+		Note:  "ring twice, leave with the neighbour on the left if there is no answer",
 	}}
 }
 

@@ -1,15 +1,15 @@
 package core
 
-// fold changes t as r says. Apply makes the same two calls with its decision
+// applyRecord changes t as r says. Apply makes the same two calls with its decision
 // about what comes next between them, so a replayed task equals the live one.
-func (t *Task) fold(r *Record) {
-	t.foldBegin(r)
-	t.foldEnd(r)
+func (t *Task) applyRecord(r *Record) {
+	t.beginTransition(r)
+	t.completeTransition(r)
 }
 
-// foldBegin keeps what r says of the round, the deadline and the step whose try
+// beginTransition keeps what r says of the round, the deadline and the step whose try
 // ended.
-func (t *Task) foldBegin(r *Record) {
+func (t *Task) beginTransition(r *Record) {
 	if r.Round > t.Round {
 		t.Round = r.Round
 		clear(t.Steps)
@@ -18,36 +18,36 @@ func (t *Task) foldBegin(r *Record) {
 		t.Deadline = r.Deadline
 	}
 	if r.Kind == KindCancelled || r.Kind == KindUndoAsked {
-		t.foldUndoAgain()
+		t.applyUndoAgain()
 	}
 	if r.Step >= 0 {
-		t.foldStep(r)
+		t.applyToStep(r)
 	}
 	if r.Kind == KindWentBack {
-		t.foldWentBack(r)
+		t.applyWentBack(r)
 	}
 }
 
-// foldWentBack makes every step one that may have an effect, or may have been undone:
+// applyWentBack makes every step one that may have an effect, or may have been undone:
 // what is done is done again, by the same key.
-func (t *Task) foldWentBack(r *Record) {
+func (t *Task) applyWentBack(r *Record) {
 	t.WentBackAt = r.At
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		if r.State == StateUndoing && s.Status == StepUndone {
 			continue // its tombstone is from before, or from after the time that is lost
 		}
-		s.Dirty, s.Quiet = true, max(s.Quiet, r.Quiet)
+		s.MayHaveEffect, s.EffectsPossibleUntil = true, max(s.EffectsPossibleUntil, r.EffectsPossibleUntil)
 		if r.State != StateUndoing && s.Status == StepDone {
 			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
 		}
 	}
 }
 
-// foldStep changes the step whose try ended, or that was reset.
-func (t *Task) foldStep(r *Record) {
+// applyToStep changes the step whose try ended, or that was reset.
+func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
-	s.Status, s.Attempt, s.Quiet = r.StepStatus, r.Attempt, r.Quiet
+	s.Status, s.Attempt, s.EffectsPossibleUntil = r.StepStatus, r.Attempt, r.EffectsPossibleUntil
 	s.Out, s.Due, s.Resent = 0, 0, false
 	if r.Next < 0 {
 		s.Due = r.Due // of its next try; with Next the time belongs to that command
@@ -61,20 +61,20 @@ func (t *Task) foldStep(r *Record) {
 	}
 	switch r.Kind {
 	case KindDone:
-		s.Dirty, s.Result = true, r.Result
+		s.MayHaveEffect, s.Result = true, r.Result
 	case KindFailed, KindOverdue:
-		s.Dirty = true // no answer, or one that may hide an effect, is not "no effect"
+		s.MayHaveEffect = true // no answer, or one that may hide an effect, is not "no effect"
 		t.Failures++
 	case KindPoisoned:
-		s.Dirty = s.Dirty || r.StepStatus == StepFailed || r.Quiet != 0
+		s.MayHaveEffect = s.MayHaveEffect || r.StepStatus == StepFailed || r.EffectsPossibleUntil != 0
 		t.Failures++
 	case KindCancelled, KindUndoAsked, KindExpired, KindStarted:
 		// They end a wait for an agent. What a former owner sent meanwhile may have been heard.
-		s.Dirty = s.Dirty || r.Quiet != 0
+		s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil != 0
 	case KindRefused:
-		// Only a command in one pair of hands is over with its refusal; Quiet
+		// Only a command in one pair of hands is over with its refusal; EffectsPossibleUntil
 		// ahead says that another copy of this one, or an earlier try, may not be.
-		s.Dirty = s.Dirty || r.Quiet > r.At
+		s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil > r.At
 		t.Failures++
 	case KindUndoRefused, KindUndoGaveUp:
 		t.Failures++
@@ -85,7 +85,7 @@ func (t *Task) foldStep(r *Record) {
 		t.Failures++
 		s.Alerted = s.Alerted || r.Reason != ""
 	case KindUnserved:
-		s.Dirty = s.Dirty || r.Code != 0 || r.Quiet != 0
+		s.MayHaveEffect = s.MayHaveEffect || r.Code != 0 || r.EffectsPossibleUntil != 0
 		if t.State == StateProcessing { // else the step is not wanted any more
 			s.Awaits, s.Busy = r.Seq, r.Code != 0
 		}
@@ -93,12 +93,12 @@ func (t *Task) foldStep(r *Record) {
 		s.Alerted = s.Alerted || r.Reason != ""
 		s.Awaits, s.Busy = r.Seq, r.Code != 0
 	case KindUndone:
-		s.Dirty = false
+		s.MayHaveEffect = false
 	}
 }
 
-// foldUndoAgain lets undos that gave up, or are in trouble, begin again.
-func (t *Task) foldUndoAgain() {
+// applyUndoAgain lets undos that gave up, or are in trouble, begin again.
+func (t *Task) applyUndoAgain() {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
@@ -108,8 +108,8 @@ func (t *Task) foldUndoAgain() {
 	}
 }
 
-// foldNext puts out the command that the row issues.
-func (t *Task) foldNext(r *Record) {
+// applyNext puts out the command that the row issues.
+func (t *Task) applyNext(r *Record) {
 	s := &t.Steps[r.Next]
 	s.Status = StepRunning
 	if r.Undo {
@@ -126,11 +126,11 @@ func (t *Task) foldNext(r *Record) {
 	s.Attempt, s.Due, s.Resent = r.NextAttempt, r.Due, false
 }
 
-// foldEnd keeps the command that r issues, the task's state, and what follows
+// completeTransition keeps the command that r issues, the task's state, and what follows
 // from it.
-func (t *Task) foldEnd(r *Record) {
+func (t *Task) completeTransition(r *Record) {
 	if r.Next >= 0 {
-		t.foldNext(r)
+		t.applyNext(r)
 	}
 	if r.State != StateProcessing {
 		for i := range t.Steps {
@@ -140,7 +140,7 @@ func (t *Task) foldEnd(r *Record) {
 		}
 	}
 	t.Seq, t.State, t.UpdatedAt = r.Seq, r.State, r.At
-	t.foldWhy(r)
+	t.applyReason(r)
 	if t.State != StatePending {
 		t.WaitsFor = ""
 	} else {
@@ -161,9 +161,9 @@ func (t *Task) foldEnd(r *Record) {
 	}
 }
 
-// foldWhy keeps what a person asks first: which step failed and why. What goes
+// applyReason keeps what a person asks first: which step failed and why. What goes
 // wrong while undoing matters only when the undo gives up.
-func (t *Task) foldWhy(r *Record) {
+func (t *Task) applyReason(r *Record) {
 	switch r.Kind {
 	case KindResubmitted:
 		t.FailedStep, t.Why = 0, ""
@@ -178,7 +178,7 @@ func (t *Task) foldWhy(r *Record) {
 			t.FailedStep = r.Step + 1
 		}
 	case KindUndone, KindUndoRefused, KindUndoFailed, KindUndoOverdue, KindUndoUnserved, KindUndoGaveUp, KindStarted:
-		t.foldWhyUndo(r)
+		t.applyUndoReason(r)
 		return
 	}
 	if r.Error != "" {
@@ -188,9 +188,9 @@ func (t *Task) foldWhy(r *Record) {
 	}
 }
 
-// foldWhyUndo is foldWhy for what happens while undoing: an undo that is in trouble, and
+// applyUndoReason is applyReason for what happens while undoing: an undo that is in trouble, and
 // what is left at the end because undos gave up.
-func (t *Task) foldWhyUndo(r *Record) {
+func (t *Task) applyUndoReason(r *Record) {
 	switch {
 	case t.State == StateError:
 		for i := range t.Steps {
