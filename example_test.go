@@ -241,7 +241,7 @@ func ExampleNewPlan() {
 	var (
 		credit = duly.NewCheck[Order, Score]("credit", "credit.check", duly.CompleteBy(500*time.Millisecond), duly.Attempts(5))
 		charge = duly.NewStep[Order, Payment]("charge", "payment.charge", duly.Backoff(time.Second, time.Minute))
-		ship   = duly.NewStep[Order, Parcel]("ship", "parcel.send", duly.OnExhausted(duly.WaitLonger), duly.Pause(time.Hour), duly.After(credit, charge))
+		ship   = duly.NewStep[Order, Parcel]("ship", "parcel.send", duly.OnExhausted(duly.PolicyPause), duly.Pause(time.Hour), duly.After(credit, charge))
 		plan   = duly.NewPlan("order", 2, credit, charge, ship).With(duly.TaskCompleteBy(24*time.Hour), duly.InputMax(16<<10))
 	)
 	fmt.Println(plan.Name(), plan.Version())

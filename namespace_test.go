@@ -27,7 +27,7 @@ func TestNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := r.last(t, "rich", duly.Since(receipt.At)); last.State != duly.Processed || s.paid.Load() != 1 {
+	if last := r.last(t, "rich", duly.Since(receipt.At)); last.State != duly.StateProcessed || s.paid.Load() != 1 {
 		t.Errorf("ended %+v with %d payments", last, s.paid.Load())
 	}
 	if err := r.Cancel(t.Context(), "order", "rich", "test"); err != nil {

@@ -110,9 +110,9 @@ type Policy string
 
 // The policies of [OnExhausted].
 const (
-	UndoTask   Policy = Policy(core.PolicyUndo)  // undo the whole task; the default
-	WaitLonger Policy = Policy(core.PolicyWait)  // pause (see Pause), then start over with the attempts
-	AskPerson  Policy = Policy(core.PolicyError) // keep what was done and alert an operator
+	PolicyUndo  Policy = Policy(core.PolicyUndo)  // undo the whole task; the default
+	PolicyPause Policy = Policy(core.PolicyWait)  // pause (see Pause), then start over with the attempts
+	PolicyError Policy = Policy(core.PolicyError) // keep what was done and alert an operator
 )
 
 // OnExhausted chooses what happens when the step's attempts are exhausted.
@@ -120,7 +120,7 @@ func OnExhausted(policy Policy) Option {
 	return func(def *definition) { def.step.OnExhausted = core.Policy(policy) }
 }
 
-// Pause is how long [WaitLonger] waits; 5 minutes unless said.
+// Pause is how long [PolicyPause] waits; 5 minutes unless said.
 func Pause(d time.Duration) Option {
 	return func(def *definition) { def.duration("Pause", &def.step.Pause, d) }
 }

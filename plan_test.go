@@ -15,7 +15,7 @@ import (
 func TestOptionsReachThePlan(t *testing.T) {
 	first := NewCheck[testOrder, int]("first", "a", CompleteBy(time.Second), Attempts(7), ResultMax(100))
 	second := NewStep[testOrder, int]("second", "b.c", Backoff(time.Millisecond, time.Second),
-		UndoCompleteBy(2*time.Second), UndoAttempts(4), OnExhausted(WaitLonger), Pause(time.Hour))
+		UndoCompleteBy(2*time.Second), UndoAttempts(4), OnExhausted(PolicyPause), Pause(time.Hour))
 	plan := NewPlan("shop", 3, first, second).With(TaskCompleteBy(time.Minute), Grace(time.Second), InputMax(1000))
 	want := core.Plan{
 		Name: "shop", Version: 3, CompleteBy: time.Minute, Grace: time.Second, InputMax: 1000,

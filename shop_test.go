@@ -26,7 +26,7 @@ type (
 var (
 	Credit = duly.NewCheck[Order, Score]("credit", "credit.check")
 	Charge = duly.NewStep[Order, Payment]("charge", "payment.charge", duly.CompleteBy(2*time.Second))
-	Ship   = duly.NewStep[Order, Parcel]("ship", "parcel.send", duly.OnExhausted(duly.AskPerson))
+	Ship   = duly.NewStep[Order, Parcel]("ship", "parcel.send", duly.OnExhausted(duly.PolicyError))
 	Buy    = duly.NewPlan("order", 1, Credit, Charge, Ship)
 )
 

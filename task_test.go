@@ -26,7 +26,7 @@ func TestGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := duly.Task{
-		ID: "a", Type: "order", PlanVersion: 3, Partition: 5, State: duly.Undone, Reason: "no drone", FailedStep: "ship", Failures: 2,
+		ID: "a", Type: "order", PlanVersion: 3, Partition: 5, State: duly.StateUndone, Reason: "no drone", FailedStep: "ship", Failures: 2,
 		CompleteBy: (at + 1).Time(), CreatedAt: (at + 2).Time(), UpdatedAt: (at + 3).Time(), EndedAt: (at + 4).Time(), Input: []byte(`{"Cents":7}`),
 		Steps: []duly.TaskStep{{Name: "ship", Agent: "parcel.send", Status: "undone", Attempt: 2, Code: 500, Error: "no drone", Result: []byte(`{"x":"<"}`), At: at.Time()}},
 	}
@@ -53,7 +53,7 @@ func TestListPages(t *testing.T) {
 	}
 	r.views["u"] = core.View{ID: "u", Type: "parcel", State: core.StateError, CreatedAt: 1}
 	var got []string
-	filter := duly.Filter{Type: "order", State: duly.Processed, Limit: 2}
+	filter := duly.Filter{Type: "order", State: duly.StateProcessed, Limit: 2}
 	for pages := 1; ; pages++ {
 		page, err := r.List(t.Context(), filter)
 		if err != nil {
@@ -80,7 +80,7 @@ func TestListPages(t *testing.T) {
 		t.Errorf("all: %+v, %v", all, err)
 	}
 	for want, filter := range map[string]duly.Filter{
-		"limit is 1001, want 1 to 1000": {Limit: 1001}, "limit is -1": {Limit: -1}, `state is "refused"`: {State: duly.Refused},
+		"limit is 1001, want 1 to 1000": {Limit: 1001}, "limit is -1": {Limit: -1}, `state is "refused"`: {State: duly.StateRefused},
 		`type "a b"`: {Type: "a b"}, "cursor has 600 bytes, the limit is 512": {After: strings.Repeat("x", 600)},
 	} {
 		if _, err := r.List(t.Context(), filter); !errors.Is(err, duly.ErrRefused) || !strings.Contains(err.Error(), want) {

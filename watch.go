@@ -14,35 +14,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// State is where a task is in its life.
-type State string
-
-// The states a [Status] may tell.
-const (
-	Received   State = core.StatusReceived         // stored; will end
-	Processing State = State(core.StateProcessing) // a step runs or waits for its next attempt
-	Pending    State = State(core.StatePending)    // waits for an agent with room, or out a pause
-	Undoing    State = State(core.StateUndoing)    // being undone
-	Processed  State = State(core.StateProcessed)  // every step is done; the end
-	Undone     State = State(core.StateUndone)     // nothing of it is left; the end
-	NeedsHelp  State = State(core.StateError)      // "error": a person must look; the end, unless resubmitted
-	Refused    State = core.StatusRefused          // never became a task; the end
-)
-
-// Ended reports whether the state is one a task rests in. Of a refusal it says so too.
-func (s State) Ended() bool { return s == Refused || core.State(s).Ended() }
-
-// Status is one piece of news about a task.
-type Status struct {
-	Task  string
-	Type  string
-	State State
-	Step  string // that failed, if one did
-	Error string // why, of undone, error and refused
-	Code  int    // of refused, as HTTP's: 400, 409, 413
-	At    time.Time
-}
-
 // WatchOption changes one [Client.Watch].
 type WatchOption func(*watch)
 
@@ -73,7 +44,7 @@ const skewMax = 10 * time.Second
 // that ends the task. It ends with an error when ctx ends, when the connection
 // closes, or when it cannot begin.
 //
-// A refusal ends it too: it is yielded as a [Refused] status together with a
+// A refusal ends it too: it is yielded as a [StateRefused] status together with a
 // [SubmitError] that is [ErrRefused]. Without [Of] that can be the refusal of another
 // submission under the same id, which the server tells in the same way.
 //
@@ -202,7 +173,7 @@ func (n *news) tell(ctx context.Context, yield func(Status, error) bool) error {
 				continue
 			}
 		}
-		if s.State == Refused {
+		if s.State == StateRefused {
 			yield(s, fmt.Errorf("watch: %w", &SubmitError{Type: n.typ, Task: n.id, Code: s.Code, Description: s.Error, taken: s.Code == codeTaken}))
 			return nil
 		}
@@ -272,7 +243,7 @@ func (n *news) judge(ctx context.Context, s Status) (own Status, ok bool) {
 	case err != nil:
 		return s, true // the store does not know, or does not answer
 	case task.hash == n.hash:
-		return s, s.State != Refused
+		return s, s.State != StateRefused
 	}
 	return n.taken(&task), true
 }
@@ -283,7 +254,7 @@ func (n *news) taken(task *Task) Status {
 	if task.hash == "" {
 		why = "the id was cancelled before it was submitted"
 	}
-	return Status{Task: n.id, Type: n.typ, State: Refused, Code: codeTaken, Error: why, At: task.CreatedAt}
+	return Status{Task: n.id, Type: n.typ, State: StateRefused, Code: codeTaken, Error: why, At: task.CreatedAt}
 }
 
 // stored tells what the store has of the task.

@@ -135,10 +135,10 @@ func TestWatchFindsAnEndInThePast(t *testing.T) {
 	r := newRig(t)
 	before := time.Now()
 	r.tell(t, "x processed", "a processed", "y processed", "b error")
-	if got := r.last(t, "a"); got.State != duly.Processed || got.Task != "a" || got.Type != "order" {
+	if got := r.last(t, "a"); got.State != duly.StateProcessed || got.Task != "a" || got.Type != "order" {
 		t.Errorf("a: %+v", got)
 	}
-	if got := r.last(t, "b", duly.Since(before)); got.State != duly.NeedsHelp || got.Step != "ship" || got.Error != "no drone" || !got.At.Equal(core.Instant(1).Time()) {
+	if got := r.last(t, "b", duly.Since(before)); got.State != duly.StateError || got.Step != "ship" || got.Error != "no drone" || !got.At.Equal(core.Instant(1).Time()) {
 		t.Errorf("b: %+v", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -167,7 +167,7 @@ func TestWatchOfARefusal(t *testing.T) {
 				r.tell(t, "a processed")
 				status, err, ok := w.next()
 				refused, is := errors.AsType[*duly.SubmitError](err)
-				if !ok || status.State != duly.Refused || status.Code != code || !is || refused.Code != code || refused.Task != "a" || refused.Description != "no" || !errors.Is(err, duly.ErrRefused) {
+				if !ok || status.State != duly.StateRefused || status.Code != code || !is || refused.Code != code || refused.Task != "a" || refused.Description != "no" || !errors.Is(err, duly.ErrRefused) {
 					t.Errorf("got %+v, %v", status, err)
 				}
 				w.expect("end")
@@ -195,8 +195,8 @@ func TestWatchLooksAtTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]duly.Status{
-		"rich": {Task: "rich", Type: "order", State: duly.Processed},
-		"poor": {Task: "poor", Type: "order", State: duly.Undone, Step: "credit", Error: "no credit for that much"},
+		"rich": {Task: "rich", Type: "order", State: duly.StateProcessed},
+		"poor": {Task: "poor", Type: "order", State: duly.StateUndone, Step: "credit", Error: "no credit for that much"},
 	} {
 		order := Order{Cents: 100}
 		if id == "poor" {
@@ -248,12 +248,12 @@ func TestWatchOfAReceipt(t *testing.T) {
 	}
 	refusals := 0
 	for status, err := range r.Watch(t.Context(), "order", "a", duly.Of(other)) {
-		if err == nil && status.State != duly.Refused {
+		if err == nil && status.State != duly.StateRefused {
 			continue // a live word about the task that has the id
 		}
 		refusals++
 		refused, is := errors.AsType[*duly.SubmitError](err)
-		if !is || refused.Code != 409 || status.State != duly.Refused {
+		if !is || refused.Code != 409 || status.State != duly.StateRefused {
 			t.Errorf("the other's: %+v, %v", status, err)
 		}
 	}
@@ -308,7 +308,7 @@ func TestWatchEndsEarly(t *testing.T) {
 func TestParseStatus(t *testing.T) {
 	data := wire.AppendStatus(nil, &core.Status{ID: "a", Type: "order", Status: core.StatusRefused, Error: "no", Code: 413, At: 1})
 	got, err := duly.ParseStatus(data)
-	want := duly.Status{Task: "a", Type: "order", State: duly.Refused, Error: "no", Code: 413, At: core.Instant(1).Time()}
+	want := duly.Status{Task: "a", Type: "order", State: duly.StateRefused, Error: "no", Code: 413, At: core.Instant(1).Time()}
 	if got != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -360,7 +360,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 	if took := time.Since(told); took > 1500*time.Millisecond { // without the news: two seconds after the first question
 		t.Errorf("the end came %v after the news of it", took)
 	}
-	if want := (duly.Status{Task: "a", Type: "order", State: duly.Undone, Step: "ship", Error: "no drone", At: status.At}); err != nil || !ok || status != want {
+	if want := (duly.Status{Task: "a", Type: "order", State: duly.StateUndone, Step: "ship", Error: "no drone", At: status.At}); err != nil || !ok || status != want {
 		t.Errorf("got %+v, %v, want %+v", status, err, want)
 	}
 	w.expect("end")
@@ -386,7 +386,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 	r.views["c"] = core.View{ID: "c", Type: "order", State: core.StateProcessing, InputHash: core.HashInput("order", []byte(`{"Cents":2}`))}
 	r.mu.Unlock()
 	for status, err := range r.Watch(t.Context(), "order", "c", duly.Of(receipt)) {
-		if refused, is := errors.AsType[*duly.SubmitError](err); !is || refused.Code != 409 || status.State != duly.Refused {
+		if refused, is := errors.AsType[*duly.SubmitError](err); !is || refused.Code != 409 || status.State != duly.StateRefused {
 			t.Errorf("got %+v, %v", status, err)
 		}
 	}

@@ -110,9 +110,9 @@ func TestTaskFromEndToEnd(t *testing.T) {
 		step     string
 		standing int
 	}{
-		{"rich", 100, duly.Processed, "", 1},
-		{"poor", 100_000, duly.Undone, "credit", 0},
-		{"odd", 13, duly.Undone, "ship", 0},
+		{"rich", 100, duly.StateProcessed, "", 1},
+		{"poor", 100_000, duly.StateUndone, "credit", 0},
+		{"odd", 13, duly.StateUndone, "ship", 0},
 	} {
 		t.Run(test.id, func(t *testing.T) {
 			s := &shop{}

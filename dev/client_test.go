@@ -86,7 +86,7 @@ func TestClient(t *testing.T) {
 		}
 	}
 	task, err := c.Get(bounded, "parcel", "heavy")
-	if err != nil || task.State != duly.Undone || task.FailedStep != "send" || task.Reason != "too heavy" || len(task.Steps) != 2 || string(task.Input) != `{"Weight":11}` || task.EndedAt.IsZero() {
+	if err != nil || task.State != duly.StateUndone || task.FailedStep != "send" || task.Reason != "too heavy" || len(task.Steps) != 2 || string(task.Input) != `{"Weight":11}` || task.EndedAt.IsZero() {
 		t.Errorf("%+v, %v", task, err)
 	}
 	// What HTTP shows is the same.
@@ -130,7 +130,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := last("light", duly.Of(receipt)); err != nil || again.State != duly.Processed {
+	if again, err := last("light", duly.Of(receipt)); err != nil || again.State != duly.StateProcessed {
 		t.Errorf("the same input: %+v, %v", again, err)
 	}
 }

@@ -104,7 +104,7 @@ func TestTakenID(t *testing.T) {
 		if err == nil && !status.State.Ended() {
 			continue
 		}
-		if status.State != duly.Refused || !errors.Is(err, duly.ErrTaken) {
+		if status.State != duly.StateRefused || !errors.Is(err, duly.ErrTaken) {
 			t.Errorf("watched %+v, %v", status, err)
 		}
 	}

@@ -216,7 +216,7 @@ var (
 	payStep  = duly.NewStep[goods, receipt]("pay", "till.pay")
 	postStep = duly.NewStep[goods, receipt]("post", "post", duly.CompleteBy(2*time.Second))
 	shipStep = duly.NewStep[goods, receipt]("ship", "ship", duly.Attempts(1))
-	failStep = duly.NewStep[goods, receipt]("fail", "ship.fail", duly.Attempts(1), duly.OnExhausted(duly.AskPerson))
+	failStep = duly.NewStep[goods, receipt]("fail", "ship.fail", duly.Attempts(1), duly.OnExhausted(duly.PolicyError))
 	goneStep = duly.NewStep[goods, receipt]("gone", "absent", duly.CompleteBy(300*time.Millisecond), duly.Attempts(2), duly.Backoff(10*time.Millisecond, 20*time.Millisecond))
 	holdStep = duly.NewCheck[goods, receipt]("hold", "absent", duly.CompleteBy(5*time.Second))
 
@@ -349,9 +349,9 @@ func TestLeastPrivilege(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := from; i < to; i++ {
 			wg.Go(func() {
-				id, order, end := fmt.Sprintf("o-%d", i), goods{Cents: 100}, duly.Processed
+				id, order, end := fmt.Sprintf("o-%d", i), goods{Cents: 100}, duly.StateProcessed
 				if i%5 == 0 {
-					order.Cents, end = 13, duly.Undone
+					order.Cents, end = 13, duly.StateUndone
 				}
 				client := g.shop
 				switch i % 3 {
@@ -403,7 +403,7 @@ func TestLeastPrivilege(t *testing.T) {
 		if _, err := orders.Submit(ctx, x.c, "s-"+x.nc.Opts.Name, goods{Cents: 1}, duly.ReplyTo(inbox)); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []duly.State{duly.Received, duly.Processed} {
+		for _, want := range []duly.State{duly.StateReceived, duly.StateProcessed} {
 			msg, err := sub.NextMsg(patience)
 			if err != nil {
 				t.Fatalf("%s: status %s: %v", x.nc.Opts.Name, want, err)
@@ -432,13 +432,13 @@ func TestLeastPrivilege(t *testing.T) {
 	if _, err := broken.Submit(ctx, g.till, "b-1", goods{}); err != nil {
 		t.Fatal(err)
 	}
-	g.ends(g.till, "broken", "b-1", duly.NeedsHelp)
+	g.ends(g.till, "broken", "b-1", duly.StateError)
 	until(t, "the supervisor tells of the error", func() bool { return strings.Contains(watcher.log(), "task=b-1") })
 	// What is overdue.
 	if _, err := lonely.Submit(ctx, g.till, "l-1", goods{}, duly.Within(3*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	g.ends(g.till, "lonely", "l-1", duly.Undone)
+	g.ends(g.till, "lonely", "l-1", duly.StateUndone)
 	// Cancelling, and looking.
 	if _, err := waiting.Submit(ctx, g.till, "w-1", goods{}); err != nil {
 		t.Fatal(err)
@@ -446,8 +446,8 @@ func TestLeastPrivilege(t *testing.T) {
 	if err := g.till.Cancel(ctx, "waiting", "w-1", "no longer wanted"); err != nil {
 		t.Error(err)
 	}
-	g.ends(g.till, "waiting", "w-1", duly.Undone)
-	if task, err := g.till.Get(ctx, "orders", "o-0"); err != nil || task.State != duly.Undone {
+	g.ends(g.till, "waiting", "w-1", duly.StateUndone)
+	if task, err := g.till.Get(ctx, "orders", "o-0"); err != nil || task.State != duly.StateUndone {
 		t.Errorf("get: %+v, %v", task, err)
 	}
 	for _, c := range []struct {
@@ -476,7 +476,7 @@ func TestLeastPrivilege(t *testing.T) {
 	if err := g.till.Cancel(ctx, "waiting", "w-3", ""); err != nil {
 		t.Error(err)
 	}
-	g.ends(g.till, "waiting", "w-3", duly.Undone)
+	g.ends(g.till, "waiting", "w-3", duly.StateUndone)
 
 	// A stream and the buckets are lost while all runs, and a scheduler makes them again.
 	admin, err := g.connect("admin", g.mustNot).JetStream()
@@ -750,7 +750,7 @@ func (s *secured) works(t *testing.T) {
 		}
 		last = status
 	}
-	if last.State != duly.Processed {
+	if last.State != duly.StateProcessed {
 		t.Errorf("it is %s: %s", last.State, last.Error)
 	}
 }

@@ -122,11 +122,11 @@ func (c *counter) books(t *testing.T) map[duly.State]int {
 			switch {
 			case c.done[key] > 1 || c.undone[key] > 1:
 				t.Errorf("%s: done %d times, undone %d times", key, c.done[key], c.undone[key])
-			case task.State == duly.Processed && !stands:
+			case task.State == duly.StateProcessed && !stands:
 				t.Errorf("%s: the task is processed, and the step was done %d times and undone %d times", key, c.done[key], c.undone[key])
-			case task.State == duly.Undone && stands:
+			case task.State == duly.StateUndone && stands:
 				t.Errorf("%s: the task is undone, and its effect stands", key)
-			case task.State != duly.Processed && task.State != duly.Undone:
+			case task.State != duly.StateProcessed && task.State != duly.StateUndone:
 				t.Errorf("%s is %s: %s", id, task.State, task.Reason)
 			}
 			var of string
@@ -206,7 +206,7 @@ func TestDatabaseThatWentBack(t *testing.T) {
 	g.keep(t)
 	late := c.submit(t, "late", 40, duly.Within(5*time.Second))
 	for id, task := range c.ended(t, append(c.submit(t, "lost", 40), late...)) {
-		if task.State != duly.Processed {
+		if task.State != duly.StateProcessed {
 			t.Errorf("%s is %s: %s", id, task.State, task.Reason)
 		}
 	}
@@ -219,7 +219,7 @@ func TestDatabaseThatWentBack(t *testing.T) {
 	c.submit(t, "after", 40)
 	states := c.books(t)
 	t.Log(states)
-	if states[duly.Undone] != len(late) {
+	if states[duly.StateUndone] != len(late) {
 		t.Errorf("%v: want %d undone, those past their deadline", states, len(late))
 	}
 	c.mu.Lock()
@@ -259,7 +259,7 @@ func TestEpochsBelowTheConsumers(t *testing.T) {
 	n.ready()
 	after := c.submit(t, "after", 20)
 	soon(t, 15*time.Second, "the partitions are served", func() bool { c.ended(t, after); return true })
-	if states := c.books(t); states[duly.Processed] != 60 {
+	if states := c.books(t); states[duly.StateProcessed] != 60 {
 		t.Errorf("%v, want 60 processed", states)
 	}
 	g.sql(t, "d1", "DO $$ BEGIN IF EXISTS (SELECT 1 FROM partitions WHERE epoch <= 150) THEN RAISE 'an epoch is not above those of the consumers'; END IF; END $$")

@@ -184,7 +184,7 @@ func (p *peer) listen(ctx context.Context, ended harness.Ended) error {
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	processed := wire.Names{}.EventSubject(taskType, string(duly.Processed))
+	processed := wire.Names{}.EventSubject(taskType, string(duly.StateProcessed))
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		var pack event
 		if err := json.Unmarshal(m.Data(), &pack); err != nil {
