@@ -277,8 +277,8 @@ func (p *Store) probe(ctx context.Context, partition int) error {
 	return err
 }
 
-// holdPartitionsSQL makes others' commits and purges wait, and waits for theirs.
-const holdPartitionsSQL = `SELECT partition FROM partitions WHERE partition = ANY($1::INT8[]) ORDER BY partition FOR UPDATE`
+// lockSQL makes others' commits and purges of a partition wait, and waits for theirs.
+const lockSQL = `SELECT partition FROM partitions WHERE partition = $1 FOR UPDATE`
 
 // stands reports whether an earlier sending of the batch was committed. One that is
 // still under way holds the partitions, and is waited for.
@@ -287,9 +287,12 @@ func (p *Store) stands(ctx context.Context, b *core.Batch) (bool, error) {
 	for i := range b.Partitions {
 		own[i] = int64(b.Partitions[i].Partition)
 	}
+	slices.Sort(own) // one order for all processes, so that no two wait for each other
 	err := pgx.BeginTxFunc(ctx, p.pool, p.tx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, holdPartitionsSQL, own); err != nil {
-			return err
+		for _, partition := range own {
+			if _, err := tx.Exec(ctx, lockSQL, partition); err != nil {
+				return err
+			}
 		}
 		var err error
 		ours, err = standing(ctx, tx, b, own)

@@ -31,7 +31,6 @@ const (
 	emptiedSQL  = `DROP TABLE %s`
 
 	mergeNextSQL = `SELECT COALESCE(max(number), $2) FROM (SELECT DISTINCT number FROM ONLY %s WHERE partition = $1 AND number > $2 ORDER BY number LIMIT $3) AS piece`
-	mergeHoldSQL = `SELECT partition FROM partitions WHERE partition = $1 FOR UPDATE`
 	// mergeMoveSQL moves rows of tasks that are not forgotten. The others go with their table:
 	// no purge looks for them any more.
 	mergeMoveSQL = `WITH moved AS (DELETE FROM ONLY %[1]s AS j USING tasks AS t
@@ -119,7 +118,7 @@ func mergeSome(ctx context.Context, db *sql.DB, table string, partition, after, 
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, mergeHoldSQL, partition); err != nil {
+	if _, err := tx.ExecContext(ctx, lockSQL, partition); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(mergeMoveSQL, table), partition, after, upTo); err != nil {
