@@ -64,7 +64,7 @@ var adapterMutants = []mutant{
 	},
 	{
 		name: "sqlite-any-text-stored", invariant: 12, file: "schema/sqlite/commit.go",
-		old: "if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {", new: "if !utf8.ValidString(text) {",
+		old: "if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {", new: "if !utf8.ValidString(text) || strings.IndexByte(text, 0) > len(text) {",
 		fault: "SQLite: a text with a NUL is stored, and cut",
 		run:   "^TestSQLite$/^poison$",
 	},

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	driver "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"duly.dev/duly/internal/core"
 )
@@ -21,14 +21,14 @@ func (s *Store) judge(ctx context.Context, b *core.Batch, err error, probed *boo
 		return false, err
 	}
 	switch e.Code() {
-	case lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_UNIQUE: // ids give way to each other: these are numbers that we give
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE: // ids give way to each other: these are numbers that we give
 		return false, fmt.Errorf("%w: %w", core.ErrForeignRow, err)
 	}
 	switch e.Code() & 0xff {
-	case lib.SQLITE_TOOBIG, lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH:
+	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH:
 		return s.judgeRow(ctx, b, err, probed)
-	case lib.SQLITE_PERM, lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_NOMEM, lib.SQLITE_READONLY, lib.SQLITE_IOERR, lib.SQLITE_FULL,
-		lib.SQLITE_CANTOPEN, lib.SQLITE_PROTOCOL, lib.SQLITE_AUTH: // any commit would end like this one
+	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_AUTH: // any commit would end like this one
 		return true, err
 	}
 	return false, err

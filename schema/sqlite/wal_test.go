@@ -73,10 +73,10 @@ const walMost = 32 << 20
 // Under commits without a pause the WAL begins again and again at its first page.
 func TestWalStaysBounded(t *testing.T) {
 	b, path := walStore(t)
-	most, slowest := b.write(t, 250, path)
+	most, slowest := b.write(t, 100, path)
 	t.Logf("WAL at most %d MB, database %d MB, slowest commit %v", most>>20, fileSize(t, path)>>20, slowest)
 	if most > walMost {
-		t.Errorf("the WAL grew to %d MB of more than 250 written", most>>20)
+		t.Errorf("the WAL grew to %d MB of more than 100 written", most>>20)
 	}
 }
 
@@ -99,15 +99,15 @@ func TestWalStaysBoundedBesideReaders(t *testing.T) {
 			counts <- n
 		}()
 	}
-	most, slowest := b.write(t, 150, path)
+	most, slowest := b.write(t, 100, path)
 	cancel()
 	lists := 0
 	for range readers {
 		lists += <-counts
 	}
 	t.Logf("WAL at most %d MB beside %d lists, slowest commit %v", most>>20, lists, slowest)
-	if most > 3*walMost || lists == 0 {
-		t.Errorf("the WAL grew to %d MB of more than 150 written, beside %d lists", most>>20, lists)
+	if most > 2*walMost || lists == 0 {
+		t.Errorf("the WAL grew to %d MB of more than 100 written, beside %d lists", most>>20, lists)
 	}
 }
 
