@@ -13,7 +13,7 @@ SUMMARY := $(BIN)/test-summary.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room bench bench-10k bench-50k clean mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
+.PHONY: help test test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -37,11 +37,14 @@ fmt-check: ## fail on unformatted Go files
 
 vet: ## go vet in every module
 	$(call heading,go vet)
-	@for module in $$(scripts/modules --all); do go -C "$$module" vet ./...; done
+	@for module in $$(scripts/modules); do go -C "$$module" vet ./...; done
 
-lint: ## staticcheck and revive in every module
+lint: ## staticcheck and revive in every module, and docs/third-party.md against go.mod
 	$(call heading,linters)
 	@scripts/lint
+
+licences: ## write docs/third-party.md: what the binary links, under which licences
+	@scripts/licences
 
 law: ## who may import whom, and what must never be
 	$(call heading,import law)
@@ -57,9 +60,9 @@ UNIT_LIMIT := 20m
 unit: ## all Go tests under the race detector
 	$(call heading,tests with -race)
 	@mkdir -p $(BIN); : >$(SUMMARY)
-	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema ./... 2>&1 | tee -a $(SUMMARY)
+	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema/postgres ./... 2>&1 | tee -a $(SUMMARY)
 
-nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers
+nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers, tools
 	$(call heading,tests of the other modules)
 	@mkdir -p $(BIN)
 	@for module in $$(scripts/modules); do \
@@ -103,7 +106,7 @@ sim: ## many seeds of the simulator: make sim SEEDS=100000
 # -e, because tidy also looks up what only the tests of dependencies import, and a
 # module proxy need not have all of that; the build still says what is missing.
 tidy: ## go mod tidy in every module
-	@for module in $$(scripts/modules --all); do go -C "$$module" mod tidy -e; done
+	@for module in $$(scripts/modules); do go -C "$$module" mod tidy -e; done
 
 fuzz: ## every fuzz target for FUZZ_SECONDS each (10 unless set)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz
@@ -114,6 +117,10 @@ soak: ## steady load for SOAK_SECONDS (1200 unless set); fails when memory, file
 
 report: ## sizes of files and functions, comments, tests: a report, not a gate
 	@scripts/report
+
+docs: ## write the pages that are made from the source: coverage, settings, commands
+	@go test -count=1 ./internal/law -run Covers -update
+	@go test -count=1 ./cmd/duly -run Manual -update
 
 clean-room: ## both README commands from a fresh clone and empty caches
 	@scripts/clean-room

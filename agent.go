@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/agents"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
 )
 
 // Agent performs steps: the ones its process serves. Several agents, and
@@ -22,7 +22,7 @@ type Agent struct {
 	runtime *agents.Runtime
 	log     *slog.Logger
 	single  bool
-	names   bus.Names
+	names   wire.Names
 	who     string // see Instance
 }
 
@@ -152,7 +152,7 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if config.err != nil {
 		return nil, fmt.Errorf("new agent: %w", config.err)
 	}
-	names, err := bus.NewNames(config.namespace)
+	names, err := wire.NewNames(config.namespace)
 	if err != nil {
 		return nil, fmt.Errorf("new agent: %w", err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/agents"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
 )
 
 // Client submits tasks, watches them and cancels them. It is safe for
@@ -21,7 +21,7 @@ type Client struct {
 	js    jetstream.JetStream
 	clock agents.Time
 	actor string
-	names bus.Names
+	names wire.Names
 
 	namespace string // as the options have it
 	noEvents  bool
@@ -57,7 +57,7 @@ func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {
 	for _, option := range options {
 		option.forClient(c)
 	}
-	if c.names, err = bus.NewNames(c.namespace); err != nil {
+	if c.names, err = wire.NewNames(c.namespace); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
 	return c, nil
@@ -65,14 +65,14 @@ func NewClient(nc *nats.Conn, options ...ClientOption) (*Client, error) {
 
 // Apply stores the plan, so that its tasks can be submitted. The same content
 // again is fine; another content under a stored version is refused (409), and
-// so is what cannot work (400): errors.Is(err, ErrRefused). While nobody
-// answers it tries again, until ctx ends.
+// so is what cannot work (400): errors.Is(err, ErrRefused). While no
+// node answers it tries again, until ctx ends.
 func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
 	if err := p.check(int(c.nc.MaxPayload())); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
 	what := operation{"apply", fmt.Sprintf("plan %s version %d", p.spec.Name, p.spec.Version)}
-	spec, err := bus.EncodePlan(&p.spec)
+	spec, err := wire.EncodePlan(&p.spec)
 	if err != nil {
 		return fmt.Errorf("apply: %w", &refusedPlan{err})
 	}

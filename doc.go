@@ -12,8 +12,8 @@
 //
 // # Three things to write
 //
-// The steps, defined once and shared by whoever submits and whoever performs,
-// so that the two cannot disagree about a type:
+// The steps, defined once and shared by the program that submits and the one that
+// performs, so that the two cannot disagree about a type:
 //
 //	var (
 //		Credit = duly.NewCheck[Order, Score]("credit", "credit.check")

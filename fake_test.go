@@ -16,9 +16,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // fake stands in for a Duly server: a real NATS server, and behind the wire a
@@ -28,13 +29,13 @@ type fake struct {
 	url    string
 	dir    string
 	server *natsserver.Server
-	conn   *bus.Conn
+	conn   *natsbus.Conn
 
 	mu       sync.Mutex
 	plans    map[string]*core.Plan
 	specs    map[string][]byte
 	inputs   map[string][]byte
-	requests []*bus.SubmitRequest // at the fast door, refused ones too
+	requests []*natsbus.SubmitRequest // at the fast door, refused ones too
 	controls []core.Control
 	waits    map[int64]chan core.Reply // commands out, by their task's number
 	out      int                       // tasks at work
@@ -42,11 +43,11 @@ type fake struct {
 	views    map[string]core.View      // what the store has, by id
 
 	// refuse, where set, is asked first about every submission; nil: take it.
-	refuse func(r *bus.SubmitRequest) *bus.RefusedError
+	refuse func(r *natsbus.SubmitRequest) *wire.RefusedError
 }
 
 // newFake starts one; the caller stops it.
-func newFake(ctx context.Context) (*fake, error) { return newFakeIn(ctx, bus.DefaultNamespace) }
+func newFake(ctx context.Context) (*fake, error) { return newFakeIn(ctx, wire.DefaultNamespace) }
 
 // newFakeIn starts one with a namespace.
 func newFakeIn(ctx context.Context, namespace string) (*fake, error) {
@@ -63,7 +64,7 @@ func newFakeIn(ctx context.Context, namespace string) (*fake, error) {
 		plans: map[string]*core.Plan{}, specs: map[string][]byte{}, inputs: map[string][]byte{}, waits: map[int64]chan core.Reply{}, views: map[string]core.View{},
 	}
 	f.ended.L = &f.mu
-	if f.conn, err = bus.Dial(ctx, bus.Options{URL: f.url, Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if f.conn, err = natsbus.Dial(ctx, natsbus.Options{URL: f.url, Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
 	js, err := jetstream.New(f.conn.NATS())
@@ -80,7 +81,7 @@ func newFakeIn(ctx context.Context, namespace string) (*fake, error) {
 func (f *fake) serve() error {
 	_, err1 := f.conn.ServePlans(f.apply)
 	_, err2 := f.conn.ServeSubmit(f.submit)
-	_, err3 := f.conn.ServeAsk(func(r *bus.AskRequest) {
+	_, err3 := f.conn.ServeAsk(func(r *natsbus.AskRequest) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.controls = append(f.controls, r.Control)
@@ -93,12 +94,12 @@ func (f *fake) serve() error {
 }
 
 // read answers as ingest does.
-func (f *fake) read(r *bus.ReadRequest) {
+func (f *fake) read(r *natsbus.ReadRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.ID != "" {
 		view, ok := f.views[r.ID]
-		data, err := ingest.EncodeTask(&view)
+		data, err := api.EncodeTask(&view)
 		if !ok || view.Type != r.Type || err != nil {
 			r.Reject(404, "not found", 0)
 			return
@@ -118,7 +119,7 @@ func (f *fake) read(r *bus.ReadRequest) {
 			page.Tasks = append(page.Tasks, view)
 		}
 	}
-	data, err := ingest.EncodePage(&page)
+	data, err := api.EncodePage(&page)
 	if err != nil {
 		r.Reject(500, err.Error(), 0)
 		return
@@ -161,21 +162,21 @@ func (f *fake) await(ctx context.Context) error {
 	return nil
 }
 
-func (f *fake) apply(spec []byte) bus.PlanAnswer {
-	plan, err := bus.DecodePlan(spec)
+func (f *fake) apply(spec []byte) wire.PlanAnswer {
+	plan, err := wire.DecodePlan(spec)
 	if err != nil {
-		return bus.PlanAnswer{Error: &bus.WireError{Code: 400, Description: err.Error()}}
+		return wire.PlanAnswer{Error: &wire.APIError{Code: 400, Description: err.Error()}}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if old := f.specs[plan.Name]; old != nil && f.plans[plan.Name].Version == plan.Version && !bytes.Equal(old, spec) {
-		return bus.PlanAnswer{Error: &bus.WireError{Code: 409, Description: core.ErrPlanConflict.Error()}}
+		return wire.PlanAnswer{Error: &wire.APIError{Code: 409, Description: core.ErrPlanConflict.Error()}}
 	}
 	f.specs[plan.Name], f.plans[plan.Name] = bytes.Clone(spec), &plan
-	return bus.PlanAnswer{Name: plan.Name, Version: plan.Version, Stored: true}
+	return wire.PlanAnswer{Name: plan.Name, Version: plan.Version, Stored: true}
 }
 
-func (f *fake) submit(r *bus.SubmitRequest) {
+func (f *fake) submit(r *natsbus.SubmitRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests = append(f.requests, r)
@@ -208,7 +209,7 @@ func (f *fake) submit(r *bus.SubmitRequest) {
 }
 
 // run is the life of a task.
-func (f *fake) run(plan *core.Plan, number int64, r bus.SubmitRequest) {
+func (f *fake) run(plan *core.Plan, number int64, r natsbus.SubmitRequest) {
 	tell := func(state string) {
 		f.conn.Live(core.Status{ID: r.ID, Type: r.Type, Status: state, At: core.InstantOf(time.Now())})
 	}
@@ -237,7 +238,7 @@ func (f *fake) run(plan *core.Plan, number int64, r bus.SubmitRequest) {
 	f.views[r.ID] = view
 	f.mu.Unlock()
 	told := make(chan error, 1)
-	f.conn.TellEnded([]core.Ending{end}, func(err error) { told <- err })
+	f.conn.PublishEndings([]core.Ending{end}, func(err error) { told <- err })
 	<-told
 	tell(string(end.State))
 	f.mu.Lock()
@@ -247,7 +248,7 @@ func (f *fake) run(plan *core.Plan, number int64, r bus.SubmitRequest) {
 }
 
 // call sends one command and waits for its answer; a result makes it an undo.
-func (f *fake) call(step *core.Step, number int64, r *bus.SubmitRequest, results []core.StepResult, result []byte) core.Reply {
+func (f *fake) call(step *core.Step, number int64, r *natsbus.SubmitRequest, results []core.StepResult, result []byte) core.Reply {
 	answer := make(chan core.Reply, 1)
 	f.mu.Lock()
 	f.waits[number] = answer
@@ -290,7 +291,7 @@ func (f *fake) seen() string {
 }
 
 // request is the nth submission that came.
-func (f *fake) request(n int) *bus.SubmitRequest {
+func (f *fake) request(n int) *natsbus.SubmitRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.requests[n]

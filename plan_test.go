@@ -47,6 +47,7 @@ func TestWithLeavesThePlanAlone(t *testing.T) {
 	}
 }
 
+// covers: S2
 func TestOrderOfSteps(t *testing.T) {
 	step := func(name string, options ...CheckOption) *Check[testOrder, int] {
 		return NewCheck[testOrder, int](name, "agent", options...)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/agents"
+	"duly.dev/duly/internal/core"
 )
 
 // How a client persists: the pause before the nth next try is drawn between
@@ -25,7 +26,7 @@ const (
 // is safe because the caller chose the id.
 func persist(ctx context.Context, clock agents.Time, what operation, try func(context.Context) error) error {
 	var last error
-	for most := pauseFirst; ; most = min(2*most, pauseMost) {
+	for n := 1; ; n++ {
 		if ctx.Err() == nil {
 			err := once(ctx, clock, try)
 			if err == nil {
@@ -38,7 +39,7 @@ func persist(ctx context.Context, clock agents.Time, what operation, try func(co
 			if last == nil || ctx.Err() == nil {
 				last = err
 			}
-			pause := time.Duration(clock.Float64() * float64(most))
+			pause := core.Backoff(pauseFirst, pauseMost, n, clock.Float64())
 			if clock.Sleep(ctx, hint(last)+pause) == nil {
 				continue
 			}
@@ -84,7 +85,7 @@ var finalErrors = []error{
 	nats.ErrHeadersNotSupported,
 }
 
-// errAnswer: whoever answered does not speak the wire's version.
+// errAnswer: the answer is not in the wire's version.
 var errAnswer = errors.New("answer not understood")
 
 func worthAgain(err error) bool {

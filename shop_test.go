@@ -59,7 +59,7 @@ func (s *shop) refund(_ context.Context, undo duly.Undo[Order, Payment]) error {
 
 func (s *shop) ship(_ context.Context, call duly.Call[Order]) (Parcel, error) {
 	if call.Input.Cents == 13 {
-		return Parcel{}, duly.RefuseCode(404, errors.New("nobody sends that"))
+		return Parcel{}, duly.RefuseCode(404, errors.New("that cannot be sent"))
 	}
 	s.sent.Add(1)
 	return Parcel{Track: call.Key}, nil

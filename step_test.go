@@ -61,6 +61,7 @@ func noUndo(context.Context, Undo[testOrder, testReceipt]) error { return nil }
 
 func noDo(context.Context, Call[testOrder]) (testReceipt, error) { return testReceipt{}, nil }
 
+// covers: S5
 func TestCallCarriesEverything(t *testing.T) {
 	results := []core.StepResult{{Step: "credit", Result: []byte("700")}}
 	reply := play(t, core.Command{Results: results, Round: 1, Trace: "00-1-2-01"}, func(ctx context.Context, call Call[testOrder]) (testReceipt, error) {
@@ -73,6 +74,7 @@ func TestCallCarriesEverything(t *testing.T) {
 	}
 }
 
+// covers: S5, S39
 func TestUndoCarriesTheResult(t *testing.T) {
 	for _, test := range []struct {
 		result string
@@ -125,6 +127,8 @@ func TestErrorsOfHandlers(t *testing.T) {
 }
 
 // What cannot be decoded is final for do; an undo is not given up so easily.
+//
+// covers: E17, I17
 func TestForeignInput(t *testing.T) {
 	reply := play(t, core.Command{Input: []byte(`{"Cents":"many"}`)}, noDo, noUndo)
 	if reply.Code != 400 || !strings.Contains(reply.Error, "input of task order-17 is not what step charge expects") {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
 )
 
 // ErrNotFound is what [Client.Get] answers about an id that is no task of the type, by
@@ -89,8 +89,8 @@ func (c *Client) get(ctx context.Context, typ, id string) (Task, error) {
 	if data, err = c.request(ctx, subject, nil, data); err != nil {
 		return Task{}, err
 	}
-	view, err := bus.DecodeTask(data)
-	if refused, ok := errors.AsType[*bus.RefusedError](err); ok && refused.Code == 404 {
+	view, err := wire.DecodeTask(data)
+	if refused, ok := errors.AsType[*wire.RefusedError](err); ok && refused.Code == 404 {
 		return Task{}, ErrNotFound
 	}
 	if err != nil {
@@ -112,9 +112,9 @@ func (c *Client) List(ctx context.Context, filter Filter) (Page, error) {
 		if data, err = c.request(ctx, subject, nil, data); err != nil {
 			return err
 		}
-		views, err := bus.DecodePage(data)
-		if refused, ok := errors.AsType[*bus.RefusedError](err); ok && core.FinalCode(refused.Code) {
-			return fmt.Errorf("%w: %w", ErrRefused, &refused.WireError)
+		views, err := wire.DecodePage(data)
+		if refused, ok := errors.AsType[*wire.RefusedError](err); ok && core.FinalCode(refused.Code) {
+			return fmt.Errorf("%w: %w", ErrRefused, &refused.APIError)
 		}
 		if err != nil {
 			return refusalOf(filter.Type, "", err)

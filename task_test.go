@@ -89,7 +89,7 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// While nobody answers, reading lasts as long as its context.
+// While no node answers, reading lasts as long as its context.
 func TestReadsEndWithTheirContext(t *testing.T) {
 	r := newRig(t)
 	r.conn.Close()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
 // wall is the real clock and the real chance: the one place of this package
@@ -22,14 +23,7 @@ func (wall) WithTimeout(ctx context.Context, d time.Duration) (context.Context, 
 
 // Sleep implements agents.Time.
 func (wall) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, d)
 }
 
 // Float64 implements agents.Time.

@@ -107,7 +107,7 @@ func (c *Client) Watch(ctx context.Context, typ, id string, options ...WatchOpti
 	}
 }
 
-// watchHeartbeat lets a watch begin its consumer anew when it was mute for twice as
+// watchHeartbeat lets a watch recreate its consumer when it was mute for twice as
 // long: a NATS cluster that elects a leader makes such ones now and then, and by itself
 // the library takes ten seconds to see it.
 const watchHeartbeat = 1500 * time.Millisecond
@@ -172,7 +172,7 @@ func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, e
 	return n, nil
 }
 
-// tell yields until the task has ended or nobody listens.
+// tell yields until the task has ended or yield returns false.
 func (n *news) tell(ctx context.Context, yield func(Status, error) bool) error {
 	told := map[State]bool{}
 	for {

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"duly.dev/duly"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // watching is a watch at work, and what may be told to it.
@@ -65,7 +66,7 @@ func (r *rig) tell(t *testing.T, all ...string) {
 		endings = append(endings, core.Ending{ID: id, Type: "order", State: core.State(state), Step: "ship", Error: "no drone", At: 1})
 	}
 	told := make(chan error, 1)
-	r.conn.TellEnded(endings, func(err error) { told <- err })
+	r.conn.PublishEndings(endings, func(err error) { told <- err })
 	if err := <-told; err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func (w *watching) expect(want ...string) {
 	}
 }
 
-// Each state comes once, whoever tells it how often, and the end comes last: it
+// Each state comes once, however often and by whichever subject it is told, and the end comes last: it
 // is believed of the event stream alone.
 func TestWatchTellsEachStateOnce(t *testing.T) {
 	r := newRig(t)
@@ -101,8 +102,8 @@ func TestWatchTellsEachStateOnce(t *testing.T) {
 		w.live("a", state, 0)
 	}
 	w.live("b", "error", 0)
-	if _, err := r.conn.NATS().Request("nobody.here", nil, time.Second); err == nil {
-		t.Fatal("somebody there")
+	if _, err := r.conn.NATS().Request("no.subscriber", nil, time.Second); err == nil {
+		t.Fatal("an answer without a subscriber")
 	}
 	w.expect("received", "processing", "undoing")
 	r.tell(t, "b error", "c processed", "d processed", "a undone", "a undone")
@@ -112,7 +113,7 @@ func TestWatchTellsEachStateOnce(t *testing.T) {
 // The end comes from the event stream alone, so a consumer that is mute must be seen soon.
 func TestWatchAsksForHeartbeats(t *testing.T) {
 	r := newRig(t)
-	requests, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + bus.Names{}.StreamEvents() + ".*")
+	requests, err := r.conn.NATS().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + wire.Names{}.StreamEvents() + ".*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +130,7 @@ func TestWatchAsksForHeartbeats(t *testing.T) {
 	}
 }
 
+// covers: T6
 func TestWatchFindsAnEndInThePast(t *testing.T) {
 	r := newRig(t)
 	before := time.Now()
@@ -178,7 +180,7 @@ func TestWatchOfARefusal(t *testing.T) {
 func (r *rig) refuseLater(t *testing.T, id string, code int) {
 	t.Helper()
 	refused := []core.Status{{ID: id, Type: "order", Status: core.StatusRefused, Code: code, Error: "no", At: 1}}
-	if err := r.conn.TellRefused(t.Context(), refused); err != nil {
+	if err := r.conn.PublishRefusals(t.Context(), refused); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -236,9 +238,9 @@ func TestWatchOfAReceipt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.refuse = func(q *bus.SubmitRequest) *bus.RefusedError { // as an ingest that cannot look
+	r.refuse = func(q *natsbus.SubmitRequest) *wire.RefusedError { // as an ingest that cannot look
 		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
-		return &bus.RefusedError{WireError: bus.WireError{Code: 503}}
+		return &wire.RefusedError{APIError: wire.APIError{Code: 503}}
 	}
 	other, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 2})
 	if err != nil {
@@ -304,7 +306,7 @@ func TestWatchEndsEarly(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	data := bus.AppendStatus(nil, &core.Status{ID: "a", Type: "order", Status: core.StatusRefused, Error: "no", Code: 413, At: 1})
+	data := wire.AppendStatus(nil, &core.Status{ID: "a", Type: "order", Status: core.StatusRefused, Error: "no", Code: 413, At: 1})
 	got, err := duly.ParseStatus(data)
 	want := duly.Status{Task: "a", Type: "order", State: duly.Refused, Error: "no", Code: 413, At: core.Instant(1).Time()}
 	if got != want || err != nil {
@@ -321,7 +323,7 @@ func TestParseStatus(t *testing.T) {
 //
 // covers: C17
 func TestWatchWithoutEvents(t *testing.T) {
-	r := newRigIn(t, bus.DefaultNamespace, duly.WithoutEvents())
+	r := newRigIn(t, wire.DefaultNamespace, duly.WithoutEvents())
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +331,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gets, err := r.conn.NATS().SubscribeSync(bus.Names{}.AskTypeSubject("get", "order"))
+	gets, err := r.conn.NATS().SubscribeSync(wire.Names{}.AskTypeSubject("get", "order"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,9 +374,9 @@ func TestWatchWithoutEvents(t *testing.T) {
 	}()
 	w.expect("processed", "end")
 	// One that is another submission's.
-	r.refuse = func(q *bus.SubmitRequest) *bus.RefusedError { // as an ingest that cannot look
+	r.refuse = func(q *natsbus.SubmitRequest) *wire.RefusedError { // as an ingest that cannot look
 		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
-		return &bus.RefusedError{WireError: bus.WireError{Code: 503}}
+		return &wire.RefusedError{APIError: wire.APIError{Code: 503}}
 	}
 	receipt, err := Buy.Submit(t.Context(), r.Client, "c", Order{Cents: 1})
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/agents"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // source hands an agent's runtime what comes over NATS.
@@ -22,13 +23,13 @@ type source struct {
 	nc     *nats.Conn
 	log    *slog.Logger
 	single bool // takes one command a message only
-	names  bus.Names
+	names  wire.Names
 	who    string // the instance that answers
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
 func (s source) Serve(ctx context.Context, names []string, accept agents.Accept) error {
-	conn, err := bus.Wrap(s.nc, s.log, s.names)
+	conn, err := natsbus.Wrap(s.nc, s.log, s.names)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 	closed := s.nc.StatusChanged(nats.CLOSED)
 	defer s.nc.RemoveStatusListener(closed)
 	denied := make(chan error, len(names))
-	var services []*bus.Service
+	var services []*natsbus.Service
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,7 +49,7 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 		}
 	}()
 	for _, name := range names {
-		service, err := conn.ServeCommands(name, !s.single, func(r *bus.CommandRequest) { accept(&r.Command, r.Reply) })
+		service, err := conn.ServeCommands(name, !s.single, func(r *natsbus.CommandRequest) { accept(&r.Command, r.Reply) })
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func (c *Client) apply(ctx context.Context, plan string, spec []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = bus.DecodePlanAnswer(data)
+	_, err = wire.DecodePlanAnswer(data)
 	return refusalOf(plan, "", err)
 }
 
@@ -98,17 +99,17 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	case s.bounded:
 		completeBy = (s.within - elapsed).String()
 	case s.timed:
-		completeBy = bus.FormatTime(core.InstantOf(s.completeBy))
+		completeBy = wire.FormatTime(core.InstantOf(s.completeBy))
 	}
 	version := ""
 	if s.version != 0 {
 		version = strconv.FormatInt(s.version, 10)
 	}
-	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), bus.SubmitHeaders(completeBy, s.replyTo, s.trace, version), input)
+	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), nats.Header(wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version)), input)
 	if err != nil {
 		return Receipt{}, err
 	}
-	answer, err := bus.DecodeSubmitAnswer(data)
+	answer, err := wire.DecodeSubmitAnswer(data)
 	if err != nil {
 		err = refusalOf(typ, id, err)
 		if refused, ok := errors.AsType[*SubmitError](err); ok {
@@ -121,11 +122,11 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 
 // ask asks once that a control message be stored.
 func (c *Client) ask(ctx context.Context, control *core.Control) error {
-	data, err := c.request(ctx, c.names.AskTypeSubject(bus.ControlWord(control.Kind), control.Type), nil, bus.AppendControl(nil, control))
+	data, err := c.request(ctx, c.names.AskTypeSubject(wire.ControlWord(control.Kind), control.Type), nil, wire.AppendControl(nil, control))
 	if err != nil {
 		return err
 	}
-	_, err = bus.DecodeSubmitAnswer(data) // its answers have the same form
+	_, err = wire.DecodeSubmitAnswer(data) // its answers have the same form
 	return refusalOf(control.Type, control.ID, err)
 }
 
@@ -135,12 +136,12 @@ func refusalOf(typ, id string, err error) error {
 		return nil
 	}
 	refusal := &SubmitError{Type: typ, Task: id}
-	if refused, ok := errors.AsType[*bus.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
 		refusal.Code, refusal.Description, refusal.RetryAfter = refused.Code, refused.Description, refused.Retry
 		return refusal
 	}
-	if wire, ok := errors.AsType[*bus.WireError](err); ok {
-		refusal.Code, refusal.Description = wire.Code, wire.Description
+	if answer, ok := errors.AsType[*wire.APIError](err); ok {
+		refusal.Code, refusal.Description = answer.Code, answer.Description
 		return refusal
 	}
 	return fmt.Errorf("%w: %w", errAnswer, err)
@@ -149,7 +150,7 @@ func refusalOf(typ, id string, err error) error {
 // liveStatus reads the live news of a task; ok is false for what is none. The
 // end is left to the event stream, which tells it surely and with its step.
 func liveStatus(msg *nats.Msg) (s Status, ok bool) {
-	status, err := bus.DecodeStatus(msg.Data)
+	status, err := wire.DecodeStatus(msg.Data)
 	s = statusOf(status)
 	return s, err == nil && !s.State.Ended()
 }
@@ -159,13 +160,13 @@ func liveStatus(msg *nats.Msg) (s Status, ok bool) {
 // an operator by others.
 func endings(refused string, msg jetstream.Msg) []Status {
 	if msg.Subject() == refused {
-		status, err := bus.DecodeStatus(msg.Data())
+		status, err := wire.DecodeStatus(msg.Data())
 		if err != nil {
 			return nil
 		}
 		return []Status{statusOf(status)}
 	}
-	ended, err := bus.DecodeEndings(msg.Data())
+	ended, err := wire.DecodeEndings(msg.Data())
 	if err != nil {
 		return nil
 	}

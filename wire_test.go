@@ -14,8 +14,9 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // rig is a fake server with a client.
@@ -27,7 +28,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	return newRigIn(t, bus.DefaultNamespace)
+	return newRigIn(t, wire.DefaultNamespace)
 }
 
 // newRigIn is one whose server has a namespace; options are the client's.
@@ -96,6 +97,7 @@ func (r *rig) last(t *testing.T, id string, options ...duly.WatchOption) duly.St
 	return last
 }
 
+// covers: S26, I7
 func TestTaskFromEndToEnd(t *testing.T) {
 	r := newRig(t)
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {
@@ -153,11 +155,11 @@ func TestApplyAgain(t *testing.T) {
 func TestSubmitTriesAgain(t *testing.T) {
 	r := newRig(t)
 	left := 3
-	r.refuse = func(*bus.SubmitRequest) *bus.RefusedError {
+	r.refuse = func(*natsbus.SubmitRequest) *wire.RefusedError {
 		if left--; left < 0 {
 			return nil
 		}
-		return &bus.RefusedError{WireError: bus.WireError{Code: 429, Description: "full"}, Retry: time.Millisecond}
+		return &wire.RefusedError{APIError: wire.APIError{Code: 429, Description: "full"}, Retry: time.Millisecond}
 	}
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {
 		t.Fatal(err)
@@ -235,8 +237,8 @@ func TestSubmitHeaders(t *testing.T) {
 // A call ends with its task's own deadline, too.
 func TestSubmitEndsWithItsDeadline(t *testing.T) {
 	r := newRig(t)
-	r.refuse = func(*bus.SubmitRequest) *bus.RefusedError {
-		return &bus.RefusedError{WireError: bus.WireError{Code: 503, Description: "the stream is out of reach"}}
+	r.refuse = func(*natsbus.SubmitRequest) *wire.RefusedError {
+		return &wire.RefusedError{APIError: wire.APIError{Code: 503, Description: "the stream is out of reach"}}
 	}
 	_, err := r.SubmitRaw(t.Context(), "order", "a", []byte("{}"), duly.Within(100*time.Millisecond))
 	refused, ok := errors.AsType[*duly.SubmitError](err)
@@ -259,9 +261,11 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Without anybody behind the wire a call lasts as long as its context; with
-// somebody who does not speak it, no longer than that shows.
-func TestNobodyAnswers(t *testing.T) {
+// Without a node behind the wire a call lasts as long as its context; with a
+// responder of another protocol, until its first answer.
+//
+// covers: E1
+func TestNoNodeAnswers(t *testing.T) {
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
 	if err != nil {
 		t.Fatal(err)
@@ -287,12 +291,12 @@ func TestNobodyAnswers(t *testing.T) {
 		}
 	}
 	for _, err := range client.Watch(t.Context(), "order", "a") {
-		if err == nil || !strings.Contains(err.Error(), bus.Names{}.StreamEvents()) {
+		if err == nil || !strings.Contains(err.Error(), wire.Names{}.StreamEvents()) {
 			t.Errorf("watch without its stream: %v", err)
 		}
 	}
 	var tries atomic.Int32
-	if _, err := nc.Subscribe(bus.Names{}.SubmitSubject("order", "a"), func(msg *nats.Msg) {
+	if _, err := nc.Subscribe(wire.Names{}.SubmitSubject("order", "a"), func(msg *nats.Msg) {
 		tries.Add(1)
 		_ = msg.Respond([]byte("hello"))
 	}); err != nil {
@@ -313,6 +317,7 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
+// covers: E1
 func TestAgentEndsWithItsConnection(t *testing.T) {
 	r := newRig(t)
 	nc, err := r.connect()

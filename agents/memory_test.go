@@ -79,6 +79,7 @@ func (p *play) step(word string) string {
 	return ""
 }
 
+// covers: S40, D6, inv7
 func TestLedgerOfOneKey(t *testing.T) {
 	gone := agents.ErrGone.Error()
 	for _, test := range []struct {
@@ -107,6 +108,7 @@ func TestLedgerOfOneKey(t *testing.T) {
 	}
 }
 
+// covers: inv7
 func TestLedgerSerialisesOneKey(t *testing.T) {
 	p := newPlay(t, 0, 0)
 	_, err := p.ledger.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
@@ -156,6 +158,7 @@ func TestLedgerSurvivesPanic(t *testing.T) {
 	}
 }
 
+// covers: E16
 func TestLedgerIsBounded(t *testing.T) {
 	p := newPlay(t, time.Minute, 2)
 	p.do("a", nil)
@@ -183,6 +186,8 @@ func TestLedgerIsBounded(t *testing.T) {
 
 // Many goroutines do and undo the same keys: whatever the order, no effect
 // stands once every key has a tombstone.
+//
+// covers: S40, inv7
 func TestLedgerUnderRace(t *testing.T) {
 	ledger := agents.NewMemoryLedger(func() core.Instant { return 1 }, 0, 0)
 	keys := []string{"a", "b", "c"}

@@ -103,6 +103,7 @@ func (r *rig) end() {
 // for one second
 func oneSecond(context.Context, *core.Command) ([]byte, error) { pass(time.Second); return nil, nil }
 
+// covers: E13, I16
 func TestRunBoundsCommandsInFlight(t *testing.T) {
 	boundsCommandsInFlight(t, agents.Handlers{Do: oneSecond})
 }
@@ -150,6 +151,8 @@ func TestRunBoundsItsWorkers(t *testing.T) {
 }
 
 // What waited past its complete-by is not begun and not answered.
+//
+// covers: S9, inv6
 func TestRunDropsWhatWaitedTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := 0
@@ -209,6 +212,8 @@ func TestRunDrains(t *testing.T) {
 }
 
 // A handler that ignores its context holds Run up for a bounded time only.
+//
+// covers: inv6
 func TestRunGivesUpOnADeafHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, agents.Config{DrainMax: 5 * time.Second}, func(context.Context, *core.Command) ([]byte, error) {

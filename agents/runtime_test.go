@@ -88,6 +88,8 @@ func TestLongErrorIsCut(t *testing.T) {
 }
 
 // A panic is answered 500 at once, logged with its stack, and not repeated.
+//
+// covers: E17, I17
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ledger := range []agents.Ledger{nil, agents.NewMemoryLedger(bubbleTime{}.Now, 0, 0)} {
@@ -114,6 +116,8 @@ func TestPanic(t *testing.T) {
 }
 
 // Invariant 6: after complete-by an agent is silent, whatever the handler says.
+//
+// covers: S9, inv6
 func TestSilence(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -148,6 +152,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// covers: S9, inv6
 func TestCompleteByIsTheEarlier(t *testing.T) {
 	now := core.InstantOf(time.Now())
 	for _, test := range []struct {
@@ -190,6 +195,8 @@ func TestCompleteByIsTheEarlier(t *testing.T) {
 }
 
 // Retries stay inside complete-by: the failure is sent while there is time.
+//
+// covers: S8, S43, inv6
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -213,6 +220,7 @@ func TestRetries(t *testing.T) {
 	})
 }
 
+// covers: E11, S8, S43
 func TestRetrySucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -265,6 +273,7 @@ func TestUnknownStepIsTriedAgain(t *testing.T) {
 	})
 }
 
+// covers: S7
 func TestRegister(t *testing.T) {
 	for _, test := range []struct {
 		agent, step string
@@ -288,6 +297,8 @@ func TestRegister(t *testing.T) {
 
 // Through the runtime, too, a key is done once and undone once, and an undo
 // learns the result of a do whose answer came too late for the scheduler.
+//
+// covers: S39
 func TestLedgerInTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []string

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // agentSettings say how the drone example's agents and mock services run.
@@ -103,7 +104,7 @@ func check(ctx context.Context, w *agentsRequest, services *drone.Services) (*bo
 	if err != nil {
 		return nil, err
 	}
-	store, err := schema.Open(ctx, w.Database, schema.Options{MaxConns: 2, Timeout: 10 * time.Minute})
+	store, err := dialects.Open(ctx, w.Database, schema.Options{MaxConns: 2, Timeout: 10 * time.Minute})
 	if err != nil {
 		return nil, err
 	}

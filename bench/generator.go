@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 // Times of the generator.
@@ -159,7 +159,7 @@ func (g *generator) listen(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	consumer, err := js.OrderedConsumer(ctx, bus.Names{}.StreamEvents(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
+	consumer, err := js.OrderedConsumer(ctx, wire.Names{}.StreamEvents(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
@@ -267,7 +267,7 @@ func (g *generator) send(i int) {
 	copy(sample[at:], id) // the connection copies it
 	g.late[i] = int64(time.Since(g.began) - g.plan.at(i))
 	// An error is one of the connection; the submission then has no answer.
-	_ = g.nc.PublishRequest(bus.Names{}.SubmitSubject(drone.Type, string(id)), g.prefix+strconv.Itoa(i), sample)
+	_ = g.nc.PublishRequest(wire.Names{}.SubmitSubject(drone.Type, string(id)), g.prefix+strconv.Itoa(i), sample)
 }
 
 // newID writes a random UUID.
@@ -311,7 +311,7 @@ func (g *generator) event(subject string, data []byte) {
 	at := int64(time.Since(g.began))
 	kind := -1
 	for k, state := range endings {
-		if subject == (bus.Names{}).EventSubject(drone.Type, state) {
+		if subject == (wire.Names{}).EventSubject(drone.Type, state) {
 			kind = k
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // Sizes of the growth scenario.
@@ -56,7 +57,7 @@ func within1(ctx context.Context, s *settings, n int, after time.Duration, res *
 	if err != nil {
 		return err
 	}
-	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})
+	store, err := dialects.Open(ctx, r.database, schema.Options{MaxConns: 2})
 	if err == nil {
 		err = errors.Join(body(ctx, r, store, n, due, res), store.Close())
 	}

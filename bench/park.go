@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // parkedPlan is the delivery's with another policy: its first step was tried
@@ -35,7 +36,7 @@ func (r *rig) park(ctx context.Context, n int, due core.Instant) error {
 	if err := node.Migrate(ctx, r.database); err != nil {
 		return err
 	}
-	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})
+	store, err := dialects.Open(ctx, r.database, schema.Options{MaxConns: 2})
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (y *yard) add(request drone.Request) error {
 	if err != nil {
 		return fmt.Errorf("delivery %s: %w", request.DeliveryID, err)
 	}
-	state := &y.states[bus.PartitionOf(request.DeliveryID, len(y.states))]
+	state := &y.states[wire.PartitionOf(request.DeliveryID, len(y.states))]
 	task := &core.Task{Partition: state.Partition, Number: state.NextNumber, ID: request.DeliveryID, Type: drone.Type, Input: input, InputHash: core.HashInput(drone.Type, input), CreatedAt: y.at}
 	state.NextNumber++
 	var out core.Outcome

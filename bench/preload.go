@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // preload fills the store with old tasks that ended well and are forgotten: what a
 // system that has run for long is full of.
 func (r *rig) preload(ctx context.Context, n int) error {
-	store, err := schema.Open(ctx, r.database, schema.Options{MaxConns: 2})
+	store, err := dialects.Open(ctx, r.database, schema.Options{MaxConns: 2})
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (o *oldTasks) Next() bool {
 	o.left--
 	var id [idBytes]byte
 	newID(id[:])
-	p := bus.PartitionOf(string(id[:]), len(o.next))
+	p := wire.PartitionOf(string(id[:]), len(o.next))
 	o.next[p]++
 	hash := sha256.Sum256(id[:])
 	o.row = append(o.row[:0], p, o.next[p], string(id[:]), drone.Type, 1, hash[:], "processed", 6, 0, 0, 0, o.ended, o.ended, o.ended, o.next[p], 0)

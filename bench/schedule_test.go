@@ -6,6 +6,8 @@ import (
 )
 
 // Every arrival has its time whatever became of those before, and is due at it.
+//
+// covers: T10
 func TestScheduleIsFixed(t *testing.T) {
 	s := newSchedule([]segment{{Rate: 1000, For: 2 * time.Second, Warm: true}, {Rate: 50_000, For: time.Second}, {Rate: 3, For: 2 * time.Second}})
 	if s.total != 2000+50_000+6 || s.length != 5*time.Second {

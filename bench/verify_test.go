@@ -45,6 +45,7 @@ func each(visit func(r *Result)) {
 	}
 }
 
+// covers: I3
 func TestFloorsHoldAtTheLimit(t *testing.T) {
 	seen := map[string]bool{}
 	each(func(r *Result) {
@@ -63,6 +64,8 @@ func TestFloorsHoldAtTheLimit(t *testing.T) {
 }
 
 // Each row goes just beyond one floor; that floor and no other is missed.
+//
+// covers: I3
 func TestFloorsMissedBeyondTheLimit(t *testing.T) {
 	for _, tt := range []struct {
 		scenario, store, wire string

@@ -40,6 +40,8 @@ func filesFor(t *testing.T, want int) int {
 
 // TestIdleConnections: ten thousand clients that connect and say nothing more.
 // Tasks run meanwhile, and afterwards every file is given back.
+//
+// covers: E26
 func TestIdleConnections(t *testing.T) {
 	want := 10_000
 	if raceDetector {

@@ -12,6 +12,8 @@ import (
 )
 
 // TestBombs: JSON that is dear to read is refused or kept as it came.
+//
+// covers: E25
 func TestBombs(t *testing.T) {
 	w := start(t)
 	w.plan(abusePlan)
@@ -65,6 +67,8 @@ func TestBombs(t *testing.T) {
 
 // TestHeaderFlood: headers by the thousand, at every door. What cannot be
 // decoded becomes a dead letter, and its partition goes on.
+//
+// covers: E25, inv12
 func TestHeaderFlood(t *testing.T) {
 	w := start(t)
 	w.plan(abusePlan)
@@ -108,8 +112,10 @@ func TestHeaderFlood(t *testing.T) {
 }
 
 // TestSubmitterThatNeverReads: it asks for thousands of answers and statuses and
-// reads none; another consumes the events and acknowledges none. Nobody else
-// waits for them.
+// reads none; another consumes the events and acknowledges none. No other
+// client waits for them.
+//
+// covers: E27
 func TestSubmitterThatNeverReads(t *testing.T) {
 	w := start(t)
 	w.plan(abusePlan)

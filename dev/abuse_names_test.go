@@ -74,6 +74,8 @@ func (w *world) good(id string) {
 
 // TestHostileNames puts names that are none to every door, as bytes of the
 // protocol. None becomes a task, none leads anywhere, and the system goes on.
+//
+// covers: E22
 func TestHostileNames(t *testing.T) {
 	w := start(t)
 	w.plan(abusePlan)
@@ -105,6 +107,8 @@ func TestHostileNames(t *testing.T) {
 
 // TestReplySubjectsOfOthers: requests and reply-to headers that point at
 // commands, controls and the server's own subjects bring nothing there.
+//
+// covers: E23, inv12
 func TestReplySubjectsOfOthers(t *testing.T) {
 	w := start(t)
 	w.plan(abusePlan)
@@ -160,6 +164,8 @@ func TestReplySubjectsOfOthers(t *testing.T) {
 
 // TestForgedReply: an agent answers for the step of another, with the numbers
 // right and the mark of its own command. Only the one that was asked counts.
+//
+// covers: E24
 func TestForgedReply(t *testing.T) {
 	w := start(t)
 	w.plan(abusePlan)

@@ -55,6 +55,8 @@ var badCases = []badCase{
 
 // TestBadInput puts everything wrong to every door: each answer names what is
 // wrong with what, nothing stops, and a good task runs afterwards.
+//
+// covers: E17, E21, I17, G7
 func TestBadInput(t *testing.T) {
 	w := start(t)
 	w.plan(badPlan)
@@ -89,7 +91,6 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// covers: D
 // replyToConfigured has the status subjects that this world's configuration allows told,
 // at each door.
 func replyToConfigured(t *testing.T, w *world) {

@@ -16,6 +16,8 @@ const barePlan = `{"name":"delivery","version":1,"grace_ms":100,"steps":[
 	{"name":"ship","agent":"bare.ship","undoable":true,"complete_by_ms":2000,"backoff_ms":20}]}`
 
 // TestBareNATS uses Duly with nats.go alone: what any language can do.
+//
+// covers: S6, S7, S17, S26
 func TestBareNATS(t *testing.T) {
 	w := start(t)
 	w.plan(barePlan)
@@ -91,6 +93,8 @@ func bareFastDoor(t *testing.T, w *world) {
 
 // TestBareAgentRefusesAndIsUndone: the code 422 of NATS's service errors is
 // final, and what earlier steps did is undone.
+//
+// covers: I17, I20
 func TestBareAgentRefusesAndIsUndone(t *testing.T) {
 	w := start(t)
 	w.plan(barePlan)
@@ -125,8 +129,8 @@ func TestBareAgentRefusesAndIsUndone(t *testing.T) {
 	}
 }
 
-// TestNobodyServes: a step that no agent serves waits for one.
-func TestNobodyServes(t *testing.T) {
+// TestNoAgentServes: a step that no agent serves waits for one.
+func TestNoAgentServes(t *testing.T) {
 	w := start(t)
 	w.plan(`{"name":"later","version":1,"steps":[{"name":"only","agent":"bare.later","undoable":false,"complete_by_ms":2000,"backoff_ms":20,"backoff_cap_ms":50}]}`)
 	w.accepted("later", "n1", `{}`, nil)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"duly.dev/duly"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 type parcel struct{ Weight int }
@@ -91,7 +91,7 @@ func TestClient(t *testing.T) {
 	}
 	// What HTTP shows is the same.
 	_, body := w.http("GET", "/v1/tasks/parcel/heavy", "", nil)
-	view, err := bus.DecodeTask([]byte(body))
+	view, err := wire.DecodeTask([]byte(body))
 	if err != nil || view.FailedStep != "send" || view.ID != "heavy" || !reflect.DeepEqual(json.RawMessage(view.Input), task.Input) {
 		t.Errorf("over HTTP: %s: %v", body, err)
 	}

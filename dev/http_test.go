@@ -14,7 +14,7 @@ import (
 
 // TestHTTP is the API of a running system.
 //
-// covers: C4
+// covers: C4, G7
 func TestHTTP(t *testing.T) {
 	w := start(t)
 	w.plan(`{"name":"web","version":1,"grace_ms":50,"steps":[{"name":"only","agent":"web.only","undoable":true,"complete_by_ms":60000,"backoff_ms":20}]}`)
@@ -79,7 +79,7 @@ func httpPut(t *testing.T, w *world) {
 	if code, body := w.http("PATCH", path, "", nil); code != 405 {
 		t.Errorf("PATCH: %d %s", code, body)
 	}
-	if code, _ := w.http("GET", "/v1/tasks/web/nobody", "", nil); code != 404 {
+	if code, _ := w.http("GET", "/v1/tasks/web/no-such", "", nil); code != 404 {
 		t.Errorf("GET of an unknown task: %d", code)
 	}
 }
@@ -165,7 +165,7 @@ func httpRead(t *testing.T, w *world) {
 
 // TestSlowHeader: a client that never ends its header is not waited for.
 //
-// covers: D
+// covers: inv12
 func TestSlowHeader(t *testing.T) {
 	w := start(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))

@@ -99,7 +99,7 @@ func (in *installation) plant() {
 	in.t.Helper()
 	for _, spec := range []string{
 		fmt.Sprintf(`{"name":"sale","version":1,"complete_by_ms":%d,"steps":[{"name":"pay","agent":"till","undoable":true,"backoff_ms":20}]}`, 60_000+len(in.namespace)*1000),
-		`{"name":"wait","version":1,"steps":[{"name":"only","agent":"nobody","undoable":false,"complete_by_ms":2000,"backoff_ms":20,"backoff_cap_ms":50}]}`,
+		`{"name":"wait","version":1,"steps":[{"name":"only","agent":"absent","undoable":false,"complete_by_ms":2000,"backoff_ms":20,"backoff_cap_ms":50}]}`,
 		`{"name":"fail","version":1,"steps":[{"name":"only","agent":"broken","undoable":false,"attempts_max":1,"on_exhausted":"error"}]}`,
 	} {
 		if answer := in.request("plans.apply", spec); !strings.Contains(answer, `"stored":true`) {

@@ -12,6 +12,8 @@ import (
 
 // TestBadResults: a result over its limit, or that is not JSON, is a failed
 // attempt that says so.
+//
+// covers: I17, inv12
 func TestBadResults(t *testing.T) {
 	w := start(t)
 	const limit = 100
@@ -59,6 +61,8 @@ func TestBadResults(t *testing.T) {
 
 // TestUndecodable: what no door would have stored ends as a dead letter with its
 // cause, and the stream goes on.
+//
+// covers: E17, I15, D10, T9, inv12
 func TestUndecodable(t *testing.T) {
 	w := start(t)
 	w.plan(badPlan)

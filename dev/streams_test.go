@@ -54,9 +54,7 @@ func (w *world) readAgain() int {
 // and what is accepted from then on runs, without a restart. A lost task stream does not
 // make the controls be read again, nor the other way round.
 //
-// covers: A5
-// covers: A7
-// covers: B3
+// covers: A5, A7, B3
 func TestLostStreams(t *testing.T) {
 	w := start(t)
 	w.plan(barePlan)
@@ -196,7 +194,7 @@ func TestStreamSettings(t *testing.T) {
 // TestRetention: what a task was made of goes when it is to, and its end stays: each setting
 // does what it is called.
 //
-// covers: D
+// covers: inv9
 func TestRetention(t *testing.T) {
 	cfg := config()
 	cfg.RetainDetail = time.Second // and RetainRow for ever

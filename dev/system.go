@@ -14,9 +14,9 @@ import (
 	"github.com/gofrs/flock"
 
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/wire"
 )
 
 // The stores that Options.Store knows by a word.
@@ -40,7 +40,7 @@ func Config(name string, partitions int) node.Config {
 	return node.Config{
 		Roles: node.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
-		ReplyTo: bus.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
+		ReplyTo: wire.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *System) AwaitOwned(ctx context.Context) error {
 // Run runs all roles until ctx ends, then drains.
 func (s *System) Run(ctx context.Context) error { return s.Node.Run(ctx) }
 
-// Keep runs each role until ctx ends and ends and begins it anew every so often:
+// Keep runs each role until ctx ends and ends and begins it again every so often:
 // every second time without a drain, as if it had crashed.
 func (s *System) Keep(ctx context.Context, every time.Duration) error {
 	var wg sync.WaitGroup
@@ -199,7 +199,7 @@ func (s *System) Keep(ctx context.Context, every time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// Restarts is how many times Keep has begun a role anew.
+// Restarts is how many times Keep has begun a role again.
 func (s *System) Restarts() int { return int(s.restarts.Load()) }
 
 // Close ends everything that Start began.

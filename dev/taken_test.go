@@ -15,7 +15,7 @@ import (
 
 // TestTakenID hands in another input, and another type, under an id that is a task: every
 // door refuses it at once, whether the first came through it or through another, and
-// however it came. What nobody could know at once ends a watch.
+// however it came. What could not be known at once ends a watch.
 //
 // covers: C2
 func TestTakenID(t *testing.T) {
@@ -26,8 +26,8 @@ func TestTakenID(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	for _, name := range []string{"taken", "other"} { // nobody serves them: they stay at work
-		plan := duly.NewPlan(name, 1, duly.NewStep[parcel, string](name, "nobody."+name))
+	for _, name := range []string{"taken", "other"} { // no agent serves them: they stay at work
+		plan := duly.NewPlan(name, 1, duly.NewStep[parcel, string](name, "absent."+name))
 		if err := plan.Apply(ctx, c); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func TestPlanVersions(t *testing.T) {
 	defer cancel()
 	plans := map[int64]*duly.Plan[parcel]{}
 	for version := range int64(3) {
-		plans[version+1] = duly.NewPlan("versions", version+1, duly.NewCheck[parcel, int]("wait", "nobody.versions", duly.Attempts(int(version+1))))
+		plans[version+1] = duly.NewPlan("versions", version+1, duly.NewCheck[parcel, int]("wait", "absent.versions", duly.Attempts(int(version+1))))
 	}
 	if err := errors.Join(plans[1].Apply(ctx, c), plans[2].Apply(ctx, c)); err != nil {
 		t.Fatal(err)

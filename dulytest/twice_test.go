@@ -46,6 +46,7 @@ func paid(context.Context, duly.Call[Order]) (Receipt, error) { return Receipt{P
 
 func refunded(context.Context, duly.Undo[Order, Receipt]) error { return nil }
 
+// covers: S40, inv7
 func TestGoodHandlersPass(t *testing.T) {
 	if got := played(t, paid, refunded); got != "" {
 		t.Errorf("reported: %s", got)

@@ -43,7 +43,7 @@ const delivery = `{"deliveryId":"d-000001","ownerId":"owner-17","pickupLocation"
 // BenchmarkDoor is the way of one submission through the door: checks, packing,
 // publishing, answering. ns/op and allocs/op are per submission.
 func BenchmarkDoor(b *testing.B) {
-	// In a flood nobody looks at the store, but what is accepted is remembered.
+	// In a flood the store is not looked at, but what is accepted is remembered.
 	for _, in := range []struct {
 		name, input string
 		taken       Taken

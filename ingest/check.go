@@ -10,7 +10,7 @@ import (
 // check refuses what could never become a task, whatever its plan, and fills
 // the submission. The cheap checks come first.
 func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refusal {
-	if r := checkNames(req.Type, req.ID); r != nil {
+	if r := CheckNames(req.Type, req.ID); r != nil {
 		return r
 	}
 	if r := checkSize(req, core.InputBytesMax); r != nil {
@@ -22,11 +22,11 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	}
 	version, err := core.ParsePlanVersion(req.Version)
 	if err != nil {
-		return refusal(400, CauseVersionForm, "%v", err)
+		return Refuse(400, CauseVersionForm, "%v", err)
 	}
 	if req.ReplyTo != "" {
 		if err := d.cfg.CheckReplyTo(req.ReplyTo); err != nil {
-			return refusal(400, CauseReplyTo, "reply-to %s: %v", short(req.ReplyTo), err)
+			return Refuse(400, CauseReplyTo, "reply-to %s: %v", core.QuoteShort(req.ReplyTo), err)
 		}
 	}
 	if r := checkInput(req.Input); r != nil {
@@ -39,20 +39,20 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	return nil
 }
 
-// checkNames refuses a type or an id outside its alphabet.
-func checkNames(taskType, id string) *Refusal {
+// CheckNames refuses a type or an id outside its alphabet.
+func CheckNames(taskType, id string) *Refusal {
 	if err := core.CheckName("type", taskType); err != nil {
-		return refusal(400, CauseTypeName, "%v", err)
+		return Refuse(400, CauseTypeName, "%v", err)
 	}
 	if err := core.CheckName("id", id); err != nil {
-		return refusal(400, CauseIDName, "%v", err)
+		return Refuse(400, CauseIDName, "%v", err)
 	}
 	return nil
 }
 
 func checkSize(req *Request, limit int) *Refusal {
 	if len(req.Input) > limit {
-		return refusal(413, CauseInputSize, "input of type %s has %d bytes, the limit is %d", short(req.Type), len(req.Input), limit)
+		return Refuse(413, CauseInputSize, "input of type %s has %d bytes, the limit is %d", core.QuoteShort(req.Type), len(req.Input), limit)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func checkInput(input []byte) *Refusal {
 	if _, ok := errors.AsType[*quickjson.TextError](err); ok {
 		cause = CauseInputText
 	}
-	return refusal(400, cause, "%v", err)
+	return Refuse(400, cause, "%v", err)
 }
 
 // completeBy reads a submission's complete-by; the cause is told by number too.
@@ -83,5 +83,5 @@ func completeBy(value string, now core.Instant) (core.Instant, *Refusal) {
 	case errors.Is(err, core.ErrCompleteByFar):
 		cause = CauseCompleteByFar
 	}
-	return 0, refusal(400, cause, "%v", err)
+	return 0, Refuse(400, cause, "%v", err)
 }

@@ -128,7 +128,7 @@ func TestSubmissionIsFilled(t *testing.T) {
 		t.Errorf("partition %d: %+v", r.log.got[0].partition, got)
 	}
 	r.log.store(0)
-	r.door.Flush(epoch) // nobody waits for the answer: accepted but unconfirmed
+	r.door.Flush(epoch) // the request wants no answer: accepted but unconfirmed
 	r.idle()
 }
 

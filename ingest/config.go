@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -21,7 +22,6 @@ const (
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
 	DefaultBacklogMax   = 100_000
-	DefaultFloodItems   = 1500
 	DefaultPublishMax   = 4 * time.Second
 	DefaultUnknownMax   = 1024
 	DefaultReloadPause  = 250 * time.Millisecond
@@ -54,8 +54,8 @@ type Config struct {
 	PackBytes  int // bytes of one pack at most, unless a single item is larger
 	PayloadMax int // the server's max_payload in bytes
 
-	// WindowMax is how long the oldest item of a pack waits for company in a
-	// flood; the default is 2.5 ms for each partition, within 10 and 20. The
+	// WindowMax is how long the oldest item of a pack waits for company under
+	// load; the default is 2.5 ms for each partition, within 10 and 20. The
 	// window is WindowMax × (unanswered − QuietItems) / BusyItems, within 0 and
 	// WindowMax: by Little's law the unanswered items measure the rate and the
 	// slowness of the stream at once.
@@ -65,13 +65,17 @@ type Config struct {
 
 	// FlightsMax is how many packs may wait for the stream before one that is not
 	// full waits too: the stream syncs one after the other, so that sending more of
-	// them sooner answers nobody earlier, and what comes meanwhile fills them.
+	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
 	FlightsMax int
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
-	BacklogMax int64         // messages of a partition that nobody has read yet, at most
-	FloodItems int           // with so many unanswered requests for 100 ms the door is flooded, until they are fewer than a third of it for as long
+	BacklogMax int64         // messages of a partition that its owner has not read yet, at most; a quarter of it while Overloaded
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
+
+	// Overloaded reports whether the scheduler of this process takes too long even for the least that it always takes
+	// up. Submissions are refused earlier then, and their submitters told when to come again. It may be called from any
+	// goroutine. nil: never.
+	Overloaded func() bool
 
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
@@ -92,29 +96,31 @@ type Config struct {
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (c Config) WithDefaults() Config {
-	orInt(&c.PackItems, DefaultPackItems)
-	orInt(&c.PackBytes, DefaultPackBytes)
-	orInt(&c.PayloadMax, DefaultPayloadMax)
-	orInt(&c.WindowMax, min(max(DefaultWindowMax*time.Duration(c.Partitions)/8, DefaultWindowLeast), DefaultWindowMax))
-	orInt(&c.QuietItems, DefaultQuietItems)
-	orInt(&c.BusyItems, max(1, int(c.WindowMax/DefaultWindowPerAsk)))
-	orInt(&c.FlightsMax, DefaultFlightsMax)
-	orInt(&c.ItemsMax, DefaultItemsMax)
-	orInt(&c.BytesMax, DefaultBytesMax)
-	orInt(&c.BacklogMax, DefaultBacklogMax)
-	orInt(&c.FloodItems, DefaultFloodItems)
-	orInt(&c.PublishMax, DefaultPublishMax)
-	orInt(&c.UnknownMax, DefaultUnknownMax)
-	orInt(&c.ReloadPause, DefaultReloadPause)
-	orInt(&c.ReloadMax, DefaultReloadMax)
-	orInt(&c.RecentBytes, DefaultRecentBytes)
-	orInt(&c.RecentFor, DefaultRecentFor)
-	orInt(&c.LooksMax, DefaultLooksMax)
-	orInt(&c.LookMax, DefaultLookMax)
-	orInt(&c.LookSpare, DefaultLookSpare)
-	orInt(&c.LookRest, DefaultLookRest)
-	orInt(&c.LookItems, DefaultLookItems)
-	orInt(&c.LookRate, DefaultLookRate)
+	c.PackItems = cmp.Or(c.PackItems, DefaultPackItems)
+	c.PackBytes = cmp.Or(c.PackBytes, DefaultPackBytes)
+	c.PayloadMax = cmp.Or(c.PayloadMax, DefaultPayloadMax)
+	c.WindowMax = cmp.Or(c.WindowMax, min(max(DefaultWindowMax*time.Duration(c.Partitions)/8, DefaultWindowLeast), DefaultWindowMax))
+	c.QuietItems = cmp.Or(c.QuietItems, DefaultQuietItems)
+	c.BusyItems = cmp.Or(c.BusyItems, max(1, int(c.WindowMax/DefaultWindowPerAsk)))
+	c.FlightsMax = cmp.Or(c.FlightsMax, DefaultFlightsMax)
+	c.ItemsMax = cmp.Or(c.ItemsMax, DefaultItemsMax)
+	c.BytesMax = cmp.Or(c.BytesMax, DefaultBytesMax)
+	c.BacklogMax = cmp.Or(c.BacklogMax, DefaultBacklogMax)
+	c.PublishMax = cmp.Or(c.PublishMax, DefaultPublishMax)
+	c.UnknownMax = cmp.Or(c.UnknownMax, DefaultUnknownMax)
+	c.ReloadPause = cmp.Or(c.ReloadPause, DefaultReloadPause)
+	c.ReloadMax = cmp.Or(c.ReloadMax, DefaultReloadMax)
+	c.RecentBytes = cmp.Or(c.RecentBytes, DefaultRecentBytes)
+	c.RecentFor = cmp.Or(c.RecentFor, DefaultRecentFor)
+	c.LooksMax = cmp.Or(c.LooksMax, DefaultLooksMax)
+	c.LookMax = cmp.Or(c.LookMax, DefaultLookMax)
+	c.LookSpare = cmp.Or(c.LookSpare, DefaultLookSpare)
+	c.LookRest = cmp.Or(c.LookRest, DefaultLookRest)
+	c.LookItems = cmp.Or(c.LookItems, DefaultLookItems)
+	c.LookRate = cmp.Or(c.LookRate, DefaultLookRate)
+	if c.Overloaded == nil {
+		c.Overloaded = func() bool { return false }
+	}
 	if c.SizeOf == nil {
 		c.SizeOf = estimate
 	}
@@ -138,7 +144,7 @@ func (c *Config) Validate() error {
 		{"Partitions", int64(c.Partitions)}, {"PackItems", int64(c.PackItems)}, {"PackBytes", int64(c.PackBytes)},
 		{"PayloadMax", int64(c.PayloadMax)}, {"WindowMax", int64(c.WindowMax)}, {"QuietItems", int64(c.QuietItems)},
 		{"BusyItems", int64(c.BusyItems)}, {"FlightsMax", int64(c.FlightsMax)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
-		{"BacklogMax", c.BacklogMax}, {"FloodItems", int64(c.FloodItems)}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
+		{"BacklogMax", c.BacklogMax}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
 		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)}, {"RecentBytes", c.RecentBytes}, {"RecentFor", int64(c.RecentFor)},
 		{"LooksMax", int64(c.LooksMax)}, {"LookMax", int64(c.LookMax)}, {"LookSpare", int64(c.LookSpare)}, {"LookRest", int64(c.LookRest)},
 		{"LookItems", int64(c.LookItems)}, {"LookRate", int64(c.LookRate)},
@@ -160,10 +166,4 @@ const packHeadBytes = 1
 // numbers of at most ten bytes each.
 func estimate(s *core.Submission) int {
 	return len(s.Type) + len(s.ID) + len(s.Input) + len(s.ReplyTo) + len(s.Trace) + 9*10
-}
-
-func orInt[N ~int | ~int64](n *N, def N) {
-	if *n == 0 {
-		*n = def
-	}
 }

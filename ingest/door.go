@@ -15,7 +15,6 @@ type Door struct {
 	log     Log
 	backlog Backlog // may be nil
 	budget  budget
-	flood   flood
 	stats   counters
 	full    *Refusal
 	events  queue[event]
@@ -55,11 +54,10 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 		return nil, errors.New("ingest: plans and log are required")
 	}
 	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog, shelves: make([]*pack, cfg.Partitions)}
-	// Made once: in a flood it is what the door says most.
-	d.full = refusal(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
-		cfg.ItemsMax, cfg.BytesMax).retry(retryFull)
+	// Made once: under overload it is what the door answers most.
+	d.full = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
+		cfg.ItemsMax, cfg.BytesMax).After(RetryFull)
 	d.budget.itemsMax, d.budget.bytesMax = int64(cfg.ItemsMax), cfg.BytesMax
-	d.flood.from = int64(cfg.FloodItems)
 	if d.taken = cfg.Taken; d.taken != nil {
 		d.recent = newRecent(cfg.RecentBytes)
 	}
@@ -112,14 +110,15 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	sub.PlanVersion = plan.Version
 	size := d.cfg.SizeOf(sub)
 	if size+packHeadBytes > d.cfg.PayloadMax {
-		d.refuse(req, refusal(413, CauseInputSize, "input of type %s has %d bytes and makes a message of %d; the server's max_payload is %d",
-			short(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
+		d.refuse(req, Refuse(413, CauseInputSize, "input of type %s has %d bytes and makes a message of %d; the server's max_payload is %d",
+			core.QuoteShort(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
 		return
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
 	if d.backlog != nil {
-		if n := d.backlog.Pending(partition); n > d.cfg.BacklogMax {
-			d.refuse(req, refusal(429, CauseBacklog, "partition %d is %d messages behind, the limit is %d", partition, n, d.cfg.BacklogMax).retry(retryBacklog))
+		n := d.backlog.Pending(partition)
+		if limit := d.backlogLimit(n); n > limit {
+			d.refuse(req, Refuse(429, CauseBacklog, "partition %d is %d messages behind, the limit is %d", partition, n, limit).After(retryBacklog))
 			return
 		}
 	}
@@ -132,6 +131,17 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	d.pack(now, &at, req, sub)
 }
 
+// overloadedPart is the part of BacklogMax that may be unread while the scheduler is overloaded.
+const overloadedPart = 4
+
+// backlogLimit is how many messages of a partition may be unread, where so many are.
+func (d *Door) backlogLimit(pending int64) int64 {
+	if least := d.cfg.BacklogMax / overloadedPart; pending > least && d.cfg.Overloaded() {
+		return least
+	}
+	return d.cfg.BacklogMax
+}
+
 // refuse answers a request that has its room, and gives the room back.
 func (d *Door) refuse(req *Request, r *Refusal) {
 	d.budget.release(req.bytes())
@@ -139,33 +149,31 @@ func (d *Door) refuse(req *Request, r *Refusal) {
 }
 
 func (d *Door) tell(req *Request, r *Refusal) {
-	d.stats.refused[r.ErrCode-causeFirst].Add(1)
+	d.stats.refused[r.ErrCode-CauseFirst].Add(1)
 	if req.Answer != nil {
 		req.Answer(Answer{Task: req.ID, Err: r})
 	}
 }
 
 func stopping() *Refusal {
-	return refusal(503, CauseStopping, "this door is closing; nothing was stored").retry(retryUnknown)
+	return Refuse(503, CauseStopping, "this door is closing; nothing was stored").After(retryUnknown)
 }
 
 // Flush does what is due: it answers what the stream has stored, gives up what
-// the stream left unanswered, looks whether that leaves a flood, and publishes
-// packs whose window is over.
+// the stream left unanswered, and publishes packs whose window is over.
 func (d *Door) Flush(now core.Instant) {
 	d.settle(now)
 	d.expire(now)
 	d.unknown.expire(d, now)
 	d.unknown.ask(d, now)
 	d.looks.expire(d, now)
-	d.flood.look(now, d.budget.items.Load())
 	if d.open == 0 || d.flying >= d.cfg.FlightsMax || d.oldest().since.Add(d.window()) > now {
 		return
 	}
-	// All of them at once, where the stream has nothing to do: what wakes up for one,
-	// from the server to whoever waits for the answers, sees to the others on the
-	// way. In a flood the oldest go as others come back, so that each waits for
-	// one round of the stream's syncs, and not for one to leave and one to return.
+	// All of them at once, where the stream has nothing to do: a thread that wakes up
+	// for one, from the server to the client, takes the others along. Under overload the
+	// oldest go as others come back, so that each waits for one round of the stream's
+	// syncs, and not for one to leave and one to return.
 	for quiet := d.flying == 0; d.open > 0 && (quiet || d.flying < d.cfg.FlightsMax); {
 		d.publish(now, d.oldest())
 	}

@@ -21,7 +21,7 @@ type pack struct {
 	flight    uint64       // number of its publishing; 0: open or empty
 }
 
-// ask is somebody who waits for an answer.
+// ask is a request that waits for an answer.
 type ask struct {
 	task   string
 	room   int64 // bytes to give back
@@ -72,8 +72,8 @@ func (d *Door) recycle(p *pack) {
 	}
 }
 
-// window is how long an open pack waits for company just now. In a closed door
-// nobody comes.
+// window is how long an open pack waits for more submissions just now. To a
+// closed door none come.
 func (d *Door) window() time.Duration {
 	busy := d.budget.items.Load() - int64(d.cfg.QuietItems)
 	if busy <= 0 || d.closed {
@@ -104,7 +104,7 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	answer := Answer{Stream: d.cfg.Stream, Seq: seq, Partition: p.partition}
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}
-		d.stats.refused[answer.Err.ErrCode-causeFirst].Add(int64(len(p.asks)))
+		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))
 	} else {
 		d.stats.accepted.Add(int64(len(p.asks)))
 		d.remember(now, p)
@@ -137,12 +137,12 @@ var errNoOutcome = errors.New("the stream did not answer in time")
 func (d *Door) logRefusal(partition int, err error) *Refusal {
 	switch {
 	case errors.Is(err, ErrLogFull):
-		return refusal(429, CauseLogFull, "not stored: partition %d: %v", partition, err).retry(retryBacklog)
+		return Refuse(429, CauseLogFull, "not stored: partition %d: %v", partition, err).After(retryBacklog)
 	case errors.Is(err, ErrLogDown):
-		return refusal(503, CauseLogDown, "not stored: partition %d: %v", partition, err).retry(retryLog)
+		return Refuse(503, CauseLogDown, "not stored: partition %d: %v", partition, err).After(RetryLog)
 	}
-	return refusal(504, CauseOutcome, "unknown whether it was stored, submit again with the same id: partition %d, waited up to %v: %v",
-		partition, d.cfg.PublishMax, err).retry(retryUnknown)
+	return Refuse(504, CauseOutcome, "unknown whether it was stored, submit again with the same id: partition %d, waited up to %v: %v",
+		partition, d.cfg.PublishMax, err).After(retryUnknown)
 }
 
 // flights are the published packs in the order of their publishing, so that the
@@ -197,7 +197,7 @@ func (f *flights) due(cfg *Config) core.Instant {
 }
 
 // expire answers packs the stream has said nothing about for too long. Their
-// outcome is unknown; should it come after all, nobody waits for it.
+// outcome is unknown; should it come after all, it is dropped.
 func (d *Door) expire(now core.Instant) {
 	for front := d.flights.front(); front != nil && front.at.Add(d.cfg.PublishMax) <= now; front = d.flights.front() {
 		p := front.pack

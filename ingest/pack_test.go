@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
+// covers: S17
 func TestQuietDoorPublishesAtOnce(t *testing.T) {
 	r := newRig(t, nil)
 	r.submit(epoch, "a1")
@@ -125,7 +126,7 @@ func TestPacksFillWhileOthersFly(t *testing.T) {
 	}
 	r.submit(later, ids("y", r.door.cfg.PackItems, 1)...)
 	if len(r.log.got) != 7 {
-		t.Errorf("%d messages: a full pack waits for nobody", len(r.log.got))
+		t.Errorf("%d messages: a full pack does not wait", len(r.log.got))
 	}
 }
 
@@ -163,6 +164,7 @@ func TestWindowInTime(t *testing.T) {
 	}
 }
 
+// covers: D1, T4, inv1
 func TestOutcomes(t *testing.T) {
 	tests := []struct {
 		err         error
@@ -195,6 +197,8 @@ func TestOutcomes(t *testing.T) {
 
 // A stream that says nothing is unknown after PublishMax; what it says later
 // changes nothing.
+//
+// covers: E9, D1, inv1
 func TestSilentStream(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.PublishMax = 4 * time.Second })
 	r.submit(epoch, "a1")
@@ -223,6 +227,7 @@ func TestSilentStream(t *testing.T) {
 	r.idle()
 }
 
+// covers: inv1
 func TestRecycledPackIsNotAnsweredByAnOldOutcome(t *testing.T) {
 	r := newRig(t, nil)
 	r.submit(epoch, "a1")
@@ -241,6 +246,7 @@ func TestRecycledPackIsNotAnsweredByAnOldOutcome(t *testing.T) {
 	r.answer("b2")
 }
 
+// covers: E14, I6
 func TestFullDoor(t *testing.T) {
 	t.Run("items", func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.ItemsMax = 3 })
@@ -278,6 +284,7 @@ type backlog []int64
 
 func (b backlog) Pending(partition int) int64 { return b[partition] }
 
+// covers: E14, I6
 func TestBacklog(t *testing.T) {
 	r := newRig(t, nil)
 	r.door.cfg.BacklogMax = 1000
@@ -290,6 +297,30 @@ func TestBacklog(t *testing.T) {
 	}
 	if len(r.answers) != 2 {
 		t.Error("a partition that keeps up was refused")
+	}
+}
+
+// While the scheduler is overloaded a quarter of the backlog is too much, and a submission that is refused is told when
+// to come again.
+func TestBacklogWhileOverloaded(t *testing.T) {
+	for _, overloaded := range []bool{false, true} {
+		r := newRig(t, func(cfg *Config) {
+			cfg.BacklogMax, cfg.Overloaded = 1000, func() bool { return overloaded }
+		})
+		r.door.backlog = backlog{250, 251, 1000, 1001}
+		r.submit(epoch, "a0", "a1", "a2", "a3")
+		refused := map[string]string{"a3": "limit is 1000"}
+		if overloaded {
+			refused = map[string]string{"a1": "limit is 250", "a2": "limit is 250", "a3": "limit is 250"}
+		}
+		for id, limit := range refused {
+			if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, limit) {
+				t.Errorf("overloaded %v: retry %v: %s", overloaded, e.Retry, e)
+			}
+		}
+		if len(r.answers) != len(refused) {
+			t.Errorf("overloaded %v: %d answered, want %d", overloaded, len(r.answers), len(refused))
+		}
 	}
 }
 

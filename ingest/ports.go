@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"context"
 	"errors"
 
 	"duly.dev/duly/internal/core"
@@ -27,7 +26,7 @@ type Log interface {
 	// changed later.
 	//
 	// An error says that nothing was stored if it is ErrLogDown or ErrLogFull;
-	// after any other error nobody knows.
+	// after any other error it may be stored or not.
 	Publish(partition int, subs []core.Submission, done func(seq uint64, err error))
 }
 
@@ -37,29 +36,9 @@ var (
 	ErrLogFull = errors.New("the task stream is full")
 )
 
-// Backlog says how far the readers are behind.
+// Backlog knows how far the readers are behind.
 type Backlog interface {
-	// Pending is how many messages of the partition nobody has read yet, as last
+	// Pending is how many messages of the partition its owner has not read yet, as last
 	// seen. It reads memory.
 	Pending(partition int) int64
-}
-
-// Reader reads tasks from the state store for the HTTP API.
-type Reader interface {
-	// Get returns the task of that id with its steps. Error: core.ErrNotFound.
-	Get(ctx context.Context, partition int, id string) (core.View, error)
-	// List returns one page of tasks without their steps.
-	List(ctx context.Context, f core.Filter) (core.Page, error)
-	// Counts returns how many tasks of each type are in each state, or of very many at
-	// least how many.
-	Counts(ctx context.Context) ([]core.Count, error)
-	// Cursor returns the last contiguous committed position of the partition in
-	// the task stream.
-	Cursor(ctx context.Context, partition int) (uint64, error)
-}
-
-// Controls stores requests about tasks that exist.
-type Controls interface {
-	// Ask returns once the request is stored in the partition's control stream.
-	Ask(ctx context.Context, partition int, c core.Control) (seq uint64, err error)
 }

@@ -14,6 +14,8 @@ import (
 // Whatever the ports do, every request is answered once; what is answered as
 // stored is in the stream at that place, and what is answered as not stored is
 // not; no pack and no room grows beyond its bound.
+//
+// covers: T4, inv1
 func TestEveryRequestIsAnsweredOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newStorm(t)

@@ -28,7 +28,7 @@ const (
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
 	CauseLogDown        = 7030 // not stored: the stream is out of reach
 	CauseLogFull        = 7031 // not stored: the stream is full
-	CauseOutcome        = 7032 // nobody knows whether it was stored
+	CauseOutcome        = 7032 // it may be stored or not
 	CauseStopping       = 7033 // the door is closing
 	CausePlans          = 7034 // the plans could not be read
 	CauseMethod         = 7040 // HTTP: no such method here
@@ -41,38 +41,30 @@ const (
 	CauseOtherType = 7046 // the id is a task of another type
 	CauseState     = 7047 // the task is in a state in which the request changes nothing
 
-	causeFirst = 7000
-	causeLast  = 7047
+	CauseFirst = CauseTypeName // the bounds of what is given out
+	CauseLast  = CauseState
 )
 
 // Hints of when to try again.
 const (
-	retryFull    = 250 * time.Millisecond
+	RetryFull    = 250 * time.Millisecond // there was no room
 	retryBacklog = 2 * time.Second
-	retryLog     = time.Second
+	RetryLog     = time.Second // a stream or the state store did not answer
 	retryUnknown = 100 * time.Millisecond
 )
 
-// Bounds of what a description repeats of the input.
-const (
-	valueBytesMax       = 64
-	descriptionBytesMax = 1024
-)
+// descriptionBytesMax bounds a description, whatever it repeats of the input.
+const descriptionBytesMax = 1024
 
-func refusal(code, cause int, format string, args ...any) *Refusal {
+// Refuse makes a refusal: a code as HTTP's, the cause, and a description that names field,
+// value and limit.
+func Refuse(code, cause int, format string, args ...any) *Refusal {
 	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
 	return &Refusal{Code: code, ErrCode: cause, Description: core.ShortText(text, descriptionBytesMax)}
 }
 
-func (r *Refusal) retry(after time.Duration) *Refusal {
-	r.Retry = after
+// After sets when the same request may succeed, and returns the refusal.
+func (r *Refusal) After(retry time.Duration) *Refusal {
+	r.Retry = retry
 	return r
-}
-
-// short quotes a value for a description without repeating megabytes of it.
-func short(value string) string {
-	if len(value) > valueBytesMax {
-		return fmt.Sprintf("%q…", core.CutText(value, valueBytesMax))
-	}
-	return fmt.Sprintf("%q", value)
 }

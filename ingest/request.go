@@ -17,7 +17,7 @@ type Request struct {
 	Trace      string // W3C traceparent; a bad one is dropped
 	Looked     bool   // the store was looked at a moment ago, and has no such task
 	// Answer is called exactly once, from any goroutine. It must not block and
-	// not call the door. nil: nobody waits.
+	// not call the door. nil: no answer is wanted.
 	Answer func(Answer)
 }
 

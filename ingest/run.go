@@ -58,11 +58,6 @@ func (in *Ingest) enter(req Request) {
 	}
 }
 
-// Flooded reports whether requests come faster than they are answered, or did so a
-// moment ago: other work of this process that can wait should leave the door the
-// processor. It is safe for concurrent use.
-func (in *Ingest) Flooded() bool { return in.door.flood.is(in.now()) }
-
 // Stats returns what the door counted.
 func (in *Ingest) Stats() Stats { return in.door.Stats() }
 

@@ -122,37 +122,10 @@ func TestRunAnswersInTime(t *testing.T) {
 	})
 }
 
-// The door looks at every turn how many requests are unanswered.
-func TestFlooded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTally()
-		in, stop := running(t, &slowLog{after: 60 * time.Millisecond}, func(cfg *Config) { cfg.FloodItems, cfg.FlightsMax = 9, 100 })
-		n := 0
-		wave := func(items int, want bool) { // so many every 10 ms, each unanswered for 60
-			t.Helper()
-			for range 20 {
-				for range items {
-					in.Submit(c.request(fmt.Sprintf("f%d", n)))
-					n++
-				}
-				<-time.After(floodLook)
-			}
-			synctest.Wait()
-			if in.Flooded() != want {
-				t.Errorf("%d requests every %v: flooded %v", items, floodLook, !want)
-			}
-		}
-		wave(1, false)
-		wave(2, true)
-		wave(1, true)
-		wave(0, false)
-		stop()
-		c.once(t, n)
-	})
-}
-
-// 50 ms of a flood of 50,000/s: packs are large, and nobody waits longer than
-// the window and the stream together.
+// 50 ms of a flood of 50,000/s: packs are large, and no request waits longer
+// than the window and the stream together.
+//
+// covers: E14, I4
 func TestRunInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTally()
@@ -181,6 +154,7 @@ func TestRunInAFlood(t *testing.T) {
 	})
 }
 
+// covers: inv1
 func TestRunDrains(t *testing.T) {
 	tests := []struct {
 		name string

@@ -17,7 +17,7 @@ type Stats struct {
 
 type counters struct {
 	taken, accepted, packs, packed, tracesDropped, lateDone atomic.Int64
-	refused                                                 [causeLast - causeFirst + 1]atomic.Int64
+	refused                                                 [CauseLast - CauseFirst + 1]atomic.Int64
 }
 
 // Stats returns the counts. It is safe for concurrent use.
@@ -29,7 +29,7 @@ func (d *Door) Stats() Stats {
 	}
 	for i := range d.stats.refused {
 		if n := d.stats.refused[i].Load(); n > 0 {
-			s.Refused[causeFirst+i] = n
+			s.Refused[CauseFirst+i] = n
 		}
 	}
 	return s

@@ -20,7 +20,7 @@ var errLookLate = errors.New("the store did not answer in time")
 
 // looks are submissions that wait for a look at the state store: those that differ from
 // what was accepted under their id a moment ago, and, while the door is quiet, others.
-// Nobody else waits for them, and a store that does not answer holds up only the first.
+// No other request waits for them, and a store that does not answer delays only the first.
 type looks struct {
 	waiting []*look
 	rest    core.Instant // no look that can be spared before then
@@ -99,7 +99,7 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 	d.leave(l)
 	switch {
 	case task != nil:
-		if r := differs(l.sub.ID, l.sub.Type, task.Type, l.sub.Input, task.InputHash); r != nil {
+		if r := Differs(l.sub.ID, l.sub.Type, task.Type, l.sub.Input, task.InputHash); r != nil {
 			d.refuse(&l.req, r)
 			return
 		}
@@ -110,13 +110,14 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 	d.pack(now, &l.where, &l.req, &l.sub)
 }
 
-// differs refuses a submission whose id is a task that it did not make; nil: it did.
-func differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {
+// Differs refuses a submission whose id is a task of another type or with another input;
+// nil: it is the same task.
+func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {
 	switch {
 	case storedType != taskType:
-		return refusal(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", short(id), short(storedType))
+		return Refuse(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", core.QuoteShort(id), core.QuoteShort(storedType))
 	case len(storedHash) == 0:
-		return refusal(409, CauseConflict, "id %s was cancelled before it was submitted", short(id))
+		return Refuse(409, CauseConflict, "id %s was cancelled before it was submitted", core.QuoteShort(id))
 	case !bytes.Equal(storedHash, core.HashInput(taskType, input)):
 		return conflict(id)
 	}
@@ -124,7 +125,7 @@ func differs(id, taskType, storedType string, input, storedHash []byte) *Refusal
 }
 
 func conflict(id string) *Refusal {
-	return refusal(409, CauseConflict, "id %s is a task already, with another input", short(id))
+	return Refuse(409, CauseConflict, "id %s is a task already, with another input", core.QuoteShort(id))
 }
 
 func (d *Door) leave(l *look) {

@@ -156,7 +156,7 @@ func TestTakenIDOfASilentStore(t *testing.T) {
 	if a := r.answer("second"); a.Err == nil || a.Err.Code != 409 {
 		t.Errorf("%+v", a)
 	}
-	m.answer(nil, nil) // nobody waits for it
+	m.answer(nil, nil) // it has been answered already
 	r.door.Flush(epoch.Add(2 * time.Second))
 	late := epoch.Add(time.Minute)
 	r.accepted(late, "late", "a1", "order", `{"b":1}`)

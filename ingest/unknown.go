@@ -27,14 +27,14 @@ type waiter struct {
 func (d *Door) wait(req *Request, sub *core.Submission) {
 	u := &d.unknown
 	if len(u.waiting) >= d.cfg.UnknownMax {
-		d.refuse(req, refusal(429, CauseUnknownMany, "the plan of type %s is not known here, and %d requests of unknown plans wait for the plans, the limit",
-			short(req.Type), d.cfg.UnknownMax).retry(d.cfg.ReloadPause))
+		d.refuse(req, Refuse(429, CauseUnknownMany, "the plan of type %s is not known here, and %d requests of unknown plans wait for the plans, the limit",
+			core.QuoteShort(req.Type), d.cfg.UnknownMax).After(d.cfg.ReloadPause))
 		return
 	}
 	u.waiting = append(u.waiting, waiter{req: *req, sub: *sub})
 }
 
-// ask has the plans read when somebody waits and it may be done again.
+// ask has the plans read when a request waits for them and they may be read again.
 func (u *unknown) ask(d *Door, now core.Instant) {
 	if len(u.waiting) == 0 || u.reading || !u.may(&d.cfg, now) {
 		return
@@ -68,11 +68,11 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 		case plan != nil:
 			d.accept(now, &w.req, &w.sub, plan)
 		case err != nil && (!some || concerns(unreadable, w)):
-			d.refuse(&w.req, refusal(503, CausePlans, "the plan of type %s is not known here, and the plans could not be read: %v", short(w.req.Type), err).retry(retryLog))
+			d.refuse(&w.req, Refuse(503, CausePlans, "the plan of type %s is not known here, and the plans could not be read: %v", core.QuoteShort(w.req.Type), err).After(RetryLog))
 		case w.sub.PlanVersion != 0:
-			d.refuse(&w.req, refusal(404, CauseVersionUnknown, "type %s has no plan of version %d stored: apply it first", short(w.req.Type), w.sub.PlanVersion))
+			d.refuse(&w.req, Refuse(404, CauseVersionUnknown, "type %s has no plan of version %d stored: apply it first", core.QuoteShort(w.req.Type), w.sub.PlanVersion))
 		default:
-			d.refuse(&w.req, refusal(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", short(w.req.Type)))
+			d.refuse(&w.req, Refuse(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(w.req.Type)))
 		}
 	}
 	n := copy(u.waiting, u.waiting[u.upTo:])

@@ -115,7 +115,7 @@ func TestStrangersDoNotFloodTheStore(t *testing.T) {
 	}
 }
 
-// A reading that was given up ends later: its late word is about nobody.
+// A reading that was given up ends later: its late result answers no request.
 func TestLateReading(t *testing.T) {
 	r := newRig(t, nil)
 	r.door.Submit(epoch, stranger(r, "a1", "new"))

@@ -8,7 +8,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// alertEvery is how often the undo of one step of one plan in trouble is told of: tasks
+// alertEvery is how often the undo of one step of one plan in trouble is logged: tasks
 // that share a cause share a line.
 const alertEvery = time.Minute
 
@@ -24,17 +24,17 @@ type alertKey struct{ taskType, step string }
 // agent is about to leave. No commit comes before such a command, so without this an
 // owner that has lost its partitions would go on calling agents. docs/decisions/008-attempts.md.
 func (s *Shard) prove(ctx context.Context) {
-	t := &s.turn
-	now := s.cfg.Now() // the turn may have begun long ago: commits can be slow
+	c := &s.cycle
+	now := s.cfg.Now() // the cycle may have begun long ago: commits can be slow
 	wanted := false
-	for i := range t.effects {
-		x := &t.effects[i]
+	for i := range c.effects {
+		x := &c.effects[i]
 		wanted = wanted || x.effect.Again && !x.p.lost && now > x.p.ownedAt.Add(core.OwnedFor)
 	}
 	if !wanted {
 		return
 	}
-	// A store that does not answer must not keep this turn from its end: a commit waits for it.
+	// A store that does not answer must not keep this cycle from its end: a commit waits for it.
 	ctx, cancel := context.WithTimeout(ctx, proveMax)
 	defer cancel()
 	states, err := s.store.Cursors(ctx)
@@ -62,23 +62,22 @@ func (s *Shard) prove(ctx context.Context) {
 
 // holdBack gives a retry back that may not leave: it is tried again later.
 func (s *Shard) holdBack(x *pending) {
-	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.turn.now, Actor: s.cfg.Node, Seq: x.effect.Seq})
+	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.cycle.now, Actor: s.cfg.Node, Seq: x.effect.Seq})
 }
 
-// alert tells an operator that an undo is in trouble and goes on, in the log and to
-// those who watch the task.
+// alert reports that an undo is in trouble and goes on, in the log and on the live subject of the task.
 func (s *Shard) alert(x *pending) {
 	task, step := x.e.task, x.e.plan.plan.Steps[x.effect.Step].Name
 	why := "the undo of step " + step + " is in trouble and goes on"
 	s.bus.Live(core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.UpdatedAt})
 	key := alertKey{task.Type, step}
-	if last, ok := s.alerted[key]; ok && s.turn.now < last.Add(alertEvery) {
+	if last, ok := s.alerted[key]; ok && s.cycle.now < last.Add(alertEvery) {
 		return
 	}
 	if len(s.alerted) >= alertsMax {
 		clear(s.alerted)
 	}
-	s.alerted[key] = s.turn.now
+	s.alerted[key] = s.cycle.now
 	s.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", "event", "undo-trouble", slog.String("task", task.ID), slog.String("type", task.Type),
 		slog.String("step", step), slog.Int("attempt", x.effect.Attempt), slog.Int("partition", task.Partition), slog.Int64("number", task.Number))
 }

@@ -9,15 +9,15 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// apply lets the core decide about the mail, in the order control, replies,
+// apply lets the core decide about the mail, in the order controls, replies,
 // wakes, parked tasks, new work, until the batch is full or the mail is done.
 func (s *Shard) apply(ctx context.Context) (full bool, err error) {
-	t := &s.turn
-	if t.mail.PlansChanged {
+	c := &s.cycle
+	if c.mail.PlansChanged {
 		s.plans.stale()
-		t.mail.PlansChanged = false
+		c.mail.PlansChanged = false
 	}
-	s.applyTold()
+	s.applyPublished()
 	s.applyEvidence()
 	for _, part := range []func(context.Context) (bool, error){
 		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyParked, s.applyTasks,
@@ -31,76 +31,76 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 
 // roomy reports whether the batch can take another write.
 func (s *Shard) roomy() bool {
-	return len(s.turn.batch.Writes) < s.cfg.BatchMax && s.turn.bytes*max(1, s.turn.parts) < core.BatchBytesMax
+	return len(s.cycle.batch.Writes) < s.cfg.BatchMax && s.cycle.bytes < core.BatchBytesMax
 }
 
-// use marks a task as used in this round, so that it is let go at its end if
+// use notes a task as used in this round, so that it is let go at its end if
 // nothing holds it.
-func (s *Shard) use(p *partition, e *entry) { s.turn.touched = append(s.turn.touched, touch{p, e}) }
+func (s *Shard) use(p *partition, e *entry) { s.cycle.touched = append(s.cycle.touched, touch{p, e}) }
 
-func (s *Shard) applyTold() {
-	t := &s.turn
-	for ; t.pos.told < len(t.mail.Told); t.pos.told++ {
-		m := &t.mail.Told[t.pos.told]
+func (s *Shard) applyPublished() {
+	c := &s.cycle
+	for ; c.pos.published < len(c.mail.Published); c.pos.published++ {
+		m := &c.mail.Published[c.pos.published]
 		p := s.partitions[m.Partition]
 		if p == nil || p.epoch != m.Epoch {
 			continue
 		}
 		if m.Err != nil {
-			s.retell(*m)
+			s.republish(*m)
 			continue
 		}
-		if s.retellAfter = 0; s.retellAt > t.now {
-			s.retellAt = t.now // it takes endings again
+		if s.republishAfter = 0; s.republishAt > c.now {
+			s.republishAt = c.now // it takes endings again
 		}
 		s.eventsTaken()
 		for i := range m.Endings {
-			p.told.add(m.Endings[i].EndNumber)
+			p.published.add(m.Endings[i].EndNumber)
 		}
 	}
-	if s.retellAt != 0 && t.now >= s.retellAt {
-		again := s.retold
-		s.retold, s.retellAt = nil, 0
+	if s.republishAt != 0 && c.now >= s.republishAt {
+		again := s.republishing
+		s.republishing, s.republishAt = nil, 0
 		for _, m := range again {
 			if p := s.partitions[m.Partition]; p != nil && p.epoch == m.Epoch {
-				s.Stats.Retold += int64(len(m.Endings))
-				s.tell(p, m.Endings)
+				s.Stats.Republished += int64(len(m.Endings))
+				s.publishOf(p, m.Endings)
 			}
 		}
 	}
 }
 
-// eventsTaken says that the event stream takes endings, or that none are left to be told again.
+// eventsTaken says that the event stream takes endings, or that none are left to be published again.
 func (s *Shard) eventsTaken() {
-	if s.untold {
-		s.untold = false
+	if s.unpublished {
+		s.unpublished = false
 		s.cfg.report(TroubleEvents, nil)
 	}
 }
 
-// retell keeps endings that the event stream refused. They are told again together, and
+// republish keeps endings that the event stream refused. They are published again together, and
 // after longer and longer pauses while it refuses: a stream that is away for seconds or
 // hours is asked now and then. What is kept is bounded by InFlight, because endings that
-// are not told count there. Nothing is logged for each: the stream's trouble is told once.
-func (s *Shard) retell(m ToldMail) {
-	s.untold = true
+// are not published count there. Nothing is logged for each: the stream's trouble is reported once.
+func (s *Shard) republish(m PublishedMail) {
+	s.unpublished = true
 	s.cfg.report(TroubleEvents, m.Err)
-	s.retold = append(s.retold, m)
-	if s.retellAt != 0 {
+	s.republishing = append(s.republishing, m)
+	if s.republishAt != 0 {
 		return
 	}
-	s.retellAfter = min(max(s.cfg.TellRetry, 2*s.retellAfter), tellRetries*s.cfg.TellRetry)
-	s.retellAt = s.turn.now.Add(s.retellAfter)
+	s.republishAfter = min(max(s.cfg.PublishRetry, 2*s.republishAfter), republishMost*s.cfg.PublishRetry)
+	s.republishAt = s.cycle.now.Add(s.republishAfter)
 }
 
-// tellRetries is how many times TellRetry the longest pause is before endings are told
-// again.
-const tellRetries = 8
+// republishMost is how many times PublishRetry the longest pause is before endings are
+// published again.
+const republishMost = 8
 
 // applyEvidence records outside the database what has been committed: at most about
 // once a second, and soon after the last commit of many.
 func (s *Shard) applyEvidence() {
-	if s.evidenceAt == 0 || s.turn.now < s.evidenceAt {
+	if s.evidenceAt == 0 || s.cycle.now < s.evidenceAt {
 		return
 	}
 	s.evidenceAt = 0
@@ -108,7 +108,7 @@ func (s *Shard) applyEvidence() {
 	for _, p := range s.inOrder() {
 		if p.recorded != p.last {
 			p.recorded = p.last
-			all = append(all, p.evidence(s.turn.now))
+			all = append(all, p.evidence(s.cycle.now))
 		}
 	}
 	if len(all) > 0 {
@@ -117,7 +117,7 @@ func (s *Shard) applyEvidence() {
 }
 
 // genuine reports whether a reply that bears the number of the command now out answers
-// that command. Other replies are stale, whoever sent them.
+// that command. Other replies are stale.
 func (s *Shard) genuine(e *entry, r *core.Reply) bool {
 	out := e.task.Out()
 	if s.cfg.Genuine == nil || out < 0 || e.task.Steps[out].Out != r.Seq || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
@@ -131,18 +131,18 @@ func (s *Shard) genuine(e *entry, r *core.Reply) bool {
 }
 
 func (s *Shard) applyReplies(context.Context) (bool, error) {
-	t := &s.turn
-	for ; t.pos.reply < len(t.mail.Replies); t.pos.reply++ {
+	c := &s.cycle
+	for ; c.pos.reply < len(c.mail.Replies); c.pos.reply++ {
 		if !s.roomy() {
 			return true, nil
 		}
-		m := &t.mail.Replies[t.pos.reply]
-		p, e := s.inHand(m.Reply.Partition, m.Reply.Number)
+		m := &c.mail.Replies[c.pos.reply]
+		p, e := s.inFlight(m.Reply.Partition, m.Reply.Number)
 		if e == nil {
-			s.Stats.Stale++ // a late event for a task that is not in hand never brings it back
+			s.Stats.Stale++ // a late event for a task that is not in flight never brings it back
 			continue
 		}
-		if e.birth {
+		if e.created {
 			return true, nil
 		}
 		if !s.genuine(e, &m.Reply) {
@@ -166,9 +166,9 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 	return false, nil
 }
 
-// answerer is who the journal names for a reply: the agent of the step, and before it
-// which instance answered, where that says so. Only what follows the last @ is Duly's own
-// word: nobody else has the command's token.
+// answerer is the actor that the journal names for a reply: the agent of the step, and before it
+// the instance that answered, where the reply says so. Only what follows the last @ is certain:
+// it is what the command's token proves.
 func (s *Shard) answerer(e *entry, from string) string {
 	agent := "agent"
 	if i := e.task.Out(); i >= 0 && e.plan != nil {
@@ -177,14 +177,14 @@ func (s *Shard) answerer(e *entry, from string) string {
 	if from == "" {
 		return agent
 	}
-	who := answerer{from, agent}
-	name, ok := s.answerers[who]
+	key := answerer{from, agent}
+	name, ok := s.answerers[key]
 	if !ok {
 		if len(s.answerers) >= answerersMax {
 			clear(s.answerers)
 		}
 		name = from + "@" + agent
-		s.answerers[who] = name
+		s.answerers[key] = name
 	}
 	return name
 }
@@ -213,17 +213,17 @@ func boundResult(e *entry, ev *core.Event) {
 }
 
 func (s *Shard) applyUnserved(context.Context) (bool, error) {
-	t := &s.turn
-	for ; t.pos.unserved < len(t.mail.Unserved); t.pos.unserved++ {
+	c := &s.cycle
+	for ; c.pos.unserved < len(c.mail.Unserved); c.pos.unserved++ {
 		if !s.roomy() {
 			return true, nil
 		}
-		m := &t.mail.Unserved[t.pos.unserved]
-		p, e := s.inHand(m.Reply.Partition, m.Reply.Number)
+		m := &c.mail.Unserved[c.pos.unserved]
+		p, e := s.inFlight(m.Reply.Partition, m.Reply.Number)
 		if e == nil {
 			continue
 		}
-		if e.birth {
+		if e.created {
 			return true, nil
 		}
 		if !s.genuine(e, &m.Reply) {
@@ -235,7 +235,7 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 	return false, nil
 }
 
-func (s *Shard) inHand(partition int, number int64) (*partition, *entry) {
+func (s *Shard) inFlight(partition int, number int64) (*partition, *entry) {
 	p := s.partitions[partition]
 	if p == nil {
 		return nil, nil
@@ -244,13 +244,13 @@ func (s *Shard) inHand(partition int, number int64) (*partition, *entry) {
 }
 
 func (s *Shard) applyWakes(context.Context) (bool, error) {
-	for len(s.wakes) > 0 && s.wakes[0].at <= s.turn.now {
+	for len(s.wakes) > 0 && s.wakes[0].at <= s.cycle.now {
 		if !s.roomy() {
 			return true, nil
 		}
 		w := s.wakes[0]
-		p, e := s.inHand(w.partition, w.number)
-		if e != nil && e.birth {
+		p, e := s.inFlight(w.partition, w.number)
+		if e != nil && e.created {
 			return true, nil
 		}
 		s.wakes.pop()
@@ -262,7 +262,7 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 		if w.served {
 			kind = core.EventServed
 		}
-		_ = s.event(p, e, &core.Event{Kind: kind, At: s.turn.now, Actor: s.cfg.Node})
+		_ = s.event(p, e, &core.Event{Kind: kind, At: s.cycle.now, Actor: s.cfg.Node})
 	}
 	return false, nil
 }
@@ -283,7 +283,7 @@ func (p *partition) wait(e *entry) {
 func (s *Shard) served(p *partition, slot int) {
 	for _, e := range p.waiting[slot] {
 		e.waits = false
-		s.wakes.push(wake{at: s.turn.now, partition: p.id, number: e.task.Number, served: true})
+		s.wakes.push(wake{at: s.cycle.now, partition: p.id, number: e.task.Number, served: true})
 	}
 	clear(p.waiting[slot])
 	p.waiting[slot] = p.waiting[slot][:0]
@@ -304,7 +304,7 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			if !s.roomy() {
 				return true, nil // nothing else may come to remind us of them
 			}
-			room = s.cfg.Memory.fits(min(room, s.cfg.BatchMax-len(s.turn.batch.Writes), s.cfg.InFlight-len(p.tasks)))
+			room = s.cfg.Memory.fits(min(room, s.cfg.BatchMax-len(s.cycle.batch.Writes), s.cfg.InFlight-len(p.tasks)))
 			if room <= 0 {
 				continue
 			}
@@ -323,23 +323,23 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}
 	p.park[slot] = len(numbers) == room || p.fresh[slot]
-	entries, err := s.load(ctx, p, numbers)
+	entries, err := s.loadNumbers(ctx, p, numbers)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.birth || e.write != 0 {
+		if e.created || e.write != 0 {
 			p.park[slot] = true // parked in this very round: its row is not committed yet
 			continue
 		}
-		_ = s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.turn.now, Actor: s.cfg.Node})
+		_ = s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node})
 	}
 	return nil
 }
 
-// load brings tasks into hand, by number; those in hand already are returned as
+// loadNumbers brings tasks in flight, by number; those that are in flight already are returned as
 // they are.
-func (s *Shard) load(ctx context.Context, p *partition, numbers []int64) ([]*entry, error) {
+func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) ([]*entry, error) {
 	entries := make([]*entry, 0, len(numbers))
 	var missing []int64
 	for _, n := range numbers {
@@ -358,7 +358,7 @@ func (s *Shard) load(ctx context.Context, p *partition, numbers []int64) ([]*ent
 		return nil, fmt.Errorf("tasks of partition %d: %w", p.id, err)
 	}
 	for i := range saved {
-		e, err := s.revive(ctx, p, &saved[i])
+		e, err := s.load(ctx, p, &saved[i])
 		if err != nil {
 			return nil, err
 		}
@@ -369,8 +369,8 @@ func (s *Shard) load(ctx context.Context, p *partition, numbers []int64) ([]*ent
 	return entries, nil
 }
 
-// revive replays one stored task and takes it in hand.
-func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
+// load replays one stored task and brings it in flight.
+func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
 	e := &entry{slot: -1}
 	var plan *core.Plan
 	if saved.Row.PlanVersion != 0 {
@@ -400,15 +400,15 @@ func (s *Shard) revive(ctx context.Context, p *partition, saved *core.Saved) (*e
 }
 
 func (s *Shard) applyControls(ctx context.Context) (bool, error) {
-	t := &s.turn
+	c := &s.cycle
 	if full, err := s.applyHeld(ctx); full || err != nil {
 		return full, err
 	}
-	for ; t.pos.control < len(t.mail.Controls); t.pos.control++ {
+	for ; c.pos.control < len(c.mail.Controls); c.pos.control++ {
 		if !s.roomy() {
 			return true, nil
 		}
-		m := &t.mail.Controls[t.pos.control]
+		m := &c.mail.Controls[c.pos.control]
 		p := s.partitions[m.Partition]
 		if p == nil {
 			continue
@@ -451,7 +451,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		s.log.Warn("a request names a task that does not exist", "kind", c.Kind, "task", c.ID, "actor", c.Actor)
 		return false, nil
 	}
-	if e.birth {
+	if e.created {
 		return true, nil // its row is in this very batch: after the commit
 	}
 	if e.plan == nil && c.Kind == core.EventResubmit { // its plan was unknown when it came
@@ -469,16 +469,16 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 // fills up on the way starts the message again: a task that was answered is no
 // longer due, so asking twice does no harm.
 func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (bool, error) {
-	entries, err := s.load(ctx, p, numbers)
+	entries, err := s.loadNumbers(ctx, p, numbers)
 	if err != nil {
 		return false, err
 	}
 	for _, e := range entries {
-		if e.birth || !s.roomy() {
+		if e.created || !s.roomy() {
 			return true, nil
 		}
 		ask := *ev
-		if e.plan == nil && e.task.PlanVersion != 0 { // nobody can go on with it: a person must look
+		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
 			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
 		}
 		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
@@ -488,7 +488,7 @@ func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64,
 	return false, nil
 }
 
-// find returns the task of that id, in hand or from the store; nil: none.
+// find returns the task of that id, in flight or from the store; nil: none.
 func (s *Shard) find(ctx context.Context, p *partition, id string) (*entry, error) {
 	if e := p.ids[id]; e != nil {
 		s.use(p, e)
@@ -501,15 +501,15 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (*entry, erro
 	if len(saved) == 0 {
 		return nil, nil
 	}
-	return s.revive(ctx, p, &saved[0])
+	return s.load(ctx, p, &saved[0])
 }
 
-// cancelUnknown lets a cancel take an id that nobody has submitted yet.
+// cancelUnknown lets a cancel take an id that has not been submitted yet.
 func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
 	t := &core.Task{Partition: p.id, Number: p.nextNumber, ID: c.ID, Type: c.Type}
 	p.nextNumber++
-	e := &entry{task: t, slot: -1, birth: true}
-	core.BirthCancelled(t, ev, &s.turn.out)
+	e := &entry{task: t, slot: -1, created: true}
+	core.BirthCancelled(t, ev, &s.cycle.out)
 	p.add(e)
 	s.use(p, e)
 	s.keep(p, e, true)

@@ -33,7 +33,7 @@ func TestBatchesCloseByBytes(t *testing.T) {
 	for i := range tasks {
 		r.tasks(0, core.Submission{Type: "order", ID: fmt.Sprint("t", i), Input: input})
 	}
-	r.turn()
+	r.cycle()
 	if commits < 2 {
 		t.Errorf("%d commits", commits)
 	}
@@ -54,11 +54,11 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	memory := scheduler.NewMemory(1 << 40)
 	r := newRig(t, scheduler.Config{Memory: memory})
 	r.tasks(0, core.Submission{Type: "order", ID: "t1", Input: []byte(`{}`)}, core.Submission{Type: "nosuch", ID: "t2", Input: []byte(`{}`)})
-	r.turn()
+	r.cycle()
 	began := memory.Used()
 	for range 2 {
 		r.answer(r.one(), 0)
-		r.turn()
+		r.cycle()
 	}
 	r.state("t1", core.StateProcessed)
 	if began == 0 || memory.Used() != 0 {
@@ -79,10 +79,10 @@ func TestParkedTasksAreTakenUpAsMemoryGoes(t *testing.T) {
 	for i := range tasks {
 		submit("small", i, 1)
 	}
-	r.turn()
+	r.cycle()
 	for i := range tasks {
 		submit("large", i, size)
-		r.turn()
+		r.cycle()
 		r.state(fmt.Sprint("large", i), core.StatePending)
 	}
 	most := int64(0)
@@ -90,7 +90,7 @@ func TestParkedTasksAreTakenUpAsMemoryGoes(t *testing.T) {
 		for _, c := range r.bus.take() {
 			r.answer(c, 0)
 		}
-		r.turn()
+		r.cycle()
 		most = max(most, memory.Used())
 	}
 	if most > limit+size+2<<10 {

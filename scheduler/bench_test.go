@@ -11,9 +11,9 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// BenchmarkTurn takes five-step tasks from birth to end, 500 at a time, with a
+// BenchmarkCycle takes five-step tasks from their creation to their end, 500 at a time, with a
 // store and a bus that do nothing: what is left is the owner's own work.
-func BenchmarkTurn(b *testing.B) {
+func BenchmarkCycle(b *testing.B) {
 	const batch = 500
 	store := nopStore{sim.NewMemStore()}
 	store.AddPlan(orderPlan("order", 1, "a", "b", "c", "d", "e"))
@@ -21,9 +21,7 @@ func BenchmarkTurn(b *testing.B) {
 	mail := &scheduler.Mail{}
 	now := began
 	s := scheduler.NewShard(scheduler.Config{Node: "n1", Now: func() core.Instant { return now }}, store, out, slog.New(slog.DiscardHandler), chance("n1"),
-		func(m scheduler.ToldMail) { mail.Told = append(mail.Told, m) })
-	var crew scheduler.Crew
-	part := scheduler.Part{Shard: s, Mail: mail}
+		func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) })
 	if _, err := s.Adopt(b.Context(), now, 0, scheduler.Ground{Stream: "stream-1"}); err != nil {
 		b.Fatal(err)
 	}
@@ -42,8 +40,8 @@ func BenchmarkTurn(b *testing.B) {
 		}
 		mail.Tasks = append(mail.Tasks, scheduler.TaskMail{Pos: pos, At: now, Submissions: subs})
 		for range 6 {
-			if crew.Turn(b.Context(), now, &part); part.Err != nil {
-				b.Fatal(part.Err)
+			if _, err := s.RunCycle(b.Context(), now, mail, false); err != nil {
+				b.Fatal(err)
 			}
 			now++
 			for _, r := range out.replies {
@@ -52,10 +50,10 @@ func BenchmarkTurn(b *testing.B) {
 			}
 			out.replies = out.replies[:0]
 		}
-		for _, m := range out.told {
+		for _, m := range out.published {
 			m(nil)
 		}
-		out.told = out.told[:0]
+		out.published = out.published[:0]
 	}
 	b.StopTimer()
 	if s.Stats.Records < 6*int64(b.N) {
@@ -72,8 +70,8 @@ func (nopStore) Commit(context.Context, *core.Batch) (core.CommitResult, error) 
 // nopBus keeps what a reply needs.
 type nopBus struct {
 	bus
-	replies []core.Reply
-	told    []func(error)
+	replies   []core.Reply
+	published []func(error)
 }
 
 func (n *nopBus) Send(cmds []core.Command) {
@@ -83,5 +81,5 @@ func (n *nopBus) Send(cmds []core.Command) {
 	}
 }
 
-func (n *nopBus) Tell(_ []core.Ending, done func(error)) { n.told = append(n.told, done) }
-func (n *nopBus) Live(core.Status)                       {}
+func (n *nopBus) Publish(_ []core.Ending, done func(error)) { n.published = append(n.published, done) }
+func (n *nopBus) Live(core.Status)                          {}

@@ -10,17 +10,17 @@ import (
 
 // bus writes down what leaves the shard.
 type bus struct {
-	list     []string
-	sent     []core.Command // since the last take
-	refused  []core.Status
-	notices  []core.Status
-	dead     []core.Submission
-	evidence []core.Evidence
-	sends    int // calls of Send
-	tells    int // calls of Tell
+	list      []string
+	sent      []core.Command // since the last take
+	refused   []core.Status
+	notices   []core.Status
+	dead      []core.Submission
+	evidence  []core.Evidence
+	sends     int // calls of Send
+	publishes int // calls of Publish
 
-	tellErr, refuseErr, deadErr error
-	hold                        bool // no confirmation of endings
+	publishErr, refuseErr, deadErr error
+	hold                           bool // no confirmation of endings
 }
 
 func (b *bus) note(format string, args ...any) { b.list = append(b.list, fmt.Sprintf(format, args...)) }
@@ -45,13 +45,13 @@ func (b *bus) Send(cmds []core.Command) {
 	}
 }
 
-func (b *bus) Tell(endings []core.Ending, done func(error)) {
-	b.tells++
+func (b *bus) Publish(endings []core.Ending, done func(error)) {
+	b.publishes++
 	for _, e := range endings {
-		b.note("tell %s %s %d", e.ID, e.State, e.EndNumber)
+		b.note("publish %s %s %d", e.ID, e.State, e.EndNumber)
 	}
 	if !b.hold {
-		done(b.tellErr)
+		done(b.publishErr)
 	}
 }
 

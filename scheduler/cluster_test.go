@@ -36,7 +36,7 @@ type cluster struct {
 	answer           time.Duration // how long an agent works; negative: for ever
 	code             int           // what it answers
 	failing          int           // so many looks at the stream fail
-	deaf             bool          // nobody hears what owners record
+	deaf             bool          // what owners record is not heard
 	bus
 }
 
@@ -312,7 +312,7 @@ func (c *cluster) after(p int, pos uint64) []scheduler.TaskMail {
 	return slices.Clone(c.stream[p][i:])
 }
 
-// Send implements scheduler.Bus: agents answer whoever listens by then.
+// Send implements scheduler.Bus: agents answer all that listen by then.
 func (c *cluster) Send(cmds []core.Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,8 +333,8 @@ func (c *cluster) Send(cmds []core.Command) {
 	}
 }
 
-// Tell implements scheduler.Bus: the event stream takes its time.
-func (c *cluster) Tell(_ []core.Ending, done func(error)) {
+// Publish implements scheduler.Bus: the event stream takes its time.
+func (c *cluster) Publish(_ []core.Ending, done func(error)) {
 	time.AfterFunc(time.Millisecond, func() { done(nil) })
 }
 

@@ -10,20 +10,20 @@ import (
 )
 
 // fill completes the round's batch and reports whether there is anything in it. A
-// partition takes part when something of it changed, or, when the turn flushes, when its
+// partition takes part when something of it changed, or, when the cycle flushes, when its
 // cursors moved.
 func (s *Shard) fill() bool {
-	t := &s.turn
+	c := &s.cycle
 	for _, p := range s.inOrder() {
-		if p.dirty || (t.flush && p.write() != p.saved) {
-			t.batch.Partitions = append(t.batch.Partitions, p.write())
-			t.owned = append(t.owned, p)
+		if p.dirty || (c.flush && p.write() != p.saved) {
+			c.batch.Partitions = append(c.batch.Partitions, p.write())
+			c.owned = append(c.owned, p)
 		}
 	}
-	if len(t.batch.Partitions) == 0 {
+	if len(c.batch.Partitions) == 0 {
 		return false
 	}
-	t.batch.ID, t.batch.Node = s.cfg.IDs.next(), s.cfg.Node
+	c.batch.ID, c.batch.Node = s.cfg.IDs.next(), s.cfg.Node
 	return true
 }
 
@@ -55,20 +55,20 @@ func (s *Shard) passed(b *core.Batch, res *core.CommitResult) {
 		}
 	}
 	if s.evidenceAt == 0 {
-		s.evidenceAt = s.turn.now.Add(evidenceEvery)
+		s.evidenceAt = s.cycle.now.Add(evidenceEvery)
 	}
 }
 
 // commit writes the batch.
 func (s *Shard) commit(ctx context.Context) error {
-	t := &s.turn
-	res, err := s.send(ctx, &t.batch)
-	halved := refusedInPart(err, len(t.batch.Writes))
+	c := &s.cycle
+	res, err := s.send(ctx, &c.batch)
+	halved := refusedInPart(err, len(c.batch.Writes))
 	if halved {
-		res, err = s.halve(ctx, t.batch.Writes)
+		res, err = s.halve(ctx, c.batch.Writes)
 	}
 	if err != nil {
-		return commitFailed(&t.batch, err)
+		return commitFailed(&c.batch, err)
 	}
 	s.committed(&res, halved)
 	return nil
@@ -80,18 +80,18 @@ func commitFailed(b *core.Batch, err error) error {
 
 // committed takes note of what a commit came to.
 func (s *Shard) committed(res *core.CommitResult, halved bool) {
-	t := &s.turn
+	c := &s.cycle
 	s.Stats.Commits++
-	s.Stats.Writes += int64(len(t.batch.Writes))
-	s.Stats.Records += int64(len(t.records))
+	s.Stats.Writes += int64(len(c.batch.Writes))
+	s.Stats.Records += int64(len(c.records))
 	if !halved { // else not every partition was in the last part: the next flush sees to it
-		for i, p := range t.owned {
-			p.saved = t.batch.Partitions[i]
+		for i, p := range c.owned {
+			p.saved = c.batch.Partitions[i]
 			p.saved.After = 0
 		}
-		s.issued(t.batch.Writes, t.batch.ID)
+		s.issued(c.batch.Writes, c.batch.ID)
 	}
-	s.settle(res)
+	s.leftOut(res)
 }
 
 // issued notes which commit wrote the rows that issue commands.
@@ -101,7 +101,7 @@ func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
 		if len(w.Records) == 0 {
 			continue
 		}
-		if _, e := s.inHand(w.Task.Partition, w.Task.Number); e != nil {
+		if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e != nil {
 			e.issued(w.Records[0].Seq, commit)
 		}
 	}
@@ -123,7 +123,7 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 	}
 	var res core.CommitResult
 	for _, half := range [][]core.TaskWrite{writes[:len(writes)/2], writes[len(writes)/2:]} {
-		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.turn.batch.Partitions, Writes: half}
+		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.cycle.batch.Partitions, Writes: half}
 		r, err := s.send(ctx, &b)
 		switch {
 		case refusedInPart(err, len(half)):
@@ -143,14 +143,14 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 // poison puts the one task whose row the database refuses into error, with its
 // input kept.
 func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResult, error) {
-	p, e := s.inHand(w.Task.Partition, w.Task.Number)
+	p, e := s.inFlight(w.Task.Partition, w.Task.Number)
 	if e == nil {
 		return core.CommitResult{}, nil
 	}
 	s.Stats.Poisoned++
 	s.log.Error("the database refuses the row of a task; the task is put in error", "task", w.Task.ID, "partition", p.id, "number", w.Task.Number)
 	s.unqueue(e)
-	ev := core.Event{Kind: core.EventPoison, At: s.turn.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
+	ev := core.Event{Kind: core.EventPoison, At: s.cycle.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
 	if w.Birth {
 		return s.poisonBirth(ctx, p, e, &ev)
 	}
@@ -167,7 +167,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		return core.CommitResult{}, err
 	}
 	e.task = t
-	if err := core.Apply(e.plan.plan, t, &ev, &s.turn.out); err != nil {
+	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil {
 		p.drop(e, s.cfg.AgentWindow)
 		return core.CommitResult{}, nil
 	}
@@ -191,10 +191,10 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline,
 	}
 	e.plan = nil
-	core.Birth(nil, e.task, ev, &s.turn.out)
+	core.Birth(nil, e.task, ev, &s.cycle.out)
 	res, err := s.commitAlone(ctx, p, e, true)
 	if !errors.Is(err, core.ErrRowRefused) {
-		if err == nil && len(res.Duplicates) == 0 { // the row has no reply-to to tell by later
+		if err == nil && len(res.Duplicates) == 0 { // the row has no reply-to for a later notice
 			s.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
 		}
 		return res, err
@@ -209,14 +209,14 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	return core.CommitResult{}, nil
 }
 
-// commitAlone commits the outcome that is in s.turn.out as a batch of one.
-func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, birth bool) (core.CommitResult, error) {
+// commitAlone commits the outcome that is in s.cycle.out as a batch of one.
+func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
 	e.write = 0
-	s.keep(p, e, birth)
-	w := s.turn.batch.Writes[e.write-1]
-	for i := range s.turn.batch.Partitions {
-		if s.turn.batch.Partitions[i].Partition == p.id { // an end number may have been given
-			s.turn.batch.Partitions[i] = p.write()
+	s.keep(p, e, created)
+	w := s.cycle.batch.Writes[e.write-1]
+	for i := range s.cycle.batch.Partitions {
+		if s.cycle.batch.Partitions[i].Partition == p.id { // an end number may have been given
+			s.cycle.batch.Partitions[i] = p.write()
 		}
 	}
 	b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: []core.PartitionWrite{p.write()}, Writes: []core.TaskWrite{w}}
@@ -248,8 +248,8 @@ func (s *Shard) acknowledge() {
 
 // endRound lets go of tasks that nothing holds and of the round's memory.
 func (s *Shard) endRound() {
-	for _, x := range s.turn.touched {
-		x.e.write, x.e.birth, x.e.revoked = 0, false, 0
+	for _, x := range s.cycle.touched {
+		x.e.write, x.e.created, x.e.revoked = 0, false, 0
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.task.Active() {
 			x.p.drop(x.e, s.cfg.AgentWindow)
 		}
@@ -258,5 +258,5 @@ func (s *Shard) endRound() {
 		p.dirty = false
 		clear(p.fresh)
 	}
-	s.turn.endRound()
+	s.cycle.endRound()
 }

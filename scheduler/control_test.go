@@ -10,13 +10,15 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// A cancel ends a task wherever it is: in hand, parked in the store, not yet
+// A cancel ends a task wherever it is: in flight, parked in the store, not yet
 // submitted; what is unknown and unnamed is left alone. Every one of them is
 // acknowledged after the commit.
+//
+// covers: D3, T9, inv9
 func TestCancel(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
-	r.turn()
+	r.cycle()
 	c := r.one()
 	r.news()
 	for _, id := range []string{"t1", "t2", "t3"} {
@@ -24,7 +26,7 @@ func TestCancel(t *testing.T) {
 	}
 	r.control(core.Control{Kind: core.EventCancel, ID: "t4", Actor: "olga"}) // of no type: an unknown task
 	r.control(core.Control{})                                                // could not be decoded
-	r.turn()
+	r.cycle()
 	list := r.news()
 	if !slices.Equal(list[len(list)-5:], []string{"ack control 2", "ack control 3", "ack control 4", "ack control 5", "ack control 6"}) || list[0] != "commit 3" {
 		t.Fatalf("happened %q", list)
@@ -38,23 +40,23 @@ func TestCancel(t *testing.T) {
 		t.Fatal("t4 was made up")
 	}
 	r.answer(c, 0)
-	r.turn()
+	r.cycle()
 	r.finish()
 	r.state("t1", core.StateUndone)
-	r.turn()
+	r.cycle()
 	if r.shard.Load(0) != 0 {
-		t.Fatal("something is left in hand")
+		t.Fatal("something is left in flight")
 	}
 }
 
-// A request about a task of the same mail waits for its birth to be committed.
-func TestControlOfATaskBornInTheTurn(t *testing.T) {
+// A request about a task of the same mail waits until the task is committed.
+func TestControlOfATaskCreatedInTheCycle(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 1})
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"})
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"})
 	r.control(core.Control{Kind: core.EventResubmit, ID: "t1"})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.state("t1", core.StateUndone)
 	if got := r.shard.Stats.Commits; got < 1 || len(r.bus.refused) != 1 {
 		t.Fatalf("%d commits, refused %+v", got, r.bus.refused)
@@ -62,16 +64,16 @@ func TestControlOfATaskBornInTheTurn(t *testing.T) {
 }
 
 // Cancel and resubmit of one task in one mail: the ending between them is not
-// told, because it was over before anybody could have seen it, and its number
-// does not hold the told mark back.
+// published, because it was over before it could have been seen, and its number
+// does not hold publishedThrough back.
 func TestEndedAndResubmittedInOneRound(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
-	r.turn()
+	r.cycle()
 	r.news()
 	r.control(core.Control{Kind: core.EventCancel, ID: "t2", Actor: "olga"})
 	r.control(core.Control{Kind: core.EventResubmit, ID: "t2", Actor: "olga"})
-	r.turn()
+	r.cycle()
 	r.expect("commit 1", "ack control 2", "ack control 3")
 	r.state("t2", core.StatePending)
 	r.finish()
@@ -81,35 +83,39 @@ func TestEndedAndResubmittedInOneRound(t *testing.T) {
 	r.checkTold()
 }
 
-// A task in error that a person settles has ended anew: that is told, and told
+// A task in error that a person resolves has ended again: that is published, and published
 // again if it has to be.
-func TestResolveIsTold(t *testing.T) {
+//
+// covers: I20, inv10
+func TestResolveIsPublished(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "unknown", ID: "t1"})
-	r.turn()
-	r.turn()
+	r.cycle()
+	r.cycle()
 	r.news()
 	r.bus.hold = true
 	r.control(core.Control{Kind: core.EventResolve, ID: "t1", As: core.StateUndone, Actor: "olga", Reason: "seen to"})
-	r.turn()
-	r.expect("commit 1", "live t1 undone", "tell t1 undone 2", "ack control 2")
+	r.cycle()
+	r.expect("commit 1", "live t1 undone", "publish t1 undone 2", "ack control 2")
 	r.start("n2")
 	r.bus.hold = false
 	r.adopt(0)
-	r.expect("tell t1 undone 2")
+	r.expect("publish t1 undone 2")
 }
 
-// The supervisor's question reaches tasks in hand and stored ones alike, and is
+// The supervisor's question reaches tasks in flight and stored ones alike, and is
 // harmless when it comes early, twice, or about nothing.
+//
+// covers: S28, S33, G2, G8
 func TestOverdue(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
-	r.turn()
+	r.cycle()
 	c := r.one()
 	ask := core.Control{Kind: core.EventOverdue, Numbers: []int64{1, 2, 99}, Actor: "supervisor"}
 	r.control(ask)
-	r.turn()
-	if r.shard.Stats.Stale != 1 { // t2 was born with the plan's bound, which is raised now
+	r.cycle()
+	if r.shard.Stats.Stale != 1 { // t2 was created with the plan's bound, which is raised now
 		t.Fatalf("%d stale", r.shard.Stats.Stale)
 	}
 	if task := r.state("t2", core.StatePending); task.Bound != task.Deadline {
@@ -117,26 +123,28 @@ func TestOverdue(t *testing.T) {
 	}
 	r.now = c.CompleteBy
 	r.control(ask)
-	r.turn()
+	r.cycle()
 	if task := r.state("t1", core.StateProcessing); task.Failures != 1 || r.shard.NextWake() == 0 {
 		t.Fatalf("t1 %+v", task)
 	}
 	r.now = r.store.Task(0, "t2").Deadline
 	r.control(ask)
-	r.turn()
+	r.cycle()
 	r.state("t2", core.StateUndone) // parked until its own deadline
 }
 
 // A question about more tasks than a batch may hold takes several rounds, and
-// nobody is asked twice with effect.
+// no question counts twice.
+//
+// covers: S28, G8
 func TestOverdueInRounds(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 2})
 	r.tasks(0, orders(5)...)
-	r.turn()
+	r.cycle()
 	cmds := r.bus.take()
 	r.now = cmds[0].CompleteBy
 	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1, 2, 3, 4, 5}, Actor: "supervisor"})
-	r.turn()
+	r.cycle()
 	for _, c := range cmds {
 		if task := r.state(c.Task, core.StateProcessing); task.Failures != 1 || task.Seq != 2 {
 			t.Fatalf("%s", r.store.History(0, c.Task))
@@ -148,25 +156,25 @@ func TestOverdueInRounds(t *testing.T) {
 func TestControlsComeFirst(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), 0)
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Actor: "olga"})
-	r.turn()
+	r.cycle()
 	if c := r.one(); !c.Undo || string(c.Result) != `"a"` {
 		t.Fatalf("sent %+v", c)
 	}
 }
 
-// A birth and an event that names it, in one mail, are two rounds.
-func TestBirthAndItsOverdueInOneMail(t *testing.T) {
+// A new task and an event that names it, in one mail, are two rounds.
+func TestNewTaskAndItsOverdueInOneMail(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, orders(3)...)
-	r.turn()
+	r.cycle()
 	r.finish()
 	r.control(core.Control{Kind: core.EventCancel, ID: "t9", Type: "order"})
 	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{4}, Actor: "supervisor"})
 	r.answer(core.Command{Partition: 0, Number: 4, Seq: 1}, 0)
-	r.turn()
+	r.cycle()
 	r.state("t9", core.StateUndone)
 }
 
@@ -174,11 +182,11 @@ func TestBirthAndItsOverdueInOneMail(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.news()
 	r.control(core.Control{Kind: core.EventResubmit, ID: "t1", Actor: "olga"})
-	r.control(core.Control{Kind: core.EventExtend, ID: "nobody", Until: r.now.Add(time.Hour), Actor: "olga"})
-	r.turn()
+	r.control(core.Control{Kind: core.EventExtend, ID: "none", Until: r.now.Add(time.Hour), Actor: "olga"})
+	r.cycle()
 	r.expect("commit 0", "ack control 2", "ack control 3")
 	r.logged("changed nothing")
 	r.logged("does not exist")
@@ -192,12 +200,12 @@ func TestNotAllowed(t *testing.T) {
 func TestControlOfAnotherType(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.news()
 	for _, kind := range []core.EventKind{core.EventCancel, core.EventUndo, core.EventExtend} {
 		r.control(core.Control{Kind: kind, ID: "t1", Type: "refund", Actor: "olga", Until: r.now.Add(time.Hour)})
 	}
-	r.turn()
+	r.cycle()
 	r.state("t1", core.StateProcessing)
 	if list := r.news(); !slices.Equal(list[len(list)-3:], []string{"ack control 2", "ack control 3", "ack control 4"}) {
 		t.Fatalf("happened %q", list)
@@ -206,6 +214,6 @@ func TestControlOfAnotherType(t *testing.T) {
 		t.Errorf("logged %s", r.logs.String())
 	}
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order", Actor: "olga"})
-	r.turn()
+	r.cycle()
 	r.state("t1", core.StateUndoing)
 }

@@ -12,6 +12,8 @@ import (
 // A partition that a successor has taken is left out whole: none of its effects
 // leave, none of its messages is acknowledged, its memory goes. The others of
 // the same commit are as if nothing had been.
+//
+// covers: E4, S21, I12, inv3, inv4
 func TestFencedPartitionIsLeftOut(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.adopt(1)
@@ -21,9 +23,9 @@ func TestFencedPartitionIsLeftOut(t *testing.T) {
 	r.mail.Tasks[0].Refused = []core.Status{bad}
 	r.tasks(1, order("t2"))
 	r.control(core.Control{Kind: core.EventCancel, ID: "t4", Type: "order"})
-	turned := r.turn()
-	if !slices.Equal(turned.Lost, []int{0}) {
-		t.Fatalf("lost %v", turned.Lost)
+	lost := r.cycle()
+	if !slices.Equal(lost, []int{0}) {
+		t.Fatalf("lost %v", lost)
 	}
 	r.expect("commit 4 fenced [0]", "notify private.t2 received", "do t2/a/0 try 1", "ack 2")
 	if _, owns := r.shard.Owns(0); owns || r.shard.Load(0) != 0 {
@@ -32,29 +34,31 @@ func TestFencedPartitionIsLeftOut(t *testing.T) {
 	if task := r.store.Task(0, "t1"); task != nil {
 		t.Fatalf("a zombie wrote %+v", task)
 	}
-	// What still comes for it is nobody's business here.
+	// What still comes for it means nothing here.
 	r.tasks(0, order("t1"))
 	r.control(core.Control{Kind: core.EventCancel, ID: "t4", Type: "order"})
 	r.answer(core.Command{Partition: 0, Number: 1, Seq: 1}, 0)
-	r.turn()
+	r.cycle()
 	r.expect()
 }
 
-// What a submitter would be told rests on a memory that the fence shows to be
-// old: nobody is told.
-func TestFencedPartitionAnswersNobody(t *testing.T) {
+// What a submitter would hear rests on a memory that the fence shows to be
+// old: no notice leaves.
+func TestFencedPartitionSendsNoNotice(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.news()
 	r.steal(0)
 	r.tasks(0, order("t1"), order("t2"))
-	r.turn()
+	r.cycle()
 	r.expect("commit 1 fenced [0]")
 }
 
-// A fence met in a later round of a turn stops the messages of that partition
+// A fence met in a later round of a cycle stops the messages of that partition
 // there.
+//
+// covers: inv3, inv4
 func TestFencedBetweenTwoRounds(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 1})
 	r.adopt(1)
@@ -69,9 +73,9 @@ func TestFencedBetweenTwoRounds(t *testing.T) {
 	}
 	r.tasks(0, order("t1"), order("t2"), order("t3"))
 	r.tasks(1, order("t4"))
-	turned := r.turn()
-	if !slices.Equal(turned.Lost, []int{0}) {
-		t.Fatalf("lost %v", turned.Lost)
+	lost := r.cycle()
+	if !slices.Equal(lost, []int{0}) {
+		t.Fatalf("lost %v", lost)
 	}
 	r.expect(
 		"commit 1", "notify private.t1 received", "do t1/a/0 try 1",
@@ -80,14 +84,14 @@ func TestFencedBetweenTwoRounds(t *testing.T) {
 	)
 }
 
-// A wake and a retelling of an ownership that is over do nothing.
+// A wake and a republishing of an ownership that is over do nothing.
 func TestNothingOutlivesTheOwnership(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
-	r.bus.tellErr = errCut
+	r.bus.publishErr = errCut
 	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t2"})
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), core.CodeAgentError)
-	r.turn()
+	r.cycle()
 	if r.shard.NextWake() == 0 {
 		t.Fatal("no backoff")
 	}
@@ -95,8 +99,8 @@ func TestNothingOutlivesTheOwnership(t *testing.T) {
 	r.steal(0)
 	r.news()
 	r.now = r.now.Add(core.DurationMax)
-	r.turn()
-	r.turn()
+	r.cycle()
+	r.cycle()
 	r.expect()
 	if r.shard.NextWake() != 0 {
 		t.Fatal("a wake of a dropped partition is left")
@@ -107,28 +111,30 @@ func TestNothingOutlivesTheOwnership(t *testing.T) {
 func TestDropForgetsWakes(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, orders(3)...)
-	r.turn()
+	r.cycle()
 	for _, c := range r.bus.take() {
 		r.answer(c, core.CodeAgentError)
 	}
-	r.turn()
+	r.cycle()
 	r.shard.Drop(0)
 	if at := r.shard.NextWake(); at != 0 {
 		t.Fatalf("wakes at %d", at)
 	}
 }
 
-// A foreign row under our own epoch is a bug: the turn says so and every
+// A foreign row under our own epoch is a bug: the cycle says so and every
 // partition is dropped.
+//
+// covers: inv4
 func TestForeignRow(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	cmd := r.one()
 	r.store.BeforeCommit = func(*core.Batch) error { return core.ErrForeignRow }
 	r.answer(cmd, 0)
 	if _, err := r.try(false); err == nil || !strings.Contains(err.Error(), core.ErrForeignRow.Error()) {
-		t.Fatalf("turn: %v", err)
+		t.Fatalf("commit cycle: %v", err)
 	}
 	if _, owns := r.shard.Owns(0); owns {
 		t.Fatal("the partition is kept")

@@ -43,7 +43,7 @@ func (s *Shard) heldReady() bool {
 }
 
 func (s *Shard) ready(p *partition) bool {
-	return len(p.held) > 0 && (!p.unread() || s.turn.now >= p.held[0].At.Add(heldFor))
+	return len(p.held) > 0 && (!p.unread() || s.cycle.now >= p.held[0].At.Add(heldFor))
 }
 
 // heldUntil is when the first cancel has waited for long enough; 0: none waits.

@@ -7,35 +7,40 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Inbox gathers what arrives for the partitions of one shard until its next
-// turn. Its methods may be called from any goroutine.
+// Inbox collects what arrives for the partitions of one shard until its next commit cycle. Its methods may be called
+// from any goroutine.
 type Inbox struct {
-	now  func() core.Instant
-	wake chan struct{} // has an element when there is mail
-	all  chan struct{} // has an element when as many answers have come as were expected
+	now    func() core.Instant
+	signal chan struct{} // has an element when there may be something for a cycle
 
-	mu       sync.Mutex
-	room     sync.Cond
-	mail     *Mail
-	spare    *Mail
-	gates    map[int]*gate
-	expected int // answers; 0: nobody asks
-	memory   *Memory
+	mu        sync.Mutex
+	room      sync.Cond
+	mail      *Mail
+	spare     *Mail // memory for the mail after this one
+	due       bool  // there is something for a cycle
+	gates     map[int]*gate
+	memory    *Memory
+	admission *Admission
 }
 
-// gate holds new work of a partition back while it has enough in hand.
+// gate holds new work of a partition back while the partition has enough in flight.
 type gate struct {
-	open   int // submissions it may still take
+	open   int // submissions that it may still take
 	closed bool
 }
 
-func newInbox(now func() core.Instant, memory *Memory) *Inbox {
-	b := &Inbox{now: now, wake: make(chan struct{}, 1), all: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}, memory: memory}
+func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *Inbox {
+	b := &Inbox{now: now, signal: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}, memory: memory, admission: admission}
 	b.room.L = &b.mu
 	memory.onRoom(func() {
 		b.mu.Lock()
 		b.room.Broadcast()
-		b.unlockWake() // parked tasks may wait for it
+		b.unlockDue() // parked tasks may wait for it
+	})
+	admission.whenRoom(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.room.Broadcast()
 	})
 	return b
 }
@@ -44,57 +49,17 @@ func newInbox(now func() core.Instant, memory *Memory) *Inbox {
 func (b *Inbox) Reply(r core.Reply) {
 	b.mu.Lock()
 	b.mail.Replies = append(b.mail.Replies, ReplyMail{At: b.now(), Reply: r})
-	b.answered()
-	b.unlockWake()
+	b.unlockDue()
 }
 
 // Unserved takes the news that no agent listens to a command, as a reply without content.
 func (b *Inbox) Unserved(r core.Reply) {
 	b.mu.Lock()
 	b.mail.Unserved = append(b.mail.Unserved, ReplyMail{At: b.now(), Reply: r})
-	b.answered()
-	b.unlockWake()
+	b.unlockDue()
 }
 
-// expect says how many answers there are to wait for; all gets an element when they
-// have come, which may be at once. 0: nobody waits for them.
-func (b *Inbox) expect(answers int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	select {
-	case <-b.all: // of an expectation before
-	default:
-	}
-	b.expected = answers
-	b.answered()
-}
-
-// expects reports whether answers are waited for, or have just come.
-func (b *Inbox) expects() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.expected > 0 || len(b.all) > 0
-}
-
-// pending is how much the mail asks to write, and whether there is mail that
-// may take an ended task up again.
-func (b *Inbox) pending() (writes int, revives bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mail.writes(), len(b.mail.Controls) > 0
-}
-
-// answered looks whether all answers are there that are expected. The inbox is held.
-func (b *Inbox) answered() {
-	if b.expected == 0 || len(b.mail.Replies)+len(b.mail.Unserved) < b.expected {
-		return
-	}
-	b.expected = 0
-	b.all <- struct{}{} // it has room for one, and nothing is expected any more
-}
-
-// Control takes a message of the control stream and stamps it, or lets it go
-// when the partition is no longer read here.
+// Control takes a message of the control stream and stamps it, or lets it go when the partition is no longer read here.
 func (b *Inbox) Control(m ControlMail) {
 	b.mu.Lock()
 	if b.gates[m.Partition] == nil {
@@ -103,30 +68,29 @@ func (b *Inbox) Control(m ControlMail) {
 	}
 	m.At = b.now()
 	b.mail.Controls = append(b.mail.Controls, m)
-	b.unlockWake()
+	b.unlockDue()
 }
 
 // PlansChanged makes the shard read the plans again.
 func (b *Inbox) PlansChanged() {
 	b.mu.Lock()
 	b.mail.PlansChanged = true
-	b.unlockWake()
+	b.unlockDue()
 }
 
-// told takes a confirmation of told endings.
-func (b *Inbox) told(m ToldMail) {
+// published takes a confirmation of published endings.
+func (b *Inbox) published(m PublishedMail) {
 	b.mu.Lock()
-	b.mail.Told = append(b.mail.Told, m)
-	b.unlockWake()
+	b.mail.Published = append(b.mail.Published, m)
+	b.unlockDue()
 }
 
-// Tasks takes a message of the task stream and stamps it. It blocks while the
-// partition has as much in hand as it may: that is the backpressure on the
-// stream. It reports false when the partition is no longer read here.
+// Tasks takes a message of the task stream and stamps it. It blocks while the partition or the node has as much in
+// flight as it may: that is the backpressure on the stream. It reports false when the partition is no longer read here.
 func (b *Inbox) Tasks(m TaskMail) bool {
 	b.mu.Lock()
 	g := b.gates[m.Partition]
-	for g != nil && !g.closed && (g.open <= 0 || b.memory.over()) {
+	for g != nil && !g.closed && !b.admits(g) {
 		b.room.Wait()
 	}
 	if g == nil || g.closed {
@@ -136,57 +100,70 @@ func (b *Inbox) Tasks(m TaskMail) bool {
 	g.open -= max(1, len(m.Submissions))
 	m.At = b.now()
 	b.mail.Tasks = append(b.mail.Tasks, m)
-	bytes := mailBytes(&m)
+	bytes, tasks := mailBytes(&m), len(m.Submissions)
 	b.mail.bytes += bytes
+	b.mail.tasks += tasks
 	b.memory.hold(bytes)
-	b.unlockWake()
+	b.admission.hold(tasks)
+	b.unlockDue()
 	return true
 }
 
-func (b *Inbox) unlockWake() {
+// Admits reports whether Tasks takes a message of the partition without blocking.
+func (b *Inbox) Admits(partition int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.gates[partition]
+	return g != nil && b.admits(g)
+}
+
+// admits reports whether a gate lets a message in. The inbox is locked.
+func (b *Inbox) admits(g *gate) bool { return g.open > 0 && !b.memory.over() && b.admission.Room() }
+
+// letGo gives back what mail held. The inbox is not locked: readers may go on at once.
+func (b *Inbox) letGo(bytes int64, tasks int) {
+	b.memory.hold(-bytes)
+	b.admission.hold(-tasks)
+}
+
+// unlockDue unlocks the inbox and asks for a commit cycle.
+func (b *Inbox) unlockDue() {
+	b.due = true
 	b.mu.Unlock()
 	select {
-	case b.wake <- struct{}{}:
-	default: // a wake is pending
+	case b.signal <- struct{}{}:
+	default: // a signal is pending
 	}
 }
 
-// take returns what arrived and starts anew.
-func (b *Inbox) take() *Mail {
+// isDue reports whether there is something for a commit cycle.
+func (b *Inbox) isDue() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.exchange()
+	return b.due
 }
 
-// exchange puts empty mail in place of what arrived. The inbox is held.
-func (b *Inbox) exchange() (full *Mail) {
+// take returns what has arrived since the last call.
+func (b *Inbox) take() (full *Mail) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	full, b.mail, b.spare = b.mail, b.spare, nil
+	b.due = false
 	return full
 }
 
-// takeTogether is take for a turn of several shards, without what may take an ended task
-// up again: that may have to wait for forgetting, and must not make the others wait.
-func (b *Inbox) takeTogether() *Mail {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	full := b.exchange()
-	b.mail.Controls, full.Controls = full.Controls, b.mail.Controls
-	return full
-}
-
-// giveBack returns the memory of a mail that is done.
+// giveBack returns the memory of mail that is done.
 func (b *Inbox) giveBack(m *Mail) {
 	m.reset()
-	bytes := m.bytes
-	m.bytes = 0
+	bytes, tasks := m.bytes, m.tasks
+	m.bytes, m.tasks = 0, 0
 	b.mu.Lock()
 	b.spare = m
 	b.mu.Unlock()
-	b.memory.hold(-bytes)
+	b.letGo(bytes, tasks)
 }
 
-// setRoom says how many submissions the partition may still take; the ones that
-// wait in the mail already are counted off.
+// setRoom says how many submissions the partition may still take; those that wait in the mail already are counted off.
 func (b *Inbox) setRoom(partition, room int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,17 +182,16 @@ func (b *Inbox) setRoom(partition, room int) {
 	g.open = room
 }
 
-// openGate lets a partition's tasks and controls in, and asks for a turn: there
-// may be parked tasks to take up.
+// openGate lets a partition's tasks and controls in, and asks for a commit cycle: there may be parked tasks to load.
 func (b *Inbox) openGate(partition, room int) {
 	b.mu.Lock()
 	b.gates[partition] = &gate{open: room}
-	b.unlockWake()
+	b.unlockDue()
 }
 
-// closeGate keeps them out and frees whoever waits. What lies here unhandled is
-// thrown away: the next owner, which may be us, reads it again from its cursor,
-// and must not find a later message handled before an earlier one.
+// closeGate keeps them out and ends the waiting of its reader. What lies here unhandled is thrown away: the next owner,
+// which may be this node, reads it again from its cursor, and must not find a later message handled before an earlier
+// one.
 func (b *Inbox) closeGate(partition int) {
 	b.mu.Lock()
 	if g := b.gates[partition]; g != nil {
@@ -223,15 +199,18 @@ func (b *Inbox) closeGate(partition int) {
 		delete(b.gates, partition)
 	}
 	var bytes int64
+	tasks := 0
 	b.mail.Tasks = slices.DeleteFunc(b.mail.Tasks, func(m TaskMail) bool {
 		if m.Partition == partition {
 			bytes += mailBytes(&m)
+			tasks += len(m.Submissions)
 		}
 		return m.Partition == partition
 	})
 	b.mail.bytes -= bytes
+	b.mail.tasks -= tasks
 	b.mail.Controls = slices.DeleteFunc(b.mail.Controls, func(m ControlMail) bool { return m.Partition == partition })
 	b.room.Broadcast()
 	b.mu.Unlock()
-	b.memory.hold(-bytes)
+	b.letGo(bytes, tasks)
 }

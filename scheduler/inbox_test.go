@@ -7,7 +7,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-func testInbox() *Inbox { return newInbox(func() core.Instant { return 77 }, nil) }
+func testInbox() *Inbox { return newInbox(func() core.Instant { return 77 }, nil, nil) }
 
 func message(partition int, pos uint64, items int) TaskMail {
 	return TaskMail{Partition: partition, Pos: pos, Submissions: make([]core.Submission, items)}
@@ -15,6 +15,8 @@ func message(partition int, pos uint64, items int) TaskMail {
 
 // A gate lets in what there is room for, holds the next message back, and lets
 // it go when there is room again.
+//
+// covers: E15, I6
 func TestGateHoldsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testInbox()
@@ -49,55 +51,7 @@ func TestGateHoldsBack(t *testing.T) {
 	})
 }
 
-// Who expects answers is told once, when as many have come, of whatever kind, and not
-// of those that another had expected.
-func TestExpect(t *testing.T) {
-	b := testInbox()
-	all := func() bool {
-		select {
-		case <-b.all:
-			return true
-		default:
-			return false
-		}
-	}
-	b.Reply(core.Reply{})
-	if all() {
-		t.Error("told though nobody asked")
-	}
-	b.expect(3)
-	b.Reply(core.Reply{})
-	if all() {
-		t.Error("told of two answers, want three")
-	}
-	b.Unserved(core.Reply{})
-	if !all() {
-		t.Error("not told of three answers")
-	}
-	b.Reply(core.Reply{})
-	if all() {
-		t.Error("told twice")
-	}
-	b.expect(4)
-	if !all() {
-		t.Error("not told of what lay here before")
-	}
-	b.expect(1) // and does not look
-	b.expect(9)
-	if all() {
-		t.Error("told of what another had expected")
-	}
-	b.take()
-	b.expect(1)
-	b.Control(ControlMail{})
-	b.Tasks(message(0, 1, 1))
-	b.PlansChanged()
-	if all() {
-		t.Error("told of mail that answers nothing")
-	}
-}
-
-// Closing a gate frees whoever waits at it, and throws away what lies here: a
+// Closing a gate ends the waiting of its reader, and throws away what lies here: a
 // later ownership reads it again from the cursor, in order.
 func TestCloseGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +86,7 @@ func TestCloseGate(t *testing.T) {
 	})
 }
 
-// Whoever reopens a gate does not let in a message that waited at the old one.
+// A gate that is opened again does not let in a message that waited at the old one.
 func TestReopenedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testInbox()
@@ -150,27 +104,35 @@ func TestReopenedGate(t *testing.T) {
 	})
 }
 
-// Every kind of mail wakes the shard, once for many, and is stamped.
+// Every kind of mail asks for a commit cycle, once for many, and is stamped.
+//
+// covers: I11
 func TestInboxWakes(t *testing.T) {
 	b := testInbox()
 	for name, post := range map[string]func(){
-		"reply":    func() { b.Reply(core.Reply{}) },
-		"unserved": func() { b.Unserved(core.Reply{}) },
-		"control":  func() { b.Control(ControlMail{}) },
-		"plans":    b.PlansChanged,
-		"told":     func() { b.told(ToldMail{}) },
-		"tasks":    func() { b.Tasks(message(0, 1, 1)) },
+		"reply":     func() { b.Reply(core.Reply{}) },
+		"unserved":  func() { b.Unserved(core.Reply{}) },
+		"control":   func() { b.Control(ControlMail{}) },
+		"plans":     b.PlansChanged,
+		"published": func() { b.published(PublishedMail{}) },
+		"tasks":     func() { b.Tasks(message(0, 1, 1)) },
 	} {
 		b.openGate(0, 9)
-		<-b.wake
+		<-b.signal
 		post()
 		post()
 		select {
-		case <-b.wake:
+		case <-b.signal:
 		default:
-			t.Errorf("%s: no wake", name)
+			t.Errorf("%s: no signal", name)
+		}
+		if !b.isDue() {
+			t.Errorf("%s: no cycle is due", name)
 		}
 		m := b.take()
+		if b.isDue() {
+			t.Errorf("%s: a cycle is due without mail", name)
+		}
 		if m.Empty() {
 			t.Errorf("%s: the mail is empty", name)
 		}

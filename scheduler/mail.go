@@ -4,15 +4,16 @@ import "duly.dev/duly/internal/core"
 
 // Mail is what arrived for the partitions of a shard.
 type Mail struct {
-	Controls []ControlMail // served first
-	Replies  []ReplyMail
-	Unserved []ReplyMail // only Partition, Number, Seq and Token are set
-	Told     []ToldMail
-	Tasks    []TaskMail
+	Controls  []ControlMail // served first
+	Replies   []ReplyMail
+	Unserved  []ReplyMail // only Partition, Number, Seq and Token are set
+	Published []PublishedMail
+	Tasks     []TaskMail
 	// PlansChanged makes the shard read the plans again before new work.
 	PlansChanged bool
 
 	bytes int64 // of Tasks, held until the mail is given back
+	tasks int   // the submissions in Tasks, likewise
 }
 
 // TaskMail is one message of the task stream.
@@ -22,7 +23,7 @@ type TaskMail struct {
 	Stored      core.Instant // when the stream took it
 	At          core.Instant // when it was read
 	Submissions []core.Submission
-	Refused     []core.Status // items the door let through that cannot be tasks
+	Refused     []core.Status // items that ingest let through and that cannot be tasks
 	Ack         func()
 }
 
@@ -42,8 +43,8 @@ type ReplyMail struct {
 	Reply core.Reply
 }
 
-// ToldMail says that the event stream has stored endings, or why not.
-type ToldMail struct {
+// PublishedMail says that the event stream has stored endings, or why not.
+type PublishedMail struct {
 	Partition int
 	Epoch     int64
 	Endings   []core.Ending
@@ -52,24 +53,15 @@ type ToldMail struct {
 
 // Empty reports whether there is nothing in it.
 func (m *Mail) Empty() bool {
-	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Told)+len(m.Tasks) == 0 && !m.PlansChanged
+	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged
 }
 
 // reset empties the mail and keeps its memory.
 func (m *Mail) reset() {
 	clear(m.Controls)
 	clear(m.Replies)
-	clear(m.Told)
+	clear(m.Published)
 	clear(m.Tasks)
 	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
-	m.Told, m.Tasks, m.PlansChanged = m.Told[:0], m.Tasks[:0], false
-}
-
-// writes is how many tasks the mail asks to write, about.
-func (m *Mail) writes() int {
-	n := len(m.Replies) + len(m.Unserved)
-	for i := range m.Tasks {
-		n += len(m.Tasks[i].Submissions)
-	}
-	return n
+	m.Published, m.Tasks, m.PlansChanged = m.Published[:0], m.Tasks[:0], false
 }

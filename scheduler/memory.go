@@ -8,7 +8,7 @@ import (
 )
 
 // Memory bounds the bytes of inputs and results that the partitions of a node hold: of
-// tasks in flight, and of submissions that were read and wait for a turn. Over it no new
+// tasks in flight, and of submissions that were read and wait for a commit cycle. Over it no new
 // submission is read and no parked task taken up; what has begun goes on. The zero value
 // and nil have no bound. It is safe for concurrent use.
 type Memory struct {
@@ -16,7 +16,7 @@ type Memory struct {
 	used atomic.Int64
 
 	mu      sync.Mutex
-	readers []func() // told when there is room again
+	readers []func() // called when there is room again
 }
 
 // NewMemory makes a bound of so many bytes; 0: none.
@@ -62,19 +62,19 @@ func (m *Memory) hold(bytes int64) {
 	m.mu.Lock()
 	readers := m.readers
 	m.mu.Unlock()
-	for _, tell := range readers {
-		tell()
+	for _, call := range readers {
+		call()
 	}
 }
 
-// onRoom has tell called whenever there is room again.
-func (m *Memory) onRoom(tell func()) {
+// onRoom has a function called whenever there is room again.
+func (m *Memory) onRoom(call func()) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.readers = append(m.readers[:len(m.readers):len(m.readers)], tell)
+	m.readers = append(m.readers[:len(m.readers):len(m.readers)], call)
 }
 
 // taskBytesBesides is the memory of a task less its input and results, roughly.
@@ -116,5 +116,6 @@ func (p *partition) unload(e *entry) {
 // done to it counts no more.
 func (p *partition) forget() {
 	p.memory.hold(-p.bytes)
-	p.memory, p.bytes = nil, 0
+	p.admission.hold(-len(p.tasks))
+	p.memory, p.admission, p.bytes = nil, nil, 0
 }

@@ -14,7 +14,7 @@ func TestMemoryBoundsWhatIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const partitions, size, limit = 16, 256 << 10, 8 << 20
 		memory := NewMemory(limit)
-		shards := []*Inbox{newInbox(func() core.Instant { return 77 }, memory), newInbox(func() core.Instant { return 77 }, memory)}
+		shards := []*Inbox{newInbox(func() core.Instant { return 77 }, memory, nil), newInbox(func() core.Instant { return 77 }, memory, nil)}
 		for p := range partitions {
 			shards[p%2].openGate(p, 4096)
 			go func() {
@@ -54,17 +54,17 @@ func TestMemoryBoundsWhatIsRead(t *testing.T) {
 	})
 }
 
-// Each shard has a turn when there is room again: parked tasks may wait for it.
-func TestRoomWakes(t *testing.T) {
+// Each shard has a cycle when there is room again: parked tasks may wait for it.
+func TestRoomAsksForACycle(t *testing.T) {
 	memory := NewMemory(100)
-	one, two := newInbox(func() core.Instant { return 77 }, memory), newInbox(func() core.Instant { return 77 }, memory)
+	one, two := newInbox(func() core.Instant { return 77 }, memory, nil), newInbox(func() core.Instant { return 77 }, memory, nil)
 	memory.hold(150)
 	memory.hold(-10)
-	if len(one.wake)+len(two.wake) != 0 {
-		t.Error("woken without room")
+	if len(one.signal)+len(two.signal) != 0 {
+		t.Error("a cycle is due without room")
 	}
 	memory.hold(-50)
-	if len(one.wake) != 1 || len(two.wake) != 1 {
-		t.Errorf("woken: %d and %d of 1 and 1", len(one.wake), len(two.wake))
+	if len(one.signal) != 1 || len(two.signal) != 1 {
+		t.Errorf("%d and %d signals, want 1 and 1", len(one.signal), len(two.signal))
 	}
 }

@@ -11,31 +11,33 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// The order of a turn is the promise of the program: nothing leaves before the
+// The order of a cycle is the promise of the program: nothing leaves before the
 // commit has returned, and the ack is last.
-func TestOrderOfATurn(t *testing.T) {
+//
+// covers: S3, S18, S25, I26, G5, T6, inv2, inv3
+func TestOrderOfACycle(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t2", ReplyTo: "private.t2"})
-	r.turn()
+	r.cycle()
 	r.expect(
 		"commit 2",
 		"notify private.t1 received",
 		"live t2 error",
 		"notify private.t2 error",
-		"tell t2 error 1",
+		"publish t2 error 1",
 		"do t1/a/0 try 1",
 		"ack 1",
 	)
 	r.answer(r.one(), 0)
-	r.turn()
+	r.cycle()
 	r.expect("commit 1", "do t1/b/0 try 1")
 	r.answer(r.one(), 0)
-	r.turn()
-	r.expect("commit 1", "live t1 processed", "notify private.t1 processed", "tell t1 processed 2")
+	r.cycle()
+	r.expect("commit 1", "live t1 processed", "notify private.t1 processed", "publish t1 processed 2")
 	if n := r.shard.Load(0); n != 1 {
-		t.Fatalf("load %d, want the ending that is not told yet", n)
+		t.Fatalf("load %d, want the ending that is not published yet", n)
 	}
-	r.turn()
+	r.cycle()
 	if n := r.shard.Load(0); n != 0 {
 		t.Fatalf("load %d of nothing", n)
 	}
@@ -43,6 +45,8 @@ func TestOrderOfATurn(t *testing.T) {
 
 // A commit that fails lets nothing leave: no command, no status, no refusal, no
 // ack, also none about a submission that rests on what was not committed.
+//
+// covers: E10, S3, inv2, inv3, inv4
 func TestFailedCommitLetsNothingLeave(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.BeforeCommit = func(*core.Batch) error { return errCut }
@@ -50,9 +54,9 @@ func TestFailedCommitLetsNothingLeave(t *testing.T) {
 	other.Input = []byte(`{"of":"else"}`)
 	r.tasks(0, order("t1"), order("t1"), other)
 	r.control(core.Control{Kind: core.EventCancel, ID: "t9", Type: "order"})
-	turned, err := r.try(false)
-	if !errors.Is(err, errCut) || !slices.Equal(turned.Lost, []int{0}) {
-		t.Fatalf("turn: %v, lost %v", err, turned.Lost)
+	lost, err := r.try(false)
+	if !errors.Is(err, errCut) || !slices.Equal(lost, []int{0}) {
+		t.Fatalf("commit cycle: %v, lost %v", err, lost)
 	}
 	r.expect()
 	if _, owns := r.shard.Owns(0); owns {
@@ -60,28 +64,32 @@ func TestFailedCommitLetsNothingLeave(t *testing.T) {
 	}
 }
 
-// What a submission that came twice in one mail is told waits for the commit of
+// What a submission that came twice in one mail hears waits for the commit of
 // the first as well.
+//
+// covers: inv3, inv9
 func TestAnswersAboutUncommittedTasksWait(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	other := order("t1")
 	other.Input = []byte(`{"of":"else"}`)
 	r.tasks(0, order("t1"), order("t1"), other)
-	r.turn()
+	r.cycle()
 	r.expect(
-		"commit 1", "notify private.t1 received", "do t1/a/0 try 1", // the round of the birth
+		"commit 1", "notify private.t1 received", "do t1/a/0 try 1", // the round that creates it
 		"refuse t1 409", "notify private.t1 received", "notify private.t1 refused", "ack 1",
 	)
 }
 
-// A crash after the commit loses the effects, never the tasks: whoever takes
+// A crash after the commit loses the effects, never the tasks: the node that takes
 // over sends them again.
+//
+// covers: E3, I5
 func TestCrashBetweenCommitAndPublish(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
 	r.tasks(0, order("t1"))
 	if _, err := r.try(false); !errors.Is(err, errCut) {
-		t.Fatalf("turn: %v", err)
+		t.Fatalf("commit cycle: %v", err)
 	}
 	r.expect()
 	r.store.AfterCommit = nil
@@ -92,12 +100,14 @@ func TestCrashBetweenCommitAndPublish(t *testing.T) {
 
 // A message is acknowledged when its last task is committed, not before, and
 // each message for itself.
+//
+// covers: I5, I14, D7, D13, inv2
 func TestAckOneByOne(t *testing.T) {
 	r := newRig(t, scheduler.Config{BatchMax: 2})
 	r.tasks(0, orders(3)...)
 	r.tasks(0, order("t4"))
 	r.tasks(0, order("t5"))
-	r.turn()
+	r.cycle()
 	var got []string
 	for _, line := range r.news() {
 		if strings.HasPrefix(line, "commit") || strings.HasPrefix(line, "ack") {
@@ -112,37 +122,41 @@ func TestAckOneByOne(t *testing.T) {
 
 // Refusals are stored before the message that carried them is acknowledged; when
 // they cannot be stored it is not.
+//
+// covers: I15, inv2
 func TestRefusalsAreStoredBeforeTheAck(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	bad := core.Status{ID: "bad", Type: "order", Status: core.StatusRefused, Code: 400}
 	r.tasks(0)
 	r.mail.Tasks[0].Refused = []core.Status{bad}
-	r.turn()
+	r.cycle()
 	r.expect("refuse bad 400", "ack 1")
 
 	r.bus.refuseErr = errCut
 	r.tasks(0)
 	r.mail.Tasks[0].Refused = []core.Status{bad}
 	if _, err := r.try(false); !errors.Is(err, errCut) {
-		t.Fatalf("turn: %v", err)
+		t.Fatalf("commit cycle: %v", err)
 	}
 	r.expect("refuse bad 400")
 }
 
 // The cursor in a commit is that of the round before: it covers only what is
 // committed and published.
+//
+// covers: I10, D13, inv2
 func TestCursorLagsByOneRound(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	if c := r.store.Partition(0).Cursor; c != 0 {
-		t.Fatalf("cursor %d is committed with the births it covers", c)
+		t.Fatalf("cursor %d is committed with the tasks it covers", c)
 	}
 	if !r.shard.Unsaved() {
-		t.Fatal("a cursor waits for a commit, and nobody knows")
+		t.Fatal("a cursor waits for a commit, and Unsaved does not say so")
 	}
 	r.answer(r.one(), 0)
-	r.turn()
+	r.cycle()
 	if c := r.store.Partition(0).Cursor; c != 1 {
 		t.Fatalf("cursor %d, want 1", c)
 	}
@@ -152,12 +166,14 @@ func TestCursorLagsByOneRound(t *testing.T) {
 }
 
 // Without other work a flush commits the cursors, once.
+//
+// covers: I10, inv2
 func TestFlushCommitsCursors(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0)
 	r.flush()
 	r.news()
-	r.turn()
+	r.cycle()
 	r.expect()
 	r.flush()
 	r.flush()
@@ -179,10 +195,10 @@ func TestCursorsKeepWhenTheirMessagesWereStored(t *testing.T) {
 	}
 	r.tasks(0, order("t1"))
 	r.mail.Tasks[0].Stored = 41
-	r.turn()
+	r.cycle()
 	want(0, 0) // it covers what is published
 	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: 7, Stored: 42, Control: core.Control{Kind: core.EventExtend, ID: "t1"}})
-	r.turn()
+	r.cycle()
 	want(41, 0)
 	r.flush()
 	want(41, 42)
@@ -191,18 +207,20 @@ func TestCursorsKeepWhenTheirMessagesWereStored(t *testing.T) {
 		t.Errorf("%+v", from)
 	}
 	r.tasks(0, order("t2"))
-	r.turn()
+	r.cycle()
 	r.flush()
 	want(0, 42)
 }
 
 // A message at or below the cursor was dealt with by an earlier owner: it is
 // acknowledged and has no other effect.
+//
+// covers: I10
 func TestPositionsBelowTheCursor(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
 	c := r.control(core.Control{Kind: core.EventCancel, ID: "t2", Type: "order"})
-	r.turn()
+	r.cycle()
 	r.flush()
 	r.start("n2")
 	from := r.adopt(0)
@@ -213,7 +231,7 @@ func TestPositionsBelowTheCursor(t *testing.T) {
 	r.pos = 0
 	r.tasks(0, order("t1"))
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1"})
-	r.turn()
+	r.cycle()
 	r.expect("ack control 2", "ack 1")
 	r.state("t1", core.StateProcessing)
 }
@@ -229,13 +247,13 @@ func TestTimeLeftAfterASlowCommit(t *testing.T) {
 		return after(b, res)
 	}
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Left != c.CompleteBy.Sub(r.now) || c.Left <= 0 {
 		t.Errorf("it has %v left by %d, which is in %v", c.Left, c.CompleteBy, c.CompleteBy.Sub(r.now))
 	}
 	slow = time.Hour
 	r.tasks(0, order("t2"))
-	r.turn()
+	r.cycle()
 	if sent := r.bus.take(); len(sent) > 0 {
 		t.Errorf("commands left whose time is over: %+v", sent)
 	}

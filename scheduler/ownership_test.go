@@ -13,25 +13,29 @@ import (
 // What was taken over while a node was not among the living is not its own any
 // more, also when there was no mail, and so no commit that was fenced; and also when
 // the successor's record of its takeover is not heard.
+//
+// covers: E31, inv11
 func TestTakenOverWithoutMail(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
-		t.Run(fmt.Sprintf("deaf=%v", deaf), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { takenOverWithoutMail(t, deaf) })
-		})
+		for _, names := range [][2]string{{"n1", "n2"}, {"n2", "n1"}} { // commits of n2 have the higher ids
+			t.Run(fmt.Sprintf("deaf=%v/%s", deaf, names[0]), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { takenOverWithoutMail(t, deaf, names[0], names[1]) })
+			})
+		}
 	}
 }
 
-func takenOverWithoutMail(t *testing.T, deaf bool) {
+func takenOverWithoutMail(t *testing.T, deaf bool, first, second string) {
 	c := newCluster(t)
 	c.deaf = deaf
-	c.setLive("n1")
-	n1 := c.run("n1", nil)
+	c.setLive(first)
+	n1 := c.run(first, nil)
 	pass(time.Second)
-	c.setLive("n2")
-	n2 := c.run("n2", nil)
+	c.setLive(second)
+	n2 := c.run(second, nil)
 	pass(time.Second)
 	if n2.s.Owned() != 8 {
-		t.Fatalf("n2 owns %d", n2.s.Owned())
+		t.Fatalf("%s owns %d", second, n2.s.Owned())
 	}
 	c.setLive("n1", "n2")
 	pass(3 * time.Second)
@@ -83,7 +87,7 @@ func TestOwnerOfTheSameEpoch(t *testing.T) {
 	}
 }
 
-// What another owner records outside the store is heard at once: nobody waits for the next
+// What another owner records outside the store is heard at once, before the next
 // look at the store, which may have failed over to a copy from before the takeover.
 func TestSuccessorIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -108,6 +112,8 @@ func TestSuccessorIsHeard(t *testing.T) {
 
 // What the store says is a node's, and that node does not hold, is released by it
 // at once: whose it is now need not wait for a life that is over.
+//
+// covers: E31, inv11
 func TestRowsOfAnEarlierLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -130,6 +136,8 @@ func TestRowsOfAnEarlierLife(t *testing.T) {
 }
 
 // Also when the node itself wants nothing.
+//
+// covers: inv11
 func TestRowsThatAppear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -152,6 +160,8 @@ func TestRowsThatAppear(t *testing.T) {
 
 // Also when it lost them on their way to another: the last commit of the drain
 // failed.
+//
+// covers: E31, inv11
 func TestRowsOfAFailedDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -182,8 +192,10 @@ func TestRowsOfAFailedDrain(t *testing.T) {
 	})
 }
 
-// A wait for a live owner counts anew when the partition has meanwhile been
+// A wait for a live owner counts again from the start when the partition has meanwhile been
 // another's: the owner is to have its time to drain.
+//
+// covers: inv4
 func TestEachWaitIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -20,8 +20,8 @@ type partition struct {
 	// Positions fully dealt with: every task of the message committed and every
 	// status it led to published. The next commit carries them.
 	cursor, control uint64
-	// Positions applied by the turn that is on; they become the cursors when the
-	// turn has published.
+	// Positions applied by the cycle that is on; they become the cursors when the
+	// cycle has published.
 	nextCursor, nextControl uint64
 	// When the streams took the messages at all of these.
 	cursorStored, controlStored, nextStored, nextControlStored core.Instant
@@ -30,35 +30,36 @@ type partition struct {
 
 	nextNumber int64
 	nextEnd    int64
-	told       toldMark
+	published  publishedEnds
 
-	tasks   map[int64]*entry  // tasks in hand, by number
-	ids     map[string]*entry // the same, by id
-	slots   map[string]int    // agent → index into load and parked
-	names   []string          // agents, by slot
-	load    []int             // tasks in hand at each agent
-	full    int               // agents at their limit
-	park    []bool            // the store may hold parked tasks of the agent
-	waiting [][]*entry        // tasks that wait for the agent, which is not there
-	fresh   []bool            // tasks were parked there in this round: the store does not show them yet
-	endings int               // of the round, to be told
-	acks    []func()          // of the turn that is on
-	ownedAt core.Instant      // when the store last said that it is ours
-	dirty   bool              // has a write in the turn that is on
-	memory  *Memory           // may be nil
-	bytes   int64             // of it, held by the tasks in hand
-	lost    bool              // fenced: dropped at the end of the turn
+	tasks     map[int64]*entry  // tasks in flight, by number
+	ids       map[string]*entry // the same, by id
+	slots     map[string]int    // agent → index into load and parked
+	names     []string          // agents, by slot
+	load      []int             // tasks in flight at each agent
+	full      int               // agents at their limit
+	park      []bool            // the store may hold parked tasks of the agent
+	waiting   [][]*entry        // tasks that wait for the agent, which is not there
+	fresh     []bool            // tasks were parked there in this round: the store does not show them yet
+	endings   int               // of the round, to be published
+	acks      []func()          // of the cycle that is on
+	ownedAt   core.Instant      // when the store last said that it is ours
+	dirty     bool              // has a write in the cycle that is on
+	memory    *Memory           // may be nil
+	admission *Admission        // may be nil
+	bytes     int64             // of it, held by the tasks in flight
+	lost      bool              // fenced: dropped at the end of the cycle
 }
 
-// entry is one task in hand.
+// entry is one task in flight.
 type entry struct {
-	task  *core.Task
-	plan  *planRef
-	slot  int   // agent it is at; -1: none
-	write int   // 1 + index of its write in the turn that is on; 0: none
-	birth bool  // born in the turn that is on
-	waits bool  // among those that wait for an agent
-	bytes int64 // as last weighed
+	task    *core.Task
+	plan    *planRef
+	slot    int   // agent it is at; -1: none
+	write   int   // 1 + index of its write in the cycle that is on; 0: none
+	created bool  // in the round that is on
+	waits   bool  // among those that wait for an agent
+	bytes   int64 // as last weighed
 	// issues are the commits of the rows under whose numbers its commands leave: nearly
 	// always of one.
 	issue  issue
@@ -133,8 +134,8 @@ func newPartition(st core.PartitionState) *partition {
 			NextNumber: st.NextNumber, NextEnd: st.NextEnd, Told: st.Told,
 		},
 		nextNumber: max(st.NextNumber, 1), nextEnd: max(st.NextEnd, 1),
-		told:  toldMark{mark: st.Told, ahead: map[int64]bool{}},
-		tasks: map[int64]*entry{}, ids: map[string]*entry{}, slots: map[string]int{},
+		published: publishedEnds{through: st.Told, ahead: map[int64]bool{}},
+		tasks:     map[int64]*entry{}, ids: map[string]*entry{}, slots: map[string]int{},
 	}
 }
 
@@ -152,7 +153,7 @@ func (p *partition) asLeft(st *core.PartitionState) bool {
 func (p *partition) write() core.PartitionWrite {
 	return core.PartitionWrite{
 		Partition: p.id, Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control,
-		NextNumber: p.nextNumber, NextEnd: p.nextEnd, Told: p.told.mark,
+		NextNumber: p.nextNumber, NextEnd: p.nextEnd, Told: p.published.through,
 		CursorStored: p.cursorStored, ControlStored: p.controlStored,
 	}
 }
@@ -172,16 +173,20 @@ func (p *partition) slot(agent string) int {
 }
 
 func (p *partition) add(e *entry) {
+	before := len(p.tasks)
 	p.tasks[e.task.Number] = e
+	p.admission.hold(len(p.tasks) - before)
 	p.ids[e.task.ID] = e
 	p.weigh(e)
 }
 
-// drop forgets a task in hand.
+// drop forgets a task in flight.
 func (p *partition) drop(e *entry, limit int) {
 	p.occupy(e, -1, limit)
 	p.unload(e)
+	before := len(p.tasks)
 	delete(p.tasks, e.task.Number)
+	p.admission.hold(len(p.tasks) - before)
 	if p.ids[e.task.ID] == e {
 		delete(p.ids, e.task.ID)
 	}
@@ -221,26 +226,26 @@ func (p *partition) fullMask(e *entry, limit int) uint64 {
 	return mask
 }
 
-// toldMark is the highest end number up to which every ending is stored in the
-// event stream, and those beyond it that are stored already.
-type toldMark struct {
-	mark  int64
-	ahead map[int64]bool
+// publishedEnds is which endings are stored in the event stream: those of every end number up to publishedThrough, and
+// some beyond it.
+type publishedEnds struct {
+	through int64 // publishedThrough
+	ahead   map[int64]bool
 }
 
-func (m *toldMark) add(end int64) {
-	if end <= m.mark {
+func (m *publishedEnds) add(end int64) {
+	if end <= m.through {
 		return
 	}
 	m.ahead[end] = true
-	for m.ahead[m.mark+1] {
-		m.mark++
-		delete(m.ahead, m.mark)
+	for m.ahead[m.through+1] {
+		m.through++
+		delete(m.ahead, m.through)
 	}
 }
 
-// skip marks the end numbers from first up to but not including end.
-func (m *toldMark) skip(first, end int64) {
+// skip counts the end numbers from first up to but not including end as published.
+func (m *publishedEnds) skip(first, end int64) {
 	for n := first; n < end; n++ {
 		m.add(n)
 	}

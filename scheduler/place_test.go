@@ -18,6 +18,8 @@ func nodes(n int) []string {
 
 // The order of the nodes makes no difference, every partition has one owner, and
 // the shares are about even.
+//
+// covers: S22, I12
 func TestPlaceBalances(t *testing.T) {
 	if owners := scheduler.Place(nil, 3); !slices.Equal(owners, []string{"", "", ""}) {
 		t.Fatalf("without nodes: %q", owners)
@@ -43,7 +45,9 @@ func TestPlaceBalances(t *testing.T) {
 }
 
 // With few partitions, as by default, no node of a small cluster goes without.
-func TestPlaceLeavesNobodyOut(t *testing.T) {
+//
+// covers: S22
+func TestPlaceLeavesNoNodeOut(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		owners := scheduler.Place(nodes(n), 16)
 		for _, name := range nodes(n) {
@@ -55,6 +59,8 @@ func TestPlaceLeavesNobodyOut(t *testing.T) {
 }
 
 // A node that comes or goes moves only its own share.
+//
+// covers: I12
 func TestPlaceMovesLittle(t *testing.T) {
 	for n := 1; n <= 6; n++ {
 		before, after := scheduler.Place(nodes(n), 256), scheduler.Place(nodes(n+1), 256)

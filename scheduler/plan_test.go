@@ -13,11 +13,13 @@ import (
 
 // A task of an unknown plan goes to error with its input kept, and starts when
 // it is resubmitted after the plan exists.
+//
+// covers: inv12
 func TestUnknownPlan(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "later", ID: "t1", Input: []byte(`{"x":1}`)},
 		core.Submission{Type: "order", ID: "t2", PlanVersion: 9})
-	r.turn()
+	r.cycle()
 	task := r.state("t1", core.StateError)
 	if string(task.Input) != `{"x":1}` || !strings.Contains(task.Why, `no plan is stored for type "later"`) {
 		t.Fatalf("stored %+v", task)
@@ -27,28 +29,28 @@ func TestUnknownPlan(t *testing.T) {
 	}
 	resubmit := core.Control{Kind: core.EventResubmit, ID: "t1", Actor: "olga"}
 	r.control(resubmit)
-	r.turn()
+	r.cycle()
 	r.state("t1", core.StateError)
 	r.store.AddPlan(orderPlan("later", 1, "a"))
 	r.mail.PlansChanged = true
 	r.control(resubmit)
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Task != "t1" || c.Step != "a" || string(c.Input) != `{"x":1}` {
 		t.Fatalf("sent %+v", c)
 	} else {
 		r.answer(c, 0)
 	}
-	r.turn()
+	r.cycle()
 	r.state("t1", core.StateProcessed)
 }
 
-// A type nobody knows is looked up once in a while, not for each submission; a
+// An unknown type is looked up once in a while, not for each submission; a
 // version that a door names is looked up at once, because the door has read it.
 func TestPlanLookups(t *testing.T) {
 	r := newRig(t, scheduler.Config{PlansRetry: time.Second})
 	submit := func(typ, id string, version int64) *core.Task {
 		r.tasks(0, core.Submission{Type: typ, ID: id, PlanVersion: version})
-		r.turn()
+		r.cycle()
 		return r.store.Task(0, id)
 	}
 	if submit("later", "t1", 0).State != core.StateError {
@@ -75,31 +77,32 @@ func TestPlanLookups(t *testing.T) {
 func TestPlanVersions(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	old := r.one()
 	r.store.AddPlan(orderPlan("order", 2, "c"))
 	r.mail.PlansChanged = true
 	r.tasks(0, order("t2"))
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Step != "c" {
 		t.Fatalf("a new task begins with %s", c.Step)
 	}
 	r.answer(old, 0)
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Step != "b" || c.Task != "t1" {
 		t.Fatalf("the old task goes on with %s", c.Step)
 	}
 }
 
-// covers: C5
 // A version that a submitter named and that is not stored is refused, durably and to
 // the submitter; one that a door has seen stored is kept, because it was accepted.
+//
+// covers: C5
 func TestVersionNotApplied(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "order", ID: "t1", PlanVersion: 7, Unchecked: true, ReplyTo: "status.me"},
 		core.Submission{Type: "order", ID: "t2", PlanVersion: 7},
 		core.Submission{Type: "order", ID: "t3", PlanVersion: 1, Unchecked: true})
-	r.turn()
+	r.cycle()
 	if r.store.Task(0, "t1") != nil {
 		t.Fatal("t1 is a task")
 	}
@@ -111,22 +114,22 @@ func TestVersionNotApplied(t *testing.T) {
 	r.store.AddPlan(orderPlan("order", 7, "a"))
 	r.now = r.now.Add(time.Millisecond)
 	r.tasks(0, core.Submission{Type: "order", ID: "t1", PlanVersion: 7, Unchecked: true})
-	r.turn()
+	r.cycle()
 	if task := r.state("t1", core.StateProcessing); task.PlanVersion != 7 {
 		t.Errorf("t1 runs under version %d", task.PlanVersion)
 	}
 }
 
-// A flood of guessed versions reads the plans once a turn.
+// Many guessed versions read the plans once a cycle.
 func TestGuessedVersions(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
-	r.turn()
+	r.cycle()
 	before := r.store.PlansRead
 	for i := range 50 {
 		r.tasks(0, core.Submission{Type: "order", ID: fmt.Sprint("t", i), PlanVersion: int64(10 + i), Unchecked: true})
 	}
 	r.now = r.now.Add(time.Millisecond)
-	r.turn()
+	r.cycle()
 	if n := r.store.PlansRead - before; n != 1 {
 		t.Errorf("the plans were read %d times", n)
 	}
@@ -139,10 +142,8 @@ func TestUnreadablePlanIsLeftAlone(t *testing.T) {
 	r.store.Unreadable = core.UnreadablePlans{{Name: "order", Version: 2, Err: errors.New(`unknown field "rate_max"`)}}
 	r.mail.PlansChanged = true
 	r.tasks(0, core.Submission{Type: "order", ID: "t1"})
-	part := scheduler.Part{Shard: r.shard, Mail: r.mail}
-	r.crew.Turn(t.Context(), r.now, &part)
-	if part.Err == nil || !strings.Contains(part.Err.Error(), "plan order version 2") || !strings.Contains(part.Err.Error(), "rate_max") {
-		t.Fatalf("error %v", part.Err)
+	if _, err := r.try(false); err == nil || !strings.Contains(err.Error(), "plan order version 2") || !strings.Contains(err.Error(), "rate_max") {
+		t.Fatalf("error %v", err)
 	}
 	if r.store.Task(0, "t1") != nil {
 		t.Fatal("it is a task")

@@ -15,7 +15,7 @@ type planBook struct {
 	latest map[string]*core.Plan
 	refs   map[refKey]*planRef
 	readAt core.Instant
-	old    bool // somebody announced a change
+	old    bool // a change was announced
 
 	unreadable core.UnreadablePlans // as last read: plans that a newer binary stored
 }
@@ -73,7 +73,7 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, now 
 			b.byType[p.Name] = versions
 		}
 		if versions[p.Version] != nil {
-			continue // keep the pointer that tasks in hand share
+			continue // keep the pointer that tasks in flight share
 		}
 		versions[p.Version] = &p
 		if l := b.latest[p.Name]; l == nil || l.Version < p.Version {
@@ -85,14 +85,14 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, now 
 
 // mayLook reports whether the plans may be read again for one that is missing. A version
 // that a door or a task names is stored, so it is looked for at once. One that a
-// submitter guessed is looked for once a turn, which began after its submission came. A
-// type alone may be anybody's guess, and a flood of those is not looked up.
+// submitter guessed is looked for once a cycle, which began after its submission came. A
+// type alone may be a guess, and many of those are not looked up.
 func (s *Shard) mayLook(version int64, guessed bool) bool {
 	switch {
 	case version == 0:
-		return s.turn.now >= s.plans.readAt.Add(s.cfg.PlansRetry)
+		return s.cycle.now >= s.plans.readAt.Add(s.cfg.PlansRetry)
 	case guessed:
-		return s.turn.now > s.plans.readAt
+		return s.cycle.now > s.plans.readAt
 	}
 	return true
 }
@@ -102,7 +102,7 @@ func (s *Shard) mayLook(version int64, guessed bool) bool {
 // and cannot be read is an error: a task of it must wait for a newer binary, and
 // neither run as another version nor end as one without a plan.
 func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64, guessed bool) (*planRef, error) {
-	now := s.turn.now
+	now := s.cycle.now
 	plan := s.plans.find(name, version)
 	if s.plans.old || plan == nil && s.mayLook(version, guessed) {
 		plans, err := s.store.Plans(ctx)

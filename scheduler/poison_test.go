@@ -22,14 +22,16 @@ func (r *rig) refuse(bareToo bool, ids ...string) {
 }
 
 // Rows that the database refuses are found by halving; their tasks go to error
-// with their input kept, all others are born.
-func TestPoisonBirth(t *testing.T) {
+// with their input kept, all others are created.
+//
+// covers: E17, D10, T9, inv12
+func TestPoisonNewTask(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		for bad := 1; bad <= n; bad++ {
 			r := newRig(t, scheduler.Config{})
 			r.refuse(false, fmt.Sprintf("t%d", bad), "t8")
 			r.tasks(0, orders(n)...)
-			r.turn()
+			r.cycle()
 			poisoned := int64(1)
 			if n >= 8 && bad != 8 {
 				poisoned = 2
@@ -60,17 +62,19 @@ func (r *rig) checkTold() {
 	}
 	r.flush()
 	if st := r.store.Partition(0); st.Told != st.NextEnd-1 || r.shard.Unsaved() {
-		r.t.Fatalf("told up to %d of %d, unsaved %v", st.Told, st.NextEnd-1, r.shard.Unsaved())
+		r.t.Fatalf("published up to %d of %d, unsaved %v", st.Told, st.NextEnd-1, r.shard.Unsaved())
 	}
 }
 
-// A birth that is refused even without its optional texts is a dead letter, and
+// A new task that is refused even without its optional texts is a dead letter, and
 // its message is acknowledged only after that is stored.
+//
+// covers: D7, D10, inv12
 func TestPoisonDeadLetter(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.refuse(true, "t2")
 	r.tasks(0, orders(3)...)
-	r.turn()
+	r.cycle()
 	if len(r.bus.dead) != 1 || r.bus.dead[0].ID != "t2" || string(r.bus.dead[0].Input) != string(order("t2").Input) {
 		t.Fatalf("dead letters %+v", r.bus.dead)
 	}
@@ -85,21 +89,23 @@ func TestPoisonDeadLetter(t *testing.T) {
 	r.tasks(0, order("t4"))
 	r.news()
 	if _, err := r.try(false); !errors.Is(err, errCut) {
-		t.Fatalf("turn: %v", err)
+		t.Fatalf("commit cycle: %v", err)
 	}
 	if list := r.news(); slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(s, "ack") }) {
 		t.Fatalf("happened %q", list)
 	}
 }
 
-// Whoever submitted what cannot be stored hears so, once, and only after it is
+// The submitter of what cannot be stored is notified, once, and only after it is
 // stored as what it has come to.
-func TestPoisonedBirthIsToldToItsSubmitter(t *testing.T) {
+//
+// covers: inv12
+func TestPoisonedTaskIsReportedToItsSubmitter(t *testing.T) {
 	for bare, want := range map[bool]string{false: string(core.StateError), true: core.StatusRefused} {
 		r := newRig(t, scheduler.Config{})
 		r.refuse(bare, "t2")
 		r.tasks(0, orders(3)...)
-		r.turn()
+		r.cycle()
 		heard := 0
 		for _, n := range r.bus.notices {
 			if n.ID == "t2" {
@@ -125,7 +131,7 @@ func TestPoisonAloneOwesTheOtherCursors(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.adopt(1)
 	pos := r.tasks(1)
-	r.turn()
+	r.cycle()
 	r.refuse(true, "t1")
 	r.tasks(0, order("t1"))
 	r.flush()
@@ -137,16 +143,18 @@ func TestPoisonAloneOwesTheOtherCursors(t *testing.T) {
 }
 
 // An update the database refuses puts the task in error as it was stored.
+//
+// covers: T9, inv12
 func TestPoisonUpdate(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, orders(4)...)
-	r.turn()
+	r.cycle()
 	cmds := r.bus.take()
 	r.refuse(false, "t3")
 	for _, c := range cmds {
 		r.answer(c, 0)
 	}
-	r.turn()
+	r.cycle()
 	task := r.state("t3", core.StateError)
 	if task.Steps[0].Result != nil || string(task.Input) != string(order("t3").Input) {
 		t.Fatalf("stored %+v", task)
@@ -163,17 +171,17 @@ func TestPoisonUpdate(t *testing.T) {
 func TestPoisonedEnding(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), 0)
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), 0)
 	r.refuse(false, "t1")
-	r.turn()
+	r.cycle()
 	r.state("t1", core.StateError)
-	r.turn()
+	r.cycle()
 	r.checkTold()
 	if list := r.news(); slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "processed") }) {
-		t.Fatalf("told %q", list)
+		t.Fatalf("happened: %q", list)
 	}
 }
 
@@ -181,12 +189,12 @@ func TestPoisonedEnding(t *testing.T) {
 func TestPoisonUpdateRefusedTwice(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, orders(2)...)
-	r.turn()
+	r.cycle()
 	r.refuse(true, "t1")
 	for _, c := range r.bus.take() {
 		r.answer(c, 0)
 	}
-	r.turn()
+	r.cycle()
 	r.logged("ALERT")
 	r.state("t1", core.StateProcessing)
 	r.finish()
@@ -195,13 +203,13 @@ func TestPoisonUpdateRefusedTwice(t *testing.T) {
 }
 
 // The owner stood still since before the row that is refused: a successor has ended the
-// task, and its detail is forgotten. That is no trouble of the turn.
+// task, and its detail is forgotten. That is no failure of the cycle.
 func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, orders(2)...)
-	r.turn()
+	r.cycle()
 	refused := r.bus.take()
-	old, told := r.shard, *r.mail
+	old, mail := r.shard, *r.mail
 	r.start("n2")
 	r.adopt(0)
 	r.finish()
@@ -210,7 +218,7 @@ func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
 	if n, err := r.store.Purge(t.Context(), 0, epoch, r.now.Add(time.Hour), 0, 10); n != 2 || err != nil {
 		t.Fatalf("%d forgotten, %v", n, err)
 	}
-	r.shard, *r.mail = old, told
+	r.shard, *r.mail = old, mail
 	r.refuse(false, "t1")
 	r.store.BeforeCommit = func(b *core.Batch) error { // a database looks at rows before it compares the partition's
 		if len(b.Writes) > 0 && b.Writes[0].Task.ID == "t1" {
@@ -221,12 +229,14 @@ func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
 	for _, c := range refused {
 		r.answer(c, 0)
 	}
-	if turned := r.turn(); !slices.Equal(turned.Lost, []int{0}) {
-		t.Fatalf("lost %v", turned.Lost)
+	if lost := r.cycle(); !slices.Equal(lost, []int{0}) {
+		t.Fatalf("lost %v", lost)
 	}
 }
 
 // Poison in one partition, a fence in another, in one commit.
+//
+// covers: inv12
 func TestPoisonAndFence(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.adopt(1)
@@ -234,8 +244,8 @@ func TestPoisonAndFence(t *testing.T) {
 	r.refuse(false, "t2")
 	r.tasks(0, orders(4)...)
 	r.tasks(1, order("t5"), order("t6"))
-	if turned := r.turn(); !slices.Equal(turned.Lost, []int{1}) {
-		t.Fatalf("lost %v", turned.Lost)
+	if lost := r.cycle(); !slices.Equal(lost, []int{1}) {
+		t.Fatalf("lost %v", lost)
 	}
 	r.state("t2", core.StateError)
 	r.finish()
@@ -246,35 +256,35 @@ func TestPoisonAndFence(t *testing.T) {
 }
 
 // What a halved batch finds out about ids that are taken counts like what a whole one does:
-// a task that is known neither runs again nor is its submitter told of an error, also when
+// a task that is known neither runs again nor is its submitter notified of an error, also when
 // the row that came again is the one that the database refuses.
 //
-// covers: D
+// covers: inv9
 func TestPoisonAndDuplicate(t *testing.T) {
 	for _, bad := range []string{"t1", "t2"} {
 		r := newRig(t, scheduler.Config{})
 		r.tasks(0, order("t1"))
-		r.turn()
+		r.cycle()
 		r.finish()
 		r.state("t1", core.StateProcessed)
 		r.refuse(false, bad)
 		r.bus.notices = nil
 		r.tasks(0, orders(3)...) // t1 again
-		r.turn()
+		r.cycle()
 		for _, c := range r.bus.take() {
 			if c.Task == "t1" {
 				t.Errorf("%s is refused, and t1 runs again: %+v", bad, c)
 			}
 			r.answer(c, 0)
 		}
-		told := map[string][]string{}
+		heard := map[string][]string{}
 		for _, s := range r.bus.notices {
-			told[s.ID] = append(told[s.ID], s.Status)
+			heard[s.ID] = append(heard[s.ID], s.Status)
 		}
-		if words := told["t1"]; slices.Contains(words, "error") || bad != "t1" && !slices.Equal(words, []string{"processed"}) {
-			t.Errorf("%s is refused, and the submitter of t1 is told %q", bad, words)
+		if words := heard["t1"]; slices.Contains(words, "error") || bad != "t1" && !slices.Equal(words, []string{"processed"}) {
+			t.Errorf("%s is refused, and the submitter of t1 hears %q", bad, words)
 		}
-		r.turn()
+		r.cycle()
 		r.finish()
 		r.state("t1", core.StateProcessed)
 		r.state("t3", core.StateProcessed)

@@ -10,7 +10,7 @@ import (
 type Store interface {
 	// TakeOver changes the partition's row as [core.PartitionState.Take] does.
 	TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error)
-	// Release gives the partition up, if the epoch is still ours, so that a
+	// Release gives the partition up, if the epoch is still the caller's, so that a
 	// successor need not wait.
 	Release(ctx context.Context, partition int, epoch int64) error
 	// Commit writes a batch as a whole; it retries by itself until the outcome
@@ -32,14 +32,14 @@ type Bus interface {
 	// Send puts commands on their way to the agents. A command that is lost is
 	// recovered by its complete-by. Their memory is used again after the call.
 	Send(cmds []core.Command)
-	// Tell stores endings in the event stream and calls done once, with nil when
+	// Publish stores endings in the event stream and calls done once, with nil when
 	// all of them are stored.
-	Tell(endings []core.Ending, done func(error))
+	Publish(endings []core.Ending, done func(error))
 	// Refuse stores refusals in the event stream and waits for it.
 	Refuse(ctx context.Context, refused []core.Status) error
 	// Notify sends a status to a submitter's private subject.
 	Notify(subject string, status core.Status)
-	// Live publishes a status for whoever watches the task just now.
+	// Live publishes a status for those who watch the task just now.
 	Live(status core.Status)
 	// Record keeps outside the database what has been committed. It does not wait;
 	// what is lost is recorded again after the next commit.

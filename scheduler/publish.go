@@ -8,75 +8,60 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// publish lets the effects of the committed round leave.
+// publish lets the effects of the committed round leave: refusals first, because they must be stored before their
+// messages are acknowledged; then what leaves one by one; then the endings and the commands, each together.
 func (s *Shard) publish(ctx context.Context) error {
-	err := s.prepare(ctx)
-	if err == nil {
-		depart([]*Shard{s})
+	if err := s.prepare(ctx); err != nil {
+		return err
 	}
-	return err
+	s.publishEndings()
+	if cmds := s.cycle.cmds; len(cmds) > 0 {
+		s.bus.Send(cmds)
+	}
+	return nil
 }
 
-// prepare lets leave what of the committed round leaves one by one, and gathers endings
-// and commands. Refusals must be stored before their messages are acknowledged; endings
-// are confirmed later and guarded by the told mark; commands are guarded by their
-// complete-by.
+// prepare lets leave what of the committed round leaves one by one, and collects endings and commands. Endings are
+// confirmed later and guarded by publishedThrough; commands are guarded by their complete-by.
 func (s *Shard) prepare(ctx context.Context) error {
-	t := &s.turn
+	c := &s.cycle
 	if err := s.refuse(ctx); err != nil {
 		return err
 	}
 	s.prove(ctx)
-	t.leave = s.cfg.Now()
-	for i := 0; i < len(t.effects); i++ { // one that is held back adds to them
-		x := &t.effects[i]
+	c.leave = s.cfg.Now()
+	for i := 0; i < len(c.effects); i++ { // one that is held back adds to them
+		x := &c.effects[i]
 		s.Stats.Looks++
 		if x.p.lost {
 			continue
 		}
 		if i < x.e.revoked {
 			if x.end != 0 {
-				x.p.told.add(x.end)
+				x.p.published.add(x.end)
 			}
 			continue
 		}
 		if x.effect.Kind == core.EffectEnded {
 			if x.end != x.e.task.EndNumber {
-				x.p.told.add(x.end) // it was taken up again in the same round: there is nothing to tell
+				x.p.published.add(x.end) // it was resumed in the same round: there is nothing to publish
 				continue
 			}
 			x.p.endings++
-			t.endings = append(t.endings, ending(x))
+			c.endings = append(c.endings, ending(x))
 		}
 		s.effect(x)
 	}
 	return nil
 }
 
-// depart lets go what the rounds of shards on one bus have gathered: endings to the
-// event stream and commands to the agents.
-func depart(shards []*Shard) {
-	if len(shards) == 0 {
-		return
-	}
-	tellAll(shards)
-	first := shards[0]
-	cmds := &first.turn.cmds
-	for _, s := range shards[1:] {
-		*cmds = append(*cmds, s.turn.cmds...)
-	}
-	if len(*cmds) > 0 {
-		first.bus.Send(*cmds)
-	}
-}
-
-// refuse stores the refusals of the round and tells the submitters.
+// refuse stores the refusals of the round and notifies the submitters.
 func (s *Shard) refuse(ctx context.Context) error {
-	t := &s.turn
+	c := &s.cycle
 	var refused []core.Status
-	for i := range t.refused {
-		if !t.refused[i].p.lost {
-			refused = append(refused, t.refused[i].status)
+	for i := range c.refused {
+		if !c.refused[i].p.lost {
+			refused = append(refused, c.refused[i].status)
 		}
 	}
 	if len(refused) > 0 {
@@ -84,8 +69,8 @@ func (s *Shard) refuse(ctx context.Context) error {
 			return fmt.Errorf("refusals: %w", err)
 		}
 	}
-	for i := range t.notices {
-		if n := &t.notices[i]; !n.p.lost {
+	for i := range c.notices {
+		if n := &c.notices[i]; !n.p.lost {
 			s.bus.Notify(n.subject, n.status)
 		}
 	}
@@ -97,7 +82,7 @@ func (s *Shard) effect(x *pending) {
 	task := x.e.task
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
-		if x.effect.Again && s.turn.leave > x.p.ownedAt.Add(core.OwnedFor) {
+		if x.effect.Again && s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) {
 			s.holdBack(x)
 			return
 		}
@@ -111,7 +96,7 @@ func (s *Shard) effect(x *pending) {
 	case core.EffectReceived:
 		s.status(task, core.StatusReceived, "", task.UpdatedAt)
 	case core.EffectEnded:
-		_, why := lastWords(task, x.e.plan)
+		_, why := failureReason(task, x.e.plan)
 		status := core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.EndedAt}
 		s.bus.Live(status)
 		if task.ReplyTo != "" {
@@ -129,17 +114,17 @@ func (s *Shard) status(task *core.Task, status, why string, at core.Instant) {
 // command puts together what an agent needs. One whose time is over by now does not leave:
 // its agent would drop it.
 func (s *Shard) command(x *pending) {
-	t := &s.turn
-	left := x.effect.At.Sub(t.leave)
+	cy := &s.cycle
+	left := x.effect.At.Sub(cy.leave)
 	if left <= 0 {
 		return
 	}
 	task, plan := x.e.task, x.e.plan.plan
 	step := &plan.Steps[x.effect.Step]
-	from := len(t.results)
+	from := len(cy.results)
 	for i := range x.effect.Step {
 		if task.Steps[i].Status == core.StepDone {
-			t.results = append(t.results, core.StepResult{Step: plan.Steps[i].Name, Result: task.Steps[i].Result})
+			cy.results = append(cy.results, core.StepResult{Step: plan.Steps[i].Name, Result: task.Steps[i].Result})
 		}
 	}
 	c := core.Command{
@@ -147,79 +132,65 @@ func (s *Shard) command(x *pending) {
 		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.commitOf(x.effect.Seq),
 		Task: task.ID, Type: task.Type, Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round,
 		CompleteBy: x.effect.At, Left: left,
-		Input: task.Input, Results: t.results[from:len(t.results):len(t.results)], Trace: task.Trace,
+		Input: task.Input, Results: cy.results[from:len(cy.results):len(cy.results)], Trace: task.Trace,
 	}
 	if c.Undo {
 		c.Result = task.Steps[x.effect.Step].Result
 	}
-	t.cmds = append(t.cmds, c)
+	cy.cmds = append(cy.cmds, c)
 }
 
-// tellAll hands the endings of a round to the event stream, those of all
-// partitions together: every message there is synced to disk, so few and full
-// ones are cheap. The confirmation comes back as one mail for each partition.
-func tellAll(shards []*Shard) {
-	endings, partitions := 0, 0
-	for _, s := range shards {
-		endings += len(s.turn.endings)
-		partitions += len(s.partitions)
-	}
-	if endings == 0 {
+// publishEndings hands the endings of a round to the event stream, those of all partitions together: every message
+// there is synced to disk, so few and full ones are cheap. The confirmation comes back as one mail for each partition.
+func (s *Shard) publishEndings() {
+	endings := s.cycle.endings
+	if len(endings) == 0 {
 		return
 	}
-	all := make([]core.Ending, 0, endings) // the mails keep them
-	mails := make([]confirmation, 0, partitions)
-	for _, s := range shards {
-		for _, p := range s.inOrder() {
-			if p.endings == 0 {
-				continue
-			}
-			p.endings = 0
-			from := len(all)
-			for i := range s.turn.endings {
-				if s.turn.endings[i].Partition == p.id {
-					all = append(all, s.turn.endings[i])
-				}
-			}
-			mails = append(mails, confirmation{ToldMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]}, s.posted})
+	all := make([]core.Ending, 0, len(endings)) // the mails keep them
+	mails := make([]PublishedMail, 0, len(s.partitions))
+	for _, p := range s.inOrder() {
+		if p.endings == 0 {
+			continue
 		}
+		p.endings = 0
+		from := len(all)
+		for i := range endings {
+			if endings[i].Partition == p.id {
+				all = append(all, endings[i])
+			}
+		}
+		mails = append(mails, PublishedMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]})
 	}
-	hand(shards[0].bus, all, mails)
+	s.handToStream(all, mails)
 }
 
-// tell hands endings of one partition to the event stream.
-func (s *Shard) tell(p *partition, endings []core.Ending) {
-	hand(s.bus, endings, []confirmation{{ToldMail{Partition: p.id, Epoch: p.epoch, Endings: endings}, s.posted}})
+// publishOf hands endings of one partition to the event stream.
+func (s *Shard) publishOf(p *partition, endings []core.Ending) {
+	s.handToStream(endings, []PublishedMail{{Partition: p.id, Epoch: p.epoch, Endings: endings}})
 }
 
-// confirmation is the mail about endings of a partition, and where it goes.
-type confirmation struct {
-	mail   ToldMail
-	posted func(ToldMail)
-}
-
-// hand hands endings over; the mails say which of them are whose.
-func hand(bus Bus, endings []core.Ending, mails []confirmation) {
-	bus.Tell(endings, func(err error) {
+// handToStream hands endings to the event stream; the mails, which confirm them, say which are of which partition.
+func (s *Shard) handToStream(endings []core.Ending, mails []PublishedMail) {
+	s.bus.Publish(endings, func(err error) {
 		for i := range mails {
-			mails[i].mail.Err = err
-			mails[i].posted(mails[i].mail)
+			mails[i].Err = err
+			s.posted(mails[i])
 		}
 	})
 }
 
 func ending(x *pending) core.Ending {
 	t := x.e.task
-	step, why := lastWords(t, x.e.plan)
+	step, why := failureReason(t, x.e.plan)
 	return core.Ending{
 		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
 		Step: step, Error: why, CreatedAt: t.CreatedAt, At: t.EndedAt,
 	}
 }
 
-// lastWords says which step failed a task that did not come to be processed,
-// and why, from what memory still holds.
-func lastWords(t *core.Task, ref *planRef) (step, why string) {
+// failureReason is the step that failed a task that was not processed, and why, from what memory still holds.
+func failureReason(t *core.Task, ref *planRef) (step, why string) {
 	if t.State == core.StateProcessed {
 		return "", ""
 	}
@@ -232,7 +203,7 @@ func lastWords(t *core.Task, ref *planRef) (step, why string) {
 	return step, t.Why
 }
 
-// wentBackNote tells those who have heard of another end of the task.
+// wentBackNote is for readers to whom another end of the task was reported before.
 const wentBackNote = " (the database went back: what was said of this task before may not hold)"
 
 // inOrder returns the partitions by number, so that a run can be repeated.

@@ -9,7 +9,7 @@ import (
 )
 
 // Retention is how long what a task was made of is kept after its end. Tasks in
-// error are kept until a person settles them.
+// error are kept until an operator resolves them.
 type Retention struct {
 	Detail time.Duration // input, results and journal; 0: for ever
 	Row    time.Duration // id, hash of the input and end state; 0: for ever
@@ -44,9 +44,9 @@ func (s *Scheduler) purge(ctx context.Context) {
 		case <-tick.C:
 		}
 		var failed error
-		for _, r := range s.runners {
-			for partition, epoch := range r.ownerships() {
-				if err := s.purgeOne(ctx, r, partition, epoch); err != nil && failed == nil {
+		for _, c := range s.committers {
+			for partition, is := range c.ownerships() {
+				if err := s.purgeOne(ctx, c, partition, is); err != nil && failed == nil {
 					failed = fmt.Errorf("partition %d: %w", partition, err)
 				}
 			}
@@ -56,22 +56,22 @@ func (s *Scheduler) purge(ctx context.Context) {
 }
 
 // purgeOne forgets what is old in one partition.
-func (s *Scheduler) purgeOne(ctx context.Context, r *runner, partition int, epoch int64) error {
+func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, is ownership) error {
 	before := func(d time.Duration) core.Instant {
 		if d == 0 {
 			return 0 // nothing ended before it
 		}
 		return s.cfg.Now().Add(-d)
 	}
-	if back := r.wentBack(partition); back != 0 && s.cfg.Now() < back.Add(keepAfter) {
+	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
 		return nil
 	}
 	for ctx.Err() == nil {
-		if !r.hold(ctx) {
+		if !c.hold(ctx) {
 			return nil
 		}
-		n, err := s.store.Purge(ctx, partition, epoch, before(s.cfg.Retain.Detail), before(s.cfg.Retain.Row), purgeMost)
-		r.unhold()
+		n, err := s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), before(s.cfg.Retain.Row), purgeMost)
+		c.unhold()
 		if err != nil || n < purgeMost {
 			return err
 		}

@@ -99,7 +99,9 @@ func TestNothingIsForgottenUnasked(t *testing.T) {
 }
 
 // A task that is taken up again keeps its journal, however long the commit takes
-// that says so: without it nobody could finish it after this owner.
+// that says so: without it no later owner could finish it.
+//
+// covers: inv8
 func TestWhatIsTakenUpAgainIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -127,7 +129,7 @@ func TestWhatIsTakenUpAgainIsNotForgotten(t *testing.T) {
 
 // What is to be kept for ever is, whatever else is forgotten.
 //
-// covers: D
+// covers: inv9
 func TestKeptForEver(t *testing.T) {
 	for _, retain := range []scheduler.Retention{{Detail: time.Hour}, {Row: time.Hour}} {
 		synctest.Test(t, func(t *testing.T) {

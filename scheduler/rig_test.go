@@ -22,7 +22,6 @@ type rig struct {
 	store *sim.MemStore
 	bus   *bus
 	shard *scheduler.Shard
-	crew  scheduler.Crew
 	mail  *scheduler.Mail
 	now   core.Instant
 	pos   uint64
@@ -84,7 +83,7 @@ func (r *rig) steal(partition int) {
 // start makes a new shard, as after a crash: nothing of the old one is left.
 func (r *rig) start(node string) {
 	r.cfg.Node = node
-	r.mail, r.crew = &scheduler.Mail{}, scheduler.Crew{}
+	r.mail = &scheduler.Mail{}
 	r.shard = r.newShard(node)
 }
 
@@ -92,7 +91,7 @@ func (r *rig) start(node string) {
 func (r *rig) newShard(seed string) *scheduler.Shard {
 	mail := r.mail
 	log := slog.New(slog.NewTextHandler(&r.logs, nil))
-	return scheduler.NewShard(r.cfg, r.store, r.bus, log, chance(seed), func(m scheduler.ToldMail) { mail.Told = append(mail.Told, m) })
+	return scheduler.NewShard(r.cfg, r.store, r.bus, log, chance(seed), func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) })
 }
 
 // chance is a sequence of numbers in [0,1) that differs from node to node.
@@ -116,30 +115,28 @@ func (r *rig) adopt(partition int) scheduler.Adopted {
 	return from
 }
 
-// turn is one turn without a flush; its error fails the test.
-func (r *rig) turn() scheduler.Turned {
+// cycle is one commit cycle without a flush; its error fails the test. It returns the partitions that were lost.
+func (r *rig) cycle() []int {
 	r.t.Helper()
-	turned, err := r.try(false)
+	lost, err := r.try(false)
 	if err != nil {
-		r.t.Fatalf("turn: %v", err)
+		r.t.Fatalf("commit cycle: %v", err)
 	}
-	return turned
+	return lost
 }
 
 func (r *rig) flush() {
 	r.t.Helper()
 	if _, err := r.try(true); err != nil {
-		r.t.Fatalf("turn: %v", err)
+		r.t.Fatalf("commit cycle: %v", err)
 	}
 }
 
-// try is one turn. Mail that the bus posts meanwhile is for the next one.
-func (r *rig) try(flush bool) (scheduler.Turned, error) {
+// try is one commit cycle. Mail that the bus posts meanwhile is for the next one.
+func (r *rig) try(flush bool) (lost []int, err error) {
 	mail := *r.mail
 	*r.mail = scheduler.Mail{}
-	p := scheduler.Part{Shard: r.shard, Mail: &mail, Flush: flush}
-	r.crew.Turn(context.Background(), r.now, &p)
-	return p.Turned, p.Err
+	return r.shard.RunCycle(context.Background(), r.now, &mail, flush)
 }
 
 // tasks is one message of the task stream with those submissions.
@@ -182,21 +179,15 @@ func (r *rig) unserved(c core.Command) {
 // finish answers whatever is out until nothing more leaves.
 func (r *rig) finish() {
 	r.t.Helper()
-	r.finishBy(func() { r.turn() })
-}
-
-// finishBy is finish with turns of that kind.
-func (r *rig) finishBy(turn func()) {
-	r.t.Helper()
 	for range 100 {
 		cmds := r.bus.take()
-		if len(cmds) == 0 && len(r.mail.Told) == 0 {
+		if len(cmds) == 0 && len(r.mail.Published) == 0 {
 			return
 		}
 		for _, c := range cmds {
 			r.answer(c, 0)
 		}
-		turn()
+		r.cycle()
 	}
 	r.t.Fatal("commands without end")
 }

@@ -17,6 +17,8 @@ import (
 
 // Nodes share the partitions as Place says; when one dies, the others take over
 // what it had and finish its tasks.
+//
+// covers: E3, S22, S38, I9, I19, T9
 func TestNodesShareAndTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -53,6 +55,8 @@ func TestNodesShareAndTakeOver(t *testing.T) {
 
 // A node that is not among the living owns nothing; one whose own name has been
 // seen goes on when the list is lost for a while.
+//
+// covers: E31, inv11
 func TestNotAmongTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -76,13 +80,15 @@ func TestNotAmongTheLiving(t *testing.T) {
 		c.setLive("n1")
 		pass(time.Second)
 		if taken := c.store.takenFrom(); n1.s.Owned() != 8 || len(taken) != 0 {
-			t.Fatalf("owned %d; taken over again %d, though nobody else was there", n1.s.Owned(), len(taken))
+			t.Fatalf("owned %d; taken over again %d, though no other node was there", n1.s.Owned(), len(taken))
 		}
 		c.end(n1)
 	})
 }
 
 // A planned handover drains first: the new owner waits for the release.
+//
+// covers: E12, I9, inv4
 func TestPlannedHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -189,6 +195,8 @@ func shareOf(name string, nodes ...string) []int {
 
 // A stop waits for the commands that are out, commits the cursors and releases
 // the partitions; work that came meanwhile is left to the next owner.
+//
+// covers: I9
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -240,6 +248,8 @@ func TestDrainHasAnEnd(t *testing.T) {
 
 // An abrupt stop is over at once, commits and releases nothing, and leaves no
 // goroutine: the bubble would not end.
+//
+// covers: E3
 func TestAbruptStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -262,6 +272,8 @@ func TestAbruptStop(t *testing.T) {
 }
 
 // A foreign row under our own epoch ends Run, drained, with the error.
+//
+// covers: inv4
 func TestForeignRowEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -284,8 +296,10 @@ func TestForeignRowEndsRun(t *testing.T) {
 	})
 }
 
-// Any other failure of a turn costs a takeover, no task.
-func TestFailedTurnIsTakenOverAgain(t *testing.T) {
+// Any other failure of a cycle costs a takeover, no task.
+//
+// covers: E10
+func TestFailedCycleIsTakenOverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.failing = 3
@@ -312,6 +326,8 @@ func TestFailedTurnIsTakenOverAgain(t *testing.T) {
 
 // When the reader is taken away, the partition is let go and, if it is still
 // ours by placement, taken again. The news about an ownership before is no news.
+//
+// covers: E12
 func TestReaderLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -365,7 +381,7 @@ func TestReaderRewound(t *testing.T) {
 }
 
 // Run ends with the error of the list of the living, and without one when
-// whoever started it stops it, whatever their cause.
+// its caller stops it, whatever their cause.
 func TestEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

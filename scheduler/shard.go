@@ -11,28 +11,28 @@ import (
 
 // Config bounds a scheduler.
 type Config struct {
-	Node        string        // who we are: owner of partitions, actor in the journal
-	InFlight    int           // tasks in hand per partition
-	AgentWindow int           // tasks in hand per partition at one agent; the next ones are parked
-	BatchMax    int           // task writes per commit
-	TellRetry   time.Duration // before an ending the event stream refused is told again
-	PlansRetry  time.Duration // between two looks for a plan that is unknown
+	Node         string        // name of this node: owner of partitions, actor in the journal
+	InFlight     int           // tasks in flight per partition
+	AgentWindow  int           // tasks in flight per partition at one agent; the next ones are parked
+	BatchMax     int           // task writes per commit
+	PublishRetry time.Duration // before an ending that the event stream refused is published again
+	PlansRetry   time.Duration // between two looks for a plan that is unknown
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
-	Genuine func(r *core.Reply, commit int64) bool
-	Memory  *Memory    // bound of what tasks in hand hold, shared by the shards of a node; nil: none
-	IDs     *CommitIDs // of the node's commits; nil: the shard's own
-	// Now is the node's clock. A turn goes by the moment at which it began; only the time
+	Genuine   func(r *core.Reply, commit int64) bool
+	Memory    *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
+	Admission *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
+	IDs       *CommitIDs // of the node's commits; nil: the shard's own
+	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
 	// Report takes the outcome of what is tried again and again, nil when it works: these are not logged here. It is
-	// called from any goroutine and must not block. nil: none of it is told.
+	// called from any goroutine and must not block. nil: none of it is reported.
 	Report func(what Trouble, err error)
 }
 
 // CommitIDs gives out the ids of commits. The shards of a node share one, because
-// within an epoch they must rise, and a commit may be several shards'. Safe for
-// concurrent use.
+// no id is used twice. Safe for concurrent use.
 type CommitIDs struct{ last atomic.Int64 }
 
 // NewCommitIDs begins at random, so that two lives of a node never use the same id.
@@ -50,11 +50,11 @@ const evidenceEvery = time.Second
 
 // The defaults of Config.
 const (
-	DefaultInFlight    = 4096
-	DefaultAgentWindow = 2048
-	DefaultBatchMax    = 4000
-	DefaultTellRetry   = time.Second
-	DefaultPlansRetry  = time.Second
+	DefaultInFlight     = 4096
+	DefaultAgentWindow  = 2048
+	DefaultBatchMax     = 4000
+	DefaultPublishRetry = time.Second
+	DefaultPlansRetry   = time.Second
 )
 
 // WithDefaults fills in what is zero.
@@ -62,8 +62,8 @@ func (c Config) WithDefaults() Config {
 	orInt(&c.InFlight, DefaultInFlight)
 	orInt(&c.AgentWindow, DefaultAgentWindow)
 	orInt(&c.BatchMax, DefaultBatchMax)
-	if c.TellRetry == 0 {
-		c.TellRetry = DefaultTellRetry
+	if c.PublishRetry == 0 {
+		c.PublishRetry = DefaultPublishRetry
 	}
 	if c.PlansRetry == 0 {
 		c.PlansRetry = DefaultPlansRetry
@@ -87,17 +87,17 @@ type Shard struct {
 	bus    Bus
 	log    *slog.Logger
 	rand   func() float64
-	posted func(ToldMail) // where confirmations of told endings go; called from any goroutine
+	posted func(PublishedMail) // where confirmations of published endings go; called from any goroutine
 
-	partitions  map[int]*partition
-	rewound     map[int]rewound // partitions whose streams ended before their cursors
-	ordered     []*partition    // the same by number, as of reorder
-	reorder     bool
-	plans       planBook
-	wakes       wakeHeap
-	retold      []ToldMail // endings to tell again
-	retellAt    core.Instant
-	retellAfter time.Duration // the pause before that; 0: the stream takes endings
+	partitions     map[int]*partition
+	rewound        map[int]rewound // partitions whose streams ended before their cursors
+	ordered        []*partition    // the same by number, as of reorder
+	reorder        bool
+	plans          planBook
+	wakes          wakeHeap
+	republishing   []PublishedMail // endings to publish again
+	republishAt    core.Instant
+	republishAfter time.Duration // the pause before that; 0: the stream takes endings
 	// evidence is of partitions that were lost: a later takeover compares it with what
 	// it finds.
 	evidence   map[int]core.Evidence
@@ -107,34 +107,29 @@ type Shard struct {
 
 	answerers map[answerer]string
 	unproven  bool                      // the store does not say whose the partitions are
-	alerted   map[alertKey]core.Instant // when an undo in trouble was last told of
+	alerted   map[alertKey]core.Instant // when an undo in trouble was last logged
 
-	turn   turn
-	untold bool // the event stream did not take the last endings
+	cycle       cycle
+	unpublished bool // the event stream did not take the last endings
 }
 
-// Stats counts what a shard did; read it between turns.
+// Stats counts what a shard did; read it between commit cycles.
 type Stats struct {
-	Commits    int64
-	Writes     int64
-	Records    int64
-	Stale      int64 // events that no longer meant anything
-	Forged     int64 // replies that answer no command of ours
-	Duplicates int64
-	Poisoned   int64
-	Retold     int64
-	Looks      int64 // at effects of a round, when they leave or are taken back
-}
-
-// Turned says what a turn came to.
-type Turned struct {
-	Lost []int // partitions that are no longer ours; their memory is gone
+	Commits     int64
+	Writes      int64
+	Records     int64
+	Stale       int64 // events that no longer meant anything
+	Forged      int64 // replies that answer no command of ours
+	Duplicates  int64
+	Poisoned    int64
+	Republished int64
+	Looks       int64 // at effects of a round, when they leave or are taken back
 }
 
 // NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for
-// jitter and commit ids; posted takes confirmations of told endings, from any
-// goroutine, and must bring them back as Mail.Told.
-func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(ToldMail)) *Shard {
+// jitter and commit ids; posted takes confirmations of published endings, from any
+// goroutine, and must bring them back as Mail.Published.
+func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail)) *Shard {
 	s := &Shard{
 		cfg: cfg.WithDefaults(), store: store, bus: bus, log: log, rand: rand, posted: posted,
 		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
@@ -148,23 +143,14 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	return s
 }
 
-// Load is how many tasks of the partition are in hand, counting endings that
-// are not told yet; the door to the partition closes when it reaches InFlight.
+// Load is how many tasks of the partition are in flight, counting endings that
+// are not published yet; no submission is read when it reaches InFlight.
 func (s *Shard) Load(partition int) int {
 	p := s.partitions[partition]
 	if p == nil {
 		return 0
 	}
-	return len(p.tasks) + int(p.nextEnd-1-p.told.mark)
-}
-
-// InHand is how many tasks of all partitions are at work.
-func (s *Shard) InHand() int {
-	n := 0
-	for _, p := range s.partitions {
-		n += len(p.tasks)
-	}
-	return n
+	return len(p.tasks) + int(p.nextEnd-1-p.published.through)
 }
 
 // Owns reports whether the shard holds the partition, and its epoch.
@@ -176,9 +162,9 @@ func (s *Shard) Owns(partition int) (epoch int64, ok bool) {
 	return p.epoch, true
 }
 
-// NextWake is when the shard next wants a turn without mail; 0: never.
+// NextWake is when the shard next wants a commit cycle without mail; 0: never.
 func (s *Shard) NextWake() core.Instant {
-	next := s.retellAt
+	next := s.republishAt
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
@@ -210,14 +196,14 @@ func (s *Shard) WentBack(partition int) core.Instant {
 	return 0
 }
 
-// busy reports whether the partition has tasks in hand, endings that are not
-// told, or a cursor that is not committed.
+// busy reports whether the partition has tasks in flight, endings that are not
+// published, or a cursor that is not committed.
 func (s *Shard) busy(partition int) bool {
 	p := s.partitions[partition]
 	return p != nil && (s.Load(partition) > 0 || p.write() != p.saved)
 }
 
-// Unsaved reports whether a cursor or a told mark waits for a commit.
+// Unsaved reports whether a cursor or a publishedThrough waits for a commit.
 func (s *Shard) Unsaved() bool {
 	for _, p := range s.partitions {
 		if p.write() != p.saved {
@@ -232,13 +218,13 @@ func (s *Shard) abandon() {
 	for _, p := range s.inOrder() {
 		s.remember(p)
 		p.forget()
-		s.turn.turned.Lost = append(s.turn.turned.Lost, p.id)
+		s.cycle.lost = append(s.cycle.lost, p.id)
 	}
 	s.eventsTaken()
 	clear(s.partitions)
 	clear(s.plans.refs)
-	s.reorder, s.wakes, s.retold, s.retellAt, s.evidenceAt = true, nil, nil, 0, 0
-	s.turn.endRound()
+	s.reorder, s.wakes, s.republishing, s.republishAt, s.evidenceAt = true, nil, nil, 0, 0
+	s.cycle.endRound()
 }
 
 // Drop forgets a partition without a word to the store.
@@ -260,7 +246,7 @@ func (s *Shard) Drop(partition int) {
 // remember keeps, here and outside the database, what is known of a partition that is
 // let go: the next owner may find less.
 func (s *Shard) remember(p *partition) {
-	e := p.evidence(s.turn.now)
+	e := p.evidence(s.cycle.now)
 	s.evidence[p.id] = e
 	e.Former = true
 	s.bus.Record([]core.Evidence{e})
@@ -277,8 +263,8 @@ func (s *Shard) Doubt(e core.Evidence) bool {
 	return true
 }
 
-// event applies one event to one task in hand and keeps what it led to. The
-// caller has made sure that the task was not born in this round.
+// event applies one event to one task in flight and keeps what it led to. The
+// caller has made sure that the task was not created in this round.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 	unsure := p.taken.MayHaveRun(e.task)
 	if unsure && ev.Kind != core.EventResubmit {
@@ -294,7 +280,7 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 // wentBack notes in a task's journal that steps of it may have run which the journal
 // does not know. A task that has ended has no need of it.
 func (s *Shard) wentBack(p *partition, e *entry) {
-	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.turn.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
+	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
 }
 
 // decide lets the core decide about an event and keeps the outcome.
@@ -305,7 +291,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	if e.plan != nil {
 		plan = e.plan.plan
 	}
-	if err := core.Apply(plan, e.task, ev, &s.turn.out); err != nil {
+	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if errors.Is(err, core.ErrStale) {
 			s.Stats.Stale++
 		}
@@ -316,20 +302,20 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 }
 
 // keep adds the outcome of an event to the batch.
-func (s *Shard) keep(p *partition, e *entry, birth bool) {
-	t := &s.turn
-	p.dirty = p.dirty || len(t.out.Records) > 0 || t.out.Row
-	if len(t.out.Records) > 0 || t.out.Row {
-		t.write(e, birth)
+func (s *Shard) keep(p *partition, e *entry, created bool) {
+	c := &s.cycle
+	p.dirty = p.dirty || len(c.out.Records) > 0 || c.out.Row
+	if len(c.out.Records) > 0 || c.out.Row {
+		c.write(e, created)
 	}
-	for _, eff := range t.out.Effects {
+	for _, eff := range c.out.Effects {
 		x := pending{p: p, e: e, effect: eff}
-		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person settles a task in error
+		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person resolves a task in error
 			x.end = p.nextEnd
 			e.task.EndNumber = x.end
 			p.nextEnd++
 		}
-		t.effects = append(t.effects, x)
+		c.effects = append(c.effects, x)
 	}
 	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
 		p.weigh(e)

@@ -30,7 +30,7 @@ func TestBatchTooLargeIsSplit(t *testing.T) {
 				r.refuse(false, "t4")
 			}
 			r.tasks(0, orders(9)...)
-			r.turn()
+			r.cycle()
 			if got := r.shard.Stats.Poisoned; got != poisoned {
 				t.Fatalf("%d at a time: %d poisoned, want %d", most, got, poisoned)
 			}

@@ -6,7 +6,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// ErrRewound is wrapped by what Wires.Read returns, or tells lost, when the task stream
+// ErrRewound is wrapped by what Wires.Read returns, or hands to lost, when the task stream
 // ends before the partition's cursor, or has another message there: it came back from a restored volume, for instance.
 var ErrRewound = errors.New("task stream ends before the cursor")
 

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
@@ -18,7 +19,7 @@ type Adopted struct {
 	CursorStored  core.Instant // when the streams took the messages there; 0: not known
 	ControlStored core.Instant
 	Stream        string // that the cursors belong to, as Wires.Ground named it
-	Resumed       int    // tasks in hand
+	Resumed       int    // tasks in flight
 }
 
 // Ground is what a takeover finds outside the database.
@@ -31,8 +32,8 @@ type Ground struct {
 
 // Adopt takes a partition over: it raises the epoch, which locks out any other
 // owner; rebuilds from the journal the tasks that have a command out; sends
-// those commands again, with the same attempt and key; and tells again what
-// ended after the told mark. Replies must be listened to before it is called.
+// those commands again, with the same attempt and key; and publishes again what
+// ended after publishedThrough. Replies must be subscribed to before it is called.
 //
 // When the store's cursors belong to another stream they start afresh, and when there
 // is evidence of commits that the store does not have, what may have run then is noted:
@@ -50,7 +51,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
 	s.warn(&st, &g)
-	s.turn.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
+	s.cycle.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
 	p.recorded = p.last
 	if st.WentBackAt != 0 {
@@ -59,11 +60,11 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	delete(s.doubted, id)
 	delete(s.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
-	p.memory = s.cfg.Memory
+	p.memory, p.admission = s.cfg.Memory, s.cfg.Admission
 	s.partitions[id], s.reorder = p, true
 	if err := s.rebuild(ctx, p); err != nil {
 		s.Drop(id)
-		s.turn.endRound()
+		s.cycle.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)
 	}
 	if err = s.stillOurs(ctx, p); err == nil {
@@ -80,7 +81,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	}, nil
 }
 
-// warn tells of a takeover that did not find what there should be.
+// warn logs that a takeover did not find what there should be.
 func (s *Shard) warn(st *core.PartitionState, g *Ground) {
 	ended := s.rewound[st.Partition]
 	if st.Cursor == 0 && st.Found.Cursor > 0 {
@@ -96,9 +97,12 @@ func (s *Shard) warn(st *core.PartitionState, g *Ground) {
 	}
 }
 
-// stillOurs makes sure that what was loaded is not a successor's: an owner that
-// stood still between taking over and loading would send commands that its
-// successor does not know to be in two pairs of hands. Nothing else leaves
+// ErrOvertaken is wrapped by the error of a takeover during which another node took the partition over, or the database
+// went back.
+var ErrOvertaken = errors.New("its row changed while it was loaded")
+
+// stillOurs makes sure that what was loaded is not a successor's: an owner that stood still between taking over and
+// loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
 // without a commit, which is fenced.
 func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
 	states, err := s.store.Cursors(ctx)
@@ -107,7 +111,7 @@ func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
 	}
 	for i := range states {
 		if st := &states[i]; st.Partition == p.id && !p.asLeft(st) {
-			return fmt.Errorf("its row changed while epoch %d loaded it: epoch %d, commit %d instead of %d", p.epoch, st.Epoch, st.LastCommit, p.last)
+			return fmt.Errorf("%w: epoch %d, commit %d instead of epoch %d, commit %d", ErrOvertaken, st.Epoch, st.LastCommit, p.epoch, p.last)
 		}
 	}
 	return nil
@@ -136,28 +140,28 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 			break
 		}
 	}
-	return s.tellAgain(ctx, p)
+	return s.republishAll(ctx, p)
 }
 
 func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) error {
-	e, err := s.revive(ctx, p, saved)
+	e, err := s.load(ctx, p, saved)
 	if err != nil || e == nil {
 		return err
 	}
 	if e.plan == nil {
 		return nil
 	}
-	core.Resume(e.plan.plan, e.task, s.turn.now, &s.turn.out)
+	core.Resume(e.plan.plan, e.task, s.cycle.now, &s.cycle.out)
 	s.keep(p, e, false)
 	return nil
 }
 
-// tellAgain tells what ended after the told mark, to the event stream and to who
-// submitted it. A number that was given but
-// is not in the store (a birth that was a duplicate, a task that was taken up
-// again) needs no telling, and must not hold the mark back.
-func (s *Shard) tellAgain(ctx context.Context, p *partition) error {
-	last := p.told.mark
+// republishAll publishes what ended after publishedThrough, to the event stream and to the
+// submitters. A number that was given but
+// is not in the store (a new task that was a duplicate, a task that was resumed after its end)
+// needs no publishing, and must not hold publishedThrough back.
+func (s *Shard) republishAll(ctx context.Context, p *partition) error {
+	last := p.published.through
 	for {
 		endings, err := s.store.Untold(ctx, p.id, last, loadPage)
 		if err != nil {
@@ -165,16 +169,16 @@ func (s *Shard) tellAgain(ctx context.Context, p *partition) error {
 		}
 		for i := range endings {
 			e := &endings[i]
-			p.told.skip(last+1, e.EndNumber)
+			p.published.skip(last+1, e.EndNumber)
 			last = e.EndNumber
 			s.notify(p, e.ReplyTo, core.Status{ID: e.ID, Type: e.Type, Status: string(e.State), Error: e.Error, At: e.At})
 		}
 		if len(endings) > 0 {
-			s.Stats.Retold += int64(len(endings))
-			s.tell(p, endings)
+			s.Stats.Republished += int64(len(endings))
+			s.publishOf(p, endings)
 		}
 		if len(endings) < loadPage {
-			p.told.skip(last+1, p.nextEnd)
+			p.published.skip(last+1, p.nextEnd)
 			return nil
 		}
 	}

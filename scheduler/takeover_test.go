@@ -16,15 +16,17 @@ import (
 
 // A successor sends the commands that are out again, with the same attempt and
 // number, and an answer to either copy counts, once.
+//
+// covers: S38, I19, I24
 func TestTakeoverResends(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	first := r.one()
 	r.answer(first, core.CodeAgentError)
-	r.turn()
+	r.cycle()
 	r.now = r.shard.NextWake()
-	r.turn()
+	r.cycle()
 	second := r.one()
 	r.start("n2")
 	if from := r.adopt(0); from.Epoch != 2 || from.Resumed != 1 {
@@ -37,7 +39,7 @@ func TestTakeoverResends(t *testing.T) {
 	r.answer(second, 0)
 	r.answer(again, 0)
 	r.answer(first, 0)
-	r.turn()
+	r.cycle()
 	if r.shard.Stats.Stale != 2 {
 		t.Fatalf("%d stale replies, want 2", r.shard.Stats.Stale)
 	}
@@ -47,12 +49,14 @@ func TestTakeoverResends(t *testing.T) {
 }
 
 // Waits are in memory only: a successor rebuilds them.
+//
+// covers: S38, inv11
 func TestTakeoverRebuildsWaits(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), core.CodeAgentError)
-	r.turn()
+	r.cycle()
 	at := r.shard.NextWake()
 	r.start("n2")
 	r.adopt(0)
@@ -60,17 +64,19 @@ func TestTakeoverRebuildsWaits(t *testing.T) {
 		t.Fatalf("wakes at %d, want %d", got, at)
 	}
 	r.now = at
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Attempt != 2 {
 		t.Fatalf("then %+v", c)
 	}
 }
 
 // A command whose time is over is not sent again: the supervisor will ask.
+//
+// covers: S11
 func TestTakeoverSendsNothingLate(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	c := r.one()
 	r.now = c.CompleteBy
 	r.start("n2")
@@ -78,47 +84,51 @@ func TestTakeoverSendsNothingLate(t *testing.T) {
 		t.Fatalf("adopted %+v", from)
 	}
 	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{c.Number}, Actor: "supervisor"})
-	r.turn()
+	r.cycle()
 	r.now = r.shard.NextWake()
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Attempt != 2 {
 		t.Fatalf("then %+v", c)
 	}
 }
 
-// What ended after the told mark is told again. Numbers that were spent on
-// nothing, or whose task was taken up again, do not hold the mark back.
-func TestTakeoverTellsAgain(t *testing.T) {
+// What ended after publishedThrough is published again. Numbers that were spent on
+// nothing, or whose task was resumed, do not hold it back.
+//
+// covers: inv10
+func TestTakeoverRepublishes(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.bus.hold = true
 	for _, id := range []string{"t1", "t2", "t3", "t4"} { // ends 1 to 4
 		r.tasks(0, core.Submission{Type: "later", ID: id})
 	}
-	r.turn()
+	r.cycle()
 	r.store.AddPlan(orderPlan("later", 1, "a"))
 	r.mail.PlansChanged = true
 	r.control(core.Control{Kind: core.EventResubmit, ID: "t2", Actor: "olga"})                         // 2 is a hole
-	r.control(core.Control{Kind: core.EventResolve, ID: "t4", As: core.StateProcessed, Actor: "olga"}) // 4 too; 5 is told
-	r.turn()
+	r.control(core.Control{Kind: core.EventResolve, ID: "t4", As: core.StateProcessed, Actor: "olga"}) // 4 too; 5 is published
+	r.cycle()
 	r.tasks(0, core.Submission{Type: "later", ID: "t5"})
-	r.turn()
+	r.cycle()
 	r.bus.hold = false
 	r.news()
 	r.start("n2")
 	r.adopt(0)
-	r.expect("tell t1 error 1", "tell t3 error 3", "tell t4 processed 5", "do t2/a/0 try 1", "do t5/a/0 try 1")
+	r.expect("publish t1 error 1", "publish t3 error 3", "publish t4 processed 5", "do t2/a/0 try 1", "do t5/a/0 try 1")
 	r.flush()
 	if st := r.store.Partition(0); st.Told != 5 || st.NextEnd != 6 {
-		t.Fatalf("told up to %d of %d", st.Told, st.NextEnd-1)
+		t.Fatalf("published up to %d of %d", st.Told, st.NextEnd-1)
 	}
 	r.start("n3")
 	r.adopt(0)
 	r.expect("commit 0", "do t2/a/0 try 1", "do t5/a/0 try 1")
 }
 
-// Whoever submitted a task hears its end from the successor of an owner that died
+// The submitter of a task hears of its end from the successor of an owner that died
 // between the commit and the telling.
-func TestTakeoverTellsTheSubmitterAgain(t *testing.T) {
+//
+// covers: S25, T6, inv10
+func TestTakeoverNotifiesTheSubmitterAgain(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AfterCommit = func(*core.Batch, core.CommitResult) error { return errCut }
 	sub := core.Submission{Type: "later", ID: "t1", ReplyTo: "inbox.of.one"} // of no plan: it ends in error at once
@@ -130,39 +140,41 @@ func TestTakeoverTellsTheSubmitterAgain(t *testing.T) {
 	r.news()
 	r.start("n2")
 	r.adopt(0)
-	r.expect("tell t1 error 1", "notify inbox.of.one error")
+	r.expect("publish t1 error 1", "notify inbox.of.one error")
 	r.flush()
 	r.news()
 	r.start("n3")
 	r.adopt(0)
 	if list := r.news(); slices.Contains(list, "notify inbox.of.one error") {
-		t.Errorf("%q: it was told, and the mark says so", list)
+		t.Errorf("%q: it was published, and publishedThrough says so", list)
 	}
 }
 
-// An end number that was spent last, with nothing to tell under it or after it,
-// does not hold the mark back either.
+// An end number that was spent last, with nothing to publish under it or after it,
+// does not hold publishedThrough back either.
 func TestTakeoverPassesASpentEndNumber(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.bus.hold = true
 	r.tasks(0, core.Submission{Type: "later", ID: "t1"})
-	r.turn()
+	r.cycle()
 	r.store.AddPlan(orderPlan("later", 1, "a"))
 	r.mail.PlansChanged = true
 	r.control(core.Control{Kind: core.EventResubmit, ID: "t1", Actor: "olga"})
-	r.turn()
+	r.cycle()
 	r.start("n2")
 	r.adopt(0)
 	if n := r.shard.Load(0); n != 1 {
-		t.Fatalf("load %d, want the one task in hand", n)
+		t.Fatalf("load %d, want the one task in flight", n)
 	}
 	r.flush()
 	if st := r.store.Partition(0); st.Told != 1 || st.NextEnd != 2 {
-		t.Fatalf("told up to %d of %d", st.Told, st.NextEnd-1)
+		t.Fatalf("published up to %d of %d", st.Told, st.NextEnd-1)
 	}
 }
 
 // Many tasks take several pages.
+//
+// covers: inv10
 func TestTakeoverInPages(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	const n = 2003
@@ -170,23 +182,25 @@ func TestTakeoverInPages(t *testing.T) {
 		r.tasks(0, order(fmt.Sprintf("t%d", i)), core.Submission{Type: "unknown", ID: fmt.Sprintf("u%d", i)})
 	}
 	r.bus.hold = true
-	r.turn()
+	r.cycle()
 	r.bus.hold = false
 	r.bus.take()
 	r.start("n2")
-	if from := r.adopt(0); from.Resumed != n || len(r.bus.take()) != n || r.shard.Stats.Retold != n {
-		t.Fatalf("adopted %+v, retold %d", from, r.shard.Stats.Retold)
+	if from := r.adopt(0); from.Resumed != n || len(r.bus.take()) != n || r.shard.Stats.Republished != n {
+		t.Fatalf("adopted %+v, retold %d", from, r.shard.Stats.Republished)
 	}
-	if r.turn(); r.shard.Load(0) != n {
-		t.Fatalf("load %d, want %d: all endings are told", r.shard.Load(0), n)
+	if r.cycle(); r.shard.Load(0) != n {
+		t.Fatalf("load %d, want %d: all endings are published", r.shard.Load(0), n)
 	}
 }
 
-// Parked tasks are not loaded at a takeover; they are taken up in its first turn.
+// Parked tasks are not loaded at a takeover; they are loaded in its first cycle.
+//
+// covers: S23
 func TestTakeoverLeavesParkedTasks(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(3)...)
-	r.turn()
+	r.cycle()
 	r.one()
 	r.start("n2")
 	if from := r.adopt(0); from.Resumed != 1 {
@@ -203,7 +217,7 @@ func TestOtherStream(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
 	r.control(core.Control{Kind: core.EventCancel, ID: "t9", Type: "order"})
-	r.turn()
+	r.cycle()
 	r.flush()
 	r.start("n2")
 	from, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-2"})
@@ -217,15 +231,14 @@ func TestOtherStream(t *testing.T) {
 	r.pos = 0
 	r.news()
 	r.tasks(0, order("t2"))
-	r.turn()
+	r.cycle()
 	r.expect("commit 1", "notify private.t2 received", "do t2/a/0 try 1", "ack 1")
 }
 
 // Each stream has a cursor of its own: one that was lost does not make the other be read
 // again, and what versions before wrote of the task stream is known.
 //
-// covers: A5
-// covers: A7
+// covers: A5, A7, inv1
 func TestOtherStreamOfTwo(t *testing.T) {
 	for _, c := range []struct {
 		stored, now    string
@@ -264,11 +277,13 @@ func TestOtherStreamOfTwo(t *testing.T) {
 
 // A task whose plan is gone from the store cannot go on; it ends in error when
 // the supervisor asks about it, and the others are none the worse.
+//
+// covers: S38
 func TestTakeoverWithoutThePlan(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AddPlan(orderPlan("refund", 1, "a"))
 	r.tasks(0, core.Submission{Type: "refund", ID: "t1"}, order("t2"))
-	r.turn()
+	r.cycle()
 	r.bus.take()
 	r.store.RemovePlan("refund")
 	r.start("n2")
@@ -279,7 +294,7 @@ func TestTakeoverWithoutThePlan(t *testing.T) {
 	r.logged("ALERT")
 	r.now = r.now.Add(time.Minute)
 	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1}, Actor: "supervisor"})
-	r.turn()
+	r.cycle()
 	r.state("t1", core.StateError)
 }
 
@@ -300,18 +315,18 @@ func TestTakeoverAfterStandingStill(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AddPlan(waitingPlan)
 	r.tasks(0, core.Submission{Type: "waiting", ID: "t1", At: r.now})
-	r.turn()
+	r.cycle()
 	r.unserved(r.one())
-	r.turn() // it waits for its agent, and is retried
+	r.cycle() // it waits for its agent, and is retried
 	n2 := &rig{t: t, store: r.store, bus: &bus{}, mail: &scheduler.Mail{}, now: r.now, pos: r.pos, cfg: r.cfg}
 	n2.cfg.Node, n2.cfg.Now = "n2", n2.clock
 	store := slowTakeOver{r.store, func() { n2.now = n2.now.Add(time.Minute) }}
 	log := slog.New(slog.DiscardHandler)
-	n2.shard = scheduler.NewShard(n2.cfg, store, n2.bus, log, chance("n2"), func(m scheduler.ToldMail) { n2.mail.Told = append(n2.mail.Told, m) })
+	n2.shard = scheduler.NewShard(n2.cfg, store, n2.bus, log, chance("n2"), func(m scheduler.PublishedMail) { n2.mail.Published = append(n2.mail.Published, m) })
 	n2.adopt(0)
 	n2.bus.take()
 	n2.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "waiting"})
-	n2.turn()
+	n2.cycle()
 	for _, c := range n2.bus.take() {
 		if c.Undo {
 			t.Fatalf("an undo left while a retry of the former owner may be at work: %+v", c)
@@ -345,18 +360,18 @@ func TestRetryAfterASlowCommitIsProven(t *testing.T) {
 		r := newRig(t, scheduler.Config{})
 		var failed error
 		log := slog.New(slog.NewTextHandler(&r.logs, nil))
-		r.shard = scheduler.NewShard(r.cfg, cursorStore{r.store, &failed}, r.bus, log, chance("n1"), func(scheduler.ToldMail) {})
+		r.shard = scheduler.NewShard(r.cfg, cursorStore{r.store, &failed}, r.bus, log, chance("n1"), func(scheduler.PublishedMail) {})
 		r.adopt(0)
 		r.store.AddPlan(waitingPlan)
 		r.adopt(1)
 		r.tasks(0, core.Submission{Type: "waiting", ID: "t1", At: r.now})
-		r.turn()
+		r.cycle()
 		r.unserved(r.one())
-		r.turn()
+		r.cycle()
 		r.now = r.now.Add(100 * time.Millisecond)
-		r.turn() // proven
+		r.cycle() // proven
 		r.unserved(r.one())
-		r.turn()
+		r.cycle()
 		done := r.store.AfterCommit
 		r.store.AfterCommit = func(b *core.Batch, res core.CommitResult) error {
 			if is.stolen {
@@ -370,7 +385,7 @@ func TestRetryAfterASlowCommitIsProven(t *testing.T) {
 		}
 		r.now = r.now.Add(100 * time.Millisecond)
 		r.tasks(1, order("t2"))
-		r.turn()
+		r.cycle()
 		retried := slices.ContainsFunc(r.bus.take(), func(c core.Command) bool { return c.Task == "t1" })
 		if retried == is.stolen {
 			t.Errorf("%+v: the retry left: %v", is, retried)
@@ -392,6 +407,8 @@ func (s laterStore) LoadActive(ctx context.Context, p int, after int64, limit in
 // A node that stands still while it takes over finds the tasks of its successor.
 // It must not send their commands: the successor does not know that they are in
 // two pairs of hands then, and would not wait for both before it undoes.
+//
+// covers: inv7
 func TestOvertakenWhileTakingOver(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	late := &bus{}
@@ -399,10 +416,10 @@ func TestOvertakenWhileTakingOver(t *testing.T) {
 		r.start("n3")
 		r.adopt(0)
 		r.tasks(0, order("t1"))
-		r.turn()
+		r.cycle()
 		r.one()
 	}}
-	n2 := scheduler.NewShard(scheduler.Config{Node: "n2", Now: r.clock}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.ToldMail) {})
+	n2 := scheduler.NewShard(scheduler.Config{Node: "n2", Now: r.clock}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {})
 	if _, err := n2.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); err == nil {
 		t.Error("it has taken over a partition that is another's")
 	}

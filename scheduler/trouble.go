@@ -18,7 +18,7 @@ const (
 	TroubleOwners   Trouble = "owners"        // reading who owns the partitions
 	TroubleTakeover Trouble = "takeover"      // taking partitions over
 	TroubleRelease  Trouble = "release"       // releasing rows of partitions that are not held
-	TroubleTurn     Trouble = "commit-cycle"  // commit cycles
+	TroubleCycle    Trouble = "commit-cycle"  // commit cycles
 	TroubleEvents   Trouble = "event-stream"  // publishing endings
 	TroubleForget   Trouble = "forgetting"    // forgetting old tasks
 	newsPatience            = 2 * time.Second // how long the news of partitions wait for more of them
@@ -102,8 +102,8 @@ func (n *news) failing() error {
 	return fmt.Errorf("partitions %s: %w", listed(partitions), n.failed[partitions[0]])
 }
 
-// tell logs the news, in one line of a kind, unless more are about to come.
-func (s *Scheduler) tell(more bool) {
+// logNews logs the news, in one line of a kind, unless more are about to come.
+func (s *Scheduler) logNews(more bool) {
 	n := s.news
 	n.mu.Lock()
 	taken, lost := n.taken, n.lost
@@ -178,13 +178,7 @@ func (s *Scheduler) membersChanged(before, now []string, first bool) {
 }
 
 // adopting reports whether a takeover is under way or ordered.
-func (s *Scheduler) adopting() bool { return slices.ContainsFunc(s.runners, (*runner).adopting) }
-
-func (r *runner) adopting() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.held) > len(r.epochs)
-}
+func (s *Scheduler) adopting() bool { return slices.ContainsFunc(s.committers, (*Committer).adopting) }
 
 // reportUnlessEnded reports the outcome of a try, unless its context has ended: that is no trouble.
 func (s *Scheduler) reportUnlessEnded(ctx context.Context, what Trouble, err error) {

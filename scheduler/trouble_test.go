@@ -18,7 +18,7 @@ func TestNewsAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		s := &Scheduler{news: newNews(), log: slog.New(slog.NewTextHandler(&text, nil))}
-		s.tell(false)
+		s.logNews(false)
 		for p, before := range []string{"dead", "dead", "", "me"} {
 			s.news.about(p, before)
 			if err := s.news.took(p, nil); err != nil {
@@ -28,13 +28,13 @@ func TestNewsAreOneLine(t *testing.T) {
 		s.news.lose(9)
 		s.news.lose(7)
 		s.news.lose(9)
-		s.tell(true)
+		s.logNews(true)
 		if text.Len() != 0 {
-			t.Errorf("told though a takeover is under way: %s", &text)
+			t.Errorf("logged though a takeover is under way: %s", &text)
 		}
 		<-time.After(newsPatience)
-		s.tell(true)
-		s.tell(false)
+		s.logNews(true)
+		s.logNews(false)
 		for _, want := range []string{`level=INFO msg="partitions taken over" partitions=0,1,2,3 from=dead,me,none`,
 			`level=WARN msg="partitions are not as this node left them: others have taken them over, or the database went back" partitions=7,9`} {
 			if strings.Count(text.String(), want) != 1 {
@@ -77,7 +77,7 @@ func TestTakeoversAreOneTrouble(t *testing.T) {
 // covers: B13
 func TestMembersAreTold(t *testing.T) {
 	var text bytes.Buffer
-	s := &Scheduler{change: make(chan struct{}, 1), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+	s := &Scheduler{placement: newPlacement(), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -85,7 +85,7 @@ func TestMembersAreTold(t *testing.T) {
 			return a
 		}}))}
 	for _, live := range [][]string{{"a", "b", "c"}, {"a"}, {"a"}, {"a", "d"}, {"b"}, nil} {
-		s.setLive(live)
+		s.SetLive(live)
 	}
 	want := `level=INFO msg="live nodes" live=a,b,c
 level=WARN msg="nodes are gone" gone=b,c live=a

@@ -23,14 +23,14 @@ func tokenOf(commit int64) (t core.Token) {
 func TestReplyWithoutItsToken(t *testing.T) {
 	r := newRig(t, scheduler.Config{Genuine: func(r *core.Reply, commit int64) bool { return commit != 0 && r.Token == tokenOf(commit) }})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	c := r.one()
 	if c.Commit == 0 {
 		t.Fatal("the command does not say which commit issued it")
 	}
 	reply := func(token core.Token) {
 		r.mail.Replies = append(r.mail.Replies, scheduler.ReplyMail{At: r.now, Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: token}})
-		r.turn()
+		r.cycle()
 	}
 	for _, wrong := range []core.Token{{}, tokenOf(c.Commit + 1), tokenOf(c.Commit - 1)} {
 		reply(wrong)
@@ -54,25 +54,23 @@ func TestReplyWithoutItsToken(t *testing.T) {
 // commit is left out, the partition is taken over again, and what had begun begins again
 // by the same keys. A task whose steps are not known to have run is undone by key.
 //
-// covers: A1
-// covers: A3
-// covers: A4
+// covers: A1, A3, A4
 func TestDatabaseWentBack(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), 0) // a is done, b is out
 	standby := r.store.Copy()
-	r.turn()
+	r.cycle()
 	r.bus.take()
 	r.tasks(0, core.Submission{Type: "order", ID: "t2", CompleteBy: r.now.Add(time.Minute), At: r.now})
-	r.turn()
+	r.cycle()
 	r.bus.take()
 
 	r.store.Replace(standby)
 	r.tasks(0, order("t3"))
-	if turned := r.turn(); len(turned.Lost) != 1 {
-		t.Fatalf("the commit went into a database without the last one: %+v", turned)
+	if lost := r.cycle(); len(lost) != 1 {
+		t.Fatalf("the commit went into a database without the last one: %v", lost)
 	}
 	was := r.store.Partition(0)
 	from, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 3})
@@ -89,7 +87,7 @@ func TestDatabaseWentBack(t *testing.T) {
 	r.pos = from.Cursor
 	r.now = r.now.Add(time.Hour)
 	r.tasks(0, core.Submission{Type: "order", ID: "t2", CompleteBy: r.now.Add(-time.Minute), At: r.now.Add(-time.Hour)})
-	r.turn()
+	r.cycle()
 	for range 8 {
 		for _, c := range r.bus.take() {
 			if c.Task == "t2" && !c.Undo {
@@ -98,7 +96,7 @@ func TestDatabaseWentBack(t *testing.T) {
 			r.answer(c, 0)
 		}
 		r.now = r.now.Add(time.Second)
-		r.turn()
+		r.cycle()
 	}
 	r.state("t2", core.StateUndone)
 	if notes := strings.Join(r.bus.list, "\n"); !strings.Contains(notes, "undo t2/b/0") || !strings.Contains(notes, "undo t2/a/0") {
@@ -110,14 +108,14 @@ func TestDatabaseWentBack(t *testing.T) {
 // went back, waits for it: what ran in the life that is lost is undone, and a crash
 // meanwhile reads the cancel again.
 //
-// covers: A3
+// covers: A3, inv7
 func TestCancelWaitsForWhatMayHaveRun(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	standby := r.store.Copy()
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), 0)
-	r.turn()
+	r.cycle()
 	r.bus.take()
 	r.store.Replace(standby)
 	r.start("n2")
@@ -131,7 +129,7 @@ func TestCancelWaitsForWhatMayHaveRun(t *testing.T) {
 	}
 	r.pos = 0
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	for range 24 {
 		for _, c := range r.bus.take() {
 			r.answer(c, 0)
@@ -172,11 +170,11 @@ func TestCancelDoesNotWaitForEver(t *testing.T) {
 // A former owner that knows of commits which the takeover did not find makes it take the
 // partition over again; what it knows of another life, or does not know better, does not.
 //
-// covers: A1
+// covers: A1, inv4
 func TestFormerOwnerIsHeard(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	standby := r.store.Copy()
 	known := r.store.Partition(0).LastCommit
 	r.flush()

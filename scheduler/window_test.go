@@ -20,12 +20,14 @@ func (r *rig) sentTasks() []string {
 
 // Tasks of an agent whose window is full are parked, outside memory; others go
 // on; the parked ones are taken up, oldest first, when there is room.
+//
+// covers: E13, S23, I6, I14, inv11
 func TestWindowParks(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 4})
 	r.store.AddPlan(orderPlan("other", 1, "c"))
 	r.tasks(0, orders(7)...)
 	r.tasks(0, core.Submission{Type: "other", ID: "free"})
-	r.turn()
+	r.cycle()
 	cmds := r.bus.take()
 	var ids []string
 	for _, c := range cmds {
@@ -35,19 +37,19 @@ func TestWindowParks(t *testing.T) {
 		t.Fatalf("sent %v", ids)
 	}
 	if n := r.shard.Load(0); n != 5 {
-		t.Fatalf("load %d, want the parked ones out of hand", n)
+		t.Fatalf("load %d, want the parked ones out of flight", n)
 	}
 	if task := r.state("t5", core.StatePending); task.WaitsFor != "agent.a" || task.LockedBy != "" {
 		t.Fatalf("parked %+v", task)
 	}
 	r.answer(cmds[0], 0)
-	r.turn() // t1 leaves agent a only now: room for one in this very turn
+	r.cycle() // t1 leaves agent a only now: room for one in this very cycle
 	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t1", "t5"}) {
 		t.Fatalf("sent %v", ids)
 	}
 	r.answer(cmds[1], 0)
 	r.answer(cmds[2], 0)
-	r.turn()
+	r.cycle()
 	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2", "t3", "t6", "t7"}) {
 		t.Fatalf("sent %v", ids)
 	}
@@ -55,23 +57,25 @@ func TestWindowParks(t *testing.T) {
 
 // A task between two steps parks too when the next agent is full, and its
 // result is kept.
+//
+// covers: I14
 func TestWindowParksBetweenSteps(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), 0) // t1 goes to b, t2 to a
-	r.turn()
+	r.cycle()
 	cmds := r.bus.take()
 	if len(cmds) != 2 {
 		t.Fatalf("sent %+v", cmds)
 	}
 	r.answer(cmds[1], 0) // t2: a is done, b is full
-	r.turn()
+	r.cycle()
 	if task := r.state("t2", core.StatePending); task.WaitsFor != "agent.b" {
 		t.Fatalf("parked %+v", task)
 	}
 	r.answer(cmds[0], 0)
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Task != "t2" || c.Step != "b" || string(c.Results[0].Result) != `"a"` {
 		t.Fatalf("sent %+v", c)
 	}
@@ -79,6 +83,8 @@ func TestWindowParksBetweenSteps(t *testing.T) {
 
 // A batch that is full when there is room for parked tasks must not forget
 // them: nothing else may come to remind the shard.
+//
+// covers: inv11
 func TestParkedTasksAreNotForgotten(t *testing.T) {
 	for _, batch := range []int{1, 2, 3, 5} {
 		r := newRig(t, scheduler.Config{AgentWindow: 2, BatchMax: batch})
@@ -89,7 +95,7 @@ func TestParkedTasksAreNotForgotten(t *testing.T) {
 		}
 		r.tasks(0, subs...)
 		r.bus.hold = true // not even a confirmation
-		r.turn()
+		r.cycle()
 		r.finish()
 		for _, s := range subs {
 			r.state(s.ID, core.StateProcessed)
@@ -100,20 +106,22 @@ func TestParkedTasksAreNotForgotten(t *testing.T) {
 // A task that is parked, and the room for it that comes in the same round: its
 // row is not committed when the store is asked for parked tasks, and nothing
 // else may come to remind the shard of it.
+//
+// covers: inv11
 func TestParkedInTheRoundThatMakesRoom(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(1)...) // goes on to b
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), 0)
-	r.turn()
+	r.cycle()
 	atB := r.one()
 	r.tasks(0, order("t2")) // waits at a
-	r.turn()
+	r.cycle()
 	atA := r.one()
-	r.bus.hold = true // not even a confirmation comes after this turn
+	r.bus.hold = true // not even a confirmation comes after this cycle
 	r.answer(atA, 0)  // wants to b, which is full
 	r.answer(atB, 0)  // and makes room there
-	r.turn()
+	r.cycle()
 	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2"}) {
 		t.Fatalf("sent %v, want the parked task", ids)
 	}
@@ -121,77 +129,81 @@ func TestParkedInTheRoundThatMakesRoom(t *testing.T) {
 
 // The window counts tasks between two tries at the agent they wait for, and
 // lets go of tasks that end or are undone.
+//
+// covers: I6
 func TestWindowIsGivenBack(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, orders(2)...)
-	r.turn()
+	r.cycle()
 	r.answer(r.one(), core.CodeAgentError)
-	r.turn()
+	r.cycle()
 	if ids := r.sentTasks(); len(ids) > 0 {
 		t.Fatalf("sent %v while t1 waits for its next try there", ids)
 	}
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Actor: "olga"})
-	r.turn()
+	r.cycle()
 	undo := r.one() // it is at the agent as well
 	if !undo.Undo || undo.Task != "t1" {
 		t.Fatalf("sent %+v", undo)
 	}
 	r.answer(undo, 0)
-	r.turn()
+	r.cycle()
 	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2"}) {
 		t.Fatalf("sent %v", ids)
 	}
 }
 
-// A birth that was none gives its place back as well.
+// A duplicate gives its place back as well.
 func TestWindowIsGivenBackByADuplicate(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.finish()
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.tasks(0, order("t2"))
-	r.turn()
+	r.cycle()
 	if ids := r.sentTasks(); !slices.Equal(ids, []string{"t2"}) {
 		t.Fatalf("sent %v", ids)
 	}
 }
 
-// A command that is answered before it leaves, by somebody who knew its number,
+// A command that is answered before it leaves, by a sender that knew its number,
 // does not leave any more.
 func TestAnsweredBeforeItLeaves(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	first := r.one()
 	next := first
 	next.Seq++
 	r.answer(first, 0)
 	r.answer(next, 0)
-	r.turn()
+	r.cycle()
 	if ids := r.sentTasks(); len(ids) > 0 {
 		t.Fatalf("sent %v", ids)
 	}
 	r.state("t1", core.StateProcessed)
 }
 
-// A command that nobody is there to hear is no attempt: the task waits, and
+// A command without a listener is no attempt: the task waits, and
 // tries again.
+//
+// covers: E8
 func TestUnserved(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	r.unserved(r.one())
 	r.unserved(core.Command{Partition: 0, Number: 99, Seq: 1})
 	r.unserved(core.Command{Partition: 7, Number: 1, Seq: 1})
-	r.turn()
+	r.cycle()
 	at := r.shard.NextWake()
 	if at == 0 || at > r.now.Add(time.Second) {
 		t.Fatalf("wakes at %d, now %d", at, r.now)
 	}
 	r.now = at
-	r.turn()
+	r.cycle()
 	if c := r.one(); c.Attempt != 1 {
 		t.Fatalf("attempt %d", c.Attempt)
 	}
@@ -199,10 +211,12 @@ func TestUnserved(t *testing.T) {
 
 // Replies that mean nothing any more change nothing, and never bring a task
 // back into memory.
+//
+// covers: S13, inv9
 func TestStaleReplies(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))
-	r.turn()
+	r.cycle()
 	c := r.one()
 	wrong := c
 	wrong.Seq++
@@ -213,21 +227,21 @@ func TestStaleReplies(t *testing.T) {
 	r.answer(core.Command{Partition: 0, Number: 99, Seq: 1}, 0)
 	r.answer(core.Command{Partition: 3, Number: 1, Seq: 1}, 0)
 	r.news()
-	r.turn()
+	r.cycle()
 	r.expect()
 	if r.shard.Stats.Stale != 4 {
 		t.Fatalf("%d stale", r.shard.Stats.Stale)
 	}
 	r.now = began
 	r.answer(c, 0)
-	r.turn()
+	r.cycle()
 	b := r.one()
 	r.answer(b, 0)
-	r.turn()
-	r.turn()
+	r.cycle()
+	r.cycle()
 	r.answer(b, 0)
 	r.store.BeforeCommit = func(*core.Batch) error { t.Error("a late reply is committed"); return nil }
-	r.turn()
+	r.cycle()
 	if r.shard.Load(0) != 0 {
 		t.Fatal("a late reply brought its task back")
 	}

@@ -6,10 +6,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// askedConns is how many connections those have who ask for tasks by hand: lists, counts
-// and books take long, and commits do not wait for a connection behind them.
-const askedConns = 4
-
 // running is the reader of what runs all the time; asked, embedded beside it, takes
 // precedence.
 type running struct{ reader }

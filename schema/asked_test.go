@@ -9,6 +9,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/storetest"
 )
 
 // asked is a store with many tasks, in partition 1 of both.
@@ -29,7 +30,7 @@ func asked(t *testing.T, dialect string) schema.Store {
 		}
 		return s
 	}
-	for _, statement := range []string{fmt.Sprintf(manyTasks, 100_000), "VACUUM ANALYZE tasks"} {
+	for _, statement := range []string{storetest.ManyTasks(100_000), "VACUUM ANALYZE tasks"} {
 		if _, err := schema.DB(s).Exec(statement); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +131,7 @@ func TestAskedBesideCommits(t *testing.T) {
 	}
 	w := plainBirth(1, 1)
 	w.Task.PlanVersion = 1
-	if _, err := commitOne(t.Context(), s, 1, w); err != nil {
+	if _, err := storetest.CommitOne(t.Context(), s, 1, w); err != nil {
 		t.Fatal(err)
 	}
 	var scans, timeout string
@@ -164,7 +165,7 @@ func TestAskedBesideCommits(t *testing.T) {
 		}
 		return n >= 4
 	})
-	if _, err := commitOne(t.Context(), s, 2, plainBirth(1, 2)); err != nil {
+	if _, err := storetest.CommitOne(t.Context(), s, 2, plainBirth(1, 2)); err != nil {
 		t.Error(err)
 	}
 	cancel()

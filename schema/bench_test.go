@@ -19,7 +19,7 @@ func BenchmarkCommit(b *testing.B) {
 		url  func(testing.TB) string
 	}{{"sqlite", sqliteURL}, {"postgres", pgtestdb.URL}}
 	for _, st := range stores {
-		for _, size := range []int{24, 100, 500, 1000} {
+		for _, size := range []int{1, 24, 100, 500, 1000} {
 			b.Run(fmt.Sprintf("%s/batch=%d", st.name, size), func(b *testing.B) { benchCommit(b, open(b, st.url(b), schema.Options{}), size) })
 		}
 	}

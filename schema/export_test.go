@@ -1,36 +1,27 @@
 package schema
 
 import (
-	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 
 	"duly.dev/duly/internal/core"
 )
 
 // DB is the database behind a store, for tests that look behind it.
-func DB(s Store) *sql.DB {
-	switch s := s.(type) {
-	case *postgres:
-		return s.db
-	case *sqlite:
-		return s.db
-	}
-	return nil
-}
+func DB(s Store) *sql.DB { return baseOf(s).db }
 
-// RowsSQL is the update of a commit's rows, RowsParams how many parameters it has.
-var RowsSQL, RowsParams = rowsSQL, ownParam
+// WriterDB is the database of a SQLite store that may be written to.
+func WriterDB(s Store) *sql.DB { return baseOf(s).writer }
+
+// baseOf is the base of a store.
+func baseOf(s Store) *Base { return s.(interface{ base() *Base }).base() }
+
+// SQLiteMigrator is what migrates a SQLite store.
+func SQLiteMigrator(s Store) (*goose.Provider, error) {
+	return migrator(baseOf(s).writer, goose.DialectSQLite3, "sqlite")
+}
 
 // Reads are the queries that must not walk all tasks, with values for their
 // parameters and the indexes they go by.
@@ -38,162 +29,17 @@ var Reads = []struct {
 	Name, SQL, Values string
 	Indexes           []string
 }{
-	{"active", dollars(qActive), "1, 0, 1000", []string{"tasks_active"}},
-	{"overdue", dollars(qOverdue), "1, '2040-01-01', '1970-01-01', 0, 1000", []string{"tasks_active", "tasks_parked"}},
-	{"waiting", dollars(qWaiting), "1, 'agent1', 100, 1000", []string{"tasks_waiting"}},
-	{"next agent", dollars(qNextAgent), "1, ''", []string{"tasks_waiting"}},
-	{"untold", dollars(qUntold), "1, 3, 1000", []string{"tasks_ended"}},
+	{"active", strings.ReplaceAll(qActive, "?", "$"), "1, 0, 1000", []string{"tasks_active"}},
+	{"overdue", strings.ReplaceAll(qOverdue, "?", "$"), "1, '2040-01-01', '1970-01-01', 0, 1000", []string{"tasks_active", "tasks_parked"}},
+	{"waiting", strings.ReplaceAll(qWaiting, "?", "$"), "1, 'agent1', 100, 1000", []string{"tasks_waiting"}},
+	{"next agent", strings.ReplaceAll(qNextAgent, "?", "$"), "1, ''", []string{"tasks_waiting"}},
+	{"untold", strings.ReplaceAll(qUntold, "?", "$"), "1, 3, 1000", []string{"tasks_ended"}},
 }
-
-// Lists are the statements on the rows of a list, with values for their parameters.
-// They change no row that is there.
-func Lists(s Store) []struct{ Name, SQL, Values string } {
-	p := s.(*postgres)
-	generation := func(sql string) string { return dollars(fmt.Sprintf(sql, "journal_1")) }
-	return []struct{ Name, SQL, Values string }{
-		{"journals", dollars(qJournal + p.among("journal", "number") + ` ORDER BY number, seq`), `1, '{7,8,9}', ''`},
-		{"numbers", dollars(qTasks + p.among("tasks", "number")), `1, '{7,8,9}'`},
-		{"ids", dollars(qTasks + p.among("tasks", "id")), `1, '{a,b,c}'`},
-		{"forget rows", dollars(qForgetRows + p.chosen(andDead)), `1, '{7,8,9}', '2020-01-01', 0`},
-		{"forget inputs", dollars(qForgetInputs + p.chosen(andOld)), `1, '{7,8,9}', '2020-01-01', 0`},
-		{"forget moved", dollars(forgetMovedSQL), `1, '{7,8,9}', '2020-01-01', 0`},
-		{"move", generation(moveSQL), `1, '{1000007,1000008}'`},
-		{"born", bornSQL, `'{1,1,1}', '{a,b,c}', '{0,1,2}'`},
-		{"ours", oursSQL, `1, '{1,1,1}', '{7,8,9}', '{0,0,0}', '{1}'`},
-		{"careful", carefulSQL, carefulValues(1_000_000, 3)},
-		{"careful here", carefulHereSQL, carefulValues(2_000_000, 3)},
-	}
-}
-
-// carefulValues are a commit of that many new tasks in partition 1, each with a row
-// of the journal.
-func carefulValues(first, tasks int) string {
-	values := []string{"1"}
-	for i, group := range [][]field{partitionColumns, birthColumns, journalColumns, {bornColumn}} {
-		rows := tasks
-		if i == 0 {
-			rows = 1
-		}
-		for _, column := range group {
-			list := make([]string, rows)
-			for k := range list {
-				list[k] = map[string]string{"INT8": "1", "TEXT": "a", "BYTEA": "a", "BOOL": "t", "TIMESTAMPTZ": "2026-01-01"}[column.typ]
-				switch column.name {
-				case "epoch":
-					list[k] = "0"
-				case "number", "end_number":
-					list[k] = strconv.Itoa(first + k)
-				case "id":
-					list[k] += strconv.Itoa(first + k)
-				}
-			}
-			values = append(values, "'{"+strings.Join(list, ",")+"}'")
-		}
-	}
-	return strings.Join(values, ", ")
-}
-
-// Passing reports whether an error is the server's or the connection's and may be
-// gone the next time.
-func Passing(err error) bool {
-	if state := sqlState(err); state != "" {
-		return again(err)
-	}
-	var network net.Error
-	var connect *pgconn.ConnectError
-	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err)
-}
-
-// migratorOf is what migrates a store, and the database that it writes to.
-func migratorOf(s Store) (*goose.Provider, *sql.DB, error) {
-	if lite, ok := s.(*sqlite); ok {
-		p, err := lite.migrator()
-		return p, lite.writer, err
-	}
-	pg := s.(*postgres)
-	p, err := pg.migrator(pg.db)
-	return p, pg.db, err
-}
-
-// MigrateTo brings an empty store to an earlier version of the tables, and returns
-// its database, which may be written to.
-func MigrateTo(ctx context.Context, s Store, version int64) (*sql.DB, error) {
-	p, db, err := migratorOf(s)
-	if err == nil {
-		_, err = p.UpTo(ctx, version)
-	}
-	return db, err
-}
-
-// Versions are those of the tables, the oldest first.
-func Versions(s Store) ([]int64, error) {
-	p, _, err := migratorOf(s)
-	if err != nil {
-		return nil, err
-	}
-	var all []int64
-	for _, source := range p.ListSources() {
-		all = append(all, source.Version)
-	}
-	return all, nil
-}
-
-// Turn takes the next step with the generations of the journal, as if time did not
-// matter and nothing were kept: see pggenerations.go. It returns which one is written.
-func Turn(ctx context.Context, s Store) (int, error) {
-	if w, ok := s.(interface{ Unwrap() Store }); ok {
-		s = w.Unwrap()
-	}
-	p := s.(*postgres)
-	p.rotation.mu.Lock()
-	p.rotation.pace = pace{}
-	p.rotation.mu.Unlock()
-	err := p.rotate(ctx, 0, core.InstantOf(time.Now()))
-	return int(p.generation.Load()), err
-}
-
-// Again sends a batch as it is sent after an unknown outcome.
-func Again(ctx context.Context, s Store, b *core.Batch) (core.CommitResult, error) {
-	c := newColumns()
-	c.fill(b)
-	return s.(*postgres).commitOnce(ctx, b, c, true)
-}
-
-// VerdictCodes are the codes and classes in the table of errors.
-func VerdictCodes() (codes []string) {
-	for _, v := range verdicts {
-		codes = append(codes, v.code)
-	}
-	return codes
-}
-
-// Blames is connection, or something else, for an error.
-func Blames(err error) string {
-	if v := verdictOf(err); v.whose == faultConnection && v.alone == faultConnection {
-		return "connection"
-	}
-	return "something else"
-}
-
-// Redacted is an error as Trouble tells it.
-func Redacted(err error) error { return redacted(err) }
-
-// MigrationLock is the advisory lock of who migrates.
-const MigrationLock = migrationLock
-
-// Says is what the table of errors says of a code.
-func Says(code string) string { return verdictOf(&pgconn.PgError{Code: code}).says }
 
 // AskedDB is the database as those who ask see it.
 func AskedDB(s Store) *sql.DB { return readerOf(s).db }
 
-func readerOf(s Store) *reader {
-	if lite, ok := s.(*sqlite); ok {
-		return lite.asked.of
-	}
-	return s.(*postgres).asked.of
-}
+func readerOf(s Store) *reader { return baseOf(s).asked.of }
 
 // Question is a query of those who ask.
 type Question struct {

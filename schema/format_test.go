@@ -16,6 +16,8 @@ import (
 // A journal row of a later format is refused with its task number, and not read as
 // if it were of ours: side by side with a newer binary, an old one must not go on with
 // what it does not understand. Tasks beside it are read as before.
+//
+// covers: inv12
 func TestLaterJournalFormatIsRefused(t *testing.T) {
 	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
 		t.Run(name, func(t *testing.T) {

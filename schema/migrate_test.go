@@ -10,11 +10,49 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pressly/goose/v3"
+
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
+	"duly.dev/duly/schema/postgres"
+	"duly.dev/duly/schema/storetest"
 )
+
+// migratorOf is what migrates a store, and the database that it writes to.
+func migratorOf(s schema.Store) (*goose.Provider, *sql.DB, error) {
+	if pg, ok := s.(*postgres.Store); ok {
+		m, err := pg.Migrator()
+		return m, schema.DB(s), err
+	}
+	m, err := schema.SQLiteMigrator(s)
+	return m, schema.WriterDB(s), err
+}
+
+// migrateTo brings an empty store to an earlier version of the tables, and returns
+// its database, which may be written to.
+func migrateTo(ctx context.Context, s schema.Store, version int64) (*sql.DB, error) {
+	m, db, err := migratorOf(s)
+	if err == nil {
+		_, err = m.UpTo(ctx, version)
+	}
+	return db, err
+}
+
+// versionsOf are those of the tables, the oldest first.
+func versionsOf(s schema.Store) ([]int64, error) {
+	m, _, err := migratorOf(s)
+	if err != nil {
+		return nil, err
+	}
+	var all []int64
+	for _, source := range m.ListSources() {
+		all = append(all, source.Version)
+	}
+	return all, nil
+}
 
 // stores are the two, each with a fresh database a call.
 var stores = map[string]func(testing.TB) string{"postgres": pgtestdb.URL, "sqlite": sqliteURL}
@@ -24,6 +62,8 @@ var tables = []string{"plans", "plan_steps", "partitions", "tasks", "journal"}
 
 // From every version of the tables with data in it, the newest binary reads the
 // data as if it had been written today.
+//
+// covers: E20
 func TestMigrateWithData(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s, reference schema.Store) {
 		for range 2 { // the second time there is nothing to do
@@ -37,6 +77,8 @@ func TestMigrateWithData(t *testing.T) {
 
 // Processes that start at once with a database of an earlier version all find it
 // migrated, and its data in it.
+//
+// covers: E20
 func TestMigrateDataAtOnce(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s, reference schema.Store) {
 		const processes = 4
@@ -110,7 +152,7 @@ func eachVersion(t *testing.T, test func(t *testing.T, s, reference schema.Store
 		t.Run(name, func(t *testing.T) {
 			reference := open(t, at(t), schema.Options{})
 			fillStore(t, reference)
-			versions, err := schema.Versions(reference)
+			versions, err := versionsOf(reference)
 			if err != nil || len(versions) < 2 {
 				t.Fatalf("versions %v, %v", versions, err)
 			}
@@ -120,12 +162,15 @@ func eachVersion(t *testing.T, test func(t *testing.T, s, reference schema.Store
 					s := opened(t, url, schema.Options{})
 					urlOf[s] = url
 					defer delete(urlOf, s)
-					db, err := schema.MigrateTo(t.Context(), s, v)
+					db, err := migrateTo(t.Context(), s, v)
 					if err != nil {
 						t.Fatal(err)
 					}
 					for _, table := range tables {
 						copyTable(t, table, v, schema.DB(reference), db)
+					}
+					if name == "postgres" && v >= 4 && v <= 10 {
+						storetest.InGenerations(t, db)
 					}
 					test(t, s, reference)
 				})
@@ -290,6 +335,8 @@ func same(t *testing.T, got, want schema.Store) {
 
 // A migration that is cut off before any of its statements is done by the next
 // process that starts, to the same tables as at one go.
+//
+// covers: E20
 func TestMigrateCutAnywhere(t *testing.T) {
 	t.Parallel()
 	direct := pgtestdb.URL(t)
@@ -304,7 +351,7 @@ func TestMigrateCutAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := schema.Open(t.Context(), p.URL(), schema.Options{MaxConns: 1})
+		s, err := dialects.Open(t.Context(), p.URL(), schema.Options{MaxConns: 1})
 		if err == nil {
 			err = s.Migrate(t.Context())
 			if cerr := s.Close(); cerr != nil {
@@ -334,7 +381,7 @@ func TestMigrateCutAnywhere(t *testing.T) {
 // tablesOf migrates a database and describes what is in it then.
 func tablesOf(t *testing.T, at string) string {
 	t.Helper()
-	s, err := schema.Open(t.Context(), at, schema.Options{MaxConns: 2})
+	s, err := dialects.Open(t.Context(), at, schema.Options{MaxConns: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,4 +409,91 @@ func tablesOf(t *testing.T, at string) string {
 		t.Fatal(err)
 	}
 	return all.String()
+}
+
+// Processes that start at once all find the tables.
+func TestMigrateAtOnce(t *testing.T) {
+	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			const processes = 5
+			errs := make(chan error, processes)
+			for range processes {
+				s := opened(t, at, schema.Options{MaxConns: 2})
+				go func() { errs <- s.Migrate(context.Background()) }()
+			}
+			for range processes {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A database that a newer binary has been at is refused.
+//
+// covers: C7
+func TestNewerDatabaseIsRefused(t *testing.T) {
+	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, at, schema.Options{})
+			if name == "sqlite" { // the store's own connections for reading cannot write
+				db, err := sql.Open("sqlite", strings.TrimPrefix(at, "sqlite:"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				_, err = db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)`)
+				if err != nil {
+					t.Fatal(err)
+				}
+			} else if _, err := schema.DB(s).Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer binary") {
+				t.Errorf("migrate: %v", err)
+			}
+		})
+	}
+}
+
+// Only tables of the very version of the binary are served.
+// covers: C7
+func TestCheckVersion(t *testing.T) {
+	for name, at := range stores {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, at(t), schema.Options{})
+			versions, err := versionsOf(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newest := versions[len(versions)-1]
+			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "run `duly migrate`") {
+				t.Errorf("without tables: %v", err)
+			}
+			db, err := migrateTo(t.Context(), s, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("has version 1, this binary wants %d: run `duly migrate`", newest)
+			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("older: %v", err)
+			}
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.CheckVersion(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`); err != nil {
+				t.Fatal(err)
+			}
+			want = fmt.Sprintf("has version 1000, this binary knows up to %d", newest)
+			for what, err := range map[string]error{"check": s.CheckVersion(t.Context()), "migrate": s.Migrate(t.Context())} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("newer, %s: %v", what, err)
+				}
+			}
+		})
+	}
 }

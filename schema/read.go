@@ -20,8 +20,6 @@ type reader struct {
 	among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2
 	time   func(core.Instant) any
 	purged purgePlaces
-	// lingers: what is forgotten may be there for a while, see pggenerations.go
-	lingers bool
 }
 
 // instant scans a time as either store keeps it.
@@ -115,10 +113,7 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 	if len(found) == 0 {
 		return nil, nil
 	}
-	if err := r.journals(ctx, partition, numbers, found); err != nil || !r.lingers {
-		return found, err
-	}
-	return found, r.hideForgotten(ctx, partition, found)
+	return found, r.journals(ctx, partition, numbers, found)
 }
 
 func (r *reader) journals(ctx context.Context, partition int, numbers []int64, into []core.Saved) error {

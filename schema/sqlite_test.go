@@ -1,9 +1,6 @@
 package schema_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,74 +32,6 @@ func parked(number int64, input []byte) core.TaskWrite {
 	}
 	rec := core.Record{Seq: 1, Kind: core.KindSubmitted, At: 1, Actor: "test", State: t.State, Step: -1, Next: -1}
 	return core.TaskWrite{Task: t, Birth: true, Records: []core.Record{rec}}
-}
-
-// big is how big a task's input is: now and then, so much that two fill a statement.
-func big(number int64) int {
-	if number%40 < 3 {
-		return 700_000
-	}
-	return int(number % 7)
-}
-
-// However many rows a batch has and however big they are, each comes back: the
-// statements write 64 rows, 16, 4 or one, and at most so many bytes.
-func TestSQLiteBatchSizes(t *testing.T) {
-	s, p := owned(t)
-	number := int64(0)
-	for batch, size := range []int{1, 3, 4, 15, 17, 63, 64, 65, 129, 200} {
-		b := core.Batch{ID: int64(batch + 1), Node: "test"}
-		for range size {
-			number++
-			b.Writes = append(b.Writes, parked(number, bytes.Repeat([]byte{byte(number)}, big(number))))
-		}
-		p.NextNumber = number + 1
-		b.Partitions = []core.PartitionWrite{p}
-		for range 2 { // the second finds all its rows standing
-			if res, err := s.Commit(t.Context(), &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
-				t.Fatalf("batch of %d: %+v, %v", size, res, err)
-			}
-		}
-		p.After = b.ID
-		for i := range b.Writes {
-			want := b.Writes[i].Task
-			saved, err := s.LoadNumbers(t.Context(), 0, []int64{want.Number})
-			if err != nil || len(saved) != 1 || len(saved[0].Journal) != 1 || saved[0].Row.ID != want.ID || !bytes.Equal(saved[0].Row.Input, want.Input) {
-				t.Fatalf("task %d of a batch of %d: %v, %d found", want.Number, size, err, len(saved))
-			}
-		}
-	}
-}
-
-func TestSQLiteCommitAfterClose(t *testing.T) {
-	s, p := owned(t)
-	b := &core.Batch{ID: 1, Node: "test", Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{parked(1, nil)}}
-	if _, err := s.Commit(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := s.Commit(context.Background(), b); err == nil || errors.Is(err, core.ErrRowRefused) {
-		t.Errorf("commit after close: %v", err)
-	}
-}
-
-func TestSQLiteCommitCancelled(t *testing.T) {
-	s, p := owned(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	b := &core.Batch{ID: 1, Node: "test", Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{parked(1, nil)}}
-	for range 10 { // each either commits or does not begin
-		if _, err := s.Commit(ctx, b); err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-	}
-	if res, err := s.Commit(t.Context(), b); err != nil || len(res.Duplicates) > 0 {
-		t.Fatalf("%+v, %v", res, err)
-	}
 }
 
 // grown is a store with many parked tasks, many more that have ended, and a few
@@ -143,7 +72,6 @@ func TestSQLiteAtGrowth(t *testing.T) {
 		schema.QWaiting:   {"tasks_waiting (partition=? AND waits_for=? AND number>?)"},
 		schema.QNextAgent: {"tasks_waiting (partition=? AND waits_for>?)"},
 		schema.QUntold:    {"tasks_ended (partition=? AND end_number>?)"},
-		schema.LiteRow:    {"sqlite_autoindex_tasks_1 (partition=? AND number=?)"},
 	} {
 		if got := reads(t, s, query); !slices.Equal(got, indexes) {
 			t.Errorf("%s\nreads %q\nwant %q", query, got, indexes)

@@ -2,9 +2,7 @@ package schema_test
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -82,23 +80,4 @@ func grownBench(b *testing.B, tasks int) *bench {
 		p.NextEnd = p.NextNumber
 	}
 	return x
-}
-
-func copyFile(tb testing.TB, from, to string) {
-	tb.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		tb.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		tb.Fatal(err)
-	}
 }

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -97,24 +96,6 @@ type Options struct {
 	Serializable bool          // PostgreSQL: isolation level SERIALIZABLE instead of READ COMMITTED
 	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
 	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
-}
-
-// Open opens the store of a URL: postgres://… or sqlite:PATH. It does not
-// migrate.
-func Open(ctx context.Context, url string, o Options) (Store, error) {
-	switch {
-	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
-		return openPostgres(ctx, url, o)
-	case strings.HasPrefix(url, "sqlite:"):
-		return openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"))
-	case url == "":
-		return nil, errors.New("database URL: none given, want postgres://… or sqlite:PATH")
-	}
-	scheme, _, ok := strings.Cut(url, ":")
-	if !ok || strings.ContainsAny(scheme, " =@/") { // not to be shown: it may hold a password
-		return nil, errors.New("database URL: no scheme, want postgres://… or sqlite:PATH")
-	}
-	return nil, fmt.Errorf("database URL: scheme %q, want postgres or sqlite", scheme)
 }
 
 // complete refuses a batch with a write whose partition it does not move: the

@@ -2,18 +2,14 @@ package schema_test
 
 import (
 	"context"
-	"database/sql"
-	"net/url"
-	"os"
+	"fmt"
 	"path/filepath"
-	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
-	"duly.dev/duly/schema/storetest"
+	"duly.dev/duly/schema/dialects"
 )
 
 // open opens and migrates a store; it is closed when the test ends.
@@ -28,7 +24,7 @@ func open(tb testing.TB, at string, o schema.Options) schema.Store {
 
 func opened(tb testing.TB, at string, o schema.Options) schema.Store {
 	tb.Helper()
-	s, err := schema.Open(context.Background(), at, o)
+	s, err := dialects.Open(context.Background(), at, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -45,79 +41,28 @@ func sqliteURL(tb testing.TB) string {
 	return "sqlite:" + filepath.Join(tb.TempDir(), "duly.db")
 }
 
-func run(t *testing.T, at func(testing.TB) string, o schema.Options) {
-	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
-		s := open(tb, at(tb), o)
-		if s.Dialect() == "sqlite" { // the suite writes as a binary of before did
-			return s, schema.WriterDB(s)
+func plainBirth(p int, number int64) core.TaskWrite {
+	at := core.Instant(1_893_456_000_000_000)
+	return core.TaskWrite{
+		Task: &core.Task{
+			Partition: p, Number: number, ID: fmt.Sprintf("t%d", number), Type: "order", State: core.StateProcessing, Seq: 1,
+			CreatedAt: at, UpdatedAt: at, Bound: at, Deadline: at,
+		},
+		Birth:   true,
+		Records: []core.Record{{Seq: 1, Kind: core.KindSubmitted, At: at, State: core.StateProcessing, Step: -1, Next: 0, NextAttempt: 1, Due: at}},
+	}
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
 		}
-		return s, schema.DB(s)
-	})
-}
-
-func TestSQLite(t *testing.T) { run(t, sqliteURL, schema.Options{}) }
-
-func TestPostgres(t *testing.T) {
-	t.Parallel() // a good part of it is waiting, as in its neighbours
-	run(t, pgtestdb.URL, schema.Options{})
-}
-
-func TestPostgresSerializable(t *testing.T) {
-	t.Parallel()
-	run(t, pgtestdb.URL, schema.Options{Serializable: true})
-}
-
-// cockroachEnv names a CockroachDB server, as postgres://…, to run the suite on.
-const cockroachEnv = "DULY_TEST_COCKROACH_URL"
-
-var cockroachDatabases atomic.Int64
-
-func TestCockroach(t *testing.T) {
-	server := os.Getenv(cockroachEnv)
-	if server == "" {
-		t.Skipf("%s names no server", cockroachEnv)
+		<-tick.C
 	}
-	at := func(tb testing.TB) string { return cockroachURL(tb, server) }
-	t.Run("read committed", func(t *testing.T) { run(t, at, schema.Options{}) })
-	t.Run("serializable", func(t *testing.T) { run(t, at, schema.Options{Serializable: true}) })
-	t.Run("injected retries", func(t *testing.T) {
-		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return injected(tb, at(tb)) })
-	})
-}
-
-// injected is a store whose transactions a CockroachDB makes try again before it
-// lets them through. That is for transactions with its savepoint: the migrations
-// run without.
-func injected(tb testing.TB, at string) (schema.Store, *sql.DB) {
-	tb.Helper()
-	calm := open(tb, at, schema.Options{})
-	with, err := url.Parse(at)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	q := with.Query()
-	q.Set("inject_retry_errors_enabled", "true")
-	with.RawQuery = q.Encode()
-	return opened(tb, with.String(), schema.Options{}), schema.DB(calm)
-}
-
-// cockroachURL is a fresh database on the server, dropped when the test ends.
-func cockroachURL(tb testing.TB, server string) string {
-	tb.Helper()
-	name := "duly_test_" + strconv.FormatInt(time.Now().UnixMicro(), 10) + "_" + strconv.FormatInt(cockroachDatabases.Add(1), 10)
-	db := schema.DB(opened(tb, server, schema.Options{}))
-	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if _, err := db.Exec("DROP DATABASE " + name + " CASCADE"); err != nil {
-			tb.Error(err)
-		}
-	})
-	at, err := url.Parse(server)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	at.Path = "/" + name
-	return at.String()
 }

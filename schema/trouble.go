@@ -3,11 +3,8 @@ package schema
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // silentAfter is how long a commit may be without any answer before that is told.
@@ -20,6 +17,7 @@ var errSilent = errors.New("the database has not answered yet")
 type commits struct {
 	slots  [32]commitWatch         // of commits under way; more at a time are not watched
 	failed atomic.Pointer[trouble] // since no commit succeeded: the first that was given up
+	redact func(error) error       // see Dialect
 }
 
 // trouble is since when a commit has been wanted, and what stood in its way last.
@@ -108,20 +106,8 @@ func (c *commits) Trouble() (since time.Time, reason error) {
 			take(&trouble{time.Unix(0, began), errSilent})
 		}
 	}
-	return since, redacted(reason)
-}
-
-// redacted is an error as it may be shown to whoever asks whether all is well.
-func redacted(err error) error {
-	var pg *pgconn.PgError
-	var connect *pgconn.ConnectError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &pg):
-		return fmt.Errorf("%s: SQLSTATE %s", verdictOf(err).says, pg.Code)
-	case errors.As(err, &connect):
-		return fmt.Errorf("no connection to the database: %w", errors.Unwrap(connect))
+	if reason != nil && c.redact != nil {
+		reason = c.redact(reason)
 	}
-	return err
+	return since, reason
 }

@@ -57,9 +57,9 @@ type kind struct{ taskType, step string }
 
 // NewAlerter makes an alerter that tells sink.
 func NewAlerter(cfg AlertConfig, sink Sink) *Alerter {
-	orInt(&cfg.Every, DefaultAlertEvery)
-	orInt(&cfg.Burst, DefaultAlertBurst)
-	orInt(&cfg.SummaryEvery, DefaultSummaryEvery)
+	cfg.Every = cmp.Or(cfg.Every, DefaultAlertEvery)
+	cfg.Burst = cmp.Or(cfg.Burst, DefaultAlertBurst)
+	cfg.SummaryEvery = cmp.Or(cfg.SummaryEvery, DefaultSummaryEvery)
 	return &Alerter{cfg: cfg, sink: sink, held: map[kind]*Alert{}}
 }
 

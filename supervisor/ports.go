@@ -19,7 +19,7 @@ type Store interface {
 // Bus is how the supervisor asks.
 type Bus interface {
 	// Ask returns once the request is stored in the partition's control stream,
-	// with its position there. An error may also mean that nobody knows.
+	// with its position there. After an error it may be stored or not.
 	Ask(ctx context.Context, partition int, c core.Control) (seq uint64, err error)
 }
 

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 )
 
 // The defaults of RunConfig.
@@ -67,11 +69,11 @@ type Runner struct {
 }
 
 // NewRunner makes the shell around a supervisor, which belongs to it from now
-// on. Without alerts or alerter (nil) nobody is told about tasks in error. It
-// does nothing until Run.
+// on. Without alerts or alerter (nil) tasks in error raise no alert. It does
+// nothing until Run.
 func NewRunner(cfg RunConfig, sup *Supervisor, alerts Alerts, alerter *Alerter, log *slog.Logger) *Runner {
-	orInt(&cfg.Interval, DefaultInterval)
-	orInt(&cfg.TickMax, DefaultTickMax)
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
+	cfg.TickMax = cmp.Or(cfg.TickMax, DefaultTickMax)
 	return &Runner{cfg: cfg, sup: sup, alerts: alerts, alerter: alerter, log: log}
 }
 
@@ -89,18 +91,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.alerts != nil && r.alerter != nil {
 		reading.Go(func() { r.read(ctx) })
 	}
-	timer := time.NewTimer(r.cfg.Interval)
-	defer timer.Stop()
 	for ctx.Err() == nil {
 		r.tick(ctx)
-		pause := r.cfg.Interval
+		between := r.cfg.Interval
 		if r.rep.Full && r.rep.Messages > 0 {
-			pause /= hurry
+			between /= hurry
 		}
-		timer.Reset(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if pause.For(ctx, between) != nil {
+			break
 		}
 	}
 	reading.Wait()
@@ -163,11 +161,8 @@ func (r *Runner) read(ctx context.Context) {
 			return
 		}
 		r.alerting(&r.readErr, err)
-		timer := time.NewTimer(r.cfg.Interval)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, r.cfg.Interval) != nil {
+			return
 		}
 	}
 }

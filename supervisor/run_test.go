@@ -33,6 +33,7 @@ func running(t *testing.T, r *Runner) (stop func()) {
 	}
 }
 
+// covers: S27
 func TestRunTicksAndResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(2)
@@ -58,6 +59,8 @@ func TestRunTicksAndResigns(t *testing.T) {
 
 // A leader whose loop hangs renews no more, and the other takes over; when it
 // wakes it has lost the lease, and what it asked in between does no harm.
+//
+// covers: E6, S36, S37, T8
 func TestStalledLeaderIsSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)
@@ -78,7 +81,7 @@ func TestStalledLeaderIsSucceeded(t *testing.T) {
 		w.mu.Unlock()
 		advance(t, w.ttl+2*time.Second)
 		if !b.Last().Held {
-			t.Fatal("nobody took over from a stalled leader")
+			t.Fatal("no supervisor took over from a stalled leader")
 		}
 		if n := w.askedTimes(0); n != 1 {
 			t.Fatalf("the successor asked %d times, want 1", n)
@@ -100,6 +103,8 @@ func TestStalledLeaderIsSucceeded(t *testing.T) {
 }
 
 // A tick that hangs ends with its time, so that the leadership is tried again.
+//
+// covers: E10, S27
 func TestTickIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)
@@ -122,6 +127,7 @@ func TestTickIsBounded(t *testing.T) {
 	})
 }
 
+// covers: S14, S30, I22, T5
 func TestRunAlerts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,20 +31,12 @@ type Config struct {
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (c Config) WithDefaults() Config {
-	orInt(&c.ScanMax, DefaultScanMax)
-	orInt(&c.MessageMax, DefaultMessageMax)
-	orInt(&c.Slack, DefaultSlack)
-	orInt(&c.AskAgain, DefaultAskAgain)
-	if c.Actor == "" {
-		c.Actor = DefaultActor
-	}
+	c.ScanMax = cmp.Or(c.ScanMax, DefaultScanMax)
+	c.MessageMax = cmp.Or(c.MessageMax, DefaultMessageMax)
+	c.Slack = cmp.Or(c.Slack, DefaultSlack)
+	c.AskAgain = cmp.Or(c.AskAgain, DefaultAskAgain)
+	c.Actor = cmp.Or(c.Actor, DefaultActor)
 	return c
-}
-
-func orInt[N ~int | ~int64](n *N, def N) {
-	if *n == 0 {
-		*n = def
-	}
 }
 
 // Report says what one tick did.
@@ -105,7 +98,7 @@ func (s *Supervisor) Tick(ctx context.Context, now core.Instant) (Report, error)
 
 // look sees which partitions have read what they were asked. One that has not
 // is left alone, or requests would pile up before a partition without an owner;
-// but not for ever, because positions start anew when a stream is lost.
+// but not for ever, because positions start again at 1 when a stream is lost.
 func (s *Supervisor) look(cursors []core.PartitionState, now core.Instant, rep *Report) {
 	for _, c := range cursors {
 		p := s.place(c.Partition)

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
+// covers: S34, G4
 func TestTickAsksOncePerPartition(t *testing.T) {
 	w := newWorld(4)
 	w.add(1, 10, 3)
@@ -61,6 +62,7 @@ func TestSlackWaitsForClocks(t *testing.T) {
 	}
 }
 
+// covers: inv11
 func TestUnreadPartitionIsLeftAlone(t *testing.T) {
 	w := newWorld(3)
 	w.add(0, 1, 5)
@@ -77,7 +79,7 @@ func TestUnreadPartitionIsLeftAlone(t *testing.T) {
 	if len(w.asked[0]) != 1 {
 		t.Error("an unread partition was asked again after 29s")
 	}
-	// Positions start anew when a stream is lost: silence does not last for ever.
+	// Positions start again at 1 when a stream is lost: silence does not last for ever.
 	mustTick(t, s, epoch.Add(30*time.Second))
 	if len(w.asked[0]) != 2 {
 		t.Errorf("an unread partition was asked %d times after 30s, want 2", len(w.asked[0]))
@@ -88,6 +90,7 @@ func TestUnreadPartitionIsLeftAlone(t *testing.T) {
 	}
 }
 
+// covers: E6, S37
 func TestRestartAsksAgain(t *testing.T) {
 	w := newWorld(1)
 	w.add(0, 1, 2)
@@ -101,6 +104,7 @@ func TestRestartAsksAgain(t *testing.T) {
 	}
 }
 
+// covers: S27, T8, inv11
 func TestScanIsBounded(t *testing.T) {
 	w := newWorld(4)
 	for p := range 4 {
@@ -129,6 +133,7 @@ func TestScanIsBounded(t *testing.T) {
 	}
 }
 
+// covers: S27, inv11
 func TestBacklogDoesNotStarveOthers(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -177,6 +182,8 @@ func TestBacklogDoesNotStarveOthers(t *testing.T) {
 
 // Tasks that stay overdue whatever they are asked must not hide those behind
 // them in their own partition, also when the scan comes to it from another.
+//
+// covers: T8, inv11
 func TestStuckFrontOfPartition(t *testing.T) {
 	for _, before := range []int{0, 3} {
 		w := newWorld(2)
@@ -220,6 +227,7 @@ func TestScanGoesRoundOnce(t *testing.T) {
 	}
 }
 
+// covers: S36, inv11
 func TestNotLeading(t *testing.T) {
 	w := newWorld(1)
 	w.add(0, 1, 1)
@@ -277,6 +285,8 @@ func TestFailedQuestionIsAskedAgain(t *testing.T) {
 }
 
 // Two that both believe they lead ask twice; the owners act once.
+//
+// covers: S36, T8
 func TestTwoLeadersAreHarmless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		partitions := rapid.IntRange(1, 5).Draw(t, "partitions")
@@ -335,6 +345,7 @@ func TestResign(t *testing.T) {
 	}
 }
 
+// covers: I22
 func TestAlerterBoundsTheRate(t *testing.T) {
 	sink := &memSink{}
 	a := NewAlerter(AlertConfig{Every: 100 * time.Millisecond, Burst: 3, SummaryEvery: 10 * time.Second}, sink)
@@ -377,6 +388,8 @@ func TestAlerterBoundsTheRate(t *testing.T) {
 
 // However many kinds of tasks fail, alerts speak of each task once and the
 // memory for sums is bounded.
+//
+// covers: I22
 func TestAlertsAddUp(t *testing.T) {
 	sink := &memSink{}
 	a := NewAlerter(AlertConfig{}, sink)
@@ -400,6 +413,7 @@ func TestAlertsAddUp(t *testing.T) {
 	}
 }
 
+// covers: S14, inv8
 func TestSinkErrorBringsEndingAgain(t *testing.T) {
 	sink := &memSink{err: errors.New("away")}
 	a := NewAlerter(AlertConfig{Burst: 1}, sink)
@@ -441,7 +455,7 @@ func (inDoubt) Release(context.Context) error       { return nil }
 
 // A tick that could not renew its lease says so, and leaves the asking to the next.
 //
-// covers: D
+// covers: inv11
 func TestLeaseInDoubt(t *testing.T) {
 	w := newWorld(1)
 	w.add(0, 1, 5)

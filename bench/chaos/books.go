@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 )
 
 // recoverMax is how long the system may take to recover; after it, it never did.
@@ -295,7 +295,7 @@ func (w *world) noise(r *report) {
 
 // tellings are the ids whose ends the event stream tells.
 func (w *world) tellings(ctx context.Context) (map[string]struct{}, error) {
-	conn, err := bus.Dial(ctx, bus.Options{URL: w.natsURL, Name: "chaos-books", Logger: slog.New(slog.DiscardHandler)})
+	conn, err := natsbus.Dial(ctx, natsbus.Options{URL: w.natsURL, Name: "chaos-books", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 const (
@@ -48,7 +48,7 @@ func readEvents(ctx context.Context, nc *nats.Conn, quiet time.Duration, again f
 			return r.told, nil
 		}
 		err = fmt.Errorf("events: %d of %d read: %w", r.read, r.last, err)
-		if errors.Is(err, bus.ErrUndecodable) {
+		if errors.Is(err, wire.ErrUndecodable) {
 			return nil, err
 		}
 		again(err)
@@ -62,7 +62,7 @@ func readEvents(ctx context.Context, nc *nats.Conn, quiet time.Duration, again f
 func (r *eventReader) on(ctx context.Context) error {
 	step, cancel := context.WithTimeout(ctx, r.quiet)
 	defer cancel()
-	stream, err := r.js.Stream(step, bus.Names{}.StreamEvents())
+	stream, err := r.js.Stream(step, wire.Names{}.StreamEvents())
 	if err != nil {
 		return err
 	}
@@ -114,13 +114,13 @@ func note(m jetstream.Msg, told map[string]struct{}) error {
 }
 
 // eventSubjects are those of all endings of deliveries.
-func eventSubjects() string { return bus.Names{}.EventSubject(drone.Type, "*") }
+func eventSubjects() string { return wire.Names{}.EventSubject(drone.Type, "*") }
 
 // noteData adds the ids of one message. What is no ending is a refusal.
 func noteData(subject string, data []byte, told map[string]struct{}) error {
-	endings, err := bus.DecodeEndings(data)
+	endings, err := wire.DecodeEndings(data)
 	if err != nil {
-		if _, refusal := bus.DecodeStatus(data); refusal == nil {
+		if _, refusal := wire.DecodeStatus(data); refusal == nil {
 			return nil
 		}
 		return errors.Join(errors.New(subject), err)

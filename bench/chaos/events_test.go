@@ -10,12 +10,13 @@ import (
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // events is a connection, through a link, to a server whose event stream tells of n tasks.
-func events(t *testing.T, n int) (*link, *bus.Conn) {
+func events(t *testing.T, n int) (*link, *natsbus.Conn) {
 	t.Helper()
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), Port: natsserver.FreePort})
 	if err != nil {
@@ -27,17 +28,17 @@ func events(t *testing.T, n int) (*link, *bus.Conn) {
 		}
 	})
 	k := linkTo(t, strings.TrimPrefix(server.ClientURL(), "nats://"))
-	c, err := bus.Dial(t.Context(), bus.Options{URL: "nats://" + k.addr(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	c, err := natsbus.Dial(t.Context(), natsbus.Options{URL: "nats://" + k.addr(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	if _, err := c.Setup(t.Context(), bus.StreamConfig{Lease: time.Second}); err != nil {
+	if _, err := c.Setup(t.Context(), natsbus.StreamConfig{Lease: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
 		told := make(chan error, 1)
-		c.TellEnded([]core.Ending{{ID: fmt.Sprint("t", i), Type: "order", State: core.StateProcessed, Seq: 2, CreatedAt: 1, At: 2}}, func(err error) { told <- err })
+		c.PublishEndings([]core.Ending{{ID: fmt.Sprint("t", i), Type: "order", State: core.StateProcessed, Seq: 2, CreatedAt: 1, At: 2}}, func(err error) { told <- err })
 		if err := <-told; err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,7 @@ func TestReadEventsOfAnEmptyStream(t *testing.T) {
 // TestEventSubjects: what hears the endings hears those of deliveries, however they end.
 func TestEventSubjects(t *testing.T) {
 	for _, state := range []string{drone.StateProcessed, drone.StateUndone, drone.StateError} {
-		if got := (bus.Names{}).EventSubject(drone.Type, state); strings.TrimSuffix(eventSubjects(), "*") != strings.TrimSuffix(got, state) {
+		if got := (wire.Names{}).EventSubject(drone.Type, state); strings.TrimSuffix(eventSubjects(), "*") != strings.TrimSuffix(got, state) {
 			t.Errorf("%s is not among %s", got, eventSubjects())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 // Faults of the NATS server, and of the servers of a cluster.
@@ -32,7 +32,7 @@ func (w *world) streamLeader(ctx context.Context) (*process, error) {
 	defer cancel()
 	for {
 		step, done := context.WithTimeout(ctx, time.Second)
-		s, err := js.Stream(step, bus.Names{}.StreamTasks())
+		s, err := js.Stream(step, wire.Names{}.StreamTasks())
 		done()
 		if err == nil && s.CachedInfo().Cluster != nil {
 			for _, p := range w.nats {
@@ -88,7 +88,7 @@ func (w *world) healthy(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
-	var names bus.Names
+	var names wire.Names
 	for _, name := range []string{names.StreamTasks(), names.StreamControl(), names.StreamEvents(), "KV_" + names.BucketNodes()} {
 		for {
 			step, done := context.WithTimeout(ctx, time.Second)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 // Faults of the processes: roles and agents that die, freeze, stall, or are
@@ -56,11 +56,11 @@ func (w *world) schedulersLive(ctx context.Context) error {
 	defer cancel()
 	for _, p := range w.schedulers() {
 		if err := w.await(ctx, p.name+" has no lease", func(ctx context.Context) (bool, error) {
-			kv, err := js.KeyValue(ctx, bus.Names{}.BucketNodes())
+			kv, err := js.KeyValue(ctx, wire.Names{}.BucketNodes())
 			if err != nil {
 				return false, err
 			}
-			_, err = kv.Get(ctx, bus.NodeKey(p.name))
+			_, err = kv.Get(ctx, wire.NodeKey(p.name))
 			return err == nil, err
 		}); err != nil {
 			return err
@@ -144,7 +144,7 @@ func (w *world) leader(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	kv, err := js.KeyValue(ctx, bus.Names{}.BucketNodes())
+	kv, err := js.KeyValue(ctx, wire.Names{}.BucketNodes())
 	if err != nil {
 		return "", fmt.Errorf("leader: %w", err)
 	}
@@ -152,7 +152,7 @@ func (w *world) leader(ctx context.Context) (string, error) {
 		var held struct {
 			Value string `json:"value"`
 		}
-		entry, err := kv.Get(ctx, bus.KeyLeader)
+		entry, err := kv.Get(ctx, wire.KeyLeader)
 		if err == nil {
 			err = json.Unmarshal(entry.Value(), &held)
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 // Faults of the streams and buckets: each is deleted while everything works, or is full.
 
 // lost is a stream, or the one below a bucket, that is deleted.
-func lost(of func(bus.Names) string) func(context.Context, *world, *injection) error {
+func lost(of func(wire.Names) string) func(context.Context, *world, *injection) error {
 	return func(ctx context.Context, w *world, in *injection) error {
-		name := of(bus.Names{})
+		name := of(wire.Names{})
 		in.on = name
 		js, err := jetstream.New(w.load.doors[0])
 		if err != nil {
@@ -39,8 +39,8 @@ func (w *world) deleteStream(ctx context.Context, js jetstream.JetStream, name s
 }
 
 // bucket is the name of the stream below a bucket.
-func bucket(of func(bus.Names) string) func(bus.Names) string {
-	return func(n bus.Names) string { return "KV_" + of(n) }
+func bucket(of func(wire.Names) string) func(wire.Names) string {
+	return func(n wire.Names) string { return "KV_" + of(n) }
 }
 
 // loseTasks deletes the task stream. What no partition's owner has read of it is lost, as
@@ -52,7 +52,7 @@ func loseTasks(ctx context.Context, w *world, in *injection) error {
 	if err := w.allRead(ctx); err != nil {
 		return err
 	}
-	return lost(bus.Names.StreamTasks)(ctx, w, in)
+	return lost(wire.Names.StreamTasks)(ctx, w, in)
 }
 
 // allRead waits until every submission has its answer, and all that was accepted is stored:
@@ -94,7 +94,7 @@ func loseEvents(ctx context.Context, w *world, in *injection) error {
 	if err != nil {
 		return errors.Join(err, sub.Unsubscribe())
 	}
-	if err := errors.Join(lost(bus.Names.StreamEvents)(ctx, w, in), sub.Unsubscribe()); err != nil {
+	if err := errors.Join(lost(wire.Names.StreamEvents)(ctx, w, in), sub.Unsubscribe()); err != nil {
 		return err
 	}
 	for len(heard) > 0 {
@@ -119,7 +119,7 @@ const fullSpare = 200
 // fullStream lets the task stream be no larger than it is. What all have finished goes from it
 // by itself then, so it takes submissions again before it is as large as before.
 func fullStream(ctx context.Context, w *world, in *injection) error {
-	name := bus.Names{}.StreamTasks()
+	name := wire.Names{}.StreamTasks()
 	in.on = name
 	js, err := jetstream.New(w.load.doors[0])
 	if err != nil {

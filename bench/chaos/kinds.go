@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 // leaseTime is that of nodes and of the leading supervisor in a round.
@@ -34,7 +34,7 @@ func told(condition string) *due {
 	return &due{alerts: []string{condition}, unready: []string{condition}}
 }
 
-// kinds is every kind of fault there is; docs/chaos.md says what each promises.
+// kinds is every kind of fault there is; bench/chaos/README.md says what each promises.
 var kinds = []kind{
 	{name: "kill-scheduler", fits: both, weight: 2, least: ms(100), most: ms(3000), due: taken, run: killScheduler},
 	{name: "kill-schedulers", fits: single, weight: 1, least: ms(100), most: ms(1500), due: &due{lines: []string{lineTaken}}, run: killSchedulers},
@@ -62,12 +62,12 @@ var kinds = []kind{
 	{name: "agent-rights", fits: single, weight: 1, least: ms(2000), most: ms(4000), due: &due{lines: []string{lineDenied}}, run: denyAgents},
 	{name: "full-stream", fits: single | devOnly, weight: 1, least: ms(5000), most: ms(9000), due: told("streams"), run: fullStream},
 	{name: "lose-tasks", fits: single | devOnly, weight: 1, due: &due{alerts: []string{"streams", alertReread}, unready: []string{"streams"}}, run: loseTasks},
-	{name: "lose-control", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bus.Names.StreamControl)},
+	{name: "lose-control", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(wire.Names.StreamControl)},
 	{name: "lose-events", fits: single | devOnly, weight: 1, due: told("streams"), run: loseEvents},
-	{name: "lose-dead", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bus.Names.StreamDead)},
-	{name: "lose-nodes", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bucket(bus.Names.BucketNodes))},
-	{name: "lose-partitions", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bucket(bus.Names.BucketPartitions))},
-	{name: "lose-keys", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bucket(bus.Names.BucketKeys))},
+	{name: "lose-dead", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(wire.Names.StreamDead)},
+	{name: "lose-nodes", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bucket(wire.Names.BucketNodes))},
+	{name: "lose-partitions", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bucket(wire.Names.BucketPartitions))},
+	{name: "lose-keys", fits: single | devOnly, weight: 1, due: told("streams"), run: lost(bucket(wire.Names.BucketKeys))},
 	{name: "second-installation", fits: single, weight: 1, due: &due{}, run: secondInstallation},
 	{name: "wrong-clock", fits: single, weight: 1, least: ms(4000), most: ms(8000), due: &due{alerts: []string{"clock", "clock-far"}, unready: []string{"clock-far"}}, run: wrongClock},
 

@@ -13,7 +13,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 // Bounds of the load.
@@ -136,7 +136,7 @@ func (l *load) submit(ctx context.Context) (id string, err error) {
 // submitTo is submit with a delivery of that partition.
 func (l *load) submitTo(ctx context.Context, partition int) (id string, err error) {
 	r := l.requests.Request(int(l.next.Add(1)))
-	for bus.PartitionOf(r.DeliveryID, partitions) != partition {
+	for wire.PartitionOf(r.DeliveryID, partitions) != partition {
 		r = l.requests.Request(int(l.next.Add(1)))
 	}
 	return l.submitUntilAccepted(ctx, r)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"text/template"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/wire"
 )
 
 // The users of a round's NATS servers. Their passwords are their names, unless one is
@@ -32,7 +32,7 @@ type natsConf struct {
 
 // Commands are the subjects of all commands to do something.
 func (c *natsConf) Commands() []string {
-	return []string{bus.Names{}.CommandSubject(">", false), bus.Names{}.BatchSubject(">", false)}
+	return []string{wire.Names{}.CommandSubject(">", false), wire.Names{}.BatchSubject(">", false)}
 }
 
 // natsText is what a server of a round is configured with: as the one inside `duly dev`,

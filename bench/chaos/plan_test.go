@@ -69,16 +69,16 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestKindsAreDocumented: docs/chaos.md says of each kind what is done and what is promised.
+// TestKindsAreDocumented: bench/chaos/README.md says of each kind what is done and what is promised.
 func TestKindsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "chaos.md"))
+	page, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(page), "\n## The faults\n")
 	for i := range kinds {
 		if name := regexp.MustCompile(`(?m)^\| ([\w-]+, )*` + kinds[i].name + `(, [\w-]+)* \|`); !name.MatchString(table) {
-			t.Errorf("docs/chaos.md has no row of %s", kinds[i].name)
+			t.Errorf("bench/chaos/README.md has no row of %s", kinds[i].name)
 		}
 	}
 }

@@ -59,6 +59,8 @@ func TestReport(t *testing.T) {
 }
 
 // TestReportUnclean: each broken promise shows.
+//
+// covers: T10
 func TestReportUnclean(t *testing.T) {
 	for name, spoil := range map[string]func(*report){
 		"lost":      func(r *report) { r.close(&drone.Report{Lost: 1}, 0) },

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
 )
 
 // slowProbe is what a probe may take without a word about it.
@@ -24,7 +24,7 @@ func (w *world) tellSlow(ctx context.Context, began, answered time.Time, v *core
 
 // tellExample writes down what became of a task that broke a promise.
 func (w *world) tellExample(ctx context.Context, id, why string) {
-	v, err := w.view(ctx, bus.PartitionOf(id, partitions), id)
+	v, err := w.view(ctx, wire.PartitionOf(id, partitions), id)
 	if err != nil {
 		v.ID = id
 	}

@@ -12,7 +12,7 @@ import (
 // a condition has to report it, or that is a plan of the operator's own.
 type due struct {
 	after   time.Duration // the least that it must have lasted
-	alerts  []string      // conditions of docs/health.md that must begin and end, or events of it
+	alerts  []string      // conditions of docs/operations/health.md that must begin and end, or events of it
 	unready []string      // one of these conditions must keep a process from being ready, unreadyMax after it began at most
 	lines   []string      // each must be logged by some process
 }

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/pgtest"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // partitions of every system here.
@@ -146,7 +147,7 @@ func (w *world) openStore(ctx context.Context) error {
 	w.opening.Lock()
 	defer w.opening.Unlock()
 	var err error
-	w.opened, err = schema.Open(ctx, url, schema.Options{MaxConns: 4})
+	w.opened, err = dialects.Open(ctx, url, schema.Options{MaxConns: 4})
 	return err
 }
 

@@ -9,5 +9,5 @@
 //	go -C bench run ./mutants                 all of them; the last line counts
 //	go -C bench run ./mutants -run undo -j 1  some of them
 //	go -C bench run ./mutants -list           what there is
-//	go -C bench run ./mutants -sim -table     and what the simulator notices, as the table of docs/faults.md
+//	go -C bench run ./mutants -sim -table     and what the simulator notices, as a table
 package main

@@ -222,7 +222,7 @@ var coreMutants = []mutant{
 	{
 		name: "unserved-costs-a-try", invariant: 11, file: "internal/core/await.go",
 		old: "r.Code, r.Error, r.Attempt = code, text, s.Attempt-1", new: "r.Code, r.Error, r.Attempt = code, text, s.Attempt",
-		fault: "a command that nobody heard counts as an attempt",
+		fault: "a command that reached no agent counts as an attempt",
 		run:   "^(TestUnservedIsNoAttempt|TestScripts)$",
 	},
 	{

@@ -84,7 +84,7 @@ var undoMutants = []mutant{
 	{
 		name: "second-copy-forgotten-unserved", invariant: 7, file: "internal/core/await.go",
 		old: "\tif s.Resent {\n\t\treturn d.stale(\"the command was sent more than once\")\n\t}\n", new: "",
-		fault: "\"nobody listens\" to the second copy speaks for the first",
+		fault: "\"unserved\" of the second copy speaks for the first",
 		run:   "^TestUnservedCopySpeaksForItselfAlone$",
 	},
 	{
@@ -168,7 +168,7 @@ var undoMutants = []mutant{
 	{
 		name: "unserved-undo-for-ever", invariant: 8, file: "internal/core/undo.go",
 		old: "if d.at >= s.Since.Add(ps.undoPatience()) {", new: "if d.at < 0 {",
-		fault: "an undo that nobody listens to never calls a person",
+		fault: "an undo whose agent is absent never calls a person",
 		run:   "^TestUndoIsPatient$",
 	},
 	{

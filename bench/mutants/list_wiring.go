@@ -4,27 +4,27 @@ package main
 // survived the tests of its package.
 var wiringMutants = []mutant{
 	{
-		name: "context-ca-ignored", invariant: 12, file: "internal/bus/context.go", in: "cmd/duly",
+		name: "context-ca-ignored", invariant: 12, file: "internal/natsbus/context.go", in: "cmd/duly",
 		old: "	if c.CA != \"\" {", new: "	if c.CA == \"none\" {",
 		fault: "the certificate authority of a context of the nats command is not used",
 		run:   "^TestServeByContextOverTLS$",
 	},
 	{
-		name: "context-tls-first-ignored", invariant: 12, file: "internal/bus/context.go", in: "cmd/duly",
+		name: "context-tls-first-ignored", invariant: 12, file: "internal/natsbus/context.go", in: "cmd/duly",
 		old: "	if c.TLSFirst {", new: "	if c.TLSFirst && c.CA == \"\" {",
 		fault: "a server that wants TLS first is not reached by a context that says so",
 		run:   "^TestServeByContextOverTLS$",
 	},
 	{
-		name: "cancel-answered-unstored", invariant: 1, file: "ingest/ask.go",
+		name: "cancel-answered-unstored", invariant: 1, file: "internal/api/requests.go",
 		old: "asked.Partition, c); err != nil {", new: "asked.Partition, c); err != nil && c.Kind != core.EventCancel {",
 		fault: "a cancel is answered as taken though the control stream did not store it",
 		run:   "^TestStoreDown$",
 	},
 	{
-		name: "cancelled-duplicate-refused", invariant: 9, file: "scheduler/birth.go",
+		name: "cancelled-duplicate-refused", invariant: 9, file: "scheduler/create.go",
 		old: "	if len(e.task.InputHash) == 0 {\n		return // a cancel", new: "	if len(e.task.InputHash) < 0 {\n		return // a cancel",
-		fault: "a cancel that lost the race against its submission is told as a refused submission",
+		fault: "a cancel that lost the race against its submission is reported as a refused submission",
 		run:   "^TestCancelThatLostTheRace$",
 	},
 	{
@@ -42,7 +42,7 @@ var wiringMutants = []mutant{
 	{
 		name: "halved-duplicates-forgotten", invariant: 9, file: "scheduler/commit.go",
 		old: "		res.Duplicates = append(res.Duplicates, r.Duplicates...)\n", new: "",
-		fault: "a birth whose id was taken runs on when its batch was halved",
+		fault: "a new task whose id was taken runs on when its batch was halved",
 		run:   "^TestPoisonAndDuplicate$",
 	},
 	{
@@ -58,7 +58,7 @@ var wiringMutants = []mutant{
 		run:   "^TestStoppedNodeGivesItsLeasesBack$",
 	},
 	{
-		name: "lease-counted-from-the-answer", invariant: 4, file: "internal/bus/lease.go",
+		name: "lease-counted-from-the-answer", invariant: 4, file: "internal/natsbus/lease.go",
 		old:   "	began := l.clock() // the server counts from later, so this errs on the safe side\n	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())\n	if err == nil {\n		err = l.put(ctx, kv, began)\n	}\n",
 		new:   "	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())\n	if err == nil {\n		if err = l.put(ctx, kv, l.clock()); err == nil && l.rev != 0 {\n			l.until = l.clock().Add(l.ttl*2/3)\n		}\n	}\n",
 		fault: "a lease counts from the server's answer, however late that came",
@@ -67,13 +67,13 @@ var wiringMutants = []mutant{
 	{
 		name: "tick-goes-on-without-partitions", invariant: 11, file: "supervisor/supervisor.go",
 		old: "	if err != nil {\n		return rep, fmt.Errorf(\"read the partitions: %w\", err)", new: "	if err != nil && rep.Asked > 0 {\n		return rep, fmt.Errorf(\"read the partitions: %w\", err)",
-		fault: "a tick that could not read the partitions asks all the same, and tells nobody",
+		fault: "a tick that could not read the partitions asks all the same, and reports nothing",
 		run:   "^TestErrors$",
 	},
 	{
 		name: "tick-goes-on-without-lease", invariant: 11, file: "supervisor/supervisor.go",
 		old: "	if err != nil {\n		return rep, fmt.Errorf(\"renew the lease: %w\", err)", new: "	if err != nil && !held {\n		return rep, fmt.Errorf(\"renew the lease: %w\", err)",
-		fault: "a tick whose lease could not be renewed asks all the same, and tells nobody",
+		fault: "a tick whose lease could not be renewed asks all the same, and reports nothing",
 		run:   "^TestLeaseInDoubt$",
 	},
 	{
@@ -97,7 +97,7 @@ var wiringMutants = []mutant{
 	{
 		name: "poisoned-duplicate-told", invariant: 9, file: "scheduler/commit.go",
 		old: "		if err == nil && len(res.Duplicates) == 0 { //", new: "		if err == nil { //",
-		fault: "who submits again what cannot be stored is told of an error of a task that is another's",
+		fault: "a submission of what cannot be stored, sent again, is answered with an error of another submitter's task",
 		run:   "^TestPoisonAndDuplicate$",
 	},
 	{
@@ -133,14 +133,14 @@ var wiringMutants = []mutant{
 	{
 		name: "told-again-under-another-epoch", invariant: 10, file: "scheduler/apply.go",
 		old: "			if p := s.partitions[m.Partition]; p != nil && p.epoch == m.Epoch {", new: "			if p := s.partitions[m.Partition]; p != nil {",
-		fault: "endings that the event stream refused are told again by an ownership that did not write them",
-		run:   "^TestTellAgainOfAFormerOwnership$",
+		fault: "endings that the event stream refused are published again by an ownership that did not write them",
+		run:   "^TestRepublishOfAFormerOwnership$",
 	},
 	{
 		name: "told-again-but-one", invariant: 10, file: "scheduler/apply.go",
 		old: "		for _, m := range again {\n", new: "		for _, m := range again[1:] {\n",
-		fault: "of the endings that the event stream refused the first are not told again",
-		run:   "^(TestTellAgain|TestTellAgainIsPaced)$",
+		fault: "of the endings that the event stream refused the first are not published again",
+		run:   "^(TestRepublish|TestRepublishIsPaced)$",
 	},
 	{
 		name: "stream-age-ignored", invariant: 12, file: "internal/node/node.go", in: "dev",
@@ -161,37 +161,37 @@ var wiringMutants = []mutant{
 		run:   "^TestStreamSettings$",
 	},
 	{
-		name: "stream-identity-constant", invariant: 1, file: "internal/bus/setup.go",
+		name: "stream-identity-constant", invariant: 1, file: "internal/natsbus/setup.go",
 		old: "	if id := info.Config.Metadata[metaStream]; id != \"\" {\n		return id\n", new: "	if id := info.Config.Metadata[metaStream]; id != \"\" {\n		return info.Config.Name\n",
 		fault: "a stream that was lost and made again passes for the one before",
 		run:   "^(TestReaderOfALostStream|TestGuardMakesAgain)$",
 	},
 	{
 		name: "undecodable-skipped", invariant: 2, file: "internal/node/owner.go", in: "cmd/duly",
-		old: "		if !wait(ctx, between) {\n			n.report(condStoring", new: "		if failed || !wait(ctx, between) {\n			n.report(condStoring",
+		old: "		if pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {", new: "		if tries > 1 || pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {",
 		fault: "a message that cannot be decoded is passed over though its dead letter could not be stored",
 		run:   "^TestDeadLetterThatCannotBeStored$",
 	},
 	{
-		name: "deadlock-not-retried", invariant: 12, file: "schema/pgerrors.go",
+		name: "deadlock-not-retried", invariant: 12, file: "schema/postgres/errors.go",
 		old: "	{\"40\", faultTransaction, faultTransaction, ", new: "	{\"40P01\", faultRow, faultRow, false, \"a row is refused\"},\n	{\"40\", faultTransaction, faultTransaction, ",
 		fault: "PostgreSQL: a commit that made way in a deadlock is not sent again",
 		run:   "^TestErrorsOfACommit$",
 	},
 	{
-		name: "sqlite-purge-place-survives", invariant: 9, file: "schema/sqlite.go",
-		old: "	s.purged.forget(partition)\n", new: "",
+		name: "sqlite-purge-place-survives", invariant: 9, file: "schema/sqlite/sqlite.go",
+		old: "	s.ForgetPurged(partition)\n", new: "",
 		fault: "SQLite: how far rows are forgotten is remembered over a takeover of a database that was restored",
 		run:   "^TestSQLite$/^purge_after_a_takeover$",
 	},
 	{
-		name: "postgres-purge-place-survives", invariant: 9, file: "schema/postgres.go",
-		old: "	p.purged.forget(partition)\n", new: "",
+		name: "postgres-purge-place-survives", invariant: 9, file: "schema/postgres/postgres.go",
+		old: "	p.ForgetPurged(partition)\n", new: "",
 		fault: "PostgreSQL: how far rows are forgotten is remembered over a takeover of a database that was restored",
 		run:   "^TestPostgres$/^purge_after_a_takeover$",
 	},
 	{
-		name: "restored-stream-unseen", invariant: 1, file: "internal/bus/consumer.go",
+		name: "restored-stream-unseen", invariant: 1, file: "internal/natsbus/consumer.go",
 		old: "	if err != nil || core.InstantOf(msg.Time) == stored {", new: "	if err != nil || msg.Time.Year() > 1 {",
 		fault: "a stream that went back and has grown past the cursor is read on",
 		run:   "^(TestReaderOfARestoredStream|TestReaderKnowsTheMessageAtItsCursor)$",
@@ -203,13 +203,13 @@ var wiringMutants = []mutant{
 		run:   "^TestRestoredStreamThatHasGrown$",
 	},
 	{
-		name: "room-by-cursors-of-before", invariant: 1, file: "internal/bus/room.go",
+		name: "room-by-cursors-of-before", invariant: 1, file: "internal/natsbus/room.go",
 		old: "		if cursor > state.LastSeq || p < len(all.Stored) && !c.isAt(ctx, stream, cursor, all.Stored[p]) {", new: "		if ctx.Err() != nil {",
-		fault: "room is made in a stream that went back, of what nobody has read",
+		fault: "room is made in a stream that went back, of what has not been read",
 		run:   "^TestRoomOfAStreamThatWentBack$",
 	},
 	{
-		name: "other-installation-not-refused", invariant: 4, file: "internal/bus/setup.go",
+		name: "other-installation-not-refused", invariant: 4, file: "internal/natsbus/setup.go",
 		old: "config.Installation != \"\" && has != \"\" && has != config.Installation {", new: "config.Installation == \"none\" && has != config.Installation {",
 		fault: "a node uses the streams of another installation",
 		run:   "^TestInstallation$",

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.pattern, "run", "", "only mutants whose name matches this `regexp`")
 	flags.BoolVar(&o.list, "list", false, "show what there is and try nothing")
 	flags.BoolVar(&o.sim, "sim", false, "also ask the simulator about each")
-	flags.BoolVar(&o.table, "table", false, "write the table of docs/faults.md at the end; the trials go to the standard error")
+	flags.BoolVar(&o.table, "table", false, "write a table of what caught each at the end; the trials go to the standard error")
 	flags.IntVar(&o.jobs, "j", 2, "how many to try at a time")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // mutant is one fault and the tests that must see it.
 type mutant struct {
 	name      string
-	invariant int    // of ARCHITECTURE.md and docs/faults.md that it breaks
+	invariant int    // of docs/generated/invariants.md that it breaks
 	file      string // below the module's root, with slashes
 	old       string // what stands there, once
 	new       string // what stands there instead
@@ -77,7 +77,7 @@ func (m *mutant) apply(root string) (string, error) {
 	return strings.Replace(text, m.old, m.new, 1), nil
 }
 
-// where names the declaration that the fault is in, as docs/faults.md does.
+// where names the declaration that the fault is in.
 func (m *mutant) where(root string) (string, error) {
 	text, err := m.source(root)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // namedMost is how many of the tests that catch a mutant its row names.
 const namedMost = 3
 
-// writeTable writes what was tried as the table of docs/faults.md.
+// writeTable writes what was tried as a table.
 func writeTable(w io.Writer, root string, chosen []mutant, verdicts []verdict) error {
 	var b strings.Builder
 	b.WriteString("| mutant | breaks | the fault | in | caught by | simulator |\n|---|---|---|---|---|---|\n")

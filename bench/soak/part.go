@@ -20,8 +20,8 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/wire"
 )
 
 // The processes besides this one.
@@ -169,7 +169,7 @@ func forgetEvents(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("event stream: %w", err)
 	}
-	stream, err := js.Stream(ctx, bus.Names{}.StreamEvents())
+	stream, err := js.Stream(ctx, wire.Names{}.StreamEvents())
 	if err != nil {
 		return fmt.Errorf("event stream: %w", err)
 	}

@@ -102,7 +102,7 @@ func wrongUse(t *testing.T, url string) {
 		args []string
 		want string
 	}{
-		{[]string{"get", "delivery", "nobody"}, `no task "nobody" of type "delivery"`},
+		{[]string{"get", "delivery", "no-such"}, `no task "no-such" of type "delivery"`},
 		{[]string{"submit", "nosuch", "n1", "{}"}, `"nosuch"`},
 		{[]string{"submit", "delivery", "d-1", `{"a":1}`}, "another input"},
 		{[]string{"submit", "delivery", "n2", `{"a"`}, "not JSON"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -180,7 +181,7 @@ func (t *task) print(w io.Writer) {
 	case t.Reason != "":
 		fmt.Fprintf(w, "  (%s)", t.Reason)
 	}
-	fmt.Fprintf(w, "\ncreated %s  ended %s  failures %d\n", t.CreatedAt, orDash(t.EndedAt), t.Failures)
+	fmt.Fprintf(w, "\ncreated %s  ended %s  failures %d\n", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures)
 	tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tBY\tRESULT OR ERROR")
 	for _, s := range t.Steps {
@@ -188,16 +189,9 @@ func (t *task) print(w io.Writer) {
 		if s.Error != "" {
 			last = s.Error
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, orDash(strings.TrimSuffix(s.By, "@"+s.Agent)), last)
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, cmp.Or(strings.TrimSuffix(s.By, "@"+s.Agent), "-"), last)
 	}
-	_ = tab.Flush() // to the same writer as the lines above, whose errors nobody asks for either
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	_ = tab.Flush() // to the same writer as the lines above, whose errors are not looked at either
 }
 
 type listCmd struct {
@@ -229,7 +223,7 @@ func (c *listCmd) Run(ctx context.Context, std streams) error {
 		fmt.Fprintln(tab, "TYPE\tID\tSTATE\tCREATED\tENDED")
 		for i := range page.Tasks {
 			t := &page.Tasks[i]
-			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", t.Type, t.ID, t.State, t.CreatedAt, orDash(t.EndedAt))
+			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", t.Type, t.ID, t.State, t.CreatedAt, cmp.Or(t.EndedAt, "-"))
 		}
 		_ = tab.Flush() // as above
 		if page.Next != "" {

@@ -19,6 +19,7 @@ import (
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/pause"
 )
 
 // Times of the demo.
@@ -145,7 +146,7 @@ func (d *demo) run(ctx context.Context, dir string, std streams) (*demoReport, e
 }
 
 // demoConfig is a node in one process whose lease is short: roles come and go in
-// a storm, and nobody wants to wait.
+// a storm, and each change waits for a lease.
 func demoConfig() node.Config {
 	config := dev.Config("demo", 16)
 	config.ScanInterval, config.Lease, config.StreamMaxBytes = 250*time.Millisecond, 2*time.Second, 1<<30
@@ -293,14 +294,7 @@ func (d *demo) pace(ctx context.Context, i int) bool {
 	if d.cmd.Rate == 0 {
 		return true
 	}
-	t := time.NewTimer(time.Until(d.began.Add(time.Duration(i) * time.Second / time.Duration(d.cmd.Rate))))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(ctx, time.Until(d.began.Add(time.Duration(i)*time.Second/time.Duration(d.cmd.Rate)))) == nil
 }
 
 func (d *demo) submitOne(ctx context.Context, client *duly.Client, inbox string, i int) {

@@ -45,6 +45,8 @@ func cockroachURL(t *testing.T, server string) string {
 
 // TestDemoOnBothStores is the README's command, smaller; on a CockroachDB as well
 // where the environment names one.
+//
+// covers: S1, S42, I2
 func TestDemoOnBothStores(t *testing.T) {
 	stores := []string{"sqlite", "postgres"}
 	if os.Getenv(cockroachEnv) != "" {

@@ -88,7 +88,7 @@ func TestFullDiskOfSQLiteIsTold(t *testing.T) {
 		if os.Geteuid() == 0 && !errors.Is(err, syscall.EPERM) {
 			t.Fatal(err)
 		}
-		return // nobody may mount here
+		return // mounting is not allowed here
 	}
 	at := n.ready()
 	idleAt(t, regexp.MustCompile(`url=(nats://\S+)`).FindStringSubmatch(n.log())[1])

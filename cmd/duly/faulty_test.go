@@ -12,6 +12,8 @@ import (
 // TestDemoThroughFaults: the demo's books close where the database fails as
 // CockroachDB may, from the first takeover until the books are read, as PostgreSQL
 // and as what looks like a CockroachDB.
+//
+// covers: E18
 func TestDemoThroughFaults(t *testing.T) {
 	for name, cockroach := range map[string]bool{"postgres": false, "cockroach": true} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"duly.dev/duly/internal/pgfault"
 )
 
-// What follows makes conditions of docs/health.md true with real servers: a database behind a proxy that refuses, streams
+// What follows makes conditions of docs/operations/health.md true with real servers: a database behind a proxy that refuses, streams
 // that are not as they must be, names that are taken.
 
 // troubled waits until a node says that a condition does not hold, with its reason and since when, and has told it once.
@@ -138,7 +138,7 @@ func jetStreamAt(t *testing.T, url string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// idle stores a plan whose agent nobody is.
+// idle stores a plan whose agent is not there.
 func (g *ground) idle(t *testing.T) {
 	t.Helper()
 	idleAt(t, g.nats.ClientURL())
@@ -153,7 +153,7 @@ func idleAt(t *testing.T, url string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	plan := duly.NewPlan("idle", 1, duly.NewCheck[string, int]("wait", "nobody"))
+	plan := duly.NewPlan("idle", 1, duly.NewCheck[string, int]("wait", "absent"))
 	if err := plan.Apply(ctx, c); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestFrozenDatabaseIsTold(t *testing.T) {
 		until(t, "it is a task", func() bool { code, _ := ask(t, "GET", at+"/v1/tasks/idle/"+id, ""); return code == 200 })
 	}
 	p.Refuse(pgfault.Refusal{Mute: true})
-	if code := put(t, at, "a"); code != 202 { // a database that does not answer holds nobody up
+	if code := put(t, at, "a"); code != 202 { // a database that does not answer delays no submission
 		t.Fatalf("submit: %d", code)
 	}
 	n.troubled(at, "database", "deadline exceeded", 13*time.Second)
@@ -377,8 +377,8 @@ func TestOtherInstallationIsTold(t *testing.T) {
 		}
 		return was
 	}
-	own := change("SOMEBODYELSE")
-	n.troubled(at, "installation", "SOMEBODYELSE", 10*time.Second)
+	own := change("ANOTHERHOUSE")
+	n.troubled(at, "installation", "ANOTHERHOUSE", 10*time.Second)
 	if _, all := readiness(t, at); !strings.Contains(all["installation"].Error, own) {
 		t.Errorf("its own installation is not named: %s", all["installation"].Error)
 	}
@@ -386,10 +386,10 @@ func TestOtherInstallationIsTold(t *testing.T) {
 	n.over(at, "installation")
 }
 
-// TestNobodyLeadsIsTold: supervisors that may not take the lead, because their user lacks the right.
+// TestNoLeaderIsTold: supervisors that may not take the lead, because their user lacks the right.
 //
 // covers: B13
-func TestNobodyLeadsIsTold(t *testing.T) {
+func TestNoLeaderIsTold(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	dir := t.TempDir()

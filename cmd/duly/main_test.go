@@ -53,7 +53,7 @@ type child struct {
 
 var addrLine = regexp.MustCompile(`msg="http is up".* addr=(\S+)`)
 
-// spawn starts the program with arguments; the test ends it if nobody has.
+// spawn starts the program with arguments; the test ends it if it still runs then.
 func spawn(t *testing.T, args ...string) *child {
 	t.Helper()
 	c, err := spawnWith(t, func(*exec.Cmd) {}, args...)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/rights"
+	"duly.dev/duly/internal/wire"
 )
 
 // kindNode is a node that runs all roles.
@@ -22,7 +22,7 @@ type permissionsCmd struct {
 	Namespace    string        `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
 	StatusTo     []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"As of serve: where schedulers may send statuses. The inboxes of submitters in the same call are added where a prefix allows them."`
 	AnswerWithin time.Duration `default:"24h" help:"How long agents may take to answer one command: not less than the longest complete-by of their steps."`
-	PlainDoor    bool          `help:"Submitters may publish to the task stream themselves, which also lets them make NATS send its confirmations to any subject: see docs/permissions.md."`
+	PlainDoor    bool          `help:"Submitters may publish to the task stream themselves, which also lets them make NATS send its confirmations to any subject: see docs/operations/permissions.md."`
 	Events       bool          `help:"Submitters may read the event stream about their types, which has the same consequence. Without it Go clients say WithoutEvents."`
 	JSON         bool          `name:"json" help:"Print JSON, for tools that make users of it."`
 }
@@ -124,7 +124,7 @@ func (c *permissionsCmd) parse() ([]asked, error) {
 func inboxOf(user string) string { return "_INBOX_" + user }
 
 func (c *permissionsCmd) users() ([]natsUser, error) {
-	names, err := bus.NewNames(c.Namespace)
+	names, err := wire.NewNames(c.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func permissionsOf(set rights.Set) natsPermissions {
 // config is what goes into nats-server's configuration.
 func (c *permissionsCmd) config(users []natsUser) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Users of nats-server for the Duly installation %q: include this in an account\n# (or in authorization { }) and give each a password. docs/permissions.md says more.\nusers = [\n", c.Namespace)
+	fmt.Fprintf(&b, "# Users of nats-server for the Duly installation %q: include this in an account\n# (or in authorization { }) and give each a password. docs/operations/permissions.md says more.\nusers = [\n", c.Namespace)
 	for _, u := range users {
 		fmt.Fprintf(&b, "  { # %s\n", strings.Join(u.Kinds, " "))
 		if u.InboxPrefix != "" {

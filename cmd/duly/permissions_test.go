@@ -217,8 +217,8 @@ var (
 	postStep = duly.NewStep[goods, receipt]("post", "post", duly.CompleteBy(2*time.Second))
 	shipStep = duly.NewStep[goods, receipt]("ship", "ship", duly.Attempts(1))
 	failStep = duly.NewStep[goods, receipt]("fail", "ship.fail", duly.Attempts(1), duly.OnExhausted(duly.AskPerson))
-	goneStep = duly.NewStep[goods, receipt]("gone", "nobody", duly.CompleteBy(300*time.Millisecond), duly.Attempts(2), duly.Backoff(10*time.Millisecond, 20*time.Millisecond))
-	holdStep = duly.NewCheck[goods, receipt]("hold", "nobody", duly.CompleteBy(5*time.Second))
+	goneStep = duly.NewStep[goods, receipt]("gone", "absent", duly.CompleteBy(300*time.Millisecond), duly.Attempts(2), duly.Backoff(10*time.Millisecond, 20*time.Millisecond))
+	holdStep = duly.NewCheck[goods, receipt]("hold", "absent", duly.CompleteBy(5*time.Second))
 
 	orders  = duly.NewPlan("orders", 1, payStep, postStep, shipStep)
 	broken  = duly.NewPlan("broken", 1, failStep)
@@ -260,7 +260,7 @@ func (g *guarded) populate(namespace string) {
 	}
 	shipped := func(_ context.Context, call duly.Call[goods]) (receipt, error) {
 		if call.Input.Cents == 13 {
-			return receipt{}, duly.Refuse(errors.New("nobody sends that"))
+			return receipt{}, duly.Refuse(errors.New("that cannot be sent"))
 		}
 		return receipt{call.Key}, nil
 	}
@@ -550,7 +550,7 @@ func (v *violations) usedBy(pattern string) bool {
 	return false
 }
 
-// unused tells which permitted subjects nobody has used.
+// unused tells which permitted subjects no client has used.
 func (g *guarded) unused() {
 	for _, m := range regexp.MustCompile(`(?m)^          "([^"]+)"$`).FindAllStringSubmatch(g.users, -1) {
 		subject, _, _ := strings.Cut(m[1], " ")
@@ -854,9 +854,9 @@ func TestPermissionsOfOneUser(t *testing.T) {
 	}
 }
 
-// TestPermissionsPage: the command and the configuration of docs/permissions.md work as they stand.
+// TestPermissionsPage: the command and the configuration of docs/operations/permissions.md work as they stand.
 func TestPermissionsPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "permissions.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", "permissions.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -923,7 +923,7 @@ func TestPermissionsPage(t *testing.T) {
 	}
 }
 
-// TestAnswersGoAnywhere holds docs/permissions.md to what NATS does: who may publish to a
+// TestAnswersGoAnywhere holds docs/operations/permissions.md to what NATS does: who may publish to a
 // stream can make its confirmation overwrite anything, and so is not the submitter that is
 // printed by default; an account of their own that imports the fast door keeps submitters
 // from it.

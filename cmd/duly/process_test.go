@@ -17,6 +17,7 @@ import (
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // cluster is NATS and PostgreSQL in this process, for nodes in others.
@@ -44,7 +45,7 @@ func newCluster(t *testing.T) *cluster {
 	if code, out, errs := command(t, "", "migrate", "--database-url", c.db); code != 0 || !strings.Contains(out, "up to date") {
 		t.Fatalf("migrate: %d %s %s", code, out, errs)
 	}
-	if c.store, err = schema.Open(t.Context(), c.db, schema.Options{MaxConns: 2}); err != nil {
+	if c.store, err = dialects.Open(t.Context(), c.db, schema.Options{MaxConns: 2}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -186,6 +187,8 @@ func (c *cluster) owners() map[string]int {
 
 // TestKilledSchedulerLosesNothing: kill -9 of the only scheduler in the middle
 // of the load, then another one.
+//
+// covers: E3, S38, S42, I2, I19, T9
 func TestKilledSchedulerLosesNothing(t *testing.T) {
 	const tasks = 2000
 	c := newCluster(t)
@@ -214,6 +217,8 @@ func TestKilledSchedulerLosesNothing(t *testing.T) {
 
 // TestWithoutSupervisorNothingTimesOut: time-outs are recovered by the
 // supervisor and by nothing else.
+//
+// covers: E6, S11, inv11
 func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 	const completeBy = 300 * time.Millisecond
 	c := newCluster(t)
@@ -261,7 +266,7 @@ func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 // own identity, while no node lives, and has grown past every cursor when one starts. What
 // was accepted runs.
 //
-// covers: A6
+// covers: A6, inv1
 func TestRestoredStreamThatHasGrown(t *testing.T) {
 	const before, after = 60, 100
 	c := newCluster(t)
@@ -316,6 +321,8 @@ func TestRestoredStreamThatHasGrown(t *testing.T) {
 
 // TestTwoNodesShare: two schedulers share the partitions; one that is told to
 // stop hands its own over, and nothing is lost.
+//
+// covers: E12, S22, I12
 func TestTwoNodesShare(t *testing.T) {
 	const tasks, partitions = 600, 8
 	c := newCluster(t)

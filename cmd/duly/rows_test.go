@@ -27,11 +27,11 @@ func (g *ground) count(t *testing.T, query string) (n int) {
 	return n
 }
 
-// TestNobodyServesIsFewRows: tasks whose step nobody serves write a row when they begin to wait and one when that ends,
+// TestAbsentAgentIsFewRows: tasks whose step no agent serves write a row when they begin to wait and one when that ends,
 // however often they were tried meanwhile.
 //
 // covers: B11
-func TestNobodyServesIsFewRows(t *testing.T) {
+func TestAbsentAgentIsFewRows(t *testing.T) {
 	t.Parallel()
 	const tasks = 20
 	g := newGround(t)
@@ -51,7 +51,7 @@ func TestNobodyServesIsFewRows(t *testing.T) {
 		t.Errorf("%d rows of %d tasks that wait, want 2 each", n, tasks)
 	}
 	nc, _ := g.jetStream(t)
-	if _, err := nc.QueueSubscribe("duly.do.nobody", "q", func(m *nats.Msg) { _ = m.Respond([]byte("1")) }); err != nil {
+	if _, err := nc.QueueSubscribe("duly.do.absent", "q", func(m *nats.Msg) { _ = m.Respond([]byte("1")) }); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "they end", func() bool { return g.count(t, "SELECT count(*) FROM tasks WHERE state = 'processed'") == tasks })

@@ -26,7 +26,7 @@ import (
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 )
 
-// natsServer is a NATS server as somebody else configures it.
+// natsServer is a NATS server with a configuration of its own.
 func natsServer(t *testing.T, opts natsd.Options) *natsd.Server {
 	t.Helper()
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.JetStream, opts.StoreDir = "127.0.0.1", natsd.RANDOM_PORT, true, true, true, t.TempDir()
@@ -71,7 +71,7 @@ func certificate(t *testing.T) (cert tls.Certificate, authority string) {
 // TestServeByContextOverTLS: a node reaches a server that wants TLS before anything else and
 // has a certificate of an authority that the machine does not know, as its context says.
 //
-// covers: D
+// covers: inv12
 func TestServeByContextOverTLS(t *testing.T) {
 	cert, authority := certificate(t)
 	s := natsServer(t, natsd.Options{TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, TLSHandshakeFirst: true})
@@ -99,7 +99,7 @@ func TestServeByContextOverTLS(t *testing.T) {
 // TestDevListensToThisMachineAlone: neither HTTP nor NATS of `duly dev`, which ask for no
 // password, are reached from elsewhere.
 //
-// covers: D
+// covers: inv12
 func TestDevListensToThisMachineAlone(t *testing.T) {
 	c := spawn(t, "dev", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
 	u, err := url.Parse(c.ready())
@@ -129,7 +129,7 @@ func TestDevListensToThisMachineAlone(t *testing.T) {
 // TestStoppedNodeGivesItsLeasesBack: a node that stops leaves its name and its lead free at
 // once, however long its lease.
 //
-// covers: D
+// covers: inv11
 func TestStoppedNodeGivesItsLeasesBack(t *testing.T) {
 	c := newCluster(t)
 	n := spawn(t, "serve", "--node-name", "one", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "10m")
@@ -160,9 +160,9 @@ func TestStoppedNodeGivesItsLeasesBack(t *testing.T) {
 }
 
 // TestDeadLetterThatCannotBeStored: a message that cannot be decoded is not passed over while
-// its dead letter cannot be stored; it is one as soon as somebody can store it.
+// its dead letter cannot be stored; it is stored as soon as that works.
 //
-// covers: D
+// covers: E30, inv2
 func TestDeadLetterThatCannotBeStored(t *testing.T) {
 	s := natsServer(t, natsd.Options{Users: []*natsd.User{
 		{Username: "all", Password: "x"},

@@ -1,6 +1,7 @@
 package natsserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func start(o Options, dir string) (*server.Server, error) {
 	failed := make(failures, 1)
 	s.SetLogger(logger{to: o.Logger, failed: failed}, false, false)
 	s.Start()
-	if err := awaitReady(s, failed, orDuration(o.Ready, DefaultReady)); err != nil {
+	if err := awaitReady(s, failed, cmp.Or(o.Ready, DefaultReady)); err != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("nats server at %s: %w", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)), err)
@@ -176,18 +177,15 @@ func (o Options) server(dir string) (*server.Options, error) {
 	case DefaultPort:
 		port = server.DEFAULT_PORT
 	}
-	payload := o.MaxPayload
-	if payload == 0 {
-		payload = DefaultMaxPayload
-	}
+	payload := cmp.Or(o.MaxPayload, DefaultMaxPayload)
 	// Pending must exceed payload, or a subscriber that waits for one largest
 	// message counts as slow.
 	pending := max(int64(server.MAX_PENDING_SIZE), 4*int64(payload))
 	config := &server.Options{
-		ServerName: orString(o.Name, "duly"),
-		Host:       orString(o.Host, DefaultHost),
+		ServerName: cmp.Or(o.Name, "duly"),
+		Host:       cmp.Or(o.Host, DefaultHost),
 		Port:       port,
-		HTTPHost:   orString(o.Host, DefaultHost),
+		HTTPHost:   cmp.Or(o.Host, DefaultHost),
 		HTTPPort:   o.HTTPMonitorPort,
 		MaxPayload: int32(payload),
 		MaxPending: pending,
@@ -278,18 +276,4 @@ func (l logger) Fatalf(format string, v ...any) {
 	case l.failed <- fmt.Sprintf(format, v...):
 	default: // the first one is kept
 	}
-}
-
-func orString(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
-}
-
-func orDuration(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
 }

@@ -37,6 +37,8 @@ func begin(t *testing.T, o Options) *Server {
 
 // TestStoreSurvives: what the server confirmed is there after a restart, and the
 // defaults are what the package promises.
+//
+// covers: inv1
 func TestStoreSurvives(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "here")
 	for life := range 2 {

@@ -151,6 +151,8 @@ func newScheduler(nc *nats.Conn, input Request) *scheduler {
 
 // Reference defects 9 and 11: a delivery got another's drone, and lost its
 // expedited flag.
+//
+// covers: S7, I1, D9, D11
 func TestAgentsCarryADeliveryThrough(t *testing.T) {
 	nc := startNATS(t)
 	all := newServices(t, ServiceOptions{Seed: 1})
@@ -180,6 +182,8 @@ func TestAgentsCarryADeliveryThrough(t *testing.T) {
 }
 
 // Reference defect 4: no failure was ever undone.
+//
+// covers: D4
 func TestAgentsUndo(t *testing.T) {
 	nc := startNATS(t)
 	all := newServices(t, ServiceOptions{Seed: 1})
@@ -213,6 +217,7 @@ func wantCode(t *testing.T, s *scheduler, step Step, agent, want string) {
 	}
 }
 
+// covers: I7
 func TestAgentsRefuse(t *testing.T) {
 	nc := startNATS(t)
 	all := newServices(t, ServiceOptions{Seed: 1, Faults: Faults{Refused: 1}})
@@ -225,8 +230,10 @@ func TestAgentsRefuse(t *testing.T) {
 	wantCode(t, s, StepDelivery, "delivery.create", "422")
 }
 
-// A hanging service and a dead agent look alike from here: nobody answers, not
-// even with an error.
+// A hanging service and a dead agent look alike from here: no answer comes, not
+// even an error.
+//
+// covers: E7, S9
 func TestAgentsAreSilentPastTheirTime(t *testing.T) {
 	nc := startNATS(t)
 	all := newServices(t, ServiceOptions{Seed: 1, Faults: Faults{TimedOut: 0.5, Silent: 0.5}})
@@ -245,6 +252,8 @@ func TestAgentsAreSilentPastTheirTime(t *testing.T) {
 }
 
 // Replies suffer on the agents' connection; each command is one effect still.
+//
+// covers: E2
 func TestAgentsOnABadNetwork(t *testing.T) {
 	nc := startNATS(t)
 	tamper, err := NewTamper(1, Faults{Doubled: 1})

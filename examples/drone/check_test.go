@@ -49,6 +49,7 @@ func playMany(t *testing.T, all *Services) ([]string, OutcomeMap) {
 	return ids, outcomes
 }
 
+// covers: T10
 func TestCheckOfACleanRun(t *testing.T) {
 	all := newServices(t, ServiceOptions{Seed: 1})
 	ids, outcomes := playMany(t, all)
@@ -65,6 +66,8 @@ func TestCheckOfACleanRun(t *testing.T) {
 }
 
 // Every planted fault turns its counter non-zero and no other.
+//
+// covers: I2, D9, T10
 func TestCheckFindsPlantedFaults(t *testing.T) {
 	type counts struct{ lost, doubled, halfDone int }
 	tests := []struct {
@@ -111,7 +114,7 @@ func TestCheckFindsPlantedFaults(t *testing.T) {
 			delete(outcomes, "task1")
 		}, want: counts{lost: 1}, why: "accepted, but the store does not know it"},
 		{name: "effect of no task", spoil: func(t *testing.T, all *Services, _ OutcomeMap) {
-			mustDo(t, all.Service(StepDrone), callOf("nobody", StepDrone, 1))
+			mustDo(t, all.Service(StepDrone), callOf("unknown", StepDrone, 1))
 		}, want: counts{halfDone: 1}, why: "the store does not know it, but the effect of step drone stands"},
 	}
 	for _, test := range tests {

@@ -68,7 +68,7 @@ func doorError(err error) error {
 	case errors.As(err, &refused):
 		return &DoorError{Code: refused.Code, Text: refused.Description}
 	case errors.Is(err, nats.ErrNoResponders):
-		return &DoorError{Code: http.StatusServiceUnavailable, Text: "nobody takes deliveries in"}
+		return &DoorError{Code: http.StatusServiceUnavailable, Text: "no node takes deliveries in"}
 	case errors.Is(err, duly.ErrTimeout):
 		return &DoorError{Code: http.StatusRequestTimeout, Text: err.Error()}
 	}

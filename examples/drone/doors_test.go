@@ -79,7 +79,7 @@ func TestDoorError(t *testing.T) {
 		{"none", nil, 0},
 		{"refused", fmt.Errorf("x: %w", submit(413)), 413},
 		{"busy until the end", fmt.Errorf("x: %w: %w", duly.ErrTimeout, submit(429)), 429},
-		{"nobody there", fmt.Errorf("x: %w: %w", duly.ErrTimeout, nats.ErrNoResponders), 503},
+		{"no node there", fmt.Errorf("x: %w: %w", duly.ErrTimeout, nats.ErrNoResponders), 503},
 		{"no answer", fmt.Errorf("x: %w: %w", duly.ErrTimeout, context.DeadlineExceeded), 408},
 		{"something else", other, 0},
 	}
@@ -122,7 +122,7 @@ func TestDoorsOverNATS(t *testing.T) {
 	defer cancel()
 	var coded *DoorError
 	if _, err := doors.Submit(short, &request); !errors.As(err, &coded) {
-		t.Errorf("submit with nobody there: %v", err)
+		t.Errorf("submit with no node there: %v", err)
 	}
 	nc.Close()
 	if err := doors.Probe(ctx); err == nil {

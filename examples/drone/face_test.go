@@ -82,6 +82,8 @@ const requests = "/api/deliveryrequests"
 
 // Reference defects 1 and 2: a 202 before the broker's answer, a client's id
 // overwritten, and a 404 behind the 202.
+//
+// covers: I25, D1, D2
 func TestPostKeepsTheCallersID(t *testing.T) {
 	duly := &fakeDuly{}
 	face := NewFace(FaceOptions{Doors: duly, Tasks: duly})
@@ -115,7 +117,7 @@ func TestPostKeepsTheCallersID(t *testing.T) {
 		t.Errorf("the same again: %d %s", w.Code, w.Body)
 	}
 	other := req
-	other.OwnerID = "somebody-else"
+	other.OwnerID = "another-owner"
 	if w := ask(face, "POST", requests, bodyOf(t, other)); w.Code != http.StatusConflict {
 		t.Errorf("another request under the id: %d %s", w.Code, w.Body)
 	}
@@ -244,6 +246,8 @@ func TestNoAnswerInTime(t *testing.T) {
 }
 
 // Reference defect 3: nothing ever looked at a cancellation.
+//
+// covers: D3
 func TestDeleteStoresTheCancellation(t *testing.T) {
 	duly := &fakeDuly{}
 	face := NewFace(FaceOptions{Doors: duly, Tasks: duly})
@@ -264,6 +268,8 @@ func TestDeleteStoresTheCancellation(t *testing.T) {
 }
 
 // Reference defect 12: the health check was constantly healthy.
+//
+// covers: D12
 func TestProbeAsksNATS(t *testing.T) {
 	duly := &fakeDuly{}
 	face := NewFace(FaceOptions{Doors: duly, Tasks: duly})

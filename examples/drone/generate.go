@@ -6,7 +6,7 @@ import (
 )
 
 // Generator makes deliveries that look like real ones. Delivery i of a seed is
-// always the same, whoever asks and in whatever order. Safe for concurrent use.
+// always the same, in whatever order they are asked for. Safe for concurrent use.
 type Generator struct {
 	seed  uint64
 	start time.Time

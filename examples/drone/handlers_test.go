@@ -11,6 +11,8 @@ import (
 // The three steps are safe to be called again, out of order and too late,
 // without any ledger but the services' own; with services that can be called without
 // waiting, and with such that cannot.
+//
+// covers: I1
 func TestHandlersTwice(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		all := newServices(t, ServiceOptions{Seed: 1})

@@ -60,7 +60,7 @@ func (s *Service) hang(ctx context.Context, c *call) error {
 	return ctx.Err()
 }
 
-// lateEffect is the effect of a call that nobody waits for any more.
+// lateEffect is the effect of a call whose caller has gone.
 func (s *Service) lateEffect(c *call, held bool) {
 	if s.books.keep {
 		c.began = time.Now()
@@ -73,7 +73,7 @@ func (s *Service) lateEffect(c *call, held bool) {
 }
 
 // die is an agent that dies before, during or after the effect. In all cases
-// nobody answers; the context's end stands for the process that is gone.
+// no answer comes; the context's end stands for the process that is gone.
 func (s *Service) die(ctx context.Context, c *call) error {
 	switch c.fate.mode % 4 {
 	case 0: // before
@@ -101,7 +101,7 @@ func (s *Services) Settle(ctx context.Context) error { return s.pending.wait(ctx
 type pending struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed at zero; nil when nobody waits
+	idle chan struct{} // closed at zero; nil when no call of wait is blocked
 }
 
 func (p *pending) add() {

@@ -34,6 +34,7 @@ func doUntil(t *testing.T, s *Service, task string) (time.Duration, error) {
 	return time.Since(began), err
 }
 
+// covers: E7, S16
 func TestHangingServices(t *testing.T) {
 	tests := []struct {
 		name        string
@@ -71,6 +72,8 @@ func TestHangingServices(t *testing.T) {
 }
 
 // An undo that overtakes a late do closes the key; the do then finds the tombstone.
+//
+// covers: E7, T3, inv7
 func TestLateDoBehindItsUndo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newServices(t, ServiceOptions{Seed: 2, Faults: Faults{TimedOut: 0.5}, LateMax: time.Minute})
@@ -116,6 +119,7 @@ func TestUndoWhileTheServiceHoldsTheKey(t *testing.T) {
 	})
 }
 
+// covers: E5
 func TestSilentDeaths(t *testing.T) {
 	tests := []struct {
 		name string
@@ -143,6 +147,7 @@ func TestSilentDeaths(t *testing.T) {
 	}
 }
 
+// covers: E11
 func TestTransientErrors(t *testing.T) {
 	for mode := range uint64(4) {
 		all := newServices(t, ServiceOptions{Seed: 2, Faults: Faults{Transient: 0.5}})

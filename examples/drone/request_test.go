@@ -70,6 +70,8 @@ func TestValidateNamesAllFields(t *testing.T) {
 }
 
 // The names on the wire are the reference application's.
+//
+// covers: D11
 func TestRequestJSON(t *testing.T) {
 	const text = `{"deliveryId":"d1","ownerId":"o1","pickupLocation":"a","dropOffLocation":"b","pickupTime":"2026-01-05T08:00:00Z",` +
 		`"deadline":"2026-01-05T09:00:00Z","expedited":true,"confirmationRequired":"FingerPrint",` +
@@ -94,6 +96,7 @@ func TestRequestJSON(t *testing.T) {
 	}
 }
 
+// covers: D11
 func TestGenerator(t *testing.T) {
 	const n = 5_000
 	g := NewGenerator(7)

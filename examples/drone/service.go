@@ -122,8 +122,8 @@ type call struct {
 // Do performs the service's operation for a key: at most one effect, whatever
 // the number of calls. The serial is what it made: a drone's number, …; the
 // same for every call of a key. Errors are a *ServiceError, ErrKey, or the
-// context's own when the service hung past its deadline: then nobody knows
-// whether the effect was made.
+// context's own when the service hung past its deadline: then it is
+// not known whether the effect was made.
 func (s *Service) Do(ctx context.Context, in Call) (serial uint32, err error) {
 	return s.call(ctx, in, false)
 }

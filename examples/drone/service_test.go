@@ -42,6 +42,8 @@ func wantEntry(t *testing.T, b *Books, task string, step Step, want Entry) {
 }
 
 // Reference defect 5: dispatching twice gave two drones.
+//
+// covers: S40, I23, D5, D6
 func TestDoTwiceIsOneEffect(t *testing.T) {
 	all := newServices(t, ServiceOptions{Seed: 1})
 	s := all.Service(StepDrone)
@@ -57,6 +59,8 @@ func TestDoTwiceIsOneEffect(t *testing.T) {
 }
 
 // The whole life of a key, in the order do, do, undo, undo, late do.
+//
+// covers: inv7
 func TestUndoLeavesATombstone(t *testing.T) {
 	all := newServices(t, ServiceOptions{Seed: 1, Log: true})
 	s := all.Service(StepPackage)
@@ -90,6 +94,7 @@ func TestUndoLeavesATombstone(t *testing.T) {
 	}
 }
 
+// covers: inv7
 func TestUndoBeforeDo(t *testing.T) {
 	all := newServices(t, ServiceOptions{Seed: 1})
 	s := all.Service(StepDelivery)
@@ -180,6 +185,8 @@ func TestCallsThatCannotBe(t *testing.T) {
 }
 
 // Many callers on few keys, for the race detector and for the promise.
+//
+// covers: I23, D5
 func TestOneEffectUnderContention(t *testing.T) {
 	all := newServices(t, ServiceOptions{Seed: 9, Faults: Faults{Transient: 0.3}})
 	var wg sync.WaitGroup

@@ -72,6 +72,8 @@ func (r *runner) back(from Step, silent bool) Outcome {
 
 // A scheduler that keeps the rules gets through a storm without a scratch, so
 // whatever the checker finds in a demo is Duly's fault and not the mocks'.
+//
+// covers: E11
 func TestStormIsSurvivable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report, sum := weather(t, ServiceOptions{Seed: 11, Scale: 1, Faults: FaultsStorm})
@@ -86,6 +88,8 @@ func TestStormIsSurvivable(t *testing.T) {
 
 // Here many tasks are undone while calls of theirs are still under way, so that
 // tombstones and the lock on a key have work to do.
+//
+// covers: E11, S16
 func TestHurricaneIsSurvivable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faults := Faults{Refused: 0.05, Transient: 0.25, TimedOut: 0.2, Silent: 0.05}

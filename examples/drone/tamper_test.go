@@ -64,6 +64,7 @@ func TestTamperPassesEverythingElse(t *testing.T) {
 	}
 }
 
+// covers: E2
 func TestTamperDropsReplies(t *testing.T) {
 	got := through(t, Faults{Dropped: 1}, 7, connectFrame, replyFrame, otherFrame, headerFrame, emptyFrame, subFrame)
 	if want := connectFrame + otherFrame + subFrame; got != want {
@@ -71,6 +72,7 @@ func TestTamperDropsReplies(t *testing.T) {
 	}
 }
 
+// covers: E2
 func TestTamperDoublesReplies(t *testing.T) {
 	got := through(t, Faults{Doubled: 1}, 11, replyFrame, otherFrame, headerFrame, otherFrame, emptyFrame, otherFrame)
 	for _, frame := range []string{replyFrame, headerFrame, emptyFrame} {
@@ -117,7 +119,7 @@ func TestTamperGivesErrorsOn(t *testing.T) {
 		t.Errorf("wrote %d, %v", n, err)
 	}
 	if _, err := tamper.Dial("tcp", "127.0.0.1:1"); err == nil {
-		t.Error("nobody listens there")
+		t.Error("dialled a port that nothing listens on")
 	}
 	if _, err := NewTamper(1, Faults{Dropped: 2}); err == nil {
 		t.Error("a share of 2 was accepted")

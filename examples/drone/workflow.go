@@ -17,8 +17,8 @@ type PlanOptions struct {
 	Attempts       int           // of each do
 }
 
-// QuickPlan is for demonstrations and tests with faults: nobody wants to watch
-// a time-out of ten seconds.
+// QuickPlan is for demonstrations and tests with faults, in which a
+// time-out of ten seconds would take too long.
 func QuickPlan() PlanOptions {
 	return PlanOptions{
 		CompleteBy: time.Second,

@@ -25,7 +25,7 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	out.Reset()
 	d := decision{p: p, t: t, ev: ev, out: out, at: max(ev.At, t.UpdatedAt), before: t.State}
 	if ev.Type != "" && ev.Type != t.Type {
-		return d.notAllowed("it is of type " + quoteShort(t.Type) + ", not " + quoteShort(ev.Type))
+		return d.notAllowed("it is of type " + QuoteShort(t.Type) + ", not " + QuoteShort(ev.Type))
 	}
 	if p == nil || t.Steps == nil {
 		return d.withoutPlan()

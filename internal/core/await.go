@@ -5,7 +5,7 @@ import "time"
 // Waiting for an agent. A command that no agent takes is no attempt, and its step waits
 // until one does: one journal row begins the wait, and the row of what comes next ends
 // it. The retries between leave under the number of the first row and are known to the
-// owner's memory alone, so that a step nobody serves costs two rows however long it
+// owner's memory alone, so that a step no agent serves costs two rows however long it
 // takes. docs/decisions/008-attempts.md says why that is safe.
 
 const (
@@ -17,7 +17,7 @@ const (
 	OwnedFor = time.Second
 )
 
-// unserved takes back a command that nobody was there to hear. When a journalled
+// unserved takes back a command that reached no agent. When a journalled
 // command was sent twice, one copy may have been heard: then only its answer or its
 // complete-by counts.
 func (d *decision) unserved() error {
@@ -71,7 +71,7 @@ func (d *decision) await(i, code int, text string) {
 	if d.t.State == StateProcessing || s.Status == StepUndoing {
 		d.retryAt = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
 	}
-	d.out.Row = true // nothing is due for long: nobody should ask, which would cost another row
+	d.out.Row = true // nothing is due for long: a supervisor that asks would cost another row
 	d.finish(&r, d.t.State)
 }
 
@@ -107,7 +107,7 @@ func (d *decision) again(i int) {
 	s.Attempt++
 	if kind == EffectDo {
 		s.Due = min(s.Due, d.t.Deadline)
-		if s.Resent { // the word that nobody listens may be about another copy
+		if s.Resent { // "unserved" may be about another copy
 			s.Quiet = d.quietAfter(i)
 		}
 	}

@@ -20,6 +20,7 @@ func (r *rig) absent() {
 // A step that no agent serves costs one row when its wait begins and one when it ends,
 // however often it is tried in between; the end may be an answer, the deadline or a
 // cancel.
+//
 // covers: B11
 func TestWaitForAnAgentIsTwoRows(t *testing.T) {
 	for _, c := range []struct {
@@ -60,6 +61,7 @@ func TestWaitForAnAgentIsTwoRows(t *testing.T) {
 // An agent that cannot take a command has judged nothing: full, not knowing how, about
 // to stop. It is no attempt, costs one row, and counts as something that may have been
 // tried.
+//
 // covers: B11
 func TestBusyAgentIsNoAttempt(t *testing.T) {
 	for _, code := range []int{CodeTooMany, CodeUnable, CodeUnavailable} {
@@ -190,7 +192,7 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 	}
 }
 
-// That nobody heard one copy of a command that was sent twice says nothing of the other:
+// That one copy of a command that was sent twice was unserved says nothing of the other:
 // only its answer or its complete-by counts.
 func TestUnservedCopySpeaksForItselfAlone(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
@@ -264,7 +266,8 @@ func TestServedEndsTheBackoff(t *testing.T) {
 
 // An undo that fails goes on for a day by default; an operator hears of it after ten
 // tries or a minute, once. When its time is up it gives up, and the task names it.
-// covers: C6
+//
+// covers: C6, T2, inv8
 func TestUndoIsPatient(t *testing.T) {
 	p := stepsPlan(1)
 	p.Steps[0].UndoCompleteBy = time.Second
@@ -325,6 +328,7 @@ func TestUndoIsPatient(t *testing.T) {
 
 // The undo of a step that gives up leaves just that step: the others are undone, and
 // the task names what is left.
+//
 // covers: C6
 func TestUndoGivesUpAndTheOthersAreUndone(t *testing.T) {
 	for _, after := range []bool{false, true} {
@@ -364,6 +368,7 @@ func TestUndoGivesUpAndTheOthersAreUndone(t *testing.T) {
 
 // While an undo is in trouble the steps that it does not come after are undone; those
 // that it does wait for it.
+//
 // covers: C6
 func TestIndependentUndosGoOn(t *testing.T) {
 	p := stepsPlan(4)
@@ -429,6 +434,7 @@ func TestUndoAttemptsOfThePlan(t *testing.T) {
 }
 
 // A text of a time-out has no value in it, so that failures of one kind group.
+//
 // covers: C14
 func TestTextOfATimeOutIsTheSame(t *testing.T) {
 	texts := map[string]bool{}

@@ -188,7 +188,7 @@ type PartitionState struct {
 	// over to a stale standby, or was restored. Tasks with numbers below WentBackNumber, and submissions up
 	// to WentBackUntil, a position of the task stream, may have run in the life that is
 	// lost. 0: never. [ReadNoMore]: what would have been read again is not in the stream any
-	// more, and may be handed in anew.
+	// more, and may be submitted again.
 	WentBackAt     Instant
 	WentBackNumber int64
 	WentBackUntil  uint64
@@ -201,9 +201,9 @@ type PartitionState struct {
 // stream, too, has lost what a database that went back would read again.
 const ReadNoMore = 1<<63 - 1
 
-// AnewFor is how long a submitter may take to hand in again what database and stream have
+// ResubmitFor is how long a submitter may take to submit again what database and stream have
 // both lost; after it an id counts as new.
-const AnewFor = 24 * time.Hour
+const ResubmitFor = 24 * time.Hour
 
 // MayHaveRun reports whether steps of a task may have run that its journal does not know.
 func (s *PartitionState) MayHaveRun(t *Task) bool {
@@ -213,7 +213,7 @@ func (s *PartitionState) MayHaveRun(t *Task) bool {
 	case t.Number < s.WentBackNumber:
 		return true
 	case s.WentBackUntil == ReadNoMore:
-		return t.CreatedAt < s.WentBackAt.Add(AnewFor)
+		return t.CreatedAt < s.WentBackAt.Add(ResubmitFor)
 	}
 	return t.Origin <= s.WentBackUntil
 }

@@ -7,7 +7,7 @@ import (
 
 // What a takeover makes of a database that went back: which submissions may have run in
 // the life that is lost. Of a stream that has lost what would be read again, too, it
-// cannot say, so for a day all that is handed in anew may have run.
+// cannot say, so for a day all that is submitted again may have run.
 //
 // covers: A4
 func TestTakeAfterWhatIsLost(t *testing.T) {
@@ -23,7 +23,7 @@ func TestTakeAfterWhatIsLost(t *testing.T) {
 		row    PartitionState
 		claim  Claim
 		origin uint64 // a submission up to here may have run, the next one has not
-		anew   bool   // for a day all may have run
+		again  bool   // for a day all may have run
 	}{
 		{"nothing", row, Claim{Stream: "s1/c1", End: 30}, 0, false},
 		{"another stream", row, Claim{Stream: "s2/c1", End: 30}, 0, false},
@@ -41,9 +41,9 @@ func TestTakeAfterWhatIsLost(t *testing.T) {
 		mayRun := func(origin uint64, created Instant) bool {
 			return s.MayHaveRun(&Task{Number: s.NextNumber, Origin: origin, CreatedAt: created})
 		}
-		if c.anew {
-			if !mayRun(1<<40, at.Add(AnewFor-time.Hour)) || mayRun(1<<40, at.Add(AnewFor)) {
-				t.Errorf("%s: what is handed in anew: %+v", c.name, s)
+		if c.again {
+			if !mayRun(1<<40, at.Add(ResubmitFor-time.Hour)) || mayRun(1<<40, at.Add(ResubmitFor)) {
+				t.Errorf("%s: what is submitted again: %+v", c.name, s)
 			}
 			s.Take(Claim{Stream: "s3/c1", At: at.Add(time.Minute)})
 			if s.WentBackUntil != ReadNoMore {

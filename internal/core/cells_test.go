@@ -274,6 +274,7 @@ func effect(p *Plan, e Effect, now Instant) string {
 	return "ended"
 }
 
+// covers: S10, S11, S29, S42, G1, G3, T1, inv5, inv7, inv8, inv11
 func TestCells(t *testing.T) {
 	blocks := readCells(t)
 	seen := map[State]map[StepStatus]bool{}

@@ -8,7 +8,7 @@ import (
 // Corners that a random storm meets too seldom to rely on it.
 
 // A retry that finds no room is parked like a first try: it waits for room, not
-// for its backoff, and nobody asks about it before the deadline.
+// for its backoff, and no supervisor asks about it before the deadline.
 func TestRetryParks(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
@@ -39,6 +39,8 @@ func TestOwnDeadlineBoundsTheRow(t *testing.T) {
 
 // Quiet never moves back: a resubmit with a short deadline gives the second try a
 // complete-by before that of the first, one copy of which may still be at work.
+//
+// covers: inv7
 func TestQuietIsTheLatestOfAllTries(t *testing.T) {
 	p := stepsPlan(1)
 	p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = PolicyError, 1
@@ -55,7 +57,7 @@ func TestQuietIsTheLatestOfAllTries(t *testing.T) {
 	}
 }
 
-// A try that nobody heard ends with the task's deadline, and the same row undoes
+// A try that reached no agent ends with the task's deadline, and the same row undoes
 // another step: its Due is the undo's, not the lost try's.
 func TestUnservedAtTheDeadline(t *testing.T) {
 	r := newRig(t, stepsPlan(2))
@@ -68,8 +70,8 @@ func TestUnservedAtTheDeadline(t *testing.T) {
 	}
 }
 
-// Unserved tries are no attempts, of an undo neither, and the backoff begins anew
-// once somebody was there.
+// Unserved tries are no attempts, of an undo neither, and the backoff begins again
+// at its first pause once an agent was there.
 func TestUnservedIsNoAttempt(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
@@ -96,6 +98,8 @@ func TestUnservedIsNoAttempt(t *testing.T) {
 }
 
 // The set a step comes after decides, not its place in the plan.
+//
+// covers: S2
 func TestAfterSetDecides(t *testing.T) {
 	p := stepsPlan(3)
 	p.Steps[1].After = []int{0}
@@ -106,6 +110,8 @@ func TestAfterSetDecides(t *testing.T) {
 }
 
 // One step runs at a time: a task with a command out issues none.
+//
+// covers: S2
 func TestOneRunsAtATime(t *testing.T) {
 	r := newRig(t, stepsPlan(2))
 	r.birth(0)
@@ -116,7 +122,7 @@ func TestOneRunsAtATime(t *testing.T) {
 	}
 }
 
-// Resume sends again, so whoever resumes makes two of one.
+// Resume sends again, so of one copy it makes two.
 func TestResumeMarksResent(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)

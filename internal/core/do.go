@@ -47,7 +47,7 @@ func (d *decision) done(i int) {
 }
 
 // quietAfter is when the command now out at step i can no longer take effect
-// even if nobody answers.
+// even without an answer.
 func (d *decision) quietAfter(i int) Instant {
 	s := &d.t.Steps[i]
 	return max(s.Quiet, s.Due.Add(d.p.Grace))
@@ -119,12 +119,16 @@ func (r *Record) noteDeadline() {
 // backoff is the wait before try attempt+1: base × 2^(attempt-1), capped, full
 // jitter.
 func backoff(s *Step, attempt int, rand float64) time.Duration {
-	return doubled(s.Backoff, s.BackoffCap, attempt, rand)
+	return Backoff(s.Backoff, s.BackoffCap, attempt, rand)
 }
 
-func doubled(d, most time.Duration, attempt int, rand float64) time.Duration {
-	for i := 1; i < attempt && d < most; i++ {
+// Backoff is the pause before try n+1 of anything: first, doubled for each try after the
+// first one, at most most. It is multiplied by chance, drawn from 0 to 1 for full jitter;
+// 1 is for no jitter.
+func Backoff(first, most time.Duration, n int, chance float64) time.Duration {
+	d := first
+	for i := 1; i < n && 0 < d && d < most; i++ {
 		d *= 2
 	}
-	return time.Duration(rand * float64(min(d, most)))
+	return time.Duration(chance * float64(min(d, most)))
 }

@@ -41,5 +41,5 @@
 // every situation, testdata/scripts whole lives of tasks.
 //
 // The package also holds the vocabulary that the roles and the adapters share:
-// [Submission], [Command], [Reply], [Batch]. It imports errors, fmt and time.
+// [Submission], [Command], [Reply], [Batch]. internal/law lists what it may import.
 package core

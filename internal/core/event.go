@@ -6,7 +6,7 @@ type EventKind uint8
 // The events. Who may raise them is noted; Apply does not check it.
 const (
 	EventReply    EventKind = iota + 1 // agent: the answer to the command numbered Seq
-	EventUnserved                      // bus: nobody listens to the command numbered Seq
+	EventUnserved                      // bus: no agent is subscribed for the command numbered Seq
 	EventWake                          // owner: a backoff or a grace is over
 	EventClaim                         // owner: the agent a parked task waits for has room again
 	EventOverdue                       // supervisor: the complete_by of the row has passed

@@ -9,6 +9,8 @@ import (
 
 // A command that was sent twice is in two pairs of hands. One refuses; the other
 // may have done it: the step is undone like any other of unknown outcome.
+//
+// covers: T3, inv7
 func TestRefusalOfOneCopyIsNotNoEffect(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
@@ -26,6 +28,8 @@ func TestRefusalOfOneCopyIsNotNoEffect(t *testing.T) {
 
 // A new owner does not know in how many hands a command is, whether or not it
 // sends it again: the mark does not depend on Resume being called.
+//
+// covers: inv7
 func TestReplayedCommandCountsAsResent(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
@@ -55,6 +59,8 @@ func TestResumeSendsNoDoOfATaskBeingUndone(t *testing.T) {
 
 // locked_by names the owner, never the person or the supervisor whose request
 // made it take the task up.
+//
+// covers: S19, S21
 func TestLockedByIsTheOwner(t *testing.T) {
 	p := stepsPlan(2)
 	p.Steps[0].OnExhausted = PolicyWait
@@ -84,6 +90,8 @@ func TestLockedByIsTheOwner(t *testing.T) {
 }
 
 // With no failed step there is still just one step a resubmit can start from.
+//
+// covers: S15
 func TestResubmitNamesTheStepThatIsNext(t *testing.T) {
 	p := stepsPlan(2)
 	r := newRig(t, p)
@@ -106,7 +114,7 @@ func TestResubmitNamesTheStepThatIsNext(t *testing.T) {
 }
 
 // A task whose plan is gone can be put in error; what its steps did is unknown,
-// so nobody may call it undone but a person who looked.
+// so only a person who looked may call it undone.
 func TestPlanGone(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)

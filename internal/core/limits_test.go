@@ -66,6 +66,8 @@ func manySteps(n int) []Step {
 
 // TestPlanLimits walks every field of a plan and of a step, so that a new one
 // must be listed.
+//
+// covers: E21
 func TestPlanLimits(t *testing.T) {
 	plan := func() Plan {
 		p := Plan{Name: "order", Version: 1, CompleteBy: DurationMax, Steps: manySteps(2)}.WithDefaults()
@@ -91,6 +93,8 @@ func TestPlanLimits(t *testing.T) {
 }
 
 // TestPayloadLimit: what fits the server's largest message exactly is taken.
+//
+// covers: E21
 func TestPayloadLimit(t *testing.T) {
 	p := Plan{Name: "order", Version: 1, Steps: manySteps(2)}.WithDefaults()
 	worst := InputBytesMax + EnvelopeBytesMax + 2*ResultBytesMax

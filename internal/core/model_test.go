@@ -33,7 +33,7 @@ type try struct {
 	out     Instant // complete-by of the copy that left last
 }
 
-// hand is one copy of a command with somebody at work on it.
+// hand is one copy of a command with an agent at work on it.
 type hand struct {
 	try  *try
 	done bool // it will do nothing more
@@ -123,8 +123,7 @@ func (m *model) work(h *hand, now Instant, code int, effect, silent bool) string
 
 // quiet says whether a do of k may still take effect at the time an undo leaves.
 // This is the rule of invariant 7 as the owner can know it: its answer was taken
-// and it was in one pair of hands, or nobody heard it, or its time and the grace
-// are over.
+// and there was one copy, or none was heard, or its time and the grace are over.
 func (m *model) quiet(k effectKey, now Instant) (*try, bool) {
 	for _, t := range m.tries {
 		over := now >= t.due+m.grace || t.copies == 0 || t.copies == 1 && t.counted
@@ -209,7 +208,7 @@ func (m *model) checkEnd(p *Plan, t *Task) string {
 	return ""
 }
 
-// open lists the copies that somebody may still work on.
+// open lists the copies that an agent may still work on.
 func (m *model) open() []*hand {
 	return slices.DeleteFunc(slices.Clone(m.copies), func(h *hand) bool { return h.done })
 }

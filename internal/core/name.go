@@ -12,11 +12,11 @@ var ErrName = errors.New("name refused")
 // says in the error which name it was (type, id, step).
 func CheckName(field, name string) error {
 	if len(name) == 0 || len(name) > NameBytesMax {
-		return fmt.Errorf("%w: %s %s has %d bytes, want 1 to %d of A–Z a–z 0–9 _ -%s", ErrName, field, quoteShort(name), len(name), NameBytesMax, mapHint(field, name))
+		return fmt.Errorf("%w: %s %s has %d bytes, want 1 to %d of A–Z a–z 0–9 _ -%s", ErrName, field, QuoteShort(name), len(name), NameBytesMax, mapHint(field, name))
 	}
 	for i := 0; i < len(name); i++ {
 		if !tokenByte(name[i]) {
-			return fmt.Errorf("%w: %s %s: %s, want A–Z a–z 0–9 _ -%s", ErrName, field, quoteShort(name), runeAt(name, i), mapHint(field, name))
+			return fmt.Errorf("%w: %s %s: %s, want A–Z a–z 0–9 _ -%s", ErrName, field, QuoteShort(name), runeAt(name, i), mapHint(field, name))
 		}
 	}
 	return nil
@@ -47,12 +47,12 @@ func CheckAgent(agent string) error {
 			continue
 		}
 		if err := CheckName("agent token", agent[start:i]); err != nil {
-			return fmt.Errorf("agent %s: %w", quoteShort(agent), err)
+			return fmt.Errorf("agent %s: %w", QuoteShort(agent), err)
 		}
 		tokens++
 		start = i + 1
 		if tokens > AgentTokensMax {
-			return fmt.Errorf("%w: agent %s has more than %d tokens", ErrName, quoteShort(agent), AgentTokensMax)
+			return fmt.Errorf("%w: agent %s has more than %d tokens", ErrName, QuoteShort(agent), AgentTokensMax)
 		}
 	}
 	return nil
@@ -69,11 +69,3 @@ var tokenBytes = func() (t [256]bool) {
 	}
 	return t
 }()
-
-// quoteShort quotes a name for an error without repeating megabytes of it.
-func quoteShort(s string) string {
-	if len(s) > NameBytesMax {
-		return fmt.Sprintf("%q…", CutText(s, NameBytesMax))
-	}
-	return fmt.Sprintf("%q", s)
-}

@@ -53,7 +53,7 @@ func (d *decision) restart() (int, error) {
 		return -1, d.notAllowed("all its steps are done: undo it or resolve it")
 	}
 	if d.ev.Step != "" && d.p.Steps[at].Name != d.ev.Step {
-		return -1, d.notAllowed("step " + quoteShort(d.ev.Step) + " is not the one to start from; step " + d.p.Steps[at].Name + " is")
+		return -1, d.notAllowed("step " + QuoteShort(d.ev.Step) + " is not the one to start from; step " + d.p.Steps[at].Name + " is")
 	}
 	return at, nil
 }
@@ -76,7 +76,7 @@ func (d *decision) resolve() error {
 		return d.notAllowed("only a task in error can be resolved")
 	}
 	if d.ev.As != StateProcessed && d.ev.As != StateUndone {
-		return d.notAllowed("it can be resolved as processed or undone, not as " + quoteShort(string(d.ev.As)))
+		return d.notAllowed("it can be resolved as processed or undone, not as " + QuoteShort(string(d.ev.As)))
 	}
 	r := d.record(KindResolved, -1)
 	d.finish(&r, d.ev.As)

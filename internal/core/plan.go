@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -92,9 +93,9 @@ func (p Plan) WithDefaults() Plan {
 	steps := make([]Step, len(p.Steps))
 	copy(steps, p.Steps)
 	p.Steps = steps
-	orDuration(&p.CompleteBy, DefaultTaskCompleteBy)
-	orDuration(&p.Grace, DefaultGrace)
-	orInt(&p.InputMax, InputBytesMax)
+	p.CompleteBy = cmp.Or(p.CompleteBy, DefaultTaskCompleteBy)
+	p.Grace = cmp.Or(p.Grace, DefaultGrace)
+	p.InputMax = cmp.Or(p.InputMax, InputBytesMax)
 	for i := range steps {
 		steps[i].fillDefaults(p.CompleteBy)
 	}
@@ -105,37 +106,23 @@ func (p Plan) WithDefaults() Plan {
 // never contradicts what was said.
 func (s *Step) fillDefaults(task time.Duration) {
 	if s.CompleteBy == 0 {
-		orDuration(&s.UndoCompleteBy, DefaultStepCompleteBy) // an undo may take longer than the task
+		s.UndoCompleteBy = cmp.Or(s.UndoCompleteBy, DefaultStepCompleteBy) // an undo may take longer than the task
 		s.CompleteBy = min(DefaultStepCompleteBy, task)
 	}
-	orDuration(&s.UndoCompleteBy, s.CompleteBy)
+	s.UndoCompleteBy = cmp.Or(s.UndoCompleteBy, s.CompleteBy)
 	switch {
 	case s.Backoff == 0 && s.BackoffCap > 0:
 		s.Backoff = min(DefaultBackoff, s.BackoffCap)
 	case s.BackoffCap == 0 && s.Backoff > 0:
 		s.BackoffCap = max(DefaultBackoffCap, s.Backoff)
 	}
-	orDuration(&s.Backoff, DefaultBackoff)
-	orDuration(&s.BackoffCap, DefaultBackoffCap)
-	orDuration(&s.Pause, DefaultPause)
-	orInt(&s.AttemptsMax, DefaultAttemptsMax)
-	orInt(&s.UndoAttemptsMax, DefaultUndoAttemptsMax)
-	orInt(&s.ResultMax, ResultBytesMax)
-	if s.OnExhausted == "" {
-		s.OnExhausted = PolicyUndo
-	}
-}
-
-func orDuration(d *time.Duration, def time.Duration) {
-	if *d == 0 {
-		*d = def
-	}
-}
-
-func orInt(n *int, def int) {
-	if *n == 0 {
-		*n = def
-	}
+	s.Backoff = cmp.Or(s.Backoff, DefaultBackoff)
+	s.BackoffCap = cmp.Or(s.BackoffCap, DefaultBackoffCap)
+	s.Pause = cmp.Or(s.Pause, DefaultPause)
+	s.AttemptsMax = cmp.Or(s.AttemptsMax, DefaultAttemptsMax)
+	s.UndoAttemptsMax = cmp.Or(s.UndoAttemptsMax, DefaultUndoAttemptsMax)
+	s.ResultMax = cmp.Or(s.ResultMax, ResultBytesMax)
+	s.OnExhausted = cmp.Or(s.OnExhausted, PolicyUndo)
 }
 
 // Validate refuses a plan that cannot work. payloadMax is the largest message
@@ -192,7 +179,7 @@ func (p *Plan) validateStep(i int) error {
 	switch s.OnExhausted {
 	case PolicyUndo, PolicyWait, PolicyError:
 	default:
-		return fmt.Errorf("%w: plan %s: step %s: on_exhausted is %s, want undo, wait or error", ErrPlan, p.Name, s.Name, quoteShort(string(s.OnExhausted)))
+		return fmt.Errorf("%w: plan %s: step %s: on_exhausted is %s, want undo, wait or error", ErrPlan, p.Name, s.Name, QuoteShort(string(s.OnExhausted)))
 	}
 	for _, d := range []named{{"undo_patience", s.UndoPatience}, {"undo_backoff_cap", s.UndoBackoffCap}} {
 		if d.value == 0 {

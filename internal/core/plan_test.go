@@ -78,6 +78,7 @@ func TestShortestTimeout(t *testing.T) {
 	}
 }
 
+// covers: I18, D8
 func TestFinalCode(t *testing.T) {
 	for code, want := range map[int]bool{
 		0: false, 302: false, 400: true, 404: true, CodeTimeout: false, CodeGone: true, CodeRefused: true,
@@ -89,6 +90,7 @@ func TestFinalCode(t *testing.T) {
 	}
 }
 
+// covers: I23
 func TestKey(t *testing.T) {
 	for round, want := range map[int]string{0: "t1/drone/0", 9: "t1/drone/9", 10: "t1/drone/10"} {
 		c := Command{Task: "t1", Step: "drone", Round: round}
@@ -131,6 +133,8 @@ func TestLongErrorIsCut(t *testing.T) {
 }
 
 // Replay refuses a journal that cannot be this task's.
+//
+// covers: I24
 func TestReplayRefuses(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)

@@ -4,7 +4,7 @@ package core
 // were submitted. PlanVersion 0 says that no step of the task ever began.
 
 // withoutPlan serves what still makes sense without steps. When steps may have
-// begun that nobody knows any more, only a person can say what the task came to.
+// begun that are not known any more, only a person can say what the task came to.
 func (d *decision) withoutPlan() error {
 	switch d.ev.Kind {
 	case EventResolve:

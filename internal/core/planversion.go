@@ -16,7 +16,7 @@ func ParsePlanVersion(text string) (int64, error) {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if c < '0' || c > '9' || i == 18 || n == 0 && c == '0' {
-			return 0, fmt.Errorf("plan version %s is not a whole number of 1 or more, nor %s", quoteShort(text), NewestVersion)
+			return 0, fmt.Errorf("plan version %s is not a whole number of 1 or more, nor %s", QuoteShort(text), NewestVersion)
 		}
 		n = n*10 + int64(c-'0')
 	}

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 // TestStormThenCalm puts a random task through a storm of events, then answers
 // everything. What must hold after any event is checked after every event: see
 // rig.check and storm.check.
+//
+// covers: S1, S39, S42, I24, inv5, inv7, inv8, inv11
 func TestStormThenCalm(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStorm(rt)
@@ -230,7 +232,7 @@ func (s *storm) reply(a answer, at Instant) {
 	}
 }
 
-// unservedSend: a copy finds nobody who listens.
+// unservedSend: a copy finds no agent subscribed.
 func (s *storm) unservedSend() {
 	open := s.m.open()
 	if len(open) == 0 {
@@ -238,7 +240,7 @@ func (s *storm) unservedSend() {
 	}
 	h := open[s.n("copy", len(open))]
 	h.done = true
-	h.try.copies-- // nobody is at work on it, whatever the owner makes of the news
+	h.try.copies-- // no agent is at work on it, whatever the owner makes of the news
 	if s.try(Event{Kind: EventUnserved, Seq: h.try.seq}) == errLost {
 		return
 	}

@@ -4,8 +4,8 @@ import "fmt"
 
 // Replay rebuilds a task from its row and its journal. p is the plan version of
 // the row; nil when that plan is unknown: then the task has no steps, only its
-// state. A command that is out counts as resent until it ends, because nobody
-// remembers in how many hands it is.
+// state. A command that is out counts as resent until it ends, because it is
+// not known how many copies are with agents.
 func Replay(p *Plan, saved *Saved) (*Task, error) {
 	t := saved.Row
 	endNumber, waitsFor, lockedBy := t.EndNumber, t.WaitsFor, t.LockedBy
@@ -16,7 +16,7 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 	}
 	for i := range saved.Journal {
 		r := &saved.Journal[i]
-		if p == nil && r.Next+r.Step > -2 { // rows of steps nobody knows any more
+		if p == nil && r.Next+r.Step > -2 { // rows of steps that are not known any more
 			bare := *r
 			bare.Step, bare.Next = -1, -1
 			r = &bare
@@ -50,8 +50,8 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 // replayed: the command out is sent again, with the same attempt and key, while
 // its complete-by is ahead; a wait is waited for again. It journals nothing.
 //
-// From here on the command may be in two pairs of hands, so an answer no longer
-// proves that nobody is at work on it: an undo of that step will wait for its
+// From here on two copies of the command may be with agents, so an answer no longer
+// proves that none is at work on it: an undo of that step will wait for its
 // complete-by and the grace. The do of a task that is being undone is not sent
 // again; if it never left, its complete-by ends the wait.
 func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
@@ -104,7 +104,7 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 }
 
 // retriesQuiet is when no retry of a do that waits for its agent can still take effect,
-// whoever sent it before at.
+// if any owner sent it before at.
 func (t *Task) retriesQuiet(p *Plan, i int, at Instant) Instant {
 	last := min(at.Add(OwnedFor+p.Steps[i].CompleteBy), t.Deadline)
 	return max(t.Steps[i].Quiet, last.Add(p.Grace))

@@ -124,7 +124,7 @@ func (p *player) step(name string, a args) {
 	p.plan.Steps = append(p.plan.Steps, st)
 }
 
-// submitUnknown is the birth of a task whose plan nobody knows; the plan of the
+// submitUnknown is the birth of a task whose plan is unknown; the plan of the
 // script is there from the next command on.
 func (p *player) submitUnknown() {
 	p.rig = newRig(p.t, p.plan)

@@ -45,13 +45,13 @@ func ParseCompleteBy(value string, now Instant) (Instant, error) {
 	} else if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		by = InstantOf(t)
 	} else {
-		return 0, &completeByError{ErrCompleteByForm, fmt.Sprintf("complete-by %s is neither RFC 3339 nor a duration such as 30s", quoteShort(value))}
+		return 0, &completeByError{ErrCompleteByForm, fmt.Sprintf("complete-by %s is neither RFC 3339 nor a duration such as 30s", QuoteShort(value))}
 	}
 	switch {
 	case by <= now:
-		return 0, &completeByError{ErrCompleteByPast, fmt.Sprintf("complete-by %s has passed: now is %s", quoteShort(value), now.Time().Format(TimeLayout))}
+		return 0, &completeByError{ErrCompleteByPast, fmt.Sprintf("complete-by %s has passed: now is %s", QuoteShort(value), now.Time().Format(TimeLayout))}
 	case by > now.Add(DurationMax):
-		return 0, &completeByError{ErrCompleteByFar, fmt.Sprintf("complete-by %s is more than %v from now, %s", quoteShort(value), DurationMax, now.Time().Format(TimeLayout))}
+		return 0, &completeByError{ErrCompleteByFar, fmt.Sprintf("complete-by %s is more than %v from now, %s", QuoteShort(value), DurationMax, now.Time().Format(TimeLayout))}
 	}
 	return by, nil
 }

@@ -1,5 +1,7 @@
 package core
 
+import "fmt"
+
 // CutText cuts a text to at most bytesMax bytes, and never inside a rune. What is no
 // UTF-8 is cut to the byte.
 func CutText(s string, bytesMax int) string {
@@ -23,6 +25,17 @@ func ShortText(s string, bytesMax int) string {
 	}
 	return CutText(s, bytesMax) + "…"
 }
+
+// QuoteShort quotes a value for an error or an answer without repeating megabytes of
+// it: at most quotedBytesMax bytes, and an ellipsis where there was more.
+func QuoteShort(s string) string {
+	if len(s) > quotedBytesMax {
+		return fmt.Sprintf("%q…", CutText(s, quotedBytesMax))
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+const quotedBytesMax = 64
 
 // continues reports whether a byte stands inside a rune of UTF-8.
 func continues(b byte) bool { return b&0xC0 == 0x80 }

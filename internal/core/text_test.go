@@ -31,6 +31,23 @@ func TestCutText(t *testing.T) {
 	}
 }
 
+// A value is quoted whole up to 64 bytes, and cut at a character beyond.
+func TestQuoteShort(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                                   `""`,
+		"a\nb":                               `"a\nb"`,
+		strings.Repeat("x", 64):              `"` + strings.Repeat("x", 64) + `"`,
+		strings.Repeat("x", 65):              `"` + strings.Repeat("x", 64) + `"…`,
+		strings.Repeat("x", 63) + "é":        `"` + strings.Repeat("x", 63) + `"…`,
+		strings.Repeat("é", 1<<20):           `"` + strings.Repeat("é", 32) + `"…`,
+		strings.Repeat("x", 62) + "\xff\xff": `"` + strings.Repeat("x", 62) + `\xff\xff"`,
+	} {
+		if got := core.QuoteShort(value); got != want {
+			t.Errorf("%.70q: got %s, want %s", value, got, want)
+		}
+	}
+}
+
 // A name that is refused is told by its first character outside the alphabet, as it was
 // written, and what to do about an id.
 //

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // The undo of a task: begun by a person or by a failure, step by step, until
 // nothing is left or a person must look.
@@ -13,19 +16,13 @@ const (
 )
 
 func (s *Step) undoPatience() time.Duration {
-	if s.UndoPatience == 0 {
-		return DefaultUndoPatience
-	}
-	return s.UndoPatience
+	return cmp.Or(s.UndoPatience, DefaultUndoPatience)
 }
 
 // undoBackoff is the wait before try attempt+1 of an undo.
 func (s *Step) undoBackoff(attempt int, rand float64) time.Duration {
-	most := s.UndoBackoffCap
-	if most == 0 {
-		most = max(s.BackoffCap, DefaultUndoBackoffCap)
-	}
-	return doubled(s.Backoff, most, attempt, rand)
+	most := cmp.Or(s.UndoBackoffCap, max(s.BackoffCap, DefaultUndoBackoffCap))
+	return Backoff(s.Backoff, most, attempt, rand)
 }
 
 // undo begins to undo the task, or begins again where an undo gave up.

@@ -1,6 +1,7 @@
 package ground
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -77,12 +78,8 @@ type Found struct {
 }
 
 func (c Condition) withDefaults() Condition {
-	if c.Grace == 0 {
-		c.Grace = DefaultGrace
-	}
-	if c.ReadyAfter == 0 {
-		c.ReadyAfter = min(c.Grace, DefaultReady)
-	}
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	c.ReadyAfter = cmp.Or(c.ReadyAfter, min(c.Grace, DefaultReady))
 	c.Grace, c.ReadyAfter = max(0, c.Grace), max(0, c.ReadyAfter)
 	if c.Every <= 0 {
 		c.Every = DefaultEvery

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"duly.dev/duly/internal/pause"
 )
 
 // errUnknown is the reason of a condition that has not been probed yet.
@@ -225,11 +227,7 @@ func (g *Ground) probe(ctx context.Context, c *condition) {
 		late.Stop()
 		cancel()
 		g.take(ctx, c, began, found)
-		pause := time.NewTimer(c.Every)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if pause.For(ctx, c.Every) != nil {
 			return
 		}
 	}

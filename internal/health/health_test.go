@@ -31,6 +31,8 @@ func get(s source, method, path, addr string, header ...string) *httptest.Respon
 }
 
 // TestHandler: status and body for callers on this machine.
+//
+// covers: D12
 func TestHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -128,7 +128,7 @@ func (f file) wireNames() []breach {
 		}
 		value, err := strconv.Unquote(lit.Value)
 		if err == nil && isWireName(value) {
-			found = append(found, f.breach(lit.Pos(), "%q is a name of the default namespace: use bus.Names", value))
+			found = append(found, f.breach(lit.Pos(), "%q is a name of the default namespace: use wire.Names", value))
 		}
 		return true
 	})

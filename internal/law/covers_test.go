@@ -1,201 +1,323 @@
 package law
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
+	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of situations in docs/faults.md anew")
+var update = flag.Bool("update", false, "write the pages of docs/generated that tell which test covers what")
 
-// situations are those in which systems of this kind were seen to fail, and Duly was, when it was tried there. A test says
-// with a line "covers: A1, B2" of its comment which of them it guards.
-var situations = []struct{ id, text string }{
-	{"A1", "the database fails over to a standby that is behind, while nodes run"},
-	{"A2", "numbers are given again after that, and a reply to one task's command comes to another's"},
-	{"A3", "the database is restored from a backup that is older than tasks that have ended"},
-	{"A4", "epochs in the restored database are below those of the consumers"},
-	{"A5", "the task stream is deleted, or lost, and made again while a node runs"},
-	{"A6", "the task stream comes back shorter"},
-	{"A7", "another stream or bucket is lost"},
-	{"A8", "a node of another installation on the same NATS"},
-	{"A9", "two nodes of one name"},
-	{"B1", "NATS refuses the password, again and again"},
-	{"B2", "the database is read-only, full, frozen, or refuses what it is asked"},
-	{"B3", "NATS comes back empty"},
-	{"B4", "a stream is full, or met a write error"},
-	{"B5", "limits of the account on NATS"},
-	{"B6", "a migration behind a backup's lock; an index on a large table"},
-	{"B7", "a pooler between Duly and PostgreSQL"},
-	{"B8", "a stop in the middle of trouble"},
-	{"B9", "a clock that is wrong"},
-	{"B10", "an agent's user may not subscribe"},
-	{"B11", "nobody serves a step"},
-	{"B12", "the event stream is away"},
-	{"B13", "a node dies, the database or NATS is away: who is told, and how often"},
-	{"C1", "typed values are those of encoding/json, whatever their size"},
-	{"C2", "another input, or another type, under an id that is taken"},
-	{"C3", "a watch that begins after the end; reading and listing tasks"},
-	{"C4", "a cancellation that changes nothing, or of an unknown id"},
-	{"C5", "a version of a plan that was not applied"},
-	{"C6", "an undo that fails again and again, and one that gives up"},
-	{"C7", "tables of another version than the binary's"},
-	{"C8", "unknown parameters of a request"},
-	{"C9", "a context of the nats command"},
-	{"C10", "strangers and web pages at the HTTP address"},
-	{"C11", "the key of replies, which only schedulers need"},
-	{"C12", "passwords in what is logged, told or answered"},
-	{"C13", "ids that are no names, and errors about them"},
-	{"C14", "which step failed, at whose instance, in words that can be grouped"},
-	{"C15", "plans and options that cannot be meant"},
-	{"C16", "lists and counts of many tasks"},
-	{"C17", "users with no more rights than they need"},
+// coverPages are the pages that are written from the marks of the tests.
+var coverPages = []struct {
+	file, title, about string
+	sections           []section
+}{
+	{
+		"docs/generated/requirements.md", "Requirements and their tests",
+		"S is the Scheduler Agent Supervisor pattern, I is \"Designing microservices: Ingestion and workflow\", G a gap of theirs that was decided here, D a defect of their reference application, T what a shallow build skips. Open says what is not proved or not built.",
+		requirements,
+	},
+	{
+		"docs/generated/invariants.md", "Invariants and their tests",
+		"What holds at every commit and every effect. The simulator judges each of its runs by them, and each mutant breaks one.",
+		invariants,
+	},
+	{
+		"docs/generated/situations.md", "Situations and their tests",
+		"Where systems of this kind were seen to fail, and Duly was when it was tried there.",
+		situations,
+	},
 }
 
-// extra begins what tests and their helpers may name besides: mutations that no test had caught.
-const extra = "D"
+// pageColumns is where a line of a generated page ends, if a word does.
+const pageColumns = 118
 
 const coversMark = "covers:"
 
-// covered are the tests of each situation, as "file: Test".
-func covered(tree forest) (tests map[string][]string, problems []string) {
-	tests = map[string][]string{}
-	known := map[string]bool{}
-	for _, s := range situations {
-		known[s.id] = true
-	}
-	for _, dir := range tree {
-		for _, f := range dir.files {
-			belongs := map[int]bool{} // lines that belong to a test
-			for _, t := range testsOf(f) {
-				for _, id := range idsIn(t.doc) {
-					if !known[id] && !strings.HasPrefix(id, extra) {
-						problems = append(problems, fmt.Sprintf("%s: %s covers %s, which is no situation", f.name, t.name, id))
-					}
-					tests[id] = append(tests[id], f.name+": "+t.name)
-				}
-				for line := t.from; line <= t.to; line++ {
-					belongs[line] = true
-				}
-			}
-			for _, group := range f.ast.Comments {
-				for _, c := range group.List {
-					line := f.fset.Position(c.Pos()).Line
-					ids := idsIn(strings.TrimPrefix(c.Text, "//"))
-					if len(ids) > 0 && !strings.HasPrefix(ids[0], extra) && !belongs[line] {
-						problems = append(problems, fmt.Sprintf("%s:%d: %q stands above no test", f.name, line, c.Text))
-					}
-				}
-			}
-		}
-	}
-	for id := range tests {
-		slices.Sort(tests[id])
-	}
-	return tests, problems
+// mark is what one line says that a test covers.
+type mark struct {
+	ids     []string
+	subtest string // of a suite; empty: the whole test
 }
 
-// idsIn are the ids after the mark in the lines of a comment.
-func idsIn(doc string) (all []string) {
+// markOf reads a line such as "covers: A1, B2" or "covers: S20 in view".
+func markOf(line string) (mark, bool) {
+	list, ok := strings.CutPrefix(strings.TrimSpace(line), coversMark)
+	if !ok {
+		return mark{}, false
+	}
+	list, subtest, _ := strings.Cut(list, " in ")
+	m := mark{subtest: strings.TrimSpace(subtest)}
+	for id := range strings.SplitSeq(list, ",") {
+		m.ids = append(m.ids, strings.TrimSpace(id))
+	}
+	return m, true
+}
+
+// marksIn are the marks in the lines of a comment.
+func marksIn(doc string) (all []mark) {
 	for line := range strings.Lines(doc) {
-		if list, ok := strings.CutPrefix(strings.TrimSpace(line), coversMark); ok {
-			for _, id := range strings.Split(list, ",") {
-				all = append(all, strings.TrimSpace(id))
-			}
+		if m, ok := markOf(line); ok {
+			all = append(all, m)
 		}
 	}
 	return all
 }
 
-// coverTable is the table of docs/faults.md.
-func coverTable(tests map[string][]string) string {
-	var b strings.Builder
-	b.WriteString("| id | situation | tests |\n|---|---|---|\n")
-	for _, s := range situations {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.id, s.text, cmp.Or(byFile(tests[s.id]), "–"))
-	}
-	return b.String()
-}
-
-// byFile names each file once: "a_test.go: TestA, TestB; b_test.go: TestC".
-func byFile(tests []string) string {
-	var b strings.Builder
-	last := ""
-	for _, t := range tests {
-		file, name, _ := strings.Cut(t, ": ")
-		switch {
-		case last == file:
-			b.WriteString(", " + name)
-		case last == "":
-			b.WriteString(t)
-		default:
-			b.WriteString("; " + t)
+// subjects are the ids of all pages. An id that is there twice is told.
+func subjects() (known map[string]bool, problems []string) {
+	known = map[string]bool{}
+	for _, page := range coverPages {
+		for _, section := range page.sections {
+			for _, s := range section.subjects {
+				if known[s.id] {
+					problems = append(problems, s.id+" is there twice")
+				}
+				known[s.id] = true
+			}
 		}
-		last = file
+	}
+	return known, problems
+}
+
+// covering are the tests of each subject: by id, then by folder.
+type covering map[string]map[string][]string
+
+func (c covering) add(id, folder, test string) {
+	if c[id] == nil {
+		c[id] = map[string][]string{}
+	}
+	if !slices.Contains(c[id][folder], test) {
+		c[id][folder] = append(c[id][folder], test)
+	}
+}
+
+// covered collects the marks of all tests, and of the scripts below root that tests play.
+func (s source) covered(tree forest) (covering, []string) {
+	tests := covering{}
+	known, problems := subjects()
+	note := func(file, folder, test string, m mark) {
+		if m.subtest != "" {
+			if !s.subtest(folder, m.subtest) {
+				problems = append(problems, fmt.Sprintf("%s: %s has no subtest %s", file, test, m.subtest))
+				return
+			}
+			test += "/" + m.subtest
+		}
+		for _, id := range m.ids {
+			if !known[id] {
+				problems = append(problems, fmt.Sprintf("%s: %s covers %s, which is nothing that is known", file, test, id))
+			}
+			tests.add(id, folder, test)
+		}
+	}
+	for _, dir := range tree {
+		for _, f := range dir.files {
+			belongs := map[int]bool{} // lines that belong to a test
+			for _, t := range testsOf(f) {
+				for _, m := range marksIn(t.doc) {
+					note(f.name, dir.name, t.name, m)
+				}
+				for line := t.from; line <= t.to; line++ {
+					belongs[line] = true
+				}
+			}
+			problems = append(problems, f.strayMarks(belongs)...)
+		}
+	}
+	scripts, err := scriptMarks(s.root)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, file := range slices.Sorted(maps.Keys(scripts)) {
+		name := strings.TrimSuffix(path.Base(file), path.Ext(file))
+		for _, m := range scripts[file] {
+			note(file, path.Dir(path.Dir(path.Dir(file))), "TestScripts/"+name, m)
+		}
+	}
+	for _, folders := range tests {
+		for _, names := range folders {
+			slices.Sort(names)
+		}
+	}
+	return tests, problems
+}
+
+// strayMarks are marks on lines that belong to no test.
+func (f file) strayMarks(belongs map[int]bool) (problems []string) {
+	for _, group := range f.ast.Comments {
+		for _, c := range group.List {
+			line := f.fset.Position(c.Pos()).Line
+			if m, ok := markOf(strings.TrimPrefix(c.Text, "//")); ok && !belongs[line] {
+				problems = append(problems, fmt.Sprintf("%s:%d: covers %s, but stands above no test", f.name, line, strings.Join(m.ids, ", ")))
+			}
+		}
+	}
+	return problems
+}
+
+// scriptMarks reads the scripts that the tests named TestScripts play: their comments begin with #.
+func scriptMarks(root string) (map[string][]mark, error) {
+	found := map[string][]mark{}
+	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, at)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		if entry.IsDir() && name != "." && skipped(name) && path.Base(name) != "testdata" {
+			return filepath.SkipDir
+		}
+		if match, err := path.Match("*/testdata/scripts/*.txt", lastParts(name, 4)); err != nil || !match {
+			return err
+		}
+		data, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(data)) {
+			if comment, ok := strings.CutPrefix(line, "#"); ok {
+				found[name] = append(found[name], marksIn(comment)...)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// lastParts are the last n parts of a path with slashes.
+func lastParts(name string, n int) string {
+	parts := strings.Split(name, "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
+}
+
+// coverPage is a page of docs/generated.
+func coverPage(title, about string, sections []section, tests covering) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n", title)
+	wrap(&b, "", about+" Written by `go test ./internal/law -run Covers -update` from the `covers:` marks above the tests.")
+	for _, section := range sections {
+		fmt.Fprintf(&b, "\n## %s\n\n", section.title)
+		for _, s := range section.subjects {
+			wrap(&b, "- ", "**"+s.id+"** "+s.text)
+			if s.open != "" {
+				wrap(&b, "  - ", "Open: "+s.open)
+			}
+			for _, folder := range slices.Sorted(maps.Keys(tests[s.id])) {
+				name := folder
+				if name == "." {
+					name = "duly"
+				}
+				wrap(&b, "  - ", "`"+name+"`: "+strings.Join(tests[s.id][folder], ", "))
+			}
+		}
 	}
 	return b.String()
 }
 
-// TestSituationsAreCovered: each situation has a test, and docs/faults.md names them all as they are.
-func TestSituationsAreCovered(t *testing.T) {
-	root := repository(t)
-	tree, err := read(root)
-	if err != nil {
-		t.Fatal(err)
+// wrap writes a text in lines; those after the first are indented as far as its beginning.
+func wrap(b *strings.Builder, begin, text string) {
+	line := begin
+	empty := true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > pageColumns {
+			b.WriteString(line + "\n")
+			line, empty = strings.Repeat(" ", len(begin)), true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
 	}
-	tests, problems := covered(tree)
+	b.WriteString(line + "\n")
+}
+
+// TestCovers: each requirement, invariant and situation has a test, and the pages tell them as they are.
+//
+// covers: S16, S42
+func TestCovers(t *testing.T) {
+	s := sources(t)
+	tests, problems := s.covered(s.tree)
 	for _, p := range problems {
 		t.Error(p)
 	}
-	for _, s := range situations {
-		if len(tests[s.id]) == 0 {
-			t.Errorf("%s (%s) has no test", s.id, s.text)
+	for _, page := range coverPages {
+		for _, section := range page.sections {
+			for _, subject := range section.subjects {
+				if len(tests[subject.id]) == 0 {
+					t.Errorf("%s (%s) has no test", subject.id, subject.text)
+				}
+			}
 		}
-	}
-	page := text(t, faultsPage)
-	before, rest, found := strings.Cut(page, "| id | situation | tests |\n")
-	_, after, ends := strings.Cut(rest, "\n\n")
-	if !found || !ends {
-		t.Fatalf("%s has no table of situations", faultsPage)
-	}
-	fresh := before + coverTable(tests) + "\n" + after
-	if *update {
-		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(faultsPage)), []byte(fresh), 0o644); err != nil {
-			t.Fatal(err)
+		fresh := coverPage(page.title, page.about, page.sections, tests)
+		at := filepath.Join(s.root, filepath.FromSlash(page.file))
+		if *update {
+			if err := os.WriteFile(at, []byte(fresh), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		}
-		return
-	}
-	if fresh != page {
-		t.Errorf("the table of situations in %s is not fresh: go test ./internal/law -run Situations -update", faultsPage)
+		if text(t, page.file) != fresh {
+			t.Errorf("%s is not fresh: go test ./internal/law -run Covers -update", page.file)
+		}
 	}
 }
 
 // TestCoversPlanted shows that the check can fail.
 func TestCoversPlanted(t *testing.T) {
-	tree, err := read(filepath.Join("testdata", "covers"))
+	root := filepath.Join("testdata", "covers")
+	tree, err := read(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests, problems := covered(tree)
-	if got := byFile(tests["A1"]); got != "a_test.go: TestOne, TestTwo" {
-		t.Errorf("A1 is covered by %q", got)
+	tests, problems := sourceOf(root, tree).covered(tree)
+	if got := fmt.Sprint(tests["A1"]["."]); got != "[TestOne TestTwo]" {
+		t.Errorf("A1 is covered by %s", got)
 	}
-	if got := byFile(tests["B2"]); got != "a_test.go: TestTwo" {
-		t.Errorf("B2 is covered by %q", got)
+	if got := fmt.Sprint(tests["B2"]["."]); got != "[TestTwo TestTwo/there]" {
+		t.Errorf("B2 is covered by %s", got)
 	}
-	for _, want := range []string{"TestTwo covers Z9, which is no situation", "stands above no test"} {
+	for _, want := range []string{"TestTwo covers Z9, which is nothing", "stands above no test", "TestTwo has no subtest gone"} {
 		if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, want) }) {
 			t.Errorf("problems %q, want one that says %s", problems, want)
 		}
 	}
-	if len(problems) != 2 {
+	if len(problems) != 3 {
 		t.Errorf("%d problems: %q", len(problems), problems)
+	}
+}
+
+// TestIDsAreSound: ids are a word and a number, and each text is one line.
+func TestIDsAreSound(t *testing.T) {
+	known, problems := subjects()
+	for _, p := range problems {
+		t.Error(p)
+	}
+	for id := range known {
+		if !regexp.MustCompile(`^([A-Z]|inv)\d+$`).MatchString(id) {
+			t.Errorf("%q is no id", id)
+		}
+	}
+	for prefix, n := range map[string]int{"S": 44, "I": 26, "G": 8, "D": 13, "T": 10, "inv": 12} {
+		for i := 1; i <= n; i++ {
+			if id := fmt.Sprint(prefix, i); !known[id] {
+				t.Errorf("%s is missing", id)
+			}
+		}
 	}
 }
 

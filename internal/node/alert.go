@@ -15,7 +15,7 @@ const alertPrefix = "ALERT: "
 
 // alertLines is a log's handler that makes alerts of a role's lines that are meant as such, and passes all others on.
 // Roles have no port for alerts: a line is all that they need to say. Its attribute event is the name, which
-// docs/health.md explains.
+// docs/operations/health.md explains.
 type alertLines struct {
 	slog.Handler
 	ground *ground.Ground

@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
 )
 
 // slowAsks is a store and a control stream; what is asked of a task called slow is not
@@ -35,13 +36,13 @@ func (s slowAsks) Ask(_ context.Context, _ int, c core.Control) (uint64, error) 
 func TestAsksDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
-		asks, err := ingest.NewAsks(ingest.AskConfig{Partitions: 4, PartitionOf: bus.PartitionOf}, s, s, slog.New(slog.DiscardHandler))
+		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf}, s, s, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := newAskDoor(asks)
 		answers := make(chan int, 2*asksMax) // codes; 0: taken
-		answer := func(asked ingest.Asked, bad *ingest.Refusal) {
+		answer := func(asked api.Asked, bad *ingest.Refusal) {
 			if bad != nil {
 				answers <- bad.Code
 				if bad.Retry <= 0 {

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/pause"
 )
 
 // backlogEvery is how often the server is asked for the backlog while
@@ -13,14 +14,14 @@ import (
 const backlogEvery = 500 * time.Millisecond
 
 // backlog is ingest.Backlog: how far the readers are behind, as last seen. A
-// node that nobody submits to asks nothing.
+// node without submissions asks nothing.
 type backlog struct {
-	conn    *bus.Conn
-	seen    atomic.Pointer[map[int]int64]
-	knocked atomic.Bool
+	conn      *natsbus.Conn
+	seen      atomic.Pointer[map[int]int64]
+	requested atomic.Bool // since the last look
 }
 
-func newBacklog(conn *bus.Conn) *backlog {
+func newBacklog(conn *natsbus.Conn) *backlog {
 	b := &backlog{conn: conn}
 	b.seen.Store(&map[int]int64{})
 	return b
@@ -28,8 +29,8 @@ func newBacklog(conn *bus.Conn) *backlog {
 
 // Pending implements ingest.Backlog.
 func (b *backlog) Pending(partition int) int64 {
-	if !b.knocked.Load() { // a shared line is written once a period, not per submission
-		b.knocked.Store(true)
+	if !b.requested.Load() { // a shared line is written once a period, not per submission
+		b.requested.Store(true)
 	}
 	return (*b.seen.Load())[partition]
 }
@@ -37,8 +38,8 @@ func (b *backlog) Pending(partition int) int64 {
 // run asks until ctx ends. What cannot be asked counts as no backlog: the
 // stream's own bound holds submissions back then.
 func (b *backlog) run(ctx context.Context) {
-	for wait(ctx, backlogEvery) {
-		if !b.knocked.Swap(false) {
+	for pause.For(ctx, backlogEvery) == nil {
+		if !b.requested.Swap(false) {
 			continue
 		}
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)

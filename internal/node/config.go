@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // HTTPPort is where a node serves its API and health unless told otherwise.
@@ -36,13 +37,13 @@ type Config struct {
 	Namespace   string   `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names of this installation on NATS begin with: subjects, and in upper case streams and buckets. Installations that share a NATS have different ones; agents and submitters use that of theirs."`
 	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:"127.0.0.1:7310" help:"Where to serve the API and health. Nothing there asks for a password: other addresses than loopback are for networks whose every host may submit and cancel, such as a container's."`
 	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data. At most so many nodes share the work; fewer make fuller packs: 4 serve one small machine."`
-	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler: few are better, because batches shrink with more. While little waits they commit together."`
-	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in hand per partition."`
+	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler, each with partitions and a loop of its own: few are better, because batches shrink with more."`
+	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in flight per partition. A node has fewer while its commit cycles take long."`
 	Memory      int64    `name:"memory" env:"DULY_MEMORY" default:"0" help:"Bytes that the node may use: half of it for tasks in hand, an eighth for submissions that wait to be stored; over that no new ones are taken (429). 0: half of the machine's, or of what its container may have."`
 	RecentBytes int64    `name:"recent-bytes" env:"DULY_RECENT_BYTES" default:"2097152" help:"Bytes of memory for the ids that were accepted here last, 24 for each: another input under one of them is refused at once, others where there is time to look at the database, and else by the refused status."`
-	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in hand per partition at one agent."`
+	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in flight per partition at one agent."`
 
-	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next of a committer, while answers are missing: longer makes fuller commits, which cost less, and slower tasks. Committers that turn together do so as many times more often as they are. Negative: none, and each turns by itself."`
+	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next of a committer: longer makes fuller commits, which cost less, and slower tasks. Negative: none."`
 	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
 	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place."`
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
@@ -143,7 +144,7 @@ func (c *Config) Validate() error {
 	if err := core.CheckName("node-name", c.NodeName); err != nil {
 		return err
 	}
-	names, err := bus.NewNames(c.Namespace)
+	names, err := wire.NewNames(c.Namespace)
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (c *Config) validateStreams() error {
 	for _, size := range []struct {
 		name string
 		is   int64
-	}{{bus.FlagTasksBytes, c.StreamMaxBytes}, {bus.FlagControlBytes, c.StreamControlMaxBytes}, {bus.FlagEventsBytes, c.StreamEventsMaxBytes}, {bus.FlagDeadBytes, c.StreamDeadMaxBytes}} {
+	}{{natsbus.FlagTasksBytes, c.StreamMaxBytes}, {natsbus.FlagControlBytes, c.StreamControlMaxBytes}, {natsbus.FlagEventsBytes, c.StreamEventsMaxBytes}, {natsbus.FlagDeadBytes, c.StreamDeadMaxBytes}} {
 		if size.is < 0 {
 			return fmt.Errorf("%s: %d, want 0 (as NATS has room) or more", size.name, size.is)
 		}

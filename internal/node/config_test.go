@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 )
 
 func good() Config {
@@ -18,6 +18,8 @@ func good() Config {
 
 // TestValidateNamesTheSetting: what cannot work is refused by its name, its
 // value and, where there is one, its limit.
+//
+// covers: I16
 func TestValidateNamesTheSetting(t *testing.T) {
 	c := good()
 	if err := c.Validate(); err != nil {
@@ -80,6 +82,8 @@ func TestNodeNameIsMadeOfTheHost(t *testing.T) {
 
 // TestSettingsAreComplete: every setting can be given as a flag and in the
 // environment, by a name of its own, and says what it is.
+//
+// covers: S27, I16, D8
 func TestSettingsAreComplete(t *testing.T) {
 	flags, envs := map[string]bool{}, map[string]bool{}
 	for _, s := range Settings() {
@@ -104,7 +108,7 @@ func TestFlagsInErrors(t *testing.T) {
 	for _, s := range Settings() {
 		flags[s.Flag] = true
 	}
-	for _, name := range bus.Flags() {
+	for _, name := range natsbus.Flags() {
 		if !flags[name] {
 			t.Errorf("there is no flag --%s", name)
 		}

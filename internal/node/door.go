@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 )
 
 // doorLog is ingest.Log on NATS.
-type doorLog struct{ conn *bus.Conn }
+type doorLog struct{ conn *natsbus.Conn }
 
 // Publish implements ingest.Log.
 func (l doorLog) Publish(partition int, subs []core.Submission, done func(uint64, error)) {
@@ -22,29 +24,29 @@ func (l doorLog) Publish(partition int, subs []core.Submission, done func(uint64
 
 // logError says in ingest's words whether anything was stored.
 func logError(err error) error {
-	if errors.Is(err, bus.ErrClosed) {
+	if errors.Is(err, natsbus.ErrClosed) {
 		return fmt.Errorf("%w: %w", ingest.ErrLogDown, err)
 	}
-	var busy *bus.BusyError
+	var busy *natsbus.BusyError
 	if !errors.As(err, &busy) || busy.Unknown {
 		return err
 	}
-	var full *bus.WireError
+	var full *wire.APIError
 	if errors.As(busy.Err, &full) {
 		return fmt.Errorf("%w: %w", ingest.ErrLogFull, err)
 	}
 	return fmt.Errorf("%w: %w", ingest.ErrLogDown, err)
 }
 
-// doorReader is ingest.Reader on the state store.
+// doorReader is api.Reader on the state store.
 type doorReader struct{ schema.Store }
 
-// Counts implements ingest.Reader.
+// Counts implements api.Reader.
 func (r doorReader) Counts(ctx context.Context) ([]core.Count, error) {
 	return r.CountsUpTo(ctx, schema.CountsMax)
 }
 
-// Cursor implements ingest.Reader.
+// Cursor implements api.Reader.
 func (r doorReader) Cursor(ctx context.Context, partition int) (uint64, error) {
 	all, err := r.Cursors(ctx)
 	if err != nil {
@@ -58,8 +60,8 @@ func (r doorReader) Cursor(ctx context.Context, partition int) (uint64, error) {
 	return 0, fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 }
 
-// controls is ingest.Controls and supervisor's way to ask.
-type controls struct{ conn *bus.Conn }
+// controls is api.Controls and supervisor's way to ask.
+type controls struct{ conn *natsbus.Conn }
 
 // Ask stores a control message.
 func (c controls) Ask(ctx context.Context, partition int, control core.Control) (uint64, error) {
@@ -73,16 +75,16 @@ const asksMax = 256
 // askDoor serves requests of clients about tasks that come over NATS.
 type askDoor struct {
 	*bounded
-	asks *ingest.Asks
+	asks *api.Requests
 }
 
-func newAskDoor(asks *ingest.Asks) *askDoor {
+func newAskDoor(asks *api.Requests) *askDoor {
 	return &askDoor{newBounded(asksMax), asks}
 }
 
 // serve takes one request and returns at once.
-func (d *askDoor) serve(r *bus.AskRequest) {
-	d.take(r.Control, func(asked ingest.Asked, bad *ingest.Refusal) {
+func (d *askDoor) serve(r *natsbus.AskRequest) {
+	d.take(r.Control, func(asked api.Asked, bad *ingest.Refusal) {
 		if bad != nil {
 			r.Refuse(bad.Code, bad.ErrCode, bad.Description, bad.Retry)
 			return
@@ -92,13 +94,13 @@ func (d *askDoor) serve(r *bus.AskRequest) {
 	})
 }
 
-func (d *askDoor) take(c core.Control, answer func(ingest.Asked, *ingest.Refusal)) {
+func (d *askDoor) take(c core.Control, answer func(api.Asked, *ingest.Refusal)) {
 	if !d.try(func() {
 		// Who sent it NATS does not say: the actor is a claim.
-		c.Actor = ingest.ActorAt(c.Actor, "nats")
+		c.Actor = api.ActorAt(c.Actor, "nats")
 		answer(d.asks.Ask(context.Background(), c))
 	}) {
-		answer(ingest.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
+		answer(api.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
 			Description: fmt.Sprintf("%d requests about tasks are worked on here, the limit", asksMax)})
 	}
 }
@@ -106,13 +108,13 @@ func (d *askDoor) take(c core.Control, answer func(ingest.Asked, *ingest.Refusal
 // asksRetry is when a request that found no room may come again.
 const asksRetry = 250 * time.Millisecond
 
-// newAsks are the requests about tasks, as both doors take them.
-func (n *Node) newAsks() (*ingest.Asks, error) {
-	return ingest.NewAsks(ingest.AskConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
+// newRequests are the requests about tasks, as both doors take them.
+func (n *Node) newRequests() (*api.Requests, error) {
+	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
 }
 
 // submission turns a request of the fast door into ingest's.
-func submission(r *bus.SubmitRequest) ingest.Request {
+func submission(r *natsbus.SubmitRequest) ingest.Request {
 	return ingest.Request{
 		Type: r.Type, ID: r.ID, Input: r.Payload, CompleteBy: r.CompleteBy, ReplyTo: r.ReplyTo, Trace: r.Trace, Version: r.Version,
 		Answer: func(a ingest.Answer) {

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
 )
@@ -45,7 +47,7 @@ const (
 	leaderGrace = 10 * time.Second
 )
 
-// conditions are all that a node with these roles needs, in the order in which readiness lists them. docs/health.md has
+// conditions are all that a node with these roles needs, in the order in which readiness lists them. docs/operations/health.md has
 // the same table.
 func (n *Node) conditions() []ground.Condition {
 	natsReady := ground.DefaultReady
@@ -81,7 +83,7 @@ func (n *Node) conditions() []ground.Condition {
 			Name: condPartitions, Wanted: "every partition has a live owner", Begin: "partitions have no live owner",
 			End: "every partition has a live owner again", Consequence: ground.NotReady, Probe: n.probePartitions,
 		}, {
-			Name: bus.TroubleWatch, Wanted: "changes of the live nodes are heard", Begin: "the live nodes cannot be watched again, and none joins or leaves",
+			Name: natsbus.TroubleWatch, Wanted: "changes of the live nodes are heard", Begin: "the live nodes cannot be watched again, and none joins or leaves",
 			End: "the live nodes are watched again",
 		}, {
 			Name: condMembers, Wanted: "the live nodes are known", Begin: "the live nodes cannot be watched", End: "the live nodes are watched again",
@@ -140,7 +142,7 @@ func (n *Node) schedulerConditions() []ground.Condition {
 			Name: condCommits, Wanted: "commits succeed", Begin: "no commit succeeds", End: "commits succeed again",
 			Consequence: ground.NotReady, Each: n.probeCommits,
 		}, {
-			Name: bus.TroubleReaders, Wanted: "partitions are read", Begin: "partitions cannot be read: consumers cannot be made",
+			Name: natsbus.TroubleReaders, Wanted: "partitions are read", Begin: "partitions cannot be read: consumers cannot be made",
 			End: "partitions are read again", Consequence: ground.NotReady,
 		}, {
 			Name: condNodeLease, Wanted: "this node's lease is renewed", Begin: "this node's lease cannot be renewed",
@@ -165,7 +167,7 @@ func (n *Node) schedulerConditions() []ground.Condition {
 			Name: string(scheduler.TroubleRelease), Wanted: "partitions of others are released", Begin: "partitions that are not held cannot be released, and their successors wait",
 			End: "partitions are released again",
 		}, {
-			Name: string(scheduler.TroubleTurn), Wanted: "commit cycles succeed", Begin: "commit cycles fail, and their partitions are taken over again",
+			Name: string(scheduler.TroubleCycle), Wanted: "commit cycles succeed", Begin: "commit cycles fail, and their partitions are taken over again",
 			End: "commit cycles succeed again", Consequence: ground.NotReady,
 		}, {
 			Name: string(scheduler.TroubleEvents), Wanted: "endings are published", Begin: "the event stream does not take endings, and they are published again",
@@ -220,7 +222,7 @@ func (n *Node) probeClosed(context.Context) error {
 // NATS server is started again; nil: none.
 func (n *Node) WriteError() error {
 	for _, t := range n.conn.Trouble() {
-		if errors.Is(t.Err, bus.ErrWrite) {
+		if errors.Is(t.Err, natsbus.ErrWrite) {
 			return fmt.Errorf("%s: %w", t.Name, t.Err)
 		}
 	}
@@ -232,7 +234,7 @@ func (n *Node) WriteError() error {
 func (n *Node) streamTrouble(foreign bool) []ground.Found {
 	var all []ground.Found
 	for _, t := range n.conn.Trouble() {
-		if t.Name == bus.TroubleConnection || errors.Is(t.Err, bus.ErrInstallation) != foreign {
+		if t.Name == natsbus.TroubleConnection || errors.Is(t.Err, natsbus.ErrInstallation) != foreign {
 			continue
 		}
 		all = append(all, ground.Found{Key: t.Name, Err: fmt.Errorf("%s: %w", t.Name, t.Err), Since: t.Since})
@@ -284,7 +286,7 @@ func (n *Node) watchNodes(ctx context.Context, live func(nodes []string)) {
 			return
 		}
 		n.report(condMembers, err)
-		if !wait(ctx, time.Second) {
+		if pause.For(ctx, time.Second) != nil {
 			return
 		}
 	}
@@ -335,7 +337,7 @@ func (n *Node) probeLeader(ctx context.Context) error {
 	if sup := n.supervising(); sup != nil && sup.Last().Held {
 		return nil
 	}
-	holder, err := n.conn.Holder(ctx, bus.KeyLeader)
+	holder, err := n.conn.Holder(ctx, wire.KeyLeader)
 	if err != nil {
 		return err
 	}

@@ -154,9 +154,9 @@ func TestConditionsBelongToRoles(t *testing.T) {
 }
 
 // healthPage is the page with the table of all conditions.
-var healthPage = filepath.Join("..", "..", "docs", "health.md")
+var healthPage = filepath.Join("..", "..", "docs", "operations", "health.md")
 
-// TestHealthPage holds docs/health.md to the conditions that there are, with their words and times.
+// TestHealthPage holds docs/operations/health.md to the conditions that there are, with their words and times.
 func TestHealthPage(t *testing.T) {
 	want := conditionTable()
 	text, err := os.ReadFile(healthPage)
@@ -164,11 +164,11 @@ func TestHealthPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), want) {
-		t.Errorf("docs/health.md does not have this table:\n%s", want)
+		t.Errorf("docs/operations/health.md does not have this table:\n%s", want)
 	}
 }
 
-// conditionTable is the table of docs/health.md.
+// conditionTable is the table of docs/operations/health.md.
 func conditionTable() string {
 	roles := map[string][]string{}
 	for _, role := range Roles {
@@ -256,7 +256,7 @@ func TestAlertLines(t *testing.T) {
 	})
 }
 
-// TestEventsAreExplained: each alert that has no end has a name, and docs/health.md says what it means and what to do.
+// TestEventsAreExplained: each alert that has no end has a name, and docs/operations/health.md says what it means and what to do.
 func TestEventsAreExplained(t *testing.T) {
 	page, err := os.ReadFile(healthPage)
 	if err != nil {
@@ -291,7 +291,7 @@ func TestEventsAreExplained(t *testing.T) {
 	}
 	for name := range names {
 		if !strings.Contains(string(page), "\n| `"+name+"` | ") {
-			t.Errorf("docs/health.md does not explain the event %s", name)
+			t.Errorf("docs/operations/health.md does not explain the event %s", name)
 		}
 	}
 }

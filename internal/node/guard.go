@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"duly.dev/duly/internal/core"
 )
 
 // guard keeps web pages out of a server that asks for no password. A page of any site can make the browser of someone
@@ -18,14 +20,14 @@ func guard(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback && !ownHost(r.Host) {
 			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"host %q is not served on a loopback address; want localhost or the address itself", cutHost(r.Host)))
+				"host %s is not served on a loopback address; want localhost or the address itself", core.QuoteShort(r.Host)))
 			return
 		}
 		if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch {
 			if given := r.Header.Get("Content-Type"); !isJSON(given) {
 				w.Header().Set("Accept", "application/json")
 				refuse(w, http.StatusUnsupportedMediaType, fmt.Sprintf(
-					"content type %q is not taken; want application/json", cutHost(given)))
+					"content type %s is not taken; want application/json", core.QuoteShort(given)))
 				return
 			}
 		}
@@ -50,9 +52,6 @@ func isJSON(contentType string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
 	return err == nil && kind == "application/json"
 }
-
-// cutHost keeps what an answer repeats short.
-func cutHost(text string) string { return text[:min(len(text), 64)] }
 
 // refuse answers with a problem document (RFC 9457).
 func refuse(w http.ResponseWriter, code int, detail string) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -56,6 +57,28 @@ func TestGuardContentType(t *testing.T) {
 		}
 		if problem := w.Header().Get("Content-Type"); tt.want == 415 && (problem != "application/problem+json" || !strings.Contains(w.Body.String(), "want application/json")) {
 			t.Errorf("%s %q: %s %s", tt.method, tt.contentType, problem, w.Body)
+		}
+	}
+}
+
+// TestGuardCutsAtACharacter: what an answer repeats of a request is cut, and no character of it is.
+func TestGuardCutsAtACharacter(t *testing.T) {
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	long := strings.Repeat("x", 63) + "éé"
+	for _, header := range []string{"", long} {
+		r := httptest.NewRequest("POST", "/v1/tasks/a", nil)
+		r.Host = "localhost"
+		if r.Header.Set("Content-Type", header); header == "" {
+			r.Host = long
+		}
+		w := httptest.NewRecorder()
+		guard(ok, true).ServeHTTP(w, r)
+		var problem struct{ Detail string }
+		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
+			t.Fatal(err)
+		}
+		if want := `"` + strings.Repeat("x", 63) + `"… is not `; !strings.Contains(problem.Detail, want) {
+			t.Errorf("content type %.5q: detail %q, want one with %q", header, problem.Detail, want)
 		}
 	}
 }

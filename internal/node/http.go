@@ -11,9 +11,10 @@ import (
 	"github.com/nats-io/nuid"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
+	"duly.dev/duly/internal/wire"
 )
 
 // Times of the HTTP server: a slow client must not hold it up.
@@ -70,20 +71,20 @@ func (n *Node) handler(loopback bool) (http.Handler, error) {
 	if !n.cfg.Has(RoleIngest) {
 		return guard(mux, loopback), nil
 	}
-	asks, err := n.newAsks()
+	asks, err := n.newRequests()
 	if err != nil {
 		return nil, err
 	}
-	api, err := ingest.NewAPI(ingest.APIConfig{Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, NewID: nuid.Next},
+	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next},
 		n, doorReader{n.store}, asks, n.log)
 	if err != nil {
 		return nil, err
 	}
-	mux.Handle("/", api)
+	mux.Handle("/", tasks)
 	return guard(mux, loopback), nil
 }
 
-// Submit implements ingest.Submitter: the door that is open now.
+// Submit implements api.Submitter: the door that is open now.
 func (n *Node) Submit(req ingest.Request) {
 	door := n.currentDoor()
 	if door == nil {

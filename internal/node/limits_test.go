@@ -44,13 +44,15 @@ func make64(s string) []string {
 	return all
 }
 
-// unbounded are settings that whoever uses them judges: addresses, names of
+// unbounded are settings that are judged where they are used: addresses, names of
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
 	"HTTPAddr": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.
+//
+// covers: E21
 func TestLimits(t *testing.T) {
 	walk(t, reflect.TypeFor[Config](), func(f reflect.StructField) {
 		l, bounded := limits[f.Name]

@@ -16,10 +16,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 	"duly.dev/duly/supervisor"
 )
 
@@ -27,7 +30,7 @@ import (
 type Node struct {
 	cfg          Config
 	log          *slog.Logger
-	conn         *bus.Conn
+	conn         *natsbus.Conn
 	store        schema.Store
 	installation string // its id, drawn once, as the streams carry it too
 	plans        *planCache
@@ -38,23 +41,26 @@ type Node struct {
 	clock        *nodeClock
 	lines        *ground.Folding // what log writes through
 
-	ground    *ground.Ground
-	reporters map[string]ground.Reporter
-	members   members
-	anew      time.Time                 // when the connection was last made anew for its subscriptions; of the probe of rights alone
-	endBy     atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
+	ground      *ground.Ground
+	reporters   map[string]ground.Reporter
+	members     members
+	reconnected time.Time                 // when the connection was last recreated for its subscriptions; of the probe of rights alone
+	endBy       atomic.Pointer[time.Time] // when everything must have ended; nil: nothing ends
 
 	leading leading // see probeLeader
 
 	mu    sync.Mutex
-	lease *bus.Lease         // of the node, made by its first scheduler
+	lease *natsbus.Lease     // of the node, made by its first scheduler
 	door  *openDoor          // the ingest role, while it runs
 	own   owner              // the scheduler role, while it runs
 	sup   *supervisor.Runner // the supervisor role, while it runs
 }
 
 // owner is what health asks of the scheduler role.
-type owner interface{ Owned() int }
+type owner interface {
+	Owned() int
+	Overloaded() bool
+}
 
 // startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that
 // another node is to make are looked for every setupAgain, for as long as it takes. lookTimeout
@@ -71,7 +77,7 @@ func Migrate(ctx context.Context, url string) error { return MigrateTelling(ctx,
 
 // MigrateTelling is Migrate; tell hears what it waits for.
 func MigrateTelling(ctx context.Context, url string, tell func(string)) error {
-	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2, Tell: tell})
+	store, err := dialects.Open(ctx, url, schema.Options{MaxConns: 2, Tell: tell})
 	if err != nil {
 		return err
 	}
@@ -81,7 +87,7 @@ func MigrateTelling(ctx context.Context, url string, tell func(string)) error {
 // Renew makes another installation of a copy of a database, which was one of the
 // installation that is named.
 func Renew(ctx context.Context, url, was string) (id string, err error) {
-	store, err := schema.Open(ctx, url, schema.Options{MaxConns: 2})
+	store, err := dialects.Open(ctx, url, schema.Options{MaxConns: 2})
 	if err != nil {
 		return "", err
 	}
@@ -113,7 +119,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Node, error) {
 
 func (n *Node) open(ctx context.Context) error {
 	var err error
-	if n.store, err = schema.Open(ctx, n.cfg.DatabaseURL, schema.Options{MaxConns: n.cfg.Shards + 6}); err != nil {
+	if n.store, err = dialects.Open(ctx, n.cfg.DatabaseURL, schema.Options{MaxConns: n.cfg.Shards + 6}); err != nil {
 		return err
 	}
 	n.log.Info("connected to the database", "dialect", n.store.Dialect(), "version", n.store.Version())
@@ -123,12 +129,12 @@ func (n *Node) open(ctx context.Context) error {
 	if err := n.store.Partitions(ctx, n.cfg.Partitions); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	namespace := cmp.Or(n.cfg.Namespace, bus.DefaultNamespace)
+	namespace := cmp.Or(n.cfg.Namespace, wire.DefaultNamespace)
 	if n.installation, err = n.store.Installation(ctx, namespace); err != nil {
 		return err
 	}
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
-	if n.conn, err = bus.Dial(ctx, bus.Options{
+	if n.conn, err = natsbus.Dial(ctx, natsbus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
 		Namespace: n.cfg.Namespace, Report: n.report,
 	}); err != nil {
@@ -166,8 +172,8 @@ func (n *Node) checkForeign(ctx context.Context) error {
 }
 
 // streamConfig is how the streams are to be.
-func (n *Node) streamConfig() bus.StreamConfig {
-	return bus.StreamConfig{
+func (n *Node) streamConfig() natsbus.StreamConfig {
+	return natsbus.StreamConfig{
 		Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
 		ControlBytes: n.cfg.StreamControlMaxBytes, EventsBytes: n.cfg.StreamEventsMaxBytes, DeadBytes: n.cfg.StreamDeadMaxBytes,
 		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation, Guest: !n.cfg.Has(RoleScheduler),
@@ -177,14 +183,14 @@ func (n *Node) streamConfig() bus.StreamConfig {
 // setup makes the streams, or finds them. A request that comes while a cluster
 // elects a leader is never answered, so it is asked again. A node without the role
 // scheduler waits for one that makes what is missing.
-func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
+func (n *Node) setup(ctx context.Context) (natsbus.Ready, error) {
 	began := time.Now()
 	told, warned := false, false
 	for {
 		try, done := context.WithTimeout(ctx, setupTimeout)
 		ready, err := n.conn.Setup(try, n.streamConfig())
 		done()
-		waits := errors.Is(err, bus.ErrNoStream)
+		waits := errors.Is(err, natsbus.ErrNoStream)
 		switch {
 		case err == nil, ctx.Err() != nil, errors.Is(err, nats.ErrPermissionViolation):
 			return ready, err
@@ -199,7 +205,7 @@ func (n *Node) setup(ctx context.Context) (bus.Ready, error) {
 			n.log.Info("the streams are not ready yet; trying again", "error", err)
 		}
 		told = true
-		if waits && !wait(ctx, setupAgain) {
+		if waits && pause.For(ctx, setupAgain) != nil {
 			return ready, err
 		}
 	}

@@ -8,15 +8,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
 )
 
 // ownerBus is scheduler.Bus on NATS.
 type ownerBus struct {
 	n      *Node
-	sender *bus.Sender
+	sender *natsbus.Sender
 }
 
 // Send implements scheduler.Bus.
@@ -51,9 +53,9 @@ func (r replies) unserved(reply core.Reply) {
 	}
 }
 
-// Tell implements scheduler.Bus.
-func (b ownerBus) Tell(endings []core.Ending, done func(error)) {
-	b.n.conn.TellEnded(endings, done)
+// Publish implements scheduler.Bus.
+func (b ownerBus) Publish(endings []core.Ending, done func(error)) {
+	b.n.conn.PublishEndings(endings, done)
 }
 
 // Notify implements scheduler.Bus.
@@ -68,12 +70,12 @@ func (b ownerBus) Record(all []core.Evidence) { b.n.conn.Record(all) }
 // Refuse implements scheduler.Bus. Without it the messages must not be
 // acknowledged, so it tries until the stream takes them.
 func (b ownerBus) Refuse(ctx context.Context, refused []core.Status) error {
-	return b.n.persist(ctx, "refusals", func() error { return b.n.conn.TellRefused(ctx, refused) })
+	return b.n.persist(ctx, "refusals", func() error { return b.n.conn.PublishRefusals(ctx, refused) })
 }
 
 // Dead implements scheduler.Bus.
 func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, cause string) error {
-	data := bus.EncodePack(nil, []core.Submission{sub})
+	data := wire.AppendPack(nil, []core.Submission{sub})
 	return b.n.persist(ctx, "dead letter", func() error {
 		return b.n.conn.Dead(ctx, b.n.conn.Names().StreamTasks(), b.n.conn.Names().PackSubject(partition), data, cause, nil)
 	})
@@ -82,11 +84,10 @@ func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, 
 // persist tries until it works or ctx ends.
 func (n *Node) persist(ctx context.Context, what string, do func() error) error {
 	const first, most = 200 * time.Millisecond, 5 * time.Second
-	between := first
-	for failed := false; ; failed = true {
+	for tries := 1; ; tries++ {
 		err := do()
 		if err == nil {
-			if failed {
+			if tries > 1 {
 				n.report(condStoring, nil)
 			}
 			return nil
@@ -94,11 +95,10 @@ func (n *Node) persist(ctx context.Context, what string, do func() error) error 
 		if ctx.Err() == nil {
 			n.report(condStoring, fmt.Errorf("%s: %w", what, err))
 		}
-		if !wait(ctx, between) {
+		if pause.For(ctx, core.Backoff(first, most, tries, 1)) != nil {
 			n.report(condStoring, nil) // it is not tried any more
 			return fmt.Errorf("%s: %w", what, errors.Join(ctx.Err(), err))
 		}
-		between = min(2*between, most)
 	}
 }
 
@@ -148,7 +148,7 @@ func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) err
 			continue
 		}
 		w.n.report(condEvidence, err)
-		if !wait(ctx, time.Second) {
+		if pause.For(ctx, time.Second) != nil {
 			return nil
 		}
 	}
@@ -176,13 +176,13 @@ func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adop
 	if len(names) < 2 {
 		return nil, fmt.Errorf("read partition %d: streams %q, want tasks/control", partition, from.Stream)
 	}
-	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, bus.ReadConfig{Stream: names[1], Stored: from.ControlStored},
-		func(m *bus.TaskMessage) { w.controls(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrControlRewound)) })
+	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, natsbus.ReadConfig{Stream: names[1], Stored: from.ControlStored},
+		func(m *natsbus.TaskMessage) { w.controls(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrControlRewound)) })
 	if err != nil {
 		return nil, fmt.Errorf("read the controls of partition %d: %w", partition, rewound(err, scheduler.ErrControlRewound))
 	}
-	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, bus.ReadConfig{Stream: names[0], Stored: from.CursorStored},
-		func(m *bus.TaskMessage) { w.tasks(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrRewound)) })
+	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, natsbus.ReadConfig{Stream: names[0], Stored: from.CursorStored},
+		func(m *natsbus.TaskMessage) { w.tasks(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrRewound)) })
 	if err != nil {
 		control.Stop()
 		return nil, fmt.Errorf("read the tasks of partition %d: %w", partition, rewound(err, scheduler.ErrRewound))
@@ -195,7 +195,7 @@ func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adop
 
 // rewound says in the scheduler's words that a stream ends before the cursor.
 func rewound(err, as error) error {
-	if errors.Is(err, bus.ErrRewound) {
+	if errors.Is(err, natsbus.ErrRewound) {
 		return fmt.Errorf("%w: %w", as, err)
 	}
 	return err
@@ -203,11 +203,11 @@ func rewound(err, as error) error {
 
 // doors decodes what the task stream holds, also what the plain door let in
 // unseen.
-func (n *Node) doors() bus.Doors {
-	return bus.Doors{Partitions: n.cfg.Partitions, ReplyPrefixes: n.cfg.ReplyTo, Names: n.conn.Names()}
+func (n *Node) doors() wire.TaskDecoder {
+	return wire.TaskDecoder{Partitions: n.cfg.Partitions, ReplyPrefixes: n.cfg.ReplyTo, Names: n.conn.Names()}
 }
 
-func (w ownerWires) tasks(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
+func (w ownerWires) tasks(ctx context.Context, partition int, m *natsbus.TaskMessage, in *scheduler.Inbox) {
 	mail := scheduler.TaskMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
 	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, m.Time)
 	if err != nil {
@@ -233,9 +233,9 @@ func clamp(s *core.Submission, stored core.Instant) {
 // submissionAge is longer than a submission may wait for its pack to be stored.
 const submissionAge = 10 * time.Second
 
-func (w ownerWires) controls(ctx context.Context, partition int, m *bus.TaskMessage, in *scheduler.Inbox) {
+func (w ownerWires) controls(ctx context.Context, partition int, m *natsbus.TaskMessage, in *scheduler.Inbox) {
 	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
-	c, err := bus.DecodeControl(m.Data)
+	c, err := wire.DecodeControl(m.Data)
 	if err != nil {
 		if !w.bury(ctx, w.n.conn.Names().StreamControl(), m, err) {
 			return
@@ -248,7 +248,7 @@ func (w ownerWires) controls(ctx context.Context, partition int, m *bus.TaskMess
 
 // ack acknowledges one message. A lost acknowledgement brings it again, and the
 // reader acknowledges that by itself.
-func (w ownerWires) ack(m *bus.TaskMessage) func() {
+func (w ownerWires) ack(m *natsbus.TaskMessage) func() {
 	return func() {
 		if err := m.Ack(); err != nil {
 			w.n.log.Debug("acknowledgement not sent", "seq", m.Seq, "error", err)
@@ -258,7 +258,7 @@ func (w ownerWires) ack(m *bus.TaskMessage) func() {
 
 // bury stores what cannot be decoded as a dead letter; only then may its
 // message be acknowledged.
-func (w ownerWires) bury(ctx context.Context, stream string, m *bus.TaskMessage, cause error) bool {
+func (w ownerWires) bury(ctx context.Context, stream string, m *natsbus.TaskMessage, cause error) bool {
 	w.n.log.Error("a message cannot be decoded; it is a dead letter", "stream", stream, "seq", m.Seq, "error", cause)
 	err := w.n.persist(ctx, "dead letter", func() error {
 		return w.n.conn.Dead(ctx, stream, m.Subject, m.Data, cause.Error(), m.Header)

@@ -11,7 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
 
@@ -46,10 +47,10 @@ type pairStore interface {
 	Pair(ctx context.Context, p schema.Pairing, last string) (bool, error)
 }
 
-// pairBus is a bus.Conn.
+// pairBus is a natsbus.Conn.
 type pairBus interface {
-	Beat(ctx context.Context) (id string, last bus.Beat, err error)
-	PutBeat(ctx context.Context, b bus.Beat) error
+	Beat(ctx context.Context) (id string, last natsbus.Beat, err error)
+	PutBeat(ctx context.Context, b natsbus.Beat) error
 }
 
 // pairing is what one node knows of its database and its NATS.
@@ -74,7 +75,7 @@ type found struct {
 	told   bool   // NATS has answered
 	denied bool   // it never will: the user lacks the right to ask
 	id     string // of this NATS; empty: it has no bucket of live nodes
-	nats   bus.Beat
+	nats   natsbus.Beat
 	sql    schema.Pairing
 }
 
@@ -113,8 +114,8 @@ func (p *pairing) note(beat string) {
 	p.seen = append(p.seen[max(0, len(p.seen)-2*pairKept+1):], beat)
 }
 
-// other judges whether the database is another NATS's: with an error when somebody lives
-// there, and false when there has been nobody for so long that it can be taken.
+// other judges whether the database is another NATS's: with an error when nodes live
+// there, and false when there have been none for so long that it can be taken.
 func (p *pairing) other(f *found) (bool, error) {
 	if !f.told {
 		return true, nil // not known
@@ -152,7 +153,7 @@ func (p *pairing) foreign(f *found) (bool, error) {
 	return true, nil
 }
 
-// await returns when nobody else uses this node's database or NATS without the other; tell
+// await returns when no other nodes use this node's database or NATS without the other; tell
 // hears what is waited for. Errors: errOtherNATS, errOtherDatabase, the database's.
 func (p *pairing) await(ctx context.Context, tell func(why string)) error {
 	began := time.Now()
@@ -180,7 +181,7 @@ func (p *pairing) await(ctx context.Context, tell func(why string)) error {
 				tell("this NATS was last used with another state of the database, by node " + f.nats.By)
 			}
 		}
-		if !wait(ctx, p.every/4) {
+		if pause.For(ctx, p.every/4) != nil {
 			return ctx.Err()
 		}
 	}
@@ -210,7 +211,7 @@ func (p *pairing) beat(ctx context.Context) error {
 	}
 	p.last = next.Beat
 	p.note(word)
-	_ = p.nats.PutBeat(ctx, bus.Beat{Beat: word, By: p.node}) // NATS has a condition
+	_ = p.nats.PutBeat(ctx, natsbus.Beat{Beat: word, By: p.node}) // NATS has a condition
 	return nil
 }
 
@@ -242,7 +243,7 @@ func (n *Node) keepPaired(ctx context.Context) {
 	if n.pair == nil {
 		return
 	}
-	for again := true; again; again = wait(ctx, n.pair.every) {
+	for again := true; again; again = pause.For(ctx, n.pair.every) == nil {
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)
 		err := n.pair.beat(bounded)
 		cancel()

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/schema"
 )
 
@@ -49,20 +49,20 @@ func (s *fakeSQL) Pair(_ context.Context, p schema.Pairing, last string) (bool, 
 type fakeNATS struct {
 	mu   sync.Mutex
 	id   string // empty: no bucket
-	last bus.Beat
+	last natsbus.Beat
 	away bool
 }
 
-func (n *fakeNATS) Beat(context.Context) (string, bus.Beat, error) {
+func (n *fakeNATS) Beat(context.Context) (string, natsbus.Beat, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.away {
-		return "", bus.Beat{}, errAway
+		return "", natsbus.Beat{}, errAway
 	}
 	return n.id, n.last, nil
 }
 
-func (n *fakeNATS) PutBeat(_ context.Context, b bus.Beat) error {
+func (n *fakeNATS) PutBeat(_ context.Context, b natsbus.Beat) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.away || n.id == "" {
@@ -75,10 +75,10 @@ func (n *fakeNATS) PutBeat(_ context.Context, b bus.Beat) error {
 // lateNATS stores a beat when the next one comes.
 type lateNATS struct {
 	*fakeNATS
-	held bus.Beat
+	held natsbus.Beat
 }
 
-func (n *lateNATS) PutBeat(ctx context.Context, b bus.Beat) error {
+func (n *lateNATS) PutBeat(ctx context.Context, b natsbus.Beat) error {
 	late := n.held
 	n.held = b
 	if late.Beat == "" {
@@ -93,7 +93,7 @@ type slowNATS struct {
 	meanwhile func()
 }
 
-func (n *slowNATS) Beat(ctx context.Context) (string, bus.Beat, error) {
+func (n *slowNATS) Beat(ctx context.Context) (string, natsbus.Beat, error) {
 	id, last, err := n.fakeNATS.Beat(ctx)
 	n.meanwhile()
 	return id, last, err
@@ -234,9 +234,9 @@ func TestPairing(t *testing.T) {
 			sql, nats := &fakeSQL{}, &fakeNATS{id: "A"}
 			one, two := pairOf("one", sql, nats), pairOf("two", sql, nats)
 			well(t, long, one, two)
-			nats.id, nats.last, nats.away = "", bus.Beat{}, true
+			nats.id, nats.last, nats.away = "", natsbus.Beat{}, true
 			well(t, long, one, two)
-			nats.id, nats.last, nats.away = "", bus.Beat{}, false
+			nats.id, nats.last, nats.away = "", natsbus.Beat{}, false
 			well(t, 2*time.Second, one, two)
 			nats.id = "B"
 			well(t, long, one, two)
@@ -248,7 +248,7 @@ func TestPairing(t *testing.T) {
 		{"NATS is lost, and everything is started again", func(t *testing.T) {
 			sql, nats := &fakeSQL{}, &fakeNATS{id: "A"}
 			well(t, long, pairOf("one", sql, nats))
-			nats.id, nats.last, nats.away = "", bus.Beat{}, false
+			nats.id, nats.last, nats.away = "", natsbus.Beat{}, false
 			one := pairOf("one", sql, nats)
 			at(t, one, pairStill, pairStill+time.Second)
 			nats.id = "B"

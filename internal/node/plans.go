@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 )
 
@@ -130,7 +131,7 @@ const staleEvery = time.Second
 // keepRead reads the plans now, and again while that fails, until ctx ends.
 func (c *planCache) keepRead(ctx context.Context) {
 	c.stale.Store(true)
-	for again := true; again; again = wait(ctx, staleEvery) {
+	for again := true; again; again = pause.For(ctx, staleEvery) == nil {
 		if !c.stale.Load() {
 			continue
 		}
@@ -140,29 +141,29 @@ func (c *planCache) keepRead(ctx context.Context) {
 	}
 }
 
-// readTimeout bounds a read that nobody waits for with a time of his own.
+// readTimeout bounds a read that has no caller with a deadline.
 const readTimeout = 5 * time.Second
 
 // applyPlan stores a plan that came over the wire and tells everybody.
-func (n *Node) applyPlan(spec []byte) bus.PlanAnswer {
-	p, err := bus.DecodePlan(spec)
+func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
+	p, err := wire.DecodePlan(spec)
 	if err != nil {
-		return bus.PlanAnswer{Error: &bus.WireError{Code: 400, Description: err.Error()}}
+		return wire.PlanAnswer{Error: &wire.APIError{Code: 400, Description: err.Error()}}
 	}
-	answer := bus.PlanAnswer{Name: p.Name, Version: p.Version}
+	answer := wire.PlanAnswer{Name: p.Name, Version: p.Version}
 	p = p.WithDefaults()
 	if err := p.Validate(n.conn.MaxPayload()); err != nil {
-		answer.Error = &bus.WireError{Code: 400, Description: err.Error()}
+		answer.Error = &wire.APIError{Code: 400, Description: err.Error()}
 		return answer
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	switch err := n.store.PutPlan(ctx, p); {
 	case errors.Is(err, core.ErrPlanConflict):
-		answer.Error = &bus.WireError{Code: 409, Description: err.Error()}
+		answer.Error = &wire.APIError{Code: 409, Description: err.Error()}
 	case err != nil:
 		n.log.Error("cannot store a plan", "plan", p.Name, "version", p.Version, "error", err)
-		answer.Error = &bus.WireError{Code: 503, Description: "the plan could not be stored just now"}
+		answer.Error = &wire.APIError{Code: 503, Description: "the plan could not be stored just now"}
 	default:
 		answer.Stored = true
 		if err := n.conn.AnnouncePlans(); err != nil {

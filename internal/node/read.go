@@ -5,9 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // Bounds of what clients read over NATS: requests at a time, and how long the state
@@ -40,7 +41,7 @@ func newReads(ctx context.Context, n *Node) *reads {
 }
 
 // serve takes a request and answers it from a goroutine of its own; wait waits for all.
-func (s *reads) serve(r *bus.ReadRequest) {
+func (s *reads) serve(r *natsbus.ReadRequest) {
 	if !s.try(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, readMax)
 		defer cancel()
@@ -60,25 +61,25 @@ func (s *reads) serve(r *bus.ReadRequest) {
 }
 
 // read gives the answer, or a code as HTTP's and why there is none.
-func (s *reads) read(ctx context.Context, r *bus.ReadRequest) (data []byte, code int, err error) {
+func (s *reads) read(ctx context.Context, r *natsbus.ReadRequest) (data []byte, code int, err error) {
 	if r.ID == "" {
 		return s.list(ctx, r.List)
 	}
-	view, err := s.store.Get(ctx, bus.PartitionOf(r.ID, s.node.cfg.Partitions), r.ID)
+	view, err := s.store.Get(ctx, wire.PartitionOf(r.ID, s.node.cfg.Partitions), r.ID)
 	switch {
 	case errors.Is(err, core.ErrNotFound) || err == nil && view.Type != r.Type:
 		return nil, 404, errors.New("not found")
 	case err != nil:
 		return nil, 503, err
 	}
-	if data, err = ingest.EncodeTask(&view); err == nil && len(data) > s.answer {
+	if data, err = api.EncodeTask(&view); err == nil && len(data) > s.answer {
 		// What a message cannot hold is left out; HTTP shows it.
 		view.Input = nil
 		for i := range view.Steps {
 			view.Steps[i].Result = nil
 			view.Steps[i].Error = core.ShortText(view.Steps[i].Error, 256)
 		}
-		data, err = ingest.EncodeTask(&view)
+		data, err = api.EncodeTask(&view)
 	}
 	return data, 500, err
 }
@@ -93,7 +94,7 @@ func (s *reads) list(ctx context.Context, f core.Filter) (data []byte, code int,
 		case err != nil:
 			return nil, 503, err
 		}
-		if data, err = ingest.EncodePage(&page); err != nil || len(data) <= s.answer || f.Limit == 1 {
+		if data, err = api.EncodePage(&page); err != nil || len(data) <= s.answer || f.Limit == 1 {
 			return data, 500, err
 		}
 		f.Limit = max(1, f.Limit/2)

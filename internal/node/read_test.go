@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // heavyStore has one task that no message holds, and a list of a thousand.
@@ -43,24 +44,24 @@ func (s *heavyStore) List(_ context.Context, f core.Filter) (core.Page, error) {
 func TestReadsFitAMessage(t *testing.T) {
 	store := &heavyStore{}
 	s := &reads{node: &Node{cfg: Config{Partitions: 4}}, store: store, answer: 100_000}
-	data, _, err := s.read(t.Context(), &bus.ReadRequest{Type: "order", ID: "big"})
-	view, decodeErr := bus.DecodeTask(data)
+	data, _, err := s.read(t.Context(), &natsbus.ReadRequest{Type: "order", ID: "big"})
+	view, decodeErr := wire.DecodeTask(data)
 	if err != nil || decodeErr != nil || len(data) > s.answer || view.ID != "big" || len(view.Input) != 0 || len(view.Steps) != 1 || len(view.Steps[0].Result) != 0 {
 		t.Errorf("%d bytes, %v, %v", len(data), err, decodeErr)
 	}
-	data, _, err = s.read(t.Context(), &bus.ReadRequest{List: core.Filter{Limit: 1000}})
-	page, decodeErr := bus.DecodePage(data)
+	data, _, err = s.read(t.Context(), &natsbus.ReadRequest{List: core.Filter{Limit: 1000}})
+	page, decodeErr := wire.DecodePage(data)
 	if err != nil || decodeErr != nil || len(data) > s.answer || len(page.Tasks) < 50 || page.Next != fmt.Sprint(len(page.Tasks)) {
 		t.Errorf("%d bytes, %d tasks, limits %v: %v, %v", len(data), len(page.Tasks), store.limits, err, decodeErr)
 	}
-	for code, r := range map[int]*bus.ReadRequest{
+	for code, r := range map[int]*natsbus.ReadRequest{
 		404: {Type: "order", ID: "none"}, 503: {Type: "order", ID: "broken"}, 400: {List: core.Filter{Limit: 1, After: "bad"}},
 	} {
 		if _, got, err := s.read(t.Context(), r); got != code || err == nil {
 			t.Errorf("%+v: %d, %v, want %d", r, got, err, code)
 		}
 	}
-	if _, code, err := s.read(t.Context(), &bus.ReadRequest{Type: "parcel", ID: "big"}); code != 404 || err == nil {
+	if _, code, err := s.read(t.Context(), &natsbus.ReadRequest{Type: "parcel", ID: "big"}); code != 404 || err == nil {
 		t.Errorf("another type: %d, %v", code, err)
 	}
 }

@@ -10,17 +10,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/rights"
 )
 
 // Times of looking at what NATS lets this node do.
 const (
 	rightsEvery = 5 * time.Second
-	// anewAfter is the least time between two connections that are made because a
+	// reconnectAfter is the least time between two connections that are made because a
 	// subscription was denied.
-	anewAfter = time.Minute
+	reconnectAfter = time.Minute
 )
 
 // roleSets are what the roles of the node need of NATS, in their order.
@@ -66,7 +66,7 @@ func (l *lack) text(user string) error {
 
 // lacking is what the node may not do: by its permissions, where it knows them, and by what was
 // denied lately. others are denials of what no role must do.
-func (n *Node) lacking(has *bus.Permissions) (all []lack, others []bus.Denial) {
+func (n *Node) lacking(has *natsbus.Permissions) (all []lack, others []natsbus.Denial) {
 	add := func(r rights.Right, role string, since time.Time, err error) {
 		i := slices.IndexFunc(all, func(l lack) bool { return l.right.Publish == r.Publish && l.right.String() == r.String() })
 		if i < 0 {
@@ -98,7 +98,7 @@ func (n *Node) lacking(has *bus.Permissions) (all []lack, others []bus.Denial) {
 				known = true
 			}
 		}
-		if !known && d.Subject != bus.SubjectUserInfo {
+		if !known && d.Subject != natsbus.SubjectUserInfo {
 			others = append(others, d)
 		}
 	}
@@ -119,7 +119,7 @@ func (n *Node) probeRights(ctx context.Context) []ground.Found {
 	}
 	all, others := n.lacking(known)
 	n.report(condRightsOther, otherDenials(others))
-	n.subscribeAnew(known, err)
+	n.resubscribe(known, err)
 	found := make([]ground.Found, len(all))
 	for i := range all {
 		l := &all[i]
@@ -128,18 +128,18 @@ func (n *Node) probeRights(ctx context.Context) []ground.Found {
 	return found
 }
 
-func otherDenials(all []bus.Denial) error {
+func otherDenials(all []natsbus.Denial) error {
 	if len(all) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%d subjects, for one: %w", len(all), all[0].Err)
 }
 
-// subscribeAnew makes the connection anew when a subscription was denied that is allowed now: the
+// resubscribe recreates the connection when a subscription was denied that is allowed now: the
 // server does not make it by itself. Where answers cannot be heard, it is tried now and then.
-func (n *Node) subscribeAnew(has *bus.Permissions, unknown error) {
+func (n *Node) resubscribe(has *natsbus.Permissions, unknown error) {
 	denied := n.conn.Denials()
-	again := slices.ContainsFunc(denied, func(d bus.Denial) bool {
+	again := slices.ContainsFunc(denied, func(d natsbus.Denial) bool {
 		if !d.Subscribe {
 			return false
 		}
@@ -148,13 +148,13 @@ func (n *Node) subscribeAnew(has *bus.Permissions, unknown error) {
 		}
 		return rights.Right{Subject: d.Subject, Queue: d.Queue}.Allowed(*has)
 	})
-	if !again || time.Since(n.anew) < anewAfter {
+	if !again || time.Since(n.reconnected) < reconnectAfter {
 		return
 	}
-	n.anew = time.Now()
-	n.log.Info("connecting to NATS anew, because a subscription that was denied may be allowed now")
-	if err := n.conn.SubscribeAnew(); err != nil {
-		n.log.Debug("not connected anew", "error", err)
+	n.reconnected = time.Now()
+	n.log.Info("connecting to NATS again, because a subscription that was denied may be allowed now")
+	if err := n.conn.Resubscribe(); err != nil {
+		n.log.Debug("not connected again", "error", err)
 	}
 }
 

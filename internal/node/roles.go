@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
 )
@@ -20,11 +22,11 @@ type openDoor struct{ in *ingest.Ingest }
 
 func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 	return ingest.Config{
-		Stream: n.conn.Names().StreamTasks(), Partitions: n.cfg.Partitions, PartitionOf: bus.PartitionOf, SizeOf: bus.PackedSize,
+		Stream: n.conn.Names().StreamTasks(), Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
-		Taken:        taken, RecentBytes: n.cfg.RecentBytes,
+		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded,
 	}
 }
 
@@ -48,7 +50,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	defer changed.Stop()
 	reads := newReads(ctx, n)
 	defer reads.wait()
-	requests, err := n.newAsks()
+	requests, err := n.newRequests()
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 		return err
 	}
 	defer asks.Stop()
-	submits, err := n.conn.ServeSubmit(func(r *bus.SubmitRequest) { in.Submit(submission(r)) })
+	submits, err := n.conn.ServeSubmit(func(r *natsbus.SubmitRequest) { in.Submit(submission(r)) })
 	if err != nil {
 		return err
 	}
@@ -95,10 +97,12 @@ func (n *Node) currentDoor() *openDoor {
 	return n.door
 }
 
-// flooded reports whether this node has the front door, and it is flooded.
-func (n *Node) flooded() bool {
-	door := n.currentDoor()
-	return door != nil && door.in.Flooded()
+// overloaded reports whether this node has the scheduler role, and its scheduler is overloaded.
+func (n *Node) overloaded() bool {
+	n.mu.Lock()
+	own := n.own
+	n.mu.Unlock()
+	return own != nil && own.Overloaded()
 }
 
 func (n *Node) setOwner(o owner) {
@@ -113,7 +117,7 @@ func (n *Node) schedulerConfig() scheduler.RunConfig {
 		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,
-		CommitGap: n.cfg.CommitGap, Flooded: n.flooded, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
+		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
 	}
 }
 
@@ -124,7 +128,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		cfg.DrainMax = -1
 	}
 	inboxes := make(replies, n.cfg.Partitions)
-	sender, err := n.conn.NewSender(bus.Replies{Reply: inboxes.reply, Unserved: inboxes.unserved})
+	sender, err := n.conn.NewSender(natsbus.Replies{Reply: inboxes.reply, Unserved: inboxes.unserved})
 	if err != nil {
 		return err
 	}
@@ -201,7 +205,7 @@ type claim struct {
 
 // check returns errNameTaken once it is certain that a live process has the lease.
 func (c *claim) check(ctx context.Context, n *Node) error {
-	holder, err := n.conn.Holder(ctx, bus.NodeKey(n.cfg.NodeName))
+	holder, err := n.conn.Holder(ctx, wire.NodeKey(n.cfg.NodeName))
 	if err != nil || holder == nil {
 		c.since = time.Time{} // nothing is known
 		return nil            //nolint:nilerr // what is wrong is reported by the renewals
@@ -222,11 +226,11 @@ func (c *claim) check(ctx context.Context, n *Node) error {
 }
 
 // nodeLease is this node's lease. A role that begins again in the same process has the one it had.
-func (n *Node) nodeLease() (lease *bus.Lease, err error) {
+func (n *Node) nodeLease() (lease *natsbus.Lease, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.lease == nil {
-		n.lease, err = n.conn.NewLease(bus.NodeKey(n.cfg.NodeName), n.cfg.NodeName, n.cfg.Lease)
+		n.lease, err = n.conn.NewLease(wire.NodeKey(n.cfg.NodeName), n.cfg.NodeName, n.cfg.Lease)
 	}
 	return n.lease, err
 }
@@ -234,7 +238,7 @@ func (n *Node) nodeLease() (lease *bus.Lease, err error) {
 // keep renews the lease, and calls claimed when it has it. One that an earlier life of this node has not let go
 // yet is asked for more often. Error: errNameTaken, of a node that has just begun;
 // one that has had the lease goes on without it, because its partitions are fenced.
-func (m *membership) keep(ctx context.Context, lease *bus.Lease, claimed func()) error {
+func (m *membership) keep(ctx context.Context, lease *natsbus.Lease, claimed func()) error {
 	had := false
 	var first claim
 	for {
@@ -253,11 +257,11 @@ func (m *membership) keep(ctx context.Context, lease *bus.Lease, claimed func())
 				return err
 			}
 		}
-		pause := m.n.cfg.Lease / 3
+		between := m.n.cfg.Lease / 3
 		if !held {
-			pause = m.n.cfg.Lease / 20
+			between = m.n.cfg.Lease / 20
 		}
-		if !wait(ctx, pause) {
+		if pause.For(ctx, between) != nil {
 			break
 		}
 	}
@@ -272,21 +276,9 @@ func (m *membership) keep(ctx context.Context, lease *bus.Lease, claimed func())
 	return nil
 }
 
-// wait waits for d; false: ctx ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // runSupervisor looks for what is overdue while it leads, and raises alerts.
 func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
-	lease, err := n.conn.NewLease(bus.KeyLeader, n.cfg.NodeName, n.cfg.Lease)
+	lease, err := n.conn.NewLease(wire.KeyLeader, n.cfg.NodeName, n.cfg.Lease)
 	if err != nil {
 		return err
 	}
@@ -315,7 +307,7 @@ func (n *Node) supervising() *supervisor.Runner {
 
 // leadership is supervisor.Lease; a killed leader releases nothing.
 type leadership struct {
-	*bus.Lease
+	*natsbus.Lease
 	abrupt bool
 }
 
@@ -328,7 +320,7 @@ func (l leadership) Release(ctx context.Context) error {
 }
 
 // alertReader is supervisor.Alerts on the event stream.
-type alertReader struct{ conn *bus.Conn }
+type alertReader struct{ conn *natsbus.Conn }
 
 // Errors implements supervisor.Alerts.
 func (r alertReader) Errors(ctx context.Context, take func(core.Ending) error) error {

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/pause"
 )
 
 // roomEvery is how often a look is taken whether the streams have room.
@@ -19,7 +20,7 @@ const roomEvery = 5 * time.Second
 func (n *Node) keepRoom(ctx context.Context) {
 	early := map[string]bool{} // streams that had to give up what was to be kept
 	failing := false
-	for wait(ctx, roomEvery) {
+	for pause.For(ctx, roomEvery) == nil {
 		if !n.conn.Connected() {
 			continue
 		}
@@ -38,16 +39,16 @@ func (n *Node) keepRoom(ctx context.Context) {
 
 func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
 	for _, s := range []struct {
-		make   func(context.Context, time.Duration, func(context.Context) (bus.Passed, error)) (bus.Room, error)
-		passed func([]core.PartitionState) (bus.Passed, error)
+		make   func(context.Context, time.Duration, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error)
+		passed func([]core.PartitionState) (natsbus.Passed, error)
 	}{{n.conn.MakeRoomTasks, tasksPassed}, {n.conn.MakeRoomControl, controlPassed}} {
-		room, err := s.make(ctx, n.cfg.StreamKeep, func(ctx context.Context) (bus.Passed, error) {
+		room, err := s.make(ctx, n.cfg.StreamKeep, func(ctx context.Context) (natsbus.Passed, error) {
 			states, err := n.store.Cursors(ctx)
 			if err == nil && len(states) != n.cfg.Partitions {
 				err = fmt.Errorf("%d of %d partitions have a row", len(states), n.cfg.Partitions)
 			}
 			if err != nil {
-				return bus.Passed{}, err
+				return natsbus.Passed{}, err
 			}
 			return s.passed(states)
 		})
@@ -67,19 +68,19 @@ func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
 }
 
 // tasksPassed are the cursors of the task stream.
-func tasksPassed(states []core.PartitionState) (bus.Passed, error) {
+func tasksPassed(states []core.PartitionState) (natsbus.Passed, error) {
 	return passed(states, 0, func(st *core.PartitionState) (uint64, core.Instant) { return st.Cursor, st.CursorStored })
 }
 
 // controlPassed are those of the control stream.
-func controlPassed(states []core.PartitionState) (bus.Passed, error) {
+func controlPassed(states []core.PartitionState) (natsbus.Passed, error) {
 	return passed(states, 1, func(st *core.PartitionState) (uint64, core.Instant) { return st.ControlCursor, st.ControlStored })
 }
 
 // passed gathers cursors. The error says that they do not belong to one stream, as while
 // some partitions have not been taken over since it was made again.
-func passed(states []core.PartitionState, part int, cursor func(*core.PartitionState) (uint64, core.Instant)) (bus.Passed, error) {
-	all := bus.Passed{Cursors: make([]uint64, len(states)), Stored: make([]core.Instant, len(states))}
+func passed(states []core.PartitionState, part int, cursor func(*core.PartitionState) (uint64, core.Instant)) (natsbus.Passed, error) {
+	all := natsbus.Passed{Cursors: make([]uint64, len(states)), Stored: make([]core.Instant, len(states))}
 	for i := range states {
 		st := &states[i]
 		id := ""
@@ -90,7 +91,7 @@ func passed(states []core.PartitionState, part int, cursor func(*core.PartitionS
 			all.Stream = id
 		}
 		if id != all.Stream || st.Partition < 0 || st.Partition >= len(states) {
-			return bus.Passed{}, fmt.Errorf("partition %d of stream %q, others of %q", st.Partition, id, all.Stream)
+			return natsbus.Passed{}, fmt.Errorf("partition %d of stream %q, others of %q", st.Partition, id, all.Stream)
 		}
 		all.Cursors[st.Partition], all.Stored[st.Partition] = cursor(st)
 	}

@@ -14,9 +14,9 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/wire"
 )
 
 // patience is how long a test waits for what must come.
@@ -114,7 +114,7 @@ func TestWrongClocksUndoNothing(t *testing.T) {
 	nodes, lines := map[string]*Node{}, map[string]*lineAlerts{}
 	for name, wrong := range map[string]time.Duration{"ahead": 90 * time.Second, "behind": -90 * time.Second, "right": 0} {
 		cfg := good()
-		cfg.NodeName, cfg.NATSURL, cfg.DatabaseURL, cfg.Namespace = name, server.ClientURL(), db, bus.DefaultNamespace
+		cfg.NodeName, cfg.NATSURL, cfg.DatabaseURL, cfg.Namespace = name, server.ClientURL(), db, wire.DefaultNamespace
 		cfg.Partitions, cfg.InFlight, cfg.AgentWindow, cfg.Lease, cfg.ScanInterval = partitions, 1000, 1000, 2*time.Second, 100*time.Millisecond
 		cfg.ReplyTo = []string{"_INBOX."}
 		if wrong != 0 {

@@ -38,7 +38,7 @@ func (s *session) change(text string) string {
 }
 
 // cockroach answers what CockroachDB takes in another way: a transaction with the
-// savepoint is over when that is released, and begins anew when it is rolled back
+// savepoint is over when that is released, and begins again when it is rolled back
 // to, also after a failed release.
 func (s *session) cockroach(req *request, fault Kind) (a answer, err error, taken bool) {
 	over := s.status != 'I' && s.behind == 'I'
@@ -48,7 +48,7 @@ func (s *session) cockroach(req *request, fault Kind) (a answer, err error, take
 	case req.is(release) && s.status == 'T' && !over:
 		a, err = s.release(fault)
 	case req.is(again) && s.status != 'I':
-		a, err = s.anew()
+		a, err = s.beginAgain()
 	case over && req.is("rollback"):
 		a, err = done("ROLLBACK", 'I')
 	case over && s.status == 'T' && req.is("commit"):
@@ -88,8 +88,8 @@ func (s *session) release(fault Kind) (answer, error) {
 	return done("RELEASE", 'T')
 }
 
-// anew begins the transaction again, with a new look at the data.
-func (s *session) anew() (answer, error) {
+// beginAgain begins the transaction again, with a new look at the data.
+func (s *session) beginAgain() (answer, error) {
 	texts := []string{s.begin, savepoint}
 	if s.behind != 'I' {
 		texts = append([]string{"ROLLBACK"}, texts...)
@@ -104,7 +104,7 @@ func (s *session) anew() (answer, error) {
 
 // code is what CockroachDB says in the place of an error of PostgreSQL.
 func (s *session) code(state string) string {
-	if s.p.dice.Cockroach && state == "40P01" { // whoever loses a deadlock is told to try again
+	if s.p.dice.Cockroach && state == "40P01" { // the loser of a deadlock is told to try again
 		return "40001"
 	}
 	return state

@@ -125,7 +125,7 @@ func TestFailedTransactionIsDead(t *testing.T) {
 	}
 }
 
-// As CockroachDB, a transaction is over at the release and begins anew after it
+// As CockroachDB, a transaction is over at the release and begins again after it
 // has failed there.
 func TestTriedAgainAsCockroach(t *testing.T) {
 	through, direct, p := faulty(t, pgfault.Faults{Rate: 1, Only: []pgfault.Kind{pgfault.RetryAtCommit}, Cockroach: true, From: "RELEASE", Until: "VALUES (2)"})

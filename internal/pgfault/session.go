@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"duly.dev/duly/internal/pause"
 )
 
 // session is one connection of a client, with one to the server.
@@ -234,12 +236,8 @@ func (s *session) ask(text string) (answer, error) {
 }
 
 func (s *session) wait() error {
-	t := time.NewTimer(time.Duration(s.p.dice.wait()) * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-s.p.gone.Done():
+	if pause.For(s.p.gone, time.Duration(s.p.dice.wait())*time.Millisecond) != nil {
 		return errCut
 	}
+	return nil
 }

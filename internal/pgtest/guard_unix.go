@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// account is who the server runs as: somebody else when we are root, whom the
-// server refuses. Nil: ourselves.
+// account is the user that the server runs as: another one when the process is root's,
+// which the server refuses. Nil: the process's own.
 type account struct{ uid, gid uint32 }
 
 func serverUser() (*account, error) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/natsbus"
 )
 
 // Covers reports whether every subject of pattern is one of by.
@@ -32,8 +32,8 @@ func match(a, b string, touch bool) bool {
 }
 
 // Missing are the needed rights of a set that a user certainly does not have. One that it
-// has in part is not among them: somebody may have named the subjects that there are.
-func (s Set) Missing(has bus.Permissions) []Right {
+// has in part is not among them: its rights may name the subjects that there are.
+func (s Set) Missing(has natsbus.Permissions) []Right {
 	var all []Right
 	for _, r := range s.Rights {
 		if r.Needed && !r.had(has) {
@@ -44,16 +44,16 @@ func (s Set) Missing(has bus.Permissions) []Right {
 }
 
 // had is false where nothing of the right is allowed, or all of it denied.
-func (r Right) had(has bus.Permissions) bool {
+func (r Right) had(has natsbus.Permissions) bool {
 	return r.allowed(has, overlap)
 }
 
 // Allowed reports whether all of the right is allowed, as far as one entry says so.
-func (r Right) Allowed(has bus.Permissions) bool {
+func (r Right) Allowed(has natsbus.Permissions) bool {
 	return r.allowed(has, Covers)
 }
 
-func (r Right) allowed(has bus.Permissions, by func(entry, subject string) bool) bool {
+func (r Right) allowed(has natsbus.Permissions, by func(entry, subject string) bool) bool {
 	lists := has.Subscribe
 	if r.Publish {
 		lists = has.Publish
@@ -68,7 +68,7 @@ func (r Right) allowed(has bus.Permissions, by func(entry, subject string) bool)
 }
 
 // Find is the right of a set that a denied subject belongs to; nil: none.
-func (s Set) Find(d bus.Denial) *Right {
+func (s Set) Find(d natsbus.Denial) *Right {
 	for i := range s.Rights {
 		if r := &s.Rights[i]; r.Publish != d.Subscribe && Covers(r.Subject, d.Subject) {
 			return r

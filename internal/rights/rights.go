@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 // The kinds of users.
@@ -60,7 +61,7 @@ type Set struct {
 
 // Options are the settings that sets depend on.
 type Options struct {
-	Names bus.Names
+	Names wire.Names
 	Inbox string // what the subjects begin with that answers to the user come to
 	// StatusTo are prefixes of the subjects that submitters want statuses sent to, as the
 	// setting reply-to-prefixes has them, and Inboxes what the inboxes of submitters begin
@@ -154,19 +155,19 @@ func (b *builder) inbox() {
 // live nodes and compares its clock.
 func (b *builder) node() {
 	n := b.o.Names
-	nodes := bus.BucketStream(n.BucketNodes())
+	nodes := wire.BucketStream(n.BucketNodes())
 	b.publish(api + "INFO")
-	for _, stream := range []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(), nodes, bus.BucketStream(n.BucketPartitions())} {
+	for _, stream := range []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(), nodes, wire.BucketStream(n.BucketPartitions())} {
 		b.publish(api + "STREAM.INFO." + stream)
 	}
-	b.watch(n.BucketNodes(), bus.KeyNodePrefix+">")
-	b.publish(get(n.BucketNodes(), bus.KeyBeat))
-	b.seldom(bus.SubjectUserInfo)
+	b.watch(n.BucketNodes(), wire.KeyNodePrefix+">")
+	b.publish(get(n.BucketNodes(), wire.KeyBeat))
+	b.seldom(natsbus.SubjectUserInfo)
 }
 
 // watch is to follow keys of a bucket.
 func (b *builder) watch(bucket, keys string) {
-	stream := bus.BucketStream(bucket)
+	stream := wire.BucketStream(bucket)
 	b.publish(api+"CONSUMER.CREATE."+stream+".*."+key(bucket, keys), api+"CONSUMER.DELETE."+stream+".*")
 	b.seldom(flow + stream + ".>")
 }
@@ -176,15 +177,15 @@ func key(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // get is to read a bucket's key.
 func get(bucket, keys string) string {
-	return api + "DIRECT.GET." + bus.BucketStream(bucket) + "." + key(bucket, keys)
+	return api + "DIRECT.GET." + wire.BucketStream(bucket) + "." + key(bucket, keys)
 }
 
 func (b *builder) ingest() {
 	n := b.o.Names
 	b.node()
 	b.publish(n.PatternPack(), n.PatternControl(), api+"CONSUMER.LIST."+n.StreamTasks())
-	b.subscribe(n.PatternSubmit(), bus.GroupIngest)
-	b.subscribe(n.PatternAsk(), bus.GroupAsk)
+	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
+	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
 	b.set.Answers = answersSoon
 }
@@ -192,7 +193,7 @@ func (b *builder) ingest() {
 func (b *builder) scheduler() {
 	n := b.o.Names
 	b.node()
-	b.publish(api + "STREAM.INFO." + bus.BucketStream(n.BucketKeys()))
+	b.publish(api + "STREAM.INFO." + wire.BucketStream(n.BucketKeys()))
 	for _, undo := range []bool{false, true} {
 		b.publish(n.CommandSubject(">", undo), n.BatchSubject(">", undo))
 	}
@@ -200,7 +201,7 @@ func (b *builder) scheduler() {
 	b.publish(n.PatternEvents(), n.LiveSubject("*", "*"), n.DeadSubject("*"), n.SubjectPlansChanged())
 	// It makes and changes the streams, and makes room in them.
 	streams := []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(),
-		bus.BucketStream(n.BucketNodes()), bus.BucketStream(n.BucketKeys()), bus.BucketStream(n.BucketPartitions())}
+		wire.BucketStream(n.BucketNodes()), wire.BucketStream(n.BucketKeys()), wire.BucketStream(n.BucketPartitions())}
 	for _, stream := range streams {
 		b.publish(api+"STREAM.CREATE."+stream, api+"STREAM.UPDATE."+stream)
 	}
@@ -215,12 +216,12 @@ func (b *builder) scheduler() {
 	}
 	b.watch(n.BucketPartitions(), ">")
 	b.publish(key(n.BucketPartitions(), ">"), get(n.BucketPartitions(), ">"))
-	b.publish(key(n.BucketNodes(), bus.KeyBeat), key(n.BucketNodes(), bus.KeyNodePrefix+"*"), get(n.BucketNodes(), bus.KeyNodePrefix+"*"))
-	b.publish(key(n.BucketKeys(), bus.KeyReplies), get(n.BucketKeys(), bus.KeyReplies))
+	b.publish(key(n.BucketNodes(), wire.KeyBeat), key(n.BucketNodes(), wire.KeyNodePrefix+"*"), get(n.BucketNodes(), wire.KeyNodePrefix+"*"))
+	b.publish(key(n.BucketKeys(), wire.KeyReplies), get(n.BucketKeys(), wire.KeyReplies))
 	b.statuses()
 	b.subscribe(n.PatternReplies(), "")
 	b.subscribe(n.PatternBatchReplies(""), "")
-	b.subscribe(n.SubjectPlansApply(), bus.GroupPlans)
+	b.subscribe(n.SubjectPlansApply(), wire.GroupPlans)
 	b.subscribe(n.SubjectPlansChanged(), "")
 	b.set.Answers = answersSoon
 }
@@ -244,23 +245,23 @@ func (b *builder) supervisor() {
 	n := b.o.Names
 	b.node()
 	events := n.StreamEvents()
-	b.publish(n.PatternControl(), key(n.BucketNodes(), bus.KeyLeader), get(n.BucketNodes(), bus.KeyLeader))
-	b.publish(api+"CONSUMER.CREATE."+events+"."+bus.ConsumerAlerts+"."+n.PatternErrors(),
-		api+"CONSUMER.MSG.NEXT."+events+"."+bus.ConsumerAlerts, ack+events+"."+bus.ConsumerAlerts+".>")
-	b.seldom(api + "CONSUMER.INFO." + events + "." + bus.ConsumerAlerts)
+	b.publish(n.PatternControl(), key(n.BucketNodes(), wire.KeyLeader), get(n.BucketNodes(), wire.KeyLeader))
+	b.publish(api+"CONSUMER.CREATE."+events+"."+wire.ConsumerAlerts+"."+n.PatternErrors(),
+		api+"CONSUMER.MSG.NEXT."+events+"."+wire.ConsumerAlerts, ack+events+"."+wire.ConsumerAlerts+".>")
+	b.seldom(api + "CONSUMER.INFO." + events + "." + wire.ConsumerAlerts)
 }
 
 func (b *builder) agent(name string, own bool) {
 	n := b.o.Names
 	for _, undo := range []bool{false, true} {
-		b.subscribe(n.CommandSubject(name, undo), bus.GroupAgent)
+		b.subscribe(n.CommandSubject(name, undo), wire.GroupAgent)
 	}
 	b.set.Answers = Answers{Max: 1, Within: b.o.AnswerWithin}
 	if !own {
 		return
 	}
 	for _, undo := range []bool{false, true} {
-		b.subscribe(n.BatchSubject(name, undo), bus.GroupAgent)
+		b.subscribe(n.BatchSubject(name, undo), wire.GroupAgent)
 	}
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
 		for _, of := range []string{"", "." + n.ServiceName(name), "." + n.ServiceName(name) + ".*"} {
@@ -286,7 +287,7 @@ func (b *builder) submitter(taskType string) {
 			api+"CONSUMER.MSG.NEXT."+events+".*", api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
 		// What supervisors read is not theirs. The names of other consumers cannot be guessed.
 		for _, what := range []string{"CREATE", "MSG.NEXT", "INFO", "DELETE"} {
-			deny := api + "CONSUMER." + what + "." + events + "." + bus.ConsumerAlerts
+			deny := api + "CONSUMER." + what + "." + events + "." + wire.ConsumerAlerts
 			if what == "CREATE" {
 				deny += ".>"
 			}

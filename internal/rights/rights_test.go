@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
 )
 
 func TestCovers(t *testing.T) {
@@ -28,8 +29,8 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestMissing: what a user certainly lacks is missing, and nothing else: somebody may have
-// named the subjects that there are.
+// TestMissing: what a user certainly lacks is missing, and nothing else: its rights may
+// name the subjects that there are.
 func TestMissing(t *testing.T) {
 	set := Set{Rights: []Right{
 		{Publish: true, Subject: "p.>", Needed: true}, {Publish: true, Subject: "seldom"}, {Subject: "s.*", Queue: "q", Needed: true}, {Subject: "t.>", Needed: true},
@@ -37,10 +38,10 @@ func TestMissing(t *testing.T) {
 	all := []string{"p.>", "s.* q", "t.>"}
 	for _, x := range []struct {
 		what string
-		has  bus.Permissions
+		has  natsbus.Permissions
 		want []string
 	}{
-		{"no limits", bus.Permissions{}, nil},
+		{"no limits", natsbus.Permissions{}, nil},
 		{"nothing of it", perms("x", "x", "", ""), all},
 		{"exactly", perms("p.>", "s.* q,t.>", "", ""), nil},
 		{"more", perms(">", ">", "", ""), nil},
@@ -62,31 +63,31 @@ func TestMissing(t *testing.T) {
 	if r := (Right{Publish: true, Subject: "p.a"}); !r.Allowed(perms("p.*", "", "", "")) || r.Allowed(perms("p.b", "", "", "")) || r.Allowed(perms("p.*", "", "p.a", "")) {
 		t.Error("Allowed is not exact")
 	}
-	if r := set.Find(bus.Denial{Subject: "p.x"}); r == nil || r.Subject != "p.>" {
+	if r := set.Find(natsbus.Denial{Subject: "p.x"}); r == nil || r.Subject != "p.>" {
 		t.Errorf("found %+v", r)
 	}
-	if r := set.Find(bus.Denial{Subject: "p.x", Subscribe: true}); r != nil {
+	if r := set.Find(natsbus.Denial{Subject: "p.x", Subscribe: true}); r != nil {
 		t.Errorf("found %+v", r)
 	}
 }
 
-func perms(pub, sub, denyPub, denySub string) bus.Permissions {
+func perms(pub, sub, denyPub, denySub string) natsbus.Permissions {
 	list := func(s string) []string {
 		if s == "" {
 			return nil
 		}
 		return strings.Split(s, ",")
 	}
-	return bus.Permissions{Publish: bus.PermissionLists{Allow: list(pub), Deny: list(denyPub)}, Subscribe: bus.PermissionLists{Allow: list(sub), Deny: list(denySub)}}
+	return natsbus.Permissions{Publish: natsbus.PermissionLists{Allow: list(pub), Deny: list(denyPub)}, Subscribe: natsbus.PermissionLists{Allow: list(sub), Deny: list(denySub)}}
 }
 
 // TestSetsKeepToTheirNamespace: with a namespace no right is one of another's.
 func TestSetsKeepToTheirNamespace(t *testing.T) {
-	names, err := bus.NewNames("prod")
+	names, err := wire.NewNames("prod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Names: names, Inbox: "_INBOX_u", StatusTo: bus.DefaultReplyPrefixes, Inboxes: []string{"_INBOX_shop"}, AnswerWithin: time.Hour, PlainDoor: true, Events: true}
+	o := Options{Names: names, Inbox: "_INBOX_u", StatusTo: wire.DefaultReplyPrefixes, Inboxes: []string{"_INBOX_shop"}, AnswerWithin: time.Hour, PlainDoor: true, Events: true}
 	for _, kind := range Kinds {
 		var of []string
 		if kind == Agent || kind == ForeignAgent || kind == Submitter {
@@ -101,7 +102,7 @@ func TestSetsKeepToTheirNamespace(t *testing.T) {
 			for _, of := range []string{"prod.", "PROD_", "prod-x", "_INBOX_u.", "_INBOX_shop.", "_INBOX.", "status."} {
 				known = known || strings.Contains(r.Subject, of)
 			}
-			for _, common := range []string{"$JS.API.INFO", bus.SubjectUserInfo, "$SRV.INFO.*", "$SRV.INFO", "$SRV.PING", "$SRV.STATS"} {
+			for _, common := range []string{"$JS.API.INFO", natsbus.SubjectUserInfo, "$SRV.INFO.*", "$SRV.INFO", "$SRV.PING", "$SRV.STATS"} {
 				known = known || r.Subject == common
 			}
 			if !known || strings.Contains(strings.ToLower(r.Subject), "duly") {

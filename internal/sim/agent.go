@@ -102,7 +102,7 @@ func (a *agentProcess) handle(c core.Command) {
 	}
 }
 
-// crash ends whatever the process has in hand; it is back a little later. The
+// crash ends whatever the process has in flight; it is back a little later. The
 // call that runs it must end itself.
 func (a *agentProcess) crash() {
 	a.w.tell("", -1, "%s crashes", a.name)
@@ -118,7 +118,7 @@ func (a *agentProcess) crash() {
 
 var (
 	errHandler = errors.New("no luck")
-	errBusy    = &agents.Error{Code: core.CodeTooMany, Err: errors.New("too much in hand")}
+	errBusy    = &agents.Error{Code: core.CodeTooMany, Err: errors.New("too much in flight")}
 )
 
 // do is every service's do: it takes effect, fails with or without one, refuses,

@@ -45,7 +45,7 @@ func (b *books) undo(c *core.Command) {
 }
 
 // refuses draws whether a service refuses a key. Where the network doubles
-// commands, both copies get the same answer, because nobody but the service
+// commands, both copies get the same answer, because only the service
 // knows that there are two. Elsewhere it may refuse a key that has its effect,
 // unless SQL was restored and does not know of it: then only the service does.
 func (b *books) refuses(key string) bool {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/scheduler"
 )
 
 // nodeBus is the network as one life of a node sees it. It holds whatever leaves
@@ -29,7 +28,7 @@ func (b *nodeBus) Send(cmds []core.Command) {
 }
 
 // carry is the command's way. A bridge that doubles commands hides from the
-// server whether anybody listens.
+// server that no agent listens.
 func (b *nodeBus) carry(c core.Command) {
 	w, era := b.w, b.w.era
 	switch {
@@ -58,23 +57,27 @@ func what(undo bool) string {
 func (b *nodeBus) unserved(c *core.Command) {
 	b.w.gaveBack(c)
 	if b.n.life == b.life && b.n.feeds[c.Partition] != nil {
-		b.w.tell(c.Task, -1, "%s hears that nobody listens to row %d", b.n.name, c.Seq)
-		b.n.mail.Unserved = append(b.n.mail.Unserved, scheduler.ReplyMail{
-			At: b.n.read(), Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: tokenOf(c.Commit)},
-		})
-		b.n.wake()
+		b.w.tell(c.Task, -1, "%s hears that no agent listens to row %d", b.n.name, c.Seq)
+		b.n.feeds[c.Partition].in.Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: tokenOf(c.Commit)})
+		b.n.loopOf(c.Partition).wake()
 	}
 }
 
-// Tell stores endings; in the storm it may fail, before or after it has, and the
+// Publish stores endings; in the storm it may fail, before or after it has, and the
 // event stream may be down for a while.
-func (b *nodeBus) Tell(endings []core.Ending, done func(error)) {
+func (b *nodeBus) Publish(endings []core.Ending, confirmed func(error)) {
 	w := b.w
 	b.n.point()
-	for i := range endings {
-		w.checkTell(&endings[i])
+	done := func(err error) {
+		confirmed(err)
+		for _, l := range b.n.loops { // of a later life, perhaps, which looks in vain
+			l.wake()
+		}
 	}
-	stored, confirmed, era := !w.fault(TellFails), !w.fault(TellAnswerLost), w.era
+	for i := range endings {
+		w.checkPublish(&endings[i])
+	}
+	stored, answered, era := !w.fault(PublishFails), !w.fault(PublishAnswerLost), w.era
 	w.after(w.delay(), func() {
 		if !stored || w.now < w.eventsDown {
 			done(errFault)
@@ -85,7 +88,7 @@ func (b *nodeBus) Tell(endings []core.Ending, done func(error)) {
 				w.keepEnding(&endings[i])
 			}
 		}
-		if !confirmed {
+		if !answered {
 			done(errFault)
 			return
 		}
@@ -123,7 +126,7 @@ func (b *nodeBus) persist() {
 
 func (b *nodeBus) Notify(_ string, s core.Status) { b.Live(s) }
 
-// Live checks that nobody hears of what is not committed.
+// Live checks that no status leaves that is not committed.
 func (b *nodeBus) Live(s core.Status) {
 	b.n.point()
 	w := b.w
@@ -154,10 +157,8 @@ func (b *nodeBus) Record(all []core.Evidence) {
 // hearEvidence is the watch that every node keeps.
 func (w *World) hearEvidence(e core.Evidence) {
 	for _, n := range w.nodes {
-		if f := n.feeds[e.Partition]; f != nil && f.epoch > 0 && (f.epoch < e.Epoch || e.Former && e.Epoch < f.epoch) {
-			n.orders = append(n.orders, order{partition: e.Partition, lost: f.epoch, evidence: e})
-			n.wake()
-		}
+		n.sched.Heard(e)
+		n.loopOf(e.Partition).wake()
 	}
 }
 

@@ -11,7 +11,7 @@ func (w *World) ended() bool {
 }
 
 // unfinished says what is left to do: a client without an answer, an accepted
-// task that has not ended, an ending that is not told, a cursor that lags,
+// task that has not ended, an ending that is not published, a cursor that lags,
 // something in memory.
 func (w *World) unfinished() (partition int, id, left string) {
 	for _, c := range w.clients {
@@ -56,7 +56,7 @@ func (w *World) lagging(p int) string {
 		return fmt.Sprintf("partition %d reads stream %q", p, st.Stream)
 	}
 	if st.Told != st.NextEnd-1 {
-		return fmt.Sprintf("partition %d has told %d of %d endings", p, st.Told, st.NextEnd-1)
+		return fmt.Sprintf("partition %d has published %d of %d endings", p, st.Told, st.NextEnd-1)
 	}
 	if wentBack(w.stream, place{st.Cursor, st.CursorStored}) || wentBack(w.controls, place{st.ControlCursor, st.ControlStored}) {
 		return fmt.Sprintf("partition %d stands at messages that are others now: %+v", p, *st)
@@ -69,7 +69,7 @@ func (w *World) lagging(p int) string {
 	}
 	for _, n := range w.nodes {
 		if f := n.feeds[p]; f != nil && f.epoch == st.Epoch && n.shardOf(p).Load(p) != 0 {
-			return fmt.Sprintf("partition %d: node %s still has %d tasks in hand", p, n.name, n.shardOf(p).Load(p))
+			return fmt.Sprintf("partition %d: node %s still has %d tasks in flight", p, n.name, n.shardOf(p).Load(p))
 		}
 	}
 	return ""
@@ -100,8 +100,8 @@ func (w *World) check() {
 		if r == nil {
 			continue
 		}
-		if told := w.told.last[id]; told.State != r.task.State || told.EndNumber != r.task.EndNumber {
-			w.wrong(p, id, "it is %s, end %d; told was %s, end %d", r.task.State, r.task.EndNumber, told.State, told.EndNumber)
+		if is := w.published.last[id]; is.State != r.task.State || is.EndNumber != r.task.EndNumber {
+			w.wrong(p, id, "it is %s, end %d; published was %s, end %d", r.task.State, r.task.EndNumber, is.State, is.EndNumber)
 		}
 		w.checkBooks(&r.task, r.task.Round, r.task.State)
 	}

@@ -43,7 +43,7 @@ func (w *World) wrongBatch(b *core.Batch, err error) {
 
 // moved checks a partition's own row: only the owner of the present epoch moves
 // it; the cursor passes what has come to something durable and nothing else; the
-// told mark passes what the event stream has stored.
+// publishedThrough passes what the event stream has stored.
 func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 	p := is.Partition
 	if top := w.tops[p]; is.Epoch < top {
@@ -70,8 +70,8 @@ func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 		}
 	}
 	for end := was.Told + 1; end <= is.Told; end++ {
-		if r := w.Store.endedAt(p, end); r != nil && !w.told.ends[endKey{p, end, r.task.ID}] {
-			w.wrong(p, r.task.ID, "the told mark passes end %d, which the event stream has not stored", end)
+		if r := w.Store.endedAt(p, end); r != nil && !w.published.ends[endKey{p, end, r.task.ID}] {
+			w.wrong(p, r.task.ID, "publishedThrough passes end %d, which the event stream has not stored", end)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 // something durable.
 func (w *World) checkSettled(m message, why string) {
 	for i := range m.subs {
-		if !w.settled(m.partition, &m.subs[i]) {
+		if !w.isDurable(m.partition, &m.subs[i]) {
 			w.wrong(m.partition, m.subs[i].ID, "%s, but its task is not stored", why)
 		}
 	}
@@ -91,7 +91,7 @@ func (w *World) checkSettled(m message, why string) {
 // What the database has forgotten since is read again from its cursor.
 func (w *World) acked(m message) {
 	for i := range m.subs {
-		if !w.forgot.ids[m.subs[i].ID] && !w.settled(m.partition, &m.subs[i]) {
+		if !w.forgot.ids[m.subs[i].ID] && !w.isDurable(m.partition, &m.subs[i]) {
 			w.wrong(m.partition, m.subs[i].ID, "a message is acknowledged, but its task is not stored")
 		}
 	}

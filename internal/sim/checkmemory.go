@@ -1,15 +1,15 @@
 package sim
 
-// checkMemory: between two turns an owner holds exactly the tasks that have a
-// command out or wait for their next try. Load counts endings that are not told
+// checkMemory: between two steps of its loop an owner holds exactly the tasks that have a
+// command out or wait for their next try. Load counts endings that are not published
 // besides; of these the store knows the most there can be, unless an end number
 // was spent since on a row that the database refused.
-func (n *node) checkMemory() {
+func (n *node) checkMemory(l *loop) {
 	w := n.w
 	for p := range w.cfg.Partitions {
 		st := w.Store.partition(p)
 		epoch, owns := n.shardOf(p).Owns(p)
-		if !owns || epoch != st.Epoch || n.shardOf(p).LastCommit(p) != st.LastCommit { // with another commit it is about to lose it
+		if n.loopOf(p) != l || !owns || epoch != st.Epoch || n.shardOf(p).LastCommit(p) != st.LastCommit { // with another commit it is about to lose it
 			continue
 		}
 		active := 0
@@ -18,10 +18,10 @@ func (n *node) checkMemory() {
 				active++
 			}
 		}
-		untold := int(st.NextEnd - 1 - st.Told)
-		if load := n.shardOf(p).Load(p); load < active || load > active+untold && !n.shardOf(p).Unsaved() {
-			w.wrong(p, "", "node %s holds %d tasks and untold endings of partition %d; %d are active, and at most %d endings untold",
-				n.name, load, p, active, untold)
+		unpublished := int(st.NextEnd - 1 - st.Told)
+		if load := n.shardOf(p).Load(p); load < active || load > active+unpublished && !n.shardOf(p).Unsaved() {
+			w.wrong(p, "", "node %s holds %d tasks and unpublished endings of partition %d; %d are active, and at most %d endings unpublished",
+				n.name, load, p, active, unpublished)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // checkSend holds a command that leaves to what is committed, and an undo to its
-// step: nobody may be at work on its do any more.
+// step: no agent may be at work on its do any more.
 func (w *World) checkSend(c *core.Command) {
 	if w.forgot.commits[c.Commit] { // it was committed when it was decided to leave
 		for i := range w.forgot.times {
@@ -65,7 +65,7 @@ func (r *row) issued(c *core.Command) bool {
 }
 
 // checkQuiet: an undo leaves only when every do of its step in this round has
-// been answered, and was in one pair of hands, or when the grace after its
+// been answered, and was sent once, or when the grace after its
 // complete-by is over.
 func (w *World) checkQuiet(r *row, c *core.Command) {
 	undoAt := r.journal[c.Seq-1].At
@@ -115,25 +115,25 @@ func (r *row) endOf(i, step int) *core.Record {
 	return nil
 }
 
-// answers reports whether a row of that kind says that nobody is at work on the
+// answers reports whether a row of that kind says that no agent is at work on the
 // do any more.
 func answers(k core.Kind) bool {
 	return k == core.KindDone || k == core.KindFailed || k == core.KindRefused || k == core.KindUnserved
 }
 
-// checkTell: an ending that is told is committed.
-func (w *World) checkTell(e *core.Ending) {
+// checkPublish: an ending that is published is committed.
+func (w *World) checkPublish(e *core.Ending) {
 	r := w.Store.ids[idKey{e.Partition, e.ID}]
 	if r == nil && w.forgot.ids[e.ID] || r != nil && w.forgot.ends[forgotEnd{e.ID, ended{e.Seq, e.State}}] {
 		return
 	}
 	if r == nil || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
-		w.wrong(e.Partition, e.ID, "an ending is told that is not committed: %+v", *e)
+		w.wrong(e.Partition, e.ID, "an ending is published that is not committed: %+v", *e)
 	}
 }
 
-// told is what the event stream has stored.
-type told struct {
+// published is what the event stream has stored.
+type published struct {
 	last map[string]core.Ending // by id: the newest
 	ends map[endKey]bool
 }
@@ -146,12 +146,12 @@ type endKey struct {
 
 func (w *World) keepEnding(e *core.Ending) {
 	w.tell(e.ID, -1, "the event stream has stored end %d, %s", e.EndNumber, e.State)
-	w.told.ends[endKey{e.Partition, e.EndNumber, e.ID}] = true
+	w.published.ends[endKey{e.Partition, e.EndNumber, e.ID}] = true
 	r := w.Store.ids[idKey{e.Partition, e.ID}]
 	if r == nil || e.EndNumber > r.task.EndNumber || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
 		return // SQL went back meanwhile: another word follows
 	}
-	if w.told.last[e.ID].EndNumber <= e.EndNumber {
-		w.told.last[e.ID] = *e
+	if w.published.last[e.ID].EndNumber <= e.EndNumber {
+		w.published.last[e.ID] = *e
 	}
 }

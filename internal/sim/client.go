@@ -47,7 +47,7 @@ func (w *World) newClient(id string) *client {
 	return c
 }
 
-// submit asks once, and again when nobody answers.
+// submit asks once, and again when no answer comes.
 func (c *client) submit() {
 	c.tries++
 	try := c.tries
@@ -125,8 +125,8 @@ func (c *client) accepted() {
 // subKey tells submissions apart that are told apart by their hash.
 func subKey(s *core.Submission) string { return s.ID + "\x00" + s.Type + "\x00" + string(s.Input) }
 
-// trouble is a person who meddles with a task in every way there is; to settle
-// one by hand would mean to settle the books by hand too.
+// trouble is a person who meddles with a task in every way there is; to resolve
+// one by hand would mean to correct the books by hand too.
 func (w *World) trouble(id string) {
 	c := core.Control{
 		ID: id, Type: w.planOf(id).Name, Actor: "olga", Reason: "because",

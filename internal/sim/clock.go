@@ -7,7 +7,7 @@ import (
 )
 
 // Times that the plans' grace must cover: a clock is up to skewMax off the
-// world's, and a call that nobody answers for takes effect up to slow after the
+// world's, and a call without an answer takes effect up to slow after the
 // deadline its agent saw. Between the complete-by that one owner wrote and the
 // grace that its successor waits for, four clocks differ: the owner's twice, the
 // agent's, the successor's.
@@ -21,7 +21,7 @@ const (
 type clock struct {
 	w    *World
 	skew time.Duration
-	// wrong is what nobody's grace covers.
+	// wrong is what no grace covers.
 	wrong time.Duration
 }
 
@@ -43,7 +43,7 @@ func (c *clock) steady() core.Instant { return c.w.now.Add(c.skew) }
 // until is how long the world takes to come to what this clock will show as at.
 func (c *clock) until(at core.Instant) time.Duration { return max(0, at.Sub(c.now())) }
 
-// stepClocks sets one clock anew now and then, as a correction does.
+// stepClocks sets one clock again now and then, as a correction does.
 func (w *World) stepClocks() {
 	if w.fault(ClockStep) {
 		w.clocks[w.rand.IntN(len(w.clocks))].skew = w.upTo(2*skewMax) - skewMax

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -10,6 +11,9 @@ import (
 // had.
 func (n *node) point() {
 	w := n.w
+	if d := n.frozen(); d > 0 { // another goroutine of the process has met the freeze
+		w.wait(d)
+	}
 	switch {
 	case w.fault(NodeCrash):
 		w.tell("", -1, "%s crashes", n.name)
@@ -28,21 +32,23 @@ func (n *node) dieHere() {
 	panic(errKilled)
 }
 
-// keep sees to it that every partition has an owner. In the storm it restarts
-// nodes wherever they are, and moves partitions between nodes that all live:
-// their leases were late, or lost as a whole with their bucket.
+// keep tells every node now and then which nodes are live. In the storm it restarts nodes wherever they are, and lets
+// them see live nodes as gone and gone ones as live: their leases were late, or lost as a whole with their bucket.
 func (w *World) keep() {
 	if w.now < w.down {
 		return
 	}
 	w.stepClocks()
-	w.compare()
 	lost := w.leasesLost
 	w.leasesLost = false
-	for p := range w.cfg.Partitions {
-		if lost || !w.owned(p) || w.fault(PartitionMoved) {
-			w.nodes[w.rand.IntN(len(w.nodes))].adopt(p)
+	for _, n := range w.nodes {
+		switch {
+		case lost:
+			n.isolate()
+		case w.fault(PartitionMoved):
+			n.view, n.viewUntil = w.someNodes(), w.now.Add(w.upTo(time.Second))
 		}
+		n.reassign(w.liveFor(n))
 	}
 	for _, n := range w.nodes {
 		if w.fault(NodeRestart) {
@@ -56,39 +62,33 @@ func (w *World) keep() {
 	}
 }
 
-// compare is the look of each owner, now and then, whether the store still has its
-// last commit.
-func (w *World) compare() {
-	for _, n := range w.nodes {
-		for p := range w.cfg.Partitions {
-			f, st := n.feeds[p], w.Store.Partition(p)
-			if f != nil && f.epoch > 0 && w.rand.IntN(8) == 0 && (f.epoch > st.Epoch || f.epoch == st.Epoch && n.shardOf(p).LastCommit(p) != st.LastCommit && !n.busy) {
-				n.orders = append(n.orders, order{partition: p, lost: f.epoch})
-				n.wake()
-			}
+// liveFor is the live nodes as a node sees them. When the storm is over a node with the name of another has ended, as
+// it does when it hears of that.
+func (w *World) liveFor(n *node) []string {
+	if w.storm && w.now < n.viewUntil {
+		return n.view
+	}
+	if !w.storm && n.twin {
+		return nil
+	}
+	var live []string
+	for _, o := range w.nodes {
+		if (o == n || o.frozen() == 0) && !slices.Contains(live, o.name) {
+			live = append(live, o.name)
 		}
 	}
+	return live
 }
 
-// owned reports whether the partition's owner lives, or is about to own it.
-func (w *World) owned(p int) bool {
+// someNodes is a part of the live nodes, perhaps none.
+func (w *World) someNodes() []string {
+	var some []string
 	for _, n := range w.nodes {
-		if f := n.feeds[p]; f != nil && f.epoch == w.Store.Partition(p).Epoch {
-			return true
-		}
-		if w.storm && w.now < n.thaw {
-			continue
-		}
-		if f := n.feeds[p]; f != nil && f.epoch == 0 {
-			return true
-		}
-		for _, o := range n.orders {
-			if o.partition == p && o.lost == 0 {
-				return true
-			}
+		if w.rand.IntN(2) == 0 && !slices.Contains(some, n.name) {
+			some = append(some, n.name)
 		}
 	}
-	return false
+	return some
 }
 
 // purge lets owners forget the inputs and journals of what has ended, as they do
@@ -97,10 +97,10 @@ func (w *World) purge() {
 	for _, n := range w.nodes {
 		for p := range w.cfg.Partitions {
 			f := n.feeds[p]
-			if f == nil || f.epoch == 0 || n.busy || w.rand.IntN(16) != 0 || w.during(w.refusing) || w.backs > 0 { // nothing is forgotten for long after SQL went back
+			if f == nil || f.epoch == 0 || n.loopOf(p).busy || w.rand.IntN(16) != 0 || w.during(w.refusing) || w.backs > 0 { // nothing is forgotten for long after SQL went back
 				continue
 			}
-			if forgot, _ := w.Store.Purge(context.Background(), p, f.epoch, n.clock.now().Add(-w.retain), 0, 4); forgot > 0 {
+			if forgot, _ := w.Store.Purge(context.Background(), p, f.epoch, n.now().Add(-w.retain), 0, 4); forgot > 0 {
 				w.happened[Purged] += forgot
 			}
 		}

@@ -31,6 +31,7 @@ func (d *frontDoor) open() {
 		Stream: "tasks", Partitions: w.cfg.Partitions, PackItems: 1 + w.rand.IntN(8), ItemsMax: 2 + w.rand.IntN(16),
 		BacklogMax: int64(1 + w.rand.IntN(8)), PublishMax: 400 * time.Millisecond,
 		PartitionOf: func(id string, _ int) int { return w.partitionOf(id) },
+		Overloaded:  func() bool { return w.nodes[0].sched.Overloaded() },
 	}, planBook{w}, streamLog{w}, backlog{w})
 	if err != nil {
 		panic(err) // the world is built wrong

@@ -9,7 +9,7 @@ const (
 	NetworkSlow     Fault = iota // a message takes longer than any time-out
 	CommandLost                  //
 	CommandDoubled               // by a bridge; only where the services keep tombstones
-	CommandUnserved              // the server says that nobody listens
+	CommandUnserved              // the server says that no agent listens
 	ReplyLost
 	ReplyDoubled
 	ReplyForeign // a number or seq that was never given, or that of an older command
@@ -20,7 +20,7 @@ const (
 	CommitFails
 	CommitSlow       // the world goes on meanwhile
 	CommitAnswerLost // the store sends the batch again
-	CommitCutOff     // committed, and the caller is told of a failure
+	CommitCutOff     // committed, and the caller hears of a failure
 	TakeoverAtCommit // a successor comes between commit and publish
 	TakeoverFails    // the epoch is raised, the answer lost
 	ZombieCommit     // a commit that began before a takeover is decided after it
@@ -38,12 +38,13 @@ const (
 	NodeCrash  // between any two effects
 	NodeFreeze // stands still and wakes with its old mail
 	NodeRestart
-	PartitionMoved
-	TwoOwners // a successor takes over while the owner lives and believes
+	PartitionMoved // a node sees some of the live nodes only
+	Released       // in order, after a drain
+	TwoOwners      // a successor takes over while the owner lives and believes
 	LeasesLost
 	BucketLost  // of all evidence
 	NameTaken   // two nodes have one name
-	LostHeard   // a former owner is told at once that its reader is gone
+	LostHeard   // a former owner hears at once that its reader is gone
 	PlansReread // the news of changed plans
 
 	SupervisorCrash
@@ -64,8 +65,8 @@ const (
 	StreamDown
 	StreamFull
 	StreamSilent
-	StreamAnswerLost // stored, and nobody knows
-	StreamLost       // with SQL intact, and all nodes are started anew
+	StreamAnswerLost // stored, and no node knows
+	StreamLost       // with SQL intact, and all nodes are started again
 	StreamsMade      // lost and made again while the nodes live
 	ControlLost      // that one stream, while the nodes live
 	StreamShorter    // a volume of before, or a power cut
@@ -82,14 +83,14 @@ const (
 	OtherInput  // the id again with another input
 
 	EventsDown // for a while
-	TellFails
-	TellAnswerLost
+	PublishFails
+	PublishAnswerLost
 	RefuseFails
 
 	AgentCrashBefore // the effect
 	AgentCrashDuring // the effect comes later, from the remote call it made
 	AgentCrashAfter
-	AgentsDown  // nobody listens for a while
+	AgentsDown  // none listens for a while
 	AgentsAway  // no agent listens for long
 	AgentsFull  // they answer 429 for long
 	UndoBroken  // the undo of one step fails for long
@@ -102,8 +103,7 @@ const (
 	AgentRefuses
 	UndoOfRunning // cancelled while its do is at work
 	WindowFull    // parked: an agent's window
-	HandFull      // the gate of a partition: enough in hand
-	TurnAlone     // a shard turns without the node's other
+	InFlightFull  // enough is in flight in a partition, or a node
 
 	faultCount
 )
@@ -125,7 +125,7 @@ var kinds = [faultCount]struct {
 	DatabaseRefuses: {"database refuses all", 0.1}, DatabaseReadOnly: {"database read-only", 0.1}, EvidenceLost: {"evidence lost", 0.05}, FormerOwner: {name: "former owner"}, Purged: {name: "purged"},
 
 	NodeCrash: {"node crash", 0.0015}, NodeFreeze: {"node freeze", 0.0015}, NodeRestart: {"node restart", 0.005},
-	PartitionMoved: {"partition moved", 0.01}, TwoOwners: {name: "two owners"}, LeasesLost: {"leases lost", 0.2},
+	PartitionMoved: {"partition moved", 0.01}, Released: {name: "released"}, TwoOwners: {name: "two owners"}, LeasesLost: {"leases lost", 0.2},
 	BucketLost: {"bucket lost", 0.1}, NameTaken: {"name taken", 0.1},
 	LostHeard: {"lost heard", 0.3}, PlansReread: {"plans reread", 0.1},
 
@@ -143,13 +143,12 @@ var kinds = [faultCount]struct {
 	Reread: {"reread", 0.05}, Undecodable: {"undecodable", 0.02}, UnknownPlan: {"unknown plan", 0.03},
 	PlainDoor: {"plain door", 0.15}, OtherInput: {"other input", 0.1},
 
-	EventsDown: {"events down", 0.3}, TellFails: {"tell fails", 0.1}, TellAnswerLost: {"tell answer lost", 0.1}, RefuseFails: {"refuse fails", 0.1},
+	EventsDown: {"events down", 0.3}, PublishFails: {"publish fails", 0.1}, PublishAnswerLost: {"publish answer lost", 0.1}, RefuseFails: {"refuse fails", 0.1},
 
 	AgentCrashBefore: {"agent crash before", 0.01}, AgentCrashDuring: {"agent crash during", 0.015}, AgentCrashAfter: {"agent crash after", 0.015},
 	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
-	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, HandFull: {name: "hand full"},
-	TurnAlone: {"turn alone", 0.25},
+	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, InFlightFull: {name: "in flight full"},
 }
 
 // String is the fault's name.

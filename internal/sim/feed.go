@@ -1,16 +1,82 @@
 package sim
 
 import (
+	"context"
+
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
 )
 
-// pump brings what the streams have for a partition, in order. A consumer that
-// notices a lost delivery, or one out of order, begins again at the committed
-// cursor; a message whose acknowledgement was lost comes again.
+// feed is the subscription and the consumer of one partition under one epoch.
+type feed struct {
+	in            *scheduler.Inbox
+	epoch         int64 // 0: it only hears replies
+	reads         bool
+	next, control int // indexes into the streams
+
+	tasks, controls   int // the streams that these belong to
+	last, lastControl place
+	blind             bool // a stream has moved, and it has not looked yet
+}
+
+// nodeWires are the connections of one node's partitions.
+type nodeWires struct{ n *node }
+
+// Ground implements scheduler.Wires.
+func (v nodeWires) Ground(_ context.Context, p int) (scheduler.Ground, error) {
+	w := v.n.w
+	v.n.point()
+	if w.during(w.others) {
+		return scheduler.Ground{}, errFault // it cannot see what there is
+	}
+	return scheduler.Ground{Stream: w.streamName(), End: lastOf(w.stream, p), Evidence: w.evidence[p], Former: w.former[p]}, nil
+}
+
+// Listen implements scheduler.Wires.
+func (v nodeWires) Listen(p int, in *scheduler.Inbox) (func(), error) {
+	f := &feed{in: in}
+	v.n.feeds[p] = f
+	return func() {
+		if v.n.feeds[p] == f {
+			delete(v.n.feeds, p)
+		}
+	}, nil
+}
+
+// Read implements scheduler.Wires. Every other consumer of the partition is gone with it; what their nodes have in
+// their mail already stays there.
+func (v nodeWires) Read(_ context.Context, p int, from scheduler.Adopted, _ *scheduler.Inbox, _ func(error)) (func(), error) {
+	n, w, f := v.n, v.n.w, v.n.feeds[p]
+	f.next, f.control, f.tasks, f.controls = int(from.Cursor), int(from.ControlCursor), w.taskAge, w.controlAge
+	f.last, f.lastControl = place{from.Cursor, from.CursorStored}, place{from.ControlCursor, from.ControlStored}
+	if from.Stream != w.streamName() {
+		return nil, errOtherStream
+	}
+	if err := w.streamsOf(p, f); err != nil {
+		return nil, err
+	}
+	w.tell("", p, "%s has partition %d under epoch %d from %d", n.name, p, from.Epoch, from.Cursor)
+	delete(w.astray, p)
+	f.epoch, f.reads, f.blind = from.Epoch, true, false
+	for _, o := range w.nodes {
+		if other := o.feeds[p]; o != n && other != nil && other.epoch > 0 && other.epoch < from.Epoch {
+			w.note(TwoOwners)
+			if w.fault(LostHeard) {
+				o.lose(p, other.epoch, nil)
+			}
+		}
+	}
+	return func() { f.reads = false }, nil
+}
+
+// Evidence implements scheduler.Wires; the world hands evidence over itself.
+func (v nodeWires) Evidence(context.Context, func(core.Evidence)) error { return nil }
+
+// pump brings what the streams have for a partition, in order. A consumer that notices a lost delivery, or one out of
+// order, begins again at the committed cursor; a message whose acknowledgement was lost comes again.
 func (n *node) pump(p int) {
 	f := n.feeds[p]
-	if f == nil || f.epoch == 0 || f.blind {
+	if f == nil || !f.reads || f.blind {
 		return
 	}
 	st := n.w.Store.Partition(p)
@@ -20,12 +86,12 @@ func (n *node) pump(p int) {
 	if n.w.fault(Reread) {
 		f.next, f.control = min(f.next, int(st.Cursor)), min(f.control, int(st.ControlCursor))
 	}
-	if f.next > 0 && n.w.fault(Redelivery) {
+	if f.next > 0 && n.w.fault(Redelivery) && f.in.Admits(p) {
 		n.deliver(p, n.w.rand.IntN(f.next))
 	}
 	for ; f.next < len(n.w.stream); f.next++ {
-		if n.w.stream[f.next].partition == p && n.room(p) <= 0 {
-			n.w.note(HandFull)
+		if n.w.stream[f.next].partition == p && !f.in.Admits(p) {
+			n.w.note(InFlightFull)
 			break
 		}
 		n.deliver(p, f.next)
@@ -33,27 +99,15 @@ func (n *node) pump(p int) {
 	for ; f.control < len(n.w.controls); f.control++ {
 		if m := n.w.controls[f.control]; m.partition == p {
 			pos := uint64(f.control + 1)
-			mail := scheduler.ControlMail{Partition: p, Pos: pos, Stored: m.at, At: n.read(), Control: m.control, Ack: func() { n.point() }}
+			mail := scheduler.ControlMail{Partition: p, Pos: pos, Stored: m.at, Control: m.control, Ack: func() { n.point() }}
 			if m.garbage {
 				mail.Control = core.Control{} // and a dead letter by now
 			}
 			f.lastControl = place{pos, m.at}
-			n.mail.Controls = append(n.mail.Controls, mail)
-			n.wake()
+			f.in.Control(mail)
+			n.loopOf(p).wake()
 		}
 	}
-}
-
-// room is how many submissions the partition may still take: the gate that holds
-// the stream back.
-func (n *node) room(p int) int {
-	room := n.inFlight - n.shardOf(p).Load(p)
-	for i := range n.mail.Tasks {
-		if n.mail.Tasks[i].Partition == p {
-			room -= max(1, len(n.mail.Tasks[i].Submissions))
-		}
-	}
-	return room
 }
 
 func (n *node) deliver(p, i int) {
@@ -61,25 +115,22 @@ func (n *node) deliver(p, i int) {
 	if m.partition != p || m.gone {
 		return
 	}
-	if f := n.feeds[p]; uint64(i) >= f.last.pos {
+	f := n.feeds[p]
+	if uint64(i) >= f.last.pos {
 		f.last = place{uint64(i + 1), m.at}
 	}
-	n.mail.Tasks = append(n.mail.Tasks, scheduler.TaskMail{
-		Partition: p, Pos: uint64(i + 1), Stored: m.at, At: n.read(), Submissions: m.subs, Ack: func() { n.w.acked(m); n.point() },
+	f.in.Tasks(scheduler.TaskMail{
+		Partition: p, Pos: uint64(i + 1), Stored: m.at, Submissions: m.subs, Ack: func() { n.w.acked(m); n.point() },
 	})
-	n.wake()
+	n.loopOf(p).wake()
 }
-
-// read is when a process reads what arrives now: one that stands still reads it
-// when it wakes.
-func (n *node) read() core.Instant { return max(n.w.now, n.thaw).Add(n.clock.skew) }
 
 // hear brings a reply to every node that listens for the partition.
 func (w *World) hear(r core.Reply) {
 	for _, n := range w.nodes {
-		if n.feeds[r.Partition] != nil {
-			n.mail.Replies = append(n.mail.Replies, scheduler.ReplyMail{At: n.read(), Reply: r})
-			n.wake()
+		if f := n.feeds[r.Partition]; f != nil {
+			f.in.Reply(r)
+			n.loopOf(r.Partition).wake()
 		}
 	}
 }

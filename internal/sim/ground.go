@@ -26,10 +26,10 @@ func newGround() ground {
 	return ground{taskAge: 1, controlAge: 1, astray: map[int]bool{}, trimmed: map[string]core.Instant{}}
 }
 
-// moveGround draws what moves under the roles, without any of them being started anew,
+// moveGround draws what moves under the roles, without any of them being started again,
 // and when.
 //
-// What is promised: whoever uses a stream, a bucket or a database that is not as he left
+// What is promised: the role that uses a stream, a bucket or a database that is not as it left
 // it finds out, and begins at what is there now. What is lost is what the streams have
 // lost.
 func (w *World) moveGround() {
@@ -110,7 +110,7 @@ func (w *World) makeStreams(tasks, control bool) {
 
 // shorten lets streams come back as they were a while ago, under their own identities: a
 // volume was restored, or what was not synced is gone. They may have grown past a cursor
-// before anybody looks, most of all where no scheduler runs meanwhile.
+// before it is looked at, most of all where no scheduler runs meanwhile.
 func (w *World) shorten() {
 	which := w.rand.IntN(3)
 	w.tell("", -1, "streams go back")
@@ -150,13 +150,12 @@ func (w *World) readersLook() {
 			}
 			f.blind = true
 			n.after(w.upTo(500*time.Millisecond), func() {
-				if n.feeds[p] != f {
+				if n.feeds[p] != f || !f.reads {
 					return
 				}
 				why := w.streamsOf(p, f)
 				if f.blind = why != nil; f.blind && f.epoch > 0 {
-					n.orders = append(n.orders, order{partition: p, lost: f.epoch, why: why})
-					n.wake()
+					n.lose(p, f.epoch, why)
 				}
 				f.next, f.control = int(f.last.pos), int(f.lastControl.pos) // of messages of others it knows nothing
 				n.pump(p)
@@ -230,7 +229,7 @@ func (w *World) trim() {
 }
 
 // otherInstallation puts another installation's streams in the place of ours for a while,
-// as a wrong configuration of the servers does: partitions are given up, and nobody can
+// as a wrong configuration of the servers does: partitions are given up, and no node can
 // take them over.
 func (w *World) otherInstallation() {
 	w.tell("", -1, "the streams are another installation's")
@@ -243,8 +242,7 @@ func (w *World) otherInstallation() {
 			}
 			n.after(w.upTo(500*time.Millisecond), func() {
 				if n.feeds[p] == f && f.epoch > 0 {
-					n.orders = append(n.orders, order{partition: p, lost: f.epoch})
-					n.wake()
+					n.lose(p, f.epoch, errOtherStream)
 				}
 			})
 		}

@@ -40,6 +40,15 @@ func read[T any](s nodeStore, ask func() (T, error)) (T, error) {
 	return ask()
 }
 
+// Release gives a partition up after its drain.
+func (s nodeStore) Release(ctx context.Context, p int, epoch int64) error {
+	_, err := read(s, func() (struct{}, error) { return struct{}{}, s.MemStore.Release(ctx, p, epoch) })
+	if err == nil {
+		s.n.w.note(Released)
+	}
+	return err
+}
+
 // TakeOver may have happened though the caller hears of a failure.
 func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {
 	st, err := read(s, func() (core.PartitionState, error) {
@@ -104,9 +113,8 @@ func (s nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		res, err = w.commit(ctx, b)
 	}
 	if err == nil && w.fault(TakeoverAtCommit) {
-		p := b.Partitions[w.rand.IntN(len(b.Partitions))].Partition
 		if o := w.nodes[w.rand.IntN(len(w.nodes))]; o != n {
-			o.adopt(p)
+			o.isolate()
 			w.wait(w.upTo(20 * time.Millisecond))
 		}
 	}
@@ -140,7 +148,7 @@ func (s nodeStore) fenced(b *core.Batch) int {
 // refusedOf says which rows of a task the database cannot hold; 0 or above 5: none.
 func (w *World) refusedOf(id string) uint32 { return w.hashOf("row of "+id) % 32 }
 
-// refuseRow is the database that cannot hold what a few tasks bring: the birth of
+// refuseRow is the database that cannot hold what a few tasks bring: the first row of
 // some, the second result of others, any row of a third kind; storm or calm.
 func (w *World) refuseRow(t *core.TaskWrite) bool {
 	last := &t.Records[len(t.Records)-1]

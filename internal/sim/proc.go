@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// proc is a call that a process has under way: a turn, a scan, the work on one
+// proc is a call that a process has under way: a commit cycle, a scan, the work on one
 // command. It runs on a coroutine, so that the world goes on while it waits for a
 // store, a service or its own processor, and so that it can be ended at any of
 // these moments, as a crash ends it.

@@ -18,14 +18,14 @@ func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, 
 		return 0, nil
 	}
 	touched := 0
-	for _, r := range m.told(st) {
+	for _, r := range m.publishedEnds(st) {
 		if r.task.EndedAt < row && r.purged && touched < limit {
 			m.remove(r)
 			touched++
 		}
 	}
 	rows := touched
-	for _, r := range m.told(st) {
+	for _, r := range m.publishedEnds(st) {
 		if r.task.EndedAt < detail && !r.purged && touched-rows < limit {
 			r.purged, r.task.Input, r.journal, r.commits = true, nil, nil, nil
 			touched++
@@ -34,16 +34,15 @@ func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, 
 	return touched, nil
 }
 
-// told are a partition's tasks whose end is told and needs nobody any more, in
-// the order of their ends.
-func (m *MemStore) told(st *core.PartitionState) []*row {
-	var told []*row
+// publishedEnds are a partition's tasks whose end is published and needs no operator, in the order of their ends.
+func (m *MemStore) publishedEnds(st *core.PartitionState) []*row {
+	var ends []*row
 	for _, r := range m.byNumber[st.Partition] {
 		end := r.task.EndNumber
 		if r.task.State.Ended() && r.task.State != core.StateError && end > 0 && end <= st.Told {
-			told = append(told, r)
+			ends = append(ends, r)
 		}
 	}
-	slices.SortFunc(told, func(a, b *row) int { return cmp.Compare(a.task.EndNumber, b.task.EndNumber) })
-	return told
+	slices.SortFunc(ends, func(a, b *row) int { return cmp.Compare(a.task.EndNumber, b.task.EndNumber) })
+	return ends
 }

@@ -33,9 +33,9 @@ func (w *World) restoreLater() {
 
 // backup is a copy of SQL, and what the event stream had stored at that time.
 type backup struct {
-	at    core.Instant
-	store *MemStore
-	told  told
+	at        core.Instant
+	store     *MemStore
+	published published
 }
 
 // downtime is longer than a command, its answer or a late effect lives.

@@ -160,7 +160,7 @@ func (s *stage) carry(b *stageBus, c core.Command) {
 	case "lost":
 		s.say("network", "loses", "%s", callOf(&c))
 	case "unserved":
-		s.say("network", "finds", "nobody on %s", c.Agent)
+		s.say("network", "finds", "no agent on %s", c.Agent)
 		s.after(0, func() { b.unserved(&c) })
 	case "late":
 		s.say("network", "holds", "%s for %s", callOf(&c), fate.after)
@@ -177,7 +177,7 @@ func (s *stage) carry(b *stageBus, c core.Command) {
 // take is one command at its agent. Time left counts from when it is read.
 func (a *stageAgent) take(c core.Command) {
 	if !a.up {
-		a.s.say("network", "drops", "%s: nobody on %s", callOf(&c), a.name)
+		a.s.say("network", "drops", "%s: no agent on %s", callOf(&c), a.name)
 		return
 	}
 	if a.s.quiet && len(a.calls[c.Undo]) == 0 { // it takes no time
@@ -226,7 +226,7 @@ func (a *stageAgent) handle(c *core.Command) (core.Reply, bool) {
 	return r, true
 }
 
-// answer sends a reply to whoever listens.
+// answer sends a reply to all that listen.
 func (a *stageAgent) answer(c *core.Command, r core.Reply) {
 	said := "ok"
 	if r.Code != 0 {

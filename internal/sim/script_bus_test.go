@@ -57,8 +57,8 @@ func (b *stageBus) Record(all []core.Evidence) {
 	}
 }
 
-// Tell implements scheduler.Bus.
-func (b *stageBus) Tell(endings []core.Ending, done func(error)) {
+// Publish implements scheduler.Bus.
+func (b *stageBus) Publish(endings []core.Ending, done func(error)) {
 	s := b.s
 	for i := range endings {
 		e := &endings[i]
@@ -72,7 +72,7 @@ func (b *stageBus) Tell(endings []core.Ending, done func(error)) {
 			continue
 		}
 		if t, ok := s.saved(e.ID); !ok || t.Row.State != e.State && t.Row.EndNumber <= e.EndNumber {
-			s.wrong("an ending is told that is not committed: %s %s", e.ID, e.State)
+			s.wrong("an ending is published that is not committed: %s %s", e.ID, e.State)
 		}
 		s.ended[e.ID] = append(s.ended[e.ID], e.State)
 		s.alerts.take(*e)
@@ -105,7 +105,7 @@ func (b *stageBus) Notify(subject string, st core.Status) {
 	}
 }
 
-// Live implements scheduler.Bus: nobody watches.
+// Live implements scheduler.Bus: there is no watcher.
 func (b *stageBus) Live(core.Status) {}
 
 // Dead implements scheduler.Bus.

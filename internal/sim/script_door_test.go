@@ -97,7 +97,7 @@ func (s *stage) hear(r core.Reply) {
 		}
 	}
 	if !heard {
-		s.say("network", "drops", "the answer #%d: nobody listens", r.Seq)
+		s.say("network", "drops", "the answer #%d: no node listens", r.Seq)
 	}
 }
 
@@ -205,8 +205,7 @@ func (s *stage) submit(id string, a args) {
 	})
 }
 
-// plain is a client at the plain door: a message straight into the stream, which
-// nobody has looked at.
+// plain is a client of the stream endpoint: a message straight into the stream, unchecked.
 func (s *stage) plain(id string, a args) {
 	sub := core.Submission{Type: a["type"], ID: id, Input: []byte(a.or("input", "{}")), ReplyTo: a.or("by", "client"), At: s.now}
 	pos := s.append(&s.tasks, stageMessage{partition: s.partitionOf(id), subs: []core.Submission{sub}})
@@ -214,7 +213,7 @@ func (s *stage) plain(id string, a args) {
 	s.say(sub.ReplyTo, "publishes", "tasks %d: submit %s", pos, id)
 }
 
-// submitMany is a flood: submit-many 1000 type=order prefix=t.
+// submitMany submits many at once: submit-many 1000 type=order prefix=t.
 func (s *stage) submitMany(many string, a args) {
 	for i := range s.number(many) {
 		id := fmt.Sprintf("%s%d", a.or("prefix", "t"), i+1)

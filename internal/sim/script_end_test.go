@@ -41,7 +41,7 @@ func (s *stage) show(id string, _ args) {
 }
 
 // end lets the last cursors be committed, tells what is left, and holds it to
-// the invariants: every accepted task has ended and was told, the books of the
+// the invariants: every accepted task has ended and was published, the books of the
 // services agree with how, no reply counted late, nothing is in memory.
 func (s *stage) end() {
 	s.pass(time.Second)
@@ -131,14 +131,14 @@ func (s *stage) journal(saved *core.Saved) string {
 	return strings.Join(words, ", ")
 }
 
-// checkTask holds one task to the services' books and to what was told.
+// checkTask holds one task to the services' books and to what was published.
 func (s *stage) checkTask(saved *core.Saved, known map[string]bool) {
 	t := &saved.Row
 	if !t.State.Ended() {
 		s.wrong("task %s has not ended, it is %s", t.ID, t.State)
 	}
-	if told := s.ended[t.ID]; len(told) == 0 || told[len(told)-1] != t.State {
-		s.wrong("task %s is %s, told was %v", t.ID, t.State, told)
+	if published := s.ended[t.ID]; len(published) == 0 || published[len(published)-1] != t.State {
+		s.wrong("task %s is %s, published was %v", t.ID, t.State, published)
 	}
 	if t.State == core.StateError && len(s.accepted) <= 20 && !s.alerts.tasks[t.ID] {
 		s.wrong("task %s is in error and no operator knows", t.ID)
@@ -210,24 +210,24 @@ func (s *stage) endPartitions(each bool) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	told := int64(0)
+	published := int64(0)
 	for _, p := range all[:min(len(all), s.partitions)] {
 		if p.Told != p.NextEnd-1 {
-			s.wrong("partition %d has told %d of %d endings", p.Partition, p.Told, p.NextEnd-1)
+			s.wrong("partition %d has published %d of %d endings", p.Partition, p.Told, p.NextEnd-1)
 		}
-		told += p.Told
+		published += p.Told
 		if each {
-			s.line("partition %d: owner %s, epoch %d, read tasks to %d, controls to %d, endings told %d of %d",
+			s.line("partition %d: owner %s, epoch %d, read tasks to %d, controls to %d, endings published %d of %d",
 				p.Partition, p.Owner, p.Epoch, p.Cursor, p.ControlCursor, p.Told, p.NextEnd-1)
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 			n := s.nodes[name]
 			if epoch, ok := n.shard.Owns(p.Partition); n.up && ok && epoch == p.Epoch && n.shard.Load(p.Partition) != 0 {
-				s.wrong("partition %d: %s still has %d tasks in hand", p.Partition, name, n.shard.Load(p.Partition))
+				s.wrong("partition %d: %s still has %d tasks in flight", p.Partition, name, n.shard.Load(p.Partition))
 			}
 		}
 	}
 	if !each {
-		s.line("endings told: %d", told)
+		s.line("endings published: %d", published)
 	}
 }

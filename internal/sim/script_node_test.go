@@ -21,7 +21,7 @@ type stageNode struct {
 	versionMax int64         // the highest plan version its binary knows; 0: all
 	up, frozen bool
 	life       int
-	queued     bool // a turn is about to be
+	queued     bool // a cycle is about to be
 	shard      *scheduler.Shard
 	mail       scheduler.Mail
 	feeds      map[int]*stageFeed
@@ -41,7 +41,7 @@ func (s *stage) addNode(name string, a args) {
 		s: s, name: name, skew: s.duration(a["skew"]), versionMax: int64(s.number(a["plans-up-to"])),
 		cfg: scheduler.Config{
 			Node: name, AgentWindow: s.number(a["window"]), BatchMax: s.number(a["batch"]),
-			TellRetry: time.Second, PlansRetry: 50 * time.Millisecond,
+			PublishRetry: time.Second, PlansRetry: 50 * time.Millisecond,
 		},
 	}
 	n.cfg.Now = n.clock
@@ -86,9 +86,9 @@ func (s *stage) start(name string, _ args) {
 		}
 		return 0.5
 	}
-	posted := func(m scheduler.ToldMail) {
+	posted := func(m scheduler.PublishedMail) {
 		if n.life == life {
-			n.mail.Told = append(n.mail.Told, m)
+			n.mail.Published = append(n.mail.Published, m)
 			n.wake()
 		}
 	}
@@ -196,7 +196,7 @@ func (n *stageNode) adopt(p int) {
 		s.say(n.name, "cannot take", "partition %d over: %v", p, err)
 		return
 	}
-	s.say(n.name, "owns", "partition %d, epoch %d; reads tasks from %d, controls from %d; %d in hand",
+	s.say(n.name, "owns", "partition %d, epoch %d; reads tasks from %d, controls from %d; %d in flight",
 		p, from.Epoch, from.Cursor+1, from.ControlCursor+1, from.Resumed)
 	if s.quiet {
 		s.counts[n.name+" resumes"] += from.Resumed
@@ -287,36 +287,35 @@ func (n *stageNode) wake() {
 	n.s.after(0, func() {
 		if n.life == life {
 			n.queued = false
-			n.turn(false)
+			n.cycle(false)
 		}
 	})
 }
 
-func (n *stageNode) turn(flush bool) {
+func (n *stageNode) cycle(flush bool) {
 	if !n.up || n.frozen {
 		return
 	}
 	mail, life, stale := n.mail, n.life, n.shard.Stats.Stale
 	n.mail = scheduler.Mail{}
 	replies := numbersOf(mail.Replies)
-	part := scheduler.Part{Shard: n.shard, Mail: &mail, Flush: flush}
-	new(scheduler.Crew).Turn(context.Background(), n.clock(), &part)
+	lost, err := n.shard.RunCycle(context.Background(), n.clock(), &mail, flush)
 	if n.life != life {
 		return
 	}
 	if d := n.shard.Stats.Stale - stale; d > 0 {
 		n.s.say(n.name, "drops", "%d as stale%s", d, replies)
 	}
-	if part.Err != nil {
-		n.s.say(n.name, "gives up", "its partitions: %v", part.Err)
-		if errors.Is(part.Err, core.ErrForeignRow) {
+	if err != nil {
+		n.s.say(n.name, "gives up", "its partitions: %v", err)
+		if errors.Is(err, core.ErrForeignRow) {
 			n.s.wrong("a foreign row")
 		}
 	}
-	for _, p := range part.Turned.Lost {
+	for _, p := range lost {
 		n.lose(p)
 	}
-	n.rest()
+	n.arm()
 }
 
 func numbersOf(replies []scheduler.ReplyMail) string {
@@ -330,9 +329,9 @@ func numbersOf(replies []scheduler.ReplyMail) string {
 	return text
 }
 
-// rest arms the next turn without mail: a wake that is due, or a cursor that
+// arm arms the next cycle without mail: a wake that is due, or a cursor that
 // waits for a commit to ride on.
-func (n *stageNode) rest() {
+func (n *stageNode) arm() {
 	life := n.life
 	if at := n.shard.NextWake(); at != 0 {
 		n.s.after(at.Sub(n.clock()), func() {
@@ -344,7 +343,7 @@ func (n *stageNode) rest() {
 	if n.shard.Unsaved() {
 		n.s.after(scheduler.DefaultFlushEvery, func() {
 			if n.life == life && n.shard.Unsaved() {
-				n.turn(true)
+				n.cycle(true)
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func newWatchedStore(s *stage) *watchedStore {
 }
 
 func (w *watchedStore) wrote(again func(backend)) {
-	if !w.s.quiet { // a flood is not restored
+	if !w.s.quiet { // many are not restored
 		w.done = append(w.done, again)
 	}
 }

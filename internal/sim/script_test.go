@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/sim"
-	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/sqlite"
 )
 
 var update = flag.Bool("update", false, "write what the scripts print into their files")
@@ -82,7 +82,7 @@ func inMemory(*testing.T) stageStore {
 
 func onSQLite(t *testing.T) stageStore {
 	ctx := context.Background()
-	store, err := schema.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "duly.db"), schema.Options{})
+	store, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "duly.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

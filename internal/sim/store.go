@@ -124,7 +124,7 @@ func (m *MemStore) fenced(w *core.PartitionWrite, commit int64) bool {
 	return st.Epoch != w.Epoch || st.LastCommit != w.After && st.LastCommit != commit
 }
 
-// Commit writes the batch as a whole, less the fenced partitions and the births
+// Commit writes the batch as a whole, less the fenced partitions and the new tasks
 // whose id is taken. The same batch again changes nothing.
 func (m *MemStore) Commit(_ context.Context, b *core.Batch) (core.CommitResult, error) {
 	if m.BeforeCommit != nil {

@@ -41,9 +41,9 @@ func (w *World) append1(stream *[]message, m message) uint64 {
 }
 
 // loseStream is a task stream and a control stream that are lost as a whole, by
-// an operator or a disk, while SQL is intact, and all nodes are started anew with the
+// an operator or a disk, while SQL is intact, and all nodes are started again with the
 // new ones. What is promised: what
-// SQL has goes on; positions begin anew; and what was accepted and not read is
+// SQL has goes on; positions begin again; and what was accepted and not read is
 // gone, that and nothing else.
 func (w *World) loseStream() {
 	if !w.fault(StreamLost) {
@@ -68,7 +68,7 @@ func (w *World) countLost() {
 	}
 	for _, c := range w.clients {
 		id := c.sub.ID
-		if w.stored[subKey(&c.sub)] && !unread[id] && !w.settled(w.partitionOf(id), &c.sub) {
+		if w.stored[subKey(&c.sub)] && !unread[id] && !w.isDurable(w.partitionOf(id), &c.sub) {
 			w.lost[id] = true
 		}
 	}
@@ -83,9 +83,9 @@ func (w *World) cursor(partition int) uint64 {
 	return st.Cursor
 }
 
-// settled reports whether a submission has come to something durable: its row;
+// isDurable reports whether a submission has come to something durable: its row;
 // a refusal, where its id is another's row; a dead letter.
-func (w *World) settled(partition int, s *core.Submission) bool {
+func (w *World) isDurable(partition int, s *core.Submission) bool {
 	if w.dead[s.ID] {
 		return true
 	}

@@ -67,7 +67,7 @@ func (w *World) abandoned(at core.Instant) bool {
 }
 
 // loseAsks notes whose requests a control stream takes with it from some position on, while
-// SQL does not have them: it may lose them yet when an owner has them in hand.
+// SQL does not have them: it may lose them yet when an owner has them in flight.
 func (w *World) loseAsks(from int) {
 	for i, m := range w.controls {
 		if i < from {
@@ -98,7 +98,7 @@ func (w *World) noticedAfter(p int, after core.Instant) core.Instant {
 }
 
 func (w *World) backup() backup {
-	return backup{at: w.now, store: w.Store.copy(), told: told{maps.Clone(w.told.last), maps.Clone(w.told.ends)}}
+	return backup{at: w.now, store: w.Store.copy(), published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
 }
 
 // replaceStore puts an older copy in SQL's place.
@@ -131,15 +131,20 @@ func (w *World) replaceStore(b backup) {
 			}
 		}
 	}
+	if slices.ContainsFunc(w.forgot.streams, func(at core.Instant) bool { return at > b.at }) {
+		for p := range w.cfg.Partitions { // an owner of that time may go on, which has not seen yet that its stream went back
+			w.astray[p] = true
+		}
+	}
 	w.Store.restore(b.store)
-	w.told.last = w.toldOf(b)
+	w.published.last = w.publishedOf(b)
 }
 
-// toldOf is the newest word about each task of a copy that is in SQL's place now. The
+// publishedOf is the newest word about each task of a copy that is in SQL's place now. The
 // event stream keeps what it has.
-func (w *World) toldOf(b backup) map[string]core.Ending {
-	last := maps.Clone(b.told.last)
-	for id, e := range w.told.last {
+func (w *World) publishedOf(b backup) map[string]core.Ending {
+	last := maps.Clone(b.published.last)
+	for id, e := range w.published.last {
 		if r := w.Store.ids[idKey{e.Partition, id}]; r != nil && r.task.EndNumber == e.EndNumber && slices.Contains(r.ends, ended{e.Seq, e.State}) {
 			last[id] = e
 		}
@@ -150,7 +155,7 @@ func (w *World) toldOf(b backup) map[string]core.Ending {
 // forgotten reports whether a key's do or undo was last sent in time that SQL has lost
 // without a partition's owner noticing: the last commits were not recorded outside, and
 // the owner that knew them died with the database, or stood still since before them, or
-// the streams that would tell it again were lost before anybody noticed, too.
+// the streams that would show it again were lost before an owner noticed, too.
 func (w *World) forgotten(p int, key string) bool {
 	id, _, _ := strings.Cut(key, "/")
 	if w.forgot.asks[id] && w.backs > 0 {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
@@ -52,7 +51,7 @@ type World struct {
 
 	coroutines []*coroutine
 	err        *Violation // the first
-	follow     *follow    // nil: nobody listens
+	follow     *follow    // nil: it is not kept
 
 	plans  []*core.Plan
 	front  *frontDoor
@@ -73,7 +72,7 @@ type World struct {
 	leasesLost bool // all at once
 	ground
 	eventsDown core.Instant
-	told       told
+	published  published
 	refused    map[string]bool
 	dead       map[string]bool // dead letters
 
@@ -101,8 +100,8 @@ func New(cfg Config) *World {
 	w := &World{
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
-		told:   told{map[string]core.Ending{}, map[endKey]bool{}},
-		doSent: map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, retries: map[fence][]retry{}, spoken: map[fence][]int{}, ground: newGround(),
+		published: published{map[string]core.Ending{}, map[endKey]bool{}},
+		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, retries: map[fence][]retry{}, spoken: map[fence][]int{}, ground: newGround(),
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(),
 	}
 	if w.cfg.Log == nil {
@@ -122,7 +121,7 @@ func New(cfg Config) *World {
 	for i := range cfg.Nodes {
 		n := &node{w: w, name: fmt.Sprintf("n%d", i+1), clock: w.newClock()}
 		if i == 1 && w.fault(NameTaken) {
-			n.name = w.nodes[0].name
+			n.name, n.twin = w.nodes[0].name, true
 		}
 		w.nodes = append(w.nodes, n)
 		n.restart()
@@ -181,6 +180,5 @@ func (w *World) until(limit core.Instant, done func() bool) {
 var (
 	_ scheduler.Store  = (*MemStore)(nil)
 	_ supervisor.Store = (*MemStore)(nil)
-	_ ingest.Reader    = (*MemStore)(nil)
 	_ context.Context  = agentContext{}
 )

@@ -15,6 +15,8 @@ var (
 
 // Storm, then calm: whatever the faults, every accepted task ends, and the books
 // of the services agree with what it ended as.
+//
+// covers: E2, E4, S1, S16, S42, I2, I19, inv1, inv2, inv3, inv4, inv7, inv10, inv12
 func TestStormThenCalm(t *testing.T) {
 	rows, faults := map[core.Kind]int{}, map[string]int{}
 	for i := range *seeds {
@@ -56,6 +58,8 @@ func stormy(t *testing.T, kinds map[core.Kind]int, faults map[string]int) {
 }
 
 // The same seed is the same run, to the last journal row.
+//
+// covers: S42
 func TestSameSeedSameRun(t *testing.T) {
 	for seed := range uint64(20) {
 		a, b := sim.New(sim.Draw(seed)), sim.New(sim.Draw(seed))

@@ -80,7 +80,7 @@ func testTakeOverByGround(r *rig) {
 	b.Partitions = []core.PartitionWrite{r.partition(1)}
 	r.taken(b)
 	want := core.PartitionState{
-		Partition: 1, Owner: "b", Epoch: 42, NextNumber: 1, NextEnd: 1, LastCommit: 99, Stream: "other", WentBackAt: start, WentBackNumber: 1, WentBackUntil: 21,
+		Partition: 1, Owner: "b", Epoch: 42, NextNumber: 1, NextEnd: 1, LastCommit: 99, Stream: "other", WentBackAt: start, WentBackNumber: 1, WentBackUntil: core.ReadNoMore,
 		Found: core.Found{Epoch: 1, Commit: b.ID, Cursor: 17, ControlCursor: 18, WentBack: true},
 	}
 	c := core.Claim{Owner: "b", Commit: 99, At: start, Stream: "other", End: 21, Evidence: core.Evidence{Epoch: 41, Commit: 1}}

@@ -1,48 +1,37 @@
 package storetest
 
 import (
-	"time"
-
-	"duly.dev/duly/internal/core"
+	"database/sql"
+	"fmt"
+	"testing"
 )
 
-// testGenerations has a store that keeps its journal in generations go through one:
-// what is not forgotten is there before, meanwhile and after. Hours pass by hand.
-func testGenerations(r *rig) {
-	if r.s.Dialect() != "postgres" || r.db == nil {
-		return
+// InGenerations makes the journal of a PostgreSQL database what it was in versions 4 to 10
+// of the tables: in generations, which inherit from it. Of the rows that are there, some
+// stay, and the others are in a generation that is sealed, in one that some processes still
+// write, and in the newest. In the sealed one is also a row of each forgotten task: that
+// was no longer shown, and went with all others of it.
+func InGenerations(tb testing.TB, db *sql.DB) {
+	tb.Helper()
+	statements := []string{
+		`CREATE TABLE journal_generations (generation INT8 NOT NULL PRIMARY KEY, opened_at TIMESTAMPTZ, sealed_at TIMESTAMPTZ)`,
+		`INSERT INTO journal_generations VALUES (1, now() - INTERVAL '30 s', now() - INTERVAL '15 s'), (2, now() - INTERVAL '20 s', NULL), (3, now() - INTERVAL '10 s', NULL),
+			(4, NULL, NULL), (5, NULL, NULL), (6, NULL, NULL)`,
 	}
-	st := r.takeOver(0) // its owner takes the steps
-	purge := func() {
-		r.Helper()
-		get(r.s.Purge(r.ctx, 0, st.Epoch, start.Add(time.Hour), 0, 10))(r)
+	for k := range 6 {
+		statements = append(statements, fmt.Sprintf(`CREATE TABLE journal_%d (LIKE journal INCLUDING ALL) INHERITS (journal) WITH (autovacuum_enabled = false)`, k+1))
 	}
-	count := func(query string) (n int) {
-		r.Helper()
-		r.must(r.db.QueryRowContext(r.ctx, query).Scan(&n))
-		return n
+	for k, which := range []string{`seq = 1 AND number % 3 = 1`, `seq = 1 AND number % 3 = 2`, `seq = 2`} {
+		statements = append(statements, fmt.Sprintf(`WITH moved AS (DELETE FROM ONLY journal WHERE %s RETURNING *) INSERT INTO journal_%d SELECT * FROM moved`, which, k+1))
 	}
-	purge()
-	if count(`SELECT count(*) FROM journal_generations WHERE opened_at IS NOT NULL`) == 0 {
-		return // it keeps all in one
-	}
-	stays, goes := birth(1, 1, "stays"), birth(1, 2, "goes")
-	r.write(stays, goes)
-	r.own[1].Told = 1
-	r.write(ended(goes.Task, core.StateProcessed, 1))
-	r.purged(0, start.Add(time.Hour), 10, 1)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); count(`SELECT count(*) FROM journal WHERE number = 2`) > 0; <-tick.C {
-		if time.Now().After(deadline) {
-			r.Fatal("what is forgotten is never gone")
-		}
-		get(r.db.ExecContext(r.ctx, `UPDATE journal_generations SET opened_at = opened_at - INTERVAL '1 hour', sealed_at = sealed_at - INTERVAL '1 hour'`))(r)
-		purge()
-		r.comesBack(stays.Task, stays.Records)
-		if got := r.load(1, 2); len(got.Journal) != 0 || got.Row.Input != nil {
-			r.Errorf("what is forgotten is shown: %+v", got)
+	statements = append(statements,
+		`INSERT INTO journal_1 (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
+			SELECT t.partition, t.number, 2, now(), 'agent', 1, 1, 'done', t.state, 0, 1, FALSE FROM tasks t JOIN partitions p ON p.partition = t.partition
+			WHERE t.state IN ('processed', 'undone') AND t.end_number <= p.forgotten`,
+		`ALTER TABLE journal_1 ADD CONSTRAINT journal_1_sealed CHECK (FALSE) NOT VALID`)
+	for _, statement := range statements {
+		if _, err := db.ExecContext(tb.Context(), statement); err != nil {
+			tb.Fatalf("%s: %v", statement, err)
 		}
 	}
-	r.comesBack(stays.Task, stays.Records)
 }

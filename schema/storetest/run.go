@@ -64,7 +64,6 @@ func Run(t *testing.T, open Open, except ...string) {
 		{"purge", testPurge},
 		{"purge is fenced", testPurgeFenced},
 		{"purge after a takeover", testPurgeAfterTakeover},
-		{"generations", testGenerations},
 		{"audit", testAudit},
 	} {
 		if slices.Contains(except, c.name) {

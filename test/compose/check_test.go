@@ -140,7 +140,7 @@ func (d *deployment) healthURLs(service types.ServiceConfig) {
 	}
 }
 
-// waits asks that nobody merely waits for a start: a container that has started
+// waits asks that no service merely waits for a start: a container that has started
 // is not yet a server that answers.
 func (d *deployment) waits(service types.ServiceConfig) {
 	for name, on := range service.DependsOn {

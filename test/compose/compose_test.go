@@ -12,6 +12,7 @@ import (
 // root is the repository, seen from this folder.
 const root = "../.."
 
+// covers: D8, inv1
 func TestDeployment(t *testing.T) {
 	code := fromCode()
 	if len(code.envs) == 0 || len(code.droneEnvs) == 0 || len(code.flags) == 0 || len(code.roles) == 0 || len(code.healthPaths) == 0 {
@@ -23,6 +24,8 @@ func TestDeployment(t *testing.T) {
 }
 
 // TestPlanted changes one thing in a copy and expects the check to say so.
+//
+// covers: D8, inv1
 func TestPlanted(t *testing.T) {
 	const (
 		yaml   = "compose.yaml"

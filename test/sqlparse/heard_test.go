@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
 )
 
@@ -54,7 +55,7 @@ func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []
 }
 
 // migrateInTrouble migrates again what a build of an index left in the middle, behind a
-// backup.
+// backup, with a journal as earlier versions kept it.
 func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
 	t.Helper()
 	waits := make(chan struct{}, 1)
@@ -72,6 +73,15 @@ func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
 			t.Fatal(err)
 		}
 	}
+	for _, statement := range []string{
+		`INSERT INTO partitions (partition) VALUES (0)`,
+		`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo) VALUES (0, 1, 1, now(), 'n', 1, 1, 'begun', 'processing', 0, 0, FALSE)`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.InGenerations(t, db)
 	backup, err := db.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +117,7 @@ func open(tb testing.TB, p *pgfault.Proxy, dialect string, o schema.Options) (sc
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := schema.Open(context.Background(), through.String(), o)
+	s, err := postgres.Open(context.Background(), through.String(), o)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -41,6 +41,12 @@ func main() {
 		os.Exit(1)
 	}
 	counted.print()
+	product, err := measure(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
+	product.print()
 }
 
 func (r *report) walk(root string) error {

@@ -17,8 +17,8 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/bench/peers/harness"
 	"duly.dev/duly/dev"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/wire"
 )
 
 // books counts by task. A step's result is in the journal, in the row that ended it.
@@ -180,11 +180,11 @@ func (p *peer) listen(ctx context.Context, ended harness.Ended) error {
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	consumer, err := js.OrderedConsumer(ctx, bus.Names{}.StreamEvents(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
+	consumer, err := js.OrderedConsumer(ctx, wire.Names{}.StreamEvents(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	processed := bus.Names{}.EventSubject(taskType, string(duly.Processed))
+	processed := wire.Names{}.EventSubject(taskType, string(duly.Processed))
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		var pack event
 		if err := json.Unmarshal(m.Data(), &pack); err != nil {

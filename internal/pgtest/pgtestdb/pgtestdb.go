@@ -13,8 +13,8 @@ import (
 	"duly.dev/duly/internal/pgtest"
 )
 
-// cluster is started by the first test that wants it. Stopping ends it; where
-// nobody does, its watchdog does when this process is gone.
+// cluster is started by the first test that wants it. Stopping ends it; without
+// that its watchdog does when this process is gone.
 var cluster = sync.OnceValues(func() (*pgtest.Cluster, error) {
 	c, err := pgtest.Start(pgtest.Options{Settings: map[string]string{"max_connections": "200"}})
 	if err == nil {

@@ -67,7 +67,7 @@ func startProfile(file string) (stop func(), err error) {
 	}
 	return func() {
 		pprof.StopCPUProfile()
-		_ = f.Close() // it is only looked at by whoever asked for it
+		_ = f.Close() // it is only looked at by hand
 	}, nil
 }
 

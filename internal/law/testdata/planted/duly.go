@@ -4,7 +4,7 @@ package duly
 import (
 	_ "duly.dev/duly/agents"
 	_ "duly.dev/duly/dev" // breach: . may not import dev
-	_ "duly.dev/duly/internal/bus"
+	_ "duly.dev/duly/internal/natsbus"
 	_ "duly.dev/duly/internal/node"              // breach: . may not import internal/node
 	_ "duly.dev/duly/scheduler"                  // breach: . may not import scheduler
 	_ "duly.dev/duly/schema"                     // breach: . may not import schema

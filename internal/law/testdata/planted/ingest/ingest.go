@@ -5,10 +5,10 @@ import (
 	_ "database/sql" // breach: may not link sql
 	_ "fmt"
 
-	_ "duly.dev/duly/internal/bus" // breach: ingest may not import internal/bus
 	_ "duly.dev/duly/internal/core"
-	_ "duly.dev/duly/scheduler"    // breach: role ingest imports role scheduler
-	_ "github.com/nats-io/nats.go" // breach: may not link nats
+	_ "duly.dev/duly/internal/natsbus" // breach: ingest may not import internal/natsbus
+	_ "duly.dev/duly/scheduler"        // breach: role ingest imports role scheduler
+	_ "github.com/nats-io/nats.go"     // breach: may not link nats
 )
 
 // A comment on duly.submit.x names no subject.

@@ -1,0 +1,204 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+)
+
+// The defaults of Config.
+const (
+	DefaultConcurrentMax = 1024
+)
+
+// Headers of the API that are not HTTP's own. Those of a submission are the
+// same as on NATS.
+const (
+	headerKey        = "Idempotency-Key"
+	headerCompleteBy = "Duly-Complete-By"
+	headerReplyTo    = "Duly-Reply-To"
+	headerTrace      = "traceparent"
+	headerVersion    = "Duly-Plan-Version"
+	headerPrefix     = "Duly-"
+)
+
+// headers are all with Duly's prefix.
+var headers = []string{headerCompleteBy, headerVersion, headerReplyTo}
+
+// Config is how the HTTP API works. Zero fields take their defaults, except
+// those that say otherwise.
+type Config struct {
+	Partitions    int                                 // required
+	PartitionOf   func(id string, partitions int) int // required
+	NewID         func() string                       // makes an id for a POST without a key; required
+	ConcurrentMax int                                 // submissions whose bodies are in memory, at most
+	ReadMax       time.Duration                       // how long the state store may take
+}
+
+// api serves the paths below /v1.
+type api struct {
+	cfg    Config
+	door   Submitter
+	reader Reader
+	asks   *Requests
+	log    *slog.Logger
+	bodies atomic.Int64 // submissions whose bodies are in memory
+}
+
+// New makes the HTTP handler of the API:
+//
+//	POST   /v1/tasks/{type}       submit; the id is the Idempotency-Key
+//	PUT    /v1/tasks/{type}/{id}  submit; 202, again 200, with another input 409
+//	GET    /v1/tasks/{type}/{id}  the task and its steps
+//	DELETE /v1/tasks/{type}/{id}  ask that it end
+//	GET    /v1/tasks              a list: type, state, limit, after
+//	GET    /v1/counts             how many are in which state
+//
+// Errors are problem documents (RFC 9457). The server that uses it must set its
+// own timeouts for reading headers and bodies. Error: a configuration that
+// cannot work.
+func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) (http.Handler, error) {
+	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, DefaultConcurrentMax)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
+	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
+		return nil, errors.New("api: Partitions, PartitionOf and NewID of the API are required")
+	}
+	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 {
+		return nil, fmt.Errorf("api: ConcurrentMax and ReadMax of the API are %d and %v, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax)
+	}
+	if door == nil || reader == nil || asks == nil || log == nil {
+		return nil, errors.New("api: the API needs a door, a reader, asks and a log")
+	}
+	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/tasks", methods{http.MethodGet: takes(a.list, "type", "state", "limit", "after")})
+	mux.Handle("/v1/tasks/{type}", methods{http.MethodPost: takes(a.post)})
+	mux.Handle("/v1/tasks/{type}/{id}", methods{
+		http.MethodPut: takes(a.put), http.MethodGet: takes(a.get, "after"), http.MethodDelete: takes(a.cancel, "reason", "even_if_unknown"),
+	})
+	mux.Handle("/v1/counts", methods{http.MethodGet: takes(a.counts)})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))
+	})
+	return mux, nil
+}
+
+// methods dispatches by method, so that a wrong one is a problem document too.
+type methods map[string]http.HandlerFunc
+
+// ServeHTTP calls the handler of the method; GET serves HEAD.
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if serve, ok := m[method]; ok {
+		serve(w, r)
+		return
+	}
+	allow := ""
+	for _, known := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		if m[known] == nil && (known != http.MethodHead || m[http.MethodGet] == nil) {
+			continue
+		}
+		if allow != "" {
+			allow += ", "
+		}
+		allow += known
+	}
+	w.Header().Set("Allow", allow)
+	problem(w, ingest.Refuse(405, ingest.CauseMethod, "method %s is not served at %s; it takes %s", core.QuoteShort(r.Method), core.QuoteShort(r.URL.Path), allow))
+}
+
+// takes refuses a request whose query does not mean what its sender thinks: a parameter
+// that the handler does not know, one that is said twice, or one that cannot be read;
+// and so a header of Duly's that it does not know.
+func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			problem(w, ingest.Refuse(400, ingest.CauseQuery, "the query cannot be read: %v", err))
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			if !slices.Contains(known, name) {
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is not known here; %s", core.QuoteShort(name), takesOnly(known)))
+				return
+			}
+			if n := len(query[name]); n > 1 {
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is given %d times, want once", core.QuoteShort(name), n))
+				return
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+			if strings.HasPrefix(name, headerPrefix) && !slices.Contains(headers, name) {
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "header %s is not known here; of Duly's own it takes %s", core.QuoteShort(name), strings.Join(headers, ", ")))
+				return
+			}
+		}
+		serve(w, r)
+	}
+}
+
+func takesOnly(known []string) string {
+	if len(known) == 0 {
+		return "it takes none (what belongs to a submission is a header: " + strings.Join(headers, ", ") + ")"
+	}
+	return "it takes " + strings.Join(known, ", ")
+}
+
+// names checks the type and id of a path.
+func names(r *http.Request) (taskType, id string, bad *ingest.Refusal) {
+	taskType, id = r.PathValue("type"), r.PathValue("id")
+	if bad := ingest.CheckNames(taskType, id); bad != nil {
+		return "", "", bad
+	}
+	return taskType, id, nil
+}
+
+func (a *api) partition(id string) int { return a.cfg.PartitionOf(id, a.cfg.Partitions) }
+
+// find reads a task, bounded in time. A task of another type is not found.
+func (a *api) find(r *http.Request, taskType, id string) (core.View, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
+	defer cancel()
+	view, err := a.reader.Get(ctx, a.partition(id), id)
+	if err == nil && view.Type != taskType {
+		return view, fmt.Errorf("task %s of type %s: it is of type %s: %w", id, taskType, view.Type, errOtherType)
+	}
+	return view, err
+}
+
+var errOtherType = errors.New("the id is a task of another type")
+
+// storeFailed answers that the state store did, and keeps its words for the log.
+func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, err error) {
+	if r.Context().Err() != nil {
+		return // the client is gone
+	}
+	a.log.Warn("a request could not be served", "what", what, "path", r.URL.Path, "error", err)
+	problem(w, ingest.Refuse(503, ingest.CauseStore, "%s: it did not answer as it should", what).After(ingest.RetryLog))
+}
+
+func notFound(taskType, id string) *ingest.Refusal {
+	return ingest.Refuse(404, ingest.CauseNotFound, "no task %s of type %s", core.QuoteShort(id), core.QuoteShort(taskType))
+}
+
+// keyID makes an id of an idempotency key outside the ids' alphabet: the same
+// key is the same task, whatever it looks like.
+func keyID(taskType, key string) string {
+	return "key-" + hex.EncodeToString(core.HashInput(taskType, []byte(key)))[:40]
+}

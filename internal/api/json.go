@@ -1,0 +1,189 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+)
+
+// The bodies of the API. A field is never renamed or given another meaning.
+type (
+	acceptedJSON struct {
+		Task     string     `json:"task"`
+		ID       string     `json:"id"`
+		Type     string     `json:"type"`
+		State    core.State `json:"state"`
+		Stream   string     `json:"stream"`
+		Position string     `json:"stream_position"` // <partition>.<seq>
+	}
+	cancelledJSON struct {
+		Task     string     `json:"task"`
+		ID       string     `json:"id"`
+		Type     string     `json:"type"`
+		Asked    string     `json:"asked"`
+		State    core.State `json:"state,omitempty"` // when it was asked
+		Outcome  string     `json:"outcome"`         // what will be, in words
+		Position string     `json:"control_position"`
+	}
+	pendingJSON struct {
+		ID        string     `json:"id"`
+		Type      string     `json:"type"`
+		Partition int        `json:"partition"`
+		State     core.State `json:"state"`
+	}
+	taskJSON struct {
+		ID          string          `json:"id"`
+		Type        string          `json:"type"`
+		PlanVersion int64           `json:"plan_version"`
+		Partition   int             `json:"partition"`
+		Number      int64           `json:"number"`
+		State       core.State      `json:"state"`
+		Reason      string          `json:"reason,omitempty"`
+		FailedStep  string          `json:"failed_step,omitempty"`
+		Round       int             `json:"round"`
+		Failures    int             `json:"failures"`
+		LockedBy    string          `json:"locked_by,omitempty"`
+		WaitsFor    string          `json:"waits_for,omitempty"`
+		CompleteBy  string          `json:"complete_by,omitempty"`
+		CreatedAt   string          `json:"created_at,omitempty"`
+		UpdatedAt   string          `json:"updated_at,omitempty"`
+		EndedAt     string          `json:"ended_at,omitempty"`
+		Input       json.RawMessage `json:"input,omitempty"`
+		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
+		Steps       []stepJSON      `json:"steps,omitempty"`
+	}
+	stepJSON struct {
+		Name       string          `json:"name"`
+		Agent      string          `json:"agent"`
+		Status     string          `json:"status"`
+		Attempt    int             `json:"attempt"`
+		CompleteBy string          `json:"complete_by,omitempty"`
+		Code       int             `json:"code,omitempty"`
+		Error      string          `json:"error,omitempty"`
+		Result     json.RawMessage `json:"result,omitempty"`
+		At         string          `json:"at,omitempty"`
+		By         string          `json:"by,omitempty"`
+	}
+	pageJSON struct {
+		Tasks []taskJSON `json:"tasks"`
+		Next  string     `json:"next,omitempty"`
+	}
+	countJSON struct {
+		Type    string     `json:"type"`
+		State   core.State `json:"state"`
+		Tasks   int64      `json:"tasks"`
+		AtLeast bool       `json:"at_least,omitempty"`
+	}
+	countsJSON struct {
+		Counts []countJSON `json:"counts"`
+	}
+	// problemJSON is a problem document of RFC 9457 with members of our own.
+	problemJSON struct {
+		Type    string `json:"type"`
+		Title   string `json:"title"`
+		Status  int    `json:"status"`
+		Detail  string `json:"detail"`
+		ErrCode int    `json:"err_code"`
+		RetryMS int64  `json:"retry_ms,omitempty"`
+	}
+)
+
+func viewJSON(v *core.View) taskJSON {
+	t := taskJSON{
+		ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Partition: v.Partition, Number: v.Number,
+		State: v.State, Reason: v.Reason, FailedStep: v.FailedStep, Round: v.Round, Failures: v.Failures, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor,
+		CompleteBy: timeText(v.CompleteBy), CreatedAt: timeText(v.CreatedAt), UpdatedAt: timeText(v.UpdatedAt),
+		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input), InputHash: v.InputHash,
+	}
+	for i := range v.Steps {
+		s := &v.Steps[i]
+		t.Steps = append(t.Steps, stepJSON{
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
+			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), At: timeText(s.At), By: s.By,
+		})
+	}
+	return t
+}
+
+// EncodeTask is the JSON of a task as every endpoint shows it.
+func EncodeTask(v *core.View) ([]byte, error) { return encode(viewJSON(v)) }
+
+// EncodePage is the JSON of a page of a list as every endpoint shows it.
+func EncodePage(p *core.Page) ([]byte, error) { return encode(pageOf(p)) }
+
+func pageOf(p *core.Page) pageJSON {
+	out := pageJSON{Tasks: make([]taskJSON, len(p.Tasks)), Next: p.Next}
+	for i := range p.Tasks {
+		out.Tasks[i] = viewJSON(&p.Tasks[i])
+	}
+	return out
+}
+
+// encode leaves inputs and results as they came.
+func encode(body any) ([]byte, error) {
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(body)
+	return data.Bytes(), err
+}
+
+func timeText(at core.Instant) string {
+	if at == 0 {
+		return ""
+	}
+	return at.Time().Format(core.TimeLayout)
+}
+
+// rawJSON passes JSON through. What is not JSON, or not UTF-8, becomes a string,
+// so that one strange task does not spoil the page it is on.
+func rawJSON(b []byte) json.RawMessage {
+	if len(b) == 0 {
+		return nil
+	}
+	if json.Valid(b) && utf8.Valid(b) {
+		return b
+	}
+	text, err := json.Marshal(strings.ToValidUTF8(string(b), "\uFFFD"))
+	if err != nil {
+		return nil // a string always marshals
+	}
+	return text
+}
+
+func reply(w http.ResponseWriter, status int, body any) { write(w, status, "application/json", body) }
+
+// problem answers a refusal as a problem document.
+func problem(w http.ResponseWriter, r *ingest.Refusal) {
+	if r.Retry > 0 {
+		// Whole seconds, and never a hint to come back at once.
+		w.Header().Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(r.Retry.Seconds())))))
+	}
+	write(w, r.Code, "application/problem+json", problemJSON{
+		Type: "about:blank", Title: http.StatusText(r.Code), Status: r.Code, Detail: r.Description,
+		ErrCode: r.ErrCode, RetryMS: int64(r.Retry / time.Millisecond),
+	})
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body any) {
+	data, err := encode(body)
+	if err != nil {
+		status = http.StatusInternalServerError
+		data = []byte(`{"title":"Internal Server Error","status":500}`)
+	}
+	header := w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	// An error here is a client that went away, and cannot be told.
+	_, _ = w.Write(data)
+}

@@ -1,0 +1,34 @@
+package api
+
+import (
+	"context"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+)
+
+// Submitter is where the API hands submissions in: an [ingest.Ingest].
+type Submitter interface {
+	// Submit takes a request and answers it once, without waiting.
+	Submit(ingest.Request)
+}
+
+// Reader reads tasks from the state store for the HTTP API.
+type Reader interface {
+	// Get returns the task of that id with its steps. Error: core.ErrNotFound.
+	Get(ctx context.Context, partition int, id string) (core.View, error)
+	// List returns one page of tasks without their steps.
+	List(ctx context.Context, f core.Filter) (core.Page, error)
+	// Counts returns how many tasks of each type are in each state, or of very many at
+	// least how many.
+	Counts(ctx context.Context) ([]core.Count, error)
+	// Cursor returns the last contiguous committed position of the partition in
+	// the task stream.
+	Cursor(ctx context.Context, partition int) (uint64, error)
+}
+
+// Controls stores requests about tasks that exist.
+type Controls interface {
+	// Ask returns once the request is stored in the partition's control stream.
+	Ask(ctx context.Context, partition int, c core.Control) (seq uint64, err error)
+}

@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+)
+
+// Limits of a list.
+const (
+	listDefault    = 100
+	listMax        = 1000
+	cursorBytesMax = 512
+)
+
+// get reads one task. With the position that the 202 told, a task that its owner
+// has yet to read is pending; without it, it is not found.
+func (a *api) get(w http.ResponseWriter, r *http.Request) {
+	taskType, id, bad := names(r)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	after, bad := a.position(r, id)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	view, err := a.find(r, taskType, id)
+	if errors.Is(err, core.ErrNotFound) && after > 0 {
+		read, cursorErr := a.passed(r, id, after)
+		switch {
+		case cursorErr != nil:
+			err = cursorErr
+		case !read:
+			reply(w, http.StatusOK, pendingJSON{ID: id, Type: taskType, Partition: a.partition(id), State: core.StatePending})
+			return
+		default:
+			// The cursor may have passed it between the two readings.
+			view, err = a.find(r, taskType, id)
+		}
+	}
+	switch {
+	case err == nil:
+		reply(w, http.StatusOK, viewJSON(&view))
+	case errors.Is(err, core.ErrNotFound) || errors.Is(err, errOtherType):
+		problem(w, notFound(taskType, id))
+	default:
+		a.storeFailed(w, r, "the state store could not be read", err)
+	}
+}
+
+// passed reports whether the partition of the id has committed up to after.
+func (a *api) passed(r *http.Request, id string, after uint64) (bool, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
+	defer cancel()
+	cursor, err := a.reader.Cursor(ctx, a.partition(id))
+	if errors.Is(err, core.ErrNotFound) {
+		return false, nil // the partition has had no owner yet
+	}
+	return cursor >= after, err
+}
+
+// position reads ?after=<partition>.<seq>; 0 without it.
+func (a *api) position(r *http.Request, id string) (uint64, *ingest.Refusal) {
+	value := r.URL.Query().Get("after")
+	if value == "" {
+		return 0, nil
+	}
+	number, seq, _ := strings.Cut(value, ".")
+	partition, err1 := strconv.ParseUint(number, 10, 31)
+	after, err2 := strconv.ParseUint(seq, 10, 64)
+	if err1 != nil || err2 != nil || after == 0 {
+		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", core.QuoteShort(value))
+	}
+	if want := a.partition(id); int(partition) != want {
+		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", core.QuoteShort(value), core.QuoteShort(id), want)
+	}
+	return after, nil
+}
+
+// list reads one page of tasks.
+func (a *api) list(w http.ResponseWriter, r *http.Request) {
+	filter, bad := filterOf(r)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
+	defer cancel()
+	page, err := a.reader.List(ctx, filter)
+	if errors.Is(err, core.ErrCursor) {
+		problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page: %v", core.QuoteShort(filter.After), err))
+		return
+	}
+	if err != nil {
+		a.storeFailed(w, r, "the state store could not be read", err)
+		return
+	}
+	reply(w, http.StatusOK, pageOf(&page))
+}
+
+var states = []core.State{
+	core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
+}
+
+func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
+	q := r.URL.Query()
+	f := core.Filter{Type: q.Get("type"), State: core.State(q.Get("state")), Limit: listDefault, After: q.Get("after")}
+	if f.Type != "" {
+		if err := core.CheckName("type", f.Type); err != nil {
+			return f, ingest.Refuse(400, ingest.CauseTypeName, "%v", err)
+		}
+	}
+	if f.State != "" && !slices.Contains(states, f.State) {
+		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter state is %s, want one of %v", core.QuoteShort(string(f.State)), states)
+	}
+	if limit := q.Get("limit"); limit != "" {
+		n, err := strconv.Atoi(limit)
+		if err != nil || n < 1 || n > listMax {
+			return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter limit is %s, want 1 to %d", core.QuoteShort(limit), listMax)
+		}
+		f.Limit = n
+	}
+	if len(f.After) > cursorBytesMax {
+		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter after %s has %d bytes, the limit is %d", core.QuoteShort(f.After), len(f.After), cursorBytesMax)
+	}
+	return f, nil
+}
+
+// counts reads how many tasks are in which state.
+func (a *api) counts(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
+	defer cancel()
+	counts, err := a.reader.Counts(ctx)
+	if err != nil {
+		a.storeFailed(w, r, "the state store could not be read", err)
+		return
+	}
+	out := countsJSON{Counts: make([]countJSON, len(counts))}
+	for i, c := range counts {
+		out.Counts[i] = countJSON(c)
+	}
+	reply(w, http.StatusOK, out)
+}

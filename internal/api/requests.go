@@ -1,0 +1,209 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
+)
+
+// The defaults of RequestsConfig.
+const (
+	DefaultReadMax    = 2 * time.Second
+	DefaultControlMax = 5 * time.Second
+	DefaultUnknownFor = time.Second
+	unknownLook       = 50 * time.Millisecond // between two looks for an id
+)
+
+// RequestsConfig is how requests about tasks are taken. Zero fields take their defaults.
+type RequestsConfig struct {
+	Partitions  int                                 // required
+	PartitionOf func(id string, partitions int) int // required
+	ReadMax     time.Duration                       // how long the state store may take
+	ControlMax  time.Duration                       // how long the control stream may take
+	// UnknownFor is how long an id must be unknown before the request is refused: a
+	// submission that was accepted is a task some milliseconds later.
+	UnknownFor time.Duration
+	// KnownType reports whether a plan of that type is stored; nil: every type is known.
+	KnownType func(ctx context.Context, taskType string) (bool, error)
+}
+
+// Requests takes requests of clients and operators about tasks, for every door. It is safe
+// for concurrent use.
+type Requests struct {
+	cfg      RequestsConfig
+	reader   TaskReader
+	controls Controls
+	log      *slog.Logger
+}
+
+// TaskReader reads single tasks from the state store.
+type TaskReader interface {
+	// Get returns the task of that id. Error: core.ErrNotFound.
+	Get(ctx context.Context, partition int, id string) (core.View, error)
+}
+
+// Asked is what became of a request about a task that was taken.
+type Asked struct {
+	Partition int
+	Seq       uint64     // position in the control stream
+	State     core.State // of the task when it was looked at; empty: not known, or no task
+	Outcome   string     // what will be, in words
+}
+
+// NewRequests makes it. Error: a configuration that cannot work.
+func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *slog.Logger) (*Requests, error) {
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
+	cfg.ControlMax = cmp.Or(cfg.ControlMax, DefaultControlMax)
+	cfg.UnknownFor = cmp.Or(cfg.UnknownFor, DefaultUnknownFor)
+	switch {
+	case cfg.Partitions < 1 || cfg.PartitionOf == nil:
+		return nil, errors.New("api: Partitions and PartitionOf of requests about tasks are required")
+	case cfg.ReadMax < 1 || cfg.ControlMax < 1 || cfg.UnknownFor < 1:
+		return nil, fmt.Errorf("api: ReadMax, ControlMax and UnknownFor are %v, %v and %v, want more than 0", cfg.ReadMax, cfg.ControlMax, cfg.UnknownFor)
+	case reader == nil || controls == nil || log == nil:
+		return nil, errors.New("api: requests about tasks need a reader, controls and a log")
+	}
+	return &Requests{cfg: cfg, reader: reader, controls: controls, log: log}, nil
+}
+
+// ActorAt is who the journal names: what the request claims, cleaned and cut, and the
+// door it came through. Only what follows the last @ is Duly's own word.
+func ActorAt(claimed, door string) string {
+	claimed = core.CleanActor(claimed)
+	if claimed == "" {
+		claimed = "unnamed"
+	}
+	return claimed + "@" + door
+}
+
+// Ask looks at the task and stores the request, unless it is known to change nothing.
+// Between the look and the owner's decision the task may go on: the owner has the last
+// word, and the journal tells it. It waits for store and stream, for ReadMax,
+// UnknownFor and ControlMax together at most.
+func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) {
+	if bad := ingest.CheckNames(c.Type, c.ID); bad != nil {
+		return Asked{}, bad
+	}
+	if c.EvenIfUnknown && c.Kind != core.EventCancel {
+		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown goes with a cancel only")
+	}
+	asked := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
+	view, err := a.look(ctx, &c, asked.Partition)
+	switch {
+	case err == nil && view.Type != c.Type:
+		return Asked{}, ingest.Refuse(409, ingest.CauseOtherType, "id %s is a task of type %s, not %s", core.QuoteShort(c.ID), core.QuoteShort(view.Type), core.QuoteShort(c.Type))
+	case err == nil:
+		outcome, bad := foresee(&c, view.State)
+		if bad != nil {
+			return Asked{}, bad
+		}
+		asked.State, asked.Outcome = view.State, outcome
+	case errors.Is(err, core.ErrNotFound) && !c.EvenIfUnknown:
+		return Asked{}, a.unknown(ctx, &c)
+	case errors.Is(err, core.ErrNotFound):
+		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
+			return Asked{}, bad
+		}
+		asked.Outcome = "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
+	case !c.EvenIfUnknown:
+		a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
+		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
+	default:
+		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
+	}
+	ctx, stop := context.WithTimeout(ctx, a.cfg.ControlMax)
+	defer stop()
+	if asked.Seq, err = a.controls.Ask(ctx, asked.Partition, c); err != nil {
+		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
+		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the request about task %s may not be stored, ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
+	}
+	return asked, nil
+}
+
+// look reads the task. An id that may be on its way to become one is looked for a while,
+// unless it does not matter.
+func (a *Requests) look(ctx context.Context, c *core.Control, partition int) (core.View, error) {
+	until := time.Now().Add(a.cfg.UnknownFor)
+	for {
+		read, done := context.WithTimeout(ctx, a.cfg.ReadMax)
+		view, err := a.reader.Get(read, partition, c.ID)
+		done()
+		if !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || !time.Now().Before(until) {
+			return view, err
+		}
+		if pause.For(ctx, min(unknownLook, a.cfg.UnknownFor)) != nil {
+			return view, err
+		}
+	}
+}
+
+// unknown says that there is no such task, and what else could be meant.
+func (a *Requests) unknown(ctx context.Context, c *core.Control) *ingest.Refusal {
+	if bad := a.typeUnknown(ctx, c.Type); bad != nil && bad.Code == 404 {
+		return bad
+	}
+	r := notFound(c.Type, c.ID)
+	if c.Kind == core.EventCancel {
+		r.Description += "; to refuse a submission that has yet to come, ask with even_if_unknown (duly cancel --even-if-unknown)"
+	}
+	return r
+}
+
+func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Refusal {
+	if a.cfg.KnownType == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, a.cfg.ReadMax)
+	defer stop()
+	switch known, err := a.cfg.KnownType(ctx, taskType); {
+	case err != nil:
+		return ingest.Refuse(503, ingest.CausePlans, "the plans could not be read: %v", err).After(ingest.RetryLog)
+	case !known:
+		return ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(taskType))
+	}
+	return nil
+}
+
+// foresee says what a request will lead to for a task in that state, or refuses what
+// would change nothing. What is asked for again after it was done is no error.
+func foresee(c *core.Control, state core.State) (outcome string, bad *ingest.Refusal) {
+	no := func(why string) (string, *ingest.Refusal) {
+		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s", core.QuoteShort(c.ID), state, why)
+	}
+	open := state == core.StatePending || state == core.StateProcessing
+	switch c.Kind {
+	case core.EventCancel, core.EventUndo:
+		switch {
+		case state == core.StateUndone:
+			return "it is undone already; nothing changes", nil
+		case state == core.StateUndoing:
+			return "it is being undone already", nil
+		case state == core.StateProcessed && c.Kind == core.EventCancel:
+			return no("it is too late to cancel; ask for an undo to take back what it did")
+		}
+		return "what it did is undone, unless its last step ends first", nil
+	case core.EventResubmit:
+		if state != core.StateError && state != core.StateUndone {
+			return no("only a task in error or undone can be resubmitted")
+		}
+		return "it starts again", nil
+	case core.EventResolve:
+		if state != core.StateError {
+			return no("only a task in error can be resolved")
+		}
+		return "it ends as " + string(c.As), nil
+	case core.EventExtend:
+		if !open {
+			return no("only a task that is pending or processing has a deadline to extend")
+		}
+		return "it has until " + timeText(c.Until), nil
+	}
+	return no("it cannot be asked that")
+}

@@ -1,0 +1,228 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+)
+
+// keyBytesMax bounds an idempotency key, reasonBytesMax a person's words,
+// cancelBytesMax what goes with a cancellation.
+const (
+	keyBytesMax    = 255
+	reasonBytesMax = 512
+	cancelBytesMax = 8 << 10
+)
+
+// post submits a task whose id the client may leave to us. It reads nothing itself: a
+// repeated key is the same task at its owner, and the door looks whether another is.
+func (a *api) post(w http.ResponseWriter, r *http.Request) {
+	taskType := r.PathValue("type")
+	if err := core.CheckName("type", taskType); err != nil {
+		problem(w, ingest.Refuse(400, ingest.CauseTypeName, "%v", err))
+		return
+	}
+	id, bad := a.idOf(r, taskType)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	a.withBody(w, r, func(input []byte) { a.submit(w, r, taskType, id, input, false) })
+}
+
+// idOf is the id of a POST: its key where that is an id, an id made of the key
+// where it is not, and a new one without a key.
+func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
+	key := r.Header.Get(headerKey)
+	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
+		key = key[1 : n-1] // a string of RFC 9651, as the header's draft wants it
+	}
+	switch {
+	case key == "":
+		return a.cfg.NewID(), nil
+	case len(key) > keyBytesMax:
+		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, core.QuoteShort(key), len(key), keyBytesMax)
+	case core.CheckName("id", key) == nil:
+		return key, nil
+	}
+	return keyID(taskType, key), nil
+}
+
+// put submits a task under the client's id. What the store knows of the id is
+// looked at first, but a store that does not answer delays no request: the owner
+// compares the inputs.
+func (a *api) put(w http.ResponseWriter, r *http.Request) {
+	taskType, id, bad := names(r)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	a.withBody(w, r, func(input []byte) {
+		view, err := a.find(r, taskType, id)
+		switch {
+		case err == nil || errors.Is(err, errOtherType):
+			if bad := ingest.Differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
+				problem(w, bad)
+				return
+			}
+			reply(w, http.StatusOK, viewJSON(&view))
+		default:
+			looked := errors.Is(err, core.ErrNotFound)
+			if !looked {
+				a.log.Warn("a submission goes on without a look at the store", "task", id, "type", taskType, "error", err)
+			}
+			a.submit(w, r, taskType, id, input, looked)
+		}
+	})
+}
+
+// withBody reads the body, within its limit and while there is room for it.
+func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input []byte)) {
+	defer a.bodies.Add(-1)
+	if n := a.bodies.Add(1); n > int64(a.cfg.ConcurrentMax) {
+		problem(w, ingest.Refuse(429, ingest.CauseFull, "%d submissions are being read, the limit is %d", n-1, a.cfg.ConcurrentMax).After(ingest.RetryFull))
+		return
+	}
+	if r.ContentLength > core.InputBytesMax {
+		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit is %d", r.ContentLength, core.InputBytesMax))
+		return
+	}
+	input, err := io.ReadAll(http.MaxBytesReader(w, r.Body, core.InputBytesMax))
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "input has more than %d bytes, the limit", core.InputBytesMax))
+		return
+	}
+	if err != nil {
+		problem(w, ingest.Refuse(400, ingest.CauseBody, "the body could not be read: %v", err))
+		return
+	}
+	then(input)
+}
+
+// submit hands a submission in and waits for its answer, or for the client to
+// go. A client that left may ask for the task by its id.
+func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte, looked bool) {
+	answers := make(chan ingest.Answer, 1)
+	a.door.Submit(ingest.Request{
+		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
+		Trace: r.Header.Get(headerTrace), Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer },
+	})
+	select {
+	case answer := <-answers:
+		a.submitted(w, taskType, &answer)
+	case <-r.Context().Done():
+	}
+}
+
+func (a *api) submitted(w http.ResponseWriter, taskType string, answer *ingest.Answer) {
+	if answer.Err != nil {
+		problem(w, answer.Err)
+		return
+	}
+	position := fmt.Sprintf("%d.%d", answer.Partition, answer.Seq)
+	// The position in the address makes a GET that follows it answer pending,
+	// not 404, while the owner has yet to read the submission.
+	w.Header().Set("Location", taskPath(taskType, answer.Task)+"?after="+position)
+	reply(w, http.StatusAccepted, acceptedJSON{
+		Task: answer.Task, ID: answer.Task, Type: taskType, State: core.StatePending, Stream: answer.Stream, Position: position,
+	})
+}
+
+func taskPath(taskType, id string) string {
+	return "/v1/tasks/" + url.PathEscape(taskType) + "/" + url.PathEscape(id)
+}
+
+// cancel asks that a task end. What it takes stands in the query, or in a JSON object as
+// the body.
+func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
+	taskType, id, bad := names(r)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	control := core.Control{Kind: core.EventCancel, ID: id, Type: taskType, Actor: actorOf(r)}
+	if bad := cancelOf(w, r, &control); bad != nil {
+		problem(w, bad)
+		return
+	}
+	asked, bad := a.asks.Ask(r.Context(), control)
+	if r.Context().Err() != nil {
+		return // the client is gone
+	}
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	reply(w, http.StatusAccepted, cancelledJSON{
+		Task: id, ID: id, Type: taskType, Asked: "cancel", State: asked.State, Outcome: asked.Outcome,
+		Position: fmt.Sprintf("%d.%d", asked.Partition, asked.Seq),
+	})
+}
+
+// actorOf is who the journal names: the address that the request came from.
+func actorOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return ActorAt(host, "http")
+}
+
+// cancelOf reads what goes with a cancellation.
+func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *ingest.Refusal {
+	q := r.URL.Query()
+	var body struct {
+		Reason        *string `json:"reason"`
+		EvenIfUnknown *bool   `json:"even_if_unknown"`
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, cancelBytesMax))
+	if err != nil {
+		return ingest.Refuse(400, ingest.CauseBody, "the body could not be read, or has more than %d bytes: %v", cancelBytesMax, err)
+	}
+	if len(bytes.TrimSpace(data)) > 0 {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&body); err != nil {
+			return ingest.Refuse(400, ingest.CauseBody, "the body is not a JSON object of reason and even_if_unknown: %v", err)
+		}
+		if _, err := d.Token(); err != io.EOF {
+			return ingest.Refuse(400, ingest.CauseBody, "the body has more than one JSON value")
+		}
+	}
+	switch said := q.Has("reason"); {
+	case said && body.Reason != nil:
+		return ingest.Refuse(400, ingest.CauseQuery, "reason is given in the query and in the body, want one of them")
+	case said:
+		c.Reason = q.Get("reason")
+	case body.Reason != nil:
+		c.Reason = *body.Reason
+	}
+	if reason := c.Reason; len(reason) > reasonBytesMax || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
+		return ingest.Refuse(400, ingest.CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", core.QuoteShort(reason), len(reason), reasonBytesMax)
+	}
+	switch said := q.Has("even_if_unknown"); {
+	case said && body.EvenIfUnknown != nil:
+		return ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown is given in the query and in the body, want one of them")
+	case said:
+		switch value := q.Get("even_if_unknown"); value {
+		case "true", "1", "":
+			c.EvenIfUnknown = true
+		case "false", "0":
+		default:
+			return ingest.Refuse(400, ingest.CauseQuery, "query parameter even_if_unknown is %s, want true or false", core.QuoteShort(value))
+		}
+	case body.EvenIfUnknown != nil:
+		c.EvenIfUnknown = *body.EvenIfUnknown
+	}
+	return nil
+}

@@ -1,6 +1,0 @@
-// Package bus names subjects.
-package bus
-
-import _ "github.com/nats-io/nats.go/jetstream"
-
-const subject = "duly.do." // breach: is a name of the default namespace

@@ -1,3 +1,0 @@
-package bus
-
-func run(f func()) { go f() }

@@ -1,0 +1,3 @@
+package natsbus
+
+func run(f func()) { go f() }

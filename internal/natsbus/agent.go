@@ -1,0 +1,261 @@
+package natsbus
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// serviceVersion is what an agent says of itself in NATS's service discovery.
+const serviceVersion = "1.0.0"
+
+// codeStopping answers a command that came while its agent was going away.
+const codeStopping = 503
+
+// CommandRequest is one command at an agent, with the way to answer it.
+type CommandRequest struct {
+	Command core.Command
+	service *Service
+	reply   string      // subject of the answer
+	batch   bool        // answers go out in batches too
+	token   *core.Token // that the answer in a batch repeats; nil: none
+}
+
+// Respond answers with success; an empty result is null.
+func (r *CommandRequest) Respond(result []byte) error {
+	return r.Reply(core.Reply{Result: result})
+}
+
+// Fail answers with a failure: code as core.FinalCode reads it.
+func (r *CommandRequest) Fail(code int, text string) error {
+	return r.Reply(core.Reply{Code: code, Error: text})
+}
+
+// Reply answers with either. Only Code, Error and Result are read, and the result
+// must not change afterwards. A result that no message can hold is answered as a
+// failure. The answer goes out a moment later, together with others: what the
+// network does to it is logged, and recovered like any answer that is lost.
+func (r *CommandRequest) Reply(reply core.Reply) error {
+	s := r.service
+	if s.conn.nc.IsClosed() {
+		return fmt.Errorf("answer to %s attempt %d: %w", r.Command.Key(), r.Command.Attempt, ErrClosed)
+	}
+	if most := s.conn.MaxPayload() - replyRoom; reply.Code == 0 && len(reply.Result) > most {
+		reply = core.Reply{Code: core.CodeBadResult, Error: fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(reply.Result), core.ResultBytesMax)}
+	}
+	if reply.Code != 0 {
+		s.failed.Add(1)
+	}
+	if r.batch {
+		s.replies.add(r.reply, &r.Command, r.token, &reply)
+	} else {
+		header, data := wire.EncodeReply(&reply)
+		s.replies.send(r.reply, nats.Header(header), data)
+	}
+	s.answered.Add(1)
+	return nil
+}
+
+// replyRoom is kept free in a message for what stands around a result.
+const replyRoom = 128
+
+// Service is an agent that listens.
+type Service struct {
+	conn    *Conn
+	agent   string
+	replies *replier
+	service micro.Service
+	handler func(*CommandRequest)
+	denials chan error
+
+	answered, failed atomic.Int64 // failed ones are answered too
+
+	mu      sync.Mutex
+	stopped bool
+	running sync.WaitGroup
+}
+
+// ServeCommands listens to the do and undo commands of an agent, together with
+// its other instances, as a NATS micro service that `nats micro` shows. handler
+// is called one do and one undo at a time and should hand over to workers: what
+// waits behind it is bounded and then lost. A command that cannot be decoded is
+// answered here, as an error that is tried again: a newer instance may know it.
+//
+// With batched it also takes several commands in one message, and says so in its
+// metadata; every instance of the agent must do that before a scheduler sends any.
+func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRequest)) (*Service, error) {
+	if err := core.CheckAgent(agent); err != nil {
+		return nil, err
+	}
+	s := &Service{conn: c, agent: agent, handler: handler, denials: make(chan error, 1)}
+	if s.replies = c.replier(); s.replies == nil {
+		return nil, fmt.Errorf("agent %s: %w", agent, ErrClosed)
+	}
+	metadata := map[string]string{wire.MetaAgent: agent, wire.MetaWire: strconv.Itoa(wire.Version)}
+	if batched {
+		metadata[wire.MetaBatch] = strconv.Itoa(wire.BatchAnnounced)
+	}
+	endpoints := s.endpoints(agent, batched)
+	c.mu.Lock()
+	for _, e := range endpoints {
+		c.served[e.subject] = s
+	}
+	c.mu.Unlock()
+	var err error
+	hooking.Lock()
+	s.service, err = micro.AddService(c.nc, micro.Config{
+		Name:        c.names.ServiceName(agent),
+		Version:     serviceVersion,
+		Description: "Duly agent " + agent,
+		Metadata:    metadata,
+		// The library counts only what a handler answers before it returns.
+		StatsHandler: func(*micro.Endpoint) any {
+			return map[string]int64{"answered": s.answered.Load(), "failed": s.failed.Load()}
+		},
+	})
+	hooking.Unlock()
+	if err != nil {
+		s.forget()
+		return nil, fmt.Errorf("agent %s: %w", agent, err)
+	}
+	for _, e := range endpoints {
+		err := s.service.AddEndpoint(e.name, e.handler,
+			micro.WithEndpointSubject(e.subject),
+			micro.WithEndpointQueueGroup(wire.GroupAgent),
+			micro.WithEndpointPendingLimits(pendingMessagesMax, pendingBytesMax))
+		if err != nil {
+			s.Stop()
+			return nil, fmt.Errorf("agent %s: %s: %w", agent, e.name, err)
+		}
+	}
+	// Without a server just now the subscriptions reach the next one.
+	_ = c.nc.FlushTimeout(subscribeFlush)
+	return s, nil
+}
+
+// endpoint is one subject that an agent listens on.
+type endpoint struct {
+	name, subject string
+	handler       micro.HandlerFunc
+}
+
+func (s *Service) endpoints(agent string, batched bool) []endpoint {
+	all := []endpoint{
+		{"do", s.conn.names.CommandSubject(agent, false), s.serve(agent, false)},
+		{"undo", s.conn.names.CommandSubject(agent, true), s.serve(agent, true)},
+	}
+	if batched {
+		all = append(all,
+			endpoint{"do-batch", s.conn.names.BatchSubject(agent, false), s.serveBatch(agent, false)},
+			endpoint{"undo-batch", s.conn.names.BatchSubject(agent, true), s.serveBatch(agent, true)})
+	}
+	return all
+}
+
+func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
+	var decoder wire.CommandDecoder // the endpoint's messages come one after the other
+	return func(req micro.Request) {
+		r := &CommandRequest{service: s, reply: req.Reply()}
+		if !s.conn.names.MayAnswer(r.reply) {
+			s.conn.log.Warn("command refused", "agent", agent, "reply", wire.Short(r.reply), "error", "not a subject of replies")
+			return
+		}
+		var err error
+		if r.Command, err = decoder.Decode(req.Data()); err != nil {
+			s.conn.log.Warn("command refused", "agent", agent, "error", err)
+			s.refuse(r, core.CodeUnable, err.Error())
+			return
+		}
+		r.Command.Agent, r.Command.Undo = agent, undo
+		r.Command.Trace = core.CleanTrace(req.Headers().Get(wire.HeaderTrace))
+		// A caller that is not Duly's scheduler may wait elsewhere; then there is
+		// no fence to read.
+		if p, number, seq, err := s.conn.names.ParseReply(r.reply); err == nil {
+			r.Command.Partition, r.Command.Number, r.Command.Seq = p, number, seq
+		}
+		s.dispatch(r)
+	}
+}
+
+// serveBatch takes several commands at once. One that cannot be decoded is
+// recovered by its complete-by.
+func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
+	return func(req micro.Request) {
+		reply := req.Reply()
+		if !s.conn.names.IsBatchReply(reply, agent) {
+			s.conn.log.Warn("commands refused", "agent", agent, "reply", wire.Short(reply), "error", "not a subject of a sender of batches")
+			return
+		}
+		err := wire.DecodeBatchCommands(req.Data(), func(c core.Command, token *core.Token) {
+			c.Agent, c.Undo = agent, undo
+			s.dispatch(&CommandRequest{Command: c, service: s, reply: reply, batch: true, token: token})
+		})
+		if err != nil {
+			s.conn.log.Warn("commands refused", "agent", agent, "error", err)
+		}
+	}
+}
+
+// dispatch gives one command to the handler.
+func (s *Service) dispatch(r *CommandRequest) {
+	if !s.enter() {
+		s.refuse(r, codeStopping, "agent is stopping")
+		return
+	}
+	defer s.running.Done()
+	s.handler(r)
+}
+
+func (s *Service) refuse(r *CommandRequest, code int, text string) {
+	if err := r.Fail(code, text); err != nil {
+		s.conn.log.Debug("refusal not sent", "error", err)
+	}
+}
+
+func (s *Service) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.running.Add(1)
+	return true
+}
+
+// Denied has an error when the server has said that the agent's user may not subscribe
+// to one of its subjects: commands do not reach this instance, now or since the
+// permissions were changed.
+func (s *Service) Denied() <-chan error { return s.denials }
+
+// forget ends the interest in what the server says about the agent's subjects.
+func (s *Service) forget() {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	for subject, served := range s.conn.served {
+		if served == s {
+			delete(s.conn.served, subject)
+		}
+	}
+}
+
+// Stop takes no more commands and returns when handler has run for the last
+// time. What the server had handed to this instance already is answered with an
+// error that is tried again; the requests handed out before can still be
+// answered.
+func (s *Service) Stop() {
+	s.forget()
+	if err := s.service.Stop(); err != nil {
+		s.conn.log.Debug("agent's service did not stop", "error", err)
+	}
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	s.running.Wait()
+}

@@ -1,0 +1,129 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+func ending(id string, state core.State) core.Ending {
+	return core.Ending{Partition: 3, EndNumber: 9, ID: id, Type: "order", State: state, Seq: 12, Step: "charge", Error: "card", CreatedAt: at - 1, At: at}
+}
+
+// tell stores endings and waits until the stream has them.
+func tell(t *testing.T, c *Conn, endings ...core.Ending) {
+	t.Helper()
+	done := make(chan error, 1)
+	c.PublishEndings(endings, func(err error) { done <- err })
+	if err := receive(t, "the stream's word", done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readErrors reads until end is called, which waits for it.
+func readErrors(t *testing.T, c *Conn, take func(core.Ending) error) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var err error
+	wg.Go(func() { err = c.ReadErrors(ctx, take) })
+	return func() {
+		cancel()
+		if wg.Wait(); err != nil {
+			t.Errorf("reading ended with %v", err)
+		}
+	}
+}
+
+// TestReadErrors: what ended in error reaches a reader, also what ended before
+// there was a reader; what it does not take comes again; what cannot be decoded is
+// skipped; two readers share.
+func TestReadErrors(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	tell(t, c, ending("before", core.StateError), ending("fine", core.StateProcessed), ending("back", core.StateUndone))
+	if _, err := c.js.Publish(within(t), names.EventSubject("order", "error"), []byte("no event")); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan core.Ending, 100)
+	again := map[string]int{}
+	end := readErrors(t, c, func(e core.Ending) error {
+		if again[e.ID]++; e.ID == "twice" && again[e.ID] == 1 {
+			return errors.New("the pager is down")
+		}
+		got <- e
+		return nil
+	})
+	if e := receive(t, "what ended before", got); e.ID != "before" || e.State != core.StateError || e.Step != "charge" || e.Error != "card" || e.At != at {
+		t.Errorf("%+v", e)
+	}
+	tell(t, c, ending("twice", core.StateError))
+	if e := receive(t, "what was not taken", got); e.ID != "twice" {
+		t.Errorf("%+v", e)
+	}
+	end()
+	if again["twice"] != 2 || again["before"] != 1 || again["fine"]+again["back"] != 0 {
+		t.Errorf("calls: %v", again)
+	}
+	tell(t, c, ending("without a reader", core.StateError))
+	first, second := make(chan core.Ending, 100), make(chan core.Ending, 100)
+	endFirst := readErrors(t, c, func(e core.Ending) error { first <- e; return nil })
+	defer endFirst()
+	endSecond := readErrors(t, dial(t, server.ClientURL()), func(e core.Ending) error { second <- e; return nil })
+	defer endSecond()
+	tell(t, c, ending("shared", core.StateError))
+	eventually(t, "two endings at two readers", func() bool { return len(first)+len(second) == 2 })
+	eventually(t, "that all are taken", func() bool {
+		consumer, err := c.js.Consumer(within(t), names.StreamEvents(), wire.ConsumerAlerts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := consumer.CachedInfo()
+		return info.NumAckPending == 0 && info.NumPending == 0
+	})
+	if len(first)+len(second) != 2 {
+		t.Error("an ending came to both")
+	}
+}
+
+// TestReadErrorsEndsAtOnce: an end while it begins is no error.
+func TestReadErrorsEndsAtOnce(t *testing.T) {
+	c := ready(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := c.ReadErrors(ctx, func(core.Ending) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadErrorsFails: a consumer that is gone is an error, not silence.
+func TestReadErrorsFails(t *testing.T) {
+	c := ready(t)
+	taken, failed := make(chan struct{}, 10), make(chan error, 1)
+	go func() {
+		failed <- c.ReadErrors(within(t), func(core.Ending) error { taken <- struct{}{}; return nil })
+	}()
+	tell(t, c, ending("one", core.StateError))
+	receive(t, "the first", taken)
+	if err := c.js.DeleteConsumer(within(t), names.StreamEvents(), wire.ConsumerAlerts); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, "an error", failed); !errors.Is(err, jetstream.ErrConsumerDeleted) || !strings.Contains(err.Error(), wire.ConsumerAlerts) {
+		t.Errorf("got %v", err)
+	}
+	if err := c.js.DeleteStream(within(t), names.StreamEvents()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ReadErrors(within(t), func(core.Ending) error { return nil }); err == nil || !strings.Contains(err.Error(), wire.ConsumerAlerts) {
+		t.Errorf("without a stream: %v", err)
+	}
+}

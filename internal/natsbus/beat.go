@@ -1,0 +1,67 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/wire"
+)
+
+// Beat is a word that a live node wrote last into its database and then here.
+type Beat struct {
+	Beat string `json:"beat"`
+	By   string `json:"by"` // the node and its database, for people to read
+}
+
+// Beat reads the last beat on this NATS, and the identity of the bucket of live nodes; both
+// are empty where there is none.
+func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
+	began := time.Now()
+	stream, err := c.js.Stream(ctx, wire.BucketStream(c.names.BucketNodes()))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return "", last, nil
+	}
+	if err != nil {
+		return "", last, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), c.withDenial(began, err))
+	}
+	id = streamID(stream.CachedInfo())
+	kv, err := c.Bucket(ctx, c.names.BucketNodes())
+	if err != nil {
+		return id, last, err
+	}
+	entry, err := kv.Get(ctx, wire.KeyBeat)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return id, last, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(entry.Value(), &last)
+	}
+	if err != nil {
+		return id, last, fmt.Errorf("last beat in bucket %s: %w", c.names.BucketNodes(), c.withDenial(began, err))
+	}
+	return id, last, nil
+}
+
+// Server is the address of the server that the connection is to, without secrets.
+func (c *Conn) Server() string { return c.nc.ConnectedUrlRedacted() }
+
+// PutBeat writes it.
+func (c *Conn) PutBeat(ctx context.Context, b Beat) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("beat: %w", err)
+	}
+	kv, err := c.Bucket(ctx, c.names.BucketNodes())
+	if err == nil {
+		_, err = kv.Put(ctx, wire.KeyBeat, data)
+	}
+	if err != nil {
+		return fmt.Errorf("beat in bucket %s: %w", c.names.BucketNodes(), err)
+	}
+	return nil
+}

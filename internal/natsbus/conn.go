@@ -1,0 +1,413 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/wire"
+)
+
+// The oldest server Duly works with. Before it, compaction could lose messages that had
+// been synced when the power was cut, and the creation time of a stream could change
+// at a restart.
+const (
+	serverMajorMin = 2
+	serverMinorMin = 15
+)
+
+// Defaults of Options.
+const (
+	DefaultURL        = nats.DefaultURL
+	DefaultAckTimeout = 5 * time.Second
+	DefaultPacksMax   = 1024
+)
+
+const (
+	connectTimeout = 2 * time.Second
+	reconnectWait  = 100 * time.Millisecond
+	reconnectDelay = 400 * time.Millisecond // most of the jitter added to it
+	drainTimeout   = 5 * time.Second
+	pingInterval   = 10 * time.Second // a dead server is noticed within twice this
+)
+
+// Errors of Dial and of a connection.
+var (
+	ErrServerTooOld = errors.New("NATS server is too old")
+	ErrNoJetStream  = errors.New("NATS server has no JetStream")
+	ErrClosed       = errors.New("connection is closed")
+)
+
+// Options of Dial.
+type Options struct {
+	URL             string        // one or more, separated by commas; default DefaultURL
+	Name            string        // of the connection, as the server shows it
+	Context         string        // name of a context of the nats command; the fields below win over it
+	CredentialsFile string        // JWT and nkey seed
+	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's
+	Logger          *slog.Logger  // default slog.Default()
+	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
+	Namespace       string        // default DefaultNamespace
+	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
+	// Report takes the outcome of what the connection tries again and again (TroubleReaders, TroubleWatch), nil when it
+	// works: these are not logged. It must not block. May be nil.
+	Report func(trouble string, err error)
+}
+
+// Conn is a connection to NATS that speaks Duly's wire. Its methods may be
+// called from any goroutine. Callbacks run on goroutines of the connection: one
+// that blocks holds back its own subscription and nothing else. None runs after
+// the Stop of its subscription, or Close, has returned.
+type Conn struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	log      *slog.Logger
+	names    wire.Names
+	own      bool // Close closes nc too
+	closedCh chan struct{}
+	acks     *acks
+	packs    atomic.Int64 // not yet confirmed
+	packsMax int64
+	dropped  atomic.Int64 // by subscriptions that are gone
+
+	signer    atomic.Pointer[wire.Signer] // of reply tokens; nil until Setup
+	forgeries atomic.Int64
+	endBy     atomic.Pointer[time.Time] // see EndBy
+	tries     tries
+
+	setting  sync.Mutex                   // held by a Setup, which may change streams
+	config   atomic.Pointer[StreamConfig] // of the last Setup; nil: none yet
+	outcomes [kinds]outcomes              // of what is published, by the kind of its stream
+	watched  watched                      // of Guard
+	away     atomic.Pointer[time.Time]    // since when there is no connection
+	refused  atomic.Bool                  // the server's refusal was logged since the connection was lost
+
+	mu       sync.Mutex
+	subs     map[*Subscription]struct{}
+	readers  map[*Reader]struct{}
+	buckets  map[string]jetstream.KeyValue
+	answers  *replier // made by the first agent that listens
+	instance string   // that its replies name; may be empty
+	served   map[string]*Service
+	denials  []Denial
+	closed   bool
+
+	unasked    atomic.Bool  // see ErrUnasked
+	unanswered atomic.Int64 // answers that the user may not give
+}
+
+// Dial connects, waiting for a server that is not up yet until ctx ends, and
+// stays connected until Close. Errors: ErrServerTooOld, ErrNoJetStream; the
+// server's refusal of the credentials; ctx's, with the last reason.
+func Dial(ctx context.Context, o Options) (*Conn, error) {
+	c := newConn(o)
+	c.own = true
+	var err error
+	if c.names, err = wire.NewNames(o.Namespace); err != nil {
+		return nil, err
+	}
+	url, opts, err := c.options(o)
+	if err != nil {
+		return nil, err
+	}
+	if c.nc, err = connect(ctx, url, opts, c.log); err != nil {
+		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
+	}
+	if err = c.begin(); err == nil {
+		err = c.checkServer(ctx)
+	}
+	if err != nil {
+		c.nc.Close()
+		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
+	}
+	c.log.Info("connected to NATS", "url", c.nc.ConnectedUrlRedacted(), "version", c.nc.ConnectedServerVersion())
+	return c, nil
+}
+
+// Wrap speaks Duly's wire on a connection that the caller made and closes.
+// It checks nothing: an agent needs neither JetStream nor the right to ask for
+// it.
+func Wrap(nc *nats.Conn, log *slog.Logger, names wire.Names) (*Conn, error) {
+	c := newConn(Options{Logger: log})
+	c.nc, c.names = nc, names
+	c.listenForDenials()
+	return c, c.begin()
+}
+
+func newConn(o Options) *Conn {
+	c := &Conn{log: o.Logger, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
+		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, buckets: map[string]jetstream.KeyValue{}, served: map[string]*Service{},
+		tries: tries{failed: map[string]map[any]error{}, report: o.Report}}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	if c.packsMax <= 0 {
+		c.packsMax = DefaultPacksMax
+	}
+	timeout := o.AckTimeout
+	if timeout <= 0 {
+		timeout = DefaultAckTimeout
+	}
+	c.acks = newAcks(timeout)
+	return c
+}
+
+func (c *Conn) begin() (err error) {
+	c.acks.nc = c.nc
+	c.js, err = jetstream.New(c.nc)
+	return err
+}
+
+// options are what Dial gives to nats.go.
+func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
+	url, opts, err = loadContext(o.Context)
+	if err != nil {
+		return "", nil, err
+	}
+	if o.URL != "" {
+		url = o.URL
+	}
+	if url == "" {
+		url = DefaultURL
+	}
+	if o.CredentialsFile != "" {
+		opts = append(opts, nats.UserCredentials(o.CredentialsFile))
+	}
+	if o.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(o.InboxPrefix))
+	}
+	return url, append(opts,
+		nats.Name(o.Name),
+		nats.Timeout(connectTimeout),
+		nats.MaxReconnects(-1),
+		// Credentials that are refused, while they are rotated for instance, are tried
+		// again for as long as it takes; the library gives up after the second time.
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectDelay, reconnectDelay),
+		// While there is no server a publish fails at once. Kept for later it
+		// would arrive when its caller has given up.
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval),
+		nats.DrainTimeout(drainTimeout),
+		nats.DisconnectErrHandler(c.onDisconnect),
+		nats.ReconnectHandler(c.onReconnect),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closedCh) }),
+		nats.ErrorHandler(c.onError),
+	), nil
+}
+
+// connect tries until it works, ctx ends or the server refuses the credentials.
+func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logger) (*nats.Conn, error) {
+	wait := reconnectWait
+	for logged := false; ; logged = true {
+		nc, err := nats.Connect(url, opts...)
+		if err == nil {
+			return nc, nil
+		}
+		if credentialsRefused(err) || !retryable(err) {
+			return nil, err
+		}
+		if !logged {
+			log.Warn("waiting for NATS", "url", redact.Text(url), "error", redact.Error(err))
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-timer.C:
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// retryable distinguishes a server that is not there from options that cannot work.
+func retryable(err error) bool {
+	text := err.Error()
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrConnectionClosed) ||
+		strings.Contains(text, "dial") || strings.Contains(text, "i/o") || strings.Contains(text, "EOF") || strings.Contains(text, "lookup")
+}
+
+func (c *Conn) checkServer(ctx context.Context) error {
+	version := c.nc.ConnectedServerVersion()
+	if !newEnough(version) {
+		return fmt.Errorf("%w: version %s, want %d.%d or newer: older ones can lose messages that they have confirmed when the power is cut", ErrServerTooOld, version, serverMajorMin, serverMinorMin)
+	}
+	began := time.Now()
+	_, err := c.js.AccountInfo(ctx)
+	err = c.withDenial(began, err)
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: version %s: %w", ErrNoJetStream, version, err)
+	case err != nil:
+		return fmt.Errorf("account: %w", err)
+	}
+	return nil
+}
+
+// newEnough reads the first two numbers of a version.
+func newEnough(version string) bool {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err1 := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	return err1 == nil && err2 == nil && (a > serverMajorMin || a == serverMajorMin && b >= serverMinorMin)
+}
+
+// NATS is the connection itself.
+func (c *Conn) NATS() *nats.Conn { return c.nc }
+
+// Names are those of the installation.
+func (c *Conn) Names() wire.Names { return c.names }
+
+// MaxPayload is the largest message the server takes, in bytes.
+func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
+
+// Connected reports whether there is a server just now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Dropped is how many messages this connection's subscriptions had no room for.
+// Each was lost: more than 0 means that something here is too slow.
+func (c *Conn) Dropped() int64 {
+	n := c.dropped.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.subs {
+		n += s.drops()
+	}
+	return n
+}
+
+// Close stops what still runs, lets subscriptions finish what they have, and
+// closes the connection if Dial made it. It must not be called from a callback.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	readers, subs := keys(c.readers), keys(c.subs)
+	c.mu.Unlock()
+	for _, r := range readers {
+		r.Stop()
+	}
+	for _, s := range subs {
+		s.Stop()
+	}
+	c.acks.close()
+	if c.answers != nil { // closed is set, so that none is made any more
+		c.answers.close()
+	}
+	if !c.own {
+		return
+	}
+	// Without a server nothing that is pending can leave, and Drain would wait for one.
+	if !c.nc.IsConnected() || c.nc.Drain() != nil {
+		c.nc.Close()
+	}
+	timer := time.NewTimer(c.patience(2 * drainTimeout))
+	defer timer.Stop()
+	select {
+	case <-c.closedCh:
+	case <-timer.C:
+		c.nc.Close()
+		<-c.closedCh
+	}
+}
+
+// NameInstance sets the instance that replies name; empty: none. It is called before the
+// first agent listens.
+func (c *Conn) NameInstance(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instance = core.CleanActor(name)
+}
+
+// replier is the connection's one; nil when it is closed.
+func (c *Conn) replier() *replier {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answers == nil && !c.closed {
+		c.answers = newReplier(c.nc, c.instance, func(err error) { c.log.Warn("an agent's reply was not sent", "error", err) })
+	}
+	return c.answers
+}
+
+// onDisconnect runs once for each connection that is lost, not for each try to have a
+// new one.
+func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
+	now := time.Now()
+	c.away.CompareAndSwap(nil, &now)
+	// The confirmations under way are lost with the connection.
+	c.acks.failAll(&BusyError{Retry: retryLater, Unknown: true, Err: nats.ErrDisconnected})
+	if err != nil {
+		c.log.Warn("lost the connection to NATS", "error", err)
+	}
+}
+
+func (c *Conn) onReconnect(nc *nats.Conn) {
+	c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+	c.away.Store(nil)
+	c.refused.Store(false)
+	for i := range c.outcomes {
+		c.outcomes[i].clear() // the server may be another one, or have been restarted
+	}
+	c.unasked.Store(false)
+	c.mu.Lock()
+	c.denials = nil // what is still denied was tried again, and is reported after this
+	readers := keys(c.readers)
+	c.mu.Unlock()
+	for _, r := range readers {
+		r.recheck()
+	}
+}
+
+func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if credentialsRefused(err) {
+		if !c.refused.Swap(true) {
+			c.log.Error("NATS refuses the credentials; trying again until it takes them", "error", err)
+		}
+		return
+	}
+	if c.denied(err) {
+		c.log.Debug("NATS denies a right", "error", err) // users of Denials log it
+		return
+	}
+	if sub == nil {
+		c.log.Error("NATS reports an error", "error", err)
+		return
+	}
+	dropped, _ := sub.Dropped() // of a subscription that is gone: 0
+	c.log.Error("NATS reports an error", "subject", sub.Subject, "error", err, "dropped", dropped)
+}
+
+// credentialsRefused reports that the server does not accept the client's credentials.
+func credentialsRefused(err error) bool {
+	for _, refusal := range [...]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+func keys[K comparable](m map[K]struct{}) []K {
+	list := make([]K, 0, len(m))
+	for k := range m {
+		list = append(list, k)
+	}
+	return list
+}

@@ -1,0 +1,197 @@
+package natsbus
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/wire"
+)
+
+// hooking is held while the error handler of a connection is replaced, here and by the
+// library of services: each keeps the handler before it and calls that one too.
+var hooking sync.Mutex
+
+// deniedSubject finds the subject in the server's error about a missing right.
+var deniedSubject = regexp.MustCompile(`(Publish|Subscription) to "([^"\s]+)"(?: using queue "([^"\s]+)")?`)
+
+// listenForDenials notes from now on the subscriptions that the server refuses to the
+// connection's user. The library reports it to the connection's
+// error handler alone, some time after the subscription seemed to be made.
+func (c *Conn) listenForDenials() {
+	hooking.Lock()
+	defer hooking.Unlock()
+	before := c.nc.ErrorHandler()
+	c.nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		c.denied(err)
+		c.cannotAnswer(err)
+		if before != nil {
+			before(nc, sub, err)
+		}
+	})
+}
+
+// cannotAnswer logs, ever more rarely, that an agent's answers are lost: the agent works
+// on, and its commands come again and again.
+func (c *Conn) cannotAnswer(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	found := deniedSubject.FindStringSubmatch(err.Error())
+	if found == nil || found[1] != "Publish" || !c.names.IsReply(found[2]) {
+		return
+	}
+	if n := c.unanswered.Add(1); n&(n-1) == 0 {
+		c.log.Error("NATS does not let this agent answer: its user needs allow_responses, for as long as a command may take, and batches of replies", "subject", wire.Short(found[2]), "so_far", n, "error", err)
+	}
+}
+
+// Denial is something that the server did not let the connection's user do.
+type Denial struct {
+	Subscribe bool // else it was a publish
+	Subject   string
+	Queue     string // of a subscription
+	Since     time.Time
+	Err       error
+
+	seen time.Time
+}
+
+// How long a denied publish is remembered after it was last tried, and how many denials
+// are at a time. A denied subscription is remembered until the connection is made again.
+const (
+	denialKept = 30 * time.Second
+	denialsMax = 128
+)
+
+// denied notes a denial, and reports it to the service whose subject it is about.
+func (c *Conn) denied(err error) bool {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return false
+	}
+	found := deniedSubject.FindStringSubmatch(err.Error())
+	if found == nil {
+		return false
+	}
+	now := time.Now()
+	d := Denial{Subscribe: found[1] == "Subscription", Subject: found[2], Queue: found[3], Since: now, Err: err, seen: now}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denials = slices.DeleteFunc(c.denials, func(old Denial) bool { return old.over(now) })
+	i := slices.IndexFunc(c.denials, func(old Denial) bool {
+		return old.Subscribe == d.Subscribe && old.Subject == d.Subject && old.Queue == d.Queue
+	})
+	switch {
+	case i >= 0:
+		c.denials[i].seen = now
+	case len(c.denials) < denialsMax:
+		c.denials = append(c.denials, d)
+	}
+	if s := c.served[d.Subject]; s != nil && d.Subscribe {
+		select {
+		case s.denials <- fmt.Errorf("agent %s may not subscribe to %s: %w", s.agent, d.Subject, err):
+		default: // one is enough
+		}
+	}
+	return true
+}
+
+func (d *Denial) over(now time.Time) bool { return !d.Subscribe && now.Sub(d.seen) > denialKept }
+
+// Denials are what the server does not let the connection's user do, as far as it was
+// tried lately.
+func (c *Conn) Denials() []Denial {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.denials), func(d Denial) bool { return d.over(now) })
+}
+
+// withDenial adds the server's error about a missing right to the error of a request that
+// began then: one without the right to ask, or to hear the answer, is not answered.
+func (c *Conn) withDenial(began time.Time, err error) error {
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
+		return err
+	}
+	for _, d := range c.Denials() {
+		if d.Subscribe || !d.seen.Before(began) {
+			return fmt.Errorf("%w: %w", err, d.Err)
+		}
+	}
+	return err
+}
+
+// Permissions are what the connection's user may do. Patterns of subscriptions may end
+// with a space and a queue group.
+type Permissions struct {
+	User               string
+	Publish, Subscribe PermissionLists
+}
+
+// PermissionLists are one kind of permissions; an empty Allow allows everything but Deny.
+type PermissionLists struct {
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+// ErrUnasked is the error of Permissions where the user may not ask for them.
+var ErrUnasked = errors.New("the user may not ask for its permissions")
+
+// Permissions asks the server what the connection's user may do.
+func (c *Conn) Permissions(ctx context.Context) (Permissions, error) {
+	for _, d := range c.Denials() {
+		if d.Subject == SubjectUserInfo && !d.Subscribe {
+			c.unasked.Store(true)
+		}
+	}
+	if c.unasked.Load() {
+		return Permissions{}, ErrUnasked
+	}
+	msg, err := c.nc.RequestWithContext(ctx, SubjectUserInfo, nil)
+	if err != nil {
+		return Permissions{}, fmt.Errorf("permissions of the user: %w", err)
+	}
+	var info struct {
+		Data struct {
+			User        string `json:"user"`
+			Permissions struct {
+				Publish   PermissionLists `json:"publish"`
+				Subscribe PermissionLists `json:"subscribe"`
+			} `json:"permissions"`
+		} `json:"data"`
+		Error *wire.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &info); err != nil {
+		return Permissions{}, fmt.Errorf("permissions of the user: %w", err)
+	}
+	if info.Error != nil {
+		return Permissions{}, fmt.Errorf("permissions of the user: %w", info.Error)
+	}
+	return Permissions{User: info.Data.User, Publish: info.Data.Permissions.Publish, Subscribe: info.Data.Permissions.Subscribe}, nil
+}
+
+// SubjectUserInfo is where a user asks the server for its own permissions.
+const SubjectUserInfo = "$SYS.REQ.USER.INFO"
+
+// Resubscribe connects again, so that subscriptions that were denied are made again: the
+// server does not make them when the right is given.
+func (c *Conn) Resubscribe() error {
+	if err := c.nc.ForceReconnect(); err != nil {
+		return fmt.Errorf("connect again: %w", err)
+	}
+	return nil
+}
+
+// Inbox is what the subjects begin with that answers to this connection come to.
+func (c *Conn) Inbox() string {
+	return strings.TrimSuffix(cmp.Or(c.nc.Opts.InboxPrefix, nats.InboxPrefix), ".")
+}

@@ -1,0 +1,106 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// Record keeps what is known of partitions outside the database. It does not wait, and
+// what the bucket does not take is lost: the next commit brings more.
+func (c *Conn) Record(all []core.Evidence) {
+	for i := range all {
+		e := &all[i]
+		data, err := json.Marshal(e)
+		if err != nil {
+			continue // four numbers always can be
+		}
+		c.acks.publish(c.names.EvidenceSubject(e.Partition, e.Former), nil, data, func(_ uint64, err error) {
+			if err != nil {
+				c.log.Debug("evidence of a commit is not recorded", "partition", e.Partition, "error", err)
+			}
+		})
+	}
+}
+
+// Evidence is what was recorded of a partition last by its owner, and by the last owner
+// that lost it; zero: nothing was.
+func (c *Conn) Evidence(ctx context.Context, partition int) (owner, former core.Evidence, err error) {
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return owner, former, nil
+	}
+	if err == nil {
+		owner, err = evidenceAt(ctx, kv, partition, false)
+	}
+	if err == nil {
+		former, err = evidenceAt(ctx, kv, partition, true)
+	}
+	if err != nil {
+		return owner, former, fmt.Errorf("evidence of partition %d: %w", partition, err)
+	}
+	return owner, former, nil
+}
+
+func evidenceAt(ctx context.Context, kv jetstream.KeyValue, partition int, former bool) (e core.Evidence, err error) {
+	entry, err := kv.Get(ctx, wire.EvidenceKey(partition, former))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return e, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(entry.Value(), &e)
+	}
+	return e, err
+}
+
+// WatchEvidence calls heard with what is recorded from now on, and with what was
+// recorded last, until ctx ends or the watch breaks.
+func (c *Conn) WatchEvidence(ctx context.Context, heard func(core.Evidence)) error {
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", c.names.BucketPartitions(), err)
+	}
+	watcher, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return fmt.Errorf("watch of bucket %s: %w", c.names.BucketPartitions(), err)
+	}
+	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-watcher.Updates():
+			if !ok {
+				return fmt.Errorf("watch of bucket %s: %w", c.names.BucketPartitions(), ErrClosed)
+			}
+			var e core.Evidence
+			if entry == nil || json.Unmarshal(entry.Value(), &e) != nil {
+				continue // all of what was there has come, or it is not ours
+			}
+			heard(e)
+		}
+	}
+}
+
+// TasksEnd is the position of a partition's last message in the task stream; 0: it
+// has none.
+func (c *Conn) TasksEnd(ctx context.Context, partition int) (uint64, error) {
+	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", c.names.StreamTasks(), err)
+	}
+	last, err := stream.GetLastMsgForSubject(ctx, c.names.TasksPattern(partition))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("last message of partition %d in stream %s: %w", partition, c.names.StreamTasks(), err)
+	}
+	return last.Sequence, nil
+}

@@ -1,0 +1,149 @@
+package natsbus
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// forgeries are what an agent that was sent a command can make of its reply
+// subject to answer for another.
+func forgeries(own string) []string {
+	token := own[strings.LastIndexByte(own, '.'):]
+	return []string{
+		"duly.reply.3.18.5", "duly.reply.3.18.5" + token, "duly.reply.3.17.6" + token, "duly.reply.3.18.5." + strings.Repeat("0", 16),
+		own + "0", own + ".x", strings.Replace(own, "duly.reply.3.17.", "duly.reply.3.18.", 1),
+	}
+}
+
+// TestForgedReplies: an agent answers for another's step, or says that no agent
+// was there to do it. Neither is genuine; the answer to its own command is, also
+// at the one that succeeds the owner, and to this one commit of its row only: one in
+// a life that the database has forgotten is another.
+//
+// covers: E24, inv5
+func TestForgedReplies(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	owner, successor := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, owner, StreamConfig{})
+	setUp(t, successor, StreamConfig{})
+	w, next := serveReplies(t, owner, 3), serveReplies(t, successor, 3)
+	agent := dial(t, server.ClientURL())
+	asked := make(chan *nats.Msg, 1)
+	if _, err := agent.nc.ChanSubscribe(names.CommandSubject("payment.charge", true), asked); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.SendCommand(&sampleCommand); err != nil {
+		t.Fatal(err)
+	}
+	own := receive(t, "the command", asked)
+	all := forgeries(own.Reply)
+	for _, subject := range all {
+		for _, m := range []*nats.Msg{{Subject: subject, Data: []byte(`{"paid":true}`)}, {Subject: subject, Header: nats.Header{"Status": {"503"}}}} {
+			if err := agent.nc.PublishMsg(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := own.Respond([]byte(`"own"`)); err != nil {
+		t.Fatal(err)
+	}
+	commit := sampleCommand.Commit
+	for name, side := range map[string]struct {
+		*Conn
+		wires
+	}{"owner": {owner, w}, "successor": {successor, next}} {
+		for range all {
+			if r := receive(t, "a forged reply", side.replies); side.Genuine(&r, commit) {
+				t.Errorf("%s: a forged reply is genuine: %+v", name, r)
+			}
+			if r := receive(t, "a forged report that no agent listens", side.unserved); side.Genuine(&r, commit) {
+				t.Errorf("%s: a forged report that no agent listens is genuine: %+v", name, r)
+			}
+		}
+		r := receive(t, "the answer", side.replies)
+		if r.Number != 17 || string(r.Result) != `"own"` || !side.Genuine(&r, commit) {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if side.Genuine(&r, commit+1) {
+			t.Errorf("%s: it answers the command of another commit", name)
+		}
+	}
+}
+
+// TestForgedBatches: the same in batches of replies.
+//
+// covers: E24, inv5, inv7
+func TestForgedBatches(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	s, w := sending(t, c)
+	agent := dial(t, server.ClientURL())
+	_, batches := answering(t, agent, true)
+	met(t, s, true)
+	if n := sendAll(t, s, w, batches, 20); n != 20 {
+		t.Fatalf("%d commands in batches, want all", n)
+	}
+	k := c.signer.Load()
+	own := k.Token(3, 0, 5, 0) // it was sent this one
+	other := core.Command{Partition: 3, Number: 100, Seq: 5}
+	paid := &core.Reply{Result: []byte(`"paid"`)}
+	signed, plain := []byte{wire.BatchVersion(true)}, []byte{wire.BatchVersion(false)}
+	for _, forged := range [][]byte{
+		wire.AppendBatchReply(signed, &other, &own, paid), wire.AppendBatchReply(signed, &other, &core.Token{}, paid), wire.AppendBatchReply(plain, &other, nil, paid),
+	} {
+		if err := agent.nc.Publish(s.prefix+"0", forged); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// That the batch had no listener: of another number, without its token.
+	token := k.BatchReplySubject("", "", 1)[1:]
+	for _, forged := range []string{"1", "2", "2" + token[1:], "1-" + strings.Repeat("0", 16)} {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if r := receive(t, "a forged reply", w.replies); c.Genuine(&r, 0) {
+			t.Errorf("a forged reply is genuine: %+v", r)
+		}
+	}
+	eventually(t, "four forged batches", func() bool { return c.Forged() == 4 })
+	nothing(t, "a forged report that no agent listens", w.unserved)
+	// The server's own report still counts.
+	if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + token, Header: nats.Header{"Status": {"503"}}}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "a command given back", w.unserved)
+}
+
+// TestOldAgentGetsSingles: an agent of before the tokens, or one that would not answer
+// where its own name is in the subject, is sent its commands one by one.
+func TestOldAgentGetsSingles(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	for version, want := range map[string]bool{"1": false, "2": false, "3": true} {
+		name := "payment.v" + version
+		_, err := micro.AddService(agent.nc, micro.Config{Name: names.ServiceName(name), Version: "1.0.0", Metadata: map[string]string{wire.MetaAgent: name, wire.MetaBatch: version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := agent.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.agentTakesBatches(t.Context(), name); got != want {
+			t.Errorf("version %s: sent batches is %v, want %v", version, got, want)
+		}
+	}
+}

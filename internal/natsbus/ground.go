@@ -1,0 +1,116 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ServerClock is the server's clock, as one request showed it.
+type ServerClock struct {
+	Time   time.Time     // of the server, when it answered
+	Asked  time.Time     // by the local clock, when it was asked
+	Travel time.Duration // how long the answer took
+}
+
+// ServerClock asks the server that leads the task stream for its time, with the local clock as local has it.
+func (c *Conn) ServerClock(ctx context.Context, local func() time.Time) (ServerClock, error) {
+	asked := local()
+	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
+	if err != nil {
+		return ServerClock{}, fmt.Errorf("time of the server: stream %s: %w", c.names.StreamTasks(), err)
+	}
+	clock := ServerClock{Time: stream.CachedInfo().TimeStamp, Asked: asked, Travel: local().Sub(asked)}
+	if clock.Time.IsZero() {
+		return ServerClock{}, fmt.Errorf("time of the server: the answer about stream %s has none", c.names.StreamTasks())
+	}
+	return clock, nil
+}
+
+// Holder is the present holder of a lease.
+type Holder struct {
+	Value    string    // for people to read: the node
+	Since    time.Time // when the holder began to ask for it; zero: it does not say
+	Revision uint64    // higher after each renewal
+	life     string
+}
+
+// Holder reads the holder of a lease; nil: it has none.
+func (c *Conn) Holder(ctx context.Context, key string) (*Holder, error) {
+	kv, err := c.Bucket(ctx, c.names.BucketNodes())
+	if err != nil {
+		return nil, err
+	}
+	entry, err := kv.Get(ctx, key)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("lease %s: %w", key, err)
+	}
+	var body leaseBody
+	if err := json.Unmarshal(entry.Value(), &body); err != nil {
+		return nil, fmt.Errorf("lease %s holds no lease: %w", key, err)
+	}
+	return &Holder{Value: body.Value, Since: body.Since, Revision: entry.Revision(), life: body.Holder}, nil
+}
+
+// EndBy bounds what Stop and Close wait for from now on: the end of a process must not take longer than it may, whatever
+// the server does. What is not finished by then is dropped.
+func (c *Conn) EndBy(at time.Time) { c.endBy.Store(&at) }
+
+// patience is how long an end may wait, at most d.
+func (c *Conn) patience(d time.Duration) time.Duration {
+	if at := c.endBy.Load(); at != nil {
+		return max(0, min(d, time.Until(*at)))
+	}
+	return d
+}
+
+// What a connection tries again and again, and reports.
+const (
+	TroubleReaders = "readers" // making consumers again
+	TroubleWatch   = "watch"   // watching the live nodes
+)
+
+// tries holds the present failures by trouble and by the object that tries, so that the success of one does not hide the
+// failures of others.
+type tries struct {
+	mu     sync.Mutex
+	failed map[string]map[any]error
+	report func(trouble string, err error) // may be nil
+}
+
+// tried notes the outcome of a try and reports it together with those of the others that try the same.
+func (t *tries) tried(trouble string, by any, err error) {
+	t.mu.Lock()
+	of := t.failed[trouble]
+	switch {
+	case err == nil && of[by] == nil:
+		t.mu.Unlock()
+		return
+	case err == nil:
+		delete(of, by)
+	case of == nil:
+		t.failed[trouble] = map[any]error{by: err}
+	default:
+		of[by] = err
+	}
+	n := len(t.failed[trouble])
+	for _, first := range t.failed[trouble] {
+		err = first
+		break
+	}
+	t.mu.Unlock()
+	if n > 1 {
+		err = fmt.Errorf("%d of them, for one: %w", n, err)
+	}
+	if t.report != nil {
+		t.report(trouble, err)
+	}
+}

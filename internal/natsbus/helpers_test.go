@@ -1,0 +1,58 @@
+package natsbus
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// names are those of the default namespace.
+var names wire.Names
+
+// at is an instant that every test may use: 2026-01-02T03:04:05.000678Z.
+const at = core.Instant(1767323045000678)
+
+// sampleCommand is an undo with all that a command can have.
+var sampleCommand = core.Command{
+	Undo: true, Agent: "payment.charge", Partition: 3, Number: 17, Seq: 5, Task: "order-17", Type: "order", Step: "charge", Attempt: 2, Round: 12,
+	CompleteBy: at, Left: 1500 * time.Millisecond, Input: []byte(`{"drone": [1, 2]}`),
+	Results: []core.StepResult{{Step: "credit", Result: []byte(`{"ok":true}`)}, {Step: "stock", Result: nil}}, Result: []byte(`"r-1"`),
+}
+
+var sampleCommandJSON = string(wire.AppendCommand(nil, &sampleCommand))
+
+const samplePlanJSON = `{"v":1,"name":"order","version":2,"steps":[{"name":"charge","agent":"payment.charge"}]}`
+
+// batchOf is a batch of commands as the wire has it, without tokens.
+func batchOf(cmds ...core.Command) []byte {
+	b := []byte{wire.BatchVersion(false)}
+	for i := range cmds {
+		b = wire.AppendBatchCommand(b, &cmds[i], nil)
+	}
+	return b
+}
+
+// fullPack is a pack of submissions of some 250 bytes.
+func fullPack() []core.Submission {
+	subs := make([]core.Submission, wire.PackItemsMax)
+	for i := range subs {
+		subs[i] = core.Submission{Type: "delivery", ID: fmt.Sprintf("delivery-%08d", i), PlanVersion: 1, CompleteBy: at, ReplyTo: "_INBOX.Zq3.1",
+			At: at, Input: []byte(`{"from":"` + strings.Repeat("x", 240) + `"}`)}
+	}
+	return subs
+}
+
+// idIn returns the n-th id that belongs to a partition.
+func idIn(partition, partitions, n int) string {
+	for i := 0; ; i++ {
+		id := "task-" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26))
+		if wire.PartitionOf(id, partitions) == partition {
+			if n--; n < 0 {
+				return id
+			}
+		}
+	}
+}

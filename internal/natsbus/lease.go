@@ -1,0 +1,308 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/wire"
+)
+
+// Lease is one key of the bucket DULY_NODES: the membership of a node, or the
+// lead of the supervisors. It has no goroutine: its holder's own loop renews it,
+// so that a loop that stands still loses it. It is for speed only; what must not
+// happen twice is fenced by the epoch in SQL.
+type Lease struct {
+	conn  *Conn
+	key   string
+	body  []byte // what the key holds; unique to this lease
+	ttl   time.Duration
+	clock func() time.Time
+
+	mu    sync.Mutex
+	rev   uint64    // of our value; 0: not ours
+	until time.Time // by the local monotonic clock; after it the lease is not ours to use
+}
+
+// leaseBody is the value of a key.
+type leaseBody struct {
+	V      int    `json:"v"`
+	Holder string `json:"holder"` // differs between two lives of one node
+	Value  string `json:"value,omitempty"`
+	// Since is when the holder prepared the lease, by its clock, for people to read.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// NewLease prepares a lease on a key; value is for people to read. ttl is the
+// bucket's, as StreamConfig.Lease; 0 is DefaultLease. Renew it at ttl/3.
+func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
+	body, err := json.Marshal(leaseBody{V: wire.Version, Holder: rand.Text(), Value: value, Since: time.Now().UTC().Truncate(time.Second)})
+	if err != nil {
+		return nil, fmt.Errorf("lease %s: %w", key, err)
+	}
+	return &Lease{conn: c, key: key, body: body, ttl: orDefault(ttl, DefaultLease), clock: time.Now}, nil
+}
+
+// Held reports whether the lease is ours to use now: it was renewed within two
+// thirds of its life, by the local clock. The last third is for the server's
+// clock and for what is under way.
+func (l *Lease) Held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.clock().Before(l.until)
+}
+
+// Renew takes the lease if it is free and renews it if it is ours. held is what
+// Held reports afterwards; err says why a renewal did not work, while the lease
+// may still be held by the one before. A lease that another holder has is no error.
+func (l *Lease) Renew(ctx context.Context) (held bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	began := l.clock() // the server counts from later, so this errs on the safe side
+	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())
+	if err == nil {
+		err = l.put(ctx, kv, began)
+	}
+	if err != nil {
+		err = fmt.Errorf("lease %s: %w", l.key, err)
+	}
+	return l.clock().Before(l.until), err
+}
+
+func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
+	var rev uint64
+	var err error
+	if l.rev == 0 {
+		rev, err = kv.Create(ctx, l.key, l.body)
+	} else {
+		rev, err = kv.Update(ctx, l.key, l.body, l.rev)
+	}
+	if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		l.conn.outcomes[kindNodes].note(err)
+	}
+	switch {
+	case err == nil:
+		l.rev, l.until = rev, began.Add(l.ttl*2/3)
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return l.findHolder(ctx, kv, began)
+	}
+	return err
+}
+
+// findHolder reads the key when it did not have our revision: it may still be ours, when
+// the answer to an earlier write was lost.
+func (l *Lease) findHolder(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
+	had := l.rev != 0
+	entry, err := kv.Get(ctx, l.key)
+	if err == nil && string(entry.Value()) == string(l.body) {
+		// Not renewed now, because the time of that write is not known: the next call does.
+		l.rev = entry.Revision()
+		return nil
+	}
+	if err == nil || errors.Is(err, jetstream.ErrKeyNotFound) {
+		l.rev, l.until = 0, time.Time{}
+		if err != nil && had { // the bucket was made again, or ours has just ended: it is free
+			return l.put(ctx, kv, began)
+		}
+		return nil
+	}
+	return err
+}
+
+// Release gives the lease back, so that others need not wait for its end.
+func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rev := l.rev
+	l.rev, l.until = 0, time.Time{}
+	if rev == 0 {
+		return nil
+	}
+	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())
+	if err == nil {
+		err = kv.Delete(ctx, l.key, jetstream.LastRevision(rev))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return fmt.Errorf("release of lease %s: %w", l.key, err)
+	}
+	return nil
+}
+
+// Bucket opens a bucket once. The handle stays good when the bucket is made again.
+func (c *Conn) Bucket(ctx context.Context, name string) (jetstream.KeyValue, error) {
+	c.mu.Lock()
+	kv := c.buckets[name]
+	c.mu.Unlock()
+	if kv != nil {
+		return kv, nil
+	}
+	kv, err := c.js.KeyValue(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	c.mu.Lock()
+	c.buckets[name] = kv
+	c.mu.Unlock()
+	return kv, nil
+}
+
+// WatchNodes calls live with the names of the nodes that hold their lease, in
+// order: first the present ones, then at each change. It blocks until ctx ends,
+// and returns nil then. Errors: the bucket cannot be watched.
+//
+// While any node lives its renewals are heard, so a watch that hears nothing is one that
+// the server has forgotten, as it does when it is restarted. Then another watch begins;
+// until it has reported all present nodes, none joins or leaves.
+func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error {
+	kv, err := c.Bucket(ctx, c.names.BucketNodes())
+	if err != nil {
+		return err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
+	}
+	watcher, err := kv.Watch(ctx, wire.KeyNodePrefix+">")
+	if err != nil {
+		return fmt.Errorf("watch of nodes: %w", err)
+	}
+	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
+	m := members{ttl: status.TTL()}
+	defer c.tries.tried(TroubleWatch, &m, nil)
+	m.restart()
+	// A server that was down when a lease ended reports nothing about it: a node that
+	// is not renewed is dropped here in the end.
+	tick := time.NewTicker(max(status.TTL()/3, time.Second/10))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-watcher.Updates():
+			if !ok {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return fmt.Errorf("watch of nodes: %w", ErrClosed)
+			}
+			m.update(entry)
+			c.tries.tried(TroubleWatch, &m, nil) // also where another watch could not begin
+		case <-tick.C:
+			if !m.mute(c.Connected()) {
+				m.prune()
+				break
+			}
+			again, err := kv.Watch(ctx, wire.KeyNodePrefix+">")
+			if err != nil {
+				if ctx.Err() == nil {
+					c.tries.tried(TroubleWatch, &m, err)
+				}
+				break
+			}
+			c.tries.tried(TroubleWatch, &m, nil)
+			_ = watcher.Stop()
+			watcher = again
+			m.restart()
+		}
+		if names, changed := m.take(); changed {
+			live(names)
+		}
+	}
+}
+
+// members is what a watcher knows of the nodes.
+type members struct {
+	ttl     time.Duration
+	seen    map[string]time.Time // when the lease was last renewed, as seen here
+	found   map[string]time.Time // the same by a watch that has not yet reported all; nil: it has
+	heard   time.Time            // when the watch last said anything, or was begun
+	away    int                  // ticks until another watch begins, because the server was away
+	primed  bool                 // a watch has reported all present nodes
+	changed bool
+}
+
+// update takes one entry of the watch; nil ends the present ones.
+func (m *members) update(entry jetstream.KeyValueEntry) {
+	m.heard = time.Now()
+	if entry == nil {
+		same := m.primed && len(m.found) == len(m.seen)
+		for node := range m.found {
+			_, known := m.seen[node]
+			same = same && known
+		}
+		m.seen, m.found, m.primed = m.found, nil, true
+		m.changed = m.changed || !same
+		return
+	}
+	node, put := strings.TrimPrefix(entry.Key(), wire.KeyNodePrefix), entry.Operation() == jetstream.KeyValuePut
+	to := m.seen
+	if m.found != nil {
+		to = m.found
+	}
+	_, known := to[node]
+	if put {
+		to[node] = m.heard
+	} else {
+		delete(to, node)
+	}
+	m.changed = m.changed || m.found == nil && known != put
+}
+
+// restart notes that a watch has begun: it reports all present nodes first.
+func (m *members) restart() {
+	m.found, m.heard, m.away = map[string]time.Time{}, time.Now(), 0
+}
+
+// mute reports whether another watch must begin: the server was away, or the
+// watch has said nothing for the life of a lease. Without a server it is not the
+// watch's fault. A server that is back is given a third of a lease, in which all
+// live nodes renew theirs: without it they would seem to have gone for a moment.
+func (m *members) mute(connected bool) bool {
+	switch {
+	case !connected:
+		m.away = 2
+		return false
+	case m.away > 0:
+		m.away--
+		return m.away == 0
+	}
+	return m.ttl > 0 && time.Since(m.heard) > m.ttl
+}
+
+// prune drops nodes that were not renewed for two lives of a lease, by a watch
+// that is heard: without a server, and without a watch, nothing is renewed and
+// nothing dropped.
+func (m *members) prune() {
+	now := time.Now()
+	for node, seen := range m.seen {
+		if m.away > 0 || m.found != nil {
+			m.seen[node] = now
+		} else if m.ttl > 0 && now.Sub(seen) > 2*m.ttl {
+			delete(m.seen, node)
+			m.changed = true
+		}
+	}
+}
+
+// take returns the nodes when they have changed.
+func (m *members) take() ([]string, bool) {
+	if m.found != nil || !m.changed {
+		return nil, false
+	}
+	m.changed = false
+	names := make([]string, 0, len(m.seen))
+	for node := range m.seen {
+		names = append(names, node)
+	}
+	slices.Sort(names)
+	return names, true
+}

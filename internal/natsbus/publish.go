@@ -1,0 +1,280 @@
+package natsbus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// deadRoom is kept free in a dead letter for its headers.
+const deadRoom = 16 << 10
+
+// deadHeadersMax bounds what a dead letter repeats of its headers.
+const deadHeadersMax = 8 << 10
+
+// PublishEndings stores endings in the event stream, those of one type and state
+// together: every message there is synced to disk, and when much is undone at
+// once, a message for each would hold up everything else. It calls done once, with
+// nil when the stream has all of them. endings may be reused as soon as PublishEndings
+// returns.
+func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
+	t := &tally{left: 1, done: done} // 1: this call, so that done waits for its end
+	packs := map[endingKind]*pack{}
+	for i := range endings {
+		e := &endings[i]
+		kind := endingKind{e.Type, e.State}
+		p := packs[kind]
+		if p == nil {
+			p = &pack{buf: buffer()}
+			packs[kind] = p
+		}
+		p.add(e)
+		if p.items == wire.EventsMax || len(*p.buf) >= wire.PackBytesMax {
+			c.publishEndings(t, p)
+		}
+	}
+	for _, p := range packs {
+		c.publishEndings(t, p)
+		release(p.buf)
+	}
+	t.end(nil)
+}
+
+// endingKind is what the endings of a pack have in common.
+type endingKind struct {
+	taskType string
+	state    core.State
+}
+
+// pack gathers endings of one type and state.
+type pack struct {
+	buf   *[]byte
+	items int
+	first *core.Ending
+}
+
+func (p *pack) add(e *core.Ending) {
+	if p.items == 0 {
+		*p.buf = wire.BeginEvents((*p.buf)[:0], e.Type, e.State)
+		p.first = e
+	}
+	*p.buf = wire.AppendEvent(*p.buf, p.items, e)
+	p.items++
+}
+
+// publishEndings publishes a pack and empties it.
+func (c *Conn) publishEndings(t *tally, p *pack) {
+	switch {
+	case p.items == 0:
+		return
+	case p.items == 1 && p.first.State != core.StateProcessed: // a lone ending that needs attention is easier to read
+		*p.buf = wire.AppendEnding((*p.buf)[:0], p.first)
+	default:
+		*p.buf = wire.EndEvents(*p.buf)
+	}
+	p.items = 0
+	c.publishEvent(t, c.names.EventSubject(p.first.Type, string(p.first.State)), *p.buf)
+}
+
+// publishEvent stores one event as a part of t.
+func (c *Conn) publishEvent(t *tally, subject string, data []byte) {
+	t.begin()
+	c.publish(kindEvents, subject, nil, data, func(_ uint64, err error) {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", subject, err)
+		}
+		t.end(err)
+	})
+}
+
+// tally calls done when everything begun has ended, with the first error.
+type tally struct {
+	mu   sync.Mutex
+	left int
+	err  error
+	done func(error)
+}
+
+func (t *tally) begin() {
+	t.mu.Lock()
+	t.left++
+	t.mu.Unlock()
+}
+
+func (t *tally) end(err error) {
+	t.mu.Lock()
+	if t.err == nil {
+		t.err = err
+	}
+	t.left--
+	last, err := t.left == 0, t.err
+	t.mu.Unlock()
+	if last {
+		t.done(err)
+	}
+}
+
+// PublishRefusals stores refusals in the event stream and waits until it has them. After
+// the end of ctx nothing leaves.
+func (c *Conn) PublishRefusals(ctx context.Context, refused []core.Status) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%d refusals: %w", len(refused), err)
+	}
+	done := make(chan error, 1)
+	t := &tally{left: 1, done: func(err error) { done <- err }}
+	for i := range refused {
+		b := buffer()
+		*b = wire.AppendStatus(*b, &refused[i])
+		c.publishEvent(t, c.names.EventSubject(refused[i].Type, core.StatusRefused), *b)
+		release(b)
+	}
+	t.end(nil)
+	outcome, err := await(ctx, done)
+	if err != nil {
+		return fmt.Errorf("%d refusals: %w", len(refused), err)
+	}
+	return outcome
+}
+
+// Notify publishes a status to a submitter's private subject, once and without storing it.
+// Without a subject nothing is sent.
+func (c *Conn) Notify(replyTo string, status core.Status) {
+	if replyTo == "" || c.names.CheckTarget(replyTo) != nil {
+		return
+	}
+	c.publishStatus(replyTo, &status)
+}
+
+// Live publishes a status for the present watchers of the task, without storing it.
+func (c *Conn) Live(status core.Status) {
+	if core.CheckName("type", status.Type) == nil && core.CheckName("id", status.ID) == nil {
+		c.publishStatus(c.names.LiveSubject(status.Type, status.ID), &status)
+	}
+}
+
+func (c *Conn) publishStatus(subject string, status *core.Status) {
+	b := buffer()
+	defer release(b)
+	*b = wire.AppendStatus(*b, status)
+	if err := c.nc.Publish(subject, *b); err != nil {
+		c.log.Debug("status not sent", "task", status.ID, "subject", subject, "error", err)
+	}
+}
+
+// OnLive calls f with the statuses of one task as they happen. An empty id
+// stands for every task of the type; both empty, for every task.
+func (c *Conn) OnLive(taskType, id string, f func(core.Status)) (*Subscription, error) {
+	if taskType == "" {
+		taskType = "*"
+	}
+	if id == "" {
+		id = "*"
+	}
+	return c.OnStatus(c.names.LiveSubject(taskType, id), f)
+}
+
+// OnStatus calls f with the statuses sent to a subject, a submitter's private
+// one for instance.
+func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, error) {
+	return c.subscribe(subject, "", func(msg *nats.Msg) {
+		s, err := wire.DecodeStatus(msg.Data)
+		if err != nil {
+			c.log.Debug("status ignored", "subject", msg.Subject, "error", err)
+			return
+		}
+		f(s)
+	})
+}
+
+// Dead stores what could not be decoded, with its cause and where it was, and
+// waits until the stream of dead letters has it. Its own headers come along but
+// for those the server would act on, unless there are too many. What does not fit a message is cut.
+func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, cause string, header wire.Header) error {
+	h := keptHeaders(nats.Header(header))
+	if most := c.MaxPayload() - deadRoom; most > 0 && len(data) > most {
+		cause = fmt.Sprintf("%s (cut from %d bytes)", cause, len(data))
+		data = data[:most]
+	}
+	h[wire.HeaderCause] = []string{wire.CutText(cause)}
+	h[wire.HeaderSubject] = []string{wire.Short(subject)}
+	_, err := c.store(ctx, kindDead, c.names.DeadSubject(stream), h, data)
+	if err != nil {
+		return fmt.Errorf("dead letter of %s: %w", stream, err)
+	}
+	return nil
+}
+
+// keptHeaders are the headers that a dead letter repeats: none if they are larger than
+// deadHeadersMax. Together with the cause they would not fit a message, and a message that
+// cannot become a dead letter stops its partition.
+func keptHeaders(header nats.Header) nats.Header {
+	h := nats.Header{}
+	size := 0
+	for name, values := range header {
+		if strings.HasPrefix(name, "Nats-") {
+			continue
+		}
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+		}
+		if size > deadHeadersMax {
+			return nats.Header{}
+		}
+		h[name] = values
+	}
+	return h
+}
+
+// PublishControl stores a control message and returns its position.
+func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.Control) (uint64, error) {
+	b := buffer()
+	defer release(b)
+	*b = wire.AppendControl(*b, control)
+	seq, err := c.store(ctx, kindControl, c.names.ControlSubject(partition), nil, *b)
+	if err != nil {
+		return 0, fmt.Errorf("control %s for partition %d: %w", wire.ControlWord(control.Kind), partition, err)
+	}
+	return seq, nil
+}
+
+// store publishes to a stream and waits for its confirmation. After the end of ctx
+// nothing leaves.
+func (c *Conn) store(ctx context.Context, kind int, subject string, header nats.Header, data []byte) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	type outcome struct {
+		seq uint64
+		err error
+	}
+	got := make(chan outcome, 1)
+	c.publish(kind, subject, header, data, func(seq uint64, err error) { got <- outcome{seq, err} })
+	o, err := await(ctx, got)
+	if err != nil {
+		return 0, err
+	}
+	return o.seq, o.err
+}
+
+// await waits for an outcome until ctx ends. One that is there by then counts: a
+// caller that gets the error of ctx instead would store again what the stream has.
+func await[T any](ctx context.Context, got <-chan T) (T, error) {
+	select {
+	case v := <-got:
+		return v, nil
+	case <-ctx.Done():
+	}
+	select {
+	case v := <-got:
+		return v, nil
+	default:
+		var none T
+		return none, ctx.Err()
+	}
+}

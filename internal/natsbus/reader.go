@@ -1,0 +1,296 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// Errors that end a reader.
+var (
+	// ErrLost: a successor reads the partition under a higher epoch.
+	ErrLost = errors.New("partition has a successor")
+	// ErrRewound: the stream ends before the cursor, or has another message there. It is
+	// another stream, or was restored from an older backup: new messages would pass for
+	// old ones.
+	ErrRewound = errors.New("stream ends before the cursor")
+	// ErrOtherStream: the stream was lost and made again; the cursor means nothing there.
+	ErrOtherStream = errors.New("another stream of the same name")
+)
+
+// Defaults of ReadConfig.
+const (
+	DefaultPrefetch   = 64
+	DefaultAckWait    = 60 * time.Second
+	DefaultAckPending = 4096
+)
+
+// How a reader waits.
+const (
+	pullExpiry     = 30 * time.Second
+	pullHeartbeat  = 1500 * time.Millisecond
+	consumerIdle   = time.Hour // then the server removes a consumer without a reader
+	reopenFirst    = 50 * time.Millisecond
+	reopenMost     = 2 * time.Second
+	reopenDeadline = 10 * time.Second
+	askDeadline    = 2 * time.Second // for the first answer about a consumer
+)
+
+// prefetchBytes bounds what waits in memory for a handler that is busy, unless
+// one message is larger.
+const prefetchBytes = 4 << 20
+
+// ReadConfig says how a partition is read. The zero value has the defaults.
+type ReadConfig struct {
+	Stream     string        // id of the stream that the cursor belongs to; empty: of the one that is there
+	Stored     core.Instant  // when the stream took the message at the cursor; 0: not known
+	Prefetch   int           // messages asked for ahead of the handler
+	AckWait    time.Duration // until a message that is not acknowledged comes again
+	AckPending int           // messages handed out and not acknowledged; then the server waits
+
+	expiry, heartbeat time.Duration // of a pull request; shorter in tests
+}
+
+// ackText is JetStream's acknowledgement.
+var ackText = []byte("+ACK")
+
+// TaskMessage is one message of a partition, of the task or the control stream.
+type TaskMessage struct {
+	Seq        uint64       // position in the stream
+	Time       core.Instant // when the stream took it
+	Subject    string
+	Header     wire.Header
+	Data       []byte
+	Generation uint64 // see Reader.Reset
+
+	reader *Reader
+	reply  string
+}
+
+// Ack tells the server that what the message holds is committed. It may be lost;
+// then the message comes again and the reader acknowledges it by itself.
+func (m *TaskMessage) Ack() error {
+	m.reader.acked(m)
+	if err := m.reader.conn.nc.Publish(m.reply, ackText); err != nil {
+		return fmt.Errorf("ack of %s %d: %w", m.reader.stream, m.Seq, publishError(err))
+	}
+	return nil
+}
+
+// Reader reads one partition of one stream: every message once, in order, from a
+// cursor, however often the server delivers it. It creates its consumer
+// again by itself when a delivery was lost, the connection was, or the consumer was
+// removed; a successor under a higher epoch ends it, and a stream that is not the one
+// that the cursor belongs to.
+type Reader struct {
+	conn      *Conn
+	stream    string
+	filter    string
+	partition int
+	epoch     int64
+	config    ReadConfig
+	handler   func(*TaskMessage)
+	lost      func(error)
+	stop      context.CancelFunc
+	finished  chan struct{}
+
+	// Of the reading goroutine alone.
+	identity string // of the stream that is read
+	name     string // of the consumer now in use
+	n        int    // counts the consumers of this epoch
+	pull     *puller
+	dseq     uint64 // the consumer's own number of the newest delivery
+	dirty    bool   // deliveries may be lost: create the consumer again
+
+	mu         sync.Mutex
+	last       uint64              // position of the newest message handed out
+	stored     core.Instant        // when the stream took it; 0: not known
+	unacked    map[uint64]struct{} // handed out by the present consumer, not acknowledged
+	generation uint64
+	again      bool          // create the consumer again
+	wake       chan struct{} // has an element when a wait for a message is to end
+}
+
+// ReadTasks reads a partition's submissions after cursor, as its owner under
+// epoch. handler gets each on one goroutine and may block: then the stream waits.
+// lost is called once, on that goroutine, when the reader ends by itself: its
+// error wraps ErrLost, ErrRewound, ErrOtherStream, ErrInstallation, or ErrClosed when the
+// connection was. A stream that is missing is waited for. Until ctx ends or Stop. Errors:
+// the same, and ErrNoStream.
+func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
+	return c.read(ctx, c.names.StreamTasks(), c.names.TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
+}
+
+// ReadControl does the same with a partition's control messages.
+func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
+	return c.read(ctx, c.names.StreamControl(), c.names.ControlSubject(partition), partition, epoch, cursor, config, handler, lost)
+}
+
+func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
+	r := &Reader{conn: c, stream: stream, filter: filter, partition: partition, epoch: epoch, config: config.withDefaults(),
+		identity: config.Stream, handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, stored: config.Stored, unacked: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
+	if err := r.open(ctx); err != nil {
+		return nil, fmt.Errorf("partition %d of %s under epoch %d: %w", partition, stream, epoch, err)
+	}
+	ctx, r.stop = context.WithCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		r.stop()
+		r.pull.close()
+		return nil, fmt.Errorf("partition %d of %s: %w", partition, stream, ErrClosed)
+	}
+	c.readers[r] = struct{}{}
+	go r.run(ctx)
+	return r, nil
+}
+
+func (config ReadConfig) withDefaults() ReadConfig {
+	if config.Prefetch <= 0 {
+		config.Prefetch = DefaultPrefetch
+	}
+	if config.AckWait <= 0 {
+		config.AckWait = DefaultAckWait
+	}
+	if config.AckPending <= 0 {
+		config.AckPending = DefaultAckPending
+	}
+	if config.expiry == 0 {
+		config.expiry, config.heartbeat = pullExpiry, pullHeartbeat
+	}
+	return config
+}
+
+// Stop ends the reading and returns when handler has run for the last time. The
+// consumer stays: it shows what is unread until a successor removes it. Stop must
+// not be called from handler or lost.
+func (r *Reader) Stop() {
+	r.stop()
+	<-r.finished
+}
+
+// Reset makes the reader go on after another cursor: what is handed out after it
+// has the generation that Reset returns. A call of handler that is on still has
+// an older one.
+func (r *Reader) Reset(cursor uint64) (generation uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.stored = cursor, 0
+	r.generation++
+	r.again = true
+	clear(r.unacked)
+	r.wakeUp()
+	return r.generation
+}
+
+// recheck creates the consumer again: what was on its way when the connection broke
+// is lost, and would come again only after the ack wait and out of order.
+func (r *Reader) recheck() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again = true
+	r.wakeUp()
+}
+
+func (r *Reader) wakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // a wake is pending
+	}
+}
+
+func (r *Reader) acked(m *TaskMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.Generation == r.generation {
+		delete(r.unacked, m.Seq)
+	}
+}
+
+// run reads until ctx ends or the reader is lost.
+func (r *Reader) run(ctx context.Context) {
+	defer close(r.finished)
+	defer func() {
+		r.pull.close()
+		r.conn.mu.Lock()
+		delete(r.conn.readers, r)
+		r.conn.mu.Unlock()
+	}()
+	for ctx.Err() == nil {
+		if err := r.step(ctx); err != nil {
+			r.conn.log.Debug("a reader ends", "stream", r.stream, "partition", r.partition, "epoch", r.epoch, "error", err)
+			if r.lost != nil {
+				r.lost(err)
+			}
+			return
+		}
+	}
+}
+
+// step waits for one message and hands it out, or creates the consumer again. Its
+// error ends the reader.
+func (r *Reader) step(ctx context.Context) error {
+	if r.wantsReopen() {
+		return r.reopen(ctx)
+	}
+	msg, err := r.pull.next(ctx, r.wake)
+	switch {
+	case err == nil:
+		r.receive(msg)
+	case errors.Is(err, errWoken), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		// The loop looks why.
+	case errors.Is(err, errMute):
+		r.dirty = r.gone(ctx)
+	case errors.Is(err, ErrClosed):
+		return fmt.Errorf("partition %d of %s: %w", r.partition, r.stream, err)
+	default:
+		r.conn.log.Info("creating a consumer again", "consumer", r.name, "stream", r.stream, "error", err)
+		r.dirty = true
+	}
+	return nil
+}
+
+func (r *Reader) wantsReopen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.again || r.dirty
+}
+
+// receive hands a message out if it is the next one. A delivery is numbered by
+// its consumer: a number left out is a delivery that was lost.
+func (r *Reader) receive(msg *nats.Msg) {
+	meta, err := msg.Metadata()
+	if err != nil || meta.Sequence.Consumer != r.dseq+1 {
+		r.conn.log.Info("a delivery was lost: creating the consumer again", "consumer", r.name, "stream", r.stream)
+		r.dirty = true
+		return
+	}
+	r.dseq = meta.Sequence.Consumer
+	seq := meta.Sequence.Stream
+	r.mu.Lock()
+	if r.again {
+		r.mu.Unlock()
+		return // of the consumer before; it comes again
+	}
+	if seq <= r.last {
+		_, held := r.unacked[seq]
+		r.mu.Unlock()
+		if !held {
+			_ = r.conn.nc.Publish(msg.Reply, ackText) // ours was lost; if this one is too, it comes again
+		}
+		return
+	}
+	r.last, r.stored = seq, core.InstantOf(meta.Timestamp)
+	r.unacked[seq] = struct{}{}
+	m := &TaskMessage{Seq: seq, Time: r.stored, Subject: msg.Subject, Header: wire.Header(msg.Header), Data: msg.Data,
+		Generation: r.generation, reader: r, reply: msg.Reply}
+	r.mu.Unlock()
+	r.handler(m)
+}

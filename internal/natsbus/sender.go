@@ -1,0 +1,300 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nuid"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// Times of looking for agents that take several commands in one message.
+const (
+	lookEvery  = 5 * time.Second
+	lookAnswer = 250 * time.Millisecond // how long instances have to answer
+)
+
+// batchWorth is how many commands for one agent go out as a batch. Fewer go one by one, so
+// that at low load every subscriber of the agent's command subject gets its share.
+const batchWorth = 4
+
+// sentKept is how many batches are remembered, to know the commands of one that had no
+// listener: the server reports it within a round trip.
+const sentKept = 512
+
+// Replies are the callbacks for what becomes of commands.
+type Replies struct {
+	Reply    func(core.Reply)
+	Unserved func(core.Reply) // without content
+}
+
+// Sender sends commands: one a message, which any NATS client understands, or several where
+// every instance of the agent in NATS's service discovery says that it takes batches. Methods may be called from any goroutine.
+type Sender struct {
+	conn    *Conn
+	replies Replies
+	prefix  string // of the reply subjects of batches, ends with a dot
+	sub     *Subscription
+	stop    context.CancelFunc
+	done    chan struct{}
+	news    chan struct{} // signalled at the first command for an agent
+	number  atomic.Uint64 // of the newest batch
+	room    sync.Pool     // of *outgoing
+
+	mu    sync.RWMutex
+	peers map[string]bool // by agent: it takes batches
+	sent  [sentKept]sentBatch
+}
+
+// sentBatch is what a batch held.
+type sentBatch struct {
+	number   uint64
+	agent    string
+	commands []fence
+}
+
+type fence struct {
+	partition           int
+	number, seq, commit int64
+}
+
+// NewSender makes a sender. Close it when no more is sent.
+func (c *Conn) NewSender(replies Replies) (*Sender, error) {
+	s := &Sender{conn: c, replies: replies, prefix: c.names.BatchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]bool{}}
+	s.room.New = func() any { return &outgoing{count: map[destination]int{}, open: map[destination]*batchOut{}} }
+	var err error
+	if s.sub, err = c.subscribe(s.prefix+">", "", s.receive); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.look(ctx)
+	return s, nil
+}
+
+// Close ends the discovery of agents and the subscription.
+func (s *Sender) Close() {
+	s.stop()
+	<-s.done
+	s.sub.Stop()
+}
+
+// destination is the agent, and do or undo, that a batch is for.
+type destination struct {
+	agent string
+	undo  bool
+}
+
+// batchOut is a batch that is being filled.
+type batchOut struct {
+	buf      []byte
+	commands []fence
+}
+
+// outgoing is the scratch memory of one Send.
+type outgoing struct {
+	count map[destination]int
+	open  map[destination]*batchOut
+}
+
+// Send sends commands. It returns the first error; a command that was not sent is
+// recovered by its complete-by.
+func (s *Sender) Send(cmds []core.Command) error {
+	out := s.room.Get().(*outgoing)
+	defer s.room.Put(out)
+	clear(out.count)
+	for i := range cmds {
+		out.count[destination{cmds[i].Agent, cmds[i].Undo}]++
+	}
+	for l, n := range out.count {
+		if !s.takesBatches(l.agent) || n < batchWorth {
+			delete(out.count, l)
+		}
+	}
+	signer := s.conn.signer.Load()
+	version := wire.BatchVersion(signer != nil)
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	for i := range cmds {
+		c := &cmds[i]
+		l := destination{c.Agent, c.Undo}
+		if out.count[l] == 0 {
+			keep(s.conn.SendCommand(c))
+			continue
+		}
+		b := out.open[l]
+		if b == nil {
+			b = &batchOut{}
+			out.open[l] = b
+		}
+		if len(b.commands) == 0 {
+			b.buf = append(b.buf[:0], version)
+		}
+		was := len(b.buf)
+		b.buf = wire.AppendBatchCommand(b.buf, c, signer)
+		if len(b.commands) > 0 && len(b.buf) > wire.BatchBytesMax {
+			record := b.buf[was:]
+			b.buf = b.buf[:was]
+			next := append([]byte{version}, record...)
+			keep(s.publish(l, b))
+			b.buf = append(b.buf[:0], next...)
+		}
+		b.commands = append(b.commands, fence{c.Partition, c.Number, c.Seq, c.Commit})
+		if len(b.commands) == wire.BatchItemsMax {
+			keep(s.publish(l, b))
+		}
+	}
+	for l, b := range out.open {
+		if len(b.commands) > 0 {
+			keep(s.publish(l, b))
+		}
+		if cap(b.buf) > bufferMax {
+			delete(out.open, l)
+		}
+	}
+	return first
+}
+
+// publish sends a batch and empties it.
+func (s *Sender) publish(l destination, b *batchOut) error {
+	n := s.number.Add(1)
+	s.mu.Lock()
+	slot := &s.sent[n%sentKept]
+	slot.number, slot.agent = n, l.agent
+	slot.commands = append(slot.commands[:0], b.commands...)
+	s.mu.Unlock()
+	err := s.conn.nc.PublishRequest(s.conn.names.BatchSubject(l.agent, l.undo), s.conn.signer.Load().BatchReplySubject(s.prefix, l.agent, n), b.buf)
+	count := len(b.commands)
+	b.commands = b.commands[:0]
+	if err != nil {
+		return fmt.Errorf("%d commands to %s: %w", count, l.agent, publishError(err))
+	}
+	return nil
+}
+
+// receive takes a batch of replies, or the report that a batch had no listener.
+func (s *Sender) receive(msg *nats.Msg) {
+	if unserved(msg) {
+		s.unserved(msg.Subject)
+		return
+	}
+	err := wire.DecodeBatchReplies(msg.Data, core.CleanActor(msg.Header.Get(wire.HeaderInstance)), core.ResultBytesMax, s.replies.Reply)
+	if err != nil {
+		s.conn.log.Warn("replies ignored", "error", err)
+	}
+}
+
+// unserved returns the commands of a batch that had no listener. From now on the agent gets
+// one command a message: an instance that is left may not take batches.
+func (s *Sender) unserved(subject string) {
+	signer := s.conn.signer.Load()
+	n, ok := signer.BatchNumber(subject)
+	if !ok {
+		s.conn.forged(subject)
+		return
+	}
+	s.mu.Lock()
+	var commands []fence
+	if slot := &s.sent[n%sentKept]; slot.number == n {
+		commands = append(commands, slot.commands...)
+		s.peers[slot.agent] = false
+	}
+	s.mu.Unlock()
+	for _, f := range commands {
+		s.replies.Unserved(core.Reply{Partition: f.partition, Number: f.number, Seq: f.seq, Token: signer.Token(f.partition, f.number, f.seq, f.commit)})
+	}
+}
+
+// takesBatches reports whether an agent does, as far as is known.
+func (s *Sender) takesBatches(agent string) bool {
+	s.mu.RLock()
+	takes, met := s.peers[agent]
+	s.mu.RUnlock()
+	if met {
+		return takes
+	}
+	s.mu.Lock()
+	s.peers[agent] = false
+	s.mu.Unlock()
+	select {
+	case s.news <- struct{}{}:
+	default: // a look is due already
+	}
+	return false
+}
+
+// look asks the agents whether they take batches: new ones at once, all of them every
+// lookEvery, because instances come and go.
+func (s *Sender) look(ctx context.Context) {
+	defer close(s.done)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.news:
+		}
+		s.mu.RLock()
+		agents := make([]string, 0, len(s.peers))
+		for agent := range s.peers {
+			agents = append(agents, agent)
+		}
+		s.mu.RUnlock()
+		var wg sync.WaitGroup
+		for _, agent := range agents {
+			wg.Go(func() {
+				takes := s.conn.agentTakesBatches(ctx, agent)
+				s.mu.Lock()
+				s.peers[agent] = takes
+				s.mu.Unlock()
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// agentTakesBatches asks an agent's instances, by NATS's service discovery.
+func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookAnswer)
+	defer cancel()
+	inbox := c.nc.NewInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
+	subject, err := micro.ControlSubject(micro.InfoVerb, c.names.ServiceName(agent), "")
+	if err != nil || c.nc.PublishRequest(subject, inbox, nil) != nil {
+		return false
+	}
+	takes := false
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil || unserved(msg) {
+			return takes
+		}
+		var info micro.Info
+		if json.Unmarshal(msg.Data, &info) != nil || info.Metadata[wire.MetaAgent] != agent {
+			continue
+		}
+		if v, err := strconv.Atoi(info.Metadata[wire.MetaBatch]); err != nil || v < wire.BatchAnnounced {
+			return false
+		}
+		takes = true
+	}
+}

@@ -1,0 +1,127 @@
+package natsbus
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// ServePlans answers duly.plans.apply, together with every other that does.
+// handler gets the plan as JSON; see DecodePlan.
+func (c *Conn) ServePlans(handler func(spec []byte) wire.PlanAnswer) (*Subscription, error) {
+	return c.subscribe(c.names.SubjectPlansApply(), wire.GroupPlans, func(msg *nats.Msg) {
+		said := handler(msg.Data)
+		if said.Error != nil { // it may repeat what came
+			said.Error.Description = wire.CutText(said.Error.Description)
+		}
+		answer, err := json.Marshal(said)
+		if err != nil {
+			c.log.Error("answer about a plan not encoded", "error", err)
+			return
+		}
+		c.answer(msg.Reply, func(b []byte) []byte { return append(b, answer...) })
+	})
+}
+
+// AnnouncePlans makes every node read the plans again.
+func (c *Conn) AnnouncePlans() error {
+	if err := c.nc.Publish(c.names.SubjectPlansChanged(), nil); err != nil {
+		return fmt.Errorf("announcement of plans: %w", publishError(err))
+	}
+	return nil
+}
+
+// OnPlansChanged calls f at every announcement. It can be missed while there is
+// no server: read the plans also at start and before an unknown type is refused.
+func (c *Conn) OnPlansChanged(f func()) (*Subscription, error) {
+	return c.subscribe(c.names.SubjectPlansChanged(), "", func(*nats.Msg) { f() })
+}
+
+// AskRequest is a request about one task.
+type AskRequest struct {
+	Control core.Control
+
+	// Part of an acceptance where they are set: the task's state when it was read, and what
+	// will follow.
+	State, Outcome string
+
+	conn  *Conn
+	reply string
+}
+
+// Accept answers that the control message is stored. It may be called from any
+// goroutine, as Reject and Refuse.
+func (r *AskRequest) Accept(seq uint64, partition int) {
+	r.conn.answer(r.reply, func(b []byte) []byte {
+		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: r.conn.names.StreamControl(), Seq: seq, Task: r.Control.ID, Partition: partition, State: r.State, Outcome: r.Outcome})
+	})
+}
+
+// Reject answers that it is not; code as HTTP.
+func (r *AskRequest) Reject(code int, description string) { r.Refuse(code, 0, description, 0) }
+
+// Refuse answers that it is not: code as HTTP, errCode finer, retry 0 or when to try
+// again.
+func (r *AskRequest) Refuse(code, errCode int, description string, retry time.Duration) {
+	r.conn.answer(r.reply, func(b []byte) []byte {
+		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, ErrCode: errCode, Description: wire.CutText(description)}, Task: r.Control.ID, Retry: retry})
+	})
+}
+
+// ServeAsk serves duly.ask.<kind> and duly.ask.<kind>.<type>: cancel, undo, resubmit,
+// resolve, extend, each with a control message as its payload. A client knows neither the number of
+// partitions nor needs the right to write to the control stream; each kind is a
+// subject so that permissions can tell them apart. The answers have the form of
+// a submission's. handler is called one request at a time: what takes long belongs on
+// another goroutine.
+//
+// read is called for duly.ask.get and duly.ask.list, which show tasks; like handler it is
+// called one request at a time.
+func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Subscription, error) {
+	return c.subscribe(c.names.PatternAsk(), wire.GroupAsk, func(msg *nats.Msg) {
+		if c.names.IsQuery(msg.Subject) {
+			q, err := c.names.DecodeQuery(msg.Subject, msg.Data)
+			r := &ReadRequest{Type: q.Type, ID: q.ID, List: q.List, conn: c, reply: msg.Reply}
+			if err != nil {
+				r.Reject(wire.CodeBadRequest, err.Error(), 0)
+				return
+			}
+			read(r)
+			return
+		}
+		r := &AskRequest{conn: c, reply: msg.Reply}
+		var err error
+		if r.Control, err = c.names.DecodeAsk(msg.Subject, msg.Data); err != nil {
+			r.Reject(wire.CodeBadRequest, err.Error())
+			return
+		}
+		handler(r)
+	})
+}
+
+// ReadRequest is a request to read one task, or a page of a list; see Query.
+type ReadRequest struct {
+	Type string
+	ID   string
+	List core.Filter
+
+	conn  *Conn
+	reply string
+}
+
+// Answer answers with a task or a page; see DecodeTask and DecodePage.
+func (r *ReadRequest) Answer(data []byte) {
+	r.conn.answer(r.reply, func(b []byte) []byte { return append(b, data...) })
+}
+
+// Reject answers that there is none; code as HTTP.
+func (r *ReadRequest) Reject(code int, description string, retry time.Duration) {
+	r.conn.answer(r.reply, func(b []byte) []byte {
+		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, Description: wire.CutText(description)}, Task: r.ID, Retry: retry})
+	})
+}

@@ -1,0 +1,195 @@
+package natsbus
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/wire"
+)
+
+// Flags of the settings that errors name.
+const (
+	FlagTasksBytes   = "stream-max-bytes"
+	FlagControlBytes = "stream-control-max-bytes"
+	FlagEventsBytes  = "stream-events-max-bytes"
+	FlagDeadBytes    = "stream-dead-max-bytes"
+
+	flagPartitions = "partitions"
+	flagReplicas   = "stream-replicas"
+	flagAge        = "stream-max-age"
+	flagLease      = "lease"
+	flagNamespace  = "namespace"
+)
+
+// Flags are the settings that errors about streams name.
+func Flags() []string {
+	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, flagPartitions, flagReplicas, flagAge, flagLease, flagNamespace}
+}
+
+func newStreamID() string { return rand.Text() }
+
+// consumersSpare is how many consumers a stream must allow besides two for each
+// partition: one that reads and the one it takes the place of.
+const consumersSpare = 8
+
+// refusals lists what of an existing stream cannot be used and is not changed in
+// place, because NATS cannot or because a person has set it on purpose.
+func (r *resource) refusals(have *jetstream.StreamConfig) []string {
+	want := &r.want
+	d := diffs{name: want.Name}
+	d.check("retention", have.Retention, want.Retention, "")
+	d.check("storage", have.Storage, want.Storage, "")
+	d.check("discard", have.Discard, want.Discard, "")
+	d.check("discard new per subject", have.DiscardNewPerSubject, want.DiscardNewPerSubject, "")
+	if !slices.Equal(slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))) {
+		d.add("subjects", have.Subjects, want.Subjects, "")
+	}
+	d.check("persist mode", have.PersistMode, want.PersistMode, "") // async confirms before it writes
+	d.check("no ack", have.NoAck, want.NoAck, "")
+	d.check("sealed", have.Sealed, want.Sealed, "")
+	d.check("deny purge", have.DenyPurge, want.DenyPurge, "")
+	d.check("allow rollup", have.AllowRollup, want.AllowRollup, "") // a publisher could remove what others have stored
+	d.check("allow message TTL", have.AllowMsgTTL, want.AllowMsgTTL, "")
+	d.check("allow message counter", have.AllowMsgCounter, want.AllowMsgCounter, "")
+	d.check("allow message schedules", have.AllowMsgSchedules, want.AllowMsgSchedules, "")
+	d.check("max messages", unlimited(have.MaxMsgs), unlimited(want.MaxMsgs), "")
+	d.check("max messages per subject", unlimited(have.MaxMsgsPerSubject), unlimited(want.MaxMsgsPerSubject), "")
+	d.check("max message size", unlimited(int64(have.MaxMsgSize)), unlimited(int64(want.MaxMsgSize)), "")
+	d.check("mirror of", source(have.Mirror), source(want.Mirror), "")
+	d.check("sources", len(have.Sources), len(want.Sources), "")
+	if r.bucket != "" {
+		if want.SubjectDeleteMarkerTTL != 0 && have.SubjectDeleteMarkerTTL == 0 {
+			d.add("limit marker", "none", want.SubjectDeleteMarkerTTL, "")
+		}
+		if want.MaxAge != 0 && have.MaxAge == 0 && !r.age {
+			d.add("lease", "none", want.MaxAge, flagLease)
+		}
+		if want.MaxAge == 0 && have.MaxAge != 0 {
+			d.add("max age", have.MaxAge, "none", "")
+		}
+		return d.list
+	}
+	d.check("wire version", orNone(have.Metadata[metaWire]), fmt.Sprint(wire.Version), "")
+	if want.SubjectTransform == nil {
+		d.check("subject transform", transform(have), transform(want), "")
+		return d.list
+	}
+	switch {
+	case r.partitions:
+		d.check("partitions", orNone(have.Metadata[metaPartitions]), r.meta[metaPartitions], flagPartitions)
+		d.check("subject transform", transform(have), transform(want), flagPartitions)
+	case have.Metadata[metaPartitions] == "":
+		d.add("partitions", "none", "a number", flagPartitions)
+	}
+	var p int
+	if _, err := fmt.Sscan(r.meta[metaPartitions], &p); err == nil && have.MaxConsumers > 0 && have.MaxConsumers < 2*p+consumersSpare {
+		d.add("max consumers", have.MaxConsumers, fmt.Sprintf("no limit, or %d", 2*p+consumersSpare), "")
+	}
+	return d.list
+}
+
+// change is a stream's configuration with what is changed in place, and the names of
+// that; none: it is as it is to be.
+func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, bytes int64, resize bool) (jetstream.StreamConfig, []string) {
+	to := info.Config
+	to.Metadata = maps.Clone(info.Config.Metadata)
+	if to.Metadata == nil {
+		to.Metadata = map[string]string{}
+	}
+	var what []string
+	set := func(differs bool, name, flag string, have, want any) bool {
+		if differs {
+			if flag != "" {
+				name += " (--" + flag + ")"
+			}
+			what = append(what, fmt.Sprintf("%s from %v to %v", name, have, want))
+		}
+		return differs
+	}
+	if set(resize && to.MaxBytes != bytes, "max bytes", r.flag, to.MaxBytes, bytes) {
+		to.MaxBytes = bytes
+	}
+	ageFlag := flagAge
+	if r.bucket != "" {
+		ageFlag = flagLease
+	}
+	if set(r.age && to.MaxAge != r.want.MaxAge, "max age", ageFlag, to.MaxAge, r.want.MaxAge) {
+		to.MaxAge = r.want.MaxAge
+	}
+	if set(r.replicas && to.Replicas != r.want.Replicas, "replicas", flagReplicas, to.Replicas, r.want.Replicas) {
+		to.Replicas = r.want.Replicas
+	}
+	if window := min(r.want.Duplicates, atLeast(to.MaxAge)); set(r.window && to.Duplicates != window, "duplicate window", "", to.Duplicates, window) {
+		to.Duplicates = window
+	}
+	to.Duplicates = min(to.Duplicates, atLeast(to.MaxAge)) // the server demands it
+	for _, m := range [...]struct{ key, want string }{{metaInstallation, config.Installation}, {metaStream, streamID(info)}} {
+		if set(m.want != "" && to.Metadata[m.key] != m.want, m.key, "", orNone(to.Metadata[m.key]), orNone(m.want)) {
+			to.Metadata[m.key] = m.want
+		}
+	}
+	return to, what
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// atLeast is an age for comparisons: 0 is for ever.
+func atLeast(age time.Duration) time.Duration {
+	if age <= 0 {
+		return 1<<63 - 1
+	}
+	return age
+}
+
+// unlimited makes 0 and -1 the same: NATS shows either.
+func unlimited(n int64) string {
+	if n <= 0 {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+func source(s *jetstream.StreamSource) string {
+	if s == nil {
+		return "none"
+	}
+	return s.Name
+}
+
+func transform(s *jetstream.StreamConfig) string {
+	if s.SubjectTransform == nil {
+		return "none"
+	}
+	return s.SubjectTransform.Source + " to " + s.SubjectTransform.Destination
+}
+
+// diffs gathers differences of one stream.
+type diffs struct {
+	name string
+	list []string
+}
+
+func (d *diffs) check(what string, have, want any, flag string) {
+	if have != want {
+		d.add(what, have, want, flag)
+	}
+}
+
+func (d *diffs) add(what string, have, want any, flag string) {
+	text := fmt.Sprintf("%s: %s is %v, want %v", d.name, what, have, want)
+	if flag != "" {
+		text += " (--" + flag + ")"
+	}
+	d.list = append(d.list, strings.TrimSpace(text))
+}

@@ -1,0 +1,387 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/wire"
+)
+
+// Defaults of StreamConfig.
+const (
+	DefaultPartitions = 16
+	DefaultMaxAge     = 24 * time.Hour
+	DefaultEventsAge  = 7 * 24 * time.Hour
+	DefaultDuplicates = 20 * time.Second
+	DefaultLease      = 6 * time.Second
+)
+
+// PartitionsMax bounds P.
+const PartitionsMax = 1024
+
+// markerTTL is how long the server's delete markers of expired leases stay, so that
+// watchers see them.
+const markerTTL = time.Minute
+
+// Keys of a stream's metadata.
+const (
+	metaPartitions   = "duly_partitions"
+	metaWire         = "duly_wire"
+	metaInstallation = "duly_installation" // whose it is
+	metaStream       = "duly_stream"       // its identity: another one after it was deleted and made again
+)
+
+// SyncUnknown and SyncAlways are what Setup says of the server's writing to disk.
+const (
+	SyncUnknown = "unknown" // a server that the caller did not start does not say
+	SyncAlways  = "always"  // every write is synced before it is confirmed
+)
+
+// Errors of Setup, and of what looks at the streams later.
+var (
+	// ErrSettings is wrapped by the error about streams that exist with settings that
+	// cannot be changed in place.
+	ErrSettings = errors.New("streams exist with other settings")
+	// ErrInstallation is wrapped by the error about a stream of another installation.
+	ErrInstallation = errors.New("stream belongs to another installation")
+	// ErrNoStream is wrapped by the error about a stream that is missing.
+	ErrNoStream = errors.New("stream is missing")
+	// ErrStorage is wrapped by the error about a stream that NATS has no room for.
+	ErrStorage = errors.New("NATS has not enough storage")
+)
+
+// StreamConfig is how the streams are to be. A zero field has its default where
+// a stream is made, and is not compared where it exists.
+type StreamConfig struct {
+	Installation    string        // id of the installation, in SQL, too; empty: none is written or compared
+	Partitions      int           // P, fixed for the life of the data; default DefaultPartitions
+	Replicas        int           // default 1
+	MaxAge          time.Duration // of submissions and control messages; at least the interval of SQL backups
+	MaxBytes        int64         // of submissions; full means "retry after"; 0: as NATS has room
+	ControlBytes    int64         // of control messages, the same
+	EventsAge       time.Duration // of events and dead letters
+	EventsBytes     int64         // of events: the oldest go; 0: as NATS has room
+	DeadBytes       int64         // of dead letters, the same
+	DuplicateWindow time.Duration // of Nats-Msg-Id; the SQL key is the authority, so a short one will do
+	Lease           time.Duration // how long a node's lease lives without renewal
+	Guest           bool          // uses what other nodes make: changes no stream, and has no key of replies
+	SyncAlways      bool          // the caller knows that the server syncs always
+}
+
+// Ready is what Setup found or made.
+type Ready struct {
+	Identity string // see Conn.Identity
+	Sync     string // SyncAlways or SyncUnknown
+}
+
+// Setup makes the streams and the buckets, or checks them where they exist, and
+// changes what can be changed in place: sizes, ages, replicas, the window of
+// duplicates, the lease. It may run anywhere and often. From then on the connection
+// signs its commands and checks the tokens of replies. A guest only checks what
+// there is. Errors wrap ErrSettings, with each difference; ErrInstallation; ErrStorage;
+// for a guest, ErrNoStream; nats.ErrPermissionViolation.
+func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
+	if config.Partitions < 0 || config.Partitions > PartitionsMax {
+		return Ready{}, fmt.Errorf("partitions %d, want 1 to %d", config.Partitions, PartitionsMax)
+	}
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	began := time.Now()
+	infos, err := c.look(ctx, config)
+	if err == nil && config.Guest {
+		err = config.complete(c.names, infos)
+	} else if err == nil {
+		err = c.makeAll(ctx, config, infos)
+	}
+	if err != nil {
+		return Ready{}, c.withDenial(began, err)
+	}
+	c.watched.first(infos)
+	c.config.Store(&config)
+	ready := Ready{Identity: identity(infos[c.names.StreamTasks()], infos[c.names.StreamControl()]), Sync: SyncUnknown}
+	if config.SyncAlways {
+		ready.Sync = SyncAlways
+	}
+	return ready, nil
+}
+
+// makeAll makes and changes what has to be, and the key of replies.
+func (c *Conn) makeAll(ctx context.Context, config StreamConfig, infos map[string]*jetstream.StreamInfo) error {
+	if err := c.fit(ctx, config, infos); err != nil {
+		return err
+	}
+	if err := c.useKey(ctx); err != nil {
+		return fmt.Errorf("bucket %s: %w", c.names.BucketKeys(), err)
+	}
+	return nil
+}
+
+// complete refuses what a guest cannot use: it makes nothing.
+func (config StreamConfig) complete(names wire.Names, infos map[string]*jetstream.StreamInfo) error {
+	for _, r := range config.resources(names) {
+		if infos[r.want.Name] == nil {
+			return fmt.Errorf("%w: %s, which a node with the role scheduler makes", ErrNoStream, r.name())
+		}
+	}
+	return nil
+}
+
+// look finds what exists, and refuses what cannot be used before anything is changed.
+// What is missing is not in the map.
+func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetstream.StreamInfo, error) {
+	infos := map[string]*jetstream.StreamInfo{}
+	var diffs []string
+	for _, r := range config.resources(c.names) {
+		stream, err := c.js.Stream(ctx, r.want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", r.want.Name, err)
+		}
+		info := stream.CachedInfo()
+		if err := config.checkInstallation(info); err != nil {
+			return nil, err
+		}
+		diffs = append(diffs, r.refusals(&info.Config)...)
+		infos[r.want.Name] = info
+	}
+	if len(diffs) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+	}
+	return infos, nil
+}
+
+// Foreign refuses streams that carry the id of another installation, before anything else is
+// found out about them. What cannot be asked now is found out by Setup. Error:
+// ErrInstallation.
+func (c *Conn) Foreign(ctx context.Context, config StreamConfig) error {
+	if _, err := c.look(ctx, config); errors.Is(err, ErrInstallation) {
+		return err
+	}
+	return nil
+}
+
+// checkInstallation refuses a stream that carries the id of another installation.
+func (config *StreamConfig) checkInstallation(info *jetstream.StreamInfo) error {
+	if has := info.Config.Metadata[metaInstallation]; config.Installation != "" && has != "" && has != config.Installation {
+		return fmt.Errorf("stream %s: %w: it is of %s, this one is %s (installations that share a NATS need different namespaces: --%s)",
+			info.Config.Name, ErrInstallation, has, config.Installation, flagNamespace)
+	}
+	return nil
+}
+
+// ensure makes a stream of so many bytes if it is missing, and changes in place what
+// can be: to that size if resize says so. Other nodes may do the same at the same time.
+func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, bytes int64, resize bool) (*jetstream.StreamInfo, error) {
+	for {
+		stream, err := c.js.Stream(ctx, r.want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			want := r.want
+			want.MaxBytes = bytes
+			want.Metadata = r.metadata(config.Installation, newStreamID())
+			stream, err = c.js.CreateStream(ctx, want)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				continue // another node was faster, with an identity of its own
+			}
+			if err == nil {
+				c.log.Info("stream is made", "stream", r.want.Name, "bytes", bytes, "identity", streamID(stream.CachedInfo()))
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", r.want.Name, withFlag(err))
+		}
+		info := stream.CachedInfo()
+		if err := config.checkInstallation(info); err != nil {
+			return nil, err
+		}
+		if diffs := r.refusals(&info.Config); len(diffs) > 0 {
+			return nil, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+		}
+		changed, what := r.change(config, info, bytes, resize)
+		if len(what) == 0 {
+			return info, nil
+		}
+		if stream, err = c.js.UpdateStream(ctx, changed); err != nil {
+			return nil, fmt.Errorf("stream %s: cannot change %s: %w", r.want.Name, strings.Join(what, ", "), withFlag(err))
+		}
+		c.log.Info("stream is changed", "stream", r.want.Name, "changes", strings.Join(what, ", "))
+		return stream.CachedInfo(), nil
+	}
+}
+
+// withFlag names the flag where NATS does not do what it asks for.
+func withFlag(err error) error {
+	if code := apiCode(err); code == codeReplicas || code == codeNoPeers && !noStorage(err) {
+		return fmt.Errorf("--%s: %w", flagReplicas, err)
+	}
+	return err
+}
+
+// Identity names the task stream and the control stream as they are now:
+// tasks/control/former, the ids of both and what versions before 1 wrote of the task
+// stream. Errors: ErrNoStream, ErrInstallation.
+func (c *Conn) Identity(ctx context.Context) (string, error) {
+	tasks, err := c.stream(ctx, c.names.StreamTasks())
+	if err != nil {
+		return "", err
+	}
+	control, err := c.stream(ctx, c.names.StreamControl())
+	if err != nil {
+		return "", err
+	}
+	return identity(tasks.CachedInfo(), control.CachedInfo()), nil
+}
+
+func identity(tasks, control *jetstream.StreamInfo) string {
+	return streamID(tasks) + "/" + streamID(control) + "/" + formerIdentity(tasks)
+}
+
+// stream finds a stream of this installation. Errors: ErrNoStream, ErrInstallation.
+func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream, err := c.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("%w: %s", ErrNoStream, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	if config := c.config.Load(); config != nil {
+		if err := config.checkInstallation(stream.CachedInfo()); err != nil {
+			return nil, err
+		}
+	}
+	return stream, nil
+}
+
+// streamIDBytes is the length of a stream's id.
+const streamIDBytes = 16
+
+// streamID is the identity of a stream: drawn by the node that made it. A stream of a
+// version before has one that every node derives alike.
+func streamID(info *jetstream.StreamInfo) string {
+	if id := info.Config.Metadata[metaStream]; id != "" {
+		return id
+	}
+	sum := sha256.Sum256([]byte(formerIdentity(info)))
+	return hex.EncodeToString(sum[:streamIDBytes])
+}
+
+// formerIdentity is what versions before wrote as the identity of the task stream.
+func formerIdentity(info *jetstream.StreamInfo) string {
+	return info.Config.Name + "@" + info.Created.UTC().Format(time.RFC3339Nano)
+}
+
+// resource is one stream that Setup makes; a bucket is one, too.
+type resource struct {
+	want   jetstream.StreamConfig // MaxBytes and Metadata are filled in where it is made
+	bucket string                 // its name as a bucket; empty: it is a stream
+	kind   int                    // of outcomes
+	bytes  int64                  // its size as configured; 0: share says
+	flag   string                 // of the size
+	share  share
+	meta   map[string]string
+	guest  bool // it is another node's to change
+	// What is compared only where it was configured.
+	replicas, age, window, partitions bool
+}
+
+// name is that of the stream, or of the bucket.
+func (r *resource) name() string {
+	if r.bucket != "" {
+		return r.bucket
+	}
+	return r.want.Name
+}
+
+// metadata is what a stream is made with.
+func (r *resource) metadata(installation, id string) map[string]string {
+	m := map[string]string{metaWire: strconv.Itoa(wire.Version), metaStream: id}
+	for k, v := range r.meta {
+		m[k] = v
+	}
+	if installation != "" {
+		m[metaInstallation] = installation
+	}
+	return m
+}
+
+// resources are the streams and buckets in full; a guest has no use for the keys.
+func (config StreamConfig) resources(names wire.Names) []*resource {
+	partitions := orDefault(config.Partitions, DefaultPartitions)
+	age := orDefault(config.MaxAge, DefaultMaxAge)
+	eventsAge := orDefault(config.EventsAge, DefaultEventsAge)
+	window := orDefault(config.DuplicateWindow, DefaultDuplicates)
+	stream := func(kind int, name, about string, age time.Duration, discard jetstream.DiscardPolicy, flag string, bytes int64, share share, subjects ...string) *resource {
+		return &resource{
+			want: jetstream.StreamConfig{
+				Name: name, Description: about, Subjects: subjects, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+				Discard: discard, MaxAge: age, Duplicates: min(window, age), Replicas: orDefault(config.Replicas, 1),
+				MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+			},
+			kind: kind, bytes: bytes, flag: flag, share: share,
+			replicas: config.Replicas != 0, window: config.DuplicateWindow != 0,
+		}
+	}
+	tasks := stream(kindTasks, names.StreamTasks(), "Duly: submissions, by partition", age, jetstream.DiscardNew, FlagTasksBytes, config.MaxBytes, shareTasks, names.PatternIn(), names.PatternPack())
+	tasks.want.SubjectTransform = &jetstream.SubjectTransformConfig{
+		Source:      names.PatternIn(),
+		Destination: names.TasksTransform(partitions),
+	}
+	tasks.meta = map[string]string{metaPartitions: strconv.Itoa(partitions)}
+	tasks.partitions = config.Partitions != 0
+	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.PatternControl())
+	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.PatternEvents())
+	dead := stream(kindDead, names.StreamDead(), "Duly: what could not be decoded", eventsAge, jetstream.DiscardOld, FlagDeadBytes, config.DeadBytes, shareDead, names.PatternDead())
+	tasks.age, control.age = config.MaxAge != 0, config.MaxAge != 0
+	events.age, dead.age = config.EventsAge != 0, config.EventsAge != 0
+
+	// The bucket has the time to live: that of a key is dropped by the first update.
+	nodes := config.bucket(names.BucketNodes(), "Duly: leases", nodesBytes)
+	nodes.kind = kindNodes
+	nodes.want.MaxAge, nodes.age = orDefault(config.Lease, DefaultLease), config.Lease != 0
+	nodes.want.Duplicates = min(nodes.want.Duplicates, nodes.want.MaxAge)
+	nodes.want.AllowMsgTTL, nodes.want.SubjectDeleteMarkerTTL = true, markerTTL
+	keys := config.bucket(names.BucketKeys(), "Duly: keys of the schedulers, not for agents", keysBytes)
+	states := config.bucket(names.BucketPartitions(), "Duly: how far each partition has come", partitionsBytes)
+	all := []*resource{tasks, control, events, dead, nodes}
+	if !config.Guest {
+		all = append(all, keys)
+	}
+	all = append(all, states)
+	for _, r := range all {
+		r.guest = config.Guest
+	}
+	return all
+}
+
+// bucketWindow is the window of duplicates of a bucket, as the library has it.
+const bucketWindow = 2 * time.Minute
+
+// bucket is the stream below a bucket, as the library makes it.
+func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
+	return &resource{
+		want: jetstream.StreamConfig{
+			Name: wire.BucketStream(name), Description: about, Subjects: []string{wire.BucketPattern(name)}, Retention: jetstream.LimitsPolicy,
+			Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: orDefault(config.Replicas, 1), Duplicates: bucketWindow,
+			MaxMsgs: -1, MaxMsgsPerSubject: 1, MaxMsgSize: -1, MaxConsumers: -1, AllowRollup: true, DenyDelete: true, AllowDirect: true,
+		},
+		bucket: name, kind: kindNone, share: share{least: bytes, most: bytes}, replicas: config.Replicas != 0,
+	}
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}

@@ -1,0 +1,135 @@
+package natsbus
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// buffers are reused by encoders whose output the connection copies.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// bufferMax keeps a rare large message from holding its memory for ever.
+const bufferMax = 1 << 20
+
+func buffer() *[]byte { return buffers.Get().(*[]byte) }
+
+func release(b *[]byte) {
+	if cap(*b) <= bufferMax {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+}
+
+// SubmitRequest is one submission at the request endpoint. Only its names are checked.
+type SubmitRequest struct {
+	Type       string
+	ID         string
+	Payload    []byte
+	CompleteBy string // as the header has it; see core.ParseCompleteBy
+	ReplyTo    string // as the header has it; see Names.CheckReplyTo
+	Trace      string // as the header has it; see core.CleanTrace
+	Version    string // of the plan, as the header has it; see core.ParsePlanVersion
+	HasReply   bool   // the sender waits for an answer
+
+	conn  *Conn
+	reply string
+}
+
+// Accept answers that the submission is stored.
+func (r *SubmitRequest) Accept(stream string, seq uint64, partition int) {
+	r.conn.answer(r.reply, func(b []byte) []byte {
+		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: stream, Seq: seq, Task: r.ID, Partition: partition})
+	})
+}
+
+// Reject answers that it is not: code as HTTP, errCode finer, retry 0 or when to
+// try again.
+func (r *SubmitRequest) Reject(code, errCode int, description string, retry time.Duration) {
+	r.conn.answer(r.reply, func(b []byte) []byte {
+		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, ErrCode: errCode, Description: wire.CutText(description)}, Task: r.ID, Retry: retry})
+	})
+}
+
+// answer sends an answer, if there is a reply subject. If it cannot be sent, the request
+// times out at its sender, which asks again. It does not go to subjects where Duly may
+// publish and the sender of the request may not: see wire.Names.CheckTarget.
+func (c *Conn) answer(reply string, encode func([]byte) []byte) {
+	if reply == "" {
+		return
+	}
+	if err := c.names.CheckTarget(reply); err != nil {
+		c.log.Debug("answer withheld", "error", err)
+		return
+	}
+	b := buffer()
+	defer release(b)
+	*b = encode(*b)
+	if err := c.nc.Publish(reply, *b); err != nil {
+		c.log.Debug("answer not sent", "subject", reply, "error", err)
+	}
+}
+
+// ServeSubmit serves the request endpoint, together with every other ingest. handler is
+// called one request at a time and must not wait for the stream. A subject with names
+// outside their alphabet is refused here.
+func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
+	return c.subscribe(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
+		r := &SubmitRequest{Payload: msg.Data, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
+		var err error
+		if r.Type, r.ID, err = c.names.ParseSubmit(msg.Subject); err != nil {
+			r.Reject(wire.CodeBadRequest, 0, err.Error(), 0)
+			return
+		}
+		if len(msg.Header) > 0 {
+			r.CompleteBy = msg.Header.Get(wire.HeaderCompleteBy)
+			r.ReplyTo = msg.Header.Get(wire.HeaderReplyTo)
+			r.Trace = msg.Header.Get(wire.HeaderTrace)
+			r.Version = msg.Header.Get(wire.HeaderVersion)
+		}
+		handler(r)
+	})
+}
+
+// errPacksFull says that our own window of packs is full.
+var errPacksFull = errors.New("too many packs wait for the stream's confirmation")
+
+// PublishPack stores a pack of submissions, all of that partition, and calls done
+// once: with the pack's position in the stream, or with why it is not stored, a
+// *BusyError where trying again can help. done runs on another goroutine, or
+// before PublishPack returns when the pack could not even be sent. subs may be
+// reused as soon as PublishPack returns.
+func (c *Conn) PublishPack(partition int, subs []core.Submission, done func(seq uint64, err error)) {
+	if n := len(subs); n < 1 || n > wire.PackItemsMax {
+		done(0, fmt.Errorf("pack has %d items, want 1 to %d", n, wire.PackItemsMax))
+		return
+	}
+	if c.packs.Add(1) > c.packsMax {
+		c.packs.Add(-1)
+		done(0, &BusyError{Retry: retrySoon, Err: errPacksFull})
+		return
+	}
+	b := buffer()
+	defer release(b)
+	*b = wire.AppendPack(*b, subs)
+	data := *b
+	small := buffer()
+	defer release(small)
+	var smaller bool
+	if *small, smaller = wire.AppendCompressedPack(*small, *b); smaller {
+		data = *small
+	}
+	c.publish(kindTasks, c.names.PackSubject(partition), nil, data, func(seq uint64, err error) {
+		c.packs.Add(-1)
+		if err != nil {
+			err = fmt.Errorf("pack for partition %d: %w", partition, err)
+		}
+		done(seq, err)
+	})
+}

@@ -1,0 +1,114 @@
+package natsbus
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Pending limits of a subscription. Beyond them the client library drops; see
+// Conn.Dropped.
+const (
+	pendingMessagesMax = 1 << 20
+	pendingBytesMax    = 512 << 20
+)
+
+const (
+	subscribeFlush = 2 * time.Second
+	stopTimeout    = 5 * time.Second
+)
+
+// setPending is SetPendingLimits, but for tests.
+var setPending = (*nats.Subscription).SetPendingLimits
+
+// limitPending bounds what may wait for a subscription's callback, or ends the
+// subscription.
+func limitPending(sub *nats.Subscription) error {
+	err := setPending(sub, pendingMessagesMax, pendingBytesMax)
+	if err != nil {
+		_ = sub.Unsubscribe() // gone already is fine
+	}
+	return err
+}
+
+// Subscription is one callback that listens.
+type Subscription struct {
+	conn *Conn
+	sub  *nats.Subscription
+	gone chan struct{} // closed when the callback has run for the last time
+	once sync.Once
+}
+
+// subscribe listens, and returns when the server knows.
+func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subscription, error) {
+	s := &Subscription{conn: c, gone: make(chan struct{})}
+	var err error
+	if queue == "" {
+		s.sub, err = c.nc.Subscribe(subject, callback)
+	} else {
+		s.sub, err = c.nc.QueueSubscribe(subject, queue, callback)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	s.sub.SetClosedHandler(func(string) { close(s.gone) })
+	if err := limitPending(s.sub); err != nil {
+		return nil, fmt.Errorf("subscribe to %s: pending limits: %w", subject, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		s.unsubscribe()
+		return nil, fmt.Errorf("subscribe to %s: %w", subject, ErrClosed)
+	}
+	c.subs[s] = struct{}{}
+	// Without a server just now the subscription reaches the next one.
+	_ = c.nc.FlushTimeout(subscribeFlush)
+	return s, nil
+}
+
+// Stop takes no more, lets the callback finish what is there, and returns when
+// it has run for the last time. It must not be called from the callback.
+func (s *Subscription) Stop() {
+	s.once.Do(func() {
+		dropped := s.drops() // the library forgets it with the subscription
+		// Without a server Drain would wait for one, and nothing more can come.
+		if !s.conn.nc.IsConnected() || s.sub.Drain() != nil {
+			s.unsubscribe()
+		}
+		if !s.await() {
+			s.conn.log.Warn("a subscription did not finish in time; what it has is dropped", "subject", s.sub.Subject)
+			s.unsubscribe()
+			s.await()
+		}
+		s.conn.mu.Lock()
+		defer s.conn.mu.Unlock()
+		s.conn.dropped.Add(dropped)
+		delete(s.conn.subs, s)
+	})
+}
+
+// unsubscribe drops what is pending. Its only error says that it is gone already.
+func (s *Subscription) unsubscribe() { _ = s.sub.Unsubscribe() }
+
+func (s *Subscription) await() bool {
+	timer := time.NewTimer(s.conn.patience(stopTimeout))
+	defer timer.Stop()
+	select {
+	case <-s.gone:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// drops is 0 for a subscription that is gone.
+func (s *Subscription) drops() int64 {
+	n, err := s.sub.Dropped()
+	if err != nil {
+		return 0
+	}
+	return int64(n)
+}

@@ -1,0 +1,132 @@
+package wire
+
+import (
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
+)
+
+// Codes of refusals, as HTTP's.
+const (
+	CodeBadRequest = 400
+	CodeTooLarge   = 413
+)
+
+// TaskDecoder decodes the messages of the task stream.
+type TaskDecoder struct {
+	Partitions    int      // P; an id that belongs to another partition is refused. 0: not checked
+	ReplyPrefixes []string // of reply subjects; nil: DefaultReplyPrefixes
+	Names         Names    // of the installation
+}
+
+// Decoded is what one message of the task stream holds.
+type Decoded struct {
+	Submissions []core.Submission
+	Refused     []core.Status // items that cannot be tasks, to be published as refused
+}
+
+// Decode decodes a message of the task stream: a pack of ingest or a single
+// submission from the stream endpoint. at is its time in the stream, which a duration
+// in its header counts from. Every error wraps ErrUndecodable.
+func (d TaskDecoder) Decode(subject string, header Header, data []byte, at core.Instant) (Decoded, error) {
+	if partition, ok := d.Names.ParsePack(subject); ok {
+		return d.decodePack(partition, data, at)
+	}
+	partition, taskType, id, err := d.Names.ParseIn(subject)
+	if err != nil {
+		return Decoded{}, fmt.Errorf("%w: %w", ErrUndecodable, err)
+	}
+	s, code, err := d.single(partition, taskType, id, header, data, at)
+	if err != nil {
+		return Decoded{Refused: []core.Status{refusal(&s, code, err, at)}}, nil
+	}
+	return Decoded{Submissions: []core.Submission{s}}, nil
+}
+
+func (d TaskDecoder) decodePack(partition int, data []byte, at core.Instant) (Decoded, error) {
+	subs, err := DecodePack(data)
+	if err != nil {
+		return Decoded{}, err
+	}
+	var out Decoded
+	kept := subs[:0]
+	for i := range subs {
+		s := &subs[i]
+		if code, err := d.checkPacked(partition, s); err != nil {
+			out.Refused = append(out.Refused, refusal(s, code, err, at))
+			continue
+		}
+		kept = append(kept, *s)
+	}
+	out.Submissions = kept
+	return out, nil
+}
+
+// checkPacked checks what would harm other tasks. Ingest has validated the input; it is
+// not parsed again.
+func (d TaskDecoder) checkPacked(partition int, s *core.Submission) (code int, err error) {
+	if err := core.CheckName("type", s.Type); err != nil {
+		return CodeBadRequest, err
+	}
+	if err := core.CheckName("id", s.ID); err != nil {
+		return CodeBadRequest, err
+	}
+	if err := d.checkPlace(partition, s.ID); err != nil {
+		return CodeBadRequest, err
+	}
+	if len(s.Input) > core.InputBytesMax {
+		return CodeTooLarge, tooLarge(len(s.Input))
+	}
+	if s.ReplyTo != "" {
+		if err := d.Names.CheckTarget(s.ReplyTo); err != nil {
+			return CodeBadRequest, err
+		}
+	}
+	return 0, nil
+}
+
+// single makes a submission of a message from the stream endpoint, which no ingest has
+// checked.
+func (d TaskDecoder) single(partition int, taskType, id string, header Header, data []byte, at core.Instant) (core.Submission, int, error) {
+	s := core.Submission{Type: taskType, ID: id, Input: data, At: at}
+	if code, err := d.checkPacked(partition, &s); err != nil {
+		return s, code, err
+	}
+	if err := quickjson.Check("input", data); err != nil {
+		return s, CodeBadRequest, err
+	}
+	var err error
+	if s.CompleteBy, err = core.ParseCompleteBy(header.Get(HeaderCompleteBy), at); err != nil {
+		return s, CodeBadRequest, err
+	}
+	if s.ReplyTo = header.Get(HeaderReplyTo); s.ReplyTo != "" {
+		if err := d.Names.CheckReplyTo(s.ReplyTo, d.ReplyPrefixes); err != nil {
+			return s, CodeBadRequest, err
+		}
+	}
+	s.Trace = core.CleanTrace(header.Get(HeaderTrace))
+	if s.PlanVersion, err = core.ParsePlanVersion(header.Get(HeaderVersion)); err != nil {
+		return s, CodeBadRequest, err
+	}
+	s.Unchecked = s.PlanVersion != 0
+	return s, 0, nil
+}
+
+func (d TaskDecoder) checkPlace(partition int, id string) error {
+	if d.Partitions <= 0 {
+		return nil
+	}
+	if want := PartitionOf(id, d.Partitions); want != partition {
+		return fmt.Errorf("id %s belongs to partition %d of %d, not %d", id, want, d.Partitions, partition)
+	}
+	return nil
+}
+
+func refusal(s *core.Submission, code int, err error, at core.Instant) core.Status {
+	return core.Status{ID: Short(s.ID), Type: Short(s.Type), Status: core.StatusRefused, Error: CutText(err.Error()), Code: code, At: at}
+}
+
+func tooLarge(n int) error {
+	return fmt.Errorf("input has %d bytes, the limit is %d", n, core.InputBytesMax)
+}

@@ -1,0 +1,242 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/klauspost/compress/s2"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Limits of a pack of submissions. A pack closes when one more item would pass
+// either; a single item may be larger than PackBytesMax on its own.
+const (
+	PackItemsMax = 512
+	PackBytesMax = 512 << 10
+)
+
+// Versions of packs. Behind its version byte a compressed pack has the rest of a plain one
+// as a block of S2: inputs of one type repeat their members' names, and what is not written
+// need not be copied, synced and read.
+const (
+	packPlain      = Version
+	packCompressed = 2
+)
+
+// Bounds of a compressed pack. A decoder allocates the length that the block claims, so
+// that must be in proportion to what came.
+const (
+	compressLeast = 1 << 10 // bytes below which a pack stays plain: there is little to repeat
+	compressMost  = 1 << 20 // and above
+	compressRatio = 64      // bytes out of one, at most
+)
+
+// AppendPack appends a pack: the version byte, then per submission a record
+// with its length in front. DecodePack reads it.
+func AppendPack(dst []byte, subs []core.Submission) []byte {
+	dst = append(dst, packPlain)
+	for i := range subs {
+		s := &subs[i]
+		dst = binary.AppendUvarint(dst, uint64(recordSize(s)))
+		dst = appendField(dst, s.Type)
+		dst = appendField(dst, s.ID)
+		dst = binary.AppendUvarint(dst, uint64(s.PlanVersion))
+		dst = binary.AppendVarint(dst, int64(s.CompleteBy))
+		dst = appendField(dst, s.ReplyTo)
+		dst = appendField(dst, s.Trace)
+		dst = binary.AppendVarint(dst, int64(s.At))
+		dst = binary.AppendUvarint(dst, uint64(len(s.Input)))
+		dst = append(dst, s.Input...)
+	}
+	return dst
+}
+
+// AppendCompressedPack appends the compressed form of a plain pack, or reports false where
+// that is not smaller or a decoder would refuse it.
+func AppendCompressedPack(dst, pack []byte) ([]byte, bool) {
+	plain := pack[1:]
+	if len(plain) < compressLeast || len(plain) > compressMost {
+		return dst, false
+	}
+	begin := len(dst)
+	dst = slices.Grow(dst, 1+s2.MaxEncodedLen(len(plain)))
+	block := s2.Encode(dst[begin+1:cap(dst)], plain) // it has the room, so it is in dst
+	if len(block) >= len(plain) || len(block)*compressRatio < len(plain) {
+		return dst, false
+	}
+	dst = dst[:begin+1+len(block)]
+	dst[begin] = packCompressed
+	return dst, true
+}
+
+// plainPack returns what is behind the version byte of a plain pack.
+func plainPack(data []byte) ([]byte, error) {
+	if len(data) == 0 {
+		return nil, errors.New("pack is empty")
+	}
+	switch version, rest := data[0], data[1:]; version {
+	case packPlain:
+		return rest, nil
+	case packCompressed:
+		n, err := s2.DecodedLen(rest)
+		if err != nil {
+			return nil, fmt.Errorf("compressed pack: %w", err)
+		}
+		if limit := min(compressMost, len(rest)*compressRatio); n > limit {
+			return nil, fmt.Errorf("compressed pack of %d bytes says it has %d, the limit is %d", len(rest), n, limit)
+		}
+		plain, err := s2.Decode(nil, rest)
+		if err != nil {
+			return nil, fmt.Errorf("compressed pack: %w", err)
+		}
+		return plain, nil
+	default:
+		return nil, fmt.Errorf("pack has version %d, want %d or %d", version, packPlain, packCompressed)
+	}
+}
+
+// PackedSize is how many bytes a submission adds to a pack, less the version
+// byte that every pack has once.
+func PackedSize(s *core.Submission) int {
+	n := recordSize(s)
+	return uvarintSize(uint64(n)) + n
+}
+
+func recordSize(s *core.Submission) int {
+	return fieldSize(len(s.Type)) + fieldSize(len(s.ID)) + uvarintSize(uint64(s.PlanVersion)) +
+		varintSize(int64(s.CompleteBy)) + fieldSize(len(s.ReplyTo)) + fieldSize(len(s.Trace)) +
+		varintSize(int64(s.At)) + fieldSize(len(s.Input))
+}
+
+func fieldSize(n int) int { return uvarintSize(uint64(n)) + n }
+
+func uvarintSize(v uint64) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+func varintSize(v int64) int { return uvarintSize(uint64(v)<<1 ^ uint64(v>>63)) }
+
+func appendField(dst []byte, s string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// DecodePack reads a pack, plain or compressed. The inputs are parts of data or of
+// what it was compressed from, not copies. Every error wraps ErrUndecodable: another
+// version, a length beyond the message, too many items, none at all.
+func DecodePack(data []byte) ([]core.Submission, error) {
+	rest, err := plainPack(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)
+	}
+	subs := make([]core.Submission, 0, 16)
+	lastType := ""
+	for len(rest) > 0 {
+		if len(subs) == PackItemsMax {
+			return nil, fmt.Errorf("%w: pack has more than %d items", ErrUndecodable, PackItemsMax)
+		}
+		r := reader{rest: rest}
+		record := r.bytes("record")
+		if r.err != nil {
+			return nil, fmt.Errorf("%w: pack item %d: %w", ErrUndecodable, len(subs)+1, r.err)
+		}
+		rest = r.rest
+		s, err := decodeRecord(record, lastType)
+		if err != nil {
+			return nil, fmt.Errorf("%w: pack item %d: %w", ErrUndecodable, len(subs)+1, err)
+		}
+		lastType = s.Type
+		subs = append(subs, s)
+	}
+	if len(subs) == 0 {
+		return nil, fmt.Errorf("%w: pack has no item", ErrUndecodable)
+	}
+	return subs, nil
+}
+
+// decodeRecord reads one item. Most packs hold one type: lastType saves making
+// its string again.
+func decodeRecord(record []byte, lastType string) (core.Submission, error) {
+	r := reader{rest: record}
+	var s core.Submission
+	if taskType := r.bytes("type"); string(taskType) == lastType {
+		s.Type = lastType
+	} else {
+		s.Type = string(taskType)
+	}
+	s.ID = string(r.bytes("id"))
+	version := r.uvarint("plan version")
+	s.PlanVersion = int64(version)
+	s.CompleteBy = core.Instant(r.varint("complete-by"))
+	s.ReplyTo = string(r.bytes("reply-to"))
+	s.Trace = string(r.bytes("trace"))
+	s.At = core.Instant(r.varint("time"))
+	if input := r.bytes("input"); len(input) > 0 {
+		s.Input = input
+	}
+	switch {
+	case r.err != nil:
+		return s, r.err
+	case s.PlanVersion < 0:
+		return s, fmt.Errorf("plan version %d is too large", version)
+	case len(r.rest) > 0:
+		return s, fmt.Errorf("%d bytes after the input", len(r.rest))
+	}
+	return s, nil
+}
+
+var errShort = errors.New("ends early or has a length beyond its end")
+
+// reader reads the fields of a record and keeps the first error.
+type reader struct {
+	rest   []byte
+	signed bool // each record of a batch has a token
+	err    error
+}
+
+func (r *reader) fail(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: %w", what, errShort)
+	}
+	r.rest = nil
+}
+
+func (r *reader) uvarint(what string) uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail(what)
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) varint(what string) int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.fail(what)
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// bytes cuts a field with its length in front; its capacity ends with it, so
+// that an append cannot reach the next one.
+func (r *reader) bytes(what string) []byte {
+	n := r.uvarint(what)
+	if n > uint64(len(r.rest)) {
+		r.fail(what)
+		return nil
+	}
+	field := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return field
+}

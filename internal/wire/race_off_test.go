@@ -1,0 +1,6 @@
+//go:build !race
+
+package wire
+
+// raceEnabled: the race detector allocates, which spoils counts.
+const raceEnabled = false

@@ -1,0 +1,221 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/planform"
+)
+
+// The words of duly.ask.<word> that read tasks.
+const (
+	askGet  = "get"
+	askList = "list"
+)
+
+// Limits of duly.ask.list: ListDefault where nothing is said.
+const (
+	ListDefault    = 100
+	ListMax        = 1000
+	cursorBytesMax = 512
+)
+
+// Query is a request to read one task, or a page of a list.
+type Query struct {
+	Type string
+	ID   string      // of duly.ask.get; empty: of a list
+	List core.Filter // of duly.ask.list
+}
+
+// queryJSON is the payload of duly.ask.get and duly.ask.list.
+type queryJSON struct {
+	V     int    `json:"v"`
+	Type  string `json:"type,omitempty"`
+	ID    string `json:"id,omitempty"`
+	State string `json:"state,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+	After string `json:"after,omitempty"`
+}
+
+// GetRequest is the subject and the payload that ask for one task.
+func (n Names) GetRequest(taskType, id string) (subject string, data []byte, err error) {
+	data, err = json.Marshal(queryJSON{V: Version, Type: taskType, ID: id})
+	return n.AskTypeSubject(askGet, taskType), data, err
+}
+
+// ListRequest is the subject and the payload that ask for a page of a list.
+func (n Names) ListRequest(f core.Filter) (subject string, data []byte, err error) {
+	data, err = json.Marshal(queryJSON{V: Version, Type: f.Type, State: string(f.State), Limit: f.Limit, After: f.After})
+	if core.CheckName("type", f.Type) == nil { // another one is refused where it is asked for
+		return n.AskTypeSubject(askList, f.Type), data, err
+	}
+	return n.AskSubject(askList), data, err
+}
+
+// IsQuery reports whether a subject of duly.ask.<word> or duly.ask.<word>.<type> reads
+// tasks: DecodeQuery reads its requests, DecodeAsk all others.
+func (n Names) IsQuery(subject string) bool {
+	word, _, ok := n.cutAsk(subject)
+	return ok && (word == askGet || word == askList)
+}
+
+var listStates = []core.State{
+	core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
+}
+
+// DecodeQuery reads a request to read tasks. Errors wrap ErrUndecodable or core.ErrName, or
+// say that the payload asks about another type than its subject.
+func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
+	var j queryJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return Query{}, fmt.Errorf("%w: request to read: %w", ErrUndecodable, err)
+	}
+	if j.V != Version {
+		return Query{}, fmt.Errorf("%w: request to read has version %d, want %d", ErrUndecodable, j.V, Version)
+	}
+	word, taskType, _ := n.cutAsk(subject)
+	var err error
+	if j.Type, err = askedType(subject, taskType, j.Type); err != nil {
+		return Query{}, err
+	}
+	if word == askGet {
+		if err := core.CheckName("type", j.Type); err != nil {
+			return Query{}, err
+		}
+		return Query{Type: j.Type, ID: j.ID}, core.CheckName("id", j.ID)
+	}
+	f := core.Filter{Type: j.Type, State: core.State(j.State), Limit: j.Limit, After: j.After}
+	if f.Limit == 0 {
+		f.Limit = ListDefault
+	}
+	switch {
+	case f.Type != "" && core.CheckName("type", f.Type) != nil:
+		return Query{}, core.CheckName("type", f.Type)
+	case f.State != "" && !slices.Contains(listStates, f.State):
+		return Query{}, fmt.Errorf("%w: state is %q, want one of %v", ErrUndecodable, Short(j.State), listStates)
+	case f.Limit < 1 || f.Limit > ListMax:
+		return Query{}, fmt.Errorf("%w: limit is %d, want 1 to %d", ErrUndecodable, f.Limit, ListMax)
+	case len(f.After) > cursorBytesMax:
+		return Query{}, fmt.Errorf("%w: cursor has %d bytes, the limit is %d", ErrUndecodable, len(f.After), cursorBytesMax)
+	}
+	return Query{List: f}, nil
+}
+
+// taskJSON is a task as the HTTP API and the answers of duly.ask.get show it.
+type taskJSON struct {
+	ID          string          `json:"id"`
+	Type        string          `json:"type"`
+	PlanVersion int64           `json:"plan_version"`
+	Partition   int             `json:"partition"`
+	Number      int64           `json:"number"`
+	State       string          `json:"state"`
+	Reason      string          `json:"reason"`
+	FailedStep  string          `json:"failed_step"`
+	Round       int             `json:"round"`
+	Failures    int             `json:"failures"`
+	WaitsFor    string          `json:"waits_for"`
+	CompleteBy  string          `json:"complete_by"`
+	CreatedAt   string          `json:"created_at"`
+	UpdatedAt   string          `json:"updated_at"`
+	EndedAt     string          `json:"ended_at"`
+	Input       json.RawMessage `json:"input"`
+	InputHash   []byte          `json:"input_hash"`
+	Steps       []struct {
+		Name    string          `json:"name"`
+		Agent   string          `json:"agent"`
+		Status  string          `json:"status"`
+		Attempt int             `json:"attempt"`
+		Code    int             `json:"code"`
+		Error   string          `json:"error"`
+		Result  json.RawMessage `json:"result"`
+		At      string          `json:"at"`
+		By      string          `json:"by"`
+	} `json:"steps"`
+}
+
+func (j *taskJSON) view() (core.View, error) {
+	v := core.View{
+		ID: j.ID, Type: j.Type, PlanVersion: j.PlanVersion, Partition: j.Partition, Number: j.Number, State: core.State(j.State),
+		Reason: j.Reason, FailedStep: j.FailedStep, Round: j.Round, Failures: j.Failures, WaitsFor: j.WaitsFor, Input: j.Input, InputHash: j.InputHash,
+	}
+	var err error
+	read := func(text string) core.Instant {
+		at, e := parseTime(text)
+		if err == nil {
+			err = e
+		}
+		return at
+	}
+	v.CompleteBy, v.CreatedAt, v.UpdatedAt, v.EndedAt = read(j.CompleteBy), read(j.CreatedAt), read(j.UpdatedAt), read(j.EndedAt)
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		v.Steps = append(v.Steps, core.StepView{
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At), By: s.By,
+		})
+	}
+	if err != nil {
+		return core.View{}, fmt.Errorf("%w: task %s: %w", ErrUndecodable, Short(j.ID), err)
+	}
+	return v, nil
+}
+
+// DecodeTask reads the answer to duly.ask.get. Errors: a *RefusedError, or they wrap
+// ErrUndecodable.
+func DecodeTask(data []byte) (core.View, error) {
+	var j struct {
+		taskJSON
+		refusedJSON
+	}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return core.View{}, fmt.Errorf("%w: task: %w", ErrUndecodable, err)
+	}
+	if err := j.refused(); err != nil {
+		return core.View{}, err
+	}
+	if j.ID == "" || j.State == "" {
+		return core.View{}, fmt.Errorf("%w: task: %s", ErrUndecodable, Quote(data))
+	}
+	return j.view()
+}
+
+// DecodePage is DecodeTask for duly.ask.list.
+func DecodePage(data []byte) (core.Page, error) {
+	var j struct {
+		Tasks []taskJSON `json:"tasks"`
+		Next  string     `json:"next"`
+		refusedJSON
+	}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return core.Page{}, fmt.Errorf("%w: list: %w", ErrUndecodable, err)
+	}
+	if err := j.refused(); err != nil {
+		return core.Page{}, err
+	}
+	if j.Tasks == nil {
+		return core.Page{}, fmt.Errorf("%w: list: %s", ErrUndecodable, Quote(data))
+	}
+	page := core.Page{Next: j.Next, Tasks: make([]core.View, len(j.Tasks))}
+	for i := range j.Tasks {
+		var err error
+		if page.Tasks[i], err = j.Tasks[i].view(); err != nil {
+			return core.Page{}, err
+		}
+	}
+	return page, nil
+}
+
+// refusedJSON is a refusal in an answer.
+type refusedJSON struct {
+	Error *APIError `json:"error"`
+	Task  string    `json:"task"`
+	Retry int64     `json:"retry_ms"`
+}
+
+func (j *refusedJSON) refused() error {
+	if j.Error == nil {
+		return nil
+	}
+	return &RefusedError{APIError: *j.Error, Task: j.Task, Retry: planform.Milliseconds(j.Retry)}
+}

@@ -1,0 +1,71 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"duly.dev/duly/internal/core"
+)
+
+// ReplyToBytesMax bounds a submitter's private status subject.
+const ReplyToBytesMax = 256
+
+// DefaultReplyPrefixes are what a submitter's private status subject may begin
+// with where nothing else is configured: NATS inboxes, those of users with a
+// prefix of their own (_INBOX_client.…), and subjects set aside for it.
+var DefaultReplyPrefixes = []string{"_INBOX.", "_INBOX_", "status."}
+
+// ErrReplyTo is wrapped by every error of Names.CheckReplyTo and Names.CheckTarget.
+var ErrReplyTo = errors.New("reply subject refused")
+
+// CheckReplyTo accepts a submitter's private status subject. prefixes are what
+// it may begin with; nil is DefaultReplyPrefixes. What CheckTarget refuses is refused
+// whatever the prefixes say. Errors wrap ErrReplyTo.
+func (n Names) CheckReplyTo(subject string, prefixes []string) error {
+	if err := n.CheckTarget(subject); err != nil {
+		return err
+	}
+	if prefixes == nil {
+		prefixes = DefaultReplyPrefixes
+	}
+	for _, p := range prefixes {
+		if len(subject) > len(p) && strings.HasPrefix(subject, p) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %q begins with none of %q", ErrReplyTo, subject, prefixes)
+}
+
+// CheckTarget accepts a subject that a request has named and that Duly may publish to.
+// Duly publishes with its own permissions, so its own subjects, those of the server and
+// wildcards are refused. Errors wrap ErrReplyTo.
+func (n Names) CheckTarget(subject string) error {
+	if len(subject) > ReplyToBytesMax {
+		return fmt.Errorf("%w: %q… has %d bytes, the limit is %d", ErrReplyTo, core.CutText(subject, 64), len(subject), ReplyToBytesMax)
+	}
+	if subject == "" || strings.HasPrefix(subject, "$") || subject == n.get().namespace || strings.HasPrefix(subject, n.get().root) {
+		return fmt.Errorf("%w: %q is reserved", ErrReplyTo, subject)
+	}
+	if !utf8.ValidString(subject) {
+		return fmt.Errorf("%w: %q is not UTF-8", ErrReplyTo, subject)
+	}
+	for i := 0; i < len(subject); i++ {
+		if c := subject[i]; c <= ' ' || c == 0x7f || c == '*' || c == '>' {
+			return fmt.Errorf("%w: %q: character %d is %q", ErrReplyTo, subject, i+1, c)
+		}
+	}
+	if strings.HasPrefix(subject, ".") || strings.HasSuffix(subject, ".") || strings.Contains(subject, "..") {
+		return fmt.Errorf("%w: %q has an empty token", ErrReplyTo, subject)
+	}
+	return nil
+}
+
+// MayAnswer reports whether an agent answers a command there: on a subject of replies, or
+// where a caller that is no scheduler waits, outside the subjects that CheckTarget refuses.
+// Without a reply subject there is nothing to refuse.
+func (n Names) MayAnswer(reply string) bool {
+	_, _, _, err := n.ParseReply(reply)
+	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || n.CheckTarget(reply) == nil
+}

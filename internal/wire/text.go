@@ -1,0 +1,29 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Short cuts a subject or a name that came from outside, for a log line or an error.
+func Short(s string) string {
+	const most = 128
+	return core.ShortText(s, most)
+}
+
+// Quote quotes the beginning of a payload, for an error.
+func Quote(b []byte) string {
+	const most = 100
+	if len(b) > most {
+		return fmt.Sprintf("%q…", core.CutText(string(b[:most+1]), most))
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+// CutText cuts an error text to core.ErrorBytesMax, at a character, and makes
+// it valid UTF-8.
+func CutText(s string) string {
+	return core.CutText(strings.ToValidUTF8(s, "\uFFFD"), core.ErrorBytesMax)
+}

@@ -1,0 +1,179 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// applyTasks turns submissions into tasks. The position of a message counts as
+// applied only after its last item.
+func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
+	c := &s.cycle
+	for ; c.pos.task < len(c.mail.Tasks); c.pos.task, c.pos.sub = c.pos.task+1, 0 {
+		m := &c.mail.Tasks[c.pos.task]
+		p := s.partitions[m.Partition]
+		if p == nil {
+			continue // not ours any more: its owner reads it from the cursor
+		}
+		if m.Pos > p.nextCursor {
+			for ; c.pos.sub < len(m.Submissions); c.pos.sub++ {
+				if !s.roomy() {
+					return true, nil
+				}
+				sub := &m.Submissions[c.pos.sub]
+				if e := p.ids[sub.ID]; e != nil && e.created {
+					return true, nil // whether that id is ours to compare with, the commit says
+				}
+				if err := s.submit(ctx, p, m, sub); err != nil {
+					return false, err
+				}
+			}
+			for i := range m.Refused {
+				c.refused = append(c.refused, notice{p: p, status: m.Refused[i]})
+			}
+			p.nextCursor, p.nextStored = m.Pos, m.Stored
+		}
+		p.acks = append(p.acks, m.Ack)
+	}
+	return false, nil
+}
+
+// submit makes one submission a task, unless its id is in flight already.
+func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core.Submission) error {
+	hash := core.HashInput(sub.Type, sub.Input)
+	if e := p.ids[sub.ID]; e != nil {
+		s.Stats.Duplicates++
+		s.again(p, sub, hash, &core.Existing{
+			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
+		})
+		return nil
+	}
+	ref, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
+	if err != nil {
+		return err
+	}
+	if ref == nil && sub.Unchecked { // it was never stored: nothing was promised yet
+		s.refusal(p, sub, 404, unknownPlan(sub))
+		return nil
+	}
+	if ref != nil && len(sub.Input) > ref.plan.InputMax {
+		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))
+		return nil
+	}
+	e := &entry{
+		task: &core.Task{
+			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
+			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
+		},
+		plan: ref, slot: -1, created: true,
+	}
+	p.nextNumber++
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
+	if p.taken.MayHaveRun(e.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
+	}
+	var plan *core.Plan
+	if ref != nil {
+		plan = ref.plan
+	} else {
+		ev.Error = unknownPlan(sub)
+	}
+	core.Birth(plan, e.task, &ev, &s.cycle.out)
+	p.add(e)
+	s.use(p, e)
+	s.keep(p, e, true)
+	return nil
+}
+
+func unknownPlan(sub *core.Submission) string {
+	if sub.PlanVersion == 0 {
+		return fmt.Sprintf("no plan is stored for type %q", sub.Type)
+	}
+	return fmt.Sprintf("no plan is stored for type %q in version %d", sub.Type, sub.PlanVersion)
+}
+
+// again answers a submission whose id is taken: the same input is the same
+// task, anything else is refused.
+func (s *Shard) again(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
+	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
+		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.cycle.now}
+		if is.State.Ended() {
+			status.Status, status.Error = string(is.State), is.Reason
+		}
+		s.notify(p, sub.ReplyTo, status)
+		return
+	}
+	why := "id " + sub.ID + " is a task already, with another input"
+	switch {
+	case is.Type != sub.Type:
+		why = fmt.Sprintf("id %s is a task of type %q already; ids are unique across types", sub.ID, is.Type)
+	case len(is.InputHash) == 0:
+		why = "id " + sub.ID + " was cancelled before it was submitted"
+	}
+	s.refusal(p, sub, 409, why)
+}
+
+// refusal reports, durably and to the submitter, that a submission never became a
+// task. code is HTTP's.
+func (s *Shard) refusal(p *partition, sub *core.Submission, code int, why string) {
+	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: s.cycle.now}
+	s.cycle.refused = append(s.cycle.refused, notice{p: p, status: status})
+	s.notify(p, sub.ReplyTo, status)
+}
+
+// notify sends a submitter, if it asked for it, a status after the commit.
+func (s *Shard) notify(p *partition, subject string, status core.Status) {
+	if subject != "" {
+		s.cycle.notices = append(s.cycle.notices, notice{p: p, subject: subject, status: status})
+	}
+}
+
+// leftOut deals with what a commit left out: partitions that were fenced, and tasks whose id was taken.
+func (s *Shard) leftOut(res *core.CommitResult) {
+	for _, id := range res.Fenced {
+		p := s.partitions[id]
+		if p == nil || p.lost {
+			continue
+		}
+		s.lose(p)
+	}
+	for i := range res.Duplicates {
+		s.duplicate(&res.Duplicates[i])
+	}
+}
+
+// lose lets go of a partition whose row is not as this shard left it.
+func (s *Shard) lose(p *partition) {
+	p.lost = true
+	s.log.Debug("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
+	s.cycle.lost = append(s.cycle.lost, p.id)
+	s.Drop(p.id)
+}
+
+// duplicate drops a new task whose id was taken in the store.
+func (s *Shard) duplicate(dup *core.Duplicate) {
+	p := s.partitions[dup.Partition]
+	if p == nil {
+		return
+	}
+	e := p.tasks[dup.Number]
+	if e == nil {
+		return
+	}
+	s.Stats.Duplicates++
+	p.drop(e, s.cfg.AgentWindow)
+	s.unqueue(e)
+	if len(e.task.InputHash) == 0 {
+		return // a cancel that lost the race against its submission; it comes again
+	}
+	sub := core.Submission{Type: e.task.Type, ID: e.task.ID, ReplyTo: e.task.ReplyTo}
+	s.again(p, &sub, e.task.InputHash, &dup.Existing)
+}
+
+// unqueue takes back the effects of a task in this round: prepare passes over what is
+// older than this, and spends the numbers of its endings, under which there is nothing
+// to publish. A round may take back thousands, so none of them looks at the others.
+func (s *Shard) unqueue(e *entry) { e.revoked = len(s.cycle.effects) }

@@ -1,0 +1,133 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// RunCycle is one commit cycle: it handles everything in the mail and every wake that is due, in as many commits as the
+// batch limit asks for, and returns when all effects are out, with the partitions that are not this shard's any more.
+// flush: commit also what only moves cursors.
+//
+// An error means that the outcome of a commit is a bug or unknown, that a message which must not be lost could not be
+// stored, or that the context ended. Every partition of the shard is dropped then.
+func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flush bool) (lost []int, err error) {
+	s.cycle.begin(now, mail, flush)
+	for more := true; more && err == nil; {
+		more, err = s.round(ctx)
+	}
+	if err != nil {
+		s.abandon()
+		return s.cycle.lost, fmt.Errorf("commit cycle of %d partitions: %w", len(s.cycle.lost), err)
+	}
+	mail.reset()
+	return s.cycle.lost, nil
+}
+
+// round is one commit and what follows from it; more: there is mail left for another one.
+func (s *Shard) round(ctx context.Context) (more bool, err error) {
+	if more, err = s.apply(ctx); err != nil {
+		return false, err
+	}
+	if s.fill() {
+		if err = s.commit(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err = s.publish(ctx); err != nil {
+		return false, err
+	}
+	s.acknowledge()
+	s.endRound()
+	return more, nil
+}
+
+// cycle is the scratch memory of one commit cycle, kept between cycles.
+type cycle struct {
+	now   core.Instant
+	leave core.Instant // when what is committed leaves
+	mail  *Mail
+	flush bool
+	bytes int // of the batch, by TaskWrite.Size
+	pos   struct{ published, control, reply, unserved, task, sub int }
+
+	lost    []int // partitions that are not this shard's any more
+	out     core.Outcome
+	batch   core.Batch
+	records []core.Record // arena of the batch's records
+	owned   []*partition  // partitions of the batch, as batch.Partitions
+	touched []touch       // tasks used in this round
+	effects []pending
+	endings []core.Ending // to be stored in the event stream
+	refused []notice      // to be stored in the event stream
+	notices []notice      // to be sent to submitters
+	cmds    []core.Command
+	results []core.StepResult // arena of the commands' results
+}
+
+// touch is a task used in the round.
+type touch struct {
+	p *partition
+	e *entry
+}
+
+// pending is an effect that waits for its commit.
+type pending struct {
+	p      *partition
+	e      *entry
+	effect core.Effect
+	end    int64 // of an ending: the number it was given
+}
+
+// notice is a status about a submission that waits for the commit: what it says may rest on a task that is not
+// committed yet.
+type notice struct {
+	p       *partition
+	subject string // of the submitter
+	status  core.Status
+}
+
+func (c *cycle) begin(now core.Instant, mail *Mail, flush bool) {
+	c.now, c.mail, c.flush, c.lost = now, mail, flush, nil
+	c.pos.published, c.pos.control, c.pos.reply, c.pos.unserved, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0
+}
+
+// write adds the records of the outcome to the task's one write of the batch.
+func (c *cycle) write(e *entry, created bool) {
+	from := len(c.records)
+	if e.write != 0 {
+		c.bytes -= c.batch.Writes[e.write-1].Size()
+	}
+	if e.write == 0 {
+		c.batch.Writes = append(c.batch.Writes, core.TaskWrite{Task: e.task, Birth: created})
+		e.write = len(c.batch.Writes)
+	} else {
+		c.records = append(c.records, c.batch.Writes[e.write-1].Records...)
+	}
+	c.records = append(c.records, c.out.Records...)
+	w := &c.batch.Writes[e.write-1]
+	w.Records = c.records[from:len(c.records):len(c.records)]
+	w.Row = w.Row || (c.out.Row && !w.Birth)
+	c.bytes += w.Size()
+}
+
+// endRound forgets the round and keeps its memory.
+func (c *cycle) endRound() {
+	c.bytes = 0
+	clear(c.batch.Writes)
+	clear(c.records)
+	clear(c.effects)
+	clear(c.endings)
+	clear(c.cmds)
+	clear(c.touched)
+	clear(c.results)
+	clear(c.refused)
+	clear(c.notices)
+	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
+	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
+	c.endings = c.endings[:0]
+	c.effects, c.cmds, c.results = c.effects[:0], c.cmds[:0], c.results[:0]
+	c.refused, c.notices = c.refused[:0], c.notices[:0]
+}

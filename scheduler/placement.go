@@ -1,0 +1,212 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+const (
+	// retakeAfter is how often an owner looks whether something is not yet as it should be.
+	retakeAfter = 500 * time.Millisecond
+	// compareEvery is how often an owner without commits looks whether the database is still the one it left.
+	compareEvery = 2 * time.Second
+)
+
+// placement is which partitions are to be whose, and what a node has done about it.
+type placement struct {
+	change chan struct{} // has an element when Reassign has something to do
+
+	mu      sync.Mutex
+	live    []string
+	owners  []string // whose each partition is to be, of the live nodes
+	changed bool     // since the last Reassign
+
+	// The rest belongs to the goroutine that calls Reassign.
+	moved    time.Time         // when the live nodes last changed
+	compared time.Time         // when the store was last compared with what this node holds
+	waiting  map[int]time.Time // since when a live predecessor of a partition is waited for
+}
+
+func newPlacement() placement {
+	return placement{change: make(chan struct{}, 1), waiting: map[int]time.Time{}}
+}
+
+// SetLive takes the names of the live nodes. It is safe for concurrent use.
+func (s *Scheduler) SetLive(nodes []string) {
+	p := &s.placement
+	p.mu.Lock()
+	before, first := p.live, p.owners == nil
+	p.live, p.owners, p.changed = nodes, Place(nodes, s.cfg.Partitions), true
+	p.mu.Unlock()
+	s.membersChanged(before, nodes, first)
+	select {
+	case p.change <- struct{}{}:
+	default: // a signal is pending
+	}
+}
+
+// falls reports whether a partition is to be this node's, as the live nodes are now.
+func (s *Scheduler) falls(partition int) bool {
+	s.placement.mu.Lock()
+	defer s.placement.mu.Unlock()
+	return partition < len(s.placement.owners) && s.placement.owners[partition] == s.cfg.Node
+}
+
+// Heard lets a partition go that another owner has recorded under a higher epoch. An owner that does not know its
+// successor could otherwise go on where the database fails over to a copy from before the takeover. It is safe for
+// concurrent use.
+func (s *Scheduler) Heard(e core.Evidence) {
+	if e.Partition < 0 || e.Partition >= s.cfg.Partitions {
+		return
+	}
+	c := s.of(e.Partition)
+	is, ok := c.owns(e.Partition)
+	switch {
+	case !ok:
+	case e.Former && e.Epoch < is.epoch:
+		c.ask(order{kind: orderDoubt, partition: e.Partition, epoch: is.epoch, evidence: e, why: errSuccessor})
+	case !e.Former && e.Epoch > is.epoch:
+		c.Lose(e.Partition, is.epoch, errSuccessor)
+	}
+}
+
+// errSuccessor is why a partition is given up whose row is not as this node left it.
+var errSuccessor = errors.New("another node has taken it over, or the database went back")
+
+// keepPlaced reassigns partitions whenever the live nodes change, and while something is not yet as it should be.
+func (s *Scheduler) keepPlaced(ctx context.Context) {
+	tick := time.NewTicker(retakeAfter)
+	defer tick.Stop()
+	for {
+		s.Reassign(ctx, time.Now())
+		s.logNews(s.adopting())
+		select {
+		case <-ctx.Done():
+			s.logNews(false)
+			return
+		case <-s.placement.change:
+		case <-tick.C:
+		}
+	}
+}
+
+// Reassign hands partitions to the committers and takes them back, once, as the live nodes are now.
+func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
+	p := &s.placement
+	p.mu.Lock()
+	live, owners := p.live, p.owners
+	if p.changed {
+		p.changed, p.moved = false, now
+	}
+	p.mu.Unlock()
+	// A node that is not among the live takes nothing, and lets nothing go: if others are, they do not wait for it, and
+	// its next commit is fenced; if none is, as when the server was away for longer than a lease, it would stop for
+	// nothing.
+	if !slices.Contains(live, s.cfg.Node) {
+		return
+	}
+	var wanted []int
+	for partition, owner := range owners {
+		c := s.of(partition)
+		switch mine, held := owner == s.cfg.Node, c.holds(partition); {
+		case mine && !held:
+			wanted = append(wanted, partition)
+		case !mine && held:
+			c.ask(order{kind: orderRelease, partition: partition})
+		}
+	}
+	maps.DeleteFunc(p.waiting, func(partition int, _ time.Time) bool { return !slices.Contains(wanted, partition) })
+	if err, changed := s.news.only(func(partition int) bool { return owners[partition] == s.cfg.Node }); changed {
+		s.cfg.report(TroubleTakeover, err)
+	}
+	// HandoverMax has elapsed, so no handover can be pending.
+	if len(wanted) == 0 && now.Sub(p.moved) > s.cfg.HandoverMax && now.Sub(p.compared) < compareEvery {
+		return
+	}
+	p.compared = now
+	held := s.ownerships() // before the store is read: it may be ahead of this, never behind
+	states, err := s.store.Cursors(ctx)
+	s.reportUnlessEnded(ctx, TroubleOwners, err)
+	if err != nil {
+		return
+	}
+	s.compare(ctx, owners, states, held)
+	for _, partition := range s.free(now, states, wanted, live) {
+		if i := slices.IndexFunc(states, func(st core.PartitionState) bool { return st.Partition == partition }); i >= 0 {
+			s.news.about(partition, states[i].Owner)
+		}
+		s.of(partition).ask(order{kind: orderAdopt, partition: partition})
+	}
+}
+
+// ownerships are the partitions that this node holds.
+func (s *Scheduler) ownerships() map[int]ownership {
+	all := map[int]ownership{}
+	for _, c := range s.committers {
+		maps.Copy(all, c.ownerships())
+	}
+	return all
+}
+
+// compare compares what the store says with what this node holds. Partitions that it holds and that have been taken
+// over meanwhile, or whose last commit the store does not have, are let go: without mail no commit would show it.
+// Partitions of others that are this node's by name only are released, because their owners would wait for it: an
+// earlier life of it had them when it died, or a cycle that failed let them go.
+func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.PartitionState, before map[int]ownership) {
+	var failed error
+	for _, st := range states {
+		p := st.Partition
+		if p >= len(owners) {
+			continue
+		}
+		c := s.of(p)
+		if is, ok := c.owns(p); ok && (is.epoch != st.Epoch || st.LastCommit < before[p].last) {
+			c.Lose(p, is.epoch, errSuccessor)
+		} else if ok && st.LastCommit > is.last { // this owner's own, of the cycle that is on, or that of another of this epoch
+			c.ask(order{kind: orderOverwritten, partition: p, epoch: is.epoch, commit: st.LastCommit, why: errSuccessor})
+		}
+		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || c.holds(p) {
+			continue
+		}
+		if err := s.store.Release(ctx, p, st.Epoch); err != nil && failed == nil {
+			failed = fmt.Errorf("partition %d: %w", p, err)
+		}
+	}
+	s.reportUnlessEnded(ctx, TroubleRelease, failed)
+}
+
+// free leaves out the partitions that a live node still holds and is about to let go, for HandoverMax at most: a
+// planned handover drains first.
+func (s *Scheduler) free(now time.Time, states []core.PartitionState, wanted []int, live []string) []int {
+	holder := map[int]string{}
+	for _, st := range states {
+		holder[st.Partition] = st.Owner
+	}
+	alive := map[string]bool{}
+	for _, n := range live {
+		alive[n] = n != s.cfg.Node
+	}
+	free := wanted[:0]
+	for _, p := range wanted {
+		if !alive[holder[p]] {
+			free = append(free, p)
+			continue
+		}
+		since, ok := s.placement.waiting[p]
+		if !ok {
+			s.placement.waiting[p] = now
+			continue
+		}
+		if now.Sub(since) > s.cfg.HandoverMax {
+			free = append(free, p)
+		}
+	}
+	return free
+}

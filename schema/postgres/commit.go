@@ -1,0 +1,325 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+)
+
+// A commit goes one of two ways. The fast path sends all statements and the end of the
+// transaction at once. It fails as a whole, by a division by zero or a taken key, when a
+// partition is not ours, an id is taken or a journal row is there already. Then the
+// fallback writes what is ours and new, and says what it left out.
+
+// The statements of a commit. moveSQL moves the partitions whose row is as their owner
+// left it: this is the fence.
+var (
+	moveSQL = `UPDATE partitions AS p SET ` + assign(cursorFields, "u") + ` FROM ` + unnest(1, partitionFields) +
+		` WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition`
+
+	fenceSQL       = `WITH own AS (` + moveSQL + `) SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($1::INT8[]) THEN 1 ELSE 0 END)`
+	copyBirthsSQL  = `COPY tasks (` + names(taskFields) + `) FROM STDIN (FORMAT binary)`
+	copyJournalSQL = `COPY journal (` + names(journalFields) + `) FROM STDIN (FORMAT binary)`
+
+	// updateSQL updates the rows of tasks whose state changed, which are there. They are
+	// found by the index of the key that conflicts, whatever the planner takes the table
+	// for: a join would read all of a table that grew since it was last analyzed.
+	updateSQL = `INSERT INTO tasks AS t (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(1, taskFields) +
+		` ON CONFLICT (partition, number) DO UPDATE SET ` + assign(stateFields, "excluded") + ` WHERE t.seq < excluded.seq`
+
+	// fallbackSQL is the fence, and of births and journal what is ours and new.
+	fallbackSQL = `WITH own AS (` + moveSQL + `), born AS (
+    INSERT INTO tasks (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(firstBirth, taskFields) + ` JOIN own ON own.partition = u.partition
+    ON CONFLICT (partition, id) DO NOTHING RETURNING partition, number
+), written AS (
+    INSERT INTO journal (` + names(journalFields) + `) SELECT ` + values(journalFields) + ` FROM ` + unnest(firstRecord, fallbackFields) + ` JOIN own ON own.partition = u.partition
+    WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)
+    ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`
+	fallbackFields = append(slices.Clone(journalFields), birthField)
+	firstBirth     = 1 + len(partitionFields) // numbers of parameters
+	firstRecord    = firstBirth + len(taskFields)
+)
+
+const (
+	// bornSQL tells what stands where births were left out.
+	bornSQL = `SELECT u.place, t.partition, t.number, t.id, t.type, t.input_hash, t.state, t.commit_id
+FROM unnest($1::INT8[], $2::TEXT[], $3::INT8[]) AS u(partition, id, place) JOIN tasks AS t ON t.partition = u.partition AND t.id = u.id ORDER BY u.place`
+
+	// oursSQL counts the journal rows that stand under our commit, in partitions that
+	// are still ours: those of an earlier sending may be another's by now.
+	oursSQL = `SELECT count(*) FROM unnest($2::INT8[], $3::INT8[], $4::INT8[]) AS u(partition, number, seq)
+JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq = u.seq
+WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
+)
+
+// Commit implements [schema.Store]. What is sent again recognises its own rows by the
+// commit id.
+func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	e := p.encoded.Get().(*encoded)
+	defer p.encoded.Put(e)
+	var past sendings
+	return p.CommitBy(ctx, b, func(ctx context.Context) (res core.CommitResult, again bool, err error) {
+		res, err = p.sendOnce(ctx, b, e, past.tries > 0)
+		past.tries++
+		switch {
+		case err == nil:
+			return res, false, nil
+		case ctx.Err() != nil:
+			return res, false, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, ctx.Err())
+		}
+		judged, again := p.judge(ctx, b, err, &past)
+		if again && movesAll(err) {
+			p.pool.Reset()
+		}
+		whose := verdictOf(err).whose
+		past.unknown = past.unknown || whose == faultConnection || whose == faultOutcome
+		return core.CommitResult{}, again, judged
+	})
+}
+
+// sendOnce takes the fast path, unless the batch was sent before, or the database is a
+// CockroachDB, whose transactions have to be such that they can be tried again.
+func (p *Store) sendOnce(ctx context.Context, b *core.Batch, e *encoded, before bool) (core.CommitResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
+	defer cancel()
+	if !before && p.dialect != "cockroach" {
+		err := p.commitFast(ctx, b, e)
+		if state := sqlState(err); state != "22012" && state != "23505" { // the fence, and a taken key
+			return core.CommitResult{}, err
+		}
+	}
+	var res core.CommitResult
+	err := p.once(ctx, func(tx pgx.Tx) error {
+		var err error
+		res, err = commitFallback(ctx, tx, b, e)
+		return err
+	})
+	return res, err
+}
+
+// fastStatements are prepared on each connection that commits.
+var fastStatements = []struct{ name, sql string }{
+	{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_journal", copyJournalSQL}, {"duly_update", updateSQL},
+}
+
+// commitFast sends the statements up to a sync, which are one transaction on PostgreSQL.
+func (p *Store) commitFast(ctx context.Context, b *core.Batch, e *encoded) error {
+	e.fill(b, func(int) bool { return true })
+	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		for _, s := range fastStatements {
+			if _, err := c.Conn().Prepare(ctx, s.name, s.sql); err != nil {
+				return fmt.Errorf("prepare %s: %w", s.name, err)
+			}
+		}
+		return talk(ctx, c.Conn(), e.send)
+	})
+}
+
+// send sends the messages of the fast path.
+func (e *encoded) send(to io.Writer) error {
+	m := messages{buf: e.wire[:0], to: to}
+	m.execute("duly_fence", e.partitions.params())
+	m.copy("duly_births", e.births.buf)
+	m.copy("duly_journal", e.journal.buf)
+	if e.updates.n > 0 {
+		m.execute("duly_update", e.updates.params())
+	}
+	m.add(&pgproto3.Sync{})
+	m.send(0)
+	e.wire = m.buf
+	return m.err
+}
+
+// talk sends messages that end with a sync and reads what the server answers to them all.
+// It returns the first error of the server. After any other error it is not known what is
+// still to be read, and the connection is closed.
+func talk(ctx context.Context, conn *pgx.Conn, send func(io.Writer) error) error {
+	pg := conn.PgConn()
+	stop := context.AfterFunc(ctx, func() { _ = pg.Conn().SetDeadline(time.Unix(1, 0)) })
+	said, err := exchange(pg, send)
+	if stop() && err == nil {
+		return said
+	}
+	return errors.Join(said, err, ctx.Err(), conn.Close(context.WithoutCancel(ctx)))
+}
+
+func exchange(pg *pgconn.PgConn, send func(io.Writer) error) (said, err error) {
+	if err := send(pg.Conn()); err != nil {
+		return nil, err
+	}
+	for {
+		msg, err := pg.ReceiveMessage(context.Background()) // the deadline is on the connection
+		if err != nil {
+			return said, err
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.ErrorResponse:
+			if said == nil {
+				said = pgconn.ErrorResponseToPgError(msg)
+			}
+		case *pgproto3.ReadyForQuery:
+			return said, nil
+		}
+	}
+}
+
+// once runs one transaction; on CockroachDB it is tried again there.
+func (p *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
+	if p.dialect == "cockroach" {
+		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, do)
+	}
+	return pgx.BeginTxFunc(ctx, p.pool, p.tx, do)
+}
+
+// commitFallback leaves out what is not ours or not new, and says what.
+func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (core.CommitResult, error) {
+	var res core.CommitResult
+	own, born, written, err := writeNew(ctx, tx, b, e)
+	if err != nil {
+		return res, err
+	}
+	owned := func(partition int) bool { return slices.Contains(own, int64(partition)) }
+	for i := range b.Partitions {
+		if p := b.Partitions[i].Partition; !owned(p) {
+			res.Fenced = append(res.Fenced, p)
+		}
+	}
+	births, records := expected(b, owned)
+	if born != births {
+		left, err := leftOut(ctx, tx, b, owned, &res)
+		if err != nil {
+			return res, err
+		}
+		records -= left
+	}
+	if written != records {
+		ours, err := standing(ctx, tx, b, own)
+		if err != nil {
+			return res, err
+		}
+		if ours != records {
+			return res, fmt.Errorf("commit %d: %d of %d journal rows are ours: %w", b.ID, ours, records, core.ErrForeignRow)
+		}
+	}
+	e.fill(b, owned)
+	if e.updates.n == 0 {
+		return res, nil
+	}
+	return res, execute(ctx, tx, "duly_update", updateSQL, e.updates.params(), func(pgx.Rows) error { return nil })
+}
+
+// writeNew runs the fence, the births and the journal. It returns the partitions that are
+// ours, and how many births and journal rows were written.
+func writeNew(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (own []int64, born, written int, err error) {
+	e.fill(b, func(int) bool { return true })
+	records := rows[journalRow]{fields: fallbackFields}
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		for k := range w.Records {
+			records.add(journalRow{&w.Records[k], w.Task, schema.InputOf(w, k), w.Birth, b.ID})
+		}
+	}
+	params := slices.Concat(e.partitions.params(), e.births.params(), records.params())
+	err = execute(ctx, tx, "duly_fallback", fallbackSQL, params, func(r pgx.Rows) error { return r.Scan(&own, &born, &written) })
+	return own, born, written, err
+}
+
+// execute runs a prepared statement with parameters in binary form.
+func execute(ctx context.Context, tx pgx.Tx, name, sql string, params [][]byte, scan func(pgx.Rows) error) error {
+	statement, err := tx.Prepare(ctx, name, sql)
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", name, err)
+	}
+	result := tx.Conn().PgConn().ExecStatement(ctx, statement, params, binaryFormat, binaryFormat)
+	rows := pgx.RowsFromResultReader(tx.Conn().TypeMap(), result)
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// expected is how many births and journal rows the owned partitions have.
+func expected(b *core.Batch, owned func(int) bool) (births, records int) {
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		if !owned(w.Task.Partition) {
+			continue
+		}
+		records += len(w.Records)
+		if w.Birth {
+			births++
+		}
+	}
+	return births, records
+}
+
+// leftOut finds the births that did not happen now: those of an earlier sending
+// of this very batch are ours, all others are duplicates. It returns how many
+// journal rows the duplicates would have had.
+func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned func(int) bool, res *core.CommitResult) (int, error) {
+	var partitions []int64
+	var ids []string
+	var places []int64 // of the births in the batch
+	for i := range b.Writes {
+		if w := &b.Writes[i]; w.Birth && owned(w.Task.Partition) {
+			partitions = append(partitions, int64(w.Task.Partition))
+			ids = append(ids, w.Task.ID)
+			places = append(places, int64(i))
+		}
+	}
+	rows, err := tx.Query(ctx, bornSQL, partitions, ids, places)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	left := 0
+	for rows.Next() {
+		var e core.Existing
+		var state string
+		var place int
+		var commit int64
+		if err := rows.Scan(&place, &e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state, &commit); err != nil {
+			return 0, err
+		}
+		e.State = core.State(state)
+		w := &b.Writes[place]
+		if commit == b.ID && e.Number == w.Task.Number {
+			continue
+		}
+		res.Duplicates = append(res.Duplicates, core.Duplicate{Partition: e.Partition, Number: w.Task.Number, Existing: e})
+		left += len(w.Records)
+	}
+	return left, rows.Err()
+}
+
+// standing counts the batch's journal rows that stand under its id, in the partitions.
+func standing(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
+	var partitions, numbers, seqs []int64
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		for k := range w.Records {
+			partitions = append(partitions, int64(w.Task.Partition))
+			numbers = append(numbers, w.Task.Number)
+			seqs = append(seqs, w.Records[k].Seq)
+		}
+	}
+	err = tx.QueryRow(ctx, oursSQL, b.ID, partitions, numbers, seqs, own).Scan(&ours)
+	return ours, err
+}

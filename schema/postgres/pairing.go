@@ -1,0 +1,39 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"duly.dev/duly/schema"
+)
+
+const (
+	qPairing = `SELECT nats, used_by, beat FROM installation`
+	qPair    = `UPDATE installation SET nats = $1, used_by = $2, beat = $3 WHERE beat = $4`
+	qRenewPG = `UPDATE installation SET id = $1, namespace = '', nats = '', used_by = '', beat = '' WHERE id = $2`
+)
+
+// Pairing reads it.
+func (p *Store) Pairing(ctx context.Context) (schema.Pairing, error) {
+	var all schema.Pairing
+	if err := p.pool.QueryRow(ctx, qPairing).Scan(&all.NATS, &all.UsedBy, &all.Beat); err != nil {
+		return all, fmt.Errorf("pairing of this database: %w", err)
+	}
+	return all, nil
+}
+
+// Pair writes it if the last beat is still that one, and reports whether it was.
+func (p *Store) Pair(ctx context.Context, to schema.Pairing, last string) (bool, error) {
+	var rows int64
+	err := p.run(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, qPair, to.NATS, to.UsedBy, to.Beat, last)
+		rows = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("pairing of this database: %w", err)
+	}
+	return rows > 0, nil
+}

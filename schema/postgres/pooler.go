@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrPooler is the refusal of a connection pooler that gives each transaction another
+// session of the server. Prepared statements are not there then, and what is set for
+// the session is set for other users of the pool.
+var ErrPooler = errors.New("a connection pooler in transaction or statement mode is between here and the database: " +
+	"let it pool sessions (PgBouncer: pool_mode = session, for this database or user), or connect without it")
+
+// poolerTries is how many sessions are held at once to find one that is shared: the
+// pooler may have others that are free.
+const poolerTries = 4
+
+// poolerCheck finds out once whether there is such a pooler, before anything is set or
+// prepared through it.
+type poolerCheck struct {
+	config *pgx.ConnConfig
+	mu     sync.Mutex
+	fine   bool // sessions are pooled, or none are
+}
+
+// check looks at a new connection. A pooler makes up the process of a session that it
+// tells its client, because the session may be any.
+func (c *poolerCheck) check(ctx context.Context, conn *pgx.Conn) error {
+	if conn.PgConn().ParameterStatus("crdb_version") != "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fine {
+		return nil
+	}
+	pid, err := backend(ctx, conn.PgConn())
+	if err != nil {
+		return err
+	}
+	if pid != conn.PgConn().PID() {
+		if err := c.shared(ctx, pid); err != nil {
+			return err
+		}
+	}
+	c.fine = true
+	return nil
+}
+
+// shared is an error if others get the session of the server that a connection of ours
+// was served by, and still holds as far as it knows.
+func (c *poolerCheck) shared(ctx context.Context, pid uint32) (err error) {
+	var others []*pgconn.PgConn // held until the end, so that each has a session of its own
+	defer func() {
+		for _, other := range others {
+			err = errors.Join(err, other.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	for range poolerTries {
+		other, cerr := pgconn.ConnectConfig(ctx, &c.config.Copy().Config)
+		if cerr != nil {
+			return fmt.Errorf("connect through a pooler: %w", cerr)
+		}
+		others = append(others, other)
+		// A transaction keeps its session, so each of these has another one. Statement
+		// mode has no transactions.
+		if _, err := other.Exec(ctx, `BEGIN`).ReadAll(); err != nil {
+			return fmt.Errorf("%w (%w)", ErrPooler, err)
+		}
+		has, err := backend(ctx, other)
+		if err != nil {
+			return err
+		}
+		if has == pid {
+			return ErrPooler
+		}
+	}
+	return nil
+}
+
+// backend is the server's process that answers.
+func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
+	results, err := conn.Exec(ctx, `SELECT pg_backend_pid()`).ReadAll()
+	if err != nil {
+		return 0, fmt.Errorf("session of the database: %w", err)
+	}
+	pid, err := strconv.ParseUint(string(results[0].Rows[0][0]), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("session of the database: %w", err)
+	}
+	return uint32(pid), nil
+}

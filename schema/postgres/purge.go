@@ -1,0 +1,69 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+)
+
+// Purge implements [schema.Store].
+func (p *Store) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	return p.PurgeBy(ctx, partition, detail, row, limit, func(c *schema.Old) (touched int, err error) {
+		err = p.run(ctx, func(tx pgx.Tx) error {
+			touched, err = forget(ctx, tx, partition, epoch, c, detail, row)
+			return err
+		})
+		return touched, err
+	})
+}
+
+// forget is the purge itself. Commits of the partition, ours and a successor's, wait
+// meanwhile, because a task that is started again just now would lose the journal it needs:
+// so what was chosen is looked at again, and all but the last statement leave together.
+func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schema.Old, detail, row core.Instant) (int, error) {
+	gone := int64(0)
+	var forgotten []int64
+	b := &pgx.Batch{}
+	b.Queue(holdSQL, partition, epoch, c.Forgotten)
+	if len(c.Rows) > 0 {
+		b.Queue(forgetRowsSQL, partition, c.Rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
+			gone = tag.RowsAffected()
+			return nil
+		})
+	}
+	if c.Inputs {
+		b.Queue(forgetInputsSQL, partition, c.Details, detail.Time(), epoch)
+	}
+	if len(c.Details) > 0 {
+		b.Queue(oldSQL, partition, c.Details, detail.Time(), epoch).Query(func(rows pgx.Rows) (err error) {
+			forgotten, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	err := tx.SendBatch(ctx, b).Close()
+	if err == nil && len(forgotten) > 0 {
+		_, err = tx.Exec(ctx, forgetSQL, partition, forgotten)
+	}
+	return int(gone) + len(forgotten), err
+}
+
+// The fence of a purge: a successor's takeover waits for the row, or has raised
+// the epoch and then nothing is ours to forget.
+const (
+	holdSQL   = `UPDATE partitions SET forgotten = greatest(forgotten, $3) WHERE partition = $1 AND epoch = $2`
+	stillOurs = `EXISTS (SELECT 1 FROM partitions WHERE partition = ?1 AND epoch = ?4)`
+)
+
+// The statements on the tasks whose number is in the list ?2, if the partition is ours.
+var (
+	chosen          = `partition = ?1 AND number ` + inList("number") + ` AND ` + stillOurs
+	forgetRowsSQL   = dollars(schema.ForgetRowsSQL + chosen + schema.AndDeadSQL)
+	forgetInputsSQL = dollars(schema.ForgetInputsSQL + chosen + schema.AndOldSQL)
+	oldSQL          = dollars(schema.ForgetDetailsSQL + chosen + schema.AndOldSQL)
+	// forgetSQL deletes what the tasks of a list were made of.
+	forgetSQL = dollars(schema.ForgetJournalSQL + `partition = ?1 AND number ` + inList("number"))
+)

@@ -1,0 +1,137 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
+	"duly.dev/duly/schema/storetest"
+)
+
+// open opens and migrates a store; it is closed when the test ends.
+func open(tb testing.TB, at string, o schema.Options) schema.Store {
+	tb.Helper()
+	s := opened(tb, at, o)
+	if err := s.Migrate(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func opened(tb testing.TB, at string, o schema.Options) schema.Store {
+	tb.Helper()
+	s, err := postgres.Open(context.Background(), at, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// dbOf is the database behind a store.
+func dbOf(s schema.Store) *sql.DB { return s.(*postgres.Store).DB() }
+
+// migrateTo brings an empty store to an earlier version of the tables.
+func migrateTo(ctx context.Context, s schema.Store, version int64) (*sql.DB, error) {
+	return s.(*postgres.Store).MigrateTo(ctx, version)
+}
+
+func run(t *testing.T, at func(testing.TB) string, o schema.Options) {
+	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+		s := open(tb, at(tb), o)
+		return s, dbOf(s)
+	})
+}
+
+// covers: S20, I24 in a_live_task_equals_its_replay
+// covers: I10 in cursors_alone
+// covers: S18, S19, S25, S39, G6 in every_field_comes_back
+// covers: inv4 in foreign_journal_row
+// covers: S38 in load_active
+// covers: S23 in load_by_number_and_id
+// covers: G2 in overdue
+// covers: S21, inv4 in owners_at_once
+// covers: inv12 in poison
+// covers: inv4 in row_of_a_lower_seq
+// covers: S21, inv4 in stale_epoch
+// covers: inv4 in take_over
+// covers: I23, inv9 in taken_id
+// covers: inv9 in taken_id_within_a_batch
+// covers: S3, S20 in view
+// covers: G5 in waiting
+func TestPostgres(t *testing.T) {
+	t.Parallel() // a good part of it is waiting, as in its neighbours
+	run(t, pgtestdb.URL, schema.Options{})
+}
+
+func TestPostgresSerializable(t *testing.T) {
+	t.Parallel()
+	run(t, pgtestdb.URL, schema.Options{Serializable: true})
+}
+
+// cockroachEnv names a CockroachDB server, as postgres://…, to run the suite on.
+const cockroachEnv = "DULY_TEST_COCKROACH_URL"
+
+var cockroachDatabases atomic.Int64
+
+func TestCockroach(t *testing.T) {
+	server := os.Getenv(cockroachEnv)
+	if server == "" {
+		t.Skipf("%s names no server", cockroachEnv)
+	}
+	at := func(tb testing.TB) string { return cockroachURL(tb, server) }
+	t.Run("read committed", func(t *testing.T) { run(t, at, schema.Options{}) })
+	t.Run("serializable", func(t *testing.T) { run(t, at, schema.Options{Serializable: true}) })
+	t.Run("injected retries", func(t *testing.T) {
+		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return injected(tb, at(tb)) })
+	})
+}
+
+// injected is a store whose transactions a CockroachDB makes try again before it
+// lets them through. That is for transactions with its savepoint: the migrations
+// run without.
+func injected(tb testing.TB, at string) (schema.Store, *sql.DB) {
+	tb.Helper()
+	calm := open(tb, at, schema.Options{})
+	with, err := url.Parse(at)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	q := with.Query()
+	q.Set("inject_retry_errors_enabled", "true")
+	with.RawQuery = q.Encode()
+	return opened(tb, with.String(), schema.Options{}), dbOf(calm)
+}
+
+// cockroachURL is a fresh database on the server, dropped when the test ends.
+func cockroachURL(tb testing.TB, server string) string {
+	tb.Helper()
+	name := "duly_test_" + strconv.FormatInt(time.Now().UnixMicro(), 10) + "_" + strconv.FormatInt(cockroachDatabases.Add(1), 10)
+	db := dbOf(opened(tb, server, schema.Options{}))
+	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if _, err := db.Exec("DROP DATABASE " + name + " CASCADE"); err != nil {
+			tb.Error(err)
+		}
+	})
+	at, err := url.Parse(server)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	at.Path = "/" + name
+	return at.String()
+}

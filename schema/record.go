@@ -1,0 +1,41 @@
+package schema
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The formats of journal rows; rows of a later one are not read.
+const (
+	plainFormat   = 1
+	inputFormat   = 2 // with the task's input, which binaries of before look for in tasks
+	journalFormat = inputFormat
+)
+
+// formatOf is the format of a row that holds that input of its task.
+func formatOf(input []byte) int16 {
+	if input == nil {
+		return plainFormat
+	}
+	return inputFormat
+}
+
+// statusWord is the status of the row's step; without a step, of the zero
+// status nothing is kept.
+func statusWord(r *core.Record) string {
+	if r.Step < 0 && r.StepStatus == core.StepWaiting {
+		return ""
+	}
+	return r.StepStatus.String()
+}
+
+// words makes a name that comes from outside fit for a column of text, so that no
+// name can keep a task from being written.
+func words(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

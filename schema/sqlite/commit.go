@@ -1,0 +1,183 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"duly.dev/duly/internal/core"
+)
+
+const (
+	fenceSQL = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ?, last_commit = ?, cursor_stored = ?,
+		control_stored = ? WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
+	birthSQL = `INSERT INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
+		failure_count, reply_to, trace, origin, created_at, updated_at, ended_at, end_number, commit_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
+	birthConflict = ` ON CONFLICT (partition, id) DO NOTHING`
+	rowSQL        = `UPDATE tasks SET plan_version = ?, state = ?, seq = ?, round = ?, locked_by = ?, waits_for = ?, complete_by = ?,
+		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, commit_id = ? WHERE partition = ? AND number = ? AND seq < ?`
+	journalSQL = `INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error,
+		fingerprint, reason, result, quiet, next, next_attempt, undo, due, deadline, input)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	existingSQL      = `SELECT number, id, type, input_hash, state, commit_id FROM tasks WHERE partition = ? AND id = ?`
+	journalCommitSQL = `SELECT commit_id FROM journal WHERE partition = ? AND number = ? AND seq = ?`
+)
+
+// Commit implements [schema.Store]: the same as PostgreSQL's, a row a statement, under BEGIN
+// IMMEDIATE.
+func (s *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	for i := range b.Writes {
+		if t := b.Writes[i].Task; !storable(t) {
+			return core.CommitResult{}, fmt.Errorf("task %d of partition %d: a text is not UTF-8 or holds a NUL: %w", t.Number, t.Partition, core.ErrRowRefused)
+		}
+	}
+	probed := false
+	return s.CommitBy(ctx, b, func(ctx context.Context) (res core.CommitResult, again bool, err error) {
+		if res, err = s.commitOnce(ctx, b); err != nil {
+			again, err = s.judge(ctx, b, err, &probed)
+		}
+		return res, again, err
+	})
+}
+
+// storable holds SQLite to what PostgreSQL takes as text; its own checks stop at a NUL.
+func storable(t *core.Task) bool {
+	for _, text := range []string{t.ID, t.Type, t.ReplyTo, t.Trace, t.LockedBy, t.WaitsFor} {
+		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) commitOnce(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+	c := commit{b: b, statements: map[string]*sql.Stmt{}, own: map[int]bool{}}
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		c.ctx, c.tx = ctx, tx
+		return c.write()
+	})
+	return c.res, err
+}
+
+// commit is one transaction that writes a batch.
+type commit struct {
+	ctx        context.Context
+	tx         *sql.Tx
+	b          *core.Batch
+	statements map[string]*sql.Stmt // by their SQL; the transaction closes them
+	own        map[int]bool         // partitions whose epoch is still ours
+	res        core.CommitResult
+}
+
+// exec runs a statement, which is compiled once a transaction, and returns how many rows it
+// changed.
+func (c *commit) exec(query string, args ...any) (int64, error) {
+	stmt := c.statements[query]
+	if stmt == nil {
+		var err error
+		if stmt, err = c.tx.PrepareContext(c.ctx, query); err != nil {
+			return 0, err
+		}
+		c.statements[query] = stmt
+	}
+	return affected(stmt.ExecContext(c.ctx, args...))
+}
+
+func (c *commit) write() error {
+	for i := range c.b.Partitions {
+		if err := c.fence(&c.b.Partitions[i]); err != nil {
+			return fmt.Errorf("partition %d: %w", c.b.Partitions[i].Partition, err)
+		}
+	}
+	for i := range c.b.Writes {
+		w := &c.b.Writes[i]
+		if !c.own[w.Task.Partition] {
+			continue
+		}
+		if err := c.writeTask(w); err != nil {
+			return fmt.Errorf("task %s: %w", w.Task.ID, err)
+		}
+	}
+	return nil
+}
+
+// fence moves a partition if its row is as its owner left it.
+func (c *commit) fence(p *core.PartitionWrite) error {
+	n, err := c.exec(fenceSQL, int64(p.Cursor), int64(p.ControlCursor), p.NextNumber, p.NextEnd, p.Told, c.b.ID, instant(p.CursorStored),
+		instant(p.ControlStored), p.Partition, p.Epoch, p.After, c.b.ID)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		c.res.Fenced = append(c.res.Fenced, p.Partition)
+		return nil
+	}
+	c.own[p.Partition] = true
+	return nil
+}
+
+// writeTask writes a task's row and its journal rows; neither, of a birth whose id is
+// another task's.
+func (c *commit) writeTask(w *core.TaskWrite) error {
+	switch {
+	case w.Birth:
+		n, err := c.exec(birthSQL, birthArgs(w.Task, c.b.ID)...)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if ours, err := c.bornBefore(w.Task); err != nil || !ours {
+				return err
+			}
+		}
+	case w.Row:
+		if _, err := c.exec(rowSQL, rowArgs(w.Task, c.b.ID)...); err != nil { // none, where it is further on already
+			return err
+		}
+	}
+	for i := range w.Records {
+		if err := c.writeRecord(w, i); err != nil {
+			return fmt.Errorf("journal row %d: %w", w.Records[i].Seq, err)
+		}
+	}
+	return nil
+}
+
+// bornBefore finds out whose the id of a birth is: ours, by an earlier sending of this
+// batch, or another task's, which makes the birth a duplicate.
+func (c *commit) bornBefore(t *core.Task) (ours bool, err error) {
+	e := core.Existing{Partition: t.Partition}
+	var state string
+	var commit int64
+	if err := c.tx.QueryRowContext(c.ctx, existingSQL, t.Partition, t.ID).Scan(&e.Number, &e.ID, &e.Type, &e.InputHash, &state, &commit); err != nil {
+		return false, fmt.Errorf("neither inserted nor there: %w", err)
+	}
+	if commit == c.b.ID && e.Number == t.Number {
+		return true, nil
+	}
+	e.State = core.State(state)
+	c.res.Duplicates = append(c.res.Duplicates, core.Duplicate{Partition: t.Partition, Number: t.Number, Existing: e})
+	return false, nil
+}
+
+// writeRecord writes a journal row. One that is there already has to be of our commit, as it
+// is when this batch was sent before.
+func (c *commit) writeRecord(w *core.TaskWrite, record int) error {
+	n, err := c.exec(journalSQL, recordArgs(w, record, c.b.ID)...)
+	if err != nil || n > 0 {
+		return err
+	}
+	var commit int64
+	err = c.tx.QueryRowContext(c.ctx, journalCommitSQL, w.Task.Partition, w.Task.Number, w.Records[record].Seq).Scan(&commit)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errors.New("neither inserted nor there")
+	}
+	if err == nil && commit != c.b.ID {
+		return core.ErrForeignRow
+	}
+	return err
+}

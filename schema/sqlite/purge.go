@@ -1,0 +1,69 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+)
+
+// Purge implements [schema.Store].
+func (s *Store) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	return s.PurgeBy(ctx, partition, detail, row, limit, func(old *schema.Old) (touched int, err error) {
+		err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			touched, err = forget(ctx, tx, partition, epoch, old, detail, row)
+			return err
+		})
+		return touched, err
+	})
+}
+
+// forget takes what is old, if the epoch is still that one. It returns how many tasks it
+// touched.
+func forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, old *schema.Old, detail, row core.Instant) (int, error) {
+	ours, err := affected(tx.ExecContext(ctx, `UPDATE partitions SET forgotten = max(forgotten, ?3) WHERE partition = ?1 AND epoch = ?2`, partition, epoch, old.Forgotten))
+	if err != nil || ours == 0 {
+		return 0, err
+	}
+	gone, err := affected(tx.ExecContext(ctx, schema.ForgetRowsSQL+chosen+schema.AndDeadSQL, partition, list(old.Rows), int64(row)))
+	if err != nil {
+		return 0, err
+	}
+	if old.Inputs {
+		if _, err := tx.ExecContext(ctx, schema.ForgetInputsSQL+chosen+schema.AndOldSQL, partition, list(old.Details), int64(detail)); err != nil {
+			return 0, err
+		}
+	}
+	forgotten, err := numbers(tx.QueryContext(ctx, schema.ForgetDetailsSQL+chosen+schema.AndOldSQL, partition, list(old.Details), int64(detail)))
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, schema.ForgetJournalSQL+chosen, partition, list(forgotten))
+	return int(gone) + len(forgotten), err
+}
+
+// affected is how many rows a statement changed.
+func affected(res sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// numbers are the rows of a query of one column.
+func numbers(rows *sql.Rows, err error) ([]int64, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []int64
+	for rows.Next() {
+		var number int64
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		all = append(all, number)
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,234 @@
+// Package sqlite is the state store of one process, in a file of SQLite: what `duly dev`
+// and `duly demo` use. One connection writes, others read meanwhile.
+//
+// It goes through database/sql. Reading and what the dialects share is in package schema;
+// the contract is [schema.Store], held by schema/storetest.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+)
+
+// Store implements [schema.Store].
+type Store struct {
+	*schema.Base
+	writer  *sql.DB // of one connection, so that one transaction writes at a time
+	reader  *sql.DB // for the owner of partitions
+	asking  *sql.DB // for people who ask, behind whom no owner waits
+	version string
+}
+
+// readersMax is how many connections each of the two readers has.
+const readersMax = 4
+
+// pragmas hold for every connection. A commit is durable when it returns (FULL), also in a
+// WAL. A commit that finds more than 1,000 pages (4 MB) in the WAL, SQLite's default, copies
+// them into the tables; of a WAL that a long read made big the rest is given back.
+var pragmas = []string{
+	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "journal_size_limit(67108864)", "temp_store(MEMORY)", "cache_size(-65536)",
+}
+
+// Open opens the store in a file, which it makes if there is none. It does not migrate.
+func Open(ctx context.Context, path string) (*Store, error) {
+	if path == "" {
+		return nil, errors.New("database URL: sqlite: without a path")
+	}
+	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=" + strings.Join(pragmas, "&_pragma=")
+	s := &Store{}
+	for _, of := range []struct {
+		db     **sql.DB
+		option string
+		most   int
+	}{{&s.writer, "&_txlock=immediate", 1}, {&s.reader, "&_pragma=query_only(1)", readersMax}, {&s.asking, "&_pragma=query_only(1)", readersMax}} {
+		db, err := sql.Open("sqlite", dsn+of.option)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.close())
+		}
+		db.SetMaxOpenConns(of.most)
+		*of.db = db
+	}
+	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.close())
+	}
+	s.Base = schema.NewBase(dialect, s.writer, s.reader, s.asking)
+	return s, nil
+}
+
+var dialect = schema.Dialect{
+	Params: func(q string) string { return q },
+	List:   list,
+	Among: func(table, column string) string {
+		return ` FROM ` + table + ` WHERE partition = ?1 AND ` + column + ` ` + inList
+	},
+	Time: func(i core.Instant) any { return int64(i) },
+}
+
+// list is a list as one parameter, inList what is in it, chosen the rows whose number is.
+func list(v any) any {
+	b, _ := json.Marshal(v) // numbers and names always can be
+	return string(b)
+}
+
+const (
+	inList = `IN (SELECT value FROM json_each(?2))`
+	chosen = `partition = ?1 AND number ` + inList
+)
+
+// Dialect implements [schema.Store].
+func (s *Store) Dialect() string { return "sqlite" }
+
+// Version implements [schema.Store].
+func (s *Store) Version() string { return s.version }
+
+// Ping implements [schema.Store].
+func (s *Store) Ping(ctx context.Context) error { return s.writer.PingContext(ctx) }
+
+// Close implements [schema.Store]. It waits for the commit that is under way.
+func (s *Store) Close() error {
+	conn, err := s.writer.Conn(context.Background())
+	if err == nil {
+		defer conn.Close() // the last one: SQLite then empties the WAL and removes it
+	}
+	return s.close()
+}
+
+func (s *Store) close() error {
+	var errs []error
+	for _, db := range []*sql.DB{s.reader, s.asking, s.writer} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write runs one transaction. It waits for its turn until ctx ends. A transaction that has
+// begun is not given up then: it is short, and its outcome would be unknown.
+func (s *Store) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	begun := context.WithoutCancel(ctx)
+	tx, err := conn.BeginTx(begun, nil)
+	if err != nil {
+		return err
+	}
+	if err := do(begun, tx); err != nil {
+		_ = tx.Rollback() // SQLite may have done so by itself, and then refuses it
+		return err
+	}
+	return tx.Commit()
+}
+
+// Partitions implements [schema.Store].
+func (s *Store) Partitions(ctx context.Context, n int) error {
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var have int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM partitions`).Scan(&have); err != nil {
+			return err
+		}
+		if have > 0 {
+			return schema.CheckPartitions(have, n)
+		}
+		for p := range n {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO partitions (partition) VALUES (?1)`, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TakeOver implements [schema.Store].
+func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
+	s.ForgetPurged(partition)
+	var st core.PartitionState
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var err error
+		st, err = schema.ScanPartition(tx.QueryRowContext(ctx, schema.PartitionSQL, partition))
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		st.Take(c)
+		_, err = tx.ExecContext(ctx, schema.TakeOverSQL, s.TakeOverArgs(&st)...)
+		return err
+	})
+	return st, err
+}
+
+// Release implements [schema.Store].
+func (s *Store) Release(ctx context.Context, partition int, epoch int64) error {
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE partitions SET owner = '' WHERE partition = ?1 AND epoch = ?2`, partition, epoch)
+		return err
+	})
+}
+
+// Bind implements [schema.Store].
+func (s *Store) Bind(ctx context.Context, namespace string) error {
+	var id, bound string
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, schema.BindSQL, namespace); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, schema.InstallationSQL).Scan(&id, &bound)
+	})
+	_, err = schema.CheckInstallation(id, bound, namespace, err)
+	return err
+}
+
+// Renew implements [schema.Store].
+func (s *Store) Renew(ctx context.Context, was string) (string, error) {
+	id, found := schema.NewInstallation(), ""
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE installation SET id = ?1, namespace = '' WHERE id = ?2`, id, was); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, schema.InstallationSQL).Scan(&found, new(string))
+	})
+	return schema.CheckRenewed(id, found, was, err)
+}
+
+// PutPlan implements [schema.Store].
+func (s *Store) PutPlan(ctx context.Context, plan core.Plan) error {
+	spec, err := schema.EncodePlan(&plan)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var have []byte
+		err := tx.QueryRowContext(ctx, schema.PlanSQL, plan.Name, plan.Version).Scan(&have)
+		if err == nil {
+			return schema.SamePlan(&plan, have, spec)
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO plans (name, version, spec) VALUES (?1, ?2, ?3)`, plan.Name, plan.Version, spec); err != nil {
+			return err
+		}
+		for i := range plan.Steps {
+			p := &plan.Steps[i]
+			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted)
+				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`, plan.Name, plan.Version, i, p.Name, p.Agent, p.Undoable, schema.After(&plan, i),
+				p.CompleteBy.Milliseconds(), p.AttemptsMax, string(p.OnExhausted)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,158 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/sqlite"
+	"duly.dev/duly/schema/storetest"
+)
+
+// open opens and migrates a store; it is closed when the test ends.
+func open(tb testing.TB, path string) *sqlite.Store {
+	tb.Helper()
+	s, err := sqlite.Open(context.Background(), path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := s.Migrate(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// beside is a store's database as a second process sees it.
+func beside(tb testing.TB, path string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return db
+}
+
+// covers: S20 in a_live_task_equals_its_replay
+// covers: S18, G6 in every_field_comes_back
+// covers: G2 in overdue
+// covers: inv4 in owners_at_once
+// covers: S21 in owners_by_turns
+// covers: inv12 in poison
+// covers: inv4 in row_of_a_lower_seq
+// covers: inv4 in stale_epoch
+// covers: inv4 in take_over
+// covers: I23 in taken_id
+// covers: S3 in view
+func TestSQLite(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+		path := filepath.Join(tb.TempDir(), "duly.db")
+		return open(tb, path), beside(tb, path)
+	})
+}
+
+// owned is a store of one partition that is ours, and its file.
+func owned(tb testing.TB) (*sqlite.Store, core.PartitionWrite, string) {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "duly.db")
+	s := open(tb, path)
+	if err := s.Partitions(tb.Context(), 1); err != nil {
+		tb.Fatal(err)
+	}
+	st, err := s.TakeOver(tb.Context(), 0, core.Claim{Owner: "test"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s, core.PartitionWrite{Epoch: st.Epoch, NextNumber: 1, NextEnd: 1}, path
+}
+
+func parked(number int64, input []byte) core.TaskWrite {
+	t := &core.Task{
+		Number: number, ID: fmt.Sprint("t", number), Type: "order", PlanVersion: 1, Input: input, State: core.StatePending, Seq: 1,
+		WaitsFor: "agent", Bound: core.Instant(number), Deadline: core.Instant(number), CreatedAt: 1, UpdatedAt: 1,
+	}
+	rec := core.Record{Seq: 1, Kind: core.KindSubmitted, At: 1, Actor: "test", State: t.State, Step: -1, Next: -1}
+	return core.TaskWrite{Task: t, Birth: true, Records: []core.Record{rec}}
+}
+
+// big is how big a task's input is: now and then, a good part of a megabyte.
+func big(number int64) int {
+	if number%40 < 3 {
+		return 700_000
+	}
+	return int(number % 7)
+}
+
+// However many rows a batch has and however big they are, each comes back.
+func TestBatchSizes(t *testing.T) {
+	s, p, _ := owned(t)
+	number := int64(0)
+	for batch, size := range []int{1, 3, 65, 129, 200} {
+		b := core.Batch{ID: int64(batch + 1), Node: "test"}
+		for range size {
+			number++
+			b.Writes = append(b.Writes, parked(number, bytes.Repeat([]byte{byte(number)}, big(number))))
+		}
+		p.NextNumber = number + 1
+		b.Partitions = []core.PartitionWrite{p}
+		for range 2 { // the second finds all its rows standing
+			if res, err := s.Commit(t.Context(), &b); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
+				t.Fatalf("batch of %d: %+v, %v", size, res, err)
+			}
+		}
+		p.After = b.ID
+		for i := range b.Writes {
+			want := b.Writes[i].Task
+			saved, err := s.LoadNumbers(t.Context(), 0, []int64{want.Number})
+			if err != nil || len(saved) != 1 || len(saved[0].Journal) != 1 || saved[0].Row.ID != want.ID || !bytes.Equal(saved[0].Row.Input, want.Input) {
+				t.Fatalf("task %d of a batch of %d: %v, %d found", want.Number, size, err, len(saved))
+			}
+		}
+	}
+}
+
+func TestCommitAfterClose(t *testing.T) {
+	s, p, _ := owned(t)
+	b := &core.Batch{ID: 1, Node: "test", Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{parked(1, nil)}}
+	if _, err := s.Commit(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Commit(context.Background(), b); err == nil || errors.Is(err, core.ErrRowRefused) {
+		t.Errorf("commit after close: %v", err)
+	}
+}
+
+func TestCommitCancelled(t *testing.T) {
+	s, p, _ := owned(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := &core.Batch{ID: 1, Node: "test", Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{parked(1, nil)}}
+	for range 10 { // each either commits or does not begin
+		if _, err := s.Commit(ctx, b); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if res, err := s.Commit(t.Context(), b); err != nil || len(res.Duplicates) > 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+}

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
+)
+
+// The values of the commit's statements, in the order of their parameters.
+
+func birthArgs(t *core.Task, commit int64) []any {
+	return []any{
+		t.Partition, t.Number, t.ID, t.Type, t.PlanVersion, blob(t.InputHash), string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""),
+		instant(t.Bound), instant(t.Deadline), t.Failures, nullIf(t.ReplyTo, ""), nullIf(t.Trace, ""), int64(t.Origin), int64(t.CreatedAt), int64(t.UpdatedAt),
+		instant(t.EndedAt), nullIf(t.EndNumber, 0), commit,
+	}
+}
+
+func rowArgs(t *core.Task, commit int64) []any {
+	return []any{
+		t.PlanVersion, string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""), instant(t.Bound), instant(t.Deadline), t.Failures,
+		int64(t.UpdatedAt), instant(t.EndedAt), nullIf(t.EndNumber, 0), commit, t.Partition, t.Number, t.Seq,
+	}
+}
+
+func recordArgs(w *core.TaskWrite, record int, commit int64) []any {
+	t, r, input := w.Task, &w.Records[record], schema.InputOf(w, record)
+	return []any{
+		t.Partition, t.Number, r.Seq, int64(r.At), schema.Words(r.Actor), commit, schema.FormatOf(input), string(r.Kind), string(r.State), r.Round,
+		nullIf(r.Step, -1), nullIf(schema.StatusWord(r), ""), r.Attempt, nullIf(r.Code, 0), blob([]byte(r.Error)), nullIf(schema.Fingerprint(r), ""),
+		blob([]byte(r.Reason)), blob(r.Result), instant(r.Quiet), nullIf(r.Next, -1), nullIf(r.NextAttempt, 0), r.Undo, instant(r.Due), instant(r.Deadline), blob(input),
+	}
+}
+
+// nullIf is NULL for the value that stands for none.
+func nullIf[T comparable](v, none T) any {
+	if v == none {
+		return nil
+	}
+	return v
+}
+
+func instant(i core.Instant) any { return nullIf(int64(i), 0) }
+
+// blob is NULL for no bytes, because readers take no bytes for NULL.
+func blob(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
