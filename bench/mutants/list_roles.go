@@ -126,7 +126,7 @@ var roleMutants = []mutant{
 		run:   "^(TestStartIsDoneOnce|TestStartIsTriedAgain)$",
 	},
 	{
-		name: "starter-is-not-counted", invariant: 6, file: "agents/run.go",
+		name: "starter-is-not-counted", invariant: 6, file: "agents/dispatch.go",
 		old: "start)\n\t\treturn false\n", new: "start)\n\t\treturn true\n",
 		fault: "commands whose handlers have returned do not count as being at work",
 		run:   "^TestStartBoundsCommandsInFlight$",
@@ -186,7 +186,7 @@ var roleMutants = []mutant{
 		run:   "^TestLedgerIsBounded$",
 	},
 	{
-		name: "agent-takes-everything", invariant: 12, file: "agents/run.go",
+		name: "agent-takes-everything", invariant: 12, file: "agents/dispatch.go",
 		old: "q.running+len(q.waiting) >= config.RunningMax+config.WaitingMax {", new: "q.running+len(q.waiting) >= 1<<40 {",
 		fault: "the queue of an agent is unbounded",
 		run:   "^TestRunBoundsCommandsInFlight$",
