@@ -29,7 +29,7 @@ type AlertConfig struct {
 	SummaryEvery time.Duration // how often the others are told, added up by type and step
 }
 
-// Alert tells that a person must look: at one task, or at several that had no
+// Alert says that operator action is required: at one task, or at several that had no
 // room of their own.
 type Alert struct {
 	Task  string // of several: the last one

@@ -156,8 +156,8 @@ func TestRunAlerts(t *testing.T) {
 		}
 		got := text.String()
 		for _, want := range []string{
-			`msg="a task is in error: a person must look" task=d-1 type=delivery step=drone error="no drone"`,
-			`msg="more tasks are in error: a person must look" task=d-3`, `tasks=2`,
+			`msg="a task is in error: operator action required" task=d-1 type=delivery step=drone error="no drone"`,
+			`msg="more tasks are in error: operator action required" task=d-3`, `tasks=2`,
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("log without %s:\n%s", want, got)
@@ -240,9 +240,9 @@ type logSink struct{ log *slog.Logger }
 
 // Alert implements Sink. It never fails.
 func (s logSink) Alert(a Alert) error {
-	what := "a task is in error: a person must look"
+	what := "a task is in error: operator action required"
 	if a.Tasks > 1 {
-		what = "more tasks are in error: a person must look"
+		what = "more tasks are in error: operator action required"
 	}
 	s.log.Error(what, "task", a.Task, "type", a.Type, "step", a.Step, "error", a.Error, "at", a.At.Time(), "tasks", a.Tasks)
 	return nil

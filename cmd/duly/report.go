@@ -67,7 +67,7 @@ func (r *demoReport) writeTable(w io.Writer) {
 	row("accepted", count(r.Accepted), "answered after it was on disk")
 	row("processed", count(r.Processed), "all five steps done")
 	row("undone", count(r.Undone), "refused or out of time, and nothing left behind")
-	row("error", count(r.Error), "a person must look")
+	row("error", count(r.Error), "operator action required")
 	row("lost", count(r.Lost), "accepted and never ended")
 	row("doubled", count(r.Doubled), "an effect made twice")
 	row("half-done", count(r.HalfDone), "processed without all, or undone with some")

@@ -18,7 +18,7 @@
 // # The life of a task
 //
 //	pending ─▶ processing ─▶ processed
-//	   ▲  └──────┤  ├──────▶ error      (a person must look)
+//	   ▲  └──────┤  ├──────▶ error      (operator action required)
 //	   └─ parked ┘  └─▶ undoing ─▶ undone
 //	                        └────▶ error
 //

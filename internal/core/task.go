@@ -32,7 +32,7 @@ const (
 	StateProcessed  State = "processed"  // every step is done; the end
 	StateUndoing    State = "undoing"    // being undone
 	StateUndone     State = "undone"     // nothing of it is left; the end
-	StateError      State = "error"      // a person must look; the end unless resubmitted
+	StateError      State = "error"      // operator action required; the end unless resubmitted
 )
 
 // Ended reports whether the state is one a task rests in: processed, undone or

@@ -6,7 +6,7 @@ import (
 )
 
 // The undo of a task: begun by a person or by a failure, step by step, until
-// nothing is left or a person must look.
+// nothing is left, or operator action is required.
 
 // An operator is told that an undo is in trouble after so many failed tries, or when it
 // has not come to its end so long after its first.

@@ -63,7 +63,7 @@ func (b *books) refuses(key string) bool {
 
 // checkBooks holds the services to a task that has come to its end: every step
 // of a processed one has its effect, none of an undone one has. What a task in
-// error has left, a person must see to.
+// error has left, an operator must see to.
 func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 	plan := planBook{w}.Plan(t.Type, 0)
 	if plan == nil || t.PlanVersion == 0 {
