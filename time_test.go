@@ -9,10 +9,10 @@ import (
 // What the context of one command costs that ends long before its deadline, beside 256 others.
 func BenchmarkWithTimeout(b *testing.B) {
 	parent, cancelParent := context.WithCancel(b.Context())
-	defer cancelParent()
+	defer cancelParent() // ends the others, too
 	for range 256 {
 		_, cancel := wall{}.WithTimeout(parent, time.Hour)
-		defer cancel()
+		b.Cleanup(cancel)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
