@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/dev"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
 
@@ -39,7 +40,7 @@ type engineAnswer struct {
 
 // engineConfig is a node with the settings of `duly dev` and the product's
 // defaults for everything that bounds or paces work.
-func engineConfig(s engineSettings) node.Config {
+func engineConfig(s engineSettings) config.Config {
 	config := dev.Config("bench", s.Partitions)
 	config.RetainDetail = s.RetainDetail
 	config.Shards, config.CommitGap = orElse(s.Shards, config.Shards), s.CommitGap

@@ -32,7 +32,7 @@ func TestWriteErrorIsMended(t *testing.T) {
 		return
 	}
 	signal.Ignore(syscall.SIGXFSZ) // writes fail instead
-	w := startIn(t, config(), dev.StorePostgres)
+	w := startIn(t, settings(), dev.StorePostgres)
 	w.plan(barePlan)
 	w.agent("bare.reserve", answers(`{"receipt":"r-1"}`), answers(""))
 	w.agent("bare.ship", answers(`{"parcel":7}`), answers(""))

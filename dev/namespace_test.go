@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/dev"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
 
@@ -59,8 +60,8 @@ func newInstallation(t *testing.T, namespace string) *installation {
 	return &installation{world: &world{t: t}, namespace: namespace, log: log}
 }
 
-func (in *installation) config() node.Config {
-	cfg := config()
+func (in *installation) settings() config.Config {
+	cfg := settings()
 	cfg.Namespace = in.namespace
 	return cfg
 }
@@ -137,14 +138,14 @@ func (in *installation) plant() {
 // covers: A8
 func TestNamespacesShareNATS(t *testing.T) {
 	prod, plain := newInstallation(t, "prod"), newInstallation(t, "duly")
-	sys, err := dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Config: prod.config(), Log: prod.logger()})
+	sys, err := dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Config: prod.settings(), Log: prod.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.CloseIdleConnections)
 	prod.serve(sys.Run, sys.Close)
 
-	cfg := plain.config()
+	cfg := plain.settings()
 	cfg.NATSURL, cfg.DatabaseURL = sys.NATSURL, "sqlite:"+filepath.Join(t.TempDir(), "plain.db")
 	if err := node.Migrate(t.Context(), cfg.DatabaseURL); err != nil {
 		t.Fatal(err)

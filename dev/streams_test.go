@@ -143,7 +143,7 @@ func TestRestoredStream(t *testing.T) {
 //
 // covers: B4
 func TestFullOfFinishedWork(t *testing.T) {
-	cfg := config()
+	cfg := settings()
 	cfg.StreamMaxBytes, cfg.StreamKeep = 40_000, time.Hour
 	w := startWith(t, cfg)
 	w.plan(barePlan)
@@ -173,7 +173,7 @@ func TestFullOfFinishedWork(t *testing.T) {
 
 // TestStreamSettings: the settings of a node are those of its streams.
 func TestStreamSettings(t *testing.T) {
-	cfg := config()
+	cfg := settings()
 	cfg.StreamMaxAge, cfg.Lease = 90*time.Minute, 2*time.Second
 	cfg.StreamMaxBytes, cfg.StreamControlMaxBytes, cfg.StreamEventsMaxBytes, cfg.StreamDeadMaxBytes = 1<<26, 1<<25, 1<<24, 1<<23
 	w := startWith(t, cfg)
@@ -196,7 +196,7 @@ func TestStreamSettings(t *testing.T) {
 //
 // covers: inv9
 func TestRetention(t *testing.T) {
-	cfg := config()
+	cfg := settings()
 	cfg.RetainDetail = time.Second // and RetainRow for ever
 	w := startWith(t, cfg)
 	w.plan(barePlan)

@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/pgtest"
 	"duly.dev/duly/internal/wire"
@@ -30,15 +31,15 @@ type Options struct {
 	Dir      string // where everything is kept; locked while in use
 	Store    string // StoreSQLite, StorePostgres (a throwaway server) or a database URL
 	NATSPort int    // 0: any free one
-	Config   node.Config
+	Config   config.Config
 	Log      *slog.Logger
 }
 
 // Config is that of a node in one process with all roles, in so many partitions: what
 // bounds or paces work is as `duly serve` has it.
-func Config(name string, partitions int) node.Config {
-	return node.Config{
-		Roles: node.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
+func Config(name string, partitions int) config.Config {
+	return config.Config{
+		Roles: config.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
 		ReplyTo: wire.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
 	}
@@ -180,15 +181,15 @@ func (s *System) Run(ctx context.Context) error { return s.Node.Run(ctx) }
 // every second time without a drain, as if it had crashed.
 func (s *System) Keep(ctx context.Context, every time.Duration) error {
 	var wg sync.WaitGroup
-	errs := make([]error, len(node.Roles))
-	for i, role := range node.Roles {
+	errs := make([]error, len(config.Roles))
+	for i, role := range config.Roles {
 		wg.Go(func() {
 			for life := 0; ctx.Err() == nil && errs[i] == nil; life++ {
 				if life > 0 {
 					s.restarts.Add(1)
 				}
 				// The roles do not fall over all at once.
-				span := every + time.Duration(i)*every/time.Duration(2*len(node.Roles))
+				span := every + time.Duration(i)*every/time.Duration(2*len(config.Roles))
 				lived, cancel := context.WithTimeout(ctx, span)
 				errs[i] = s.Node.RunRole(lived, role, life%2 == 1)
 				cancel()

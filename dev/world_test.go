@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/dev"
-	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/config"
 )
 
 // patience is how long a test waits for what must come.
@@ -62,9 +62,9 @@ func (l *addrLog) tell(t *testing.T) {
 	}
 }
 
-func config() node.Config {
-	return node.Config{
-		Roles: node.Roles, NodeName: "one", HTTPAddr: "127.0.0.1:0", Partitions: 4, Shards: 2, InFlight: 1024, AgentWindow: 512,
+func settings() config.Config {
+	return config.Config{
+		Roles: config.Roles, NodeName: "one", HTTPAddr: "127.0.0.1:0", Partitions: 4, Shards: 2, InFlight: 1024, AgentWindow: 512,
 		ScanInterval: 50 * time.Millisecond, Lease: time.Second, Drain: 3 * time.Second,
 		ReplyTo: []string{"_INBOX.", "_INBOX_shop.", "shop."}, StreamMaxAge: time.Hour, StreamMaxBytes: 1 << 30, StreamReplicas: 1,
 	}
@@ -73,17 +73,17 @@ func config() node.Config {
 // start starts a system with all roles and waits until it is ready.
 func start(t *testing.T) *world {
 	t.Helper()
-	return startWith(t, config())
+	return startWith(t, settings())
 }
 
 // startWith does it with a configuration of the test's own.
-func startWith(t *testing.T, cfg node.Config) *world {
+func startWith(t *testing.T, cfg config.Config) *world {
 	t.Helper()
 	return startIn(t, cfg, dev.StoreSQLite)
 }
 
 // startIn does it on a store as well.
-func startIn(t *testing.T, cfg node.Config, store string) *world {
+func startIn(t *testing.T, cfg config.Config, store string) *world {
 	t.Helper()
 	log := &addrLog{addr: make(chan string, 1)}
 	t.Cleanup(func() { log.tell(t) })

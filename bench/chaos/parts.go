@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/ground"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
 
@@ -53,7 +54,7 @@ func serveClock(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("clock: %w", err)
 	}
-	var config node.Config
+	var config config.Config
 	parser, err := kong.New(&config)
 	if err != nil {
 		return fmt.Errorf("clock: %w", err)

@@ -113,7 +113,7 @@ var wiringMutants = []mutant{
 		run:   "^TestRetention$",
 	},
 	{
-		name: "row-younger-than-the-stream", invariant: 9, file: "internal/node/config.go",
+		name: "row-younger-than-the-stream", invariant: 9, file: "internal/config/config.go",
 		old: "least := max(c.RetainDetail, c.StreamMaxAge); ", new: "least := c.RetainDetail; ",
 		fault: "rows may be forgotten while the stream still has their submissions, which run again",
 		run:   "^TestValidateNamesTheSetting$",

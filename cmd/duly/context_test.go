@@ -13,11 +13,12 @@ import (
 	"github.com/alecthomas/kong"
 	natsd "github.com/nats-io/nats-server/v2/server"
 
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
 
 // parseServe reads a command line of serve.
-func parseServe(t *testing.T, args ...string) node.Config {
+func parseServe(t *testing.T, args ...string) config.Config {
 	t.Helper()
 	var c cli
 	parser, err := kong.New(&c)

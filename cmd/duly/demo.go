@@ -18,7 +18,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -41,7 +41,7 @@ type demoCmd struct {
 	CPU    string `name:"cpu-profile" type:"path" help:"Write a CPU profile of the run to this file, for go tool pprof."`
 	JSON   bool   `name:"json" help:"Print the result as one JSON object on the last line."`
 
-	node.Logs `embed:""`
+	config.Logs `embed:""`
 }
 
 // Run runs the demo. It fails unless every accepted delivery ended and nothing
@@ -147,7 +147,7 @@ func (d *demo) run(ctx context.Context, dir string, std streams) (*demoReport, e
 
 // demoConfig is a node in one process whose lease is short: roles come and go in
 // a storm, and each change waits for a lease.
-func demoConfig() node.Config {
+func demoConfig() config.Config {
 	config := dev.Config("demo", 16)
 	config.ScanInterval, config.Lease, config.StreamMaxBytes = 250*time.Millisecond, 2*time.Second, 1<<30
 	return config

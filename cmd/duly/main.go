@@ -15,7 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/redact"
 )
 
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, std streams) int {
 }
 
 // newLog makes the logger of a long-running command.
-func newLog(w io.Writer, logs node.Logs) *slog.Logger {
+func newLog(w io.Writer, logs config.Logs) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(logs.LogLevel)); err != nil {
 		level = slog.LevelInfo

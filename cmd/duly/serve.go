@@ -13,11 +13,12 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
 
 type serveCmd struct {
-	node.Config `embed:""`
+	config.Config `embed:""`
 }
 
 // Run runs roles until it is told to stop, and then drains.
@@ -72,7 +73,7 @@ type devCmd struct {
 
 	Namespace string `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names on NATS begin with."`
 
-	node.Logs `embed:""`
+	config.Logs `embed:""`
 }
 
 // Run runs everything in one process until it is told to stop.

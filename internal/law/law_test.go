@@ -41,11 +41,11 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/node", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/pgtest/..."},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
+		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
 		links:   []string{"nats", "sql", "plots"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.
@@ -53,7 +53,7 @@ var packages = map[string]place{
 
 	// Doors.
 	"dev": {
-		imports: []string{"dev/natsserver", ".", "ui", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/pgtest/..."},
+		imports: []string{"dev/natsserver", ".", "ui", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/pgtest/..."},
 		links:   []string{"nats"},
 	},
 	// The embedded server, and the only package that links it.
@@ -67,12 +67,15 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/config", "internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
 		links:   []string{"nats"},
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
 	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause"}},
+
+	// Every setting of a node.
+	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
 	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
@@ -51,7 +52,7 @@ const (
 // the same table.
 func (n *Node) conditions() []ground.Condition {
 	natsReady := ground.DefaultReady
-	if n.cfg.Has(RoleIngest) { // what comes in the meantime is refused
+	if n.cfg.Has(config.RoleIngest) { // what comes in the meantime is refused
 		natsReady = ground.AtOnce
 	}
 	all := []ground.Condition{
@@ -94,14 +95,14 @@ func (n *Node) conditions() []ground.Condition {
 			Name: condPlans, Wanted: "the plans can be read", Begin: "the plans cannot be read", End: "the plans can be read again",
 		},
 	}
-	if n.cfg.Has(RoleIngest) {
-		all = append(all, n.roleCondition(RoleIngest, func() bool { return n.currentDoor() != nil }))
+	if n.cfg.Has(config.RoleIngest) {
+		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.currentDoor() != nil }))
 	}
-	if n.cfg.Has(RoleScheduler) {
+	if n.cfg.Has(config.RoleScheduler) {
 		all = append(all, n.schedulerConditions()...)
 	}
-	if n.cfg.Has(RoleSupervisor) {
-		all = append(all, n.roleCondition(RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{
+	if n.cfg.Has(config.RoleSupervisor) {
+		all = append(all, n.roleCondition(config.RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{
 			Name: condLeader, Wanted: "one supervisor leads", Begin: "no supervisor leads: nothing overdue is found", End: "a supervisor leads again",
 			Grace: n.cfg.Lease + leaderGrace, ReadyAfter: n.cfg.Lease + leaderGrace, Consequence: ground.NotReady, Probe: n.probeLeader,
 		}, ground.Condition{
@@ -134,7 +135,7 @@ const roleEvery = 100 * time.Millisecond
 
 func (n *Node) schedulerConditions() []ground.Condition {
 	return []ground.Condition{
-		n.roleCondition(RoleScheduler, func() bool {
+		n.roleCondition(config.RoleScheduler, func() bool {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			return n.own != nil

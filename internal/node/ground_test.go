@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 )
@@ -37,6 +38,14 @@ func (a *alerts) of(name string) []ground.Alert {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(a.all), func(alert ground.Alert) bool { return alert.Name != name })
+}
+
+// good is a configuration that works.
+func good() config.Config {
+	return config.Config{
+		Roles: config.Roles, NodeName: "n1", Partitions: 16, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
+		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: time.Second,
+	}
 }
 
 // everything is a node with all roles, for its conditions.
@@ -129,14 +138,14 @@ func TestConditionsBelongToRoles(t *testing.T) {
 		role      string
 		has, lack []string
 	}{
-		{RoleIngest, []string{condNATS, condDatabase, condStreams, condPartitions, RoleIngest}, []string{condCommits, condLeader, condNodeLease, condClockFar, RoleScheduler}},
-		{RoleScheduler, []string{condCommits, condNodeLease, condClockFar, condPartitions, RoleScheduler}, []string{condLeader, RoleIngest, RoleSupervisor}},
-		{RoleSupervisor, []string{condLeader, condClock, RoleSupervisor}, []string{condCommits, RoleIngest, RoleScheduler}},
+		{config.RoleIngest, []string{condNATS, condDatabase, condStreams, condPartitions, config.RoleIngest}, []string{condCommits, condLeader, condNodeLease, condClockFar, config.RoleScheduler}},
+		{config.RoleScheduler, []string{condCommits, condNodeLease, condClockFar, condPartitions, config.RoleScheduler}, []string{condLeader, config.RoleIngest, config.RoleSupervisor}},
+		{config.RoleSupervisor, []string{condLeader, condClock, config.RoleSupervisor}, []string{condCommits, config.RoleIngest, config.RoleScheduler}},
 	} {
 		names := map[string]bool{}
 		for _, c := range everything(tt.role).conditions() {
 			names[c.Name] = true
-			if c.Name == condNATS && (c.ReadyAfter == ground.AtOnce) != (tt.role == RoleIngest) {
+			if c.Name == condNATS && (c.ReadyAfter == ground.AtOnce) != (tt.role == config.RoleIngest) {
 				t.Errorf("%s: not ready %v after NATS is away", tt.role, c.ReadyAfter)
 			}
 		}
@@ -171,7 +180,7 @@ func TestHealthPage(t *testing.T) {
 // conditionTable is the table of docs/operations/health.md.
 func conditionTable() string {
 	roles := map[string][]string{}
-	for _, role := range Roles {
+	for _, role := range config.Roles {
 		for _, c := range everything(role).conditions() {
 			roles[c.Name] = append(roles[c.Name], role)
 		}
@@ -184,7 +193,7 @@ func conditionTable() string {
 			after = "–"
 		}
 		with := "all"
-		if len(roles[c.Name]) < len(Roles) {
+		if len(roles[c.Name]) < len(config.Roles) {
 			with = strings.Join(roles[c.Name], ", ")
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", c.Name, c.Wanted, c.Begin, c.End, spell(c, c.Grace, ground.DefaultGrace), consequence, after, with)

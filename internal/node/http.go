@@ -12,10 +12,14 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
 	"duly.dev/duly/internal/wire"
 )
+
+// HealthPaths are the paths every node answers, whatever its roles.
+var HealthPaths = []string{"/healthz", "/readyz"}
 
 // Times of the HTTP server: a slow client must not hold it up.
 const (
@@ -68,7 +72,7 @@ func (n *Node) handler(loopback bool) (http.Handler, error) {
 	for _, path := range HealthPaths {
 		mux.Handle(path, probes)
 	}
-	if !n.cfg.Has(RoleIngest) {
+	if !n.cfg.Has(config.RoleIngest) {
 		return guard(mux, loopback), nil
 	}
 	asks, err := n.newRequests()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"duly.dev/duly/internal/config"
 	"io/fs"
 	"math"
 	"os"
@@ -13,12 +14,8 @@ import (
 // What TuneMemory sets.
 const gcPercent = 200
 
-// memoryLeast is the least that a node may be given: below it what is unavoidable leaves
-// no room for tasks. memoryUnknown is the budget where the machine does not say.
-const (
-	memoryLeast   = 64 << 20
-	memoryUnknown = 1 << 30
-)
+// memoryUnknown is the budget where the machine does not say.
+const memoryUnknown = 1 << 30
 
 // TuneMemory lets a process that lives for this alone spend memory on collecting
 // less often: most of what passes through it is gone in a moment, so that what
@@ -46,7 +43,7 @@ func budgetOf(asked int64, root fs.FS) int64 {
 	if there == math.MaxInt64 {
 		return memoryUnknown
 	}
-	return max(there/2, memoryLeast)
+	return max(there/2, config.MemoryLeast)
 }
 
 // machineMemory is what the machine has, or MaxInt64.

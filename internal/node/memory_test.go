@@ -1,6 +1,7 @@
 package node
 
 import (
+	"duly.dev/duly/internal/config"
 	"testing"
 	"testing/fstest"
 )
@@ -24,7 +25,7 @@ func TestMemoryBudget(t *testing.T) {
 		"a service, v2":       {0, map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/system.slice/duly.service\n", "sys/fs/cgroup/system.slice/duly.service/memory.max": "2147483648\n"}, 1 << 30},
 		"the slice above, v2": {0, map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/system.slice/duly.service\n", "sys/fs/cgroup/system.slice/duly.service/memory.max": "max\n", "sys/fs/cgroup/system.slice/memory.max": "1073741824\n"}, 512 << 20},
 		"a service, v1":       {0, map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "3:cpu:/x\n4:memory:/duly\n", "sys/fs/cgroup/memory/duly/memory.limit_in_bytes": "2147483648\n"}, 1 << 30},
-		"next to nothing":     {0, map[string]string{"proc/meminfo": meminfo, "sys/fs/cgroup/memory.max": "1000000\n"}, memoryLeast},
+		"next to nothing":     {0, map[string]string{"proc/meminfo": meminfo, "sys/fs/cgroup/memory.max": "1000000\n"}, config.MemoryLeast},
 	} {
 		root := fstest.MapFS{}
 		for file, text := range x.files {

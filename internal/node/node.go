@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
@@ -28,7 +29,7 @@ import (
 
 // Node is one process of Duly: its connections, and the roles that use them.
 type Node struct {
-	cfg          Config
+	cfg          config.Config
 	log          *slog.Logger
 	conn         *natsbus.Conn
 	store        schema.Store
@@ -101,8 +102,12 @@ func Renew(ctx context.Context, url, was string) (id string, err error) {
 // Open connects to NATS and the database and sets the streams up. NATS may come
 // up later: it is waited for until ctx ends. The tables must be there: see
 // Migrate.
-func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Node, error) {
-	if err := cfg.Validate(); err != nil {
+func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, error) {
+	cfg, err := cfg.Resolve()
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	secrets := redact.SecretsOf(cfg.DatabaseURL, cfg.NATSURL)
@@ -176,7 +181,7 @@ func (n *Node) streamConfig() natsbus.StreamConfig {
 	return natsbus.StreamConfig{
 		Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
 		ControlBytes: n.cfg.StreamControlMaxBytes, EventsBytes: n.cfg.StreamEventsMaxBytes, DeadBytes: n.cfg.StreamDeadMaxBytes,
-		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation, Guest: !n.cfg.Has(RoleScheduler),
+		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation, Guest: !n.cfg.Has(config.RoleScheduler),
 	}
 }
 
@@ -355,14 +360,14 @@ func (n *Node) ending(ctx context.Context, d time.Duration) (context.Context, co
 // process had been killed.
 func (n *Node) RunRole(ctx context.Context, role string, abrupt bool) error {
 	switch role {
-	case RoleIngest:
+	case config.RoleIngest:
 		return n.runIngest(ctx)
-	case RoleScheduler:
+	case config.RoleScheduler:
 		return n.runScheduler(ctx, abrupt)
-	case RoleSupervisor:
+	case config.RoleSupervisor:
 		return n.runSupervisor(ctx, abrupt)
 	}
-	return fmt.Errorf("role %q is not one of %s", role, strings.Join(Roles, ", "))
+	return fmt.Errorf("role %q is not one of %s", role, strings.Join(config.Roles, ", "))
 }
 
 // EndedTasks is how many tasks have ended.

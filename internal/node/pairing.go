@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
@@ -223,7 +224,7 @@ func (n *Node) newPairing() *pairing {
 	}
 	return &pairing{
 		store: store, nats: n.conn, node: n.cfg.NodeName + " (" + n.conn.Server() + ")",
-		writes: n.cfg.Has(RoleScheduler), every: min(pairEvery, n.cfg.Lease/3),
+		writes: n.cfg.Has(config.RoleScheduler), every: min(pairEvery, n.cfg.Lease/3),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/wire"
@@ -43,7 +44,7 @@ func (s *heavyStore) List(_ context.Context, f core.Filter) (core.Page, error) {
 // covers: C3
 func TestReadsFitAMessage(t *testing.T) {
 	store := &heavyStore{}
-	s := &reads{node: &Node{cfg: Config{Partitions: 4}}, store: store, answer: 100_000}
+	s := &reads{node: &Node{cfg: config.Config{Partitions: 4}}, store: store, answer: 100_000}
 	data, _, err := s.read(t.Context(), &natsbus.ReadRequest{Type: "order", ID: "big"})
 	view, decodeErr := wire.DecodeTask(data)
 	if err != nil || decodeErr != nil || len(data) > s.answer || view.ID != "big" || len(view.Input) != 0 || len(view.Steps) != 1 || len(view.Steps[0].Result) != 0 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 )
@@ -60,7 +61,7 @@ func stands(t *testing.T, database string) *standingNode {
 	})
 	cfg := good()
 	cfg.Partitions, cfg.Lease, cfg.ScanInterval, cfg.HTTPAddr = 4, time.Second, 100*time.Millisecond, "127.0.0.1:0"
-	cfg.Links = Links{NATSURL: server.ClientURL(), DatabaseURL: database}
+	cfg.Links = config.Links{NATSURL: server.ClientURL(), DatabaseURL: database}
 	s := &standingNode{log: &logged{}, ended: make(chan error, 1)}
 	if err := Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)

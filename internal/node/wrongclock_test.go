@@ -14,6 +14,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/pgtest/pgtestdb"
 	"duly.dev/duly/internal/wire"
@@ -69,7 +70,7 @@ func (l *lineAlerts) with(text string) int {
 }
 
 // running runs a node until the test ends.
-func running(t *testing.T, cfg Config) (*Node, *lineAlerts) {
+func running(t *testing.T, cfg config.Config) (*Node, *lineAlerts) {
 	t.Helper()
 	lines := &lineAlerts{Handler: slog.DiscardHandler}
 	n, err := Open(t.Context(), cfg, slog.New(lines))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
 
@@ -23,11 +24,11 @@ type contract struct {
 // fromCode reads the contract off the wiring package.
 func fromCode() contract {
 	c := contract{
-		roles:       slices.Clone(node.Roles),
+		roles:       slices.Clone(config.Roles),
 		healthPaths: slices.Clone(node.HealthPaths),
-		port:        node.HTTPPort,
+		port:        config.HTTPPort,
 	}
-	for _, setting := range node.Settings() {
+	for _, setting := range config.Settings() {
 		if setting.Env != "" {
 			c.envs = append(c.envs, setting.Env)
 		}

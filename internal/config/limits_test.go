@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"math"
@@ -26,7 +26,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"RetainDetail":          {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
 	"RetainRow":             {[]any{time.Duration(0)}, []any{time.Duration(1), time.Duration(-1), time.Duration(math.MinInt64)}}, // without RetainDetail
 	"StreamMaxAge":          {[]any{time.Duration(0), time.Second, time.Duration(math.MaxInt64)}, []any{time.Duration(1), time.Second - 1, -time.Second}},
-	"Memory":                {[]any{int64(0), int64(memoryLeast), int64(math.MaxInt64)}, []any{int64(-1), int64(1), int64(memoryLeast - 1), int64(math.MinInt64)}},
+	"Memory":                {[]any{int64(0), int64(MemoryLeast), int64(math.MaxInt64)}, []any{int64(-1), int64(1), int64(MemoryLeast - 1), int64(math.MinInt64)}},
 	"RecentBytes":           {[]any{int64(0), int64(1), int64(96 << 20)}, []any{int64(-1), int64(96<<20 + 1), int64(math.MinInt64)}},
 	"StreamMaxBytes":        {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
 	"StreamControlMaxBytes": {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},

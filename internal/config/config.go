@@ -1,4 +1,7 @@
-package node
+// Package config is what a node can be told: every setting with its flag, its environment
+// variable, its default and its limits. [Config.Resolve] fills in what is left open,
+// [Config.Validate] refuses what cannot work and changes nothing.
+package config
 
 import (
 	"fmt"
@@ -15,9 +18,6 @@ import (
 
 // HTTPPort is where a node serves its API and health unless told otherwise.
 const HTTPPort = 7310
-
-// HealthPaths are the paths every node answers, whatever its roles.
-var HealthPaths = []string{"/healthz", "/readyz"}
 
 // The roles a node can run.
 const (
@@ -124,7 +124,30 @@ const (
 	replyToMax = 64
 )
 
-// Validate refuses a configuration that cannot work, naming the setting.
+// MemoryLeast is the least that a node may be given, in bytes: below it what is
+// unavoidable leaves no room for tasks.
+const MemoryLeast = 64 << 20
+
+// Resolve returns the configuration with what was left open: the name of the node, which
+// is made of the host and the process id, and the namespace. Error: a namespace that
+// cannot be, or a host without a name.
+func (c Config) Resolve() (Config, error) {
+	names, err := wire.NewNames(c.Namespace)
+	if err != nil {
+		return c, err
+	}
+	c.Namespace = names.Namespace()
+	if c.NodeName == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("node-name: not given, and the host's name is unknown: %w", err)
+		}
+		c.NodeName = fmt.Sprintf("%s-%d", core.NameOf(host, core.NameBytesMax-12), os.Getpid())
+	}
+	return c, nil
+}
+
+// Validate refuses a resolved configuration that cannot work, naming the setting.
 func (c *Config) Validate() error {
 	if len(c.Roles) == 0 {
 		return fmt.Errorf("roles: none given, want some of %s", strings.Join(Roles, ", "))
@@ -134,21 +157,12 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("roles: %q is not a role, want some of %s", r, strings.Join(Roles, ", "))
 		}
 	}
-	if c.NodeName == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("node-name: not given, and the host's name is unknown: %w", err)
-		}
-		c.NodeName = fmt.Sprintf("%s-%d", core.NameOf(host, core.NameBytesMax-12), os.Getpid())
-	}
 	if err := core.CheckName("node-name", c.NodeName); err != nil {
 		return err
 	}
-	names, err := wire.NewNames(c.Namespace)
-	if err != nil {
+	if _, err := wire.NewNames(c.Namespace); err != nil {
 		return err
 	}
-	c.Namespace = names.Namespace()
 	for _, n := range []struct {
 		name     string
 		is       int
@@ -164,8 +178,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.min, n.max)
 		}
 	}
-	if c.Memory != 0 && c.Memory < memoryLeast {
-		return fmt.Errorf("memory: %d, want 0 (half of what there is) or at least %d", c.Memory, memoryLeast)
+	if c.Memory != 0 && c.Memory < MemoryLeast {
+		return fmt.Errorf("memory: %d, want 0 (half of what there is) or at least %d", c.Memory, MemoryLeast)
 	}
 	if c.RecentBytes < 0 || c.RecentBytes > recentMax {
 		return fmt.Errorf("recent-bytes: %d, want 0 (the default) to %d", c.RecentBytes, recentMax)

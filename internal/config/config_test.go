@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"strings"
@@ -70,8 +70,15 @@ func TestValidateNamesTheSetting(t *testing.T) {
 func TestNodeNameIsMadeOfTheHost(t *testing.T) {
 	c := good()
 	c.NodeName = ""
-	if err := c.Validate(); err != nil || c.NodeName == "" {
-		t.Errorf("name %q: %v", c.NodeName, err)
+	if err := c.Validate(); err == nil {
+		t.Error("a node without a name is taken")
+	}
+	got, err := c.Resolve()
+	if err == nil {
+		err = got.Validate()
+	}
+	if err != nil || got.NodeName == "" || got.Namespace != "duly" || c.NodeName != "" {
+		t.Errorf("name %q, namespace %q: %v", got.NodeName, got.Namespace, err)
 	}
 	for in, want := range map[string]string{"web-1": "web-1", "web.1.example": "web-1-example", "säge": "s--ge", strings.Repeat("h", 100): strings.Repeat("h", core.NameBytesMax-12)} {
 		if got := core.NameOf(in, core.NameBytesMax-12); got != want {
