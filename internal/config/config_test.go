@@ -11,7 +11,7 @@ import (
 
 func good() Config {
 	return Config{
-		Roles: Roles, NodeName: "n1", Partitions: 16, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
+		Roles: Roles, NodeName: "n1", Namespace: "duly", Partitions: 16, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: time.Second,
 	}
 }
