@@ -48,7 +48,7 @@ type verdict struct {
 	whose fault
 	alone fault  // whose it is when the batch holds one task or none, so that there is nothing to split
 	probe bool   // it is a row's or a statement's only if the database takes a row that cannot be wrong
-	says  string // what it means for whoever runs Duly
+	says  string // what it means for an operator
 }
 
 // verdicts is the table of database errors. A code stands before its class.

@@ -168,7 +168,7 @@ func TestDatabaseThatRefusesAll(t *testing.T) {
 	}
 }
 
-// A user that may not write is nobody's row.
+// A user that may not write is no row's fault.
 // covers: B2
 func TestUserThatMayNotWrite(t *testing.T) {
 	at := pgtestdb.URL(t)
@@ -317,7 +317,7 @@ func reload(t *testing.T, s schema.Store, want string) {
 	t.Fatalf("default_transaction_read_only does not turn %s", want)
 }
 
-// A database that is frozen holds nobody up who stops: the commit that waits for it is
+// A database that is frozen holds no stop up: the commit that waits for it is
 // told to, ends with its context, and the store closes.
 // covers: B8
 func TestFrozenDatabase(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// lockMax is how long a migration waits for a lock. Whoever wants the table waits
+	// lockMax is how long a migration waits for a lock. All that want the table wait
 	// behind it meanwhile, commits too; then it lets them by, for lockRest, and more
 	// each time up to lockRestMax.
 	lockMax     = 500 * time.Millisecond
@@ -142,7 +142,7 @@ func (m *migration) run(ctx context.Context) error {
 }
 
 // alone waits until no other process migrates, and returns the session that says so.
-// It asks instead of waiting in the server: whoever waits there holds up the building
+// It asks instead of waiting in the server: a session that waits there holds up the building
 // of an index, which waits for all statements that were begun before.
 func (m *migration) alone(ctx context.Context) (*sql.Conn, error) {
 	conn, err := m.long.Conn(ctx)
