@@ -26,7 +26,7 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	return viewOf(plan, s)
 }
 
-// plan is one plan version, nil when it is not known.
+// plan is one plan version, nil when it is not stored.
 func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Plan, error) {
 	specs, err := column[[]byte](ctx, r, qPlan, name, version)
 	if err != nil {

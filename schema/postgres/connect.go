@@ -111,7 +111,7 @@ func settings(common, postgres []string) func(context.Context, *pgx.Conn) error 
 
 // sockets are the network connections of a store. A driver is polite to a server that
 // it gives up: it asks it to stop and waits for the answer. One that is frozen gives
-// none, and closing the store would wait for each connection.
+// none, and Close would wait for each connection.
 type sockets struct {
 	mu     sync.Mutex
 	open   map[*socket]bool

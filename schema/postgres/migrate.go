@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// lockMax is how long a migration waits for a lock. Every other session that wants the table waits
+	// lockMax is how long a migration waits for a lock. All that want the table wait
 	// behind it meanwhile, commits too; then it lets them by, for lockRest, and more
 	// each time up to lockRestMax.
 	lockMax     = 500 * time.Millisecond
