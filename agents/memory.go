@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -48,8 +49,8 @@ type idleKey struct {
 // NewMemoryLedger makes an empty ledger by the clock of now. Zero age and
 // keysMax are LedgerAgeDefault and LedgerKeysDefault.
 func NewMemoryLedger(now func() core.Instant, age time.Duration, keysMax int) *MemoryLedger {
-	orDefault(&age, LedgerAgeDefault)
-	orDefault(&keysMax, LedgerKeysDefault)
+	age = cmp.Or(age, LedgerAgeDefault)
+	keysMax = cmp.Or(keysMax, LedgerKeysDefault)
 	return &MemoryLedger{now: now, age: age, keysMax: keysMax, entries: map[string]*entry{}}
 }
 

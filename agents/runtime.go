@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,22 +70,16 @@ type route struct{ agent, step string }
 
 // New makes a runtime that serves nothing yet.
 func New(config Config) *Runtime {
-	orDefault(&config.TriesMax, 3)
-	orDefault(&config.Backoff, 50*time.Millisecond)
-	orDefault(&config.BackoffCap, time.Second)
-	orDefault(&config.RunningMax, 1024)
-	orDefault(&config.WaitingMax, 4096)
-	orDefault(&config.DrainMax, 30*time.Second)
+	config.TriesMax = cmp.Or(config.TriesMax, 3)
+	config.Backoff = cmp.Or(config.Backoff, 50*time.Millisecond)
+	config.BackoffCap = cmp.Or(config.BackoffCap, time.Second)
+	config.RunningMax = cmp.Or(config.RunningMax, 1024)
+	config.WaitingMax = cmp.Or(config.WaitingMax, 4096)
+	config.DrainMax = cmp.Or(config.DrainMax, 30*time.Second)
 	if config.Log == nil {
 		config.Log = slog.Default()
 	}
 	return &Runtime{config: config, routes: map[route]*Handlers{}}
-}
-
-func orDefault[T int | time.Duration](value *T, def T) {
-	if *value == 0 {
-		*value = def
-	}
 }
 
 // Register serves step on agent. It refuses names outside their alphabets, a
@@ -118,7 +113,7 @@ func (r *Runtime) Register(agent, step string, handlers Handlers) error {
 	if _, taken := r.routes[at]; taken {
 		return fmt.Errorf("serve step %s of agent %s: served already", step, agent)
 	}
-	orDefault(&handlers.ResultMax, core.ResultBytesMax)
+	handlers.ResultMax = cmp.Or(handlers.ResultMax, core.ResultBytesMax)
 	r.routes[at] = &handlers
 	if !slices.Contains(r.agents, agent) {
 		r.agents = append(r.agents, agent)
@@ -242,15 +237,9 @@ func (r *Runtime) judge(t *tries, deadline core.Instant, cmd *core.Command, err 
 	return pause, err
 }
 
-// pause is the backoff after the nth try: doubled each time, capped, full jitter.
+// pause is the backoff after the nth try.
 func (r *Runtime) pause(n int) time.Duration {
-	most := r.config.BackoffCap
-	if shift := n - 1; shift < 32 {
-		if d := r.config.Backoff << shift; d > 0 {
-			most = min(most, d)
-		}
-	}
-	return time.Duration(r.config.Time.Float64() * float64(most))
+	return core.Backoff(r.config.Backoff, r.config.BackoffCap, n, r.config.Time.Float64())
 }
 
 // call is one try, through the ledger where there is one and the step leaves

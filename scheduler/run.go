@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	if cfg.IDs == nil {
 		cfg.IDs = NewCommitIDs(cfg.Rand)
 	}
-	orInt(&cfg.Shards, DefaultShards)
+	cfg.Shards = cmp.Or(cfg.Shards, DefaultShards)
 	cfg.Shards = min(cfg.Shards, cfg.Partitions)
 	for _, d := range []struct {
 		of  *time.Duration

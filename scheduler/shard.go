@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -59,25 +60,15 @@ const (
 
 // WithDefaults fills in what is zero.
 func (c Config) WithDefaults() Config {
-	orInt(&c.InFlight, DefaultInFlight)
-	orInt(&c.AgentWindow, DefaultAgentWindow)
-	orInt(&c.BatchMax, DefaultBatchMax)
-	if c.PublishRetry == 0 {
-		c.PublishRetry = DefaultPublishRetry
-	}
-	if c.PlansRetry == 0 {
-		c.PlansRetry = DefaultPlansRetry
-	}
+	c.InFlight = cmp.Or(c.InFlight, DefaultInFlight)
+	c.AgentWindow = cmp.Or(c.AgentWindow, DefaultAgentWindow)
+	c.BatchMax = cmp.Or(c.BatchMax, DefaultBatchMax)
+	c.PublishRetry = cmp.Or(c.PublishRetry, DefaultPublishRetry)
+	c.PlansRetry = cmp.Or(c.PlansRetry, DefaultPlansRetry)
 	if c.Now == nil {
 		c.Now = func() core.Instant { return core.InstantOf(time.Now()) }
 	}
 	return c
-}
-
-func orInt(n *int, def int) {
-	if *n == 0 {
-		*n = def
-	}
 }
 
 // Shard handles some of a node's partitions: one commit at a time.

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/internal/wire"
 )
@@ -222,12 +223,8 @@ func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logg
 		if !logged {
 			log.Warn("waiting for NATS", "url", redact.Text(url), "error", redact.Error(err))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
-		case <-timer.C:
+		if ended := pause.For(ctx, wait); ended != nil {
+			return nil, fmt.Errorf("%w: %w", ended, err)
 		}
 		wait = min(2*wait, 2*time.Second)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -152,12 +153,7 @@ func (r *Reader) reopen(ctx context.Context) error {
 		if ctx.Err() == nil {
 			r.conn.tries.tried(TroubleReaders, r, fmt.Errorf("partition %d of %s: %w", r.partition, r.stream, err))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		_ = pause.For(ctx, wait) // the loop looks whether ctx has ended
 		wait, deadline = min(2*wait, reopenMost), min(2*deadline, reopenDeadline)
 	}
 	return nil

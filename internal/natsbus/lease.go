@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -48,7 +49,7 @@ func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", key, err)
 	}
-	return &Lease{conn: c, key: key, body: body, ttl: orDefault(ttl, DefaultLease), clock: time.Now}, nil
+	return &Lease{conn: c, key: key, body: body, ttl: cmp.Or(ttl, DefaultLease), clock: time.Now}, nil
 }
 
 // Held reports whether the lease is ours to use now: it was renewed within two

@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -316,15 +317,15 @@ func (r *resource) metadata(installation, id string) map[string]string {
 
 // resources are the streams and buckets in full; a guest has no use for the keys.
 func (config StreamConfig) resources(names wire.Names) []*resource {
-	partitions := orDefault(config.Partitions, DefaultPartitions)
-	age := orDefault(config.MaxAge, DefaultMaxAge)
-	eventsAge := orDefault(config.EventsAge, DefaultEventsAge)
-	window := orDefault(config.DuplicateWindow, DefaultDuplicates)
+	partitions := cmp.Or(config.Partitions, DefaultPartitions)
+	age := cmp.Or(config.MaxAge, DefaultMaxAge)
+	eventsAge := cmp.Or(config.EventsAge, DefaultEventsAge)
+	window := cmp.Or(config.DuplicateWindow, DefaultDuplicates)
 	stream := func(kind int, name, about string, age time.Duration, discard jetstream.DiscardPolicy, flag string, bytes int64, share share, subjects ...string) *resource {
 		return &resource{
 			want: jetstream.StreamConfig{
 				Name: name, Description: about, Subjects: subjects, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-				Discard: discard, MaxAge: age, Duplicates: min(window, age), Replicas: orDefault(config.Replicas, 1),
+				Discard: discard, MaxAge: age, Duplicates: min(window, age), Replicas: cmp.Or(config.Replicas, 1),
 				MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 			},
 			kind: kind, bytes: bytes, flag: flag, share: share,
@@ -347,7 +348,7 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	// The bucket has the time to live: that of a key is dropped by the first update.
 	nodes := config.bucket(names.BucketNodes(), "Duly: leases", nodesBytes)
 	nodes.kind = kindNodes
-	nodes.want.MaxAge, nodes.age = orDefault(config.Lease, DefaultLease), config.Lease != 0
+	nodes.want.MaxAge, nodes.age = cmp.Or(config.Lease, DefaultLease), config.Lease != 0
 	nodes.want.Duplicates = min(nodes.want.Duplicates, nodes.want.MaxAge)
 	nodes.want.AllowMsgTTL, nodes.want.SubjectDeleteMarkerTTL = true, markerTTL
 	keys := config.bucket(names.BucketKeys(), "Duly: keys of the schedulers, not for agents", keysBytes)
@@ -371,17 +372,9 @@ func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
 	return &resource{
 		want: jetstream.StreamConfig{
 			Name: wire.BucketStream(name), Description: about, Subjects: []string{wire.BucketPattern(name)}, Retention: jetstream.LimitsPolicy,
-			Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: orDefault(config.Replicas, 1), Duplicates: bucketWindow,
+			Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: cmp.Or(config.Replicas, 1), Duplicates: bucketWindow,
 			MaxMsgs: -1, MaxMsgsPerSubject: 1, MaxMsgSize: -1, MaxConsumers: -1, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 		},
 		bucket: name, kind: kindNone, share: share{least: bytes, most: bytes}, replicas: config.Replicas != 0,
 	}
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }

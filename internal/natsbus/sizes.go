@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,7 +148,7 @@ func (r *resource) resize(info *jetstream.StreamInfo, size int64, halved int) (i
 // are those that exist, and all of them afterwards.
 func (c *Conn) fit(ctx context.Context, config StreamConfig, infos map[string]*jetstream.StreamInfo) error {
 	list := config.resources(c.names)
-	o, err := c.offers(ctx, orDefault(config.Replicas, 1))
+	o, err := c.offers(ctx, cmp.Or(config.Replicas, 1))
 	if err != nil {
 		return err
 	}
