@@ -15,8 +15,8 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/node"
 )
 
