@@ -64,7 +64,7 @@ func (d *dispatcher) accept(cmd *core.Command, respond Respond) {
 	d.mu.Lock()
 	if q.running+len(q.waiting) >= config.RunningMax+config.WaitingMax {
 		d.mu.Unlock()
-		d.send(j, fail(cmd, &Error{Code: core.CodeTooMany, Err: fmt.Errorf("agent %s is full: %d running, %d waiting", cmd.Agent, config.RunningMax, config.WaitingMax)}))
+		d.send(j, fail(cmd, &Error{Code: core.CodeTooMany, Err: fmt.Errorf("agent %s is full: running_max %d, waiting_max %d", cmd.Agent, config.RunningMax, config.WaitingMax)}))
 		return
 	}
 	q.waiting = append(q.waiting, j)

@@ -28,7 +28,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 )
 
 // settings of a run; the flags.
@@ -233,7 +233,7 @@ func databaseText(store string) (string, error) {
 	if store != "postgres" {
 		return "SQLite (modernc, WAL, synchronous=FULL)", nil
 	}
-	version, err := pgtest.Version()
+	version, err := localpg.Version()
 	return "PostgreSQL " + version + " (fsync and synchronous_commit on)", err
 }
 

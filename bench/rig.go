@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/localpg"
 	"duly.dev/duly/internal/node"
-	"duly.dev/duly/internal/pgtest"
 )
 
 // serviceSeed is that of the mock services in every run.
@@ -43,7 +43,7 @@ type rig struct {
 	dir        string
 	store      string
 	database   string // URL, also of SQLite
-	cluster    *pgtest.Cluster
+	cluster    *localpg.Cluster
 	pid        int // of the database; 0: SQLite, which is in the engine
 	sql        *pgx.Conn
 	engine     *child // nil: of a system that ran already
@@ -138,7 +138,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 	settings := maps.Clone(databaseSettings)
 	wal := orElse(o.MaxWALSize, maxWALSize)
 	settings["max_wal_size"], settings["min_wal_size"] = fmt.Sprintf("%dGB", wal), fmt.Sprintf("%dGB", wal)
-	if r.cluster, err = pgtest.Start(pgtest.Options{Settings: settings}); err != nil {
+	if r.cluster, err = localpg.Start(localpg.Options{Settings: settings}); err != nil {
 		return fmt.Errorf("throwaway PostgreSQL: %w", err)
 	}
 	if r.pid, err = r.cluster.PID(); err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/localpg"
 	"duly.dev/duly/internal/node"
-	"duly.dev/duly/internal/pgtest"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -53,7 +53,7 @@ type System struct {
 	log      *slog.Logger
 	lock     *flock.Flock
 	nats     *natsserver.Server
-	pg       *pgtest.Cluster
+	pg       *localpg.Cluster
 	restarts atomic.Int64
 	stopMend context.CancelFunc // nil: mend does not run
 	mending  sync.WaitGroup
@@ -149,7 +149,7 @@ func (s *System) store(ctx context.Context, o Options) (string, error) {
 		return "sqlite:" + filepath.Join(o.Dir, "duly.db"), nil
 	case StorePostgres:
 		var err error
-		if s.pg, err = pgtest.Start(pgtest.Options{}); err != nil {
+		if s.pg, err = localpg.Start(localpg.Options{}); err != nil {
 			return "", fmt.Errorf("throwaway PostgreSQL: %w", err)
 		}
 		return s.pg.NewDatabase(ctx)

@@ -27,8 +27,8 @@ func (s *Shard) fill() bool {
 	return true
 }
 
-// send commits a batch of this shard's partitions.
-func (s *Shard) send(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
+// commitBatch commits a batch of this shard's partitions.
+func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	s.follow(b.Partitions)
 	res, err := s.store.Commit(ctx, b)
 	if err == nil {
@@ -62,7 +62,7 @@ func (s *Shard) passed(b *core.Batch, res *core.CommitResult) {
 // commit writes the batch.
 func (s *Shard) commit(ctx context.Context) error {
 	c := &s.cycle
-	res, err := s.send(ctx, &c.batch)
+	res, err := s.commitBatch(ctx, &c.batch)
 	halved := refusedInPart(err, len(c.batch.Writes))
 	if halved {
 		res, err = s.halve(ctx, c.batch.Writes)
@@ -124,7 +124,7 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 	var res core.CommitResult
 	for _, half := range [][]core.TaskWrite{writes[:len(writes)/2], writes[len(writes)/2:]} {
 		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.cycle.batch.Partitions, Writes: half}
-		r, err := s.send(ctx, &b)
+		r, err := s.commitBatch(ctx, &b)
 		switch {
 		case refusedInPart(err, len(half)):
 			r, err = s.halve(ctx, half)
@@ -220,7 +220,7 @@ func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created
 		}
 	}
 	b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: []core.PartitionWrite{p.write()}, Writes: []core.TaskWrite{w}}
-	res, err := s.send(ctx, &b)
+	res, err := s.commitBatch(ctx, &b)
 	if err == nil {
 		s.issued(b.Writes, b.ID)
 	}

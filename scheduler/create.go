@@ -46,7 +46,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	hash := core.HashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
 		s.Stats.Duplicates++
-		s.again(p, sub, hash, &core.Existing{
+		s.answerDuplicate(p, sub, hash, &core.Existing{
 			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
 		return nil
@@ -95,9 +95,9 @@ func unknownPlan(sub *core.Submission) string {
 	return fmt.Sprintf("no plan is stored for type %q in version %d", sub.Type, sub.PlanVersion)
 }
 
-// again answers a submission whose id is taken: the same input is the same
+// answerDuplicate answers a submission whose id is taken: the same input is the same
 // task, anything else is refused.
-func (s *Shard) again(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
+func (s *Shard) answerDuplicate(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
 	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
 		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.cycle.now}
 		if is.State.Ended() {
@@ -170,7 +170,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 		return // a cancel that lost the race against its submission; it comes again
 	}
 	sub := core.Submission{Type: e.task.Type, ID: e.task.ID, ReplyTo: e.task.ReplyTo}
-	s.again(p, &sub, e.task.InputHash, &dup.Existing)
+	s.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
 }
 
 // unqueue takes back the effects of a task in this round: prepare passes over what is

@@ -125,6 +125,7 @@ func (c *cycle) endRound() {
 	clear(c.results)
 	clear(c.refused)
 	clear(c.notices)
+	clear(c.owned) // a partition that was let go is not kept
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
 	c.endings = c.endings[:0]

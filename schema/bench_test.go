@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 )
 

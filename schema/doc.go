@@ -11,6 +11,16 @@
 // everything else happens in those partitions alone: births where the id is free, the
 // journal rows of what was born or lives already, and the rows of tasks whose state changed.
 //
-// A new column is a line in postgres/encode.go, its place in read.go and in sqlite/commit.go,
-// and a migration for each dialect.
+// A new column of tasks is
+//
+//   - a migration for each dialect; on PostgreSQL some numbers are Go code
+//     (postgres/migrate.go), so the next one is above the newest of both kinds;
+//   - a line of stateFields (it changes) or birthFields (it does not) in postgres/encode.go;
+//   - in sqlite/commit.go birthSQL and rowSQL, in sqlite/values.go birthArgs and rowArgs;
+//   - taskColumns and scanTask in read.go, and view.go where it is shown;
+//   - the probes of both dialects (errors.go) where it may not be null;
+//   - the field of core.Task, and storetest/roundtrip.go.
+//
+// A new column of the journal is a line of journalFields, sqlite's journalSQL and
+// recordArgs, its place in read.go, and the migrations.
 package schema

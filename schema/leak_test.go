@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // TestMain fails when a test leaves a goroutine behind.

@@ -10,6 +10,9 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
+// Some migrations of PostgreSQL are Go code: postgres/migrate.go and onejournal.go name their
+// numbers, which no file here may take.
+//
 //go:embed migrations
 var migrations embed.FS
 

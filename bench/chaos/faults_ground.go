@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 )
 
 // Faults of the ground below the database: it goes back, takes no writes, is away for
@@ -74,7 +74,7 @@ func restoreBackup(ctx context.Context, w *world, in *injection) error {
 }
 
 // copy is a copy of the database's server as it is now.
-func (w *world) copy(ctx context.Context, standby bool) (*pgtest.Cluster, error) {
+func (w *world) copy(ctx context.Context, standby bool) (*localpg.Cluster, error) {
 	c, err := w.pg.Copy(ctx, standby)
 	if err == nil {
 		w.pgs = append(w.pgs, c)
@@ -83,7 +83,7 @@ func (w *world) copy(ctx context.Context, standby bool) (*pgtest.Cluster, error)
 }
 
 // switchTo directs all clients to another server of the database, and removes the one before.
-func (w *world) switchTo(c *pgtest.Cluster) error {
+func (w *world) switchTo(c *localpg.Cluster) error {
 	before, err := addrOf(w.database)
 	if err != nil {
 		return err

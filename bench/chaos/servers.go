@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/bench/internal/procfs"
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 )
 
 // openServers starts NATS, PostgreSQL and the roles.
@@ -28,7 +28,7 @@ func (w *world) openServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.pg, err = pgtest.Start(pgtest.Options{Dir: dir, Settings: map[string]string{
+	if w.pg, err = localpg.Start(localpg.Options{Dir: dir, Settings: map[string]string{
 		"shared_buffers": "256MB", "max_wal_size": "1GB", "max_connections": "200",
 	}}); err != nil {
 		return fmt.Errorf("throwaway PostgreSQL: %w", err)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 )
@@ -53,11 +53,11 @@ type world struct {
 	natsHosts []string // by no proxy
 	natsURL   string   // of the harness, by no proxy
 	natsConf  *natsConf
-	pg        *pgtest.Cluster
-	pgs       []*pgtest.Cluster // all that there were
-	database  string            // by no proxy
-	dbLink    *link             // the harness's own
-	goneBack  bool              // the database went back, and its ends were not counted since
+	pg        *localpg.Cluster
+	pgs       []*localpg.Cluster // all that there were
+	database  string             // by no proxy
+	dbLink    *link              // the harness's own
+	goneBack  bool               // the database went back, and its ends were not counted since
 	names     []string
 	roles     map[string]*process
 	agents    []*process

@@ -18,7 +18,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 )
 
 // TestDrainIsBounded: a node that is told to stop ends when its drain is over, whatever it stands on: the database gone
@@ -79,7 +79,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 // ground is what one node stands on.
 type ground struct {
-	pg   *pgtest.Cluster
+	pg   *localpg.Cluster
 	nats *natsserver.Server
 	link *link
 	db   string
@@ -89,7 +89,7 @@ func newGround(t *testing.T) *ground {
 	t.Helper()
 	g := &ground{}
 	var err error
-	if g.pg, err = pgtest.Start(pgtest.Options{}); err != nil {
+	if g.pg, err = localpg.Start(localpg.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/pgfault"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // TestDemoThroughFaults: the demo's books close where the database fails as

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // patience is how long a test waits for what must come.

@@ -15,7 +15,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/examples/drone"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 )

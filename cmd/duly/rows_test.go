@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // count is what a query counts in the node's database.

@@ -124,7 +124,11 @@ func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir stri
 }
 
 func (c *devCmd) greet(std streams, s *dev.System, dir string) {
-	fmt.Fprintf(std.out, "duly is up\n  http  http://127.0.0.1:%d\n  nats  %s\n  data  %s\n", c.Port, s.NATSURL, dir)
+	http := fmt.Sprintf("http://127.0.0.1:%d", c.Port)
+	if c.Port == 0 {
+		http = "a free port; the log line \"http is up\" names it"
+	}
+	fmt.Fprintf(std.out, "duly is up\n  http  %s\n  nats  %s\n  data  %s\n", http, s.NATSURL, dir)
 	if c.DataDir == "" {
 		fmt.Fprintln(std.out, "        (removed at the end; --data-dir keeps it)")
 	}

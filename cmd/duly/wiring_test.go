@@ -23,7 +23,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/node"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // natsServer is a NATS server with a configuration of its own.

@@ -39,20 +39,20 @@ type Config struct {
 	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data. At most so many nodes share the work; fewer make fuller packs: 4 serve one small machine."`
 	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler, each with partitions and a loop of its own: few are better, because batches shrink with more."`
 	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in flight per partition. A node has fewer while its commit cycles take long."`
-	Memory      int64    `name:"memory" env:"DULY_MEMORY" default:"0" help:"Bytes that the node may use: half of it for tasks in hand, an eighth for submissions that wait to be stored; over that no new ones are taken (429). 0: half of the machine's, or of what its container may have."`
-	RecentBytes int64    `name:"recent-bytes" env:"DULY_RECENT_BYTES" default:"2097152" help:"Bytes of memory for the ids that were accepted here last, 24 for each: another input under one of them is refused at once, others where there is time to look at the database, and else by the refused status."`
+	Memory      int64    `name:"memory" env:"DULY_MEMORY" default:"0" help:"Bytes that the node may use: half of it for tasks in flight, an eighth for submissions that wait to be stored; over that no new ones are taken (429). 0: half of the machine's, or of what its container may have."`
+	RecentBytes int64    `name:"recent-bytes" env:"DULY_RECENT_BYTES" default:"2097152" help:"Bytes of memory for the ids that were accepted here last, 24 for each: another input under one of them is refused at once. 0: the default."`
 	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in flight per partition at one agent."`
 
-	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next of a committer: longer makes fuller commits, which cost less, and slower tasks. Negative: none."`
+	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next of a committer: longer makes fuller commits, which cost less, and slower tasks. 0: the default; negative: none."`
 	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
-	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place."`
+	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place; at least twice scan-interval."`
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
 	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"Prefixes that a submitter's private status subject may have. _INBOX_ allows inboxes with a prefix of their own, as _INBOX_shop.…; without it name each: _INBOX_shop."`
 
-	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; 0: for ever. PostgreSQL frees their room up to a third later."`
-	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; 0: for ever."`
+	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; at most retain-row. 0: for ever, with retain-row 0."`
+	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; at least retain-detail and stream-max-age. 0: for ever."`
 
-	StreamMaxAge time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; at least the interval between backups of the database."`
+	StreamMaxAge time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; more than the interval between backups of the database. 0: 24h."`
 	StreamKeep   time.Duration `name:"stream-keep" env:"DULY_STREAM_KEEP" default:"24h" help:"How long finished submissions stay in the task stream for a restore of the database, when it is over 80 % full; over 95 % full they go earlier."`
 
 	StreamMaxBytes        int64 `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"0" help:"Size of the task stream, in bytes; one that is full of unfinished work refuses submissions. 0: 60 % of what NATS offers, at most 10 GiB. A size can be changed later."`

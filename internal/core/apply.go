@@ -56,5 +56,5 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	case EventServed:
 		return d.served()
 	}
-	return fmt.Errorf("%w: event kind %d", ErrNotAllowed, ev.Kind)
+	return d.notAllowed(fmt.Sprintf("event kind %d is unknown", ev.Kind))
 }

@@ -72,7 +72,7 @@ func (d *decision) advance(r *Record) {
 }
 
 // forward starts the next step that is ready. One runs at a time; the set of
-// steps it must come after is honoured as it stands.
+// steps it must come after is looked at, not only the one before.
 func (d *decision) forward(r *Record) {
 	t := d.t
 	if t.Out() >= 0 {
@@ -132,7 +132,7 @@ func (d *decision) wakeAt(at Instant) {
 
 // touchRow says whether the task's own row must follow: when its state changed,
 // and when its complete_by would otherwise be above the truth (lowered eagerly,
-// raised lazily).
+// raised lazily): too low costs a question of the supervisor, too high hides what is late.
 func (d *decision) touchRow() {
 	due := d.t.NextDue(d.p)
 	if d.before != d.t.State || due < d.t.Bound {

@@ -4,8 +4,8 @@ import "time"
 
 // The do of a step: its answer, its failure, its next try, its pause.
 
-// reply is the fence: only the command now out can be answered, under its own
-// number and before its complete-by.
+// reply takes an agent's answer to a do or an undo: only of the command now out, under its
+// own number and before its complete-by.
 func (d *decision) reply() error {
 	i := d.answered()
 	if i < 0 {

@@ -32,10 +32,18 @@
 // only the command now out under that number can be answered, before its
 // complete-by. Everything else is [ErrStale].
 //
+// # Why a task is undone
+//
+// A step failed and its policy says so, or it was refused: afterFailure. There is no time
+// for another try: retry, and forward when the deadline comes. A client or an operator asked, by a cancel
+// or an undo: undo. Its plan is unknown: undoPlanless. It was cancelled before it was
+// submitted: [BirthCancelled].
+//
 // # Where to read
 //
-// apply.go and decision.go are the frame: what happens on every event. do.go,
-// undo.go, wait.go, operator.go and planless.go hold one method per event;
+// apply.go and decision.go are the frame: what happens on every event. birth.go,
+// do.go, undo.go, wait.go, await.go, operator.go, wentback.go and planless.go hold the
+// events, one method each;
 // due.go says what comes next and when; transition.go is what a journal row means;
 // replay.go is what a new owner does. testdata/cells.txt shows every event in
 // every situation, testdata/scripts whole lives of tasks.

@@ -9,7 +9,7 @@ const (
 	EffectUndo                           // send the undo command of Step
 	EffectWake                           // raise EventWake at At; lost with the process, rebuilt by Resume
 	EffectReceived                       // tell the submitter that the task is stored
-	EffectEnded                          // tell everybody that the task ended
+	EffectEnded                          // publish that the task ended
 	EffectAlert                          // tell an operator that the undo of Step is in trouble and goes on
 )
 

@@ -3,7 +3,7 @@ package core
 // EventKind says what happened to a task.
 type EventKind uint8
 
-// The events. Who may raise them is noted; Apply does not check it.
+// The events. The source of each is noted; Apply does not check it.
 const (
 	EventReply    EventKind = iota + 1 // agent: the answer to the command numbered Seq
 	EventUnserved                      // bus: no agent is subscribed for the command numbered Seq

@@ -23,7 +23,7 @@ const (
 )
 
 // pages outside docs.
-var topPages = []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md"}
+var topPages = []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 
 // longPages are those that grow when they are not held.
 var longPages = []string{"docs/performance.md", "docs/reliability.md"}

@@ -41,11 +41,11 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/pgtest/..."},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/ground", "internal/pgtest/..."},
+		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/ground", "internal/localpg"},
 		links:   []string{"nats", "sql", "plots"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.
@@ -53,7 +53,7 @@ var packages = map[string]place{
 
 	// Doors.
 	"dev": {
-		imports: []string{"dev/natsserver", ".", "ui", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/pgtest/..."},
+		imports: []string{"dev/natsserver", ".", "ui", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/localpg"},
 		links:   []string{"nats"},
 	},
 	// The embedded server, and the only package that links it.
@@ -110,10 +110,12 @@ var packages = map[string]place{
 	"internal/pause":     {}, // waits, or until a context ends
 
 	// Aids of the tests.
-	"internal/sim":        {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
-	"internal/sim/run":    {imports: []string{"internal/sim"}},
-	"internal/pgtest/...": {imports: []string{"internal/pgtest/..."}},
-	"internal/pgfault":    {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
+	"internal/sim":     {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
+	"internal/sim/run": {imports: []string{"internal/sim"}},
+	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
+	"internal/localpg":  {},
+	"internal/pgtestdb": {imports: []string{"internal/localpg"}},
+	"internal/pgfault":  {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
 	"internal/health": {imports: []string{"internal/redact"}},

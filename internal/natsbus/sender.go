@@ -59,10 +59,10 @@ type Sender struct {
 type sentBatch struct {
 	number   uint64
 	agent    string
-	commands []fence
+	commands []commandRef
 }
 
-type fence struct {
+type commandRef struct {
 	partition           int
 	number, seq, commit int64
 }
@@ -97,7 +97,7 @@ type destination struct {
 // batchOut is a batch that is being filled.
 type batchOut struct {
 	buf      []byte
-	commands []fence
+	commands []commandRef
 }
 
 // outgoing is the scratch memory of one Send.
@@ -152,7 +152,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 			keep(s.publish(l, b))
 			b.buf = append(b.buf[:0], next...)
 		}
-		b.commands = append(b.commands, fence{c.Partition, c.Number, c.Seq, c.Commit})
+		b.commands = append(b.commands, commandRef{c.Partition, c.Number, c.Seq, c.Commit})
 		if len(b.commands) == wire.BatchItemsMax {
 			keep(s.publish(l, b))
 		}
@@ -207,7 +207,7 @@ func (s *Sender) unserved(subject string) {
 		return
 	}
 	s.mu.Lock()
-	var commands []fence
+	var commands []commandRef
 	if slot := &s.sent[n%sentKept]; slot.number == n {
 		commands = append(commands, slot.commands...)
 		s.peers[slot.agent] = false

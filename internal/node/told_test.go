@@ -16,7 +16,7 @@ import (
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/pgfault"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // logged keeps what a node writes to its log.

@@ -16,7 +16,7 @@ import (
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/internal/wire"
 )
 

@@ -101,7 +101,7 @@ func (w *World) acked(m message) {
 func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	t := &r.task
 	w.tell(t.ID, -1, "row %d: %s", j.Seq, recordText(j))
-	if answered != 0 && !w.said(fence{t.Partition, t.Number, answered, r.commits[answered-1]}, j) {
+	if answered != 0 && !w.said(commandRef{t.Partition, t.Number, answered, r.commits[answered-1]}, j) {
 		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
 	}
 	if j.State.Ended() {
@@ -122,7 +122,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 }
 
 // said reports whether an agent gave the answer that a row records.
-func (w *World) said(at fence, j *core.Record) bool {
+func (w *World) said(at commandRef, j *core.Record) bool {
 	return slices.ContainsFunc(w.spoken[at], func(code int) bool {
 		switch j.Kind {
 		case core.KindUnserved, core.KindUndoUnserved:

@@ -29,7 +29,7 @@ func (w *World) checkSend(c *core.Command) {
 	} else {
 		w.doSent[c.Key()] = w.now
 	}
-	at := fence{c.Partition, c.Number, c.Seq, c.Commit}
+	at := commandRef{c.Partition, c.Number, c.Seq, c.Commit}
 	w.sends[at]++
 	if r.journal[c.Seq-1].Next < 0 {
 		w.retries[at] = append(w.retries[at], retry{due: c.CompleteBy})
@@ -44,7 +44,7 @@ type retry struct {
 
 // gaveBack takes note that a command was heard by no agent.
 func (w *World) gaveBack(c *core.Command) {
-	sent := w.retries[fence{c.Partition, c.Number, c.Seq, c.Commit}]
+	sent := w.retries[commandRef{c.Partition, c.Number, c.Seq, c.Commit}]
 	for i := range sent {
 		if sent[i].due == c.CompleteBy {
 			sent[i].back = true
@@ -84,7 +84,7 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 		if undoAt >= do.Due.Add(grace) {
 			continue
 		}
-		if end := r.endOf(i, step); end == nil || !answers(end.Kind) || w.sends[fence{c.Partition, c.Number, do.Seq, r.commits[i]}] > 1 {
+		if end := r.endOf(i, step); end == nil || !answers(end.Kind) || w.sends[commandRef{c.Partition, c.Number, do.Seq, r.commits[i]}] > 1 {
 			w.wrong(c.Partition, c.Task, "undo of %s left at %s; its do of row %d may be at work until %s",
 				c.Key(), w.stamp(undoAt), do.Seq, w.stamp(do.Due.Add(grace)))
 		}
@@ -94,7 +94,7 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 // checkRetries is checkQuiet for what left under the row that began a wait.
 func (w *World) checkRetries(r *row, i, step int, undoAt core.Instant, c *core.Command) {
 	open := 0
-	for _, s := range w.retries[fence{c.Partition, c.Number, r.journal[i].Seq, r.commits[i]}] {
+	for _, s := range w.retries[commandRef{c.Partition, c.Number, r.journal[i].Seq, r.commits[i]}] {
 		if !s.back && undoAt < s.due.Add(grace) {
 			open++
 		}

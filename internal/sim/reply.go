@@ -7,8 +7,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// fence names one command as one commit issued it, as its reply does.
-type fence struct {
+// commandRef names one command as one commit issued it, as its reply does.
+type commandRef struct {
 	partition           int
 	number, seq, commit int64
 }
@@ -22,8 +22,8 @@ func tokenOf(commit int64) (t core.Token) {
 // genuine is the owner's check of a reply's token.
 func genuine(r *core.Reply, commit int64) bool { return r.Token == tokenOf(commit) }
 
-func fenceOf(r *core.Reply) fence {
-	return fence{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[:]))}
+func refOf(r *core.Reply) commandRef {
+	return commandRef{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[:]))}
 }
 
 // instance is what every agent calls itself: so the journal's actor tells a reply's row.
@@ -41,7 +41,7 @@ func (w *World) answer(c *core.Command, reply core.Reply) {
 	case w.fault(ReplyGarbage): // what the bus makes of bytes that are no JSON
 		reply.Code, reply.Error, reply.Result = core.CodeBadResult, "bad_result: not JSON", nil
 	}
-	at := fenceOf(&reply)
+	at := refOf(&reply)
 	if !slices.Contains(w.spoken[at], reply.Code) {
 		w.spoken[at] = append(w.spoken[at], reply.Code)
 	}

@@ -87,10 +87,10 @@ type World struct {
 	era              int          // rises with a restore: what was on its way before is over
 	down             core.Instant // until when no scheduler runs
 	doSent, undoSent map[string]core.Instant
-	sends            map[fence]int
-	retries          map[fence][]retry
+	sends            map[commandRef]int
+	retries          map[commandRef][]retry
 	ails             ails
-	spoken           map[fence][]int // codes that agents answered
+	spoken           map[commandRef][]int // codes that agents answered
 }
 
 const began = core.Instant(1_700_000_000_000_000)
@@ -101,7 +101,7 @@ func New(cfg Config) *World {
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
-		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[fence]int{}, retries: map[fence][]retry{}, spoken: map[fence][]int{}, ground: newGround(),
+		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, ground: newGround(),
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(),
 	}
 	if w.cfg.Log == nil {

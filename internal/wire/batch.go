@@ -76,7 +76,7 @@ func AppendBatchCommand(dst []byte, c *core.Command, signer *Signer) []byte {
 func DecodeBatchCommands(data []byte, take func(core.Command, *core.Token)) error {
 	return eachRecord(data, "batch of commands", func(r *reader) error {
 		var c core.Command
-		c.Partition, c.Number, c.Seq = r.fence()
+		c.Partition, c.Number, c.Seq = r.commandRef()
 		token := r.token()
 		c.Task, c.Type, c.Step = string(r.bytes("task")), string(r.bytes("type")), string(r.bytes("step"))
 		c.Attempt, c.Round = r.small("attempt"), r.small("round")
@@ -132,7 +132,7 @@ func AppendBatchReply(dst []byte, c *core.Command, token *core.Token, r *core.Re
 func DecodeBatchReplies(data []byte, from string, resultMax int, take func(core.Reply)) error {
 	return eachRecord(data, "batch of replies", func(r *reader) error {
 		reply := core.Reply{From: from}
-		reply.Partition, reply.Number, reply.Seq = r.fence()
+		reply.Partition, reply.Number, reply.Seq = r.commandRef()
 		if token := r.token(); token != nil {
 			reply.Token = *token
 		}
@@ -208,8 +208,8 @@ func eachRecord(data []byte, what string, take func(*reader) error) error {
 	return first
 }
 
-// fence reads the numbers that say which command a reply answers.
-func (r *reader) fence() (partition int, number, seq int64) {
+// commandRef reads the numbers that say which command a reply answers.
+func (r *reader) commandRef() (partition int, number, seq int64) {
 	return r.small("partition"), int64(r.uvarint("number") & (1<<63 - 1)), int64(r.uvarint("seq") & (1<<63 - 1))
 }
 

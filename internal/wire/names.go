@@ -228,7 +228,7 @@ func (n Names) IsReply(subject string) bool {
 	return strings.HasPrefix(subject, n.get().reply) || strings.HasPrefix(subject, n.get().batchReply)
 }
 
-// ReplySubject is where the answer to one command goes. Its numbers are the fence of the
+// ReplySubject is where the answer to one command goes. Its numbers say which command it is: the
 // reply; Signer.ReplySubject adds the token.
 func (n Names) ReplySubject(partition int, number, seq int64) string {
 	var a [96]byte

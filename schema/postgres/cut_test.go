@@ -7,7 +7,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgfault"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 )

@@ -31,7 +31,7 @@ var (
 
 // field is one column that a commit writes: its name, its type, and how its value is made
 // of a row R. The statements of a commit, the rows of a COPY and the arrays of parameters
-// all come from lists of these: a new column is a line here, and a migration.
+// all come from lists of these. Package schema says where else a new column goes.
 type field[R any] struct {
 	name string
 	typ  sqlType

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/localpg"
 	"duly.dev/duly/internal/pgfault"
-	"duly.dev/duly/internal/pgtest"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
@@ -241,7 +241,7 @@ func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 	var stores []schema.Store
 	var hosts []string
 	for range 2 {
-		c, err := pgtest.Start(pgtest.Options{FsyncOff: true})
+		c, err := localpg.Start(localpg.Options{FsyncOff: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"

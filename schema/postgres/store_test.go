@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"

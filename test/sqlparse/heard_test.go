@@ -10,7 +10,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"duly.dev/duly/internal/pgfault"
-	"duly.dev/duly/internal/pgtest/pgtestdb"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"

@@ -25,7 +25,7 @@ type house struct {
 }
 
 // outside are folders whose code is not the product's.
-var outside = []string{"bench", "examples", "tools", "test", "dulytest", "internal/sim", "internal/law", "internal/pgtest", "internal/pgfault", "schema/storetest"}
+var outside = []string{"bench", "examples", "tools", "test", "dulytest", "internal/sim", "internal/law", "internal/pgtestdb", "internal/pgfault", "schema/storetest"}
 
 var (
 	vague    = regexp.MustCompile(`(?i)\b(nobody|somebody|whoever|anew)\b`)

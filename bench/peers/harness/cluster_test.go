@@ -3,12 +3,12 @@ package harness
 import (
 	"testing"
 
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 )
 
 func losingCluster(t *testing.T) string {
 	t.Helper()
-	c, err := pgtest.Start(pgtest.Options{FsyncOff: true})
+	c, err := localpg.Start(localpg.Options{FsyncOff: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -27,7 +27,7 @@ var ServerSettings = map[string]string{
 // store is the database of a run and the processes that serve it.
 type store struct {
 	dsn        string
-	cluster    *pgtest.Cluster // nil: not ours
+	cluster    *localpg.Cluster // nil: not ours
 	conn       *pgx.Conn
 	postmaster int // 0: not on this machine
 	analyze    bool
@@ -46,7 +46,7 @@ func openStore(ctx context.Context, dsn string) (*store, error) {
 
 func (s *store) open(ctx context.Context) (err error) {
 	if s.dsn == "" {
-		if s.cluster, err = pgtest.Start(pgtest.Options{Settings: ServerSettings}); err != nil {
+		if s.cluster, err = localpg.Start(localpg.Options{Settings: ServerSettings}); err != nil {
 			return err
 		}
 		if s.dsn, err = s.cluster.NewDatabase(ctx); err != nil {

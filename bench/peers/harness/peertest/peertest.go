@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"duly.dev/duly/bench/peers/harness"
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 )
 
 // databases starts a throwaway cluster and returns what makes databases in it.
 func databases(t *testing.T) func() string {
 	t.Helper()
-	c, err := pgtest.Start(pgtest.Options{Settings: harness.ServerSettings})
+	c, err := localpg.Start(localpg.Options{Settings: harness.ServerSettings})
 	if err != nil {
 		t.Fatal(err)
 	}

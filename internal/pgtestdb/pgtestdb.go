@@ -10,20 +10,20 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"duly.dev/duly/internal/pgtest"
+	"duly.dev/duly/internal/localpg"
 )
 
 // cluster is started by the first test that wants it. Stopping ends it; without
 // that its watchdog does when this process is gone.
-var cluster = sync.OnceValues(func() (*pgtest.Cluster, error) {
-	c, err := pgtest.Start(pgtest.Options{Settings: map[string]string{"max_connections": "200"}})
+var cluster = sync.OnceValues(func() (*localpg.Cluster, error) {
+	c, err := localpg.Start(localpg.Options{Settings: map[string]string{"max_connections": "200"}})
 	if err == nil {
 		running.Store(c)
 	}
 	return c, err
 })
 
-var running atomic.Pointer[pgtest.Cluster]
+var running atomic.Pointer[localpg.Cluster]
 
 // Stopping runs the tests of a package and then stops the cluster, if there is
 // one: what is still there is a leak.

@@ -1,7 +1,7 @@
-// Package pgtest starts throwaway PostgreSQL clusters from the machine's own
+// Package localpg starts throwaway PostgreSQL clusters from the machine's own
 // binaries, for tests and local runs. A cluster disappears with the process that
 // started it, also when that process is killed.
-package pgtest
+package localpg
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package pgtest
+package localpg
 
 import (
 	"errors"
