@@ -147,7 +147,8 @@ func (c Config) Resolve() (Config, error) {
 	return c, nil
 }
 
-// Validate refuses a resolved configuration that cannot work, naming the setting.
+// Validate refuses a configuration that cannot work, naming the setting. The command line
+// calls it before Resolve.
 func (c *Config) Validate() error {
 	if len(c.Roles) == 0 {
 		return fmt.Errorf("roles: none given, want some of %s", strings.Join(Roles, ", "))
@@ -157,8 +158,10 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("roles: %q is not a role, want some of %s", r, strings.Join(Roles, ", "))
 		}
 	}
-	if err := core.CheckName("node-name", c.NodeName); err != nil {
-		return err
+	if c.NodeName != "" { // Resolve makes one
+		if err := core.CheckName("node-name", c.NodeName); err != nil {
+			return err
+		}
 	}
 	if _, err := wire.NewNames(c.Namespace); err != nil {
 		return err

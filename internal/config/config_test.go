@@ -70,8 +70,8 @@ func TestValidateNamesTheSetting(t *testing.T) {
 func TestNodeNameIsMadeOfTheHost(t *testing.T) {
 	c := good()
 	c.NodeName = ""
-	if err := c.Validate(); err == nil {
-		t.Error("a node without a name is taken")
+	if err := c.Validate(); err != nil {
+		t.Errorf("a node whose name is to be made: %v", err)
 	}
 	got, err := c.Resolve()
 	if err == nil {
