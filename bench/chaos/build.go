@@ -12,7 +12,7 @@ import (
 
 // olderCommit is what the older binary of an upgrade is built from where the
 // checkout has it: a version that reads what the present one writes, tables and packs.
-const olderCommit = "5fa98b1"
+const olderCommit = "8631bd8"
 
 // programs are the two binaries of an upgrade, and the servers'.
 type programs struct {
