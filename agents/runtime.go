@@ -284,7 +284,7 @@ func (r *Runtime) panicked(cmd *core.Command, value any, err *error) {
 	*err = failure
 }
 
-// answer is the empty success of a command, with the numbers that its reply goes by.
+// answer is the reply to a command that succeeded, without a result.
 func answer(cmd *core.Command) core.Reply {
 	return core.Reply{Partition: cmd.Partition, Number: cmd.Number, Seq: cmd.Seq}
 }

@@ -191,6 +191,12 @@ func column[T any](ctx context.Context, r *reader, query string, args ...any) ([
 	if err != nil {
 		return nil, err
 	}
+	return ScanColumn[T](rows)
+}
+
+// ScanColumn reads and closes the rows of a query of one column. Error: of a row, or of
+// the query on its way.
+func ScanColumn[T any](rows *sql.Rows) ([]T, error) {
 	defer rows.Close()
 	var all []T
 	for rows.Next() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"duly.dev/duly/schema"
 )
 
 // The migrations that are of PostgreSQL alone.
@@ -155,14 +157,5 @@ func column[T any](ctx context.Context, db *sql.DB, query string, args ...any) (
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var all []T
-	for rows.Next() {
-		var v T
-		if err := rows.Scan(&v); err != nil {
-			return nil, err
-		}
-		all = append(all, v)
-	}
-	return all, rows.Err()
+	return schema.ScanColumn[T](rows)
 }
