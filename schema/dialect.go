@@ -103,28 +103,9 @@ func sendUntilKnown(ctx context.Context, batch *core.Batch, watch *commitWatch, 
 	}
 }
 
-// Old is what a purge may take: it was found without holding the partition, and is checked
-// again by the statements that take it.
-type Old struct {
-	Rows, Details []int64 // numbers of tasks
-	Inputs        bool    // some of Details hold their input in their row
-	Forgotten     int64   // the end number up to which all will be forgotten
-}
-
-// PurgeBy looks for up to limit tasks of a partition that are old and has take take them. It
-// returns how many tasks take touched.
-func (b *Base) PurgeBy(ctx context.Context, partition int, detail, row core.Instant, limit int, take func(*Old) (int, error)) (int, error) {
-	return b.purge(ctx, partition, detail, row, limit, func(c *purgeChoice) (int, error) {
-		return take(&Old{Rows: c.rows, Details: c.details, Inputs: c.inputs, Forgotten: c.forgotten})
-	})
-}
-
 // ForgetPurged forgets how far a partition is purged: at a takeover, because another owner
 // may have gone back in time with a restored database.
 func (b *Base) ForgetPurged(partition int) { b.purged.forget(partition) }
-
-// TakeOverArgs are the parameters of TakeOverSQL.
-func (b *Base) TakeOverArgs(st *core.PartitionState) []any { return b.takeOverArgs(st) }
 
 // TablesVersion is the version of the tables; there have to be some.
 func (b *Base) TablesVersion(ctx context.Context) (int64, error) { return b.version(ctx) }
@@ -145,11 +126,6 @@ const (
 	AndDeadSQL       = andDead
 )
 
-// ScanPartition reads a row of PartitionSQL.
-func ScanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
-	return scanPartition(row)
-}
-
 // CheckPartitions refuses a number of partitions that is not the stored one.
 func CheckPartitions(have, want int) error {
 	if have != want {
@@ -158,50 +134,11 @@ func CheckPartitions(have, want int) error {
 	return nil
 }
 
-// NewInstallation draws the id of an installation.
-func NewInstallation() string { return newInstallation() }
-
-// CheckInstallation refuses a namespace that is not the one of this installation; err is
-// that of reading it.
-func CheckInstallation(id, bound, namespace string, err error) (string, error) {
-	return checkInstallation(id, bound, namespace, err)
-}
-
-// CheckRenewed refuses a database that was not of the installation that was named; err is
-// that of renewing it.
-func CheckRenewed(id, found, was string, err error) (string, error) {
-	return checkRenewed(id, found, was, err)
-}
-
-// EncodePlan is the stored form of a plan.
-func EncodePlan(p *core.Plan) ([]byte, error) { return encodePlan(p) }
-
-// SamePlan compares a stored plan with one to be stored, both in their stored form.
-func SamePlan(p *core.Plan, stored, want []byte) error { return samePlan(p, stored, want) }
-
 // After names the steps that step i comes after.
 func After(p *core.Plan, i int) string { return after(p, i) }
 
-// InputOf is the task's input where a record keeps it: the first of a birth.
-func InputOf(w *core.TaskWrite, record int) []byte { return inputOf(w, record) }
-
-// FormatOf is the format of a journal row that holds that input of its task.
-func FormatOf(input []byte) int16 { return formatOf(input) }
-
-// StatusWord is the status of a record's step, "" for none.
-func StatusWord(r *core.Record) string { return statusWord(r) }
-
-// Fingerprint groups failures of one kind; "" is no failure.
-func Fingerprint(r *core.Record) string { return fingerprint(r) }
-
 // Words makes a name that comes from outside fit for a column of text.
 func Words(s string) string { return words(s) }
-
-// Migrator migrates a database by the files of its dialect below schema/migrations, and by
-// more, which are none of files.
-func Migrator(db *sql.DB, dialect goose.Dialect, dir string, more ...*goose.Migration) (*goose.Provider, error) {
-	return migrator(db, dialect, dir, more...)
-}
 
 // Migration is the text of a migration's file.
 func Migration(dir, path string) (string, error) {
@@ -211,10 +148,6 @@ func Migration(dir, path string) (string, error) {
 	}
 	return string(text), nil
 }
-
-// HaveVersion is the version of the tables, which it makes ready for migrations. It refuses
-// those that a newer binary has been at.
-func HaveVersion(ctx context.Context, m *goose.Provider) (int64, error) { return haveVersion(ctx, m) }
 
 // Migrate brings the tables up to the newest version that m knows. What another process
 // does meanwhile may be in its way: passing reports whether an error is of that kind.
@@ -231,7 +164,7 @@ func Migrate(ctx context.Context, m *goose.Provider, passing func(error) bool) e
 }
 
 func migrateOnce(ctx context.Context, m *goose.Provider) error {
-	if _, err := haveVersion(ctx, m); err != nil {
+	if _, err := HaveVersion(ctx, m); err != nil {
 		return err
 	}
 	if _, err := m.Up(ctx); err != nil {

@@ -20,7 +20,7 @@ func baseOf(s Store) *Base { return s.(interface{ base() *Base }).base() }
 
 // SQLiteMigrator is what migrates a SQLite store.
 func SQLiteMigrator(s Store) (*goose.Provider, error) {
-	return migrator(baseOf(s).writer, goose.DialectSQLite3, "sqlite")
+	return Migrator(baseOf(s).writer, goose.DialectSQLite3, "sqlite")
 }
 
 // Reads are the queries that must not walk all tasks, with values for their

@@ -33,9 +33,9 @@ func newerSchema(have, newest int64) error {
 	return fmt.Errorf("the database's schema has version %d, this binary knows up to %d: use a newer binary", have, newest)
 }
 
-// haveVersion is the version of the tables, which it makes ready for migrations. It refuses
+// HaveVersion is the version of the tables, which it makes ready for migrations. It refuses
 // those that a newer binary has been at.
-func haveVersion(ctx context.Context, m *goose.Provider) (int64, error) {
+func HaveVersion(ctx context.Context, m *goose.Provider) (int64, error) {
 	have, err := m.GetDBVersion(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("version of the schema: %w", err)
@@ -52,7 +52,9 @@ func newest(m *goose.Provider) int64 {
 	return sources[len(sources)-1].Version
 }
 
-func migrator(db *sql.DB, dialect goose.Dialect, dir string, more ...*goose.Migration) (*goose.Provider, error) {
+// Migrator migrates a database by the files of its dialect below schema/migrations, and by
+// more, which are none of files.
+func Migrator(db *sql.DB, dialect goose.Dialect, dir string, more ...*goose.Migration) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations/"+dir)
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)

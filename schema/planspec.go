@@ -10,9 +10,9 @@ import (
 	"duly.dev/duly/internal/planform"
 )
 
-// encodePlan is the stored form of a plan: canonical, so that the same plan is the
+// EncodePlan is the stored form of a plan: canonical, so that the same plan is the
 // same bytes whatever this binary's structs look like.
-func encodePlan(p *core.Plan) ([]byte, error) {
+func EncodePlan(p *core.Plan) ([]byte, error) {
 	spec, err := planform.Canonical(p)
 	if err != nil {
 		return nil, fmt.Errorf("plan %s version %d: %w", p.Name, p.Version, err)
@@ -90,9 +90,9 @@ func decodeOldPlan(spec []byte) (core.Plan, error) {
 	return planform.Normal(&p), nil
 }
 
-// samePlan compares a stored plan with one to be stored, in its canonical bytes, by
+// SamePlan compares a stored plan with one to be stored, in its canonical bytes, by
 // what they mean.
-func samePlan(p *core.Plan, stored, want []byte) error {
+func SamePlan(p *core.Plan, stored, want []byte) error {
 	if bytes.Equal(stored, want) {
 		return nil
 	}

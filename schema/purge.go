@@ -42,14 +42,15 @@ func (p *purgePlaces) set(partition int, number int64) {
 // with a restored database.
 func (p *purgePlaces) forget(partition int) { p.set(partition, 0) }
 
-// purgeChoice is what a purge will take; it is looked for without holding the
-// partition, and each of it is checked again when that is held.
-type purgeChoice struct {
-	rows, details []int64 // numbers of tasks
-	inputs        bool    // some of details hold their input in their row
-	forgotten     int64   // the end number up to which all will be forgotten
-	number        int64   // see purgePlaces
-	moves         bool    // forgotten is further than it stood
+// Old is what a purge may take: it was found without holding the partition, and is checked
+// again by the statements that take it.
+type Old struct {
+	Rows, Details []int64 // numbers of tasks
+	Inputs        bool    // some of Details hold their input in their row
+	Forgotten     int64   // the end number up to which all will be forgotten
+
+	number int64 // see purgePlaces
+	moves  bool  // Forgotten is further than it stood
 }
 
 // The looks of a purge. Endings come in the order of their numbers, which is
@@ -74,14 +75,14 @@ const (
 const purgeLook = 20_000
 
 // choose looks for up to limit old rows and as many tasks with old details.
-func (r *reader) choose(ctx context.Context, partition int, detail, row core.Instant, limit int) (purgeChoice, error) {
-	c := purgeChoice{number: r.purged.get(partition)}
+func (r *reader) choose(ctx context.Context, partition int, detail, row core.Instant, limit int) (Old, error) {
+	c := Old{number: r.purged.get(partition)}
 	if row > 0 {
 		old, err := r.old(ctx, qOldRows, partition, c.number, row, limit)
 		if err != nil {
 			return c, err
 		}
-		c.rows, c.number = old.numbers, old.next
+		c.Rows, c.number = old.numbers, old.next
 	}
 	if detail == 0 {
 		return c, nil
@@ -91,20 +92,20 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 		return c, err
 	}
 	old, err := r.old(ctx, qOldDetails, partition, forgotten[0], detail, limit)
-	c.details, c.inputs, c.forgotten, c.moves = old.numbers, old.inputs, old.next, old.next > forgotten[0]
+	c.Details, c.Inputs, c.Forgotten, c.moves = old.numbers, old.inputs, old.next, old.next > forgotten[0]
 	return c, err
 }
 
-// purge chooses what is old, lets forget take it, if there is any, and remembers
-// how far that went. It returns how many tasks forget touched.
-func (r *reader) purge(ctx context.Context, partition int, detail, row core.Instant, limit int, forget func(*purgeChoice) (int, error)) (int, error) {
+// PurgeBy chooses up to limit tasks of a partition that are old, lets take take them, if
+// there are any, and remembers how far that went. It returns how many tasks take touched.
+func (r *reader) PurgeBy(ctx context.Context, partition int, detail, row core.Instant, limit int, take func(*Old) (int, error)) (int, error) {
 	c, err := r.choose(ctx, partition, detail, row, limit)
 	if err != nil {
 		return 0, err
 	}
 	touched := 0
-	if len(c.rows) > 0 || c.moves {
-		touched, err = forget(&c)
+	if len(c.Rows) > 0 || c.moves {
+		touched, err = take(&c)
 	}
 	if err == nil {
 		r.purged.set(partition, c.number)
@@ -115,7 +116,7 @@ func (r *reader) purge(ctx context.Context, partition int, detail, row core.Inst
 // oldTasks are what a look found.
 type oldTasks struct {
 	numbers []int64
-	inputs  bool  // see purgeChoice
+	inputs  bool  // see Old
 	next    int64 // where the next look begins
 }
 

@@ -218,7 +218,7 @@ func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 	defer rows.Close()
 	var all []core.PartitionState
 	for rows.Next() {
-		st, err := scanPartition(rows)
+		st, err := ScanPartition(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -227,7 +227,8 @@ func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 	return all, rows.Err()
 }
 
-func scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
+// ScanPartition reads a row of PartitionSQL.
+func ScanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var st core.PartitionState
 	var cursor, control, until, epoch int64
 	var back, tasks, controls instant
@@ -241,8 +242,8 @@ func scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, er
 	return st, err
 }
 
-// takeOverArgs are the parameters of qTakeOver.
-func (r *reader) takeOverArgs(st *core.PartitionState) []any {
+// TakeOverArgs are the parameters of TakeOverSQL.
+func (r *reader) TakeOverArgs(st *core.PartitionState) []any {
 	known := func(at core.Instant) any {
 		if at == 0 {
 			return nil
@@ -255,8 +256,8 @@ func (r *reader) takeOverArgs(st *core.PartitionState) []any {
 	}
 }
 
-// checkInstallation refuses a namespace that is not the one of this installation.
-func checkInstallation(id, bound, namespace string, err error) (string, error) {
+// CheckInstallation refuses a namespace that is not the one of this installation.
+func CheckInstallation(id, bound, namespace string, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("installation of this database: %w", err)
 	}
@@ -270,21 +271,21 @@ func checkInstallation(id, bound, namespace string, err error) (string, error) {
 func (r *reader) Installation(ctx context.Context, namespace string) (string, error) {
 	var id, bound string
 	err := r.db.QueryRowContext(ctx, qInstallation).Scan(&id, &bound)
-	return checkInstallation(id, bound, namespace, err)
+	return CheckInstallation(id, bound, namespace, err)
 }
 
 // installationBytes is the length of an installation's id that is drawn here.
 const installationBytes = 16
 
-// newInstallation draws an id.
-func newInstallation() string {
+// NewInstallation draws an id.
+func NewInstallation() string {
 	id := make([]byte, installationBytes)
 	_, _ = rand.Read(id) // which never fails
 	return hex.EncodeToString(id)
 }
 
-// checkRenewed refuses a database that was not of the installation that was named.
-func checkRenewed(id, found, was string, err error) (string, error) {
+// CheckRenewed refuses a database that was not of the installation that was named.
+func CheckRenewed(id, found, was string, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("another installation: %w", err)
 	}

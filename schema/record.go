@@ -14,17 +14,17 @@ const (
 	journalFormat = inputFormat
 )
 
-// formatOf is the format of a row that holds that input of its task.
-func formatOf(input []byte) int16 {
+// FormatOf is the format of a row that holds that input of its task.
+func FormatOf(input []byte) int16 {
 	if input == nil {
 		return plainFormat
 	}
 	return inputFormat
 }
 
-// statusWord is the status of the row's step; without a step, of the zero
+// StatusWord is the status of the row's step; without a step, of the zero
 // status nothing is kept.
-func statusWord(r *core.Record) string {
+func StatusWord(r *core.Record) string {
 	if r.Step < 0 && r.StepStatus == core.StepWaiting {
 		return ""
 	}

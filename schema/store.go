@@ -121,9 +121,9 @@ func complete(b *core.Batch) error {
 	return nil
 }
 
-// inputOf is the input of a task where it is written: in the first journal row,
+// InputOf is the input of a task where it is written: in the first journal row,
 // because it is forgotten when the journal is.
-func inputOf(w *core.TaskWrite, record int) []byte {
+func InputOf(w *core.TaskWrite, record int) []byte {
 	if w.Birth && record == 0 {
 		return w.Task.Input
 	}
@@ -144,9 +144,9 @@ func wordByte(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c == '.' || c == ':' || c == '+'
 }
 
-// fingerprint groups failures of one kind: what varies between two of them
+// Fingerprint groups failures of one kind: what varies between two of them
 // (numbers, ids) is left out.
-func fingerprint(r *core.Record) string {
+func Fingerprint(r *core.Record) string {
 	if r.Error == "" {
 		return ""
 	}
