@@ -21,7 +21,15 @@ type View struct {
 	Reason      string     // why it is where it is, from the newest row that says so
 	FailedStep  string     // the step whose failure is the reason, if one's is; empty in a list
 	Steps       []StepView // in the plan's order; empty in a list
+	Seq         int64      // number of the newest journal row; 0 where it is not read
+	Fingerprint string     // of the failure, of a task in error or undone
+	Labels      []Label    // that the submission gave, in its order
+	// Sentence says in one sentence why the task is where it is and what comes next: see [Task.Sentence]. Empty in a list.
+	Sentence string
 }
+
+// Label is one label of a submission.
+type Label struct{ Key, Value string }
 
 // StepView is one step of a View.
 type StepView struct {
@@ -42,14 +50,23 @@ type StepView struct {
 type Filter struct {
 	Type  string
 	State State
-	Limit int    // 1 to 1000
-	After string // cursor of the page before, opaque
+	Step  string // that failed
+	// Fingerprint is of a failure, as a failure group has it.
+	Fingerprint string
+	Label       string  // key=value
+	CreatedFrom Instant // created at or after
+	CreatedTo   Instant // created before
+	DeadlineTo  Instant // the task's deadline is before
+	Limit       int     // 1 to 1000
+	After       string  // cursor of the page before, opaque
 }
 
 // Page is one page of a list.
 type Page struct {
 	Tasks []View
 	Next  string // cursor of the next page; empty: this was the last
+	// Partial says that the page is short because the search was cut off, not because there are no more: Next goes on.
+	Partial bool
 }
 
 // Count is how many tasks of a type are in a state.

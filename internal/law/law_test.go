@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -67,12 +67,29 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
 		links:   []string{"nats"},
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause"}},
+	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause", "internal/operate", "internal/auth", "internal/live"}},
+	// What operators read and do: types and ports of the faces below, and the actions on one task.
+	"internal/operate": {imports: []string{"internal/core"}},
+	// Actions on many tasks: previews, waves, rehearsals.
+	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
+	// Who asks: tokens, sessions, roles.
+	"internal/auth": {imports: []string{"internal/operate", "internal/pause"}},
+	// One reader a process for everything that is shown live.
+	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
+	// The pages for operators.
+	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live"}},
+	// Alerts to the outside: webhooks and mail.
+	"internal/alerts": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/redact"}},
+	// Metrics and traces.
+	"internal/telemetry": {imports: []string{"internal/core", "internal/operate"}},
+	// Journal and services compared; the journal played again and proven.
+	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
+	"internal/replay": {imports: []string{"internal/core", "internal/operate"}},
 
 	// Every setting of a node.
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
@@ -85,11 +102,11 @@ var packages = map[string]place{
 
 	// Adapters.
 	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":       {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
+	"schema/...":       {imports: []string{"schema", "internal/core", "internal/operate"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
-	"schema":          {imports: []string{"internal/core", "internal/pause", "internal/planform"}, links: []string{"sql"}},
-	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/pause"}, links: []string{"sql"}},
-	"schema/sqlite":   {imports: []string{"schema", "internal/core"}, links: []string{"sql"}},
+	"schema":          {imports: []string{"internal/core", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
+	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/operate", "internal/pause"}, links: []string{"sql"}},
+	"schema/sqlite":   {imports: []string{"schema", "internal/core", "internal/operate"}, links: []string{"sql"}},
 	"schema/dialects": {imports: []string{"schema", "schema/postgres", "schema/sqlite"}},
 
 	// Every name and encoding on NATS, without a connection: what the author of an SDK or

@@ -1,0 +1,18 @@
+package operate
+
+import "errors"
+
+// ErrFenced: another runner has taken the operation over since.
+var ErrFenced = errors.New("operation taken over by another runner")
+
+// Refusal is a request that is not carried out, with what to do about it.
+type Refusal struct {
+	Code     int      // as HTTP: 400, 403, 404, 409, 413, 422, 429, 503
+	Field    string   // that is wrong, if one is
+	Detail   string   // one sentence: field, value and limit, or state and what is possible now
+	Possible []Action // of 409: what is possible in the task's state
+	RetryMS  int64    // of 429 and 503: when to ask again
+}
+
+// Error is the sentence.
+func (r *Refusal) Error() string { return r.Detail }

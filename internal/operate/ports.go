@@ -1,0 +1,148 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Reader is what operators read from the state store, through connections of its own: no commit waits for a read. Every
+// method is bounded by its limit, whatever the tables hold.
+type Reader interface {
+	// Get returns one task with its steps. Error: core.ErrNotFound.
+	Get(ctx context.Context, partition int, id string) (core.View, error)
+	// List returns one page of tasks without their steps.
+	List(ctx context.Context, f core.Filter) (core.Page, error)
+	// JournalPage returns up to limit journal rows of a task before a row number, newest first; before 0: from the newest.
+	JournalPage(ctx context.Context, partition int, number int64, before int64, limit int) ([]core.Record, error)
+	// CountsUpTo counts about most tasks of each state at most, and says where there may be more.
+	CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
+	// Groups returns one page of failure groups.
+	Groups(ctx context.Context, f GroupFilter) (Groups, error)
+	// Group returns one failure group by its id. Error: core.ErrNotFound.
+	Group(ctx context.Context, id string) (Group, error)
+	// AtRisk returns unfinished tasks by their deadline, the nearest first, of those whose deadline is before the time.
+	// more: there may be others that were not looked at.
+	AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error)
+	// Sample reads totals, and the times of up to newest endings.
+	Sample(ctx context.Context, newest int) (Sample, error)
+	// WaitingFor counts the parked tasks of each agent, up to CountExactMax each.
+	WaitingFor(ctx context.Context) (map[string]Count, error)
+	// Plans returns the plans that this binary can read; see schema.Store.
+	Plans(ctx context.Context) ([]core.Plan, error)
+	// Cursors returns the rows of all partitions.
+	Cursors(ctx context.Context) ([]core.PartitionState, error)
+}
+
+// Trail is the audit trail. It is append-only.
+type Trail interface {
+	// Append stores an entry and gives its number. A key that is there already stores nothing: again is the entry that
+	// has it.
+	Append(ctx context.Context, e AuditEntry) (number int64, again *AuditEntry, err error)
+	// SetOutcome adds what became of an entry, once.
+	SetOutcome(ctx context.Context, number int64, outcome string) error
+	Audit(ctx context.Context, f AuditFilter) (AuditPage, error)
+}
+
+// OperationStore keeps operations and their members.
+type OperationStore interface {
+	// Freeze stores a preview with the members that the selection has now, at most MembersMax, in one transaction or in
+	// pages that become visible together. It returns the number of members.
+	Freeze(ctx context.Context, op Operation, sel Selection) (int64, error)
+	// Operation returns one. Error: core.ErrNotFound.
+	Operation(ctx context.Context, id string) (Operation, error)
+	// Operations returns those in the given states, newest first; no states: all.
+	Operations(ctx context.Context, states []OperationState, limit int, after string) (ops []Operation, next string, err error)
+	// Update stores the changeable part of an operation (state, why, wave, rate, tally, times, epoch) if the stored epoch
+	// is still was. Error: ErrFenced.
+	Update(ctx context.Context, op Operation, was int64) error
+	// Members returns members after an ordinal; an empty outcome: all.
+	Members(ctx context.Context, operation string, outcome Outcome, after int64, limit int) ([]Member, error)
+	// SetMembers stores wave, outcome and text of members, and the operation's tally, in one transaction, fenced as Update.
+	SetMembers(ctx context.Context, op Operation, was int64, members []Member) error
+	// DropExpired forgets previews that were never started and have expired.
+	DropExpired(ctx context.Context, now time.Time) (int, error)
+	// Standing returns where tasks stand now, for the members of an operation; see Standing.
+	Standing(ctx context.Context, members []Member) ([]Standing, error)
+	// Saved returns rows with journals, for a rehearsal.
+	Saved(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)
+}
+
+// Standing is where a task stands: its row, and what the journal says since the member was frozen.
+type Standing struct {
+	Ordinal     int64
+	Missing     bool // the task is forgotten
+	State       core.State
+	Seq         int64
+	Step        string // that failed last, by name
+	Fingerprint string
+	Text        string // of the newest failure
+	Asked       bool   // a row after the frozen one names the operation as actor
+	Passed      bool   // the step that had failed is done in a row after the frozen one
+}
+
+// TokenStore keeps tokens.
+type TokenStore interface {
+	PutToken(ctx context.Context, t Token) error
+	// TokenByID returns one. Error: core.ErrNotFound.
+	TokenByID(ctx context.Context, id string) (Token, error)
+	Tokens(ctx context.Context) ([]Token, error)
+	RevokeToken(ctx context.Context, id string, at time.Time) error
+	TouchToken(ctx context.Context, id string, at time.Time) error
+}
+
+// NoteStore keeps notes.
+type NoteStore interface {
+	AddNote(ctx context.Context, n Note) (Note, error)
+	Notes(ctx context.Context, target string, limit int) ([]Note, error)
+}
+
+// SettingStore keeps small documents by name: alert channels, saved views. A document has 64 KiB at most.
+type SettingStore interface {
+	PutSetting(ctx context.Context, name string, document []byte) error
+	// Setting returns one. Error: core.ErrNotFound.
+	Setting(ctx context.Context, name string) ([]byte, error)
+	Settings(ctx context.Context, prefix string) (map[string][]byte, error)
+	DeleteSetting(ctx context.Context, name string) error
+}
+
+// PauseStore keeps pauses.
+type PauseStore interface {
+	PutPause(ctx context.Context, p Pause) error
+	DeletePause(ctx context.Context, id string) error
+	Pauses(ctx context.Context) ([]Pause, error)
+}
+
+// Store is all of it, as the state store serves it.
+type Store interface {
+	Reader
+	Trail
+	OperationStore
+	TokenStore
+	NoteStore
+	SettingStore
+	PauseStore
+}
+
+// Actions carries out what operators ask of single tasks.
+type Actions interface {
+	// Do writes the audit entry, asks the task's owner, and answers. Error: *Refusal.
+	Do(ctx context.Context, by Actor, task TaskRef, r Request) (Answer, error)
+}
+
+// Operations carries out what operators ask of many tasks.
+type Operations interface {
+	Preview(ctx context.Context, by Actor, sel Selection, r Request) (Preview, error)
+	// Start starts a preview. confirm is the number of its tasks, required above 100.
+	Start(ctx context.Context, by Actor, token string, rate, brakePct int, reason string, confirm int64) (Operation, error)
+	// Change pauses, resumes, stops, or sets the rate of an operation.
+	Change(ctx context.Context, by Actor, id string, change Change) (Operation, error)
+}
+
+// Change is what is changed in an operation that exists.
+type Change struct {
+	State  OperationState `json:"state,omitempty"` // paused, running or stopped; empty: as it is
+	Rate   *int           `json:"rate,omitempty"`
+	Reason string         `json:"reason,omitempty"`
+}

@@ -1,0 +1,364 @@
+package operate
+
+import (
+	"encoding/json"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Limits of what is asked. An error names the field, the value and the limit.
+const (
+	ListMax        = 1000    // rows of a page
+	ListDefault    = 50      // rows of a page when the request does not say
+	CountExactMax  = 10_000  // counts are exact up to this many, and "at least" beyond
+	ReasonBytesMax = 1000    // of the reason of an action, and of a note
+	LabelsMax      = 8       // labels of one submission
+	LabelBytesMax  = 64      // of a label's key, and of its value
+	MembersMax     = 1000000 // tasks of one operation
+	PreviewFor     = 15 * time.Minute
+)
+
+// Count is a number of tasks that is exact, or says that it is not.
+type Count struct {
+	N       int64 `json:"n"`
+	AtLeast bool  `json:"at_least,omitempty"` // there may be more than N
+}
+
+// Actor is who does something: the authenticated one, never the requester's word.
+type Actor struct {
+	Name string `json:"name"`           // of the token, of the person at the identity provider, or "local" where auth is off
+	Role Role   `json:"role"`           //
+	From string `json:"from,omitempty"` // address that the request came from
+	Via  string `json:"via"`            // http, console, nats, operation
+}
+
+// Role is what an actor may do: a viewer reads, an operator acts on tasks, an admin changes settings and tokens as well.
+type Role string
+
+// The roles, each with what those before it may do.
+const (
+	RoleViewer   Role = "viewer"
+	RoleOperator Role = "operator"
+	RoleAdmin    Role = "admin"
+)
+
+// May reports whether an actor of role r may do what needs the other role.
+func (r Role) May(needs Role) bool { return rank[r] >= rank[needs] && rank[needs] > 0 }
+
+var rank = map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
+
+// Action is the name of something that an operator may ask of a task.
+type Action string
+
+// The actions. Each says in which states it is allowed.
+const (
+	ActionCancel   Action = "cancel"   // pending, processing: what it did is undone
+	ActionUndo     Action = "undo"     // any state but undone; again after an undo gave up
+	ActionResubmit Action = "resubmit" // error: from the failed step on; undone: from the first, in a new round
+	ActionEdit     Action = "edit"     // as resubmit, with another input
+	ActionAccept   Action = "accept"   // error: the failed step counts as done, with a given result
+	ActionResolve  Action = "resolve"  // error: settled by hand, as processed or undone
+	ActionExtend   Action = "extend"   // pending, processing: a later deadline
+)
+
+// Request asks for one action on one task.
+type Request struct {
+	Action Action          `json:"action"`
+	Reason string          `json:"reason,omitempty"` // required for undo, resolve, accept and edit
+	Step   string          `json:"step,omitempty"`   // of resubmit and accept: the step meant; empty: the failed one
+	Input  json.RawMessage `json:"input,omitempty"`  // of edit
+	Result json.RawMessage `json:"result,omitempty"` // of accept
+	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit and edit: the new deadline; zero: the plan's time from now
+	As     core.State      `json:"as,omitempty"`     // of resolve: processed or undone
+	IfSeq  int64           `json:"if_seq,omitempty"` // refuse when the task's newest journal row is another; 0: whatever it is
+	Key    string          `json:"-"`                // Idempotency-Key: the same key is carried out once
+}
+
+// Answer is what became of a request about a task.
+type Answer struct {
+	Type     string     `json:"type"`
+	ID       string     `json:"id"`
+	Action   Action     `json:"action"`
+	State    core.State `json:"state,omitempty"` // when it was asked
+	Outcome  string     `json:"outcome"`         // what will be, in words
+	Position string     `json:"control_position"`
+	Audit    int64      `json:"audit"`           // number of the entry in the audit trail
+	Again    bool       `json:"again,omitempty"` // the key had been used for this before: nothing was done again
+}
+
+// GroupKey names a failure group: tasks of one type that failed in one step in the same way.
+type GroupKey struct {
+	Type        string     `json:"type"`
+	State       core.State `json:"state"`       // error or undone
+	Step        string     `json:"step"`        // name of the failed step; empty: none failed
+	Fingerprint string     `json:"fingerprint"` // of the error's text without numbers and ids
+}
+
+// Group is one failure group.
+type Group struct {
+	GroupKey
+	ID      string    `json:"id"` // of the group: a short hash of the key, usable in a URL
+	Tasks   Count     `json:"tasks"`
+	Example string    `json:"example"` // text of the newest failure
+	Task    string    `json:"task"`    // id of that task
+	First   time.Time `json:"first"`   // when the oldest of its tasks ended
+	Last    time.Time `json:"last"`    // when the newest did
+	Notes   int       `json:"notes"`   // that operators wrote
+}
+
+// Groups is one page of failure groups, by key.
+type Groups struct {
+	Groups []Group   `json:"groups"`
+	Next   string    `json:"next,omitempty"` // cursor of the next page; empty: this was the last
+	At     time.Time `json:"at"`             // when it was read
+}
+
+// GroupFilter selects failure groups. Empty fields select all.
+type GroupFilter struct {
+	Type  string
+	State core.State // error, undone or empty for both
+	Limit int
+	After string
+}
+
+// Selection is the tasks that an operation is about: one group, or all that match a filter.
+type Selection struct {
+	Group  string       `json:"group,omitempty"` // id of a failure group
+	Filter *core.Filter `json:"filter,omitempty"`
+	IDs    []TaskRef    `json:"ids,omitempty"` // at most ListMax
+}
+
+// TaskRef names a task.
+type TaskRef struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// Member is one task of an operation as it was when the membership was frozen.
+type Member struct {
+	Ordinal   int64   `json:"ordinal"` // 1, 2, 3 … within the operation
+	Partition int     `json:"partition"`
+	Number    int64   `json:"number"`
+	ID        string  `json:"id"`
+	Type      string  `json:"type"`
+	Seq       int64   `json:"seq"`  // of its newest journal row then
+	Step      string  `json:"step"` // that had failed then
+	Wave      int     `json:"wave,omitempty"`
+	Outcome   Outcome `json:"outcome"`
+	Text      string  `json:"text,omitempty"` // of the new failure, or why it was skipped
+}
+
+// Outcome is what became of a member: exactly one at any time, so that the numbers add up to the frozen total.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeWaiting     Outcome = "waiting"      // not asked yet
+	OutcomeAsked       Outcome = "asked"        // asked, and neither passed nor failed yet
+	OutcomeDone        Outcome = "done"         // the failed step has passed, or the undo has ended, as was asked
+	OutcomeFailedAgain Outcome = "failed_again" // asked, and it failed again
+	OutcomeSkipped     Outcome = "skipped"      // it had changed since the preview, or what was asked is not allowed any more
+)
+
+// Tally counts members by outcome.
+type Tally struct {
+	Waiting     int64 `json:"waiting"`
+	Asked       int64 `json:"asked"`
+	Done        int64 `json:"done"`
+	FailedAgain int64 `json:"failed_again"`
+	Skipped     int64 `json:"skipped"`
+}
+
+// Total is the number of members.
+func (t Tally) Total() int64 { return t.Waiting + t.Asked + t.Done + t.FailedAgain + t.Skipped }
+
+// Rehearsal is what an operation would come to if nothing else happened meanwhile, played on the pure core.
+type Rehearsal struct {
+	Repairable int64         `json:"repairable"` // the action is allowed, and there is time
+	Undone     int64         `json:"undone"`     // it would be undone instead: its deadline leaves no time
+	Refused    int64         `json:"refused"`    // the task's state forbids it
+	Waiting    int64         `json:"waiting"`    // it would wait: its agent is paused or away
+	Reasons    []ReasonCount `json:"reasons,omitempty"`
+}
+
+// ReasonCount says how many members a sentence is about.
+type ReasonCount struct {
+	Reason string `json:"reason"`
+	Tasks  int64  `json:"tasks"`
+}
+
+// Preview is a frozen membership with what an operation over it would do. Its token starts the operation.
+type Preview struct {
+	Token     string     `json:"token"`
+	Selection string     `json:"selection"` // in words
+	Action    Action     `json:"action"`
+	Tasks     int64      `json:"tasks"`
+	Sample    []Member   `json:"sample"` // the first ten
+	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
+	Expires   time.Time  `json:"expires"`
+}
+
+// OperationState is where an operation is in its life.
+type OperationState string
+
+// The states of an operation.
+const (
+	OperationPreview OperationState = "preview" // frozen, not started
+	OperationRunning OperationState = "running"
+	OperationPaused  OperationState = "paused"  // by an operator
+	OperationBraked  OperationState = "braked"  // stopped by itself: too many of a wave failed with one fingerprint
+	OperationStopped OperationState = "stopped" // by an operator, for good
+	OperationDone    OperationState = "done"    // every member has an outcome
+)
+
+// Operation is one action over many tasks, in waves.
+type Operation struct {
+	ID        string         `json:"id"`
+	Action    Action         `json:"action"`
+	Selection string         `json:"selection"` // in words
+	Group     string         `json:"group,omitempty"`
+	Request   Request        `json:"request"` // what is asked of each
+	State     OperationState `json:"state"`
+	Why       string         `json:"why,omitempty"` // one sentence: why it is braked, paused or stopped
+	Tasks     int64          `json:"tasks"`         // frozen total
+	Tally     Tally          `json:"tally"`
+	Since     Count          `json:"since"`   // tasks that joined the group after the freeze, and are not touched
+	Wave      int            `json:"wave"`    // 1, 2, 3 …
+	Rate      int            `json:"rate"`    // tasks a second at most; 0: no limit but the waves
+	BrakePct  int            `json:"brake"`   // a wave stops the operation when more than this percentage fails alike
+	By        string         `json:"by"`      // the actor
+	Reason    string         `json:"reason"`  //
+	Created   time.Time      `json:"created"` //
+	Started   time.Time      `json:"started"` // zero: not yet
+	Ended     time.Time      `json:"ended"`   // zero: not yet
+	Expires   time.Time      `json:"-"`       // of a preview
+	Rehearsal *Rehearsal     `json:"rehearsal,omitempty"`
+	Epoch     int64          `json:"-"` // fence of the runner: rises with every change of leader
+}
+
+// AuditEntry is one mutation, carried out or refused.
+type AuditEntry struct {
+	Number  int64           `json:"number"` // rises; not without gaps
+	At      time.Time       `json:"at"`
+	Actor   string          `json:"actor"`
+	Role    Role            `json:"role"`
+	From    string          `json:"from,omitempty"`
+	Via     string          `json:"via"`
+	Action  string          `json:"action"` // an Action, or operation.start, token.create, pause.set …
+	Target  string          `json:"target"` // task/<type>/<id>, operation/<id>, token/<name> …
+	Reason  string          `json:"reason,omitempty"`
+	Before  json.RawMessage `json:"before,omitempty"`
+	After   json.RawMessage `json:"after,omitempty"`
+	Outcome string          `json:"outcome"` // asked, done, refused: …, failed: …
+	Key     string          `json:"key,omitempty"`
+	Request string          `json:"request,omitempty"` // id of the HTTP request
+}
+
+// AuditFilter selects entries of the audit trail, newest first. Empty fields select all.
+type AuditFilter struct {
+	Actor  string
+	Action string
+	Target string // a prefix
+	From   time.Time
+	To     time.Time
+	Limit  int
+	After  string
+}
+
+// AuditPage is one page of the audit trail.
+type AuditPage struct {
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next,omitempty"`
+}
+
+// Token is a bearer token of the HTTP API. Its secret is shown once and stored as a SHA-256.
+type Token struct {
+	ID       string    `json:"id"` // its public part
+	Name     string    `json:"name"`
+	Role     Role      `json:"role"`
+	Hash     []byte    `json:"-"`
+	Created  time.Time `json:"created"`
+	By       string    `json:"by"`
+	Expires  time.Time `json:"expires,omitzero"` // zero: never
+	Revoked  time.Time `json:"revoked,omitzero"` // zero: not
+	LastUsed time.Time `json:"last_used,omitzero"`
+}
+
+// Note is what an operator wrote about a task, a failure group or an operation.
+type Note struct {
+	Number int64     `json:"number"`
+	Target string    `json:"target"` // as in AuditEntry, or group/<id>
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Text   string    `json:"text"`
+}
+
+// Pause holds back new commands of what it names, until it is lifted. Fields that are empty match everything.
+type Pause struct {
+	ID     string    `json:"id"`
+	Type   string    `json:"type,omitempty"`
+	Step   string    `json:"step,omitempty"` // with Type only
+	Agent  string    `json:"agent,omitempty"`
+	Label  string    `json:"label,omitempty"` // key=value
+	Until  time.Time `json:"until,omitzero"`  // it lifts itself then; zero: never
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// Partition is one partition as an operator sees it.
+type Partition struct {
+	Partition int    `json:"partition"`
+	Owner     string `json:"owner"`
+	Epoch     int64  `json:"epoch"`
+	Lag       uint64 `json:"lag"` // messages of the task stream not committed yet
+	Pinned    string `json:"pinned,omitempty"`
+	InFlight  Count  `json:"in_flight"`
+}
+
+// Agent is one agent as an operator sees it.
+type Agent struct {
+	Name      string    `json:"name"`
+	Instances int       `json:"instances"` // that answer now; -1: not known
+	Waiting   Count     `json:"waiting"`   // tasks that wait for it
+	Paused    bool      `json:"paused"`
+	Calls     int64     `json:"calls"`  // that its instances count since their start
+	Errors    int64     `json:"errors"` // of these
+	LatencyMS float64   `json:"latency_ms"`
+	Since     time.Time `json:"since,omitzero"` // start of its oldest instance
+}
+
+// Overview is the first screen: what needs an operator, and how the engine does.
+type Overview struct {
+	At         time.Time    `json:"at"` // when it was last looked
+	Errors     Count        `json:"errors"`
+	Groups     int          `json:"groups"`
+	AtRisk     Count        `json:"at_risk"` // tasks whose deadline is nearer than AtRiskWithin
+	AgentsGone []string     `json:"agents_gone"`
+	Operations []Operation  `json:"operations"` // that are braked, paused or running
+	Troubles   []Trouble    `json:"troubles"`   // of this node, as /readyz has them
+	Counts     []StateCount `json:"counts"`
+}
+
+// Sample is what the partitions' rows say about throughput, for plots: totals, of which the reader takes differences.
+type Sample struct {
+	At      time.Time `json:"at"`
+	Created int64     `json:"created"` // tasks ever created
+	Ended   int64     `json:"ended"`   // endings ever
+	P50MS   float64   `json:"p50_ms"`  // creation to end, of the newest endings; 0: there are none
+	P99MS   float64   `json:"p99_ms"`
+}
+
+// StateCount is how many tasks are in a state.
+type StateCount struct {
+	State core.State `json:"state"`
+	Tasks Count      `json:"tasks"`
+}
+
+// Trouble is a condition of a node that does not hold.
+type Trouble struct {
+	Name  string    `json:"name"`
+	Text  string    `json:"text"`
+	Since time.Time `json:"since"`
+}
