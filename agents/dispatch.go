@@ -26,8 +26,9 @@ type dispatcher struct {
 	mu       sync.Mutex
 	queues   map[string]*queue // by agent; the map does not change
 	inFlight int               // commands accepted and not ended, of all queues
+	workers  int               // goroutines of all queues
 	draining bool              // nothing more is accepted
-	drained  chan struct{}     // closed when draining and nothing is in flight
+	drained  chan struct{}     // closed when draining, nothing is in flight and no worker is left
 }
 
 // queue is the commands of one agent and the goroutines that run them.
@@ -78,6 +79,7 @@ func (d *dispatcher) wake(q *queue) {
 	most := d.runtime.config.RunningMax
 	if len(q.waiting) > 0 && q.running < most && q.workers < most {
 		q.workers++
+		d.workers++
 		go d.work(q)
 	}
 }
@@ -99,6 +101,8 @@ func (d *dispatcher) take(q *queue) (j job, ok bool) {
 	defer d.mu.Unlock()
 	if len(q.waiting) == 0 || q.running >= d.runtime.config.RunningMax {
 		q.workers--
+		d.workers--
+		d.closeDrained()
 		return job{}, false
 	}
 	j = q.waiting[0]
@@ -136,9 +140,9 @@ func (d *dispatcher) drain() {
 	d.closeDrained()
 }
 
-// closeDrained closes drained when the last command has ended. d.mu is held.
+// closeDrained closes drained when the last command and the last worker have ended. d.mu is held.
 func (d *dispatcher) closeDrained() {
-	if d.draining && d.inFlight == 0 {
+	if d.draining && d.inFlight == 0 && d.workers == 0 {
 		close(d.drained)
 	}
 }

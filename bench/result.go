@@ -45,7 +45,7 @@ type Result struct {
 
 	Partitions   int      `json:"partitions,omitempty"`    // of the system; 0 in results from before it was told: 16
 	Shards       int      `json:"shards,omitempty"`        // committers of the system; 0: the product's own, 2
-	CommitGap    float64  `json:"commit_gap_ms,omitempty"` // 0: the product's own, 10
+	CommitGap    float64  `json:"commit_gap_ms,omitempty"` // 0: the product's own, 5
 	Cores        float64  `json:"cores"`                   // used of the machine's while load was offered
 	StolenCores  float64  `json:"stolen_cores,omitempty"`  // that the machine's host gave to others meanwhile
 	FrozenMS     float64  `json:"frozen_ms_max,omitempty"` // the longest that a process which does next to nothing had to wait for its turn

@@ -380,7 +380,7 @@ func (c *Committer) endDrains(work context.Context) {
 	for _, p := range over {
 		if epoch, ok := c.shard.Owns(p); ok {
 			if err := c.s.store.Release(work, p, epoch); err != nil {
-				kept, failed = append(kept, p), err
+				kept, failed = append(kept, p), errors.Join(failed, err)
 			}
 		}
 		c.drop(p)

@@ -58,7 +58,7 @@ const (
 	DefaultDrainMax    = 5 * time.Second
 	DefaultHandoverMax = 10 * time.Second
 	DefaultFlushEvery  = 200 * time.Millisecond
-	DefaultCommitGap   = 10 * time.Millisecond
+	DefaultCommitGap   = 5 * time.Millisecond
 	DefaultCycleTarget = 150 * time.Millisecond
 )
 

@@ -16,39 +16,15 @@ var undoMutants = []mutant{
 		run:   "^(TestCells|TestUndoIsPatient)$",
 	},
 	{
-		name: "undo-skips-done-step", invariant: 7, file: "internal/core/transition.go",
-		old: "s.MayHaveEffect, s.Result = true, r.Result", new: "s.Result = r.Result",
-		fault: "a step that is done is not undone",
-		run:   "^(TestCells|TestUndoIsPatient)$",
-	},
-	{
-		name: "copy-refused-is-no-effect", invariant: 7, file: "internal/core/transition.go",
-		old: "s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil > r.At", new: "s.MayHaveEffect = s.MayHaveEffect || false",
-		fault: "the refusal of one copy of a command speaks for the other",
-		run:   "^(TestRefusalOfOneCopyIsNotNoEffect|TestScripts)$",
-	},
-	{
 		name: "refusal-cleans-step", invariant: 7, file: "internal/core/transition.go",
 		old: "s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil > r.At", new: "s.MayHaveEffect = r.EffectsPossibleUntil > r.At",
 		fault: "a refusal wipes out what an earlier try may have left",
 		run:   "^TestRefusalDoesNotSpeakForTheTryBefore$",
 	},
 	{
-		name: "undone-stays-dirty", invariant: 8, file: "internal/core/transition.go",
-		old: "\t\ts.MayHaveEffect = false\n", new: "\t\ts.MayHaveEffect = true\n",
-		fault: "what was undone is undone again, for ever",
-		run:   "^(TestCells|TestScripts)$",
-	},
-	{
 		name: "undo-before-grace", invariant: 7, file: "internal/core/due.go",
 		old: "\t\treturn max(s.EffectsPossibleUntil, s.Due)\n\t}\n\treturn s.EffectsPossibleUntil\n", new: "\t\treturn s.Due\n\t}\n\treturn 0\n",
 		fault: "an undo leaves while its do may still act",
-		run:   "^(TestCells|TestQuietIsTheLatestOfAllTries)$",
-	},
-	{
-		name: "grace-forgotten", invariant: 7, file: "internal/core/do.go",
-		old: "return max(s.EffectsPossibleUntil, s.Due.Add(d.p.Grace))", new: "return max(s.EffectsPossibleUntil, s.Due)",
-		fault: "a silent do is taken to be over at its complete-by",
 		run:   "^(TestCells|TestQuietIsTheLatestOfAllTries)$",
 	},
 	{
@@ -58,22 +34,10 @@ var undoMutants = []mutant{
 		run:   "^TestQuietIsTheLatestOfAllTries$",
 	},
 	{
-		name: "silence-is-quiet", invariant: 7, file: "internal/core/wait.go",
-		old: "\tr.EffectsPossibleUntil = d.quietAfter(i)\n", new: "",
-		fault: "a do that never answered counts as over at once",
-		run:   "^(TestCells|TestScripts)$",
-	},
-	{
 		name: "undo-overtakes-do", invariant: 7, file: "internal/core/undo.go",
 		old: "\tif t.Out() >= 0 {\n\t\treturn // a do is still out: its answer, or its complete-by, comes first\n\t}\n", new: "",
 		fault: "an undo leaves while a do is out",
 		run:   "^(TestCells|TestResumeSendsNoDoOfATaskBeingUndone)$",
-	},
-	{
-		name: "second-copy-forgotten-when-done", invariant: 7, file: "internal/core/do.go",
-		old: "r.Result = d.ev.Result\n\tif d.t.Steps[i].Resent {", new: "r.Result = d.ev.Result\n\tif d.t.Steps[i].Resent && d.at < 0 {",
-		fault: "an answer ends both copies of a do that was sent twice",
-		run:   "^(TestCells|TestReplayedCommandCountsAsResent)$",
 	},
 	{
 		name: "second-copy-forgotten-when-failed", invariant: 7, file: "internal/core/do.go",
@@ -82,22 +46,10 @@ var undoMutants = []mutant{
 		run:   "^(TestQuietIsTheLatestOfAllTries|TestRefusalOfOneCopyIsNotNoEffect)$",
 	},
 	{
-		name: "second-copy-forgotten-unserved", invariant: 7, file: "internal/core/await.go",
-		old: "\tif s.Resent {\n\t\treturn d.stale(\"the command was sent more than once\")\n\t}\n", new: "",
-		fault: "\"unserved\" of the second copy speaks for the first",
-		run:   "^TestUnservedCopySpeaksForItselfAlone$",
-	},
-	{
 		name: "replay-forgets-resend", invariant: 7, file: "internal/core/replay.go",
 		old: "\t\tt.Steps[i].Resent = true // the journal does not say how often it was sent\n", new: "\t\tt.Steps[i].Resent = false\n",
 		fault: "a replayed command counts as sent once",
 		run:   "^TestReplayedCommandCountsAsResent$",
-	},
-	{
-		name: "resume-forgets-resend", invariant: 7, file: "internal/core/replay.go",
-		old: "\ts.Resent = true\n", new: "\ts.Resent = s.Resent || false\n",
-		fault: "a command that is sent again is not marked so",
-		run:   "^TestResumeMarksResent$",
 	},
 	{
 		name: "resume-sends-late", invariant: 6, file: "internal/core/replay.go",
@@ -112,34 +64,10 @@ var undoMutants = []mutant{
 		run:   "^(TestResumeSendsNoDoOfATaskBeingUndone|TestScripts)$",
 	},
 	{
-		name: "resume-forgets-undo", invariant: 8, file: "internal/core/replay.go",
-		old: "\t\tkind = EffectUndo\n", new: "\t\treturn\n",
-		fault: "a takeover does not send an undo again",
-		run:   "^TestScripts$",
-	},
-	{
-		name: "resume-undo-as-do", invariant: 8, file: "internal/core/replay.go",
-		old: "\t\tkind = EffectUndo\n", new: "\t\tkind = EffectDo\n",
-		fault: "a takeover sends an undo as a do",
-		run:   "^TestScripts$",
-	},
-	{
-		name: "resume-forgets-waits", invariant: 11, file: "internal/core/replay.go",
-		old: "\t\tout.Effects = append(out.Effects, Effect{Kind: EffectWake, At: max(at, t.NextDue(p))})\n", new: "",
-		fault: "a takeover forgets the backoffs and graces that are on",
-		run:   "^TestScripts$",
-	},
-	{
 		name: "undo-forwards", invariant: 7, file: "internal/core/due.go",
 		old: "for i := len(t.Steps) - 1; i >= 0; i-- {", new: "for i := range t.Steps {",
 		fault: "steps are undone first to last",
 		run:   "^(TestCells|TestScripts)$",
-	},
-	{
-		name: "undo-of-check-sent", invariant: 8, file: "internal/core/due.go",
-		old: "return s.MayHaveEffect && p.Steps[i].Undoable && s.Left == \"\"", new: "return s.MayHaveEffect && s.Left == \"\"",
-		fault: "a step without an undo is sent one",
-		run:   "^TestCells$",
 	},
 	{
 		name: "undo-gives-up-silently", invariant: 8, file: "internal/core/undo.go",
@@ -148,58 +76,10 @@ var undoMutants = []mutant{
 		run:   "^(TestCells|TestScripts)$",
 	},
 	{
-		name: "undo-tried-for-ever", invariant: 8, file: "internal/core/undo.go",
-		old: "case d.at >= end ||", new: "case d.at < 0 ||",
-		fault: "an undo that cannot work never calls a person",
-		run:   "^TestUndoIsPatient$",
-	},
-	{
-		name: "undo-tried-once", invariant: 8, file: "internal/core/undo.go",
-		old: "DefaultUndoAttemptsMax && s.Attempt >= ps.UndoAttemptsMax:", new: "0 && s.Attempt >= 1:",
-		fault: "an undo is not retried",
-		run:   "^(TestCells|TestScripts)$",
-	},
-	{
-		name: "refused-undo-retried", invariant: 8, file: "internal/core/undo.go",
-		old: "d.afterUndoFailure(&r, i, kind == KindUndoRefused)", new: "d.afterUndoFailure(&r, i, false)",
-		fault: "an undo that was refused for good is tried again",
-		run:   "^TestCells$",
-	},
-	{
-		name: "unserved-undo-for-ever", invariant: 8, file: "internal/core/undo.go",
-		old: "if d.at >= s.Since.Add(ps.undoPatience()) {", new: "if d.at < 0 {",
-		fault: "an undo whose agent is absent never calls a person",
-		run:   "^TestUndoIsPatient$",
-	},
-	{
-		name: "stuck-undo-hides-the-others", invariant: 8, file: "internal/core/undo.go",
-		old: "case final: // the row says it by its kind\n", new: "case final:\n\t\td.finish(r, StateError)\n\t\treturn\n",
-		fault: "an undo that gives up leaves the earlier steps done",
-		run:   "^(TestCells|TestUndoGivesUpAndTheOthersAreUndone)$",
-	},
-	{
-		name: "retry-journalled", invariant: 11, file: "internal/core/await.go",
-		old: "\tif s.again() {\n\t\td.retryLater(i)\n\t\treturn nil\n\t}\n", new: "",
-		fault: "a step that no agent serves costs rows for ever",
-		run:   "^TestWaitForAnAgentIsTwoRows$",
-	},
-	{
 		name: "retry-of-former-owner-forgotten", invariant: 7, file: "internal/core/replay.go",
 		old: "\t\t\ts.EffectsPossibleUntil = t.retriesQuiet(p, i, at)\n", new: "",
 		fault: "an undo leaves while a retry of a former owner may act",
 		run:   "^TestWaitSurvivesATakeover$",
-	},
-	{
-		name: "cancel-after-end", invariant: 10, file: "internal/core/undo.go",
-		old: "if kind == KindCancelled {\n\t\t\treturn d.stale(", new: "if kind == KindUndoAsked {\n\t\t\treturn d.stale(",
-		fault: "a cancel undoes a task that was told as processed, an operator's undo does not",
-		run:   "^(TestCells|TestUndoIsPatient)$",
-	},
-	{
-		name: "cancel-twice", invariant: 8, file: "internal/core/undo.go",
-		old: "case StateUndoing, StateUndone:", new: "case StateUndone:",
-		fault: "a second cancel begins the undo again",
-		run:   "^(TestCells|TestScripts)$",
 	},
 	{
 		name: "cancel-lost-to-retry", invariant: 7, file: "internal/core/do.go",

@@ -43,7 +43,7 @@ type Config struct {
 	RecentBytes int64    `name:"recent-bytes" env:"DULY_RECENT_BYTES" default:"2097152" help:"Bytes of memory for the ids that were accepted here last, 24 for each: another input under one of them is refused at once. 0: the default."`
 	AgentWindow int      `name:"agent-window" env:"DULY_AGENT_WINDOW" default:"2048" help:"Tasks in flight per partition at one agent."`
 
-	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"10ms" help:"Least time from one commit of several tasks to the next of a committer: longer makes fuller commits, which cost less, and slower tasks. 0: the default; negative: none."`
+	CommitGap    time.Duration `name:"commit-gap" env:"DULY_COMMIT_GAP" default:"5ms" help:"Least time from one commit of several tasks to the next of a committer: longer makes fuller commits, which cost less, and slower tasks. 0: the default; negative: none."`
 	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
 	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place; at least twice scan-interval."`
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
