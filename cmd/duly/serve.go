@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/examples/shop"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
@@ -69,7 +72,7 @@ type devCmd struct {
 	Port     int    `default:"7310" help:"HTTP port."`
 	NATSPort int    `name:"nats-port" default:"4222" help:"NATS port; 0: any free one."`
 	Store    string `default:"sqlite" help:"sqlite, postgres (a throwaway server of this machine's binaries) or a database URL."`
-	Demo     bool   `help:"Add the drone-delivery plan and its agents."`
+	Demo     bool   `help:"Add the drone-delivery plan with its agents, and a shop whose orders come by themselves and meet trouble."`
 
 	Namespace string `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names on NATS begin with."`
 
@@ -104,14 +107,16 @@ func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir stri
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	if c.Demo {
-		wg.Go(func() {
-			if err := serveDrone(ctx, s.NATSURL, c.Namespace); err != nil && ctx.Err() == nil {
-				failed <- err
-				cancel()
-			}
-		})
+		for _, example := range []func(context.Context, string, string) error{serveDrone, serveShop} {
+			wg.Go(func() {
+				if err := example(ctx, s.NATSURL, c.Namespace); err != nil && ctx.Err() == nil {
+					failed <- err
+					cancel()
+				}
+			})
+		}
 	}
 	c.greet(std, s, dir)
 	err := s.Run(ctx)
@@ -140,6 +145,22 @@ func (c *devCmd) greet(std streams, s *dev.System, dir string) {
 }
 
 const sampleDelivery = `{"deliveryId":"d-1","ownerId":"o-1","pickupLocation":"A","dropOffLocation":"B","confirmationRequired":"None","packageInfo":{"packageId":"p-1","size":"Small","weight":1}}`
+
+// Times of the shop of `duly dev --demo`.
+const (
+	orderEvery = 400 * time.Millisecond
+	mendAfter  = 2 * time.Minute // until the payment gateway is back, so that failed orders can be mended
+)
+
+// serveShop stores the plans of a shop, serves its agents and submits its orders.
+func serveShop(ctx context.Context, url, namespace string) error {
+	nc, err := nats.Connect(url, nats.Name("shop"), nats.MaxReconnects(-1))
+	if err != nil {
+		return fmt.Errorf("shop example: %w", err)
+	}
+	defer nc.Close()
+	return shop.New().Run(ctx, nc, namespace, orderEvery, mendAfter, slog.New(slog.DiscardHandler))
+}
 
 // serveDrone stores the plan of a delivery and serves its agents.
 func serveDrone(ctx context.Context, url, namespace string) error {

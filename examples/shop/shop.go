@@ -1,0 +1,246 @@
+// Package shop is an example with something to operate: a shop's orders, of which a share meets trouble that an
+// operator can see and mend. `duly dev --demo` runs it.
+//
+// An order reserves stock, has a card authorized and charged, books a courier and prints a label. Out of 100 orders
+//
+//   - 4 are refused because an item is not in stock: undone, nothing to do;
+//   - 3 are refused by the card's bank: undone, the reservation is taken back;
+//   - 4 meet a payment gateway that is down, until it is mended: in error, a resubmit works once it is back;
+//   - 2 have an address that no courier knows: in error until the input is edited;
+//   - 1 is refused by the bank, and its stock cannot be taken back: in error, its undo incomplete.
+//
+// A statement, the other plan, waits for an agent that does not run: it shows what misses its deadline next.
+package shop
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly"
+)
+
+// Order is the input of an order.
+type Order struct {
+	Customer string `json:"customer"`
+	Item     string `json:"item"`
+	Quantity int    `json:"quantity"`
+	Cents    int64  `json:"cents"`
+	Address  string `json:"address"`
+}
+
+// Reserved is what the warehouse answers.
+type Reserved struct {
+	Reservation string `json:"reservation"`
+}
+
+// Authorized is what the card's bank answers.
+type Authorized struct {
+	Code string `json:"code"`
+}
+
+// Charged is what the payment service answers.
+type Charged struct {
+	Payment string `json:"payment"`
+	Cents   int64  `json:"cents"`
+}
+
+// Booked is what the courier answers.
+type Booked struct {
+	Parcel string `json:"parcel"`
+}
+
+// Printed is what the printer of labels answers.
+type Printed struct {
+	Pages int `json:"pages"`
+}
+
+// Statement is the input of a monthly statement.
+type Statement struct {
+	Customer string `json:"customer"`
+	Month    string `json:"month"`
+}
+
+// noAddress is an address that no courier knows.
+const noAddress = "somewhere"
+
+// Shop is the plans and the services behind their steps.
+type Shop struct {
+	Orders     *duly.Plan[Order]
+	Statements *duly.Plan[Statement]
+
+	reserve   *duly.Step[Order, Reserved]
+	authorize *duly.Check[Order, Authorized]
+	charge    *duly.Step[Order, Charged]
+	courier   *duly.Step[Order, Booked]
+	label     *duly.Check[Order, Printed]
+
+	mended atomic.Bool // the payment gateway is back
+}
+
+// New makes a shop whose payment gateway is down.
+func New() *Shop {
+	s := &Shop{
+		reserve:   duly.NewStep[Order, Reserved]("reserve", "warehouse.reserve"),
+		authorize: duly.NewCheck[Order, Authorized]("authorize", "payment.authorize"),
+		charge: duly.NewStep[Order, Charged]("charge", "payment.charge",
+			duly.CompleteBy(5*time.Second), duly.Attempts(2), duly.Backoff(100*time.Millisecond, time.Second), duly.OnExhausted(duly.PolicyError)),
+		courier: duly.NewStep[Order, Booked]("courier", "courier.book",
+			duly.Attempts(2), duly.Backoff(100*time.Millisecond, time.Second), duly.OnExhausted(duly.PolicyError)),
+		label: duly.NewCheck[Order, Printed]("label", "label.print"),
+	}
+	s.Orders = duly.NewPlan("order", 1, s.reserve, s.authorize, s.charge, s.courier, s.label).With(duly.TaskCompleteBy(time.Hour))
+	post := duly.NewCheck[Statement, Printed]("post", "mail.post")
+	s.Statements = duly.NewPlan("statement", 1, post).With(duly.TaskCompleteBy(30 * time.Minute))
+	return s
+}
+
+// Mend brings the payment gateway back.
+func (s *Shop) Mend() { s.mended.Store(true) }
+
+// Run stores the plans, serves the steps of orders and, every so often, submits an order, until ctx ends. The
+// gateway is back after mendAfter. Error: the connection, or a plan that is stored with another content.
+func (s *Shop) Run(ctx context.Context, nc *nats.Conn, namespace string, every, mendAfter time.Duration, log *slog.Logger) error {
+	agent, err := s.Agent(nc, duly.Namespace(namespace), duly.Log(log))
+	if err != nil {
+		return err
+	}
+	client, err := duly.NewClient(nc, duly.Namespace(namespace), duly.Actor("shop"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- agent.Run(ctx) }()
+	err = s.submit(ctx, client, every, mendAfter)
+	cancel()
+	if agentErr := <-served; err == nil {
+		err = agentErr
+	}
+	return err
+}
+
+// Agent serves the steps of orders.
+func (s *Shop) Agent(nc *nats.Conn, options ...duly.AgentOption) (*duly.Agent, error) {
+	agent, err := duly.NewAgent(nc, options...)
+	if err != nil {
+		return nil, err
+	}
+	for _, serve := range []func(*duly.Agent) error{s.serveReserve, s.serveAuthorize, s.serveCharge, s.serveCourier, s.serveLabel} {
+		if err := serve(agent); err != nil {
+			return nil, err
+		}
+	}
+	return agent, nil
+}
+
+func (s *Shop) serveReserve(agent *duly.Agent) error {
+	return s.reserve.Serve(agent,
+		func(_ context.Context, c duly.Call[Order]) (Reserved, error) {
+			if share(c.Task) < 4 {
+				return Reserved{}, duly.Refuse(fmt.Errorf("item %s is not in stock in warehouse B", c.Input.Item))
+			}
+			return Reserved{Reservation: "r-" + c.Task}, nil
+		},
+		func(_ context.Context, u duly.Undo[Order, Reserved]) error {
+			if share(u.Task) == 13 {
+				return duly.Refuse(fmt.Errorf("reservation r-%s has been picked and packed", u.Task))
+			}
+			return nil
+		})
+}
+
+func (s *Shop) serveAuthorize(agent *duly.Agent) error {
+	return s.authorize.Serve(agent, func(_ context.Context, c duly.Call[Order]) (Authorized, error) {
+		if n := share(c.Task); n >= 4 && n < 7 || n == 13 {
+			return Authorized{}, duly.Refuse(fmt.Errorf("card declined by its bank: code %d", 51+n%3))
+		}
+		return Authorized{Code: "a-" + c.Task}, nil
+	})
+}
+
+func (s *Shop) serveCharge(agent *duly.Agent) error {
+	return s.charge.Serve(agent,
+		func(_ context.Context, c duly.Call[Order]) (Charged, error) {
+			if n := share(c.Task); n >= 7 && n < 11 && !s.mended.Load() {
+				return Charged{}, fmt.Errorf("payment gateway answered 502 to request %s", c.Key)
+			}
+			return Charged{Payment: "p-" + c.Task, Cents: c.Input.Cents}, nil
+		},
+		func(context.Context, duly.Undo[Order, Charged]) error { return nil })
+}
+
+func (s *Shop) serveCourier(agent *duly.Agent) error {
+	return s.courier.Serve(agent,
+		func(_ context.Context, c duly.Call[Order]) (Booked, error) {
+			if strings.TrimSpace(c.Input.Address) == noAddress {
+				return Booked{}, fmt.Errorf("address %q is not known", c.Input.Address)
+			}
+			return Booked{Parcel: "c-" + c.Task}, nil
+		},
+		func(context.Context, duly.Undo[Order, Booked]) error { return nil })
+}
+
+func (s *Shop) serveLabel(agent *duly.Agent) error {
+	return s.label.Serve(agent, func(context.Context, duly.Call[Order]) (Printed, error) { return Printed{Pages: 1}, nil })
+}
+
+// submit stores the plans and submits orders and now and then a statement.
+func (s *Shop) submit(ctx context.Context, client *duly.Client, every, mendAfter time.Duration) error {
+	if err := s.Orders.Apply(ctx, client); err != nil {
+		return err
+	}
+	if err := s.Statements.Apply(ctx, client); err != nil {
+		return err
+	}
+	mend := time.AfterFunc(mendAfter, s.Mend)
+	defer mend.Stop()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	run := time.Now().UTC().Format("0102-150405")
+	for i := 1; ; i++ {
+		id := fmt.Sprintf("order-%s-%d", run, i)
+		if _, err := s.Orders.Submit(ctx, client, id, OrderNumber(id)); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if i%60 == 1 {
+			statement := Statement{Customer: fmt.Sprintf("customer-%d", i), Month: "2026-10"}
+			if _, err := s.Statements.Submit(ctx, client, fmt.Sprintf("statement-%s-%d", run, i), statement); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// share is where an order stands among 100 of its like: always the same for an id.
+func share(id string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return h.Sum32() % 100
+}
+
+// OrderNumber makes the order of an id: always the same.
+func OrderNumber(id string) Order {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id))
+	n := h.Sum64()
+	o := Order{
+		Customer: fmt.Sprintf("customer-%d", n%5000), Item: fmt.Sprintf("item-%d", n>>16%400), Quantity: int(1 + n>>32%4),
+		Cents: int64(499 + n>>8%20_000), Address: fmt.Sprintf("%d Harbour Road, Ballard", 1+n>>24%200),
+	}
+	if s := share(id); s == 11 || s == 12 {
+		o.Address = noAddress
+	}
+	return o
+}
