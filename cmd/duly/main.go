@@ -37,6 +37,9 @@ type cli struct {
 	Get         getCmd         `cmd:"" help:"Show one task with its steps."`
 	List        listCmd        `cmd:"" help:"List tasks, newest first."`
 	Cancel      cancelCmd      `cmd:"" help:"End a task; what it did is undone."`
+	Export      exportCmd      `cmd:"" help:"Print one task with its plan and journal as a file that replay and diff open."`
+	Replay      replayCmd      `cmd:"" help:"Play a task's journal: what happened, what was decided, and why."`
+	Diff        diffCmd        `cmd:"" help:"Say where two tasks of one plan part."`
 	Health      healthCmd      `cmd:"" help:"Ask a node whether it is ready; for container checks."`
 	Permissions permissionsCmd `cmd:"" name:"nats-permissions" help:"Print what each user of NATS may do, for nats-server's configuration."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`

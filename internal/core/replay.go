@@ -15,19 +15,9 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 		t.Steps = make([]StepState, len(p.Steps))
 	}
 	for i := range saved.Journal {
-		r := &saved.Journal[i]
-		if p == nil && r.Next+r.Step > -2 { // rows of steps that are not known any more
-			bare := *r
-			bare.Step, bare.Next = -1, -1
-			r = &bare
+		if err := t.replayRow(p, &saved.Journal[i]); err != nil {
+			return nil, err
 		}
-		if r.Seq != t.Seq+1 {
-			return nil, fmt.Errorf("task %s: journal row %d follows row %d", t.ID, r.Seq, t.Seq)
-		}
-		if max(r.Step, r.Next) >= len(t.Steps) {
-			return nil, fmt.Errorf("task %s: journal row %d names step %d of %d", t.ID, r.Seq, max(r.Step, r.Next)+1, len(t.Steps))
-		}
-		t.applyRecord(r)
 	}
 	if i := t.Out(); i >= 0 {
 		t.Steps[i].Resent = true // the journal does not say how often it was sent
@@ -44,6 +34,35 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 		t.WaitsFor, t.LockedBy = waitsFor, ""
 	}
 	return &t, nil
+}
+
+// replayRow changes the task as its next journal row says.
+func (t *Task) replayRow(p *Plan, r *Record) error {
+	if p == nil && r.Next+r.Step > -2 { // rows of steps that are not known any more
+		bare := *r
+		bare.Step, bare.Next = -1, -1
+		r = &bare
+	}
+	if r.Seq != t.Seq+1 {
+		return fmt.Errorf("task %s: journal row %d follows row %d", t.ID, r.Seq, t.Seq)
+	}
+	if max(r.Step, r.Next) >= len(t.Steps) {
+		return fmt.Errorf("task %s: journal row %d names step %d of %d", t.ID, r.Seq, max(r.Step, r.Next)+1, len(t.Steps))
+	}
+	t.applyRecord(r)
+	return nil
+}
+
+// Rewound rebuilds the task as it was after the journal row of that number. Error: there is no such row, or the journal
+// cannot be replayed.
+func Rewound(p *Plan, saved *Saved, seq int64) (*Task, error) {
+	if seq < 1 || seq > int64(len(saved.Journal)) {
+		return nil, fmt.Errorf("task %s: journal row %d, want 1 to %d", saved.Row.ID, seq, len(saved.Journal))
+	}
+	part := *saved
+	part.Journal = saved.Journal[:seq]
+	part.Row.State = saved.Journal[seq-1].State
+	return Replay(p, &part)
 }
 
 // Resume writes into out what a new owner does with a task it has just

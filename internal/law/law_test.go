@@ -89,7 +89,7 @@ var packages = map[string]place{
 	"internal/telemetry": {imports: []string{"internal/core", "internal/operate"}},
 	// Journal and services compared; the journal played again and proven.
 	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
-	"internal/replay": {imports: []string{"internal/core", "internal/operate"}},
+	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
 
 	// Every setting of a node.
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},

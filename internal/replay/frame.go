@@ -1,0 +1,209 @@
+package replay
+
+import (
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Frame is what one journal row did: what happened, what was decided, and why.
+type Frame struct {
+	Seq      int64
+	At       core.Instant
+	Kind     core.Kind
+	Actor    string
+	Happened string // what the row records, in words
+	Decided  string // what follows from it
+	Why      string // the rule and the numbers by which it was decided so; empty where there was nothing to decide
+	Sentence string // of the task after the row: see core.Task.Sentence
+	Task     *core.Task
+}
+
+// Frames plays the rows from one number to another, both included. Error: there are no such rows.
+func Frames(p *core.Plan, saved *core.Saved, from, to int64) ([]Frame, error) {
+	if from < 1 || to < from || to > int64(len(saved.Journal)) {
+		return nil, fmt.Errorf("rows %d to %d, want some of 1 to %d", from, to, len(saved.Journal))
+	}
+	frames := make([]Frame, 0, to-from+1)
+	for seq := from; seq <= to; seq++ {
+		f, err := frame(p, saved, seq)
+		if err != nil {
+			return nil, err
+		}
+		frames = append(frames, f)
+	}
+	return frames, nil
+}
+
+func frame(p *core.Plan, saved *core.Saved, seq int64) (Frame, error) {
+	after, err := core.Rewound(p, saved, seq)
+	if err != nil {
+		return Frame{}, err
+	}
+	var before *core.Task
+	if seq > 1 {
+		if before, err = core.Rewound(p, saved, seq-1); err != nil {
+			return Frame{}, err
+		}
+	}
+	r := &saved.Journal[seq-1]
+	w := words{p: p, r: r, before: before}
+	return Frame{
+		Seq: seq, At: r.At, Kind: r.Kind, Actor: r.Actor, Happened: w.happened(), Decided: w.decided(), Why: w.why(),
+		Sentence: after.Sentence(p, r.At), Task: after,
+	}, nil
+}
+
+// words says one row in words.
+type words struct {
+	p      *core.Plan
+	r      *core.Record
+	before *core.Task // nil: the row is the first
+}
+
+func (w *words) step(i int) string {
+	if w.p == nil || i < 0 || i >= len(w.p.Steps) {
+		return "a step that is not known"
+	}
+	return "step " + w.p.Steps[i].Name
+}
+
+// failure is the code and the text of the row's failure.
+func (w *words) failure() string {
+	switch {
+	case w.r.Code != 0 && w.r.Error != "":
+		return fmt.Sprintf("%d, %q", w.r.Code, core.ShortText(w.r.Error, 200))
+	case w.r.Code != 0:
+		return fmt.Sprintf("%d", w.r.Code)
+	case w.r.Error != "":
+		return fmt.Sprintf("%q", core.ShortText(w.r.Error, 200))
+	}
+	return "no text"
+}
+
+// attempt is the number of the try that the row ends.
+func (w *words) attempt() int {
+	if w.before != nil && w.r.Step >= 0 && w.r.Step < len(w.before.Steps) {
+		return w.before.Steps[w.r.Step].Attempt
+	}
+	return w.r.Attempt
+}
+
+func (w *words) happened() string {
+	step := w.step(w.r.Step)
+	switch w.r.Kind {
+	case core.KindSubmitted:
+		return "the task was submitted"
+	case core.KindStarted:
+		return "the time to go on had come"
+	case core.KindDone:
+		return "try " + fmt.Sprint(w.attempt()) + " of " + step + " answered: done"
+	case core.KindRefused, core.KindFailed:
+		return fmt.Sprintf("try %d of %s answered: failed (%s)", w.attempt(), step, w.failure())
+	case core.KindOverdue:
+		return fmt.Sprintf("try %d of %s was not answered by its complete-by", w.attempt(), step)
+	case core.KindUnserved:
+		return "no agent took the command of " + step + " (" + w.failure() + ")"
+	case core.KindUndone:
+		return "the undo of " + step + " answered: undone"
+	case core.KindUndoRefused, core.KindUndoFailed:
+		return fmt.Sprintf("try %d of the undo of %s answered: failed (%s)", w.attempt(), step, w.failure())
+	case core.KindUndoOverdue:
+		return fmt.Sprintf("try %d of the undo of %s was not answered by its complete-by", w.attempt(), step)
+	case core.KindUndoUnserved:
+		return "no agent took the undo of " + step + " (" + w.failure() + ")"
+	case core.KindUndoGaveUp:
+		return "the undo of " + step + " had used its attempts or its time (" + w.failure() + ")"
+	case core.KindExpired:
+		return "the task's deadline passed"
+	case core.KindCancelled:
+		return "the task was cancelled" + w.reason()
+	case core.KindUndoAsked:
+		return "an undo was asked for" + w.reason()
+	case core.KindResubmitted:
+		if w.r.Input != nil {
+			return "the task was resubmitted with another input" + w.reason()
+		}
+		return "the task was resubmitted" + w.reason()
+	case core.KindAccepted:
+		return step + " was accepted as done" + w.reason()
+	case core.KindResolved:
+		return "the task was resolved by hand" + w.reason()
+	case core.KindExtended:
+		return "the deadline was moved" + w.reason()
+	case core.KindPoisoned:
+		return "the task could not go on (" + w.failure() + ")"
+	case core.KindAsked:
+		return "the supervisor asked whether it is late"
+	case core.KindWentBack:
+		return "the database went back in time: steps may have run that the journal does not know"
+	}
+	return "a row of kind " + string(w.r.Kind)
+}
+
+func (w *words) reason() string {
+	if w.r.Reason == "" {
+		return ""
+	}
+	return fmt.Sprintf(": %q", core.ShortText(w.r.Reason, 200))
+}
+
+func (w *words) decided() string {
+	switch r := w.r; {
+	case r.Next >= 0 && r.Undo:
+		return fmt.Sprintf("the undo of %s leaves, try %d, to be answered by %s", w.step(r.Next), r.NextAttempt, when(r.Due))
+	case r.Next >= 0:
+		return fmt.Sprintf("the do of %s leaves, try %d, to be answered by %s", w.step(r.Next), r.NextAttempt, when(r.Due))
+	case r.State.Ended():
+		return "the task ends " + string(r.State)
+	case r.State == core.StatePending:
+		return "the task is parked"
+	case r.Due != 0 && r.Step >= 0:
+		return fmt.Sprintf("the next try of %s may leave at %s", w.step(r.Step), when(r.Due))
+	case r.Kind == core.KindUnserved || r.Kind == core.KindUndoUnserved:
+		return "the step waits for its agent; that is no attempt"
+	case r.State == core.StateUndoing:
+		return "the undo goes on when no do can take effect any more"
+	}
+	return "nothing else changes"
+}
+
+// why is the rule by which the core decided, with its numbers.
+func (w *words) why() string {
+	r := w.r
+	if w.p == nil || w.before == nil || r.Step < 0 || r.Step >= len(w.p.Steps) {
+		return ""
+	}
+	ps := &w.p.Steps[r.Step]
+	undoing := w.before.State == core.StateUndoing
+	switch r.Kind {
+	case core.KindRefused:
+		return "a refusal is final, and what it leads to is the step's policy: " + string(ps.OnExhausted)
+	case core.KindFailed, core.KindOverdue:
+		switch tries := fmt.Sprintf("%d of %d tries are used", w.attempt(), ps.AttemptsMax); {
+		case undoing:
+			return "the task is being undone already, so the step is not tried again"
+		case r.StepStatus == core.StepWaiting && r.State == core.StatePending:
+			return tries + ", and the policy is pause: " + ps.Pause.String()
+		case r.StepStatus == core.StepWaiting:
+			return tries + "; the backoff is drawn from " + backoffRange(ps, w.attempt())
+		case w.attempt() < ps.AttemptsMax || ps.OnExhausted == core.PolicyWait:
+			return tries + ", but the deadline, " + when(w.before.Deadline) + ", leaves no time for another"
+		default:
+			return tries + ", and the policy is " + string(ps.OnExhausted)
+		}
+	case core.KindUndoFailed, core.KindUndoOverdue:
+		return "an undo is tried until its attempts or its time are used up"
+	case core.KindUndoRefused:
+		return "a refusal of an undo is final: what the step left stays, and the task ends in error when all else is undone"
+	}
+	return ""
+}
+
+// backoffRange is from where to where the wait before the next try is drawn.
+func backoffRange(ps *core.Step, attempt int) string {
+	return "0s to " + core.Backoff(ps.Backoff, ps.BackoffCap, attempt, 1).Round(time.Millisecond).String()
+}
+
+func when(i core.Instant) string { return i.Time().Format("2006-01-02T15:04:05.999Z07:00") }

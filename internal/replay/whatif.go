@@ -1,0 +1,68 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// ErrNoWhatIf is wrapped by the errors of WhatIf about rows that record no answer.
+var ErrNoWhatIf = errors.New("row is about no answer")
+
+// WhatIf says what would have been decided if the answer that a row records had come earlier or, with a negative shift,
+// later. Of a row that says that an answer did not come, it says what an answer "done" would have led to, at the
+// complete-by moved by the shift. Errors: ErrNoWhatIf, or there is no such row; a shift to before the command left.
+func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (Frame, error) {
+	if p == nil {
+		return Frame{}, errors.New("the plan of the task is not known")
+	}
+	if seq < 2 || seq > int64(len(saved.Journal)) {
+		return Frame{}, fmt.Errorf("row %d, want 2 to %d", seq, len(saved.Journal))
+	}
+	before, err := core.Rewound(p, saved, seq-1)
+	if err != nil {
+		return Frame{}, err
+	}
+	r := &saved.Journal[seq-1]
+	ev := core.Event{Kind: core.EventReply, At: r.At.Add(-earlier), Rand: 0.5, Actor: r.Actor, Code: r.Code, Error: r.Error, Result: r.Result}
+	switch r.Kind {
+	case core.KindDone, core.KindRefused, core.KindFailed, core.KindUndone, core.KindUndoRefused, core.KindUndoFailed:
+	case core.KindOverdue, core.KindUndoOverdue:
+		ev.Code, ev.Error, ev.Result = 0, "", []byte("null")
+		if out := before.Out(); out >= 0 {
+			ev.At = before.Steps[out].Due.Add(-earlier)
+		}
+	default:
+		return Frame{}, fmt.Errorf("row %d is %s: %w", seq, r.Kind, ErrNoWhatIf)
+	}
+	out := before.Out()
+	if out < 0 {
+		return Frame{}, fmt.Errorf("row %d: no command was out before it: %w", seq, ErrNoWhatIf)
+	}
+	if ev.At <= before.UpdatedAt {
+		return Frame{}, fmt.Errorf("shift %v: the answer would have come at %s, before its command left at %s", earlier, when(ev.At), when(before.UpdatedAt))
+	}
+	ev.Seq = before.Steps[out].Out
+	before.Steps[out].Resent = false // a replay supposes that it was sent twice, which the journal does not say
+	return decide(p, before, &ev)
+}
+
+// decide applies the event to the task as it was, and tells it as a frame.
+func decide(p *core.Plan, before *core.Task, ev *core.Event) (Frame, error) {
+	was := *before
+	was.Steps = append([]core.StepState(nil), before.Steps...)
+	var outcome core.Outcome
+	switch err := core.Apply(p, before, ev, &outcome); {
+	case errors.Is(err, core.ErrStale):
+		return Frame{At: ev.At, Happened: "the answer would have come at " + when(ev.At), Decided: "it would have been refused", Why: err.Error(),
+			Sentence: before.Sentence(p, ev.At), Task: before}, nil
+	case err != nil:
+		return Frame{}, fmt.Errorf("what if: %w", err)
+	}
+	r := &outcome.Records[len(outcome.Records)-1]
+	w := words{p: p, r: r, before: &was}
+	return Frame{Seq: r.Seq, At: r.At, Kind: r.Kind, Actor: r.Actor, Happened: w.happened(), Decided: w.decided(), Why: w.why(),
+		Sentence: before.Sentence(p, r.At), Task: before}, nil
+}
