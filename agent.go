@@ -24,6 +24,7 @@ type Agent struct {
 	single  bool
 	names   wire.Names
 	who     string // see Instance
+	books   []agentBooks
 }
 
 // agentConfig is what options change.
@@ -32,6 +33,7 @@ type agentConfig struct {
 	single    bool
 	namespace string
 	instance  string
+	books     []agentBooks
 	err       error // the first option that says what cannot be
 }
 
@@ -156,7 +158,7 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new agent: %w", err)
 	}
-	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single, who: config.instance}, nil
+	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single, who: config.instance, books: config.books}, nil
 }
 
 // Run performs the served steps until ctx ends; then it takes no new command,
@@ -169,7 +171,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nc == nil {
 		return errors.New("run agent: it has no connection to NATS")
 	}
-	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names, a.who}), a.flush(ctx))
+	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names, a.who, a.books}), a.flush(ctx))
 }
 
 // flush sees the last replies out; the connection is the caller's to close.

@@ -25,6 +25,7 @@ type source struct {
 	single bool // takes one command a message only
 	names  wire.Names
 	who    string // the instance that answers
+	books  []agentBooks
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
@@ -61,6 +62,13 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 			case <-ctx.Done():
 			}
 		})
+	}
+	for _, b := range s.books {
+		served, err := b.serve(ctx, conn)
+		if err != nil {
+			return fmt.Errorf("books of agent %s: %w", b.name, err)
+		}
+		defer served.Stop()
 	}
 	select {
 	case err := <-denied:

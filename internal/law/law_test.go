@@ -88,7 +88,7 @@ var packages = map[string]place{
 	// Metrics and traces.
 	"internal/telemetry": {imports: []string{"internal/core", "internal/operate"}},
 	// Journal and services compared; the journal played again and proven.
-	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
+	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
 
 	// Every setting of a node.

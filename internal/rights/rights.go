@@ -245,7 +245,7 @@ func (b *builder) supervisor() {
 	n := b.o.Names
 	b.node()
 	events := n.StreamEvents()
-	b.publish(n.PatternControl(), key(n.BucketNodes(), wire.KeyLeader), get(n.BucketNodes(), wire.KeyLeader))
+	b.publish(n.PatternBooks(), n.PatternControl(), key(n.BucketNodes(), wire.KeyLeader), get(n.BucketNodes(), wire.KeyLeader))
 	b.publish(api+"CONSUMER.CREATE."+events+"."+wire.ConsumerAlerts+"."+n.PatternErrors(),
 		api+"CONSUMER.MSG.NEXT."+events+"."+wire.ConsumerAlerts, ack+events+"."+wire.ConsumerAlerts+".>")
 	b.seldom(api + "CONSUMER.INFO." + events + "." + wire.ConsumerAlerts)
@@ -256,6 +256,7 @@ func (b *builder) agent(name string, own bool) {
 	for _, undo := range []bool{false, true} {
 		b.subscribe(n.CommandSubject(name, undo), wire.GroupAgent)
 	}
+	b.subscribe(n.SubjectBooks(name), wire.GroupAgent)
 	b.set.Answers = Answers{Max: 1, Within: b.o.AnswerWithin}
 	if !own {
 		return

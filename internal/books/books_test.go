@@ -1,0 +1,223 @@
+package books
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+var noon = time.Date(2026, time.November, 25, 12, 0, 0, 0, time.UTC)
+
+// world is a state store and the books of services, in memory.
+type world struct {
+	plan    core.Plan
+	tasks   []core.Saved
+	effects map[string]map[string]int // by agent and key: how often it was made
+	silent  map[string]bool
+	onAsk   func(agent string)
+}
+
+func newWorld() *world {
+	w := &world{effects: map[string]map[string]int{"warehouse": {}, "payment": {}}, silent: map[string]bool{}}
+	w.plan = core.Plan{Name: "order", Version: 1, Steps: []core.Step{
+		{Name: "check", Agent: "account"},
+		{Name: "reserve", Agent: "warehouse", Undoable: true, After: []int{0}},
+		{Name: "charge", Agent: "payment", Undoable: true, After: []int{1}},
+	}}.WithDefaults()
+	return w
+}
+
+// run lets a task live: codes are the answers of its steps, in their order; its services keep books of it.
+func (w *world) run(t *testing.T, id string, codes ...int) *core.Task {
+	t.Helper()
+	at := core.InstantOf(noon)
+	task := core.Task{Number: int64(len(w.tasks) + 1), ID: id, Type: "order", CreatedAt: at, Input: []byte(`{}`)}
+	var out core.Outcome
+	core.Birth(&w.plan, &task, &core.Event{At: at}, &out)
+	saved := core.Saved{Journal: slices.Clone(out.Records)}
+	apply := func(ev core.Event) {
+		t.Helper()
+		if err := core.Apply(&w.plan, &task, &ev, &out); err != nil {
+			t.Fatal(err)
+		}
+		saved.Journal = append(saved.Journal, out.Records...)
+	}
+	for len(codes) > 0 || task.State == core.StateUndoing {
+		i := task.Out()
+		if i < 0 {
+			apply(core.Event{Kind: core.EventWake, At: task.UpdatedAt.Add(time.Minute)})
+			continue
+		}
+		code := 0
+		if task.State == core.StateProcessing {
+			code, codes = codes[0], codes[1:]
+		}
+		step := w.plan.Steps[i]
+		if key := core.Key(id, step.Name, task.Round); step.Undoable && code == 0 {
+			if task.State == core.StateUndoing {
+				delete(w.effects[step.Agent], key)
+			} else {
+				w.effects[step.Agent][key]++
+			}
+		}
+		apply(core.Event{Kind: core.EventReply, At: task.UpdatedAt.Add(time.Millisecond), Seq: task.Steps[i].Out, Code: code, Error: "refused"})
+	}
+	saved.Row = task
+	saved.Row.Steps = nil
+	w.tasks = append(w.tasks, saved)
+	return &task
+}
+
+func (w *world) Plans(context.Context) ([]core.Plan, error) { return []core.Plan{w.plan}, nil }
+
+func (w *world) LoadIDs(_ context.Context, _ int, ids []string) (found []core.Saved, err error) {
+	for _, s := range w.tasks {
+		if slices.Contains(ids, s.Row.ID) {
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
+func (w *world) List(_ context.Context, f core.Filter) (page core.Page, err error) {
+	for _, s := range w.tasks {
+		if s.Row.State == f.State && s.Row.CreatedAt >= f.CreatedFrom {
+			page.Tasks = append(page.Tasks, core.View{ID: s.Row.ID, Type: s.Row.Type, PlanVersion: s.Row.PlanVersion, State: s.Row.State, Round: s.Row.Round})
+		}
+	}
+	return page, nil
+}
+
+func (w *world) AskBooks(_ context.Context, agent string, q wire.BooksQuestion) (a wire.BooksAnswer, err error) {
+	if w.onAsk != nil {
+		w.onAsk(agent)
+	}
+	if w.silent[agent] {
+		return a, errors.New("no answer")
+	}
+	for key, times := range w.effects[agent] {
+		if len(q.Keys) == 0 && key > q.After || slices.Contains(q.Keys, key) {
+			a.Effects = append(a.Effects, wire.BooksEffect{Key: key, Times: times})
+		}
+	}
+	slices.SortFunc(a.Effects, func(x, y wire.BooksEffect) int { return strings.Compare(x.Key, y.Key) })
+	if len(q.Keys) == 0 && len(a.Effects) > 2 { // small pages
+		a.Effects = a.Effects[:2]
+		a.Next = a.Effects[1].Key
+	}
+	return a, nil
+}
+
+func (w *world) compare(t *testing.T) *Report {
+	t.Helper()
+	b := New(w, w, 1, func(string, int) int { return 0 }, func() time.Time { return noon.Add(2 * time.Hour) })
+	r, err := b.Compare(t.Context(), noon.Add(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestBooksClose: where every service did what the journal says, the books close, also over several pages.
+func TestBooksClose(t *testing.T) {
+	w := newWorld()
+	for i := range 7 {
+		w.run(t, fmt.Sprintf("good-%d", i), 0, 0, 0)
+	}
+	if task := w.run(t, "bad", 0, 0, 422); task.State != core.StateUndone {
+		t.Fatalf("task bad is %s", task.State)
+	}
+	w.run(t, "under-way", 0, 0)
+	r := w.compare(t)
+	if !r.Closed || r.Effects != 15 || r.Open != 1 || r.Tasks != 7 {
+		t.Errorf("report %+v", r)
+	}
+	if got, want := r.Sentence(), "closed at 14:00: 15 effects, 1 open"; got != want {
+		t.Errorf("sentence %q, want %q", got, want)
+	}
+}
+
+// TestGhosts: each kind of ghost is named, with its key.
+func TestGhosts(t *testing.T) {
+	w := newWorld()
+	w.run(t, "good", 0, 0, 0)
+	w.run(t, "missing", 0, 0, 0)
+	w.run(t, "doubled", 0, 0, 0)
+	w.run(t, "undone", 0, 0, 422)
+	delete(w.effects["payment"], "missing/charge/0")
+	w.effects["payment"]["doubled/charge/0"] = 2
+	w.effects["warehouse"]["undone/reserve/0"] = 1
+	w.effects["warehouse"]["nobody/reserve/0"] = 1
+	r := w.compare(t)
+	want := map[string]GhostKind{
+		"missing/charge/0": GhostMissing, "doubled/charge/0": GhostDoubled, "undone/reserve/0": GhostOfUndone, "nobody/reserve/0": GhostUnknown,
+	}
+	for _, g := range r.Ghosts {
+		if want[g.Key] != g.Kind || g.Text == "" {
+			t.Errorf("ghost %+v, want %s", g, want[g.Key])
+		}
+		delete(want, g.Key)
+	}
+	if len(want) > 0 || r.Total != 4 || r.Closed {
+		t.Errorf("not named: %v; report %+v", want, r)
+	}
+}
+
+// TestGhostThatGoesAway: what changed between the service's answer and the look at the task is no ghost.
+func TestGhostThatGoesAway(t *testing.T) {
+	w := newWorld()
+	w.run(t, "undone", 0, 0, 422)
+	w.effects["warehouse"]["undone/reserve/0"] = 1
+	asked := 0
+	w.onAsk = func(agent string) {
+		if asked++; agent == "warehouse" && asked > 1 {
+			delete(w.effects["warehouse"], "undone/reserve/0") // its undo arrives
+		}
+	}
+	if r := w.compare(t); r.Total != 0 {
+		t.Errorf("ghosts %+v", r.Ghosts)
+	}
+}
+
+// TestSilentAgent: an agent without books does not make the others' unknown, and the books do not close.
+func TestSilentAgent(t *testing.T) {
+	w := newWorld()
+	w.run(t, "good", 0, 0, 0)
+	w.silent["payment"] = true
+	r := w.compare(t)
+	if r.Closed || r.Total != 0 || !strings.Contains(r.Sentence(), "1 of 2 agents answer no books") {
+		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+}
+
+// TestAcceptedStepNeedsNoEffect: what an operator accepted was done by hand, and the service need not know of it.
+func TestAcceptedStepNeedsNoEffect(t *testing.T) {
+	w := newWorld()
+	w.plan.Steps[2].OnExhausted = core.PolicyError
+	task := w.run(t, "by-hand", 0, 0, 422)
+	if task.State != core.StateError {
+		t.Fatalf("task is %s", task.State)
+	}
+	saved := &w.tasks[0]
+	full, err := core.Replay(&w.plan, saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out core.Outcome
+	ev := core.Event{Kind: core.EventAccept, At: task.UpdatedAt.Add(time.Second), Actor: "olga", Reason: "charged by phone", Result: []byte(`{}`)}
+	if err := core.Apply(&w.plan, full, &ev, &out); err != nil {
+		t.Fatal(err)
+	}
+	saved.Journal = append(saved.Journal, out.Records...)
+	saved.Row.State = full.State
+	if r := w.compare(t); full.State != core.StateProcessed || r.Total != 0 {
+		t.Errorf("task is %s, ghosts %+v", full.State, r.Ghosts)
+	}
+}

@@ -1,0 +1,79 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// ErrNoBooks: no instance of the agent listens on its books' subject.
+var ErrNoBooks = errors.New("agent keeps no books")
+
+// AskBooks asks an agent which effects its service has. Errors: ErrNoBooks, one that wraps wire.ErrUndecodable, what
+// the agent answered instead, or ctx's.
+func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion) (wire.BooksAnswer, error) {
+	if err := core.CheckAgent(agent); err != nil {
+		return wire.BooksAnswer{}, err
+	}
+	data, err := wire.EncodeBooksQuestion(q)
+	if err != nil {
+		return wire.BooksAnswer{}, err
+	}
+	msg, err := c.nc.RequestWithContext(ctx, c.names.SubjectBooks(agent), data)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return wire.BooksAnswer{}, fmt.Errorf("agent %s: %w", agent, ErrNoBooks)
+	case err != nil:
+		return wire.BooksAnswer{}, fmt.Errorf("books of agent %s: %w", agent, err)
+	}
+	if text := msg.Header.Get(wire.HeaderError); text != "" {
+		return wire.BooksAnswer{}, fmt.Errorf("books of agent %s: it answered %s, %s", agent, msg.Header.Get(wire.HeaderErrorCode), wire.CutText(text))
+	}
+	answer, err := wire.DecodeBooksAnswer(msg.Data)
+	if err != nil {
+		return wire.BooksAnswer{}, fmt.Errorf("agent %s: %w", agent, err)
+	}
+	return answer, nil
+}
+
+// ServeBooks answers for an agent's books until the subscription is stopped, one question at a time. An error of find
+// goes to the asker.
+func (c *Conn) ServeBooks(ctx context.Context, agent string, find func(context.Context, wire.BooksQuestion) (wire.BooksAnswer, error)) (*Subscription, error) {
+	if err := core.CheckAgent(agent); err != nil {
+		return nil, err
+	}
+	return c.subscribe(c.names.SubjectBooks(agent), wire.GroupAgent, func(msg *nats.Msg) {
+		answer := &nats.Msg{Subject: msg.Reply, Header: nats.Header{}}
+		data, code, err := booksAnswer(ctx, msg.Data, find)
+		if answer.Data = data; err != nil {
+			answer.Header.Set(wire.HeaderError, wire.CutText(err.Error()))
+			answer.Header.Set(wire.HeaderErrorCode, code)
+		}
+		if msg.Reply == "" || c.names.CheckTarget(msg.Reply) != nil {
+			return // nothing was asked for that could be answered
+		}
+		if err := c.nc.PublishMsg(answer); err != nil {
+			c.log.Debug("books not answered", "agent", agent, "error", err)
+		}
+	})
+}
+
+func booksAnswer(ctx context.Context, question []byte, find func(context.Context, wire.BooksQuestion) (wire.BooksAnswer, error)) (data []byte, code string, err error) {
+	q, err := wire.DecodeBooksQuestion(question)
+	if err != nil {
+		return nil, "400", err
+	}
+	found, err := find(ctx, q)
+	if err != nil {
+		return nil, "500", err
+	}
+	if data, err = wire.EncodeBooksAnswer(found); err != nil {
+		return nil, "500", err
+	}
+	return data, "", nil
+}
