@@ -37,6 +37,11 @@ var coverPages = []struct {
 		"Where systems of this kind were seen to fail, and Duly was when it was tried there.",
 		situations,
 	},
+	{
+		"docs/operators-criteria.md", "What makes the tools of operators good, and its tests",
+		"Each criterion comes from what users of other systems ask for.",
+		criteria,
+	},
 }
 
 // pageColumns is where a line of a generated page ends, if a word does.
@@ -308,11 +313,11 @@ func TestIDsAreSound(t *testing.T) {
 		t.Error(p)
 	}
 	for id := range known {
-		if !regexp.MustCompile(`^([A-Z]|inv)\d+$`).MatchString(id) {
+		if !regexp.MustCompile(`^([A-Z]|inv|OP)\d+$`).MatchString(id) {
 			t.Errorf("%q is no id", id)
 		}
 	}
-	for prefix, n := range map[string]int{"S": 44, "I": 26, "G": 8, "D": 13, "T": 10, "inv": 12} {
+	for prefix, n := range map[string]int{"S": 44, "I": 26, "G": 8, "D": 13, "T": 10, "inv": 12, "OP": 25} {
 		for i := 1; i <= n; i++ {
 			if id := fmt.Sprint(prefix, i); !known[id] {
 				t.Errorf("%s is missing", id)
