@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 func numbers(saved []core.Saved) []int64 {
@@ -185,6 +186,7 @@ func testView(r *rig) {
 		ID: "t1-2", Type: "order", PlanVersion: 1, Partition: 1, Number: 2, State: core.StateUndone, Failures: 1,
 		Input: []byte(`{"n":1}`), InputHash: []byte("hash of t1-2"), CompleteBy: created.Add(time.Minute),
 		CreatedAt: created, UpdatedAt: created.Add(time.Second), EndedAt: created.Add(time.Second), Reason: "card declined", FailedStep: "charge",
+		Seq: 2, Fingerprint: schema.FailureFingerprint(&core.Task{State: core.StateUndone, FailedStep: 2, Why: "card declined"}),
 	}
 	steps := v.Steps
 	v.Steps, v.Failures, v.LockedBy = nil, 1, ""
