@@ -252,7 +252,7 @@ const qCreated = `SELECT created_at FROM tasks WHERE partition = ?1 AND number <
 // createdBefore is a number that no task has or is above that was created before a time, but for
 // what clocks are apart: found by halving.
 func (r *reader) createdBefore(ctx context.Context, partition int64, at core.Instant) (int64, error) {
-	above, err := column[int64](ctx, r, `SELECT next_number FROM partitions WHERE partition = ?1`, partition)
+	above, err := column[int64](ctx, r, `SELECT COALESCE(max(number), 0) + 1 FROM tasks WHERE partition = ?1`, partition)
 	if err != nil || len(above) == 0 {
 		return 0, err
 	}

@@ -444,7 +444,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 func (r *reader) lastNumbers(ctx context.Context) ([]struct{ partition, number int64 }, error) {
 	return scanAll(ctx, r, func(row interface{ Scan(...any) error }) (p struct{ partition, number int64 }, err error) {
 		return p, row.Scan(&p.partition, &p.number)
-	}, `SELECT partition, next_number - 1 FROM partitions ORDER BY partition`)
+	}, `SELECT p.partition, (SELECT COALESCE(max(t.number), 0) FROM tasks t WHERE t.partition = p.partition) FROM partitions p ORDER BY p.partition`)
 }
 
 // fill stores the members of an operation, and returns how many there are.
