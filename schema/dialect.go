@@ -122,6 +122,7 @@ const (
 	ForgetDetailsSQL = qForgetDetails
 	ForgetInputsSQL  = qForgetInputs
 	ForgetJournalSQL = qForgetJournal
+	ForgetLabelsSQL  = qForgetLabels
 	AndOldSQL        = andOld
 	AndDeadSQL       = andDead
 )

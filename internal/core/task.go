@@ -76,6 +76,7 @@ type Task struct {
 	InputHash   []byte // see HashInput
 	ReplyTo     string // the submitter's private status subject; may be empty
 	Trace       string // W3C traceparent; may be empty
+	Labels      []Label
 	Origin      uint64 // position of the submission in the task stream
 
 	State     State
