@@ -306,7 +306,11 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	for _, p := range s.inOrder() {
 		for slot, parked := range p.park {
 			room := s.cfg.AgentWindow - p.load[slot]
-			if !parked || room < max(1, s.cfg.AgentWindow/4) || s.pauses.holds(p.names[slot]) {
+			least := max(1, s.cfg.AgentWindow/4)
+			if p.looking[slot] { // it goes on
+				least = 1
+			}
+			if !parked || room < least || s.pauses.holds(p.names[slot]) {
 				continue
 			}
 			if !s.roomy() {
@@ -325,32 +329,38 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	return again, nil
 }
 
-// claim takes up to room tasks up again that are parked at an agent, and passes over those that a pause holds.
+// claim takes up to room tasks up again that are parked at an agent, the oldest first, and passes over those that a pause
+// holds.
 func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
-	capped := len(s.pauses.all) > 0 && room > heldLook
-	if capped {
-		room = heldLook
+	page, wanted := room, room
+	if len(s.pauses.all) > 0 { // most of what is read may be held
+		page = max(1, s.cfg.Memory.fits(heldLook))
+		room = min(room, page)
 	}
 	numbers := p.takeBehind(slot, room)
-	more, err := s.store.Waiting(ctx, p.id, p.names[slot], p.passed[slot], room-len(numbers))
+	more, err := s.store.Waiting(ctx, p.id, p.names[slot], p.passed[slot], page-len(numbers))
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}
-	numbers = append(numbers, more...)
-	p.park[slot] = len(numbers) == room || p.fresh[slot]
-	entries, err := s.loadNumbers(ctx, p, numbers)
+	full := len(numbers)+len(more) == page
+	entries, err := s.loadNumbers(ctx, p, append(numbers, more...))
 	if err != nil {
 		return err
 	}
-	held, kept := false, []int64(nil)
+	claimed, held, kept := 0, false, []int64(nil)
 	for _, e := range entries {
-		if e.created || e.write != 0 {
-			p.park[slot] = true // parked in this very round: its row is not committed yet
+		switch {
+		case e.created || e.write != 0: // parked in this very round: its row is not committed yet
+			kept = append(kept, e.task.Number)
+			continue
+		case claimed == room:
 			kept = append(kept, e.task.Number)
 			continue
 		}
-		switch err := s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}); {
+		err := s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node})
+		switch {
 		case err == nil:
+			claimed++
 		case s.held(e):
 			held = true
 		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
@@ -358,13 +368,15 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 		}
 	}
 	if held && len(more) > 0 {
-		p.passed[slot] = more[len(more)-1]
-	}
-	if p.park[slot] && (held || capped) {
-		s.lookAt = s.cycle.now // the next ones may not be held
+		p.pass(slot, more[len(more)-1], kept)
 	}
 	for _, number := range kept {
 		p.putBehind(slot, number)
+	}
+	p.park[slot] = full || len(kept) > 0 || p.fresh[slot]
+	p.looking[slot] = len(s.pauses.all) > 0 && full && claimed < wanted && (held || claimed > 0)
+	if p.looking[slot] {
+		s.lookAt = s.cycle.now // there may be more that are not held
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ type partition struct {
 	park      []bool            // the store may hold parked tasks of the agent
 	waiting   [][]*entry        // tasks that wait for the agent, which is not there
 	passed    []int64           // all parked tasks of the agent up to this number are held by a pause, or behind
+	looking   []bool            // a look at parked tasks of the agent, of which some are held, is to go on
 	behind    [][]int64         // numbers of those up to it that wait for room
 	fresh     []bool            // tasks were parked there in this round: the store does not show them yet
 	endings   int               // of the round, to be published
@@ -172,6 +173,7 @@ func (p *partition) slot(agent string) int {
 		p.fresh = append(p.fresh, false)
 		p.waiting = append(p.waiting, nil)
 		p.passed = append(p.passed, 0)
+		p.looking = append(p.looking, false)
 		p.behind = append(p.behind, nil)
 	}
 	return i

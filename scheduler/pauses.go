@@ -140,6 +140,17 @@ func (p *partition) putBehind(slot int, number int64) {
 	}
 }
 
+// pass notes that all parked tasks of an agent up to a number have been looked at, less those from the first on that were
+// kept for later.
+func (p *partition) pass(slot int, to int64, kept []int64) {
+	for _, number := range kept {
+		if number > p.passed[slot] {
+			to = min(to, number-1)
+		}
+	}
+	p.passed[slot] = max(p.passed[slot], to)
+}
+
 // takeBehind takes up to limit of the tasks that were passed and wait for room.
 func (p *partition) takeBehind(slot, limit int) []int64 {
 	n := min(limit, len(p.behind[slot]))

@@ -73,7 +73,10 @@ func (s *Scheduler) SetWishes(wishes []core.Wish) {
 // place decides whose the partitions are to be. The placement is locked.
 func (s *Scheduler) place() {
 	p := &s.placement
-	owners := PlaceBy(p.live, s.cfg.Partitions, p.wishes, s.cfg.Now())
+	owners := Place(p.live, s.cfg.Partitions)
+	if len(p.wishes) > 0 {
+		owners = PlaceBy(p.live, s.cfg.Partitions, p.wishes, s.cfg.Now())
+	}
 	p.changed = p.changed || p.owners == nil || !slices.Equal(owners, p.owners)
 	p.owners = owners
 }
