@@ -31,6 +31,7 @@ type submission struct {
 	bounded    bool // within counts
 	replyTo    string
 	trace      string
+	labels     []core.Label
 	version    int64 // of the plan; 0: the newest
 }
 
@@ -55,6 +56,14 @@ func ReplyTo(subject string) SubmitOption {
 // Trace hands a W3C traceparent to every call the task makes.
 func Trace(traceparent string) SubmitOption {
 	return func(s *submission) { s.trace = traceparent }
+}
+
+// Label gives the task a label: it can be listed, paused and limited by it, and it is shown with the task. There are up
+// to 8, each with a key of its own: key is 1 to 64 of A–Z a–z 0–9 _ -, value 1 to 64 printable characters of ASCII
+// without a comma. Others are refused (400). Labels are no part of what tells submissions apart: the same id with the
+// same input and other labels is the same task, with the labels that it had first.
+func Label(key, value string) SubmitOption {
+	return func(s *submission) { s.labels = append(s.labels, core.Label{Key: key, Value: value}) }
 }
 
 // AtVersion makes the task one of that version of its plan, which must have been
@@ -102,6 +111,9 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 	var s submission
 	for _, option := range options {
 		option(&s)
+	}
+	if err := core.CheckLabels(s.labels); err != nil {
+		return Receipt{}, what.failed(&SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()})
 	}
 	began := c.clock.Now()
 	if left, bounded := s.left(began); bounded {

@@ -29,10 +29,14 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 			return Refuse(400, CauseReplyTo, "reply-to %s: %v", core.QuoteShort(req.ReplyTo), err)
 		}
 	}
+	labels, err := core.ParseLabels(req.Labels)
+	if err != nil {
+		return Refuse(400, CauseLabels, "%v", err)
+	}
 	if r := checkInput(req.Input); r != nil {
 		return r
 	}
-	*sub = core.Submission{Type: req.Type, ID: req.ID, PlanVersion: version, Input: req.Input, CompleteBy: by, ReplyTo: req.ReplyTo, Trace: core.CleanTrace(req.Trace), At: now}
+	*sub = core.Submission{Type: req.Type, ID: req.ID, PlanVersion: version, Input: req.Input, CompleteBy: by, ReplyTo: req.ReplyTo, Trace: core.CleanTrace(req.Trace), Labels: labels, At: now}
 	if sub.Trace != req.Trace {
 		d.stats.tracesDropped.Add(1)
 	}

@@ -165,5 +165,9 @@ const packHeadBytes = 1
 // estimate bounds the packed size of a submission: eight length prefixes and
 // numbers of at most ten bytes each.
 func estimate(s *core.Submission) int {
-	return len(s.Type) + len(s.ID) + len(s.Input) + len(s.ReplyTo) + len(s.Trace) + 9*10
+	n := len(s.Type) + len(s.ID) + len(s.Input) + len(s.ReplyTo) + len(s.Trace) + 9*10
+	for _, l := range s.Labels { // each with two lengths of a byte, and the first with how many there are
+		n += len(l.Key) + len(l.Value) + 3
+	}
+	return n
 }

@@ -15,6 +15,7 @@ type Request struct {
 	Version    string // of the plan: a number or core.NewestVersion; empty: the newest
 	ReplyTo    string // private status subject; may be empty
 	Trace      string // W3C traceparent; a bad one is dropped
+	Labels     string // as core.ParseLabels reads them; may be empty
 	Looked     bool   // the store was looked at a moment ago, and has no such task
 	// Answer is called exactly once, from any goroutine. It must not block and
 	// not call the door. nil: no answer is wanted.
@@ -47,5 +48,5 @@ func (r *Refusal) Retryable() bool { return !core.FinalCode(r.Code) }
 
 // bytes is what the request takes of the door's room.
 func (r *Request) bytes() int64 {
-	return int64(len(r.Type) + len(r.ID) + len(r.Input) + len(r.CompleteBy) + len(r.Version) + len(r.ReplyTo) + len(r.Trace) + requestBytesBesides)
+	return int64(len(r.Type) + len(r.ID) + len(r.Input) + len(r.CompleteBy) + len(r.Version) + len(r.ReplyTo) + len(r.Trace) + len(r.Labels) + requestBytesBesides)
 }

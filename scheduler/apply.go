@@ -17,6 +17,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		s.plans.stale()
 		c.mail.PlansChanged = false
 	}
+	s.applyPauses()
 	s.applyPublished()
 	s.applyEvidence()
 	for _, part := range []func(context.Context) (bool, error){
@@ -279,14 +280,20 @@ func (p *partition) wait(e *entry) {
 	}
 }
 
-// served lets the tasks that wait for an agent try again in this round: it has answered.
+// served lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
+// waiting.
 func (s *Shard) served(p *partition, slot int) {
+	kept := p.waiting[slot][:0]
 	for _, e := range p.waiting[slot] {
+		if i := e.task.Awaiting(); i >= 0 && e.task.State == core.StateProcessing && s.paused(e)&(1<<uint(i)) != 0 {
+			kept = append(kept, e)
+			continue
+		}
 		e.waits = false
 		s.wakes.push(wake{at: s.cycle.now, partition: p.id, number: e.task.Number, served: true})
 	}
-	clear(p.waiting[slot])
-	p.waiting[slot] = p.waiting[slot][:0]
+	clear(p.waiting[slot][len(kept):])
+	p.waiting[slot] = kept
 }
 
 // applyParked takes parked tasks up again where their agent has room: a quarter
@@ -295,10 +302,15 @@ func (s *Shard) served(p *partition, slot int) {
 // this one: nothing else may come to remind us of them.
 func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	again := false
+	s.lookAt = 0
 	for _, p := range s.inOrder() {
 		for slot, parked := range p.park {
 			room := s.cfg.AgentWindow - p.load[slot]
-			if !parked || room < max(1, s.cfg.AgentWindow/4) {
+			least := max(1, s.cfg.AgentWindow/4)
+			if p.looking[slot] { // it goes on
+				least = 1
+			}
+			if !parked || room < least || s.pauses.holds(p.names[slot]) {
 				continue
 			}
 			if !s.roomy() {
@@ -317,22 +329,54 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	return again, nil
 }
 
+// claim takes up to room tasks up again that are parked at an agent, the oldest first, and passes over those that a pause
+// holds.
 func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
-	numbers, err := s.store.Waiting(ctx, p.id, p.names[slot], 0, room)
+	page, wanted := room, room
+	if len(s.pauses.all) > 0 { // most of what is read may be held
+		page = max(1, s.cfg.Memory.fits(heldLook))
+		room = min(room, page)
+	}
+	numbers := p.takeBehind(slot, room)
+	more, err := s.store.Waiting(ctx, p.id, p.names[slot], p.passed[slot], page-len(numbers))
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}
-	p.park[slot] = len(numbers) == room || p.fresh[slot]
-	entries, err := s.loadNumbers(ctx, p, numbers)
+	full := len(numbers)+len(more) == page
+	entries, err := s.loadNumbers(ctx, p, append(numbers, more...))
 	if err != nil {
 		return err
 	}
+	claimed, held, kept := 0, false, []int64(nil)
 	for _, e := range entries {
-		if e.created || e.write != 0 {
-			p.park[slot] = true // parked in this very round: its row is not committed yet
+		switch {
+		case e.created || e.write != 0: // parked in this very round: its row is not committed yet
+			kept = append(kept, e.task.Number)
+			continue
+		case claimed == room:
+			kept = append(kept, e.task.Number)
 			continue
 		}
-		_ = s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node})
+		err := s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node})
+		switch {
+		case err == nil:
+			claimed++
+		case s.held(e):
+			held = true
+		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
+			kept = append(kept, e.task.Number)
+		}
+	}
+	if held && len(more) > 0 {
+		p.pass(slot, more[len(more)-1], kept)
+	}
+	for _, number := range kept {
+		p.putBehind(slot, number)
+	}
+	p.park[slot] = full || len(kept) > 0 || p.fresh[slot]
+	p.looking[slot] = len(s.pauses.all) > 0 && full && claimed < wanted && (held || claimed > 0)
+	if p.looking[slot] {
+		s.lookAt = s.cycle.now // there may be more that are not held
 	}
 	return nil
 }

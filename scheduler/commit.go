@@ -201,7 +201,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	}
 	s.unqueue(e)
 	p.drop(e, s.cfg.AgentWindow)
-	sub := core.Submission{Type: was.Type, ID: was.ID, Input: was.Input, ReplyTo: was.ReplyTo, Trace: was.Trace, At: was.CreatedAt}
+	sub := core.Submission{Type: was.Type, ID: was.ID, Input: was.Input, ReplyTo: was.ReplyTo, Trace: was.Trace, Labels: was.Labels, At: was.CreatedAt}
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
 	}

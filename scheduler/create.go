@@ -66,12 +66,12 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	e := &entry{
 		task: &core.Task{
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
-			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
+			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
 		},
 		plan: ref, slot: -1, created: true,
 	}
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)}
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}

@@ -78,6 +78,13 @@ func (b *Inbox) PlansChanged() {
 	b.unlockDue()
 }
 
+// Pauses replaces the pauses that the shard knows of.
+func (b *Inbox) Pauses(all []core.Pause) {
+	b.mu.Lock()
+	b.mail.Pauses = &all
+	b.unlockDue()
+}
+
 // published takes a confirmation of published endings.
 func (b *Inbox) published(m PublishedMail) {
 	b.mu.Lock()

@@ -11,6 +11,8 @@ type Mail struct {
 	Tasks     []TaskMail
 	// PlansChanged makes the shard read the plans again before new work.
 	PlansChanged bool
+	// Pauses are all pauses, when they have changed; nil: they have not.
+	Pauses *[]core.Pause
 
 	bytes int64 // of Tasks, held until the mail is given back
 	tasks int   // the submissions in Tasks, likewise
@@ -53,7 +55,7 @@ type PublishedMail struct {
 
 // Empty reports whether there is nothing in it.
 func (m *Mail) Empty() bool {
-	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged
+	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil
 }
 
 // reset empties the mail and keeps its memory.
@@ -64,4 +66,5 @@ func (m *Mail) reset() {
 	clear(m.Tasks)
 	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
 	m.Published, m.Tasks, m.PlansChanged = m.Published[:0], m.Tasks[:0], false
+	m.Pauses = nil
 }

@@ -89,13 +89,20 @@ func taskBytes(t *core.Task) int64 {
 	for i := range t.Steps {
 		n += len(t.Steps[i].Result)
 	}
-	return int64(n)
+	return int64(n + labelBytes(t.Labels))
+}
+
+func labelBytes(labels []core.Label) (n int) {
+	for i := range labels {
+		n += len(labels[i].Key) + len(labels[i].Value)
+	}
+	return n
 }
 
 // mailBytes is what a message of the task stream holds.
 func mailBytes(m *TaskMail) (n int64) {
 	for i := range m.Submissions {
-		n += taskBytesBesides + int64(len(m.Submissions[i].Input))
+		n += taskBytesBesides + int64(len(m.Submissions[i].Input)+labelBytes(m.Submissions[i].Labels))
 	}
 	return n
 }

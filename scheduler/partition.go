@@ -40,6 +40,9 @@ type partition struct {
 	full      int               // agents at their limit
 	park      []bool            // the store may hold parked tasks of the agent
 	waiting   [][]*entry        // tasks that wait for the agent, which is not there
+	passed    []int64           // all parked tasks of the agent up to this number are held by a pause, or behind
+	looking   []bool            // a look at parked tasks of the agent, of which some are held, is to go on
+	behind    [][]int64         // numbers of those up to it that wait for room
 	fresh     []bool            // tasks were parked there in this round: the store does not show them yet
 	endings   int               // of the round, to be published
 	acks      []func()          // of the cycle that is on
@@ -119,8 +122,9 @@ func commitOf(row int64, one issue, more []issue) int64 {
 
 // planRef is a plan with its agents' slots in one partition.
 type planRef struct {
-	plan  *core.Plan
-	slots []int
+	plan   *core.Plan
+	slots  []int
+	pauses planPauses
 }
 
 func newPartition(st core.PartitionState) *partition {
@@ -168,6 +172,9 @@ func (p *partition) slot(agent string) int {
 		p.park = append(p.park, false)
 		p.fresh = append(p.fresh, false)
 		p.waiting = append(p.waiting, nil)
+		p.passed = append(p.passed, 0)
+		p.looking = append(p.looking, false)
+		p.behind = append(p.behind, nil)
 	}
 	return i
 }

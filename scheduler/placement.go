@@ -25,7 +25,8 @@ type placement struct {
 
 	mu      sync.Mutex
 	live    []string
-	owners  []string // whose each partition is to be, of the live nodes
+	wishes  []core.Wish
+	owners  []string // whose each partition is to be, of the live nodes; nil: they are not known yet
 	changed bool     // since the last Reassign
 
 	// The rest belongs to the goroutine that calls Reassign.
@@ -43,13 +44,41 @@ func (s *Scheduler) SetLive(nodes []string) {
 	p := &s.placement
 	p.mu.Lock()
 	before, first := p.live, p.owners == nil
-	p.live, p.owners, p.changed = nodes, Place(nodes, s.cfg.Partitions), true
+	p.live = nodes
+	s.place()
+	p.changed = true
 	p.mu.Unlock()
 	s.membersChanged(before, nodes, first)
 	select {
 	case p.change <- struct{}{}:
 	default: // a signal is pending
 	}
+}
+
+// SetWishes takes where operators want partitions to be. It is safe for concurrent use.
+func (s *Scheduler) SetWishes(wishes []core.Wish) {
+	p := &s.placement
+	p.mu.Lock()
+	p.wishes = wishes
+	if p.owners != nil {
+		s.place()
+	}
+	p.mu.Unlock()
+	select {
+	case p.change <- struct{}{}:
+	default: // a signal is pending
+	}
+}
+
+// place decides whose the partitions are to be. The placement is locked.
+func (s *Scheduler) place() {
+	p := &s.placement
+	owners := Place(p.live, s.cfg.Partitions)
+	if len(p.wishes) > 0 {
+		owners = PlaceBy(p.live, s.cfg.Partitions, p.wishes, s.cfg.Now())
+	}
+	p.changed = p.changed || p.owners == nil || !slices.Equal(owners, p.owners)
+	p.owners = owners
 }
 
 // falls reports whether a partition is to be this node's, as the live nodes are now.
@@ -101,6 +130,9 @@ func (s *Scheduler) keepPlaced(ctx context.Context) {
 func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 	p := &s.placement
 	p.mu.Lock()
+	if len(p.wishes) > 0 && p.owners != nil {
+		s.place() // a node may own again what it has stepped down from
+	}
 	live, owners := p.live, p.owners
 	if p.changed {
 		p.changed, p.moved = false, now

@@ -60,7 +60,7 @@ func (s *Shard) prove(ctx context.Context) {
 	}
 }
 
-// holdBack gives a retry back that may not leave: it is tried again later.
+// holdBack gives a retry back that may not leave, for want of proof or because its step is paused: it is tried again later.
 func (s *Shard) holdBack(x *pending) {
 	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.cycle.now, Actor: s.cfg.Node, Seq: x.effect.Seq})
 }

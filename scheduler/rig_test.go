@@ -27,7 +27,8 @@ type rig struct {
 	pos   uint64
 	cfg   scheduler.Config
 	logs  strings.Builder
-	seen  int // of the bus's list, by news
+	seen  int            // of the bus's list, by news
+	out   []core.Command // that left has taken
 }
 
 // began is when every rig's clock starts.

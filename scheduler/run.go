@@ -49,7 +49,13 @@ type RunConfig struct {
 	CycleTarget time.Duration
 	FlushEvery  time.Duration // how long a moved cursor may wait for a commit to ride on
 	Retain      Retention
-	Rand        func() float64 // safe for use by several goroutines
+	// Pauses reads what operators have paused, up to core.PausesMax; nil: nothing is. Nothing is taken over before it was
+	// read once.
+	Pauses func(context.Context) ([]core.Pause, error)
+	// Wishes calls heard with where operators want partitions to be, first with all that there are and then at each
+	// change, until ctx ends; nil: there are none.
+	Wishes func(ctx context.Context, heard func([]core.Wish)) error
+	Rand   func() float64 // safe for use by several goroutines
 }
 
 // The defaults of RunConfig.
@@ -73,6 +79,7 @@ type Scheduler struct {
 	committers []*Committer
 	placement  placement
 	news       *news
+	pausesTold chan struct{} // has an element when the pauses are to be read again
 }
 
 // RunStore is what the role as a whole needs of the state store.
@@ -100,7 +107,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	if cfg.Admission == nil {
 		cfg.Admission = NewAdmission(cfg.InFlight, cfg.CycleTarget)
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(), news: newNews()}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(), news: newNews(), pausesTold: make(chan struct{}, 1)}
 	for range cfg.Shards {
 		s.committers = append(s.committers, newCommitter(s, bus))
 	}
@@ -140,6 +147,13 @@ func (s *Scheduler) Run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var wg sync.WaitGroup
+	if s.cfg.Pauses != nil {
+		pauses, ok := s.firstPauses(ctx)
+		if !ok {
+			return nil
+		}
+		wg.Go(func() { s.keepPauses(ctx, pauses) })
+	}
 	for _, c := range s.committers {
 		wg.Go(func() {
 			if err := c.run(ctx); err != nil {
@@ -157,6 +171,16 @@ func (s *Scheduler) Run(parent context.Context) error {
 			cancel(fmt.Errorf("watch the evidence of commits: %w", err))
 		}
 	})
+	if s.cfg.Wishes != nil {
+		first := make(chan struct{})
+		told := sync.OnceFunc(func() { close(first) })
+		wg.Go(func() {
+			if err := s.cfg.Wishes(ctx, func(wishes []core.Wish) { s.SetWishes(wishes); told() }); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("watch where partitions are to be: %w", err))
+			}
+		})
+		awaitFirst(ctx, first)
+	}
 	wg.Go(func() { s.purge(ctx) })
 	s.keepPlaced(ctx)
 	wg.Wait()
@@ -164,4 +188,19 @@ func (s *Scheduler) Run(parent context.Context) error {
 		return fmt.Errorf("scheduler %s: %w", s.cfg.Node, err)
 	}
 	return nil
+}
+
+// wishesPatience is how long a scheduler that starts waits for what operators want of the partitions: without it, it would
+// take some over that are others', only to let them go.
+const wishesPatience = 2 * time.Second
+
+// awaitFirst waits until the wishes were heard once, for wishesPatience at most.
+func awaitFirst(ctx context.Context, first <-chan struct{}) {
+	timer := time.NewTimer(wishesPatience)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-first:
+	case <-timer.C:
+	}
 }

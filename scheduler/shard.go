@@ -85,6 +85,8 @@ type Shard struct {
 	ordered        []*partition    // the same by number, as of reorder
 	reorder        bool
 	plans          planBook
+	pauses         pauseBook
+	lookAt         core.Instant // when parked tasks are to be looked at again; 0: when something else happens
 	wakes          wakeHeap
 	republishing   []PublishedMail // endings to publish again
 	republishAt    core.Instant
@@ -158,6 +160,9 @@ func (s *Shard) NextWake() core.Instant {
 	next := s.republishAt
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
+	}
+	for _, at := range []core.Instant{s.pauses.until, s.lookAt} {
+		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
 		next = until
@@ -278,7 +283,7 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	ev.Rand, ev.Node = s.rand(), s.cfg.Node
-	ev.Full = p.fullMask(e, s.cfg.AgentWindow)
+	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)
 	var plan *core.Plan
 	if e.plan != nil {
 		plan = e.plan.plan
@@ -320,8 +325,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	}
 	p.occupy(e, slot, s.cfg.AgentWindow)
 	p.wait(e)
-	if e.task.WaitsFor != "" {
-		slot := p.slot(e.task.WaitsFor)
-		p.park[slot], p.fresh[slot] = true, true
+	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
+		p.parkedForRoom(p.slot(e.task.WaitsFor), e.task.Number)
 	}
 }

@@ -21,6 +21,7 @@ const (
 	TroubleCycle    Trouble = "commit-cycle"  // commit cycles
 	TroubleEvents   Trouble = "event-stream"  // publishing endings
 	TroubleForget   Trouble = "forgetting"    // forgetting old tasks
+	TroublePauses   Trouble = "pauses"        // reading what operators have paused
 	newsPatience            = 2 * time.Second // how long the news of partitions wait for more of them
 	newsPartitions          = 64              // partitions that a line names
 )

@@ -131,6 +131,7 @@ const (
 	ForgetDetailsSQL = qForgetDetails
 	ForgetInputsSQL  = qForgetInputs
 	ForgetJournalSQL = qForgetJournal
+	ForgetLabelsSQL  = qForgetLabels
 	AndOldSQL        = andOld
 	AndDeadSQL       = andDead
 )

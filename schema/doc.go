@@ -21,6 +21,10 @@
 //   - the probes of both dialects (errors.go) where it may not be null;
 //   - the field of core.Task, and storetest/roundtrip.go.
 //
+// A task's labels are such a column (birthFields), as their header has them, and besides rows of the table labels, which
+// only finds: a commit writes those of its births, without a statement where there are none; they are forgotten with
+// the task's row, so that its tombstone is found by them until then.
+//
 // A new column of the journal is a line of journalFields, sqlite's journalSQL and
 // recordArgs, its place in read.go, and the migrations.
 package schema

@@ -36,6 +36,11 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	if f.Limit < 1 || f.Limit > operate.ListMax {
 		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to %d", f.Limit, operate.ListMax)
 	}
+	if f.Label != "" {
+		if _, err := core.ParseLabel(f.Label); err != nil {
+			return core.Page{}, fmt.Errorf("list: %w", err)
+		}
+	}
 	partitions, err := column[int64](ctx, r, qPartitionNumbers)
 	if err != nil {
 		return core.Page{}, fmt.Errorf("list: %w", err)
@@ -123,6 +128,11 @@ type source func(c *conditions) string
 type conditions struct {
 	where []string
 	args  []any
+
+	// Of the union that is being written: from which number on, 0 for all; the parameters of below which number and of up
+	// to how many.
+	from       int64
+	top, limit string
 }
 
 func (c *conditions) add(format string, values ...any) {
@@ -144,6 +154,9 @@ func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 // sources are the parts of an index that hold what a filter selects: more than one where a
 // failure is of several types or states, none where there is no such failure.
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
+	if f.Label != "" {
+		return []source{labelSource(f.Label)}, nil
+	}
 	if f.Fingerprint == "" && f.Step == "" {
 		if f.State == "" {
 			return []source{func(*conditions) string { return `partition = ?1` }}, nil
@@ -172,10 +185,32 @@ func stateSource(s core.State) source {
 	return func(c *conditions) string { return `partition = ?1 AND ` + stateIs(s, c.param) }
 }
 
+// labelSource goes by the index of labels; all else only filters. Either all of a range of numbers is wanted, or the first
+// of what has the label.
+func labelSource(label string) source {
+	key, value, _ := strings.Cut(label, "=")
+	return func(c *conditions) string {
+		in := `SELECT number FROM labels WHERE partition = ?1 AND key = ` + c.param(key) + ` AND value = ` + c.param(value) + ` AND number < ` + c.top
+		if c.from > 0 {
+			in += ` AND number >= ` + c.param(c.from)
+		} else {
+			in += ` ORDER BY number DESC LIMIT ` + c.limit
+		}
+		return `partition = ?1 AND number IN (` + in + `)`
+	}
+}
+
 // filters are the conditions of a filter that its sources do not see to.
 func (r *reader) filters(c *conditions, f core.Filter) {
-	if f.Type != "" && f.Fingerprint == "" {
+	if f.Type != "" && (f.Fingerprint == "" || f.Label != "") {
 		c.add(`type = %s`, f.Type)
+	}
+	if f.Label != "" && f.State != "" {
+		c.add(`state = %s`, string(f.State))
+	}
+	if f.Label != "" && f.Fingerprint != "" {
+		c.add(`COALESCE(fingerprint, '') = %s`, strings.TrimPrefix(f.Fingerprint, operate.FingerprintBefore))
+		c.where = append(c.where, `state IN ('undone', 'error')`)
 	}
 	if f.Step != "" {
 		c.add(stepIs, f.Step)
@@ -314,7 +349,7 @@ func (r *reader) entries(ctx context.Context, partition, from, below int64, f co
 }
 
 func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources []source) (string, []any) {
-	c := conditions{args: []any{partition}}
+	c := conditions{args: []any{partition}, from: from}
 	limit := c.param(f.Limit + 1)
 	if from > 0 {
 		c.add(`number >= %s`, from)
@@ -332,6 +367,7 @@ func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources 
 // a limit.
 func (c *conditions) union(sources []source, columns string, below int64, limit string, filter ...string) string {
 	top := c.param(below)
+	c.top, c.limit = top, limit
 	parts := make([]string, len(sources))
 	for i, is := range sources {
 		parts[i] = `SELECT ` + columns + ` FROM tasks WHERE ` + is(c) + ` AND number < ` + top + strings.Join(filter, "") + ` ORDER BY number DESC LIMIT ` + limit

@@ -47,6 +47,7 @@ func (p *purgePlaces) forget(partition int) { p.set(partition, 0) }
 type Old struct {
 	Rows, Details []int64 // numbers of tasks
 	Inputs        bool    // some of Details hold their input in their row
+	Labels        bool    // some of Rows have labels
 	Forgotten     int64   // the end number up to which all will be forgotten
 
 	number int64 // see purgePlaces
@@ -58,7 +59,7 @@ type Old struct {
 const (
 	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.state = 'error' OR t.purged THEN 1 ELSE 0 END, CASE WHEN t.input IS NULL THEN 0 ELSE 1 END FROM tasks t
 	WHERE t.partition = ?1 AND t.end_number > ?2 AND t.end_number <= (SELECT p.told FROM partitions p WHERE p.partition = ?1) ORDER BY t.end_number LIMIT ?3`
-	qOldRows = `SELECT number, number, ended_at, CASE WHEN ended_at IS NULL OR state = 'error' THEN 1 WHEN ` + isForgotten + ` THEN 0 ELSE 2 END, 0 FROM tasks
+	qOldRows = `SELECT number, number, ended_at, CASE WHEN ended_at IS NULL OR state = 'error' THEN 1 WHEN ` + isForgotten + ` THEN 0 ELSE 2 END, CASE WHEN labels IS NULL THEN 0 ELSE 1 END FROM tasks
 	WHERE partition = ?1 AND number >= ?2 ORDER BY number LIMIT ?3`
 	isForgotten  = `(purged OR end_number <= (SELECT p.forgotten FROM partitions p WHERE p.partition = ?1))`
 	qForgottenTo = `SELECT forgotten FROM partitions WHERE partition = ?1`
@@ -82,7 +83,7 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 		if err != nil {
 			return c, err
 		}
-		c.Rows, c.number = old.numbers, old.next
+		c.Rows, c.Labels, c.number = old.numbers, old.has, old.next
 	}
 	if detail == 0 {
 		return c, nil
@@ -92,7 +93,7 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 		return c, err
 	}
 	old, err := r.old(ctx, qOldDetails, partition, forgotten[0], detail, limit)
-	c.Details, c.Inputs, c.Forgotten, c.moves = old.numbers, old.inputs, old.next, old.next > forgotten[0]
+	c.Details, c.Inputs, c.Forgotten, c.moves = old.numbers, old.has, old.next, old.next > forgotten[0]
 	return c, err
 }
 
@@ -116,7 +117,7 @@ func (r *reader) PurgeBy(ctx context.Context, partition int, detail, row core.In
 // oldTasks are what a look found.
 type oldTasks struct {
 	numbers []int64
-	inputs  bool  // see Old
+	has     bool  // what the query says of some of them: see Old
 	next    int64 // where the next look begins
 }
 
@@ -133,8 +134,8 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 		for rows.Next() {
 			var number, place int64
 			var ended instant
-			var stays, input int
-			if err := rows.Scan(&number, &place, &ended, &stays, &input); err != nil {
+			var stays, has int
+			if err := rows.Scan(&number, &place, &ended, &stays, &has); err != nil {
 				rows.Close()
 				return old, fmt.Errorf("old task of partition %d: %w", partition, err)
 			}
@@ -145,7 +146,7 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 				return old, nil
 			case stays == stayNot:
 				old.numbers = append(old.numbers, number)
-				old.inputs = old.inputs || input > 0
+				old.has = old.has || has > 0
 			}
 			old.next = place
 			if query == qOldRows {
@@ -169,6 +170,8 @@ const (
 	qForgetDetails = `SELECT number FROM tasks WHERE `
 	qForgetInputs  = `UPDATE tasks SET input = NULL WHERE `
 	qForgetJournal = `DELETE FROM journal WHERE `
+	// The labels of rows that are gone. They go with the row: until then its tombstone is found by them.
+	qForgetLabels = `DELETE FROM labels WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.partition = labels.partition AND t.number = labels.number) AND `
 
 	andOld  = ` AND ended_at < ?3 AND state IN ('processed', 'undone')`
 	andDead = andOld + ` AND ` + isForgotten

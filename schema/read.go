@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -45,7 +46,7 @@ func (i *instant) Scan(v any) error {
 
 const taskColumns = `partition, number, id, type, plan_version, input, input_hash, state, seq, round,
 	COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline, failure_count, COALESCE(reply_to, ''),
-	COALESCE(trace, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0)`
+	COALESCE(trace, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0), COALESCE(labels, '')`
 
 const (
 	qActive  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
@@ -84,17 +85,31 @@ func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Row
 func scanTask(rows *sql.Rows, more ...any) (core.Task, error) {
 	var t core.Task
 	var due, deadline, created, updated, ended instant
-	var state string
+	var state, labels string
 	var origin int64
 	into := []any{
 		&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.Input, &t.InputHash, &state, &t.Seq, &t.Round,
-		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber,
+		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber, &labels,
 	}
 	err := rows.Scan(append(into, more...)...)
 	t.State, t.Origin = core.State(state), uint64(origin)
 	t.Bound, t.Deadline, t.CreatedAt = core.Instant(due), core.Instant(deadline), core.Instant(created)
 	t.UpdatedAt, t.EndedAt = core.Instant(updated), core.Instant(ended)
+	t.Labels = labelsIn(labels)
 	return t, err
+}
+
+// labelsIn are the labels of a task's row. They are not checked: a task must not be unreadable for one that a newer
+// binary allowed.
+func labelsIn(text string) (labels []core.Label) {
+	if text == "" {
+		return nil
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(one, "=")
+		labels = append(labels, core.Label{Key: key, Value: value})
+	}
+	return labels
 }
 
 // saved reads tasks by one query and their journals by another.

@@ -31,6 +31,7 @@ const (
 	headerCompleteBy = "Duly-Complete-By"
 	headerReplyTo    = "Duly-Reply-To"
 	headerTrace      = "traceparent"
+	headerLabels     = "Duly-Labels"
 	headerVersion    = "Duly-Plan-Version"
 	headerPrefix     = "Duly-"
 )

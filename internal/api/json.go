@@ -57,6 +57,7 @@ type (
 		UpdatedAt   string          `json:"updated_at,omitempty"`
 		EndedAt     string          `json:"ended_at,omitempty"`
 		Input       json.RawMessage `json:"input,omitempty"`
+		Labels      labelsJSON      `json:"labels,omitempty"`
 		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
 		Steps       []stepJSON      `json:"steps,omitempty"`
 	}
@@ -101,7 +102,7 @@ func viewJSON(v *core.View) taskJSON {
 		ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Partition: v.Partition, Number: v.Number,
 		State: v.State, Reason: v.Reason, FailedStep: v.FailedStep, Round: v.Round, Failures: v.Failures, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor,
 		CompleteBy: timeText(v.CompleteBy), CreatedAt: timeText(v.CreatedAt), UpdatedAt: timeText(v.UpdatedAt),
-		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input), InputHash: v.InputHash,
+		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input), InputHash: v.InputHash, Labels: labelsOf(v.Labels),
 	}
 	for i := range v.Steps {
 		s := &v.Steps[i]
@@ -111,6 +112,20 @@ func viewJSON(v *core.View) taskJSON {
 		})
 	}
 	return t
+}
+
+// labelsJSON are a task's labels by key.
+type labelsJSON map[string]string
+
+func labelsOf(labels []core.Label) labelsJSON {
+	if len(labels) == 0 {
+		return nil
+	}
+	byKey := make(labelsJSON, len(labels))
+	for _, l := range labels {
+		byKey[l.Key] = l.Value
+	}
+	return byKey
 }
 
 // EncodeTask is the JSON of a task as every endpoint shows it.

@@ -112,7 +112,7 @@ var states = []core.State{
 
 func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 	q := r.URL.Query()
-	f := core.Filter{Type: q.Get("type"), State: core.State(q.Get("state")), Limit: listDefault, After: q.Get("after")}
+	f := core.Filter{Type: q.Get("type"), State: core.State(q.Get("state")), Label: q.Get("label"), Limit: listDefault, After: q.Get("after")}
 	if f.Type != "" {
 		if err := core.CheckName("type", f.Type); err != nil {
 			return f, ingest.Refuse(400, ingest.CauseTypeName, "%v", err)
@@ -120,6 +120,11 @@ func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 	}
 	if f.State != "" && !slices.Contains(states, f.State) {
 		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter state is %s, want one of %v", core.QuoteShort(string(f.State)), states)
+	}
+	if f.Label != "" {
+		if _, err := core.ParseLabel(f.Label); err != nil {
+			return f, ingest.Refuse(400, ingest.CauseLabels, "query parameter label: %v", err)
+		}
 	}
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)

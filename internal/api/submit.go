@@ -115,7 +115,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 	answers := make(chan ingest.Answer, 1)
 	a.door.Submit(ingest.Request{
 		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
-		Trace: r.Header.Get(headerTrace), Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer },
+		Trace: r.Header.Get(headerTrace), Labels: r.Header.Get(headerLabels), Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer },
 	})
 	select {
 	case answer := <-answers:

@@ -113,12 +113,15 @@ type TaskWrite struct {
 
 // Size is about how many bytes the write takes on its way to the database.
 func (w *TaskWrite) Size() int {
-	const row, record = 256, 192 // what is as large whatever is in it
+	const row, record, label = 256, 192, 32 // what is as large whatever is in it
 	n := 0
 	if t := w.Task; w.Birth || w.Row {
 		n += row + len(t.ID) + len(t.Type) + len(t.InputHash) + len(t.ReplyTo) + len(t.Trace) + len(t.LockedBy) + len(t.WaitsFor)
 		if w.Birth {
 			n += len(t.Input)
+			for i := range t.Labels {
+				n += label + len(t.Labels[i].Key) + len(t.Labels[i].Value)
+			}
 		}
 	}
 	for i := range w.Records {

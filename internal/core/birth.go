@@ -2,7 +2,7 @@ package core
 
 // Birth writes the first record of a new task. The caller has filled in what
 // the submission and the owner know (Partition, Number, ID, Type, Input,
-// InputHash, ReplyTo, Trace, Origin, CreatedAt) and Deadline, if the submission
+// InputHash, ReplyTo, Trace, Labels, Origin, CreatedAt) and Deadline, if the submission
 // names one. A nil plan puts the task in error, its input kept. EventWentBack is of a
 // submission that may have run before the database went back at ev.Until.
 func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {

@@ -12,6 +12,14 @@ func (t *Task) Current(p *Plan) int {
 	return -1
 }
 
+// Parked returns the step that a parked task is to start when its agent has room; -1: it is not parked for that.
+func (t *Task) Parked(p *Plan) int {
+	if t.State != StatePending || t.WaitsFor == "" || p == nil {
+		return -1
+	}
+	return t.nextStep(p)
+}
+
 // Active reports whether the owner holds the task in memory: a command is out,
 // or a backoff or a grace is on.
 func (t *Task) Active() bool {

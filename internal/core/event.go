@@ -8,7 +8,7 @@ const (
 	EventReply    EventKind = iota + 1 // agent: the answer to the command numbered Seq
 	EventUnserved                      // bus: no agent is subscribed for the command numbered Seq
 	EventWake                          // owner: a backoff or a grace is over
-	EventClaim                         // owner: the agent a parked task waits for has room again
+	EventClaim                         // owner: the agent a parked task waits for has room again, or the pause is lifted
 	EventOverdue                       // supervisor: the complete_by of the row has passed
 	EventCancel                        // client: end it; undo what was done
 	EventUndo                          // operator: undo it, also after processed, also again after an undo gave up
@@ -42,6 +42,6 @@ type Event struct {
 	Until  Instant // of Extend, Resubmit, Edit and Accept: the new task deadline; 0 = the plan's time from now; of WentBack: when
 	As     State   // of Resolve: StateProcessed or StateUndone
 	// Full has bit i set when the agent of step i has no room in its in-flight
-	// window: a do that would start there parks the task instead.
+	// window, or a pause holds the step: a do that would start there parks the task instead.
 	Full uint64
 }

@@ -15,6 +15,7 @@ type Submission struct {
 	CompleteBy  Instant // of the whole task; 0: the plan's time from At
 	ReplyTo     string  // private status subject; may be empty
 	Trace       string  // W3C traceparent; may be empty
+	Labels      []Label // see CheckLabels; no part of the input's hash
 	At          Instant // when the door took it
 }
 

@@ -77,7 +77,8 @@ type Task struct {
 	InputHash   []byte   // of the submission, also after an edit; see HashInput
 	ReplyTo     string   // the submitter's private status subject; may be empty
 	Trace       string   // W3C traceparent; may be empty
-	Origin      uint64   // position of the submission in the task stream
+	Labels      []Label
+	Origin      uint64 // position of the submission in the task stream
 
 	State     State
 	Seq       int64   // number of the newest journal row

@@ -30,9 +30,6 @@ type View struct {
 	Possible []string
 }
 
-// Label is one label of a submission.
-type Label struct{ Key, Value string }
-
 // StepView is one step of a View.
 type StepView struct {
 	Name    string

@@ -35,6 +35,7 @@ type SubmitRequest struct {
 	CompleteBy string // as the header has it; see core.ParseCompleteBy
 	ReplyTo    string // as the header has it; see Names.CheckReplyTo
 	Trace      string // as the header has it; see core.CleanTrace
+	Labels     string // as the header has them; see core.ParseLabels
 	Version    string // of the plan, as the header has it; see core.ParsePlanVersion
 	HasReply   bool   // the sender waits for an answer
 
@@ -91,6 +92,7 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 			r.CompleteBy = msg.Header.Get(wire.HeaderCompleteBy)
 			r.ReplyTo = msg.Header.Get(wire.HeaderReplyTo)
 			r.Trace = msg.Header.Get(wire.HeaderTrace)
+			r.Labels = msg.Header.Get(wire.HeaderLabels)
 			r.Version = msg.Header.Get(wire.HeaderVersion)
 		}
 		handler(r)

@@ -36,6 +36,7 @@ const (
 	condStoring      = "storing"
 	condPlans        = "plans"
 	condEvidence     = "evidence"
+	condWishes       = "wishes"
 	condRights       = "rights"
 	condRightsOther  = "rights-other"
 )
@@ -175,6 +176,11 @@ func (n *Node) schedulerConditions() []ground.Condition {
 			End: "the event stream takes endings again", Consequence: ground.NotReady,
 		}, {
 			Name: string(scheduler.TroubleForget), Wanted: "old tasks are forgotten", Begin: "old tasks cannot be forgotten", End: "old tasks are forgotten again",
+		}, {
+			Name: string(scheduler.TroublePauses), Wanted: "pauses are read", Begin: "pauses cannot be read: those that were read last count", End: "pauses are read again",
+		}, {
+			Name: condWishes, Wanted: "where operators want partitions to be is heard", Begin: "where operators want partitions to be cannot be heard",
+			End: "where operators want partitions to be is heard again",
 		},
 	}
 }

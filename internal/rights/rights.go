@@ -184,6 +184,8 @@ func (b *builder) ingest() {
 	n := b.o.Names
 	b.node()
 	b.publish(n.PatternPack(), n.PatternControl(), api+"CONSUMER.LIST."+n.StreamTasks())
+	// What operators ask of it: which agents live, and where partitions and pauses are to be.
+	b.seldom(natsbus.SubjectStats, n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
@@ -223,6 +225,7 @@ func (b *builder) scheduler() {
 	b.subscribe(n.PatternBatchReplies(""), "")
 	b.subscribe(n.SubjectPlansApply(), wire.GroupPlans)
 	b.subscribe(n.SubjectPlansChanged(), "")
+	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectPausesChanged()}) // without it, it reads them later
 	b.set.Answers = answersSoon
 }
 

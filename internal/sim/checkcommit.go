@@ -104,6 +104,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if answered != 0 && !w.said(commandRef{t.Partition, t.Number, answered, r.commits[answered-1]}, j) {
 		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
 	}
+	w.checkPaused(t, j)
 	if j.State.Ended() {
 		w.endedAt[t.ID] = append(w.endedAt[t.ID], w.now)
 	}
@@ -112,7 +113,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	}
 	switch {
 	case j.State == core.StatePending && t.WaitsFor != "":
-		w.note(WindowFull)
+		w.note(WindowFull) // or paused
 	case j.State == core.StateProcessed || j.State == core.StateUndone:
 		w.checkBooks(t, j.Round, j.State)
 	}

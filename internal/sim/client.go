@@ -39,7 +39,7 @@ func (w *World) submitAll() {
 }
 
 func (w *World) newClient(id string) *client {
-	c := &client{w: w, sub: core.Submission{Type: w.planOf(id).Name, ID: id, Input: []byte(`{"id":"` + id + `"}`)}}
+	c := &client{w: w, sub: core.Submission{Type: w.planOf(id).Name, ID: id, Input: []byte(`{"id":"` + id + `"}`), Labels: w.labelsOf(id)}}
 	if c.plain = w.fault(PlainDoor); c.plain && w.fault(UnknownPlan) {
 		c.sub.Type = "nosuch"
 	}
@@ -61,7 +61,7 @@ func (c *client) submit() {
 		return
 	}
 	life := c.w.front.life
-	c.w.front.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Answer: func(a ingest.Answer) {
+	c.w.front.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Labels: core.FormatLabels(c.sub.Labels), Answer: func(a ingest.Answer) {
 		if c.w.front.life == life { // else its connection is gone
 			c.w.front.point()
 			c.answered(a)

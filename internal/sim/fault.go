@@ -104,6 +104,8 @@ const (
 	UndoOfRunning // cancelled while its do is at work
 	WindowFull    // parked: an agent's window
 	InFlightFull  // enough is in flight in a partition, or a node
+	Paused        // not a fault: operators pause steps and lift that
+	Pinned        // nor that: they want partitions elsewhere
 
 	faultCount
 )
@@ -149,6 +151,7 @@ var kinds = [faultCount]struct {
 	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, InFlightFull: {name: "in flight full"},
+	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
 }
 
 // String is the fault's name.

@@ -23,6 +23,8 @@ type node struct {
 	feeds map[int]*feed // of partitions whose replies it hears
 	thaw  core.Instant  // until when it stands still
 
+	heard []core.Pause // the pauses that it knows of, now
+
 	view      []string     // the live nodes, as a late lease has it
 	viewUntil core.Instant // and until when
 	twin      bool         // another node had its name first
@@ -55,8 +57,9 @@ func (a *activity) run(body, then func()) {
 type loop struct {
 	activity
 	c     *scheduler.Committer
-	awake bool // it is about to look whether a step is due
-	alarm int  // the number of the newest alarm
+	known []core.Pause // what its node had heard when the step under way began
+	awake bool         // it is about to look whether a step is due
+	alarm int          // the number of the newest alarm
 }
 
 // restart is a crash and a new life that owns nothing.
@@ -70,6 +73,8 @@ func (n *node) restart() {
 	n.feeds, n.thaw, n.place, n.loops = map[int]*feed{}, 0, activity{n: n}, nil
 	n.viewUntil = 0
 	n.sched = scheduler.New(n.config(), nodeStore{w.Store, n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
+	n.hearPauses()
+	n.sched.SetWishes(w.wishes)
 	for _, c := range n.sched.Committers() {
 		n.loops = append(n.loops, &loop{activity: activity{n: n}, c: c})
 	}
@@ -172,6 +177,7 @@ func (l *loop) step() {
 	if l.n.w.fault(PlansReread) {
 		l.c.Inbox().PlansChanged()
 	}
+	l.known = l.n.heard
 	if err := l.c.Step(context.Background(), context.Background()); err != nil {
 		l.n.w.wrong(-1, "", "node %s: %v", l.n.name, err)
 	}

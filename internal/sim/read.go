@@ -49,7 +49,11 @@ func (m *MemStore) LoadActive(_ context.Context, partition int, afterNumber int6
 
 // LoadNumbers returns the tasks of those numbers that there are.
 func (m *MemStore) LoadNumbers(_ context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	return m.saved(partition, len(numbers), func(r *row) bool { return slices.Contains(numbers, r.task.Number) }), nil
+	saved := m.saved(partition, len(numbers), func(r *row) bool { return slices.Contains(numbers, r.task.Number) })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.NumbersRead += len(saved)
+	return saved, nil
 }
 
 // LoadIDs returns the tasks of those ids that there are.

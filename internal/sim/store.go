@@ -38,6 +38,8 @@ type MemStore struct {
 	Unreadable core.UnreadablePlans
 	// PlansRead counts the readings of the plans.
 	PlansRead int
+	// NumbersRead counts the tasks that were read by their numbers.
+	NumbersRead int
 
 	mu         sync.Mutex
 	plans      []core.Plan

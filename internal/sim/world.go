@@ -54,6 +54,8 @@ type World struct {
 	follow     *follow    // nil: it is not kept
 
 	plans  []*core.Plan
+	pauses []core.Pause // by operators, now
+	wishes []core.Wish
 	front  *frontDoor
 	nodes  []*node
 	agents []*agentProcess
@@ -156,6 +158,8 @@ func (w *World) run() *Violation {
 	w.moveGround()
 	w.stopEvents()
 	w.troubleAgents()
+	w.pauseLater()
+	w.pinLater()
 	w.after(w.upTo(w.cfg.Storm), w.loseStream)
 	w.after(w.upTo(w.cfg.Storm), func() { w.leasesLost = w.fault(LeasesLost) })
 	w.until(w.now.Add(w.cfg.Storm), func() bool { return false })

@@ -10,10 +10,10 @@ import (
 )
 
 // SubmitHeaders makes the header of a submission; nil when nothing is set.
-// completeBy is RFC 3339 or a duration, planVersion a number or core.NewestVersion.
-func SubmitHeaders(completeBy, replyTo, trace, planVersion string) Header {
+// completeBy is RFC 3339 or a duration, planVersion a number or core.NewestVersion, labels as core.FormatLabels has them.
+func SubmitHeaders(completeBy, replyTo, trace, planVersion, labels string) Header {
 	var h Header
-	for _, m := range [...]struct{ name, value string }{{HeaderCompleteBy, completeBy}, {HeaderReplyTo, replyTo}, {HeaderTrace, trace}, {HeaderVersion, planVersion}} {
+	for _, m := range [...]struct{ name, value string }{{HeaderCompleteBy, completeBy}, {HeaderReplyTo, replyTo}, {HeaderTrace, trace}, {HeaderVersion, planVersion}, {HeaderLabels, labels}} {
 		if m.value == "" {
 			continue
 		}

@@ -78,6 +78,9 @@ func (d TaskDecoder) checkPacked(partition int, s *core.Submission) (code int, e
 	if len(s.Input) > core.InputBytesMax {
 		return CodeTooLarge, tooLarge(len(s.Input))
 	}
+	if err := core.CheckLabels(s.Labels); err != nil {
+		return CodeBadRequest, err
+	}
 	if s.ReplyTo != "" {
 		if err := d.Names.CheckTarget(s.ReplyTo); err != nil {
 			return CodeBadRequest, err
@@ -106,6 +109,9 @@ func (d TaskDecoder) single(partition int, taskType, id string, header Header, d
 		}
 	}
 	s.Trace = core.CleanTrace(header.Get(HeaderTrace))
+	if s.Labels, err = core.ParseLabels(header.Get(HeaderLabels)); err != nil {
+		return s, CodeBadRequest, err
+	}
 	if s.PlanVersion, err = core.ParsePlanVersion(header.Get(HeaderVersion)); err != nil {
 		return s, CodeBadRequest, err
 	}

@@ -467,7 +467,7 @@ func TestSubmitAnswerGolden(t *testing.T) {
 		}
 	}
 	want := Header{HeaderCompleteBy: {"5s"}, HeaderTrace: {"00-a"}}
-	if got := SubmitHeaders("5s", "", "00-a", ""); !reflect.DeepEqual(got, want) || SubmitHeaders("", "", "", "") != nil {
+	if got := SubmitHeaders("5s", "", "00-a", "", ""); !reflect.DeepEqual(got, want) || SubmitHeaders("", "", "", "", "") != nil {
 		t.Errorf("headers %v", got)
 	}
 }

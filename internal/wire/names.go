@@ -104,6 +104,7 @@ const (
 	HeaderVersion    = "Duly-Plan-Version" // of the plan: a number, or newest, which is the default
 	HeaderReplyTo    = "Duly-Reply-To"     // the submitter's private status subject
 	HeaderTrace      = "traceparent"       // W3C trace context
+	HeaderLabels     = "Duly-Labels"       // key=value, joined by commas; see core.ParseLabels
 	HeaderCause      = "Duly-Cause"        // of a dead letter: why
 	HeaderSubject    = "Duly-Subject"      // of a dead letter: the subject it came on
 	HeaderInstance   = "Duly-Instance"     // of a reply: which instance of the agent answers
@@ -129,6 +130,9 @@ func (n Names) SubjectPlansApply() string { return n.get().root + "plans.apply" 
 
 // SubjectPlansChanged is where a change of the plans is announced.
 func (n Names) SubjectPlansChanged() string { return n.get().root + "plans.changed" }
+
+// SubjectPausesChanged is where a change of the pauses is announced.
+func (n Names) SubjectPausesChanged() string { return n.get().root + "pauses.changed" }
 
 // PatternSubmit selects the request endpoint of all tasks.
 func (n Names) PatternSubmit() string { return n.get().submit + "*.*" }

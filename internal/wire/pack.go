@@ -50,6 +50,13 @@ func AppendPack(dst []byte, subs []core.Submission) []byte {
 		dst = binary.AppendVarint(dst, int64(s.At))
 		dst = binary.AppendUvarint(dst, uint64(len(s.Input)))
 		dst = append(dst, s.Input...)
+		if len(s.Labels) > 0 { // else nothing: older readers find the end here
+			dst = binary.AppendUvarint(dst, uint64(len(s.Labels)))
+			for _, l := range s.Labels {
+				dst = appendField(dst, l.Key)
+				dst = appendField(dst, l.Value)
+			}
+		}
 	}
 	return dst
 }
@@ -108,7 +115,18 @@ func PackedSize(s *core.Submission) int {
 func recordSize(s *core.Submission) int {
 	return fieldSize(len(s.Type)) + fieldSize(len(s.ID)) + uvarintSize(uint64(s.PlanVersion)) +
 		varintSize(int64(s.CompleteBy)) + fieldSize(len(s.ReplyTo)) + fieldSize(len(s.Trace)) +
-		varintSize(int64(s.At)) + fieldSize(len(s.Input))
+		varintSize(int64(s.At)) + fieldSize(len(s.Input)) + labelsSize(s.Labels)
+}
+
+func labelsSize(labels []core.Label) int {
+	if len(labels) == 0 {
+		return 0
+	}
+	n := uvarintSize(uint64(len(labels)))
+	for _, l := range labels {
+		n += fieldSize(len(l.Key)) + fieldSize(len(l.Value))
+	}
+	return n
 }
 
 func fieldSize(n int) int { return uvarintSize(uint64(n)) + n }
@@ -181,15 +199,34 @@ func decodeRecord(record []byte, lastType string) (core.Submission, error) {
 	if input := r.bytes("input"); len(input) > 0 {
 		s.Input = input
 	}
+	if r.err == nil && len(r.rest) > 0 {
+		s.Labels = r.labels()
+	}
 	switch {
 	case r.err != nil:
 		return s, r.err
 	case s.PlanVersion < 0:
 		return s, fmt.Errorf("plan version %d is too large", version)
 	case len(r.rest) > 0:
-		return s, fmt.Errorf("%d bytes after the input", len(r.rest))
+		return s, fmt.Errorf("%d bytes after the labels", len(r.rest))
 	}
 	return s, nil
+}
+
+// labels reads those behind the input, of which there are some.
+func (r *reader) labels() []core.Label {
+	n := r.uvarint("labels")
+	if r.err == nil && (n < 1 || n > core.LabelsMax) {
+		r.err = fmt.Errorf("%d labels behind the input, want 1 to %d", n, core.LabelsMax)
+	}
+	if r.err != nil {
+		return nil
+	}
+	labels := make([]core.Label, n)
+	for i := range labels {
+		labels[i] = core.Label{Key: string(r.bytes("key of a label")), Value: string(r.bytes("value of a label"))}
+	}
+	return labels
 }
 
 var errShort = errors.New("ends early or has a length beyond its end")

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"duly.dev/duly/internal/core"
@@ -35,6 +36,7 @@ type queryJSON struct {
 	Type  string `json:"type,omitempty"`
 	ID    string `json:"id,omitempty"`
 	State string `json:"state,omitempty"`
+	Label string `json:"label,omitempty"` // key=value
 	Limit int    `json:"limit,omitempty"`
 	After string `json:"after,omitempty"`
 }
@@ -47,7 +49,7 @@ func (n Names) GetRequest(taskType, id string) (subject string, data []byte, err
 
 // ListRequest is the subject and the payload that ask for a page of a list.
 func (n Names) ListRequest(f core.Filter) (subject string, data []byte, err error) {
-	data, err = json.Marshal(queryJSON{V: Version, Type: f.Type, State: string(f.State), Limit: f.Limit, After: f.After})
+	data, err = json.Marshal(queryJSON{V: Version, Type: f.Type, State: string(f.State), Label: f.Label, Limit: f.Limit, After: f.After})
 	if core.CheckName("type", f.Type) == nil { // another one is refused where it is asked for
 		return n.AskTypeSubject(askList, f.Type), data, err
 	}
@@ -86,7 +88,7 @@ func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
 		}
 		return Query{Type: j.Type, ID: j.ID}, core.CheckName("id", j.ID)
 	}
-	f := core.Filter{Type: j.Type, State: core.State(j.State), Limit: j.Limit, After: j.After}
+	f := core.Filter{Type: j.Type, State: core.State(j.State), Label: j.Label, Limit: j.Limit, After: j.After}
 	if f.Limit == 0 {
 		f.Limit = ListDefault
 	}
@@ -100,28 +102,34 @@ func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
 	case len(f.After) > cursorBytesMax:
 		return Query{}, fmt.Errorf("%w: cursor has %d bytes, the limit is %d", ErrUndecodable, len(f.After), cursorBytesMax)
 	}
+	if f.Label != "" {
+		if _, err := core.ParseLabel(f.Label); err != nil {
+			return Query{}, fmt.Errorf("%w: %w", ErrUndecodable, err)
+		}
+	}
 	return Query{List: f}, nil
 }
 
 // taskJSON is a task as the HTTP API and the answers of duly.ask.get show it.
 type taskJSON struct {
-	ID          string          `json:"id"`
-	Type        string          `json:"type"`
-	PlanVersion int64           `json:"plan_version"`
-	Partition   int             `json:"partition"`
-	Number      int64           `json:"number"`
-	State       string          `json:"state"`
-	Reason      string          `json:"reason"`
-	FailedStep  string          `json:"failed_step"`
-	Round       int             `json:"round"`
-	Failures    int             `json:"failures"`
-	WaitsFor    string          `json:"waits_for"`
-	CompleteBy  string          `json:"complete_by"`
-	CreatedAt   string          `json:"created_at"`
-	UpdatedAt   string          `json:"updated_at"`
-	EndedAt     string          `json:"ended_at"`
-	Input       json.RawMessage `json:"input"`
-	InputHash   []byte          `json:"input_hash"`
+	ID          string            `json:"id"`
+	Type        string            `json:"type"`
+	PlanVersion int64             `json:"plan_version"`
+	Partition   int               `json:"partition"`
+	Number      int64             `json:"number"`
+	State       string            `json:"state"`
+	Reason      string            `json:"reason"`
+	FailedStep  string            `json:"failed_step"`
+	Round       int               `json:"round"`
+	Failures    int               `json:"failures"`
+	WaitsFor    string            `json:"waits_for"`
+	CompleteBy  string            `json:"complete_by"`
+	CreatedAt   string            `json:"created_at"`
+	UpdatedAt   string            `json:"updated_at"`
+	EndedAt     string            `json:"ended_at"`
+	Input       json.RawMessage   `json:"input"`
+	InputHash   []byte            `json:"input_hash"`
+	Labels      map[string]string `json:"labels"`
 	Steps       []struct {
 		Name    string          `json:"name"`
 		Agent   string          `json:"agent"`
@@ -139,6 +147,9 @@ func (j *taskJSON) view() (core.View, error) {
 	v := core.View{
 		ID: j.ID, Type: j.Type, PlanVersion: j.PlanVersion, Partition: j.Partition, Number: j.Number, State: core.State(j.State),
 		Reason: j.Reason, FailedStep: j.FailedStep, Round: j.Round, Failures: j.Failures, WaitsFor: j.WaitsFor, Input: j.Input, InputHash: j.InputHash,
+	}
+	for _, key := range slices.Sorted(maps.Keys(j.Labels)) {
+		v.Labels = append(v.Labels, core.Label{Key: key, Value: j.Labels[key]})
 	}
 	var err error
 	read := func(text string) core.Instant {

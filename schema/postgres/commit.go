@@ -39,6 +39,11 @@ var (
 	updateSQL = `INSERT INTO tasks AS t (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(1, taskFields) +
 		` ON CONFLICT (partition, number) DO UPDATE SET ` + assign(stateFields, "excluded") + ` WHERE t.seq < excluded.seq`
 
+	copyLabelsSQL = `COPY labels (` + names(labelFields) + `) FROM STDIN (FORMAT binary)`
+	// labelsSQL writes the labels of the births that stand: what was left out has no row of that number.
+	labelsSQL = `INSERT INTO labels (` + names(labelFields) + `) SELECT ` + values(labelFields) + ` FROM ` + unnest(1, labelFields) +
+		` JOIN tasks AS t ON t.partition = u.partition AND t.number = u.number ON CONFLICT DO NOTHING`
+
 	// fallbackSQL is the fence, and of births and journal what is ours and new.
 	fallbackSQL = `WITH own AS (` + moveSQL + `), born AS (
     INSERT INTO tasks (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(firstBirth, taskFields) + ` JOIN own ON own.partition = u.partition
@@ -111,16 +116,26 @@ func (p *Store) sendOnce(ctx context.Context, b *core.Batch, e *encoded, before 
 	return res, err
 }
 
+// statement is one that is prepared under a name.
+type statement struct{ name, sql string }
+
 // fastStatements are prepared on each connection that commits.
-var fastStatements = []struct{ name, sql string }{
+var fastStatements = []statement{
 	{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_journal", copyJournalSQL}, {"duly_update", updateSQL},
 }
+
+// labelStatement is prepared on the first commit with labels.
+var labelStatement = statement{"duly_labels", copyLabelsSQL}
 
 // commitFast sends the statements up to a sync, which are one transaction on PostgreSQL.
 func (p *Store) commitFast(ctx context.Context, b *core.Batch, e *encoded) error {
 	e.fill(b, func(int) bool { return true })
 	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		for _, s := range fastStatements {
+		prepared := fastStatements
+		if e.labels.n > 0 {
+			prepared = append(slices.Clip(prepared), labelStatement)
+		}
+		for _, s := range prepared {
 			if _, err := c.Conn().Prepare(ctx, s.name, s.sql); err != nil {
 				return fmt.Errorf("prepare %s: %w", s.name, err)
 			}
@@ -135,6 +150,7 @@ func (e *encoded) send(to io.Writer) error {
 	m.execute("duly_fence", e.partitions.params())
 	m.copy("duly_births", e.births.buf)
 	m.copy("duly_journal", e.journal.buf)
+	m.copy(labelStatement.name, e.labels.buf)
 	if e.updates.n > 0 {
 		m.execute("duly_update", e.updates.params())
 	}
@@ -216,6 +232,11 @@ func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (
 		}
 	}
 	e.fill(b, owned)
+	if e.labels.n > 0 {
+		if err := execute(ctx, tx, "duly_labels_new", labelsSQL, e.labels.params(), func(pgx.Rows) error { return nil }); err != nil {
+			return res, err
+		}
+	}
 	if e.updates.n == 0 {
 		return res, nil
 	}

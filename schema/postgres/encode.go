@@ -109,11 +109,26 @@ var (
 		{"input_hash", sqlBytes, func(c *cells, r *taskRow) { c.someBytes(r.InputHash) }},
 		{"reply_to", sqlText, func(c *cells, r *taskRow) { c.someText(r.ReplyTo) }},
 		{"trace", sqlText, func(c *cells, r *taskRow) { c.someText(r.Trace) }},
+		{"labels", sqlText, func(c *cells, r *taskRow) { c.someText(core.FormatLabels(r.Labels)) }},
 		{"origin", sqlInt8, func(c *cells, r *taskRow) { c.int(int64(r.Origin)) }},
 		{"created_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.CreatedAt) }},
 	}
 	taskFields = slices.Concat(keyFields, stateFields, birthFields)
 )
+
+// labelRow is one label of a new task.
+type labelRow struct {
+	*core.Label
+	task *core.Task
+}
+
+// labelFields are the columns of labels.
+var labelFields = []field[labelRow]{
+	{"partition", sqlInt8, func(c *cells, r *labelRow) { c.int(int64(r.task.Partition)) }},
+	{"number", sqlInt8, func(c *cells, r *labelRow) { c.int(r.task.Number) }},
+	{"key", sqlText, func(c *cells, r *labelRow) { c.text(r.Key) }},
+	{"value", sqlText, func(c *cells, r *labelRow) { c.text(r.Value) }},
+}
 
 // journalFields are the columns of the journal.
 var journalFields = []field[journalRow]{
@@ -303,6 +318,7 @@ type encoded struct {
 	births     rows[taskRow]
 	updates    rows[taskRow]
 	journal    rows[journalRow]
+	labels     rows[labelRow]
 	wire       []byte
 }
 
@@ -310,7 +326,7 @@ func newEncoded() *encoded {
 	return &encoded{
 		partitions: rows[partitionRow]{fields: partitionFields},
 		births:     rows[taskRow]{fields: taskFields}, updates: rows[taskRow]{fields: taskFields},
-		journal: rows[journalRow]{fields: journalFields},
+		journal: rows[journalRow]{fields: journalFields}, labels: rows[labelRow]{fields: labelFields},
 	}
 }
 
@@ -320,6 +336,7 @@ func (e *encoded) fill(b *core.Batch, own func(partition int) bool) {
 	e.births.reset()
 	e.updates.reset()
 	e.journal.reset()
+	e.labels.reset()
 	for i := range b.Partitions {
 		e.partitions.add(partitionRow{&b.Partitions[i], b.ID})
 	}
@@ -331,6 +348,9 @@ func (e *encoded) fill(b *core.Batch, own func(partition int) bool) {
 		switch {
 		case w.Birth:
 			e.births.add(taskRow{w.Task, b.ID})
+			for k := range w.Task.Labels {
+				e.labels.add(labelRow{&w.Task.Labels[k], w.Task})
+			}
 		case w.Row:
 			e.updates.add(taskRow{w.Task, b.ID})
 		}

@@ -35,6 +35,9 @@ func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schem
 			return nil
 		})
 	}
+	if c.Labels {
+		b.Queue(forgetLabelsSQL, partition, c.Rows)
+	}
 	if c.Inputs {
 		b.Queue(forgetInputsSQL, partition, c.Details, detail.Time(), epoch)
 	}
@@ -64,6 +67,7 @@ var (
 	forgetRowsSQL   = dollars(schema.ForgetRowsSQL + chosen + schema.AndDeadSQL)
 	forgetInputsSQL = dollars(schema.ForgetInputsSQL + chosen + schema.AndOldSQL)
 	oldSQL          = dollars(schema.ForgetDetailsSQL + chosen + schema.AndOldSQL)
+	forgetLabelsSQL = dollars(schema.ForgetLabelsSQL + `partition = ?1 AND number ` + inList("number"))
 	// forgetSQL deletes what the tasks of a list were made of.
 	forgetSQL = dollars(schema.ForgetJournalSQL + `partition = ?1 AND number ` + inList("number"))
 )

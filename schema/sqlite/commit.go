@@ -15,14 +15,15 @@ const (
 	fenceSQL = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ?, last_commit = ?, cursor_stored = ?,
 		control_stored = ? WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
 	birthSQL = `INSERT INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
-		failure_count, reply_to, trace, origin, created_at, updated_at, ended_at, end_number, failed_step, fingerprint, commit_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
+		failure_count, reply_to, trace, labels, origin, created_at, updated_at, ended_at, end_number, failed_step, fingerprint, commit_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
 	birthConflict = ` ON CONFLICT (partition, id) DO NOTHING`
 	rowSQL        = `UPDATE tasks SET plan_version = ?, state = ?, seq = ?, round = ?, locked_by = ?, waits_for = ?, complete_by = ?,
 		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, failed_step = ?, fingerprint = ?, commit_id = ? WHERE partition = ? AND number = ? AND seq < ?`
 	journalSQL = `INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error,
 		fingerprint, reason, result, quiet, next, next_attempt, undo, due, deadline, input)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	labelSQL         = `INSERT INTO labels (partition, number, key, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	existingSQL      = `SELECT number, id, type, input_hash, state, commit_id FROM tasks WHERE partition = ? AND id = ?`
 	journalCommitSQL = `SELECT commit_id FROM journal WHERE partition = ? AND number = ? AND seq = ?`
 )
@@ -46,7 +47,7 @@ func (s *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 
 // storable holds SQLite to what PostgreSQL takes as text; its own checks stop at a NUL.
 func storable(t *core.Task) bool {
-	for _, text := range []string{t.ID, t.Type, t.ReplyTo, t.Trace, t.LockedBy, t.WaitsFor} {
+	for _, text := range []string{t.ID, t.Type, t.ReplyTo, t.Trace, t.LockedBy, t.WaitsFor, core.FormatLabels(t.Labels)} {
 		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
 			return false
 		}
@@ -134,6 +135,9 @@ func (c *commit) writeTask(w *core.TaskWrite) error {
 				return err
 			}
 		}
+		if err := c.writeLabels(w.Task); err != nil {
+			return err
+		}
 	case w.Row:
 		if _, err := c.exec(rowSQL, rowArgs(w.Task, c.b.ID)...); err != nil { // none, where it is further on already
 			return err
@@ -142,6 +146,16 @@ func (c *commit) writeTask(w *core.TaskWrite) error {
 	for i := range w.Records {
 		if err := c.writeRecord(w, i); err != nil {
 			return fmt.Errorf("journal row %d: %w", w.Records[i].Seq, err)
+		}
+	}
+	return nil
+}
+
+// writeLabels lets the new task be found by its labels; those that stand are of an earlier sending of this batch.
+func (c *commit) writeLabels(t *core.Task) error {
+	for _, l := range t.Labels {
+		if _, err := c.exec(labelSQL, t.Partition, t.Number, l.Key, l.Value); err != nil {
+			return fmt.Errorf("label %s: %w", l.Key, err)
 		}
 	}
 	return nil

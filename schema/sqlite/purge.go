@@ -30,6 +30,11 @@ func forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, old *sc
 	if err != nil {
 		return 0, err
 	}
+	if old.Labels && gone > 0 {
+		if _, err := tx.ExecContext(ctx, schema.ForgetLabelsSQL+chosen, partition, list(old.Rows)); err != nil {
+			return 0, err
+		}
+	}
 	if old.Inputs {
 		if _, err := tx.ExecContext(ctx, schema.ForgetInputsSQL+chosen+schema.AndOldSQL, partition, list(old.Details), int64(detail)); err != nil {
 			return 0, err

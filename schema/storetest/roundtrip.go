@@ -13,7 +13,7 @@ import (
 func fullTask(p int, number int64) *core.Task {
 	return &core.Task{
 		Partition: p, Number: number, ID: "id-" + strings.Repeat("x", 61), Type: "order", PlanVersion: math.MaxInt64,
-		Input: []byte{0, 1, 0xff}, InputHash: []byte{0xfe, 0}, ReplyTo: "reply.to.ä", Trace: "00-trace-01", Origin: math.MaxInt64,
+		Input: []byte{0, 1, 0xff}, InputHash: []byte{0xfe, 0}, ReplyTo: "reply.to.ä", Trace: "00-trace-01", Labels: []core.Label{{Key: "k", Value: "a=b c"}, {Key: "a", Value: "1"}}, Origin: math.MaxInt64,
 		State: core.StateUndoing, Seq: 1, Round: 4, Deadline: start + 1, Bound: start + 2, Failures: 5, LockedBy: "node ü", WaitsFor: "agent.b",
 		CreatedAt: start + 3, UpdatedAt: start + 4, EndedAt: start + 5, EndNumber: 6,
 	}
@@ -95,7 +95,13 @@ var (
 	anyBytes   = rapid.OneOf(rapid.Just([]byte(nil)), rapid.SliceOfN(rapid.Byte(), 1, 40))
 	anyWords   = rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 40), func(b []byte) string { return string(b) })
 	anyText    = rapid.StringN(0, 20, 60).Filter(func(s string) bool { return !strings.Contains(s, "\x00") })
-	anyState   = rapid.SampledFrom([]core.State{
+	anyLabels  = rapid.Map(rapid.SliceOfNDistinct(rapid.StringMatching(`[a-zA-Z0-9_-]{1,64}`), 0, core.LabelsMax, rapid.ID), func(keys []string) (labels []core.Label) {
+		for i, key := range keys {
+			labels = append(labels, core.Label{Key: key, Value: strings.Repeat("= v", i+1)})
+		}
+		return labels
+	})
+	anyState = rapid.SampledFrom([]core.State{
 		core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
 	})
 	anyKind = rapid.SampledFrom([]core.Kind{core.KindSubmitted, core.KindDone, core.KindFailed, core.KindUndoOverdue, core.KindAsked, core.KindResubmitted, core.KindAccepted})
@@ -104,7 +110,7 @@ var (
 func anyTask(t *rapid.T, number int64) *core.Task {
 	return &core.Task{
 		Partition: 1, Number: number, ID: "t" + core.Key("", "", int(number)), Type: anyText.Draw(t, "type"), PlanVersion: rapid.Int64Min(0).Draw(t, "version"),
-		Input: anyBytes.Draw(t, "input"), InputHash: anyBytes.Draw(t, "hash"), ReplyTo: anyText.Draw(t, "reply"), Trace: anyText.Draw(t, "trace"),
+		Input: anyBytes.Draw(t, "input"), InputHash: anyBytes.Draw(t, "hash"), ReplyTo: anyText.Draw(t, "reply"), Trace: anyText.Draw(t, "trace"), Labels: anyLabels.Draw(t, "labels"),
 		Origin: uint64(rapid.Int64Min(0).Draw(t, "origin")), State: anyState.Draw(t, "state"), Seq: rapid.Int64Min(1).Draw(t, "seq"),
 		Round: rapid.IntRange(0, math.MaxInt32).Draw(t, "round"), Deadline: anyInstant.Draw(t, "deadline"), Bound: anyInstant.Draw(t, "bound"),
 		Failures: rapid.IntRange(0, math.MaxInt32).Draw(t, "failures"), LockedBy: anyText.Draw(t, "locked"), WaitsFor: anyText.Draw(t, "waits"),

@@ -1,0 +1,116 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// PutWish stores where operators want a partition to be; of neither node nor avoid, it forgets what they wanted.
+func (c *Conn) PutWish(ctx context.Context, w core.Wish) error {
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
+	if err != nil {
+		return err
+	}
+	if key := wire.WishKey(w.Partition); w.Node == "" && w.Avoid == "" {
+		err = kv.Delete(ctx, key)
+	} else {
+		_, err = kv.Put(ctx, key, wire.AppendWish(nil, &w))
+	}
+	if err != nil {
+		return fmt.Errorf("where partition %d is to be: %w", w.Partition, publishError(err))
+	}
+	return nil
+}
+
+// Wish is where operators want a partition to be; zero but for the partition: nowhere.
+func (c *Conn) Wish(ctx context.Context, partition int) (core.Wish, error) {
+	none := core.Wish{Partition: partition}
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
+	if err != nil {
+		return none, err
+	}
+	entry, err := kv.Get(ctx, wire.WishKey(partition))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("where partition %d is to be: %w", partition, err)
+	}
+	return wire.DecodeWish(entry.Key(), entry.Value())
+}
+
+// WatchWishes calls heard with where operators want partitions to be, by partition: with all that there are, and then at
+// each change. It ends with ctx or when the watch breaks; one whose bucket is made again hears nothing. What cannot be
+// decoded counts for nothing.
+func (c *Conn) WatchWishes(ctx context.Context, heard func([]core.Wish)) error {
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
+	if err != nil {
+		return err
+	}
+	watcher, err := kv.Watch(ctx, wire.WishesPattern)
+	if err != nil {
+		return fmt.Errorf("watch of bucket %s: %w", c.names.BucketPartitions(), err)
+	}
+	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
+	wishes, all := map[string]core.Wish{}, false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-watcher.Updates():
+			switch {
+			case !ok:
+				return fmt.Errorf("watch of bucket %s: %w", c.names.BucketPartitions(), ErrClosed)
+			case entry == nil:
+				all = true
+			case entry.Operation() != jetstream.KeyValuePut:
+				delete(wishes, entry.Key())
+			default:
+				delete(wishes, entry.Key())
+				w, err := wire.DecodeWish(entry.Key(), entry.Value())
+				if err != nil {
+					c.log.Warn("what an operator wants of a partition is not understood", "error", err)
+					break
+				}
+				wishes[entry.Key()] = w
+			}
+			if all {
+				heard(slices.SortedFunc(maps.Values(wishes), func(a, b core.Wish) int { return a.Partition - b.Partition }))
+			}
+		}
+	}
+}
+
+// Lag is how many messages of a partition's task stream are not committed yet.
+type Lag struct {
+	Pending uint64 // not handed to the owner, or handed to it and not acknowledged
+	Epoch   int64  // of the owner that reads
+}
+
+// Lags are those of all partitions that have, or had within the hour, a reader. It is one request for all of them.
+func (c *Conn) Lags(ctx context.Context) (map[int]Lag, error) {
+	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
+	if err != nil {
+		return nil, fmt.Errorf("lag of the partitions: %w", err)
+	}
+	lags := map[int]Lag{}
+	list := stream.ListConsumers(ctx)
+	for info := range list.Info() {
+		p, epoch, _, ok := wire.ParseConsumer(info.Name)
+		if is, seen := lags[p]; ok && (!seen || epoch >= is.Epoch) {
+			lags[p] = Lag{Pending: info.NumPending + uint64(max(0, info.NumAckPending)), Epoch: epoch}
+		}
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("lag of the partitions: %w", err)
+	}
+	return lags, nil
+}
