@@ -359,6 +359,9 @@ func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources 
 	if len(c.where) > 0 {
 		filter = ` AND ` + c.String()
 	}
+	if len(sources) == 1 {
+		return c.union(sources, listColumns, below, limit, filter), c.args
+	}
 	query := `SELECT ` + listColumns + ` FROM (` + c.union(sources, `*`, below, limit, filter) + `) AS tasks ORDER BY number DESC LIMIT ` + limit
 	return query, c.args
 }
