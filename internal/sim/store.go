@@ -47,7 +47,9 @@ type MemStore struct {
 	rows       map[rowKey]*row
 	ids        map[idKey]*row
 	byNumber   map[int][]*row // of each partition, in the order of numbers
-	blamed     string         // the task that the last ErrCorrupt is about
+	// purgedCommits wrote journal rows that are forgotten.
+	purgedCommits []int64
+	blamed        string // the task that the last ErrCorrupt is about
 }
 
 type rowKey struct {

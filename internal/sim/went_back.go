@@ -131,6 +131,16 @@ func (w *World) replaceStore(b backup) {
 			}
 		}
 	}
+	// What is purged has no commits any more, and a former owner that stands still may have decided by them.
+	kept := map[int64]bool{}
+	for _, was := range b.store.rows {
+		for _, c := range was.commits {
+			kept[c] = true
+		}
+	}
+	for _, c := range w.Store.purgedCommits {
+		w.forgot.commits[c] = w.forgot.commits[c] || !kept[c]
+	}
 	if slices.ContainsFunc(w.forgot.streams, func(at core.Instant) bool { return at > b.at }) {
 		for p := range w.cfg.Partitions { // an owner of that time may go on, which has not seen yet that its stream went back
 			w.astray[p] = true
