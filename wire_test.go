@@ -219,7 +219,7 @@ func TestSubmitHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := time.Now().Add(time.Hour)
-	if _, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 100}, duly.Within(time.Minute), duly.Deadline(by), duly.ReplyTo("status.a"), duly.Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")); err != nil {
+	if _, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 100}, duly.Within(time.Minute), duly.Deadline(by), duly.ReplyTo("status.a"), duly.Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), duly.Label("tier", "gold"), duly.Label("of", "a b")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Buy.Submit(t.Context(), r.Client, "b", Order{Cents: 100}, duly.Deadline(by), duly.Within(time.Minute)); err != nil {
@@ -228,6 +228,14 @@ func TestSubmitHeaders(t *testing.T) {
 	a, b := r.request(0), r.request(1)
 	if at, err := core.ParseCompleteBy(a.CompleteBy, core.InstantOf(time.Now())); err != nil || at != core.InstantOf(by) || a.ReplyTo != "status.a" || a.Trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
 		t.Errorf("headers of a: %+v", a)
+	}
+	if a.Labels != "tier=gold,of=a b" || b.Labels != "" {
+		t.Errorf("labels of a %q, of b %q", a.Labels, b.Labels)
+	}
+	before := r.seen()
+	_, err := Buy.Submit(t.Context(), r.Client, "c", Order{Cents: 100}, duly.Label("a.b", "c"))
+	if refused, ok := errors.AsType[*duly.SubmitError](err); !ok || refused.Code != 400 || !errors.Is(err, duly.ErrRefused) || r.seen() != before {
+		t.Errorf("a label that cannot be: %v", err)
 	}
 	if left, err := time.ParseDuration(b.CompleteBy); err != nil || left > time.Minute || left < 50*time.Second {
 		t.Errorf("headers of b: %+v", b)

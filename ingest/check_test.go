@@ -35,7 +35,16 @@ func TestBadInput(t *testing.T) {
 		}
 		return badInput{"complete-by " + value[:min(len(value), 24)], func(r *Request) { r.CompleteBy = value }, code, cause, want}
 	}
+	labels := func(value string, code int, want ...string) badInput {
+		cause := CauseLabels
+		if code == 0 {
+			cause = 0
+		}
+		return badInput{"labels " + value[:min(len(value), 24)], func(r *Request) { r.Labels = value }, code, cause, want}
+	}
 	tests = append(tests,
+		labels("a=b", 0), labels("a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8", 0), labels("a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9", 400, "8"),
+		labels("a", 400, "key=value"), labels("a=b,a=c", 400, "key a", "twice"), labels("a.b=c", 400, "key", `"a.b"`), labels("a="+strings.Repeat("v", 65), 400, "65 bytes", "1 to 64"),
 		input("at the plan's limit", jsonOf(1000), 0, 0),
 		input("over the plan's limit", jsonOf(1001), 413, CauseInputSize, "1001 bytes", "limit is 1000", `"order"`),
 		input("over every limit", jsonOf(core.InputBytesMax+1), 413, CauseInputSize, "262145 bytes", "limit is 262144"),
@@ -120,11 +129,11 @@ func (tt badInput) run(t *testing.T) {
 func TestSubmissionIsFilled(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	r := newRig(t, nil)
-	r.door.Submit(epoch, Request{Type: "order", ID: "x1", Input: []byte(`[1]`), CompleteBy: "90s", ReplyTo: "_INBOX.a", Trace: trace})
+	r.door.Submit(epoch, Request{Type: "order", ID: "x1", Input: []byte(`[1]`), CompleteBy: "90s", ReplyTo: "_INBOX.a", Trace: trace, Labels: "a=b, c=d"})
 	r.door.Flush(epoch)
 	got := r.log.got[0].subs[0]
 	if got.Type != "order" || got.ID != "x1" || got.PlanVersion != 3 || string(got.Input) != `[1]` || got.CompleteBy != epoch.Add(90*time.Second) ||
-		got.ReplyTo != "_INBOX.a" || got.Trace != trace || got.At != epoch || r.log.got[0].partition != 1 {
+		got.ReplyTo != "_INBOX.a" || got.Trace != trace || core.FormatLabels(got.Labels) != "a=b,c=d" || got.At != epoch || r.log.got[0].partition != 1 {
 		t.Errorf("partition %d: %+v", r.log.got[0].partition, got)
 	}
 	r.log.store(0)

@@ -204,37 +204,3 @@ func (a *asked) took(ctx context.Context, all []float64, partition int64, most i
 	}
 	return all, rows.Err()
 }
-
-const qWaitingSome = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 LIMIT ?3) AS counted`
-
-// WaitingFor implements operate.Reader.
-func (a *asked) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
-	r := a.of
-	partitions, err := column[int](ctx, r, qPartitionNumbers)
-	if err != nil {
-		return nil, fmt.Errorf("waiting: %w", err)
-	}
-	counts := map[string]int64{}
-	for _, p := range partitions {
-		agents, err := r.WaitingAgents(ctx, p)
-		if err != nil {
-			return nil, fmt.Errorf("agents waited for in partition %d: %w", p, err)
-		}
-		for _, agent := range agents {
-			most := operate.CountExactMax + 1 - counts[agent]
-			if most <= 0 {
-				continue
-			}
-			n, err := column[int64](ctx, r, qWaitingSome, p, agent, most)
-			if err != nil {
-				return nil, fmt.Errorf("tasks of partition %d that wait for %s: %w", p, agent, err)
-			}
-			counts[agent] += n[0]
-		}
-	}
-	all := make(map[string]operate.Count, len(counts))
-	for agent, n := range counts {
-		all[agent] = countUpTo(n)
-	}
-	return all, nil
-}

@@ -37,7 +37,7 @@ const (
 )
 
 // headers are all with Duly's prefix.
-var headers = []string{headerCompleteBy, headerVersion, headerReplyTo}
+var headers = []string{headerCompleteBy, headerVersion, headerReplyTo, headerLabels}
 
 // Config is how the HTTP API works. Zero fields take their defaults, except
 // those that say otherwise.
@@ -85,7 +85,7 @@ func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Lo
 	}
 	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log}
 	mux := http.NewServeMux()
-	mux.Handle("/v1/tasks", methods{http.MethodGet: takes(a.list, "type", "state", "limit", "after")})
+	mux.Handle("/v1/tasks", methods{http.MethodGet: takes(a.list, "type", "state", "label", "limit", "after")})
 	mux.Handle("/v1/tasks/{type}", methods{http.MethodPost: takes(a.post)})
 	mux.Handle("/v1/tasks/{type}/{id}", methods{
 		http.MethodPut: takes(a.put), http.MethodGet: takes(a.get, "after"), http.MethodDelete: takes(a.cancel, "reason", "even_if_unknown"),

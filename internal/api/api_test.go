@@ -214,12 +214,12 @@ func TestGoldenBodies(t *testing.T) {
 // covers: I25
 func TestSubmissionOverHTTP(t *testing.T) {
 	s := newSite(t)
-	w := s.do("PUT", "/v1/tasks/delivery/d-1", `{"a":1}`, "Duly-Complete-By", "30s", "Duly-Reply-To", "_INBOX.a", "Traceparent", "00-x")
+	w := s.do("PUT", "/v1/tasks/delivery/d-1", `{"a":1}`, "Duly-Complete-By", "30s", "Duly-Reply-To", "_INBOX.a", "Traceparent", "00-x", "Duly-Labels", "a=b, c=d")
 	if w.Code != 202 || len(s.requests) != 1 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	r := s.requests[0]
-	if r.Type != "delivery" || r.ID != "d-1" || string(r.Input) != `{"a":1}` || r.CompleteBy != "30s" || r.ReplyTo != "_INBOX.a" || r.Trace != "00-x" {
+	if r.Type != "delivery" || r.ID != "d-1" || string(r.Input) != `{"a":1}` || r.CompleteBy != "30s" || r.ReplyTo != "_INBOX.a" || r.Trace != "00-x" || r.Labels != "a=b, c=d" {
 		t.Errorf("request %+v", r)
 	}
 	// What the Location says leads to the task before its owner has read it.
@@ -577,13 +577,20 @@ func TestUnknownParameters(t *testing.T) {
 
 func TestList(t *testing.T) {
 	s := newSite(t)
-	s.do("GET", "/v1/tasks?type=delivery&state=error&limit=7&after=abc", "")
-	if want := (core.Filter{Type: "delivery", State: core.StateError, Limit: 7, After: "abc"}); s.filter != want {
+	s.do("GET", "/v1/tasks?type=delivery&state=error&limit=7&after=abc&label=tier%3Dgold", "")
+	if want := (core.Filter{Type: "delivery", State: core.StateError, Label: "tier=gold", Limit: 7, After: "abc"}); s.filter != want {
 		t.Errorf("filter %+v, want %+v", s.filter, want)
 	}
 	s.do("GET", "/v1/tasks", "")
 	if want := (core.Filter{Limit: 100}); s.filter != want {
 		t.Errorf("filter %+v, want %+v", s.filter, want)
+	}
+	if w := s.do("GET", "/v1/tasks?label=gold", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "key=value") {
+		t.Errorf("a label without a value: %d %s", w.Code, w.Body)
+	}
+	s.views["l"] = core.View{ID: "l", Type: "delivery", State: core.StatePending, Labels: []core.Label{{Key: "b", Value: "2"}, {Key: "a", Value: "1"}}}
+	if w := s.do("GET", "/v1/tasks/delivery/l", ""); !strings.Contains(w.Body.String(), `"labels":{"a":"1","b":"2"}`) {
+		t.Errorf("labels: %s", w.Body)
 	}
 	if w := s.do("HEAD", "/v1/tasks", ""); w.Code != 200 {
 		t.Errorf("HEAD: %d", w.Code)

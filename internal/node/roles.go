@@ -127,6 +127,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	if abrupt {
 		cfg.DrainMax = -1
 	}
+	n.obey(&cfg)
 	inboxes := make(replies, n.cfg.Partitions)
 	sender, err := n.conn.NewSender(natsbus.Replies{Reply: inboxes.reply, Unserved: inboxes.unserved})
 	if err != nil {
@@ -144,6 +145,11 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer changed.Stop()
+	paused, err := n.hearPauses(s)
+	if err != nil {
+		return err
+	}
+	defer paused.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	roomy, stop := context.WithCancel(ctx)

@@ -324,6 +324,12 @@ type Partition struct {
 	Lag       uint64 `json:"lag"` // messages of the task stream not committed yet
 	Pinned    string `json:"pinned,omitempty"`
 	InFlight  Count  `json:"in_flight"`
+
+	LagUnknown       bool      `json:"lag_unknown,omitempty"`  // no reader has been seen within the hour
+	OwnerGone        bool      `json:"owner_gone,omitempty"`   // the owner is not live, and no other has taken it over yet
+	PinIgnored       bool      `json:"pin_ignored,omitempty"`  // it is pinned to a node that is not live
+	SteppedDown      string    `json:"stepped_down,omitempty"` // node that has stepped down from it
+	SteppedDownUntil time.Time `json:"stepped_down_until,omitzero"`
 }
 
 // Agent is one agent as an operator sees it.

@@ -19,6 +19,9 @@ const WishesPattern = keyWishPrefix + "*"
 // WishKey is the key in BucketPartitions of where operators want a partition to be.
 func WishKey(partition int) string { return keyWishPrefix + strconv.Itoa(partition) }
 
+// IsWishKey reports whether a key of BucketPartitions is one of WishKey.
+func IsWishKey(key string) bool { return strings.HasPrefix(key, keyWishPrefix) }
+
 // wishJSON is its value.
 type wishJSON struct {
 	V     int       `json:"v"`

@@ -59,6 +59,7 @@ func Run(t *testing.T, open Open, except ...string) {
 		{"labels", testLabels},
 		{"list by label", testLabelsList},
 		{"labels are forgotten with the row", testLabelsForgotten},
+		{"flow", testFlow},
 		{"counts", testCounts},
 		{"plans", testPlans},
 		{"view", testView},

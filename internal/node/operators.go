@@ -1,0 +1,132 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/scheduler"
+)
+
+// What operators read and change of the flow, on this node's connections.
+
+// Flow is pauses, partitions and agents, as operators see and change them.
+type Flow struct {
+	Pauses     operate.PauseControl
+	Partitions operate.Partitions
+	Agents     operate.Agents
+}
+
+// flowStore is what the flow needs of the state store.
+type flowStore interface {
+	operate.FlowReader
+	operate.PauseStore
+	operate.TrailWriter
+}
+
+// errNoFlow says that the state store lacks what operators need to change the flow.
+var errNoFlow = errors.New("the state store keeps no pauses and no audit trail")
+
+// operatorStore is the state store as operators have it: it may implement ports of package operate.
+func (n *Node) operatorStore() any { return n.store }
+
+// Flow returns what operators read and change of the flow. Error: the state store has no place for it.
+func (n *Node) Flow() (*Flow, error) {
+	store, ok := n.operatorStore().(flowStore)
+	if !ok {
+		return nil, errNoFlow
+	}
+	return n.flowOf(store), nil
+}
+
+func (n *Node) flowOf(store flowStore) *Flow {
+	return &Flow{
+		Pauses: &operate.Pausing{Store: store, Trail: store, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Partitions: &operate.Partitioning{
+			Flow: store, Trail: store, Wishes: n.conn, Live: n.members.get, Now: n.now,
+			Lags: func(ctx context.Context) (map[int]uint64, error) {
+				lags, err := n.conn.Lags(ctx)
+				pending := make(map[int]uint64, len(lags))
+				for p, lag := range lags {
+					pending[p] = lag.Pending
+				}
+				return pending, err
+			},
+		},
+		Agents: &operate.LiveAgents{Flow: store, Instances: n.instances, Pauses: store.Pauses, Now: n.now},
+	}
+}
+
+// now is the node's clock.
+func (n *Node) now() time.Time { return n.clock.instant().Time() }
+
+func (n *Node) instances(ctx context.Context) ([]operate.Instance, bool, error) {
+	found, more, err := n.conn.Instances(ctx)
+	all := make([]operate.Instance, len(found))
+	for i, is := range found {
+		all[i] = operate.Instance{Agent: is.Agent, Started: is.Started, Calls: is.Calls, Errors: is.Errors, Busy: is.Busy, Messages: is.Messages}
+	}
+	return all, more, err
+}
+
+// obey has a scheduler hold what operators pause, where the state store keeps that, and place partitions as they want.
+func (n *Node) obey(cfg *scheduler.RunConfig) {
+	if store, ok := n.operatorStore().(operate.PauseStore); ok {
+		cfg.Pauses = func(ctx context.Context) ([]core.Pause, error) { return readPauses(ctx, store) }
+	}
+	cfg.Wishes = n.watchWishes
+}
+
+// readPauses reads what is paused, for a scheduler. One that was stored and cannot be is an error: without its label, say, it
+// would hold more.
+func readPauses(ctx context.Context, store operate.PauseStore) ([]core.Pause, error) {
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	stored, err := store.Pauses(bounded)
+	if err != nil {
+		return nil, fmt.Errorf("pauses: %w", err)
+	}
+	all := make([]core.Pause, 0, min(len(stored), operate.PausesMax))
+	for _, p := range stored {
+		if p.Label != "" {
+			if _, err := core.ParseLabel(p.Label); err != nil {
+				return nil, fmt.Errorf("pause %s: %w", p.ID, err)
+			}
+		}
+		all = append(all, operate.CorePause(p))
+	}
+	return all, nil
+}
+
+// watchWishes is scheduler.RunConfig.Wishes. A watch that breaks, or whose bucket may have been made again, is begun again.
+func (n *Node) watchWishes(ctx context.Context, heard func([]core.Wish)) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, watchEvidenceFor)
+		err := n.conn.WatchWishes(bounded, func(wishes []core.Wish) {
+			n.report(condWishes, nil)
+			heard(wishes)
+		})
+		over := bounded.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case over:
+			continue
+		}
+		n.report(condWishes, err)
+		if pause.For(ctx, time.Second) != nil {
+			return nil
+		}
+	}
+}
+
+// hearPauses tells a scheduler when the pauses have changed, until the subscription is stopped.
+func (n *Node) hearPauses(s *scheduler.Scheduler) (*natsbus.Subscription, error) {
+	return n.conn.OnPausesChanged(s.PausesChanged)
+}

@@ -1,0 +1,147 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Wishes is where what operators want of partitions is kept, where all schedulers see it.
+type Wishes interface {
+	// Wish returns what is wanted of a partition; zero but for its number: nothing.
+	Wish(ctx context.Context, partition int) (core.Wish, error)
+	// PutWish stores it; of neither node nor avoid, it forgets it.
+	PutWish(ctx context.Context, w core.Wish) error
+}
+
+// Partitioning is Partitions over the state store and the places that all schedulers see. All fields are required. It is
+// safe for concurrent use.
+type Partitioning struct {
+	Flow   FlowReader
+	Wishes Wishes
+	Trail  TrailWriter
+	// Lags returns how many messages of each partition's task stream are not committed yet; a partition without a reader is
+	// missing.
+	Lags func(ctx context.Context) (map[int]uint64, error)
+	// Live returns the live nodes; false: they are not known yet.
+	Live func() (nodes []string, known bool)
+	Now  func() time.Time
+}
+
+// Partitions implements Partitions.
+func (s *Partitioning) Partitions(ctx context.Context) ([]Partition, error) {
+	states, err := s.Flow.Cursors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lags, err := s.Lags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inFlight, err := s.Flow.InFlight(ctx)
+	if err != nil {
+		return nil, err
+	}
+	live, known := s.Live()
+	all := make([]Partition, len(states))
+	for i := range states {
+		st := &states[i]
+		lag, read := lags[st.Partition]
+		w, err := s.Wishes.Wish(ctx, st.Partition)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = Partition{
+			Partition: st.Partition, Owner: st.Owner, Epoch: st.Epoch, Lag: lag, LagUnknown: !read, Pinned: w.Node, InFlight: inFlight[st.Partition],
+			OwnerGone:  known && st.Owner != "" && !slices.Contains(live, st.Owner),
+			PinIgnored: known && w.Node != "" && !slices.Contains(live, w.Node),
+		}
+		if w.Avoids(w.Avoid, core.InstantOf(s.Now())) {
+			all[i].SteppedDown, all[i].SteppedDownUntil = w.Avoid, w.Until.Time()
+		}
+	}
+	slices.SortFunc(all, func(a, b Partition) int { return a.Partition - b.Partition })
+	return all, nil
+}
+
+// Pin implements Partitions.
+func (s *Partitioning) Pin(ctx context.Context, by Actor, partition int, node, reason string) error {
+	return s.change(ctx, by, "partition.pin", partition, reason, func(_ *core.PartitionState, _ core.Wish) (core.Wish, *Refusal) {
+		if err := core.CheckName("node", node); err != nil {
+			return core.Wish{}, &Refusal{Code: 422, Field: "node", Detail: err.Error()}
+		}
+		return core.Wish{Partition: partition, Node: node}, nil
+	})
+}
+
+// Unpin implements Partitions.
+func (s *Partitioning) Unpin(ctx context.Context, by Actor, partition int, reason string) error {
+	return s.change(ctx, by, "partition.unpin", partition, reason, func(_ *core.PartitionState, was core.Wish) (core.Wish, *Refusal) {
+		if was.Node == "" && was.Avoid == "" {
+			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is not pinned, and no node has stepped down from it", partition)}
+		}
+		return core.Wish{Partition: partition}, nil
+	})
+}
+
+// StepDown implements Partitions.
+func (s *Partitioning) StepDown(ctx context.Context, by Actor, partition int, reason string) error {
+	return s.change(ctx, by, "partition.step_down", partition, reason, func(st *core.PartitionState, was core.Wish) (core.Wish, *Refusal) {
+		live, known := s.Live()
+		others := slices.DeleteFunc(slices.Clone(live), func(n string) bool { return n == st.Owner })
+		switch {
+		case !known:
+			return was, &Refusal{Code: 503, RetryMS: 1000, Detail: "which nodes live is not known yet"}
+		case st.Owner == "":
+			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d has no owner now", partition)}
+		case len(others) == 0:
+			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("no other node than %s is live to own partition %d", st.Owner, partition)}
+		case was.Node == st.Owner:
+			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is pinned to %s: unpin it, or pin it to another node", partition, st.Owner)}
+		}
+		was.Avoid, was.Until = st.Owner, core.InstantOf(s.Now().Add(StepDownFor))
+		return was, nil
+	})
+}
+
+// change changes what is wanted of a partition, as decide says.
+func (s *Partitioning) change(ctx context.Context, by Actor, action string, partition int, reason string, decide func(*core.PartitionState, core.Wish) (core.Wish, *Refusal)) error {
+	target := fmt.Sprintf("partition/%d", partition)
+	states, err := s.Flow.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	no := func(was any, r *Refusal) error { return refused(ctx, s.Trail, by, action, target, reason, was, nil, r) }
+	i := slices.IndexFunc(states, func(st core.PartitionState) bool { return st.Partition == partition })
+	if i < 0 {
+		return no(nil, &Refusal{Code: 404, Field: "partition", Detail: fmt.Sprintf("there is no partition %d: there are %d, from 0 on", partition, len(states))})
+	}
+	if r := checkReason(reason); r != nil {
+		return no(nil, r)
+	}
+	was, err := s.Wishes.Wish(ctx, partition)
+	if err != nil {
+		return err
+	}
+	is, r := decide(&states[i], was)
+	if r != nil {
+		return no(wishDocument(was), r)
+	}
+	return changed(ctx, s.Trail, by, action, target, reason, wishDocument(was), wishDocument(is), func() error { return s.Wishes.PutWish(ctx, is) })
+}
+
+// wishDocument is what is wanted of a partition as the audit trail has it.
+func wishDocument(w core.Wish) any {
+	d := struct {
+		Node  string    `json:"node,omitempty"`
+		Avoid string    `json:"stepped_down,omitempty"`
+		Until time.Time `json:"until,omitzero"`
+	}{Node: w.Node, Avoid: w.Avoid}
+	if w.Until != 0 {
+		d.Until = w.Until.Time()
+	}
+	return d
+}

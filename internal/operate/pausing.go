@@ -1,0 +1,234 @@
+package operate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Pausing is PauseControl over the state store. All fields are required. It is safe for concurrent use.
+type Pausing struct {
+	Store    PauseStore
+	Trail    TrailWriter
+	Flow     FlowReader
+	Announce func() error // tells every scheduler that the pauses have changed; without it they read them seconds later
+	Now      func() time.Time
+}
+
+// SetPause implements PauseControl.
+func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error) {
+	now := s.Now()
+	p.ID, p.At, p.By = strings.ToLower(rand.Text()), now.UTC(), by.Name
+	if r := CheckPause(&p, now); r != nil {
+		return p, refused(ctx, s.Trail, by, "pause.set", "pause/"+p.ID, p.Reason, nil, p, r)
+	}
+	all, err := s.Store.Pauses(ctx)
+	if err != nil {
+		return p, fmt.Errorf("pauses: %w", err)
+	}
+	if len(all) >= PausesMax { // those that are over make room
+		if all, err = s.dropOver(ctx, all, now); err != nil {
+			return p, err
+		}
+	}
+	if n := len(all); n >= PausesMax {
+		return p, refused(ctx, s.Trail, by, "pause.set", "pause/"+p.ID, p.Reason, nil, p, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d pauses, the limit is %d: lift one first", n, PausesMax)})
+	}
+	err = changed(ctx, s.Trail, by, "pause.set", "pause/"+p.ID, p.Reason, nil, p, func() error { return s.Store.PutPause(ctx, p) })
+	if err != nil {
+		return p, fmt.Errorf("pause %s: %w", p.ID, err)
+	}
+	return p, s.announce()
+}
+
+// LiftPause implements PauseControl.
+func (s *Pausing) LiftPause(ctx context.Context, by Actor, id, reason string) error {
+	all, err := s.Store.Pauses(ctx)
+	if err != nil {
+		return fmt.Errorf("pauses: %w", err)
+	}
+	i := slices.IndexFunc(all, func(p Pause) bool { return p.ID == id })
+	target := "pause/" + core.ShortText(id, ReasonBytesMax)
+	if i < 0 {
+		return refused(ctx, s.Trail, by, "pause.lift", target, reason, nil, nil, &Refusal{Code: 404, Field: "id", Detail: fmt.Sprintf("there is no pause %s", core.QuoteShort(id))})
+	}
+	if r := checkReason(reason); r != nil {
+		return refused(ctx, s.Trail, by, "pause.lift", target, "", all[i], nil, r)
+	}
+	err = changed(ctx, s.Trail, by, "pause.lift", target, reason, all[i], nil, func() error { return s.Store.DeletePause(ctx, id) })
+	if err != nil {
+		return fmt.Errorf("pause %s: %w", id, err)
+	}
+	return s.announce()
+}
+
+// announce tells the schedulers. What is stored counts whether or not they hear of it now, so it is no failure.
+func (s *Pausing) announce() error {
+	_ = s.Announce() // they read the pauses from time to time
+	return nil
+}
+
+// dropOver forgets the pauses that are over, and returns the others.
+func (s *Pausing) dropOver(ctx context.Context, all []Pause, now time.Time) (kept []Pause, err error) {
+	for _, p := range all {
+		if p.Until.IsZero() || now.Before(p.Until) {
+			kept = append(kept, p)
+			continue
+		}
+		if err := s.Store.DeletePause(ctx, p.ID); err != nil && !errors.Is(err, core.ErrNotFound) {
+			return nil, fmt.Errorf("pause %s, which is over: %w", p.ID, err)
+		}
+	}
+	return kept, nil
+}
+
+// Pauses implements PauseControl.
+func (s *Pausing) Pauses(ctx context.Context) ([]PauseView, error) {
+	all, err := s.Store.Pauses(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("pauses: %w", err)
+	}
+	plans, err := s.Flow.Plans(ctx)
+	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	now := s.Now()
+	views := []PauseView{}
+	for _, p := range all {
+		if !p.Until.IsZero() && !now.Before(p.Until) {
+			continue
+		}
+		v := PauseView{Pause: p}
+		if f, some := filterOf(CorePause(p), plans); some {
+			parked, err := s.Flow.Parked(ctx, f)
+			if err != nil {
+				return nil, fmt.Errorf("tasks behind pause %s: %w", p.ID, err)
+			}
+			v.Waiting = parked.Tasks
+			if parked.First != 0 {
+				v.FirstDeadline = parked.First.Time()
+			}
+		}
+		views = append(views, v)
+	}
+	slices.SortFunc(views, func(a, b PauseView) int { return b.At.Compare(a.At) })
+	return views, nil
+}
+
+// filterOf selects what a pause holds; false: no stored plan has a step that it covers.
+func filterOf(p core.Pause, plans []core.Plan) (f ParkedFilter, some bool) {
+	f = ParkedFilter{Type: p.Type, Label: p.Label}
+	for k := range plans {
+		for i := range plans[k].Steps {
+			if p.Covers(&plans[k], i) && !slices.Contains(f.Agents, plans[k].Steps[i].Agent) {
+				f.Agents = append(f.Agents, plans[k].Steps[i].Agent)
+			}
+		}
+	}
+	return f, len(f.Agents) > 0
+}
+
+// CorePause is a pause as a scheduler knows it. It must have passed CheckPause: a label that is none is left out, and with
+// it the pause holds more.
+func CorePause(p Pause) core.Pause {
+	c := core.Pause{Type: p.Type, Step: p.Step, Agent: p.Agent}
+	if p.Label != "" {
+		key, value, _ := strings.Cut(p.Label, "=")
+		c.Label = core.Label{Key: key, Value: value}
+	}
+	if !p.Until.IsZero() {
+		c.Until = core.InstantOf(p.Until)
+	}
+	return c
+}
+
+// CheckPause refuses a pause that cannot be; nil: it can.
+func CheckPause(p *Pause, now time.Time) *Refusal {
+	bad := func(field string, err error) *Refusal { return &Refusal{Code: 422, Field: field, Detail: err.Error()} }
+	for _, n := range []struct {
+		field, value string
+		check        func(string) error
+	}{
+		{"type", p.Type, func(v string) error { return core.CheckName("type", v) }},
+		{"step", p.Step, func(v string) error { return core.CheckName("step", v) }},
+		{"agent", p.Agent, core.CheckAgent},
+		{"label", p.Label, func(v string) error { _, err := core.ParseLabel(v); return err }},
+	} {
+		if n.value == "" {
+			continue
+		}
+		if err := n.check(n.value); err != nil {
+			return bad(n.field, err)
+		}
+	}
+	switch {
+	case p.Step != "" && p.Type == "":
+		return &Refusal{Code: 422, Field: "step", Detail: fmt.Sprintf("step %s is of no type: name the type as well", p.Step)}
+	case !p.Until.IsZero() && !p.Until.After(now):
+		return &Refusal{Code: 422, Field: "until", Detail: fmt.Sprintf("until %s has passed: now is %s", p.Until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))}
+	case p.Until.After(now.Add(core.DurationMax)):
+		return &Refusal{Code: 422, Field: "until", Detail: fmt.Sprintf("until %s is more than %v from now", p.Until.UTC().Format(time.RFC3339), core.DurationMax)}
+	}
+	return checkReason(p.Reason)
+}
+
+func checkReason(reason string) *Refusal {
+	switch n := len(reason); {
+	case strings.TrimSpace(reason) == "":
+		return &Refusal{Code: 422, Field: "reason", Detail: "reason is empty, want why in a few words"}
+	case n > ReasonBytesMax:
+		return &Refusal{Code: 422, Field: "reason", Detail: fmt.Sprintf("reason has %d bytes, the limit is %d", n, ReasonBytesMax)}
+	}
+	return nil
+}
+
+// entry is an entry of the audit trail.
+func entry(by Actor, action, target, reason string, before, after any) AuditEntry {
+	document := func(v any) json.RawMessage {
+		if v == nil {
+			return nil
+		}
+		data, err := json.Marshal(v)
+		if err != nil {
+			return nil // what is kept here always can be
+		}
+		return data
+	}
+	return AuditEntry{At: time.Now().UTC(), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: action, Target: target, Reason: reason, Before: document(before), After: document(after)}
+}
+
+// refused writes down that a change was refused, and returns the refusal.
+func refused(ctx context.Context, trail TrailWriter, by Actor, action, target, reason string, before, after any, r *Refusal) error {
+	e := entry(by, action, target, core.CutText(reason, ReasonBytesMax), before, after)
+	e.Outcome = "refused: " + r.Detail
+	if _, _, err := trail.Append(ctx, e); err != nil {
+		return fmt.Errorf("%w (and the audit trail could not be written: %w)", r, err)
+	}
+	return r
+}
+
+// changed writes down a change, makes it, and writes down what became of it.
+func changed(ctx context.Context, trail TrailWriter, by Actor, action, target, reason string, before, after any, do func() error) error {
+	e := entry(by, action, target, reason, before, after)
+	e.Outcome = "asked"
+	number, _, err := trail.Append(ctx, e)
+	if err != nil {
+		return fmt.Errorf("audit trail: %w", err)
+	}
+	outcome := "done"
+	err = do()
+	if err != nil {
+		outcome = "failed: " + core.CutText(err.Error(), ReasonBytesMax)
+	}
+	if told := trail.SetOutcome(ctx, number, outcome); told != nil {
+		return errors.Join(err, fmt.Errorf("audit trail, entry %d: %w", number, told))
+	}
+	return err
+}

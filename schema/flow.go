@@ -1,0 +1,121 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// What operators ask about the flow: each query reads so many rows of one partition at most, by an index that has no
+// others.
+const (
+	// The parked tasks of one agent: how many were looked at, how many are of the filter, and their earliest deadline.
+	qParkedAt = `SELECT count(*), COALESCE(sum(CASE WHEN is_of THEN 1 ELSE 0 END), 0), min(CASE WHEN is_of THEN deadline END) FROM (
+	SELECT t.deadline, `
+	qParkedThen = ` AS is_of FROM tasks t WHERE t.partition = ?1 AND t.waits_for = ?2 ORDER BY t.number LIMIT ?3) AS parked`
+	qActiveSome = `SELECT count(*) FROM (SELECT 1 FROM tasks WHERE partition = ?1 AND state IN ('processing', 'undoing') LIMIT ?2) AS active`
+)
+
+// Parked implements [operate.FlowReader].
+func (a *asked) Parked(ctx context.Context, f operate.ParkedFilter) (operate.Parked, error) {
+	all := operate.Parked{}
+	err := a.of.eachParked(ctx, f, func(_ string, one operate.Parked) {
+		all.Tasks.N += one.Tasks.N
+		all.Tasks.AtLeast = all.Tasks.AtLeast || one.Tasks.AtLeast
+		if one.First != 0 && (all.First == 0 || one.First < all.First) {
+			all.First = one.First
+		}
+	})
+	return all, err
+}
+
+// WaitingFor implements [operate.FlowReader].
+func (a *asked) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
+	counts := map[string]operate.Count{}
+	err := a.of.eachParked(ctx, operate.ParkedFilter{}, func(agent string, one operate.Parked) {
+		c := counts[agent]
+		c.N, c.AtLeast = c.N+one.Tasks.N, c.AtLeast || one.Tasks.AtLeast
+		if c.N > operate.CountExactMax {
+			c.N, c.AtLeast = operate.CountExactMax, true
+		}
+		counts[agent] = c
+	})
+	return counts, err
+}
+
+// InFlight implements [operate.FlowReader].
+func (a *asked) InFlight(ctx context.Context) (map[int]operate.Count, error) {
+	partitions, err := column[int](ctx, a.of, `SELECT partition FROM partitions`)
+	if err != nil {
+		return nil, fmt.Errorf("tasks in flight: %w", err)
+	}
+	counts := map[int]operate.Count{}
+	for _, p := range partitions {
+		n, err := column[int64](ctx, a.of, qActiveSome, p, operate.CountExactMax+1)
+		if err != nil {
+			return nil, fmt.Errorf("tasks in flight of partition %d: %w", p, err)
+		}
+		counts[p] = operate.Count{N: min(n[0], operate.CountExactMax), AtLeast: n[0] > operate.CountExactMax}
+	}
+	return counts, nil
+}
+
+// eachParked calls yield with what is parked at each agent in each partition.
+func (r *reader) eachParked(ctx context.Context, f operate.ParkedFilter, yield func(agent string, one operate.Parked)) error {
+	partitions, err := column[int](ctx, r, `SELECT partition FROM partitions`)
+	if err != nil {
+		return fmt.Errorf("parked tasks: %w", err)
+	}
+	for _, p := range partitions {
+		agents, err := r.WaitingAgents(ctx, p)
+		if err != nil {
+			return fmt.Errorf("agents that tasks of partition %d wait for: %w", p, err)
+		}
+		for _, agent := range agents {
+			if len(f.Agents) > 0 && !slices.Contains(f.Agents, agent) {
+				continue
+			}
+			one, err := r.parkedAt(ctx, p, agent, f)
+			if err != nil {
+				return fmt.Errorf("tasks of partition %d parked at %s: %w", p, agent, err)
+			}
+			yield(agent, one)
+		}
+	}
+	return nil
+}
+
+func (r *reader) parkedAt(ctx context.Context, partition int, agent string, f operate.ParkedFilter) (one operate.Parked, err error) {
+	args := []any{partition, agent, operate.CountExactMax + 1}
+	param := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("?%d", len(args))
+	}
+	is := `(1 = 1`
+	if f.Type != "" {
+		is += ` AND t.type = ` + param(f.Type)
+	}
+	if f.Label != (core.Label{}) {
+		is += ` AND EXISTS (SELECT 1 FROM labels l WHERE l.partition = t.partition AND l.number = t.number AND l.key = ` + param(f.Label.Key) +
+			` AND l.value = ` + param(f.Label.Value) + `)`
+	}
+	rows, err := r.query(ctx, qParkedAt+is+`)`+qParkedThen, args...)
+	if err != nil {
+		return one, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var looked int64
+		var first instant
+		if err := rows.Scan(&looked, &one.Tasks.N, &first); err != nil {
+			return one, err
+		}
+		one.First = core.Instant(first)
+		one.Tasks.AtLeast = looked > operate.CountExactMax
+		one.Tasks.N = min(one.Tasks.N, operate.CountExactMax)
+	}
+	return one, rows.Err()
+}
