@@ -44,7 +44,12 @@ const (
 )
 
 // May reports whether an actor of role r may do what needs the other role.
-func (r Role) May(needs Role) bool { return rank[r] >= rank[needs] && rank[needs] > 0 }
+func (r Role) May(needs Role) bool {
+	if needs == RoleClient {
+		return r == RoleClient || rank[r] >= rank[RoleOperator]
+	}
+	return rank[r] >= rank[needs] && rank[needs] > 0
+}
 
 var rank = map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
 
@@ -230,8 +235,8 @@ type Operation struct {
 	By        string         `json:"by"`      // the actor
 	Reason    string         `json:"reason"`  //
 	Created   time.Time      `json:"created"` //
-	Started   time.Time      `json:"started"` // zero: not yet
-	Ended     time.Time      `json:"ended"`   // zero: not yet
+	Started   time.Time      `json:"started,omitzero"` // zero: not yet
+	Ended     time.Time      `json:"ended,omitzero"`   // zero: not yet
 	Expires   time.Time      `json:"-"`       // of a preview
 	Rehearsal *Rehearsal     `json:"rehearsal,omitempty"`
 	Epoch     int64          `json:"-"` // fence of the runner: rises with every change of leader
