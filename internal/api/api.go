@@ -55,6 +55,7 @@ type Config struct {
 	StreamsMax    int                                 // event streams at a time
 	Ports         Ports                               // what operators read and do
 	Now           func() time.Time                    // nil: time.Now
+	Closing       <-chan struct{}                     // closed when the server stops: event streams end then
 }
 
 // Ports are what the routes for operators stand on. What is nil is not served by this node: its routes answer 503.

@@ -174,6 +174,9 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-a.cfg.Closing:
+			s.drop(closing())
+			return nil
 		case e := <-events:
 			if s.send("task", e.ID, e) != nil {
 				return nil
@@ -202,6 +205,10 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 	}
 }
 
+func closing() *ingest.Refusal {
+	return ingest.Refuse(503, ingest.CauseStopping, "this node stops; come again, to another").After(streamRetry)
+}
+
 var errEnded = errors.New("the source ended")
 
 // followLive tells what is read live.
@@ -223,6 +230,9 @@ func (a *api) followLive(w http.ResponseWriter, r *http.Request) {
 	defer beat.Stop()
 	for {
 		select {
+		case <-a.cfg.Closing:
+			s.drop(closing())
+			return
 		case snapshot, ok := <-snapshots:
 			if !ok || s.send("live", "", snapshot) != nil {
 				return
