@@ -830,11 +830,12 @@ func TestEvents(t *testing.T) {
 
 // TestSlowReaderIsDropped: a reader that does not keep up is let go with a reason, and holds no source up.
 func TestSlowReaderIsDropped(t *testing.T) {
-	w, handler := world(t, nil)
+	source := &counted{ended: make(chan int)}
+	w, handler := world(t, func(c *api.Config) { source.Events, c.Ports.Events = c.Ports.Events, source })
 	for range 300 {
 		w.Tell(operate.Event{Type: "order", Task: "t-1", Status: core.StateProcessed, At: apitest.At})
 	}
-	slow := &stuck{ResponseRecorder: httptest.NewRecorder(), go_: make(chan struct{})}
+	slow := &stuck{ResponseRecorder: httptest.NewRecorder(), free: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -842,33 +843,41 @@ func TestSlowReaderIsDropped(t *testing.T) {
 		r.Header.Set("Last-Event-ID", "0")
 		apitest.As(operate.RoleViewer, handler).ServeHTTP(slow, r)
 	}()
-	<-slow.first()
-	// Its first write is stuck: the source runs into the window.
-	close(slow.go_)
+	if n := <-source.ended; n != 257 {
+		t.Errorf("the source had sent %d events when it was let go, want one more than wait", n)
+	}
+	close(slow.free) // only now the first write returns
 	<-done
 	if text := slow.Body.String(); !strings.Contains(text, "event: dropped\n") || !strings.Contains(text, "waited for this reader") {
 		t.Errorf("%d bytes end with %s", len(text), text[max(0, len(text)-300):])
 	}
 }
 
+// counted tells how many events a source had sent when it ended.
+type counted struct {
+	operate.Events
+	ended chan int
+}
+
+func (c *counted) Follow(ctx context.Context, after string, f operate.EventFilter, send func(operate.Event) error) error {
+	n := 0
+	err := c.Events.Follow(ctx, after, f, func(e operate.Event) error { n++; return send(e) })
+	c.ended <- n
+	return err
+}
+
 // stuck is a writer whose writes wait.
 type stuck struct {
 	*httptest.ResponseRecorder
-	go_     chan struct{}
-	begun   chan struct{}
-	started bool
-}
-
-func (s *stuck) first() chan struct{} {
-	begun := make(chan struct{})
-	close(begun)
-	return begun
+	free chan struct{}
 }
 
 func (s *stuck) Write(data []byte) (int, error) {
-	<-s.go_
+	<-s.free
 	return s.ResponseRecorder.Write(data)
 }
+
+func (s *stuck) WriteString(text string) (int, error) { return s.Write([]byte(text)) }
 
 // TestLive: what is read live is told to all.
 //
@@ -938,4 +947,3 @@ func TestRequestID(t *testing.T) {
 		}
 	}
 }
-

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/alexedwards/scs/v2"
+	"github.com/alexedwards/scs/v2/memstore"
 
 	"duly.dev/duly/internal/operate"
 )
@@ -99,6 +100,9 @@ func New(cfg Config) (*Auth, error) {
 	}
 	a.tokens = newTokens(cfg.Tokens, cfg.Now, cfg.Log)
 	a.sessions = scs.New()
+	if unbounded, ok := a.sessions.Store.(*memstore.MemStore); ok {
+		unbounded.StopCleanup()
+	}
 	a.sessions.Store = newSessionStore(cfg.Now)
 	a.sessions.Lifetime = sessionFor
 	a.sessions.Cookie.Persist = false

@@ -266,7 +266,9 @@ func (w *World) CountsUpTo(context.Context, int) (counts []core.Count, err error
 }
 
 // Cursor implements api.Reader.
-func (w *World) Cursor(context.Context, int) (uint64, error) { return 0, w.do(func() error { return nil }) }
+func (w *World) Cursor(context.Context, int) (uint64, error) {
+	return 0, w.do(func() error { return nil })
+}
 
 // Groups implements operate.Reader: the cursor is the id of a group.
 func (w *World) Groups(_ context.Context, f operate.GroupFilter) (page operate.Groups, err error) {
