@@ -169,18 +169,15 @@ func (n nowhere) Handle(op *huma.Operation, _ func(huma.Context)) { *n.op = *op 
 // ServeHTTP implements huma.Adapter.
 func (nowhere) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 
-// problems are the refusals that any operation may answer.
+// problems is what any operation answers when it refuses, whatever the code: one document for all of them.
 func problems(registry huma.Registry, changes bool) map[string]*huma.Response {
-	schema := registry.Schema(reflect.TypeFor[problemJSON](), true, "Problem")
-	codes := []int{400, 401, 403, 404, 429, 503}
+	says := "400 what is wrong, by field, value and limit; 401 no token; 403 the role; 404 not there; 429 and 503 come again, with Retry-After"
 	if changes {
-		codes = append(codes, 409, 413)
+		says += "; 409 the state forbids it, with what is possible; 413 too large"
 	}
-	all := map[string]*huma.Response{}
-	for _, code := range codes {
-		all[fmt.Sprint(code)] = &huma.Response{Description: http.StatusText(code), Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
-	}
-	return all
+	return map[string]*huma.Response{"default": {Description: says, Content: map[string]*huma.MediaType{
+		"application/problem+json": {Schema: registry.Schema(reflect.TypeFor[problemJSON](), true, "Problem")},
+	}}}
 }
 
 // newHuma makes what describes the operations.
