@@ -220,7 +220,13 @@ func schemaName(t reflect.Type, hint string) string {
 	if name, ok := schemaNames[t]; ok {
 		return name
 	}
-	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
+	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
+	for suffix, meant := range map[string]string{"InBody": "Request", "OutBody": "Answer"} {
+		if before, ok := strings.CutSuffix(name, suffix); ok {
+			return before + meant
+		}
+	}
+	return name
 }
 
 var schemaNames = map[reflect.Type]string{
