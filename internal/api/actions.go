@@ -30,9 +30,7 @@ var _ operate.Actions = (*Actions)(nil)
 // Outcomes of an audit entry. One without an outcome is of a request of which it is not known whether the task's owner
 // was asked: the same key asks again.
 const (
-	outcomeAsked   = "asked"
-	outcomeRefused = "refused: "
-	outcomeFailed  = "failed: "
+	outcomeFailed = "failed: "
 )
 
 // NewActions makes it. Error: a part is missing.
@@ -97,7 +95,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 		before = seqOf(again.Before, view.Seq)
 	}
 	if unseen != nil {
-		return answer, a.settle(ctx, answer.Audit, &r, refusalOf(unseen, nil))
+		return answer, a.settle(ctx, answer.Audit, &r, asRefusal(unseen, nil))
 	}
 	if answer.Again && guarded(r.Action, view.State) && before != view.Seq {
 		answer.Outcome = "it had been asked, or the task has changed since; nothing was asked again"
@@ -116,7 +114,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 			return answer, nil
 		}
 	}
-	return answer, a.settle(ctx, answer.Audit, &r, refusalOf(bad, &view))
+	return answer, a.settle(ctx, answer.Audit, &r, asRefusal(bad, &view))
 }
 
 // guarded reports whether a request is about the journal row that its sender saw: a task at rest moves only when it is
@@ -190,7 +188,7 @@ func seqOf(before json.RawMessage, unknown int64) int64 {
 // answered is the answer to a key that was used before.
 func answered(answer operate.Answer, again *operate.AuditEntry) (operate.Answer, error) {
 	answer.Outcome = again.Outcome
-	if why, refused := strings.CutPrefix(again.Outcome, outcomeRefused); refused {
+	if why, refused := strings.CutPrefix(again.Outcome, outcomeDenied); refused {
 		return answer, &operate.Refusal{Code: 409, Detail: "the same request was refused before: " + why}
 	}
 	return answer, nil
@@ -224,7 +222,7 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 		return wrong("action", "action is %s, want cancel, undo, resubmit, edit, accept, resolve or extend", core.QuoteShort(string(r.Action)))
 	}
 	if bad := ingest.CheckNames(task.Type, task.ID); bad != nil {
-		return refusalOf(bad, nil)
+		return asRefusal(bad, nil)
 	}
 	if len(r.Key) > keyBytesMax {
 		return wrong("Idempotency-Key", "key %s has %d bytes, the limit is %d", core.QuoteShort(r.Key), len(r.Key), keyBytesMax)
@@ -232,7 +230,7 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 	if r.IfSeq < 0 {
 		return wrong("if_seq", "if_seq is %d, want 0 or more", r.IfSeq)
 	}
-	for _, check := range []func(*operate.Request) *operate.Refusal{checkReason, checkStep, a.checkUntil, checkAs, checkInput, checkResult} {
+	for _, check := range []func(*operate.Request) *operate.Refusal{checkActionReason, checkStep, a.checkUntil, checkAs, checkInput, checkResult} {
 		if bad := check(r); bad != nil {
 			return bad
 		}
@@ -250,7 +248,7 @@ func misplaced(field string, action operate.Action) *operate.Refusal {
 	return wrong(field, "%s takes no %s", action, field)
 }
 
-func checkReason(r *operate.Request) *operate.Refusal {
+func checkActionReason(r *operate.Request) *operate.Refusal {
 	switch r.Action {
 	case operate.ActionUndo, operate.ActionResolve, operate.ActionAccept, operate.ActionEdit:
 		if strings.TrimSpace(r.Reason) == "" {
@@ -334,8 +332,8 @@ func checkJSON(field string, data []byte, action, of operate.Action, most int) *
 	return nil
 }
 
-// refusalOf is a refusal of the doors as the faces show it; the view, if there is one, says what is possible.
-func refusalOf(bad *ingest.Refusal, view *core.View) *operate.Refusal {
+// asRefusal is a refusal of the doors as the faces show it; the view, if there is one, says what is possible.
+func asRefusal(bad *ingest.Refusal, view *core.View) *operate.Refusal {
 	r := &operate.Refusal{Code: bad.Code, Detail: bad.Description, RetryMS: bad.Retry.Milliseconds()}
 	if view != nil && bad.Code == 409 {
 		for _, word := range view.Possible {
@@ -353,7 +351,7 @@ func (a *Actions) refuse(ctx context.Context, e operate.AuditEntry, bad *operate
 		return bad
 	}
 	answer.Audit = number
-	a.outcome(ctx, number, outcomeRefused+bad.Detail)
+	a.outcome(ctx, number, outcomeDenied+bad.Detail)
 	return bad
 }
 
@@ -362,7 +360,7 @@ func (a *Actions) refuse(ctx context.Context, e operate.AuditEntry, bad *operate
 func (a *Actions) settle(ctx context.Context, number int64, r *operate.Request, bad *operate.Refusal) error {
 	switch {
 	case bad.RetryMS == 0:
-		a.outcome(ctx, number, outcomeRefused+bad.Detail)
+		a.outcome(ctx, number, outcomeDenied+bad.Detail)
 	case r.Key == "":
 		a.outcome(ctx, number, outcomeFailed+bad.Detail)
 	}
