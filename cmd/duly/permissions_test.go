@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/internal/rights"
 )
@@ -414,6 +417,29 @@ func TestLeastPrivilege(t *testing.T) {
 		}
 	}
 
+	// What operators want of the flow: who lives, a pin that is put, read and forgotten, and that pauses have changed.
+	flow, err := natsbus.Dial(ctx, natsbus.Options{URL: "nats://door:" + g.password("door") + "@" + g.server.Addr().String(), Name: "door", InboxPrefix: inboxOf("door"), Namespace: namespace, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer flow.Close()
+	pin := core.Wish{Partition: 1, Node: "first"}
+	if err := errors.Join(flow.PutWish(ctx, pin), flow.AnnouncePauses()); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := flow.Wish(ctx, 1); err != nil || is != pin {
+		t.Errorf("%+v, %v", is, err)
+	}
+	if err := flow.PutWish(ctx, core.Wish{Partition: 1}); err != nil {
+		t.Error(err)
+	}
+	if all, more, err := flow.Instances(ctx, []string{"till.pay", "ship", "post"}); err != nil || more || !slices.ContainsFunc(all, func(is natsbus.AgentInstance) bool { return is.Agent == "till.pay" }) {
+		t.Errorf("agents %+v, %v, %v", all, more, err)
+	}
+	if lags, err := flow.Lags(ctx); err != nil || len(lags) == 0 {
+		t.Errorf("%v, %v", lags, err)
+	}
+
 	// What the plain door cannot be, and what an operator must see.
 	js, err := g.shopConn.JetStream()
 	if err != nil {
@@ -583,6 +609,9 @@ func TestForbidden(t *testing.T) {
 		"duly.ask.cancel": {"chief"}, "duly.ask.cancel.orders": {"chief", "shop", "till"}, "duly.ask.cancel.refunds": {"chief"},
 		"duly.ask.undo.orders": {"chief"}, "duly.ask.resolve.orders": {"chief"}, "duly.ask.resubmit.orders": {"chief"}, "duly.ask.extend.orders": {"chief"},
 		"duly.plans.apply": {"chief"}, "duly.plans.changed": {"first"},
+		// What operators want of the flow, through the door.
+		"duly.pauses.changed": {"door"}, "$SRV.STATS.duly-pay": {"door"}, "$SRV.STATS": nil, "$SRV.PING": nil, "$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, "$KV.DULY_PARTITIONS.wish": {"first"},
+		api + "DIRECT.GET.KV_DULY_PARTITIONS.$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, api + "DIRECT.GET.KV_DULY_PARTITIONS.$KV.DULY_PARTITIONS.0": {"first"},
 		// Commands, and answers to those of others.
 		"duly.do.pay": {"first"}, "duly.undo.pay": {"first"}, "duly.batch.do.pay": {"first"}, "duly.batch.undo.post": {"first"},
 		"duly.reply.0.1.1": nil, "duly.reply.0.1.1.0011223344556677": nil, "duly.batch.reply.x.1": nil,
@@ -616,7 +645,7 @@ func TestForbidden(t *testing.T) {
 		"duly.batch.do.pay q": {"crew"}, "duly.batch.undo.pay": nil, "duly.batch.do.post q": nil, "duly.do.* q": nil, "duly.do.>": nil,
 		"duly.reply.0.>": {"first"}, "duly.reply.>": nil, "duly.batch.reply.x.>": {"first"},
 		"duly.submit.*.* ingest": {"door"}, "duly.submit.*.*": nil, "duly.submit.orders.* ingest": {"door"}, "duly.in.*.*": nil, "duly.tasks.>": nil, "duly.control.*": nil,
-		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"},
+		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"}, "duly.pauses.changed": {"first"},
 		"duly.live.orders.*": {"shop", "till"}, "duly.live.orders.o-1": {"shop", "till"}, "duly.live.refunds.*": nil, "duly.live.*.*": nil,
 		"duly.events.*.*": nil, "duly.events.orders.*": nil, "duly.dead.*": nil, "duly.>": nil, ">": nil, "*.*": nil,
 		"$KV.DULY_KEYS.>": nil, "$KV.DULY_PARTITIONS.>": nil, "$KV.>": nil, "$JS.>": nil, "$JS.API.>": nil, "$JS.EVENT.>": nil, "$SYS.>": nil, "status.>": nil,

@@ -2,8 +2,8 @@ package natsbus
 
 import (
 	"context"
-	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -148,18 +148,22 @@ func TestInstances(t *testing.T) {
 	gather := func() ([]AgentInstance, bool) {
 		t.Helper()
 		began := time.Now()
-		all, more, err := c.Instances(within(t))
+		all, more, err := c.Instances(within(t), []string{"payment.charge", "foreign", "away", "impostor"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 5*ServicesWithin {
-			t.Errorf("it took %v, the limit is %v", took, ServicesWithin)
+		if took := time.Since(began); took > 5*InstancesWithin {
+			t.Errorf("it took %v, the limit is %v", took, InstancesWithin)
 		}
 		slices.SortFunc(all, func(a, b AgentInstance) int { return strings.Compare(a.Agent+a.ID, b.Agent+b.ID) })
 		return all, more
 	}
+	asked := time.Now()
 	if all, more := gather(); len(all) > 0 || more {
 		t.Fatalf("without agents: %+v, %v", all, more)
+	}
+	if took := time.Since(asked); took >= InstancesWithin {
+		t.Errorf("it took %v to hear that nobody listens", took)
 	}
 	began := time.Now()
 	for range 2 {
@@ -181,8 +185,9 @@ func TestInstances(t *testing.T) {
 	}
 	service("duly-foreign", map[string]string{wire.MetaAgent: "foreign"})
 	service("other-foreign", map[string]string{wire.MetaAgent: "foreign"})
-	service("duly-nobody", nil)
-	liar, err := c.nc.Subscribe(SubjectStats, func(m *nats.Msg) { _ = m.Respond([]byte("no JSON")) })
+	service("duly-impostor", map[string]string{wire.MetaAgent: "payment.charge"})
+	service("duly-stranger", map[string]string{wire.MetaAgent: "stranger"})
+	liar, err := c.nc.Subscribe(SubjectStatsOf(names, "foreign"), func(m *nats.Msg) { _ = m.Respond([]byte("no JSON")) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,17 +223,24 @@ func TestInstances(t *testing.T) {
 // TestInstancesAreBounded: so many answers are read and no more, and it is said that there may be others.
 func TestInstancesAreBounded(t *testing.T) {
 	c := ready(t)
-	flood, err := c.nc.Subscribe(SubjectStats, func(m *nats.Msg) {
-		for range ServicesMax + 50 {
-			_ = m.Respond([]byte(`{"name":"duly-a","id":"one","metadata":{"duly_agent":"a"}}`))
+	flood, err := c.nc.Subscribe(SubjectStatsOf(names, "a"), func(m *nats.Msg) {
+		for i := range InstancesMax + 50 {
+			_ = m.Respond([]byte(`{"name":"duly-a","id":"` + strconv.Itoa(i) + `","metadata":{"duly_agent":"a"}}`))
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = flood.Unsubscribe() })
-	all, more, err := c.Instances(within(t))
-	if err != nil || !more || len(all) != 1 || !reflect.DeepEqual(all[0], AgentInstance{Agent: "a", ID: "one"}) {
-		t.Errorf("%+v, %v, %v", all, more, err)
+	all, more, err := c.Instances(within(t), []string{"a"})
+	if err != nil || !more || len(all) != InstancesMax || all[0] != (AgentInstance{Agent: "a", ID: "0"}) {
+		t.Errorf("%d, %v, %v", len(all), more, err)
+	}
+	many := make([]string, InstancesMax+1)
+	for i := range many {
+		many[i] = "b" + strconv.Itoa(i)
+	}
+	if all, more, err := c.Instances(within(t), many); err != nil || !more || len(all) > 0 {
+		t.Errorf("too many names: %+v, %v, %v", all, more, err)
 	}
 }

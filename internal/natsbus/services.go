@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,12 +16,20 @@ import (
 
 // Bounds of one gathering of agents.
 const (
-	ServicesWithin = 300 * time.Millisecond // from the request to the last answer that counts
-	ServicesMax    = 1000                   // answers
+	InstancesWithin = 300 * time.Millisecond // from the request to the last answer that counts
+	InstancesMax    = 1000                   // answers, and agents that are asked
 )
 
-// SubjectStats is where NATS's service discovery is asked for the statistics of all services.
-const SubjectStats = micro.APIPrefix + ".STATS"
+// subjectStats is where NATS's service discovery asks one service for its statistics.
+const subjectStats = micro.APIPrefix + ".STATS."
+
+// SubjectStatsOf is where an agent is asked for its statistics, or, of an empty name, every agent is.
+func SubjectStatsOf(names wire.Names, agent string) string {
+	if agent == "" {
+		return subjectStats + "*"
+	}
+	return subjectStats + names.ServiceName(agent)
+}
 
 // AgentInstance is one instance of an agent, as it says of itself.
 type AgentInstance struct {
@@ -33,40 +42,54 @@ type AgentInstance struct {
 	Messages int64         // that Busy is about
 }
 
-// Instances asks all agents of the namespace who they are, and returns those that answer within ServicesWithin, at most
-// ServicesMax of them; more: there may be others. Errors: there is no server, or the user may not ask.
-func (c *Conn) Instances(ctx context.Context) (all []AgentInstance, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, ServicesWithin)
+// Instances asks the agents of those names, at most InstancesMax of them, for their instances, and returns those that answer
+// within InstancesWithin, at most InstancesMax; more: there may be others. Each agent is asked by itself: a process may be
+// allowed one answer to a request, and have several agents. Errors: there is no server, or it cannot be asked.
+func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInstance, more bool, err error) {
+	if len(agents) > InstancesMax {
+		agents, more = agents[:InstancesMax], true
+	}
+	ctx, cancel := context.WithTimeout(ctx, InstancesWithin)
 	defer cancel()
 	inbox := c.nc.NewInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
+	sub, err := c.nc.SubscribeSync(inbox + ".*")
 	if err != nil {
 		return nil, false, fmt.Errorf("ask for agents: %w", publishError(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
-	if err := sub.SetPendingLimits(2*ServicesMax, -1); err != nil {
+	if err := sub.SetPendingLimits(2*InstancesMax, -1); err != nil {
 		return nil, false, fmt.Errorf("ask for agents: %w", err)
 	}
-	if err := c.nc.PublishRequest(SubjectStats, inbox, nil); err != nil {
-		return nil, false, fmt.Errorf("ask for agents: %w", publishError(err))
+	for i, agent := range agents {
+		reply := inbox + "." + strconv.Itoa(i)
+		if err := c.nc.PublishRequest(SubjectStatsOf(c.names, agent), reply, nil); err != nil {
+			return nil, false, fmt.Errorf("ask for agent %s: %w", agent, publishError(err))
+		}
 	}
-	seen := map[string]bool{}
-	for answers := 0; ; answers++ {
-		if answers == ServicesMax {
+	seen, unserved := map[string]bool{}, 0
+	for answers := 0; unserved < len(agents); answers++ {
+		if answers == 2*InstancesMax {
 			return all, true, nil
 		}
 		msg, err := sub.NextMsgWithContext(ctx)
 		switch {
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
-			return all, false, nil // all that answer in time, or nobody listens
+		case errors.Is(err, context.DeadlineExceeded):
+			return all, more, nil // all that answer in time
+		case errors.Is(err, nats.ErrNoResponders): // nobody listens for one of them
+			unserved++
+			continue
 		case err != nil:
 			return nil, false, fmt.Errorf("ask for agents: %w", publishError(err))
 		}
 		if is, ok := c.agentInstance(msg.Data); ok && !seen[is.ID] {
+			if len(all) == InstancesMax {
+				return all, true, nil
+			}
 			seen[is.ID] = true
 			all = append(all, is)
 		}
 	}
+	return all, more, nil
 }
 
 // agentInstance reads one answer. false: it is not of an agent of this namespace.

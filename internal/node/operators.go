@@ -65,8 +65,8 @@ func (n *Node) flowOf(store flowStore) *Flow {
 // now is the node's clock.
 func (n *Node) now() time.Time { return n.clock.instant().Time() }
 
-func (n *Node) instances(ctx context.Context) ([]operate.Instance, bool, error) {
-	found, more, err := n.conn.Instances(ctx)
+func (n *Node) instances(ctx context.Context, agents []string) ([]operate.Instance, bool, error) {
+	found, more, err := n.conn.Instances(ctx, agents)
 	all := make([]operate.Instance, len(found))
 	for i, is := range found {
 		all[i] = operate.Instance{Agent: is.Agent, Started: is.Started, Calls: is.Calls, Errors: is.Errors, Busy: is.Busy, Messages: is.Messages}

@@ -32,10 +32,12 @@ type world struct {
 	known   bool
 	now     time.Time
 	told    int
-	failing error // of every change
-	unread  error // of every reading
-	dumb    error // of the audit trail
-	asked   int   // gatherings of agents
+	failing error    // of every change
+	unread  error    // of every reading
+	mute    error    // of the agents
+	dumb    error    // of the audit trail
+	asked   int      // gatherings of agents
+	names   []string // that were asked for last
 	said    []operate.Instance
 	more    bool
 }
@@ -117,11 +119,12 @@ func (w *world) partitioning() *operate.Partitioning {
 }
 
 func (w *world) agents() *operate.LiveAgents {
-	return &operate.LiveAgents{Flow: w, Pauses: w.Pauses, Now: func() time.Time { return w.now }, Instances: func(context.Context) ([]operate.Instance, bool, error) {
+	return &operate.LiveAgents{Flow: w, Pauses: w.Pauses, Now: func() time.Time { return w.now }, Instances: func(_ context.Context, names []string) ([]operate.Instance, bool, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.names = names
 		w.asked++
-		return w.said, w.more, w.unread
+		return w.said, w.more, w.mute
 	}}
 }
 
@@ -339,7 +342,7 @@ func TestMovePartitions(t *testing.T) {
 	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 503, "", "not known yet")
 }
 
-// Agents are those that answer, that plans name, and that tasks wait for; who asks within two seconds shares one look.
+// Agents are those that plans name and that tasks wait for; who asks within two seconds shares one look.
 func TestLiveAgents(t *testing.T) {
 	w := newWorld()
 	s := w.agents()
@@ -350,12 +353,12 @@ func TestLiveAgents(t *testing.T) {
 	w.said = []operate.Instance{
 		{Agent: "ship", Started: w.now, Calls: 10, Errors: 1, Busy: time.Second, Messages: 8},
 		{Agent: "ship", Started: w.now.Add(-time.Hour), Calls: 5, Errors: 2, Busy: time.Second, Messages: 2},
-		{Agent: "stranger", Started: w.now},
+		{Agent: "wrap", Started: w.now},
 	}
 	want := []operate.Agent{
 		{Name: "old", Waiting: operate.Count{N: 10_000, AtLeast: true}}, {Name: "payment"}, {Name: "payment.v2"},
 		{Name: "ship", Instances: 2, Waiting: operate.Count{N: 5}, Paused: true, Calls: 15, Errors: 3, LatencyMS: 200, Since: w.now.Add(-time.Hour)},
-		{Name: "stranger", Instances: 1, Since: w.now}, {Name: "wrap"},
+		{Name: "wrap", Instances: 1, Since: w.now},
 	}
 	var wg sync.WaitGroup
 	for range 10 {
@@ -366,8 +369,8 @@ func TestLiveAgents(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if w.asked != 1 {
-		t.Errorf("%d requests for ten callers", w.asked)
+	if w.asked != 1 || !slices.Equal(w.names, []string{"old", "payment", "payment.v2", "ship", "wrap"}) {
+		t.Errorf("%d requests for ten callers, the last for %q", w.asked, w.names)
 	}
 	w.now = w.now.Add(operate.AgentsFresh)
 	w.said, w.more = w.said[2:], true
@@ -376,9 +379,9 @@ func TestLiveAgents(t *testing.T) {
 		t.Errorf("when there may be others: %+v, %v", got, err)
 	}
 	w.now = w.now.Add(operate.AgentsFresh)
-	w.unread = errors.New("no server")
+	w.mute = errors.New("no server")
 	for range 2 { // a failure is not kept
-		if _, err := s.Agents(t.Context()); !errors.Is(err, w.unread) {
+		if _, err := s.Agents(t.Context()); !errors.Is(err, w.mute) {
 			t.Errorf("without a server: %v", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,8 +30,8 @@ type Instance struct {
 // that come together, or within AgentsFresh of each other, make one request.
 type LiveAgents struct {
 	Flow FlowReader
-	// Instances asks all agents who they are; more: there may be others than those that it returns.
-	Instances func(ctx context.Context) (all []Instance, more bool, err error)
+	// Instances asks the agents of those names for their instances; more: there may be others than those that it returns.
+	Instances func(ctx context.Context, agents []string) (all []Instance, more bool, err error)
 	// Pauses returns what is paused.
 	Pauses func(ctx context.Context) ([]Pause, error)
 	Now    func() time.Time
@@ -40,8 +41,8 @@ type LiveAgents struct {
 	at   time.Time // of the last look that succeeded
 }
 
-// Agents implements Agents: by name, each that has answered, that a stored plan names, or that tasks wait for. Instances is 0
-// for one that has not answered, and -1 for one that may have.
+// Agents implements Agents: by name, each that a stored plan names or that tasks wait for. Instances is 0 for one that has not
+// answered, and -1 for one that may have.
 func (s *LiveAgents) Agents(ctx context.Context) ([]Agent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,10 +58,6 @@ func (s *LiveAgents) Agents(ctx context.Context) ([]Agent, error) {
 }
 
 func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
-	instances, more, err := s.Instances(ctx)
-	if err != nil {
-		return nil, err
-	}
 	plans, err := s.Flow.Plans(ctx)
 	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
 		return nil, fmt.Errorf("plans: %w", err)
@@ -89,6 +86,10 @@ func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
 	}
 	for name, n := range waiting {
 		of(name).Waiting = n
+	}
+	instances, more, err := s.Instances(ctx, slices.Sorted(maps.Keys(byName)))
+	if err != nil {
+		return nil, err
 	}
 	busy, messages := map[string]time.Duration{}, map[string]int64{}
 	for _, is := range instances {

@@ -185,7 +185,7 @@ func (b *builder) ingest() {
 	b.node()
 	b.publish(n.PatternPack(), n.PatternControl(), api+"CONSUMER.LIST."+n.StreamTasks())
 	// What operators ask of it: which agents live, and where partitions and pauses are to be.
-	b.seldom(natsbus.SubjectStats, n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
+	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")

@@ -102,7 +102,7 @@ func TestSetsKeepToTheirNamespace(t *testing.T) {
 			for _, of := range []string{"prod.", "PROD_", "prod-x", "_INBOX_u.", "_INBOX_shop.", "_INBOX.", "status."} {
 				known = known || strings.Contains(r.Subject, of)
 			}
-			for _, common := range []string{"$JS.API.INFO", natsbus.SubjectUserInfo, "$SRV.INFO.*", "$SRV.INFO", "$SRV.PING", "$SRV.STATS"} {
+			for _, common := range []string{"$JS.API.INFO", natsbus.SubjectUserInfo, "$SRV.INFO.*", "$SRV.STATS.*", "$SRV.INFO", "$SRV.PING", "$SRV.STATS"} {
 				known = known || r.Subject == common
 			}
 			if !known || strings.Contains(strings.ToLower(r.Subject), "duly") {
