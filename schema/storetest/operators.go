@@ -718,6 +718,15 @@ func testFreezeRefused(r *rig) {
 	if _, err := r.s.Operation(r.ctx, "op"); !errors.Is(err, core.ErrNotFound) {
 		r.Errorf("an operation that was refused: %v", err)
 	}
+	if r.db != nil { // one that fails on its way leaves nothing
+		get(r.db.ExecContext(r.ctx, `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome) VALUES ('op', 5, 9, 9, 'x', 'x', 1, '', 0, 'waiting')`))(r)
+		if _, err := r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: group}); err == nil {
+			r.Error("a member was there, and was frozen again")
+		}
+		r.equal("members that are left", len(r.members("op", "", 100)), 0)
+		r.equal("frozen afterwards", get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: group}))(r), int64(3*partitions))
+		return
+	}
 	ops, _, err := r.s.Operations(r.ctx, nil, 10, "")
 	if err != nil || len(ops) != 0 {
 		r.Errorf("%d operations, %v", len(ops), err)
