@@ -149,7 +149,7 @@ func TestDocumentLint(t *testing.T) {
 		for _, p := range list {
 			p := p.(map[string]any)
 			params[p["in"].(string)+" "+p["name"].(string)] = true
-			if p["schema"] == nil || p["in"] == "path" && p["required"] != true {
+			if required, _ := p["required"].(bool); p["schema"] == nil || p["in"] == "path" && !required {
 				t.Errorf("%s: parameter %v", where, p)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -232,20 +231,4 @@ func schemaName(t reflect.Type, hint string) string {
 var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[countJSON](): "TaskCount", reflect.TypeFor[countsJSON](): "TaskCounts", reflect.TypeFor[pageJSON](): "TaskPage", reflect.TypeFor[stepJSON](): "TaskStep",
 	reflect.TypeFor[planform.Step](): "PlanStep", reflect.TypeFor[ViewBody](): "ViewBody", reflect.TypeFor[viewJSONOut](): "View",
-}
-
-// routesOf are the operations as they are described: for tests of who may what.
-func routesOf(doc *huma.OpenAPI) []*huma.Operation {
-	var all []*huma.Operation
-	for _, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete, item.Patch} {
-			if op != nil {
-				all = append(all, op)
-			}
-		}
-	}
-	slices.SortFunc(all, func(x, y *huma.Operation) int {
-		return slices.Compare([]string{x.Path, x.Method}, []string{y.Path, y.Method})
-	})
-	return all
 }
