@@ -54,12 +54,14 @@ type OperationStore interface {
 	Operation(ctx context.Context, id string) (Operation, error)
 	// Operations returns those in the given states, newest first; no states: all.
 	Operations(ctx context.Context, states []OperationState, limit int, after string) (ops []Operation, next string, err error)
-	// Update stores the changeable part of an operation (state, why, wave, rate, tally, times, epoch) if the stored epoch
-	// is still was. Error: ErrFenced.
+	// Update stores the changeable part of an operation (state, why, wave, rate, brake, reason, rehearsal, tally, times,
+	// epoch) if the stored epoch is still was. Who writes raises the epoch with every write, so that no one else's
+	// write, of a runner or of an operator, is written over by one who has not read it. Error: ErrFenced.
 	Update(ctx context.Context, op Operation, was int64) error
 	// Members returns members after an ordinal; an empty outcome: all.
 	Members(ctx context.Context, operation string, outcome Outcome, after int64, limit int) ([]Member, error)
-	// SetMembers stores wave, outcome and text of members, and the operation's tally, in one transaction, fenced as Update.
+	// SetMembers stores wave, outcome, text and fingerprint of members, and the operation as Update does, in one
+	// transaction, fenced as Update.
 	SetMembers(ctx context.Context, op Operation, was int64, members []Member) error
 	// DropExpired forgets previews that were never started and have expired.
 	DropExpired(ctx context.Context, now time.Time) (int, error)
