@@ -80,9 +80,12 @@ type Standing struct {
 	Step        string // that failed last, by name
 	Fingerprint string
 	Text        string // of the newest failure
-	Asked       bool   // a row after the frozen one names the operation as actor
+	Asked       bool   // a row after the frozen one names Member.Operation as actor, as [OperationActor] has it
 	Passed      bool   // the step that had failed is done in a row after the frozen one
 }
+
+// OperationActor is what the journal names as the actor of what an operation asked.
+func OperationActor(id string) string { return "operation/" + id }
 
 // TokenStore keeps tokens.
 type TokenStore interface {

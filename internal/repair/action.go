@@ -19,14 +19,11 @@ var kinds = map[operate.Action]core.EventKind{
 	operate.ActionResolve:  core.EventResolve,
 }
 
-// Actor is what the journal names as the actor of what an operation asked.
-func Actor(id string) string { return "operation/" + id }
-
 // control is the message that asks for the action, still without members.
 func control(op *operate.Operation) core.Control {
 	r := &op.Request
 	return core.Control{
-		Kind: kinds[op.Action], Actor: Actor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
+		Kind: kinds[op.Action], Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
 		Input: r.Input, Result: r.Result,
 	}
 }
@@ -35,7 +32,7 @@ func control(op *operate.Operation) core.Control {
 func event(op *operate.Operation, m *operate.Member, at core.Instant) core.Event {
 	r := &op.Request
 	return core.Event{
-		Kind: kinds[op.Action], At: at, Rand: 0.5, Actor: Actor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
+		Kind: kinds[op.Action], At: at, Rand: 0.5, Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
 		Input: r.Input, Result: r.Result, IfSeq: m.Seq,
 	}
 }

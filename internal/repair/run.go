@@ -329,6 +329,7 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 		members := make([]operate.Member, len(page))
 		for i, it := range page {
 			members[i] = it.Member
+			members[i].Operation = u.op.ID
 			byOrdinal[it.Ordinal] = it
 		}
 		standing, err := u.r.store.Standing(ctx, members)
