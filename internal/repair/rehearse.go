@@ -219,10 +219,11 @@ func blocks(all, most int64) []block {
 	if all <= most {
 		return []block{{0, all}}
 	}
-	size := max(1, most/rehearseBlocks)
+	n := min(rehearseBlocks, most)
+	size := most / n
 	var list []block
-	for i := range min(rehearseBlocks, most) {
-		after := i * all / rehearseBlocks
+	for i := range n {
+		after := i * all / n
 		list = append(list, block{after, after + size})
 	}
 	return list
