@@ -19,6 +19,7 @@ const (
 	reasonsMax     = 20  // different reasons that a rehearsal tells
 	reasonsKept    = 500 // different reasons that it counts
 	otherReasons   = "other reasons"
+	playedMax      = 1000 // events of one member
 )
 
 // fate is what the core says that would become of one member now.
@@ -136,25 +137,80 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	if err := core.Apply(plan, t, &ev, &p.out); err != nil {
 		return fateRefused, plain(err, t.ID, state)
 	}
-	return p.after(plan, t)
+	if p.op.Action == operate.ActionResolve || plan == nil {
+		return fateRepairable, ""
+	}
+	return p.on(plan, t, m.Step, took(plan, saved.Journal), at)
 }
 
-// after reads from the task and the effects of the event what comes next.
-func (p *player) after(plan *core.Plan, t *core.Task) (fate, string) {
-	back := t.State == core.StateUndoing || t.State == core.StateUndone
-	if back && p.op.Action != operate.ActionUndo && p.op.Action != operate.ActionResolve {
-		return fateUndone, "its deadline leaves no time: it would be undone"
-	}
-	for _, e := range p.out.Effects {
-		if e.Kind != core.EffectDo && e.Kind != core.EffectUndo {
-			continue
+// on plays on until the step that had failed has passed, or the undo has ended: each command is answered well, after
+// the time that the step's newest try took in the task's journal.
+func (p *player) on(plan *core.Plan, t *core.Task, failed string, took []time.Duration, at core.Instant) (fate, string) {
+	undo, step := p.op.Action == operate.ActionUndo, plan.StepIndex(failed)
+	for range playedMax {
+		back := t.State == core.StateUndoing || t.State == core.StateUndone
+		switch {
+		case back && !undo:
+			return fateUndone, "its deadline leaves no time: it would be undone"
+		case t.State.Ended(), !undo && step >= 0 && t.Steps[step].Status == core.StepDone:
+			return fateRepairable, ""
 		}
-		step := &plan.Steps[e.Step]
-		if why := p.hold(t.Type, step.Name, step.Agent); why != "" {
+		ev, why := p.following(plan, t, took, at)
+		if why != "" {
 			return fateWaiting, why
 		}
+		at = ev.At
+		if err := core.Apply(plan, t, &ev, &p.out); err != nil {
+			break
+		}
 	}
-	return fateRepairable, ""
+	return fateWaiting, "it would wait"
+}
+
+// following is the event that comes after the present effects; why says what keeps it from coming.
+func (p *player) following(plan *core.Plan, t *core.Task, took []time.Duration, at core.Instant) (ev core.Event, why string) {
+	ev.Rand = 0.5
+	for _, e := range p.out.Effects {
+		switch e.Kind {
+		case core.EffectDo, core.EffectUndo:
+			s := &plan.Steps[e.Step]
+			if why := p.hold(t.Type, s.Name, s.Agent); why != "" {
+				return ev, why
+			}
+			ev.Kind, ev.Seq, ev.At, ev.Result = core.EventReply, e.Seq, at, []byte("null")
+			if e.Kind == core.EffectDo {
+				ev.At = at.Add(took[e.Step])
+			}
+			if ev.At >= e.At {
+				ev.Kind, ev.At = core.EventOverdue, e.At
+			}
+			return ev, ""
+		case core.EffectWake:
+			ev.Kind, ev.At = core.EventWake, max(at, e.At)
+		}
+	}
+	if ev.Kind == 0 {
+		return ev, "it would wait"
+	}
+	return ev, ""
+}
+
+// took is how long the newest answered try of each step took.
+func took(plan *core.Plan, journal []core.Record) []time.Duration {
+	times, left := make([]time.Duration, len(plan.Steps)), make([]core.Instant, len(plan.Steps))
+	for i := range journal {
+		r := &journal[i]
+		switch r.Kind {
+		case core.KindDone, core.KindFailed, core.KindRefused, core.KindOverdue:
+			if r.Step >= 0 && left[r.Step] != 0 {
+				times[r.Step] = r.At.Sub(left[r.Step])
+			}
+		}
+		if r.Next >= 0 && !r.Undo {
+			left[r.Next] = r.At
+		}
+	}
+	return times
 }
 
 // plain is the reason of a refusal without the task's id, so that many tasks share it.

@@ -434,16 +434,20 @@ func TestRehearsalTellsWhatHappens(t *testing.T) {
 	})
 }
 
-// An accept leaves the deadline that the request gives; what has no time left after it is undone, and said so before.
+// Of each action the rehearsal tells what will be: also that the deadline that is given leaves no time for a step that
+// took three seconds before, so that the task would be undone.
 //
 // covers: OP3
 func TestRehearsalOfEachAction(t *testing.T) {
+	soon := func(d time.Duration) time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d) } // of a bubble's clock
 	for _, test := range []struct {
 		name string
 		r    operate.Request
 		want operate.Rehearsal
 		got  operate.Tally
 	}{
+		{"no time", operate.Request{Action: operate.ActionResubmit, Until: soon(5 * time.Second)}, operate.Rehearsal{Undone: 1}, operate.Tally{FailedAgain: 1}},
+		{"time enough", operate.Request{Action: operate.ActionResubmit, Until: soon(10 * time.Second)}, operate.Rehearsal{Repairable: 1}, operate.Tally{Done: 1}},
 		{"undo", operate.Request{Action: operate.ActionUndo}, operate.Rehearsal{Repairable: 8}, operate.Tally{Done: 8}},
 		{"edit", operate.Request{Action: operate.ActionEdit, Input: []byte(`{"card":2}`)}, operate.Rehearsal{Repairable: 8}, operate.Tally{Done: 8}},
 		{"accept", operate.Request{Action: operate.ActionAccept, Result: []byte(`{"by":"hand"}`)}, operate.Rehearsal{Repairable: 8}, operate.Tally{Done: 8}},
@@ -452,8 +456,14 @@ func TestRehearsalOfEachAction(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				tasks := w.failing(core.PolicyError, 8, "card declined")
+				tasks := w.failingOf(orders(core.PolicyError), int(test.got.Total()), "card declined", 3*time.Second)
 				op := w.started(operate.Selection{Group: groupOf(tasks[0])}, test.r)
+				w.answer = func(_ *task, step string, undo bool) answer {
+					if step == "pay" && !undo {
+						return answer{after: 3 * time.Second}
+					}
+					return answer{}
+				}
 				r := *op.Rehearsal
 				r.Reasons = nil
 				if fmt.Sprint(r) != fmt.Sprint(test.want) {
@@ -535,8 +545,9 @@ func TestTallyAddsUp(t *testing.T) {
 		turns := rapid.SliceOfN(rapid.IntRange(0, 9), 0, 25).Draw(rt, "turns")
 		bubble(t, func(t *testing.T, w *world) {
 			w.t = rt
-			tasks := w.failing(core.PolicyUndo, n, "card declined")
-			pass(time.Second)
+			plan := orders(core.PolicyUndo)
+			plan.Steps[1].CompleteBy, plan.Grace = 200*time.Millisecond, 50*time.Millisecond
+			tasks := w.failingOf(plan, n, "card declined", 0)
 			op := w.started(operate.Selection{Filter: &core.Filter{Step: "pay"}}, resubmit)
 			w.answer = func(tk *task, step string, undo bool) answer {
 				f := fails[int(tk.live.Number-1)*partitions+tk.live.Partition]
@@ -546,7 +557,7 @@ func TestTallyAddsUp(t *testing.T) {
 				case f == 0:
 					return answer{after: -1} // silent
 				case f == 1:
-					return answer{code: core.CodeAgentError, text: "later", after: time.Second}
+					return answer{code: core.CodeAgentError, text: "later", after: 100 * time.Millisecond}
 				}
 				return answer{code: core.CodeRefused, text: fmt.Sprintf("refused %d for %s", tk.live.Number, []string{"fraud", "age", "limit"}[f-2])}
 			}

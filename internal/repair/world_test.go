@@ -141,13 +141,19 @@ func (w *world) birth(p core.Plan, n int) []*task {
 // failing makes n tasks whose payment is refused.
 func (w *world) failing(policy core.Policy, n int, text string) []*task {
 	w.t.Helper()
+	return w.failingOf(orders(policy), n, text, 0)
+}
+
+// failingOf makes n tasks of a plan whose payment is refused after a time.
+func (w *world) failingOf(p core.Plan, n int, text string, after time.Duration) []*task {
+	w.t.Helper()
 	w.answer = func(_ *task, step string, undo bool) answer {
 		if step == "pay" && !undo {
-			return answer{code: core.CodeRefused, text: text}
+			return answer{code: core.CodeRefused, text: text, after: after}
 		}
 		return answer{}
 	}
-	born := w.birth(orders(policy), n)
+	born := w.birth(p, n)
 	w.answer = func(*task, string, bool) answer { return answer{} }
 	return born
 }
@@ -169,7 +175,7 @@ func (w *world) commit(t *task, out *core.Outcome) {
 		case core.EffectDo, core.EffectUndo:
 			undo := e.Kind == core.EffectUndo
 			a := w.answer(t, t.plan.Steps[e.Step].Name, undo)
-			if a.after < 0 {
+			if a.after < 0 || now().Add(a.after) >= e.At {
 				t.due = append(t.due, due{e.At, core.Event{Kind: core.EventOverdue}})
 				continue
 			}
