@@ -46,7 +46,7 @@ type world struct {
 	mu      sync.Mutex
 	plans   []core.Plan
 	tasks   []*task
-	ops     map[string]*stored
+	ops     map[string]*frozenOp
 	newest  []string // operations, the oldest first
 	entries []operate.AuditEntry
 	notes   []operate.Note
@@ -87,7 +87,7 @@ type queued struct {
 	at        core.Instant
 }
 
-type stored struct {
+type frozenOp struct {
 	op      operate.Operation
 	members []operate.Member
 }
@@ -95,7 +95,7 @@ type stored struct {
 func now() core.Instant { return core.InstantOf(time.Now()) }
 
 func newWorld(t failer) *world {
-	return &world{t: t, ops: map[string]*stored{}, rows: map[string]int{},
+	return &world{t: t, ops: map[string]*frozenOp{}, rows: map[string]int{},
 		answer: func(*task, string, bool) answer { return answer{} },
 		drop:   func(core.Control) bool { return false }}
 }
@@ -352,7 +352,7 @@ func (w *world) Freeze(_ context.Context, op operate.Operation, sel operate.Sele
 	if w.ops[op.ID] != nil {
 		return 0, fmt.Errorf("operation %s is there", op.ID)
 	}
-	s := &stored{op: op}
+	s := &frozenOp{op: op}
 	for _, t := range w.tasks {
 		in := sel.Group != "" && groupOf(t) == sel.Group ||
 			sel.Filter != nil && (sel.Filter.State == "" || sel.Filter.State == t.live.State) && (sel.Filter.Step == "" || sel.Filter.Step == t.failedStep()) ||
@@ -526,11 +526,29 @@ func (w *world) Ask(_ context.Context, partition int, c core.Control) (uint64, e
 	if len(c.Numbers) == 0 || len(c.Numbers) != len(c.Seqs) || len(c.Numbers) > messageMax {
 		w.t.Errorf("a message with %d numbers and %d of their rows", len(c.Numbers), len(c.Seqs))
 	}
+	w.stored(partition, &c)
 	w.pos[partition]++
 	if !w.drop(c) {
 		w.queue = append(w.queue, queued{partition, w.pos[partition], c, now()})
 	}
 	return w.pos[partition], nil
+}
+
+// stored checks that the members that a message is about count as asked before it leaves.
+func (w *world) stored(partition int, c *core.Control) {
+	w.t.Helper()
+	id, _ := strings.CutPrefix(c.Actor, operate.OperationActor(""))
+	asked := map[int64]int64{}
+	for _, m := range w.ops[id].members {
+		if m.Partition == partition && m.Outcome != operate.OutcomeWaiting {
+			asked[m.Number] = m.Seq
+		}
+	}
+	for i, number := range c.Numbers {
+		if seq, is := asked[number]; !is || seq != c.Seqs[i] {
+			w.t.Errorf("a message leaves about task %d of partition %d at row %d: stored as asked is %t, at row %d", number, partition, c.Seqs[i], is, seq)
+		}
+	}
 }
 
 // Joined implements Joined.
@@ -638,9 +656,12 @@ func (w *world) until(id string, states ...operate.OperationState) (operate.Oper
 
 func (w *world) reaches(id, what string, there func(*operate.Operation) bool) (operate.Operation, []operate.Member) {
 	w.t.Helper()
-	for range 100_000 {
-		op, members := w.op(id)
+	for range 50_000 {
+		w.mu.Lock()
+		op := w.ops[id].op
+		w.mu.Unlock()
 		if there(&op) {
+			_, members := w.op(id)
 			return op, members
 		}
 		<-time.After(turn)
