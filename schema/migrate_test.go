@@ -312,7 +312,7 @@ func same(t *testing.T, got, want schema.Store) {
 		"list":     func(s schema.Store) (any, error) { return s.List(ctx, core.Filter{Limit: 100}) },
 		"counts":   func(s schema.Store) (any, error) { return s.Counts(ctx) },
 		"existing": func(s schema.Store) (any, error) { return s.Existing(ctx, 1, []string{"t1", "t4", "t5"}) },
-		"audit":    func(s schema.Store) (any, error) { return s.Audit(ctx) },
+		"books":    func(s schema.Store) (any, error) { return s.Books(ctx) },
 		"steps": func(s schema.Store) (any, error) {
 			var n, done int
 			err := schema.DB(s).QueryRowContext(ctx, `SELECT count(*), sum(CASE WHEN status = 'done' THEN 1 ELSE 0 END) FROM steps`).Scan(&n, &done)

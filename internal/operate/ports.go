@@ -22,8 +22,9 @@ type Reader interface {
 	Groups(ctx context.Context, f GroupFilter) (Groups, error)
 	// Group returns one failure group by its id. Error: core.ErrNotFound.
 	Group(ctx context.Context, id string) (Group, error)
-	// AtRisk returns unfinished tasks by their deadline, the nearest first, of those whose deadline is before the time.
-	// more: there may be others that were not looked at.
+	// AtRisk returns unfinished tasks by their deadline, the nearest first, of those whose deadline is before the time. A
+	// task that is being undone is none: its deadline says nothing any more. more: there are, or may be, others that are
+	// not returned.
 	AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error)
 	// Sample reads totals, and the times of up to newest endings.
 	Sample(ctx context.Context, newest int) (Sample, error)
@@ -47,8 +48,9 @@ type Trail interface {
 
 // OperationStore keeps operations and their members.
 type OperationStore interface {
-	// Freeze stores a preview with the members that the selection has now, at most MembersMax, in one transaction or in
-	// pages that become visible together. It returns the number of members.
+	// Freeze stores a preview with the members that the selection has now, in one transaction or in pages that become
+	// visible together. It returns the number of members. Error: *Refusal for a selection that is wrong or has more than
+	// MembersMax tasks.
 	Freeze(ctx context.Context, op Operation, sel Selection) (int64, error)
 	// Operation returns one. Error: core.ErrNotFound.
 	Operation(ctx context.Context, id string) (Operation, error)
@@ -80,7 +82,8 @@ type Standing struct {
 	Step        string // that failed last, by name
 	Fingerprint string
 	Text        string // of the newest failure
-	Asked       bool   // a row after the frozen one names Member.Operation as actor, as [OperationActor] has it
+	Asked       bool   // a row after the frozen one names Member.Operation as actor (see [OperationActor]), or any if that is empty
+	AskedBy     string // that actor, of the newest such row: operation/<id>
 	Passed      bool   // the step that had failed is done in a row after the frozen one
 }
 

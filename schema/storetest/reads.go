@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 func numbers(saved []core.Saved) []int64 {
@@ -186,6 +187,7 @@ func testView(r *rig) {
 		ID: "t1-2", Type: "order", PlanVersion: 1, Partition: 1, Number: 2, State: core.StateUndone, Failures: 1,
 		Input: []byte(`{"n":1}`), InputHash: []byte("hash of t1-2"), CompleteBy: created.Add(time.Minute),
 		CreatedAt: created, UpdatedAt: created.Add(time.Second), EndedAt: created.Add(time.Second), Reason: "card declined", FailedStep: "charge",
+		Seq: 2, Fingerprint: schema.FailureFingerprint(&core.Task{State: core.StateUndone, FailedStep: 2, Why: "card declined"}),
 	}
 	if want := `It was undone at 2030-01-01T00:00:03Z, because step charge failed: "card declined".`; v.Sentence != want || v.Seq != 2 || !slices.Equal(v.Possible, []string{"resubmit", "edit"}) {
 		r.Errorf("sentence %s, want %s; seq %d, possible %v", v.Sentence, want, v.Seq, v.Possible)
