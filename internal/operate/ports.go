@@ -73,7 +73,8 @@ type OperationStore interface {
 	Saved(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)
 }
 
-// Standing is where a task stands: its row, and what the journal says since the member was frozen.
+// Standing is where a task stands: its row, and what the journal says since the member was frozen. They may be read one
+// after the other, the row first.
 type Standing struct {
 	Ordinal     int64
 	Missing     bool // the task is forgotten

@@ -24,7 +24,7 @@ func judge(r *operate.Request, m *operate.Member, s *operate.Standing) verdict {
 	switch {
 	case s.Missing:
 		return verdict{outcome: operate.OutcomeSkipped, text: "the task is forgotten, and what became of it with it"}
-	case !s.Asked && s.Seq == m.Seq:
+	case s.Seq == m.Seq: // the row may be of a moment before the journal, and say less
 		return verdict{outcome: operate.OutcomeAsked, still: true}
 	case !s.Asked: // the owner refuses what is about an earlier row
 		return verdict{outcome: operate.OutcomeSkipped, text: fmt.Sprintf("changed since the preview: it is %s", s.State)}

@@ -1,9 +1,11 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -219,7 +221,9 @@ var errKilled = errors.New("killed")
 // mortal is a world's store, control stream and audit trail for a process that dies at the given point: before or after
 // the n-th of its statements and messages.
 type mortal struct {
-	*world
+	backend
+	controls Controls
+
 	mu   sync.Mutex
 	at   int // the point; 0: none
 	seen int
@@ -227,7 +231,9 @@ type mortal struct {
 	died chan struct{}
 }
 
-func dying(w *world, at int) *mortal { return &mortal{world: w, at: at, died: make(chan struct{})} }
+func dying(w *world, at int) *mortal {
+	return &mortal{backend: w.db, controls: w, at: at, died: make(chan struct{})}
+}
 
 // point passes one, and reports whether the process lives.
 func (m *mortal) point() bool {
@@ -262,98 +268,103 @@ func only(m *mortal, do func() error) error {
 
 func (m *mortal) Operations(ctx context.Context, states []operate.OperationState, limit int, after string) (ops []operate.Operation, next string, err error) {
 	ops, err = through(m, func() ([]operate.Operation, error) {
-		ops, _, err := m.world.Operations(ctx, states, limit, after)
+		ops, _, err := m.backend.Operations(ctx, states, limit, after)
 		return ops, err
 	})
 	return ops, "", err
 }
 
 func (m *mortal) Members(ctx context.Context, operation string, outcome operate.Outcome, after int64, limit int) ([]operate.Member, error) {
-	return through(m, func() ([]operate.Member, error) { return m.world.Members(ctx, operation, outcome, after, limit) })
+	return through(m, func() ([]operate.Member, error) { return m.backend.Members(ctx, operation, outcome, after, limit) })
 }
 
 func (m *mortal) Standing(ctx context.Context, members []operate.Member) ([]operate.Standing, error) {
-	return through(m, func() ([]operate.Standing, error) { return m.world.Standing(ctx, members) })
+	return through(m, func() ([]operate.Standing, error) { return m.backend.Standing(ctx, members) })
 }
 
 func (m *mortal) Cursors(ctx context.Context) ([]core.PartitionState, error) {
-	return through(m, func() ([]core.PartitionState, error) { return m.world.Cursors(ctx) })
+	return through(m, func() ([]core.PartitionState, error) { return m.backend.Cursors(ctx) })
 }
 
 func (m *mortal) Saved(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	return through(m, func() ([]core.Saved, error) { return m.world.Saved(ctx, partition, numbers) })
+	return through(m, func() ([]core.Saved, error) { return m.backend.Saved(ctx, partition, numbers) })
 }
 
 func (m *mortal) Update(ctx context.Context, op operate.Operation, was int64) error {
-	return only(m, func() error { return m.world.Update(ctx, op, was) })
+	return only(m, func() error { return m.backend.Update(ctx, op, was) })
 }
 
 func (m *mortal) SetMembers(ctx context.Context, op operate.Operation, was int64, members []operate.Member) error {
-	return only(m, func() error { return m.world.SetMembers(ctx, op, was, members) })
+	return only(m, func() error { return m.backend.SetMembers(ctx, op, was, members) })
 }
 
 func (m *mortal) Ask(ctx context.Context, partition int, c core.Control) (uint64, error) {
-	return through(m, func() (uint64, error) { return m.world.Ask(ctx, partition, c) })
+	return through(m, func() (uint64, error) { return m.controls.Ask(ctx, partition, c) })
 }
 
 func (m *mortal) Append(ctx context.Context, e operate.AuditEntry) (int64, *operate.AuditEntry, error) {
 	n, err := through(m, func() (int64, error) {
-		n, _, err := m.world.Append(ctx, e)
+		n, _, err := m.backend.Append(ctx, e)
 		return n, err
 	})
 	return n, nil, err
 }
 
-// killed runs one operation over a small world, with a kill at a point, and says what it came to and how many points
-// there were.
-func killed(t *testing.T, at int) (result string, points int) {
+// killed runs one operation over a few tasks of a type of their own, with a kill at a point, and says what it came to and
+// how many points there were.
+func killed(ctx context.Context, t failer, w *world, cfg Config, at int) (result string, points int) {
 	t.Helper()
-	bubble(t, func(t *testing.T, w *world) {
-		tasks := w.failing(core.PolicyError, 40, "card declined")
-		w.by(tasks[3], core.EventUndo)
-		pass(time.Second)
-		op := w.started(operate.Selection{Filter: &core.Filter{Step: "pay"}}, resubmit)
-		w.by(tasks[20], core.EventUndo)
-		w.answer = func(tk *task, step string, _ bool) answer {
-			if step == "pay" && tk.live.Number%4 == 2 {
-				return answer{code: core.CodeRefused, text: "no such account"}
-			}
-			return answer{after: 30 * time.Millisecond}
+	plan := orders(core.PolicyError)
+	plan.Name = fmt.Sprintf("order-%d", at)
+	first := len(w.tasks)
+	tasks := w.failingOf(plan, 40, "card declined", 0)
+	place := func(number int64, partition int) int { return int(number-1)*partitions + partition - first }
+	w.by(tasks[3], core.EventUndo)
+	w.settle()
+	w.answer = func(tk *task, step string, _ bool) answer {
+		if step == "pay" && place(tk.live.Number, tk.live.Partition)/4%4 == 1 {
+			return answer{code: core.CodeRefused, text: "no such account"}
 		}
-		m := dying(w, at)
-		stop := start(t.Context(), NewRunner(config(), m, m, m, leads(true), nil, func(error) {}, quiet))
-		for { // it brakes in the third wave, and goes on
-			got, _ := w.reaches(op.ID, "its end", func(op *operate.Operation) bool {
-				select {
-				case <-m.died:
-					m.died = nil
-					stop()
-					stop = w.runner(t.Context(), config())
-				default:
-				}
-				return op.State == operate.OperationDone || op.State == operate.OperationBraked && op.Tally.Asked == 0
-			})
-			if got.State == operate.OperationDone {
-				break
+		return answer{after: 30 * time.Millisecond}
+	}
+	op := w.started(operate.Selection{Filter: &core.Filter{Type: plan.Name, Step: "pay"}}, resubmit)
+	w.by(tasks[20], core.EventUndo)
+	m := dying(w, at)
+	stop := start(ctx, NewRunner(cfg, m, m, m, leads(true), nil, func(error) {}, quiet))
+	for { // it brakes in the third wave, and goes on
+		got, _ := w.reaches(op.ID, "its end", func(op *operate.Operation) bool {
+			select {
+			case <-m.died:
+				m.died = nil
+				stop()
+				stop = w.runner(ctx, cfg)
+			default:
 			}
-			if _, err := w.service().Change(t.Context(), anna, op.ID, operate.Change{State: operate.OperationRunning}); err != nil {
-				t.Fatal(err)
-			}
+			return op.State == operate.OperationDone || op.State == operate.OperationBraked && op.Tally.Asked == 0
+		})
+		if got.State == operate.OperationDone {
+			break
 		}
-		stop()
-		got, members := w.op(op.ID)
-		result = fmt.Sprintf("%+v", got.Tally)
-		for _, mb := range members {
-			result += fmt.Sprintf("\n%s %s %q", mb.ID, mb.Outcome, mb.Text)
+		if _, err := w.service().Change(ctx, anna, op.ID, operate.Change{State: operate.OperationRunning}); err != nil {
+			t.Fatalf("resume: %v", err)
 		}
-		for i, tk := range tasks {
-			if n := tk.asked(op.ID); n > 1 {
-				t.Errorf("killed at point %d: task %d was asked for %d times", at, i, n)
-			}
-		}
-		points = m.seen
+	}
+	stop()
+	w.settle()
+	got, members := w.op(op.ID)
+	result = fmt.Sprintf("%+v", got.Tally)
+	slices.SortFunc(members, func(a, b operate.Member) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Partition, b.Partition))
 	})
-	return result, points
+	for _, mb := range members {
+		result += fmt.Sprintf("\n%d %s %q", place(mb.Number, mb.Partition), mb.Outcome, mb.Text)
+	}
+	for i, tk := range tasks {
+		if n := tk.asked(op.ID); n > 1 {
+			t.Errorf("killed at point %d: task %d was asked for %d times", at, i, n)
+		}
+	}
+	return result, m.seen
 }
 
 // Killed before or after any statement or message, an operation comes to the same: no member is lost, and none is asked
@@ -361,12 +372,16 @@ func killed(t *testing.T, at int) (result string, points int) {
 //
 // covers: OP4, OP2
 func TestKillAtEveryPoint(t *testing.T) {
-	want, points := killed(t, 0)
+	once := func(at int) (result string, points int) {
+		bubble(t, func(t *testing.T, w *world) { result, points = killed(t.Context(), t, w, config(), at) })
+		return result, points
+	}
+	want, points := once(0)
 	if points < 60 || !strings.Contains(want, "done") || !strings.Contains(want, "failed_again") || !strings.Contains(want, "skipped") {
 		t.Fatalf("%d points, and this came of it: %s", points, want)
 	}
 	for at := 1; at <= points; at++ {
-		if got, _ := killed(t, at); got != want {
+		if got, _ := once(at); got != want {
 			t.Fatalf("killed at point %d of %d it came to\n%s\nwant\n%s", at, points, got, want)
 		}
 	}

@@ -41,7 +41,9 @@ const partitions = 4
 // world is a state store with operations, owners that decide with the core, and agents. The store is strict: it refuses
 // what a transaction of the real one would refuse, and checks that the tally of an operation adds up at every write.
 type world struct {
-	t failer
+	t  failer
+	db backend // what keeps tasks and operations: the world itself, or a database that it writes to
+	to *owner  // writes to that database; nil: there is none
 
 	mu      sync.Mutex
 	plans   []core.Plan
@@ -53,11 +55,20 @@ type world struct {
 	queue   []queued
 	pos     [partitions]uint64
 	read    [partitions]uint64
+	ends    [partitions]int64
 	rows    map[string]int // statements and messages by name
 
 	answer func(t *task, step string, undo bool) answer
 	drop   func(c core.Control) bool // whether a message that was stored is lost with its stream
 	frozen bool                      // owners do nothing
+}
+
+// backend is a state store.
+type backend interface {
+	Store
+	Joined
+	operate.Trail
+	operate.NoteStore
 }
 
 // answer is what an agent makes of a command; none at all when after is below 0.
@@ -95,9 +106,11 @@ type frozenOp struct {
 func now() core.Instant { return core.InstantOf(time.Now()) }
 
 func newWorld(t failer) *world {
-	return &world{t: t, ops: map[string]*frozenOp{}, rows: map[string]int{},
+	w := &world{t: t, ops: map[string]*frozenOp{}, rows: map[string]int{},
 		answer: func(*task, string, bool) answer { return answer{} },
 		drop:   func(core.Control) bool { return false }}
+	w.db = w
+	return w
 }
 
 // orders is a plan of three steps. A task whose payment fails for good ends as policy says.
@@ -115,6 +128,9 @@ func (w *world) birth(p core.Plan, n int) []*task {
 	w.mu.Lock()
 	if !slices.ContainsFunc(w.plans, func(q core.Plan) bool { return q.Name == p.Name && q.Version == p.Version }) {
 		w.plans = append(w.plans, p)
+		if w.to != nil {
+			w.to.plan(w, p)
+		}
 	}
 	var born []*task
 	for range n {
@@ -124,18 +140,15 @@ func (w *world) birth(p core.Plan, n int) []*task {
 		var out core.Outcome
 		core.Birth(&p, t.live, &core.Event{At: now(), Actor: "node-1"}, &out)
 		w.commit(t, &out)
+		if w.to != nil && len(born)%500 == 499 {
+			w.to.flush(w)
+		}
 		w.tasks = append(w.tasks, t)
 		born = append(born, t)
 	}
 	w.mu.Unlock()
-	for range 10_000 {
-		if w.turn() {
-			return born
-		}
-		<-time.After(turn)
-	}
-	w.t.Fatalf("the tasks do not come to rest")
-	return nil
+	w.settle()
+	return born
 }
 
 // failing makes n tasks whose payment is refused.
@@ -164,6 +177,13 @@ func (w *world) commit(t *task, out *core.Outcome) {
 	for _, r := range out.Records {
 		t.Journal = append(t.Journal, r)
 		t.Commits = append(t.Commits, 1)
+	}
+	if t.live.State.Ended() && t.live.EndNumber == 0 {
+		w.ends[t.live.Partition]++
+		t.live.EndNumber = w.ends[t.live.Partition]
+	}
+	if w.to != nil {
+		w.to.add(t, out)
 	}
 	t.Row = *t.live
 	t.Row.Steps = nil
@@ -245,6 +265,9 @@ func (w *world) turn() (rest bool) {
 		}
 		rest = rest && len(t.due) == 0
 	}
+	if w.to != nil {
+		w.to.flush(w)
+	}
 	return rest
 }
 
@@ -279,6 +302,18 @@ func (w *world) live(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// settle lets time pass until owners and agents have come to rest.
+func (w *world) settle() {
+	w.t.Helper()
+	for range 10_000 {
+		if w.turn() {
+			return
+		}
+		<-time.After(turn)
+	}
+	w.t.Fatalf("the tasks do not come to rest")
 }
 
 func fingerprint(text string) string {
@@ -538,6 +573,9 @@ func (w *world) Ask(_ context.Context, partition int, c core.Control) (uint64, e
 func (w *world) stored(partition int, c *core.Control) {
 	w.t.Helper()
 	id, _ := strings.CutPrefix(c.Actor, operate.OperationActor(""))
+	if w.ops[id] == nil {
+		return // it is in the database
+	}
 	asked := map[int64]int64{}
 	for _, m := range w.ops[id].members {
 		if m.Partition == partition && m.Outcome != operate.OutcomeWaiting {
@@ -619,11 +657,11 @@ func (l leads) Leads() bool { return bool(l) }
 
 func config() Config { return Config{Now: time.Now} }
 
-func (w *world) service() *Service { return NewService(config(), w, w, w, nil, w, quiet) }
+func (w *world) service() *Service { return NewService(config(), w.db, w.db, w.db, nil, w.db, quiet) }
 
 // runner starts a runner, and returns what ends it and waits for its end.
 func (w *world) runner(ctx context.Context, cfg Config) (stop func()) {
-	return start(ctx, NewRunner(cfg, w, w, w, leads(true), nil, func(error) {}, quiet))
+	return start(ctx, NewRunner(cfg, w.db, w, w.db, leads(true), nil, func(error) {}, quiet))
 }
 
 func start(ctx context.Context, r *Runner) (stop func()) {
@@ -657,12 +695,8 @@ func (w *world) until(id string, states ...operate.OperationState) (operate.Oper
 func (w *world) reaches(id, what string, there func(*operate.Operation) bool) (operate.Operation, []operate.Member) {
 	w.t.Helper()
 	for range 50_000 {
-		w.mu.Lock()
-		op := w.ops[id].op
-		w.mu.Unlock()
-		if there(&op) {
-			_, members := w.op(id)
-			return op, members
+		if op := w.look(id); there(&op) {
+			return op, w.members(id)
 		}
 		<-time.After(turn)
 	}
@@ -671,10 +705,29 @@ func (w *world) reaches(id, what string, there func(*operate.Operation) bool) (o
 	return operate.Operation{}, nil
 }
 
-func (w *world) op(id string) (operate.Operation, []operate.Member) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ops[id].op, slices.Clone(w.ops[id].members)
+// op is an operation with its members, as they are stored.
+func (w *world) op(id string) (operate.Operation, []operate.Member) { return w.look(id), w.members(id) }
+
+func (w *world) look(id string) operate.Operation {
+	w.t.Helper()
+	op, err := w.db.Operation(context.Background(), id)
+	if err != nil {
+		w.t.Fatalf("operation %s: %v", id, err)
+	}
+	return op
+}
+
+func (w *world) members(id string) (all []operate.Member) {
+	w.t.Helper()
+	for {
+		page, err := w.db.Members(context.Background(), id, "", int64(len(all)), operate.ListMax)
+		if err != nil {
+			w.t.Fatalf("members of operation %s: %v", id, err)
+		}
+		if all = append(all, page...); len(page) < operate.ListMax {
+			return all
+		}
+	}
 }
 
 // asked counts the rows of a task's journal by which an operation changed it.
