@@ -25,8 +25,8 @@ type Controls interface {
 	Ask(ctx context.Context, partition int, c core.Control) (position uint64, err error)
 }
 
-// Hold says why a command of a step would wait now, as a sentence; empty: it would leave.
-type Hold func(taskType, step, agent string) string
+// Hold says why a command, an undo or not, of a task's step would wait now, as a sentence; empty: it would leave.
+type Hold func(t *core.Task, s *core.Step, undo bool) string
 
 // Holds knows pauses and agents that are away.
 type Holds interface {

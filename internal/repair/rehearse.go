@@ -48,7 +48,7 @@ type planKey struct {
 
 // newPlayer reads the plans. holds may be nil: nothing is held then.
 func newPlayer(ctx context.Context, op *operate.Operation, store Store, holds Holds) (*player, error) {
-	p := &player{op: op, store: store, plans: map[planKey]*core.Plan{}, hold: func(string, string, string) string { return "" }}
+	p := &player{op: op, store: store, plans: map[planKey]*core.Plan{}, hold: func(*core.Task, *core.Step, bool) string { return "" }}
 	plans, err := store.Plans(ctx)
 	if unreadable := (core.UnreadablePlans{}); err != nil && !errors.As(err, &unreadable) {
 		return nil, fmt.Errorf("plans: %w", err)
@@ -174,7 +174,7 @@ func (p *player) following(plan *core.Plan, t *core.Task, took []time.Duration, 
 		switch e.Kind {
 		case core.EffectDo, core.EffectUndo:
 			s := &plan.Steps[e.Step]
-			if why := p.hold(t.Type, s.Name, s.Agent); why != "" {
+			if why := p.hold(t, s, e.Kind == core.EffectUndo); why != "" {
 				return ev, why
 			}
 			ev.Kind, ev.Seq, ev.At, ev.Result = core.EventReply, e.Seq, at, []byte("null")

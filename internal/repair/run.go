@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	messageMax = 1000            // tasks that one control message names, as the wire has it
-	publishers = 8               // messages that leave at a time
-	lateEvery  = 5 * time.Second // how often tasks of earlier waves are looked at
-	lookMax    = time.Second     // how seldom those of the present wave are looked at, at most
-	lookShare  = 9               // a look is followed by this many times as long without one
-	refusedMax = 3               // how often a task is asked whose owner does nothing though the core would allow it
-	sendAgain  = time.Second     // after a message that could not be stored
+	messageMax = core.ControlNumbersMax // tasks that one control message names
+	publishers = 8                      // messages that leave at a time
+	lateEvery  = 5 * time.Second        // how often tasks of earlier waves are looked at
+	lookMax    = time.Second            // how seldom those of the present wave are looked at, at most
+	lookShare  = 9                      // a look is followed by this many times as long without one
+	refusedMax = 3                      // how often a task is asked whose owner does nothing though the core would allow it
+	sendAgain  = time.Second            // after a message that could not be stored
 )
 
 // run is one operation in a runner's memory.

@@ -371,7 +371,7 @@ func (f *fencing) Update(ctx context.Context, op operate.Operation, was int64) e
 type holding map[string]string
 
 func (h holding) Holds(context.Context) (Hold, error) {
-	return func(_, _, agent string) string { return h[agent] }, nil
+	return func(_ *core.Task, s *core.Step, _ bool) string { return h[s.Agent] }, nil
 }
 
 // The rehearsal tells what happens when all else stands still: who can be repaired, who would be undone, who is refused
