@@ -108,11 +108,8 @@ func (r *reader) since(ctx context.Context, all []standing, query string, args [
 	return rows.Err()
 }
 
-// operationActor begins the actor of what an operation asked.
-const operationActor = "operation/"
-
 func (s *standing) add(actor, status, step string, text, reason []byte) {
-	if strings.HasPrefix(actor, operationActor) {
+	if by := operate.OperationActor(s.member.Operation); actor == by || s.member.Operation == "" && strings.HasPrefix(actor, by) {
 		s.Asked, s.AskedBy = true, actor
 	}
 	if step != "" && step == s.member.Step {

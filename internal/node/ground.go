@@ -112,7 +112,7 @@ func (n *Node) conditions() []ground.Condition {
 		}, ground.Condition{
 			Name: string(supervisor.TroubleAlerts), Wanted: "tasks in error are told", Begin: "tasks in error cannot be told",
 			End: "tasks in error are told again",
-		})
+		}, operationsCondition())
 	}
 	return all
 }

@@ -295,6 +295,7 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 	runner := supervisor.NewRunner(cfg, sup, alertReader{n.conn}, alerter, n.log)
 	n.setSupervisor(runner)
 	defer n.setSupervisor(nil)
+	defer n.runRepairs(ctx, runner)()
 	return runner.Run(ctx)
 }
 

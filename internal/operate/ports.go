@@ -73,7 +73,8 @@ type OperationStore interface {
 	Saved(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)
 }
 
-// Standing is where a task stands: its row, and what the journal says since the member was frozen.
+// Standing is where a task stands: its row, and what the journal says since the member was frozen. They may be read one
+// after the other, the row first.
 type Standing struct {
 	Ordinal     int64
 	Missing     bool // the task is forgotten
@@ -82,10 +83,13 @@ type Standing struct {
 	Step        string // that failed last, by name
 	Fingerprint string
 	Text        string // of the newest failure
-	Asked       bool   // a row after the frozen one names an operation as actor
+	Asked       bool   // a row after the frozen one names Member.Operation as actor (see [OperationActor]), or any if that is empty
 	AskedBy     string // that actor, of the newest such row: operation/<id>
 	Passed      bool   // the step that had failed is done in a row after the frozen one
 }
+
+// OperationActor is what the journal names as the actor of what an operation asked.
+func OperationActor(id string) string { return "operation/" + id }
 
 // TokenStore keeps tokens.
 type TokenStore interface {

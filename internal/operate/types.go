@@ -146,6 +146,7 @@ type TaskRef struct {
 
 // Member is one task of an operation as it was when the membership was frozen.
 type Member struct {
+	Operation string  `json:"-"`       // its id
 	Ordinal   int64   `json:"ordinal"` // 1, 2, 3 … within the operation
 	Partition int     `json:"partition"`
 	Number    int64   `json:"number"`

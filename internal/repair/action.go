@@ -1,0 +1,88 @@
+package repair
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// kinds are the actions that may be asked of many tasks at once, and the events that owners know them by.
+var kinds = map[operate.Action]core.EventKind{
+	operate.ActionUndo:     core.EventUndo,
+	operate.ActionResubmit: core.EventResubmit,
+	operate.ActionEdit:     core.EventEdit,
+	operate.ActionAccept:   core.EventAccept,
+	operate.ActionResolve:  core.EventResolve,
+}
+
+// control is the message that asks for the action, still without members.
+func control(op *operate.Operation) core.Control {
+	r := &op.Request
+	return core.Control{
+		Kind: kinds[op.Action], Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
+		Input: r.Input, Result: r.Result,
+	}
+}
+
+// event is what the owner will make of the message about one member.
+func event(op *operate.Operation, m *operate.Member, at core.Instant) core.Event {
+	r := &op.Request
+	return core.Event{
+		Kind: kinds[op.Action], At: at, Rand: 0.5, Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
+		Input: r.Input, Result: r.Result, IfSeq: m.Seq,
+	}
+}
+
+func until(r *operate.Request) core.Instant {
+	if r.Until.IsZero() {
+		return 0
+	}
+	return core.InstantOf(r.Until)
+}
+
+// checkRequest refuses what cannot be asked of any task.
+func checkRequest(r *operate.Request, now time.Time) *operate.Refusal {
+	_, many := kinds[r.Action]
+	switch {
+	case !many:
+		return bad("action", "action is %s; of many tasks one may ask %s", core.QuoteShort(string(r.Action)), possible())
+	case r.IfSeq != 0:
+		return bad("if_seq", "if_seq is of requests about one task: an operation has that of each of its members")
+	case (r.Action == operate.ActionEdit) != (len(r.Input) > 0):
+		return bad("input", "input has %d bytes: an edit needs one, and nothing else takes one", len(r.Input))
+	case len(r.Input) > core.InputBytesMax:
+		return bad("input", "input has %d bytes, want at most %d", len(r.Input), core.InputBytesMax)
+	case (r.Action == operate.ActionAccept) != (len(r.Result) > 0):
+		return bad("result", "result has %d bytes: an accept needs one, and nothing else takes one", len(r.Result))
+	case len(r.Result) > core.ResultBytesMax:
+		return bad("result", "result has %d bytes, want at most %d", len(r.Result), core.ResultBytesMax)
+	case r.Action == operate.ActionResolve && r.As != core.StateProcessed && r.As != core.StateUndone:
+		return bad("as", "as is %s; a resolve settles tasks as processed or undone", core.QuoteShort(string(r.As)))
+	case r.Action != operate.ActionResolve && r.As != "":
+		return bad("as", "as is %s, and only a resolve takes one", core.QuoteShort(string(r.As)))
+	case !r.Until.IsZero() && !r.Until.After(now):
+		return bad("until", "until is %s, which has passed", r.Until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func possible() string {
+	var words []string
+	for action := range kinds {
+		words = append(words, string(action))
+	}
+	slices.Sort(words)
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+func bad(field, format string, a ...any) *operate.Refusal {
+	return &operate.Refusal{Code: 422, Field: field, Detail: fmt.Sprintf(format, a...)}
+}
+
+func refuse(code int, format string, a ...any) *operate.Refusal {
+	return &operate.Refusal{Code: code, Detail: fmt.Sprintf(format, a...)}
+}

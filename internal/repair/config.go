@@ -1,0 +1,55 @@
+package repair
+
+import (
+	"cmp"
+	"time"
+)
+
+// The defaults of Config.
+const (
+	DefaultPace        = 2000
+	DefaultWaveMax     = 3125
+	DefaultBrakePct    = 20
+	DefaultWaveFor     = time.Minute
+	DefaultAskAgain    = 30 * time.Second
+	DefaultOutstanding = 10_000
+	DefaultInterval    = time.Second
+	DefaultBeat        = 50 * time.Millisecond
+)
+
+// Limits of what is asked of operations.
+const (
+	RateMax    = 10_000 // tasks a second
+	ConfirmMax = 100    // of more tasks the number must be typed
+	ActiveMax  = 20     // operations that are running, paused or braked
+)
+
+// Config is how previews and operations work. Zero fields take their defaults, but Now is required.
+type Config struct {
+	Now func() time.Time
+
+	RehearseMax int           // members that a rehearsal plays; of more, a sample
+	RehearseFor time.Duration // how long it may take
+
+	Pace        int           // tasks a second that all operations together ask
+	WaveMax     int           // tasks of the largest wave
+	WaveFor     time.Duration // how long after its last request a wave waits for outcomes
+	Outstanding int           // tasks of one operation that may be asked and have no outcome; at more the next wave waits
+	AskAgain    time.Duration // after it a task is asked again though its partition has not read the last message
+	Interval    time.Duration // between two looks for operations
+	Beat        time.Duration // between two steps of one that runs
+}
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (c Config) WithDefaults() Config {
+	c.RehearseMax = cmp.Or(c.RehearseMax, DefaultRehearseMax)
+	c.RehearseFor = cmp.Or(c.RehearseFor, DefaultRehearseFor)
+	c.Pace = cmp.Or(c.Pace, DefaultPace)
+	c.WaveMax = cmp.Or(c.WaveMax, DefaultWaveMax)
+	c.WaveFor = cmp.Or(c.WaveFor, DefaultWaveFor)
+	c.Outstanding = cmp.Or(c.Outstanding, DefaultOutstanding)
+	c.AskAgain = cmp.Or(c.AskAgain, DefaultAskAgain)
+	c.Interval = cmp.Or(c.Interval, DefaultInterval)
+	c.Beat = cmp.Or(c.Beat, DefaultBeat)
+	return c
+}

@@ -1,0 +1,68 @@
+package repair
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// Agents knows which agents are there; operate.Agents has it.
+type Agents interface {
+	Agents(ctx context.Context) ([]operate.Agent, error)
+}
+
+// NewHolds tells from pauses and from the agents that are there what holds commands back. agents may be nil: then it is
+// not known which are away.
+func NewHolds(pauses operate.PauseStore, agents Agents, now func() time.Time) Holds {
+	return holds{pauses, agents, now}
+}
+
+type holds struct {
+	pauses operate.PauseStore
+	agents Agents
+	now    func() time.Time
+}
+
+// Holds implements Holds.
+func (h holds) Holds(ctx context.Context) (Hold, error) {
+	all, err := h.pauses.Pauses(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("pauses: %w", err)
+	}
+	now, lasting := h.now(), all[:0:0]
+	for _, p := range all {
+		if p.Until.IsZero() || p.Until.After(now) {
+			lasting = append(lasting, p)
+		}
+	}
+	away := map[string]bool{}
+	if h.agents != nil {
+		agents, err := h.agents.Agents(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("agents: %w", err)
+		}
+		for i := range agents {
+			away[agents[i].Name] = agents[i].Instances == 0
+		}
+	}
+	return func(t *core.Task, s *core.Step, undo bool) string {
+		for i := range lasting {
+			if !undo && covers(&lasting[i], t, s) {
+				return "step " + s.Name + " of " + t.Type + " is paused"
+			}
+		}
+		if away[s.Agent] {
+			return "agent " + s.Agent + " is away"
+		}
+		return ""
+	}, nil
+}
+
+// covers reports whether a pause holds the do commands of a step of a task. Of a pause by label it is not known here.
+func covers(p *operate.Pause, t *core.Task, s *core.Step) bool {
+	return (p.Type == "" || p.Type == t.Type) && (p.Step == "" || p.Step == s.Name) && (p.Agent == "" || p.Agent == s.Agent) &&
+		p.Label == ""
+}

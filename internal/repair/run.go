@@ -1,0 +1,488 @@
+package repair
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+const (
+	messageMax = core.ControlNumbersMax // tasks that one control message names
+	publishers = 8                      // messages that leave at a time
+	lateEvery  = 5 * time.Second        // how often tasks of earlier waves are looked at
+	lookMax    = time.Second            // how seldom those of the present wave are looked at, at most
+	lookShare  = 9                      // a look is followed by this many times as long without one
+	refusedMax = 3                      // how often a task is asked whose owner does nothing though the core would allow it
+	sendAgain  = time.Second            // after a message that could not be stored
+)
+
+// run is one operation in a runner's memory.
+type run struct {
+	r  *Runner
+	op operate.Operation
+
+	wave     wave    // the wave op.Wave
+	late     []*item // of earlier waves, asked and without an outcome
+	lastAsk  time.Time
+	limit    *rate.Limiter // of this operation; nil: none
+	lookAt   time.Time
+	took     time.Duration // the last look
+	every    time.Duration // between two looks; grows while nothing comes of them
+	lateAt   time.Time
+	sendAt   time.Time
+	sendErr  error  // of the newest messages
+	stuckFor string // what is said of why the next wave waits; empty: it does not
+}
+
+// takeUp makes the operation this runner's: from its first write on, all others' are refused.
+func (r *Runner) takeUp(ctx context.Context, op operate.Operation) (*run, error) {
+	u := &run{r: r, op: op, lastAsk: r.cfg.Now()}
+	if op.Rate > 0 {
+		u.limit = rate.NewLimiter(rate.Limit(op.Rate), burst(op.Rate))
+	}
+	if err := u.write(ctx, nil); err != nil {
+		return nil, err
+	}
+	if err := u.read(ctx); err != nil {
+		return nil, err
+	}
+	// A brake is stored with the outcomes that it is about: one that holds, in an operation that runs, has been seen by
+	// the operator who let it go on.
+	u.wave.closed = u.op.State == operate.OperationRunning && u.wave.brake(u.op.Wave, u.op.BrakePct) != ""
+	return u, nil
+}
+
+// read reads the members of the present wave, and those of earlier ones that have no outcome.
+func (u *run) read(ctx context.Context) error {
+	store, op := u.r.store, &u.op
+	waiting, err := store.Members(ctx, op.ID, operate.OutcomeWaiting, 0, 1)
+	if err != nil {
+		return fmt.Errorf("members that wait: %w", err)
+	}
+	from := op.Tasks
+	if len(waiting) > 0 {
+		from = waiting[0].Ordinal - 1
+	}
+	// The wave ends where members wait that are of none, and has no gap.
+	err = u.members(ctx, "", max(0, from-int64(u.r.cfg.WaveMax)), func(m *operate.Member) bool {
+		if m.Wave == op.Wave && op.Wave > 0 {
+			u.wave.members = append(u.wave.members, &item{Member: *m})
+		}
+		return m.Wave > 0 && m.Wave <= op.Wave
+	})
+	if err != nil {
+		return err
+	}
+	first := int64(0)
+	if n := len(u.wave.members); n > 0 {
+		first = u.wave.members[0].Ordinal
+	}
+	return u.members(ctx, operate.OutcomeAsked, 0, func(m *operate.Member) bool {
+		if m.Wave != op.Wave || m.Ordinal < first {
+			u.late = append(u.late, &item{Member: *m})
+		}
+		return true
+	})
+}
+
+// members reads page by page until each has had enough.
+func (u *run) members(ctx context.Context, outcome operate.Outcome, after int64, each func(*operate.Member) bool) error {
+	for {
+		page, err := u.r.store.Members(ctx, u.op.ID, outcome, after, pageMax)
+		if err != nil {
+			return fmt.Errorf("members after %d: %w", after, err)
+		}
+		for i := range page {
+			if !each(&page[i]) {
+				return nil
+			}
+			after = page[i].Ordinal
+		}
+		if len(page) < pageMax {
+			return nil
+		}
+	}
+}
+
+// write stores the operation, and members if there are some.
+func (u *run) write(ctx context.Context, members []operate.Member) error {
+	op := u.op
+	op.Epoch++
+	var err error
+	if len(members) == 0 {
+		err = u.r.store.Update(ctx, op, u.op.Epoch)
+	} else {
+		err = u.r.store.SetMembers(ctx, op, u.op.Epoch, members)
+	}
+	if err != nil {
+		return fmt.Errorf("write: %w", err) // stored or not: whoever reads it again will see
+	}
+	u.op = op
+	return nil
+}
+
+// step does what is due. over: there is nothing left to do for this operation.
+func (u *run) step(ctx context.Context) (over bool, err error) {
+	if err := u.look(ctx); err != nil {
+		return false, err
+	}
+	u.send(ctx)
+	switch {
+	case u.op.State != operate.OperationRunning:
+		return u.op.Tally.Asked == 0, nil
+	case u.wave.closed || u.waveOver():
+		return u.next(ctx)
+	}
+	return false, u.ask(ctx)
+}
+
+// waveOver reports whether the next wave may begin: all were asked, and have an outcome or had their time.
+func (u *run) waveOver() bool {
+	if u.wave.rest() < len(u.wave.members) {
+		return false
+	}
+	return u.wave.open() == 0 || u.r.cfg.Now().Sub(u.lastAsk) >= u.r.cfg.WaveFor
+}
+
+// ask asks the next members of the wave, as many as the rates allow: each counts as asked before its message leaves.
+func (u *run) ask(ctx context.Context) error {
+	now := u.r.cfg.Now()
+	from := u.wave.rest()
+	n := u.room(now, min(len(u.wave.members)-from, messageMax))
+	if n == 0 || u.r.overloaded() {
+		return nil
+	}
+	op, asked := u.op, make([]operate.Member, 0, n)
+	for _, it := range u.wave.members[from : from+n] {
+		m := it.Member
+		m.Outcome = operate.OutcomeAsked
+		tally(&u.op.Tally, operate.OutcomeWaiting, m.Outcome)
+		asked = append(asked, m)
+	}
+	if err := u.write(ctx, asked); err != nil {
+		u.op = op
+		return err
+	}
+	for i, it := range u.wave.members[from : from+n] {
+		it.Member, it.unsent = asked[i], true
+	}
+	u.r.pace.AllowN(now, n)
+	if u.limit != nil {
+		u.limit.AllowN(now, n)
+	}
+	u.lastAsk = now
+	if soon := now.Add(u.gap()); u.lookAt.After(soon) {
+		u.lookAt = soon
+	}
+	u.send(ctx)
+	return nil
+}
+
+// room is how many of the members that could be asked may be asked now. Few at a time would cost a message each.
+func (u *run) room(now time.Time, could int) int {
+	room, few := could, could
+	for _, l := range []*rate.Limiter{u.r.pace, u.limit} {
+		if l != nil {
+			room, few = min(room, int(l.TokensAt(now))), min(few, max(1, l.Burst()/2))
+		}
+	}
+	if room < few {
+		return 0
+	}
+	return room
+}
+
+// gap is the least time between two looks.
+func (u *run) gap() time.Duration { return max(u.r.cfg.Beat, u.took*lookShare) }
+
+// send sends the messages about members that count as asked and whose message has not left: one a partition. Those
+// that could not be stored are sent again later.
+func (u *run) send(ctx context.Context) {
+	if u.r.cfg.Now().Before(u.sendAt) {
+		return
+	}
+	byPartition := map[int][]*item{}
+	for _, list := range [][]*item{u.wave.members, u.late} {
+		for _, it := range list {
+			if it.unsent && len(byPartition[it.Partition]) < messageMax { // the others with the next step
+				byPartition[it.Partition] = append(byPartition[it.Partition], it)
+			}
+		}
+	}
+	if len(byPartition) == 0 {
+		return
+	}
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+		slots  = make(chan struct{}, publishers)
+	)
+	for _, partition := range sortedKeys(byPartition) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := u.message(ctx, partition, byPartition[partition]); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, err)
+			}
+		})
+	}
+	wg.Wait()
+	if u.sendErr = failed; failed != nil {
+		u.sendAt = u.r.cfg.Now().Add(sendAgain)
+	}
+}
+
+// message asks the owner of a partition about some of its tasks.
+func (u *run) message(ctx context.Context, partition int, items []*item) error {
+	c := control(&u.op)
+	for _, it := range items {
+		c.Numbers = append(c.Numbers, it.Number)
+		c.Seqs = append(c.Seqs, it.Seq)
+	}
+	position, err := u.r.controls.Ask(ctx, partition, c)
+	if err != nil {
+		return fmt.Errorf("ask partition %d about %d tasks: %w", partition, len(items), err)
+	}
+	now := u.r.cfg.Now()
+	for _, it := range items {
+		it.position, it.sent, it.unsent = position, now, false
+	}
+	return nil
+}
+
+// look reads what has become of members that were asked, when it is time, and stores their outcomes. A brake that they
+// lead to is stored with them.
+func (u *run) look(ctx context.Context) error {
+	now := u.r.cfg.Now()
+	var items []*item
+	if !now.Before(u.lookAt) {
+		items = appendAsked(items, u.wave.members)
+	}
+	if !now.Before(u.lateAt) {
+		items = appendAsked(items, u.late)
+		u.lateAt = now.Add(lateEvery)
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	decided, err := u.outcomes(ctx, items)
+	if err != nil {
+		return err
+	}
+	u.took = u.r.cfg.Now().Sub(now)
+	u.every = max(u.gap(), min(lookMax, u.every*3/2))
+	if len(decided) > 0 {
+		u.every = u.gap()
+	}
+	u.lookAt = u.r.cfg.Now().Add(u.every)
+	for some := range slices.Chunk(decided, pageMax) {
+		if err := u.settle(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func appendAsked(to, from []*item) []*item {
+	for _, it := range from {
+		if it.Outcome == operate.OutcomeAsked {
+			to = append(to, it)
+		}
+	}
+	return to
+}
+
+// decided is a member that has got its outcome.
+type decided struct {
+	it *item
+	verdict
+}
+
+// outcomes reads where the members' tasks stand. The cursors are read before that: a request that its owner has read
+// by then has done all that it will.
+func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
+	cursors, err := u.r.store.Cursors(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("partitions: %w", err)
+	}
+	read := make(map[int]uint64, len(cursors))
+	for i := range cursors {
+		read[cursors[i].Partition] = cursors[i].ControlCursor
+	}
+	now := u.r.cfg.Now()
+	var done []decided
+	var refused []*item
+	byOrdinal := make(map[int64]*item, len(items))
+	for page := range slices.Chunk(items, pageMax) {
+		members := make([]operate.Member, len(page))
+		for i, it := range page {
+			members[i] = it.Member
+			members[i].Operation = u.op.ID
+			byOrdinal[it.Ordinal] = it
+		}
+		standing, err := u.r.store.Standing(ctx, members)
+		if err != nil {
+			return nil, fmt.Errorf("where %d tasks stand: %w", len(members), err)
+		}
+		for i := range standing {
+			it := byOrdinal[standing[i].Ordinal]
+			if it == nil {
+				continue
+			}
+			v := judge(&u.op.Request, &it.Member, &standing[i])
+			switch {
+			case v.outcome != operate.OutcomeAsked:
+				done = append(done, decided{it, v})
+			case !v.still || it.unsent:
+			case it.position == 0, now.Sub(it.sent) >= u.r.cfg.AskAgain:
+				it.unsent = true
+			case read[it.Partition] >= it.position:
+				refused = append(refused, it)
+			}
+		}
+	}
+	return u.refusals(ctx, refused, done)
+}
+
+// refusals asks the core why owners did nothing. What it would allow is asked again a few times.
+func (u *run) refusals(ctx context.Context, items []*item, done []decided) ([]decided, error) {
+	if len(items) == 0 {
+		return done, nil
+	}
+	p, err := newPlayer(ctx, &u.op, u.r.store, nil)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]operate.Member, len(items))
+	byOrdinal := make(map[int64]*item, len(items))
+	for i, it := range items {
+		members[i], byOrdinal[it.Ordinal] = it.Member, it
+	}
+	err = p.play(ctx, members, core.InstantOf(u.r.cfg.Now()), func(m *operate.Member, f fate, why string) {
+		it := byOrdinal[m.Ordinal]
+		if f != fateRefused {
+			if it.refused++; it.refused < refusedMax {
+				it.unsent = true
+				return
+			}
+			why = fmt.Sprintf("its owner was asked %d times and did nothing", it.refused)
+		}
+		done = append(done, decided{it, verdict{outcome: operate.OutcomeSkipped, text: "refused: " + why}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// settle stores outcomes, and the brake if they call for it.
+func (u *run) settle(ctx context.Context, done []decided) error {
+	members := make([]operate.Member, len(done))
+	for i, d := range done {
+		m := d.it.Member
+		m.Outcome, m.Text, m.Fingerprint = d.outcome, d.text, d.fingerprint
+		tally(&u.op.Tally, d.it.Outcome, m.Outcome)
+		members[i], d.it.Member = m, m
+	}
+	u.forgetLate()
+	if (u.op.State == operate.OperationRunning || u.op.State == operate.OperationPaused) && !u.wave.closed {
+		if why := u.wave.brake(u.op.Wave, u.op.BrakePct); why != "" {
+			u.op.State, u.op.Why = operate.OperationBraked, why
+			if err := u.audit(ctx, "operation.brake", fmt.Sprintf("brake/%s/%d", u.op.ID, u.op.Wave)); err != nil {
+				return err
+			}
+		}
+	}
+	return u.write(ctx, members)
+}
+
+// forgetLate drops members of earlier waves that have their outcome.
+func (u *run) forgetLate() {
+	kept := u.late[:0]
+	for _, it := range u.late {
+		if it.Outcome == operate.OutcomeAsked {
+			kept = append(kept, it)
+		}
+	}
+	clear(u.late[len(kept):])
+	u.late = kept
+}
+
+// next begins the next wave, or ends the operation when all members have an outcome.
+func (u *run) next(ctx context.Context) (over bool, err error) {
+	if u.op.Tally.Waiting == 0 {
+		if u.op.Tally.Asked > 0 {
+			return false, u.stuck(ctx, "")
+		}
+		u.op.State, u.op.Why, u.op.Ended = operate.OperationDone, "", u.r.cfg.Now()
+		if err := u.audit(ctx, "operation.done", "done/"+u.op.ID); err != nil {
+			return false, err
+		}
+		return true, u.write(ctx, nil)
+	}
+	if n := len(u.late) + u.wave.open(); n >= u.r.cfg.Outstanding {
+		return false, u.stuck(ctx, fmt.Sprintf("the next wave waits: %d tasks were asked and have no outcome yet", n))
+	}
+	size := u.wave.next(u.op.BrakePct, u.r.cfg.WaveMax)
+	after := int64(0)
+	if n := len(u.wave.members); n > 0 {
+		after = u.wave.members[0].Ordinal - 1 // of a closed one some still wait
+	}
+	next, members := wave{}, []operate.Member(nil)
+	err = u.members(ctx, operate.OutcomeWaiting, after, func(m *operate.Member) bool {
+		m.Wave = u.op.Wave + 1
+		members = append(members, *m)
+		next.members = append(next.members, &item{Member: *m})
+		return len(members) < size
+	})
+	if err != nil {
+		return false, err
+	}
+	if len(members) == 0 {
+		return false, fmt.Errorf("%d members wait, and none is found", u.op.Tally.Waiting)
+	}
+	u.op.Wave, u.op.Why, u.stuckFor = u.op.Wave+1, "", ""
+	if err := u.write(ctx, members); err != nil {
+		return false, err
+	}
+	u.late = appendAsked(u.late, u.wave.members)
+	u.wave = next
+	return false, u.ask(ctx)
+}
+
+// stuck says why no wave begins, once.
+func (u *run) stuck(ctx context.Context, why string) error {
+	if u.stuckFor == why {
+		return nil
+	}
+	u.stuckFor, u.op.Why = why, why
+	return u.write(ctx, nil)
+}
+
+// audit notes what the runner itself decides. The key makes one entry of it however often it is decided.
+func (u *run) audit(ctx context.Context, action, key string) error {
+	after, err := json.Marshal(map[string]any{"state": u.op.State, "wave": u.op.Wave, "tally": u.op.Tally})
+	if err != nil {
+		return fmt.Errorf("audit of %s: %w", action, err)
+	}
+	_, _, err = u.r.trail.Append(ctx, operate.AuditEntry{
+		At: u.r.cfg.Now(), Actor: "supervisor", Via: "operation", Action: action, Target: "operation/" + u.op.ID,
+		Reason: core.CutText(u.op.Why, operate.ReasonBytesMax), After: after, Outcome: "done", Key: key,
+	})
+	if err != nil {
+		return fmt.Errorf("audit of %s: %w", action, err)
+	}
+	return nil
+}

@@ -1,0 +1,436 @@
+package repair
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// changeTries is how often a change is tried that the runner's own writes come before: there are some twenty a second.
+const changeTries = 20
+
+// sampleMax is how many members a preview shows.
+const sampleMax = 10
+
+// Service is operate.Operations. It is safe for concurrent use.
+type Service struct {
+	cfg    Config
+	store  Store
+	trail  operate.Trail
+	notes  operate.NoteStore // may be nil
+	holds  Holds             // may be nil
+	joined Joined            // may be nil
+	log    *slog.Logger
+
+	mu sync.Mutex // of Start: two must not both find that no operation holds the group
+}
+
+// NewService makes the actions on many tasks. Without notes no start is noted at its failure group; without holds
+// rehearsals know of no pause and no agent that is away; without joined it is not shown how many joined a group since.
+func NewService(cfg Config, store Store, trail operate.Trail, notes operate.NoteStore, holds Holds, joined Joined, log *slog.Logger) *Service {
+	return &Service{cfg: cfg.WithDefaults(), store: store, trail: trail, notes: notes, holds: holds, joined: joined, log: log}
+}
+
+// Preview implements operate.Operations. It freezes the membership and rehearses the action. Error: *operate.Refusal.
+func (s *Service) Preview(ctx context.Context, by operate.Actor, sel operate.Selection, r operate.Request) (operate.Preview, error) {
+	now := s.cfg.Now()
+	if err := s.checkPreview(by, &sel, &r, now); err != nil {
+		return operate.Preview{}, err
+	}
+	words, err := s.words(ctx, &sel)
+	if err != nil {
+		return operate.Preview{}, err
+	}
+	op := operate.Operation{
+		ID: strings.ToLower(rand.Text()), Action: r.Action, Selection: words, Group: sel.Group, Request: r,
+		State: operate.OperationPreview, BrakePct: DefaultBrakePct, By: by.Name, Created: now, Expires: now.Add(operate.PreviewFor),
+	}
+	if op.Tasks, err = s.store.Freeze(ctx, op, sel); err != nil {
+		return operate.Preview{}, fmt.Errorf("freeze the members of %s: %w", words, err)
+	}
+	op.Tally = operate.Tally{Waiting: op.Tasks}
+	if op.Rehearsal, err = rehearse(ctx, &s.cfg, &op, s.store, s.holds); err != nil {
+		return operate.Preview{}, fmt.Errorf("rehearse %s: %w", words, err)
+	}
+	was := op.Epoch
+	op.Epoch++
+	if err := s.store.Update(ctx, op, was); err != nil {
+		return operate.Preview{}, fmt.Errorf("preview %s: %w", op.ID, err)
+	}
+	sample, err := s.store.Members(ctx, op.ID, "", 0, sampleMax)
+	if err != nil {
+		return operate.Preview{}, fmt.Errorf("members of preview %s: %w", op.ID, err)
+	}
+	return operate.Preview{
+		Token: op.ID, Selection: words, Action: op.Action, Tasks: op.Tasks, Sample: sample, Rehearsal: op.Rehearsal, Expires: op.Expires,
+	}, nil
+}
+
+func (s *Service) checkPreview(by operate.Actor, sel *operate.Selection, r *operate.Request, now time.Time) error {
+	if !by.Role.May(operate.RoleOperator) {
+		return refuse(403, "%s has the role %s; an operation needs an operator", by.Name, by.Role)
+	}
+	if err := checkRequest(r, now); err != nil {
+		return err
+	}
+	if err := checkSelection(sel); err != nil {
+		return err
+	}
+	return nil
+}
+
+// checkSelection refuses what selects nothing, or in two ways.
+func checkSelection(sel *operate.Selection) *operate.Refusal {
+	ways := 0
+	for _, given := range []bool{sel.Group != "", sel.Filter != nil, len(sel.IDs) > 0} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return bad("selection", "the selection has %d of group, filter and ids, want one", ways)
+	}
+	if n := len(sel.IDs); n > operate.ListMax {
+		return bad("ids", "ids names %d tasks, want at most %d; select by a filter or a group", n, operate.ListMax)
+	}
+	if sel.Filter != nil {
+		f := *sel.Filter
+		f.Limit, f.After = 0, ""
+		if f == (core.Filter{}) {
+			return bad("filter", "the filter is empty and would select every task: name a type, a state or a label")
+		}
+		sel.Filter = &f
+	}
+	return nil
+}
+
+// words is a selection as a dialog shows it.
+func (s *Service) words(ctx context.Context, sel *operate.Selection) (string, error) {
+	switch {
+	case sel.Group != "":
+		g, err := s.store.Group(ctx, sel.Group)
+		if errors.Is(err, core.ErrNotFound) {
+			return "", refuse(404, "there is no failure group %s: its tasks may have been repaired since", core.QuoteShort(sel.Group))
+		}
+		if err != nil {
+			return "", fmt.Errorf("failure group %s: %w", sel.Group, err)
+		}
+		words := fmt.Sprintf("tasks of type %s that are %s", g.Type, stateWords(g.State))
+		if g.Step != "" {
+			words += " and failed in step " + g.Step
+		}
+		if g.Example != "" {
+			words += " like: " + core.ShortText(g.Example, 200)
+		}
+		return words, nil
+	case sel.Filter != nil:
+		return filterWords(sel.Filter), nil
+	}
+	return fmt.Sprintf("%d tasks by their ids", len(sel.IDs)), nil
+}
+
+func stateWords(state core.State) string {
+	if state == core.StateError {
+		return "in error"
+	}
+	return string(state)
+}
+
+func filterWords(f *core.Filter) string {
+	words := "tasks"
+	if f.Type != "" {
+		words += " of type " + f.Type
+	}
+	if f.State != "" {
+		words += " that are " + stateWords(f.State)
+	}
+	if f.Step != "" {
+		words += ", failed in step " + f.Step
+	}
+	if f.Fingerprint != "" {
+		words += ", with the failure " + f.Fingerprint
+	}
+	if f.Label != "" {
+		words += ", labelled " + f.Label
+	}
+	for _, t := range []struct {
+		word string
+		at   core.Instant
+	}{{"created at or after", f.CreatedFrom}, {"created before", f.CreatedTo}, {"with a deadline before", f.DeadlineTo}} {
+		if t.at != 0 {
+			words += ", " + t.word + " " + t.at.Time().Format(time.RFC3339)
+		}
+	}
+	return words
+}
+
+// Start implements operate.Operations. A brakePct of 0 is the default, a rate of 0 no limit but the pace of all
+// operations. It is audited, refused or not. Error: *operate.Refusal.
+func (s *Service) Start(ctx context.Context, by operate.Actor, token string, rate, brakePct int, reason string, confirm int64) (operate.Operation, error) {
+	after, _ := json.Marshal(map[string]any{"rate": rate, "brake": brakePct, "confirm": confirm})
+	var op operate.Operation
+	err := s.audited(ctx, by, operate.AuditEntry{Action: "operation.start", Target: "operation/" + token, Reason: reason, After: after}, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var err error
+		op, err = s.start(ctx, by, token, rate, brakePct, reason, confirm)
+		return err
+	})
+	if err != nil {
+		return operate.Operation{}, err
+	}
+	s.note(ctx, by, &op)
+	return op, nil
+}
+
+func (s *Service) start(ctx context.Context, by operate.Actor, token string, rate, brakePct int, reason string, confirm int64) (operate.Operation, error) {
+	op, err := s.operation(ctx, token)
+	if err != nil {
+		return op, err
+	}
+	now := s.cfg.Now()
+	if brakePct == 0 {
+		brakePct = DefaultBrakePct
+	}
+	if err := checkStart(by, &op, rate, brakePct, reason, confirm, now); err != nil {
+		return op, err
+	}
+	if err := s.checkOthers(ctx, &op); err != nil {
+		return op, err
+	}
+	was := op.Epoch
+	op.Epoch++
+	op.State, op.Started, op.Reason, op.Rate, op.BrakePct = operate.OperationRunning, now, reason, rate, brakePct
+	op.Tally = operate.Tally{Waiting: op.Tasks}
+	err = s.store.Update(ctx, op, was)
+	if errors.Is(err, operate.ErrFenced) {
+		return op, refuse(409, "operation %s has been started meanwhile", token)
+	}
+	if err != nil {
+		return op, fmt.Errorf("start operation %s: %w", token, err)
+	}
+	return op, nil
+}
+
+func checkStart(by operate.Actor, op *operate.Operation, rate, brakePct int, reason string, confirm int64, now time.Time) error {
+	switch {
+	case !by.Role.May(operate.RoleOperator):
+		return refuse(403, "%s has the role %s; an operation needs an operator", by.Name, by.Role)
+	case op.By != by.Name && !by.Role.May(operate.RoleAdmin):
+		return refuse(403, "the preview is of %s: only that actor, or an admin, may start it", op.By)
+	case op.State != operate.OperationPreview:
+		return refuse(409, "operation %s has been started, and is %s", op.ID, op.State)
+	case !now.Before(op.Expires):
+		return refuse(409, "the preview has expired at %s: preview again", op.Expires.UTC().Format(time.RFC3339))
+	case op.Tasks == 0:
+		return refuse(409, "the preview selected no task")
+	case strings.TrimSpace(reason) == "":
+		return bad("reason", "a reason is required")
+	case len(reason) > operate.ReasonBytesMax:
+		return bad("reason", "reason has %d bytes, want at most %d", len(reason), operate.ReasonBytesMax)
+	case op.Tasks > ConfirmMax && confirm != op.Tasks:
+		return bad("confirm", "confirm is %d, and the operation is about %d tasks: above %d the number must be given", confirm, op.Tasks, ConfirmMax)
+	case rate < 0 || rate > RateMax:
+		return bad("rate", "rate is %d, want 0 to %d tasks a second", rate, RateMax)
+	case brakePct < 1 || brakePct > 100:
+		return bad("brake", "brake is %d, want 1 to 100 %%", brakePct)
+	}
+	return nil
+}
+
+// active are the states of operations that hold their group.
+var active = []operate.OperationState{operate.OperationRunning, operate.OperationPaused, operate.OperationBraked}
+
+// checkOthers refuses a start while another operation has the same group, or when there are too many. Two nodes that
+// start at once are not told apart here: the owners refuse the requests of the one that comes second.
+func (s *Service) checkOthers(ctx context.Context, op *operate.Operation) error {
+	others, _, err := s.store.Operations(ctx, active, operate.ListMax, "")
+	if err != nil {
+		return fmt.Errorf("operations that run: %w", err)
+	}
+	for i := range others {
+		if o := &others[i]; op.Group != "" && o.Group == op.Group {
+			return refuse(409, "operation %s, which is %s, has the same failure group: wait for it, or stop it", o.ID, o.State)
+		}
+	}
+	if n := len(others); n >= ActiveMax {
+		return refuse(409, "%d operations are running, paused or braked, the limit: stop one, or wait", n)
+	}
+	return nil
+}
+
+// note tells those who look at the failure group that an operation is about it. It has been started whether that works
+// or not.
+func (s *Service) note(ctx context.Context, by operate.Actor, op *operate.Operation) {
+	if s.notes == nil || op.Group == "" {
+		return
+	}
+	text := core.CutText(fmt.Sprintf("operation %s: %s of %d tasks: %s", op.ID, op.Action, op.Tasks, op.Reason), operate.ReasonBytesMax)
+	if _, err := s.notes.AddNote(ctx, operate.Note{Target: "group/" + op.Group, At: s.cfg.Now(), By: by.Name, Text: text}); err != nil {
+		s.log.Warn("the start of an operation is not noted at its failure group", "operation", op.ID, "error", err)
+	}
+}
+
+// Change implements operate.Operations: it pauses, resumes, stops, or sets the rate. It is audited, refused or not.
+// Error: *operate.Refusal.
+func (s *Service) Change(ctx context.Context, by operate.Actor, id string, change operate.Change) (operate.Operation, error) {
+	after, _ := json.Marshal(change)
+	entry := operate.AuditEntry{Action: "operation." + changeWord(&change), Target: "operation/" + id, Reason: change.Reason, After: after}
+	var op operate.Operation
+	err := s.audited(ctx, by, entry, func() error {
+		var err error
+		op, err = s.change(ctx, by, id, &change)
+		return err
+	})
+	if err != nil {
+		return operate.Operation{}, err
+	}
+	return op, nil
+}
+
+func changeWord(c *operate.Change) string {
+	switch c.State {
+	case operate.OperationPaused:
+		return "pause"
+	case operate.OperationRunning:
+		return "resume"
+	case operate.OperationStopped:
+		return "stop"
+	}
+	return "rate"
+}
+
+// change tries again when the runner has written since it was read.
+func (s *Service) change(ctx context.Context, by operate.Actor, id string, c *operate.Change) (operate.Operation, error) {
+	for try := 1; ; try++ {
+		op, err := s.operation(ctx, id)
+		if err != nil {
+			return op, err
+		}
+		if err := checkChange(by, &op, c); err != nil {
+			return op, err
+		}
+		was := op.Epoch
+		op.Epoch++
+		s.apply(by, &op, c)
+		err = s.store.Update(ctx, op, was)
+		switch {
+		case err == nil:
+			return op, nil
+		case !errors.Is(err, operate.ErrFenced):
+			return op, fmt.Errorf("change operation %s: %w", id, err)
+		case try == changeTries:
+			return op, &operate.Refusal{Code: 503, Detail: fmt.Sprintf("operation %s is written to all the time: ask again", id), RetryMS: 1000}
+		}
+	}
+}
+
+func checkChange(by operate.Actor, op *operate.Operation, c *operate.Change) error {
+	possible := map[operate.OperationState][]operate.OperationState{
+		operate.OperationPaused:  {operate.OperationRunning},
+		operate.OperationRunning: {operate.OperationPaused, operate.OperationBraked},
+		operate.OperationStopped: active,
+	}
+	from, known := possible[c.State]
+	switch {
+	case !by.Role.May(operate.RoleOperator):
+		return refuse(403, "%s has the role %s; changing an operation needs an operator", by.Name, by.Role)
+	case c.State == "" && c.Rate == nil:
+		return bad("state", "the change names neither a state nor a rate")
+	case c.State != "" && !known:
+		return bad("state", "state is %s; an operation can be set to paused, running or stopped", core.QuoteShort(string(c.State)))
+	case c.Rate != nil && (*c.Rate < 0 || *c.Rate > RateMax):
+		return bad("rate", "rate is %d, want 0 to %d tasks a second", *c.Rate, RateMax)
+	case len(c.Reason) > operate.ReasonBytesMax:
+		return bad("reason", "reason has %d bytes, want at most %d", len(c.Reason), operate.ReasonBytesMax)
+	case c.State == operate.OperationStopped && strings.TrimSpace(c.Reason) == "":
+		return bad("reason", "a reason is required to stop an operation for good")
+	case op.State == operate.OperationPreview:
+		return refuse(409, "operation %s is a preview: it can be started", op.ID)
+	case c.State != "" && !slices.Contains(from, op.State), c.State == "" && !slices.Contains(active, op.State):
+		return refuse(409, "operation %s is %s, and cannot be changed so", op.ID, op.State)
+	}
+	return nil
+}
+
+// apply changes op as was asked.
+func (s *Service) apply(by operate.Actor, op *operate.Operation, c *operate.Change) {
+	if c.Rate != nil {
+		op.Rate = *c.Rate
+	}
+	switch c.State {
+	case operate.OperationRunning:
+		op.State, op.Why = c.State, ""
+	case operate.OperationPaused, operate.OperationStopped:
+		op.State, op.Why = c.State, fmt.Sprintf("%s by %s", c.State, by.Name)
+		if c.Reason != "" {
+			op.Why += ": " + c.Reason
+		}
+	}
+	if c.State == operate.OperationStopped {
+		op.Ended = s.cfg.Now()
+	}
+}
+
+// Show returns one operation with how many tasks have joined its failure group since, which are never touched.
+// Error: *operate.Refusal.
+func (s *Service) Show(ctx context.Context, id string) (operate.Operation, error) {
+	op, err := s.operation(ctx, id)
+	if err != nil || s.joined == nil || op.Group == "" {
+		return op, err
+	}
+	if op.Since, err = s.joined.Joined(ctx, op); err != nil {
+		return op, fmt.Errorf("tasks that joined the group of operation %s: %w", id, err)
+	}
+	return op, nil
+}
+
+// operation reads one; that there is none is a refusal.
+func (s *Service) operation(ctx context.Context, id string) (operate.Operation, error) {
+	op, err := s.store.Operation(ctx, id)
+	if errors.Is(err, core.ErrNotFound) {
+		return op, refuse(404, "there is no operation and no preview %s: previews are kept for %v", core.QuoteShort(id), operate.PreviewFor)
+	}
+	if err != nil {
+		return op, fmt.Errorf("operation %s: %w", id, err)
+	}
+	return op, nil
+}
+
+// audited writes the entry, does what it says, and notes what became of it.
+func (s *Service) audited(ctx context.Context, by operate.Actor, e operate.AuditEntry, do func() error) error {
+	e.At, e.Actor, e.Role, e.From, e.Via, e.Outcome = s.cfg.Now(), by.Name, by.Role, by.From, by.Via, "asked"
+	e.Target = core.CutText(e.Target, 100) // a stranger's word
+	e.Reason = core.CutText(e.Reason, operate.ReasonBytesMax)
+	number, _, err := s.trail.Append(ctx, e)
+	if err != nil {
+		return fmt.Errorf("audit of %s: %w", e.Action, err)
+	}
+	err = do()
+	outcome := "done"
+	if refusal := (*operate.Refusal)(nil); errors.As(err, &refusal) {
+		outcome = "refused: " + refusal.Detail
+	} else if err != nil {
+		outcome = "failed: " + err.Error()
+	}
+	// What was done stays done when the request's own time is over.
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteFor)
+	defer cancel()
+	if noted := s.trail.SetOutcome(noting, number, core.CutText(outcome, operate.ReasonBytesMax)); noted != nil {
+		s.log.Warn("the outcome of an audited change is not stored", "entry", number, "outcome", outcome, "error", noted)
+	}
+	return err
+}
+
+// noteFor bounds the storing of an outcome.
+const noteFor = 5 * time.Second
