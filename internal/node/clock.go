@@ -169,6 +169,13 @@ func (c *nodeClock) compared(whose string, ahead time.Duration) {
 	c.ahead[whose] = ahead
 }
 
+// comparedWith are the clocks that the machine's was compared with.
+func (c *nodeClock) comparedWith() []string {
+	c.step.Lock()
+	defer c.step.Unlock()
+	return slices.Sorted(maps.Keys(c.ahead))
+}
+
 // wrong are the clocks that the machine's is too far from.
 func (c *nodeClock) wrong() []wrongClock {
 	c.step.Lock()
