@@ -334,7 +334,7 @@ func (c *whyCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	var t task
-	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { fmt.Fprintln(w, show.Clean(t.Sentence)) })
+	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { fmt.Fprintln(w, show.Clean(t.Why)) })
 }
 
 // find reads the task. An id is of one task whatever its type, so the types are tried one by one where none is given.
@@ -394,10 +394,10 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		if err := json.Unmarshal(data, &t); err != nil {
 			return fmt.Errorf("answer of the API: %w", err)
 		}
-		if now := t.State + t.Sentence; now != last {
+		if now := t.State + t.Why; now != last {
 			last = now
 			if c.Output == show.Text {
-				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.Sentence))
+				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.Why))
 			} else if err := show.Raw(std.out, show.JSON, data); err != nil {
 				return err
 			}
@@ -428,22 +428,18 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 }
 
 type journalCmd struct {
-	Type   string `arg:"" help:"Task type."`
-	ID     string `arg:"" help:"Task id."`
-	Limit  int    `default:"50" help:"How many rows, 1 to 1000."`
-	Before int64  `help:"Only rows before this number: the next page goes on before the last one of this page."`
+	Type  string `arg:"" help:"Task type."`
+	ID    string `arg:"" help:"Task id."`
+	Limit int    `default:"50" help:"How many rows, 1 to 1000."`
+	After string `help:"Cursor that the page before ended with."`
 	server
 }
 
 // Run shows journal rows.
 func (c *journalCmd) Run(ctx context.Context, std streams) error {
-	values := map[string]string{"limit": strconv.Itoa(c.Limit)}
-	if c.Before > 0 {
-		values["before"] = strconv.FormatInt(c.Before, 10)
-	}
-	data, err := c.read(ctx, taskPath(c.Type, c.ID)+"/journal", queryOf(values))
+	data, err := c.read(ctx, taskPath(c.Type, c.ID)+"/journal", queryOf(map[string]string{"limit": strconv.Itoa(c.Limit), "after": c.After}))
 	if err != nil {
 		return err
 	}
-	return c.list(std, data, "journal", "no row", journalColumns)
+	return c.list(std, data, "records", "no row", journalColumns)
 }

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -185,9 +183,9 @@ func (s *server) object(std streams, data []byte, columns []string) error {
 	return nil
 }
 
-// said prints a sentence, or the answer for programs.
+// said prints a sentence, or the answer for programs where there is one.
 func (s *server) said(std streams, data []byte, columns []string, format string, a ...any) error {
-	if s.Output != show.Text {
+	if s.Output != show.Text && len(data) > 0 {
 		return s.object(std, data, columns)
 	}
 	_, err := fmt.Fprintf(std.out, format+"\n", a...)
@@ -209,8 +207,7 @@ type submitCmd struct {
 	Input      string `arg:"" optional:"" help:"Input as JSON; without it, or with -, it is read from standard input."`
 	CompleteBy string `help:"Deadline: RFC 3339, or a duration such as 30s."`
 
-	PlanVersion string            `help:"Version of the plan, which must be stored; newest unless said."`
-	Label       map[string]string `short:"l" help:"Labels, each key=value, up to 8."`
+	PlanVersion string `help:"Version of the plan, which must be stored; newest unless said."`
 	server
 }
 
@@ -224,11 +221,6 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion}
-	var labels []string
-	for _, key := range slices.Sorted(maps.Keys(c.Label)) {
-		labels = append(labels, key+"="+c.Label[key])
-	}
-	header[headerLabels] = strings.Join(labels, ",")
 	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: input, Header: header})
 	if err != nil {
 		return err
@@ -253,7 +245,7 @@ type task struct {
 	Type      string          `json:"type"`
 	State     string          `json:"state"`
 	Reason    string          `json:"reason"`
-	Sentence  string          `json:"sentence"`
+	Why       string          `json:"why"`
 	Seq       int64           `json:"seq"`
 	Failed    string          `json:"failed_step"`
 	Failures  int             `json:"failures"`
@@ -301,8 +293,8 @@ func (t *task) print(w io.Writer) {
 		fmt.Fprintf(w, "  (%s)", show.Clean(t.Reason))
 	}
 	fmt.Fprintf(w, "\ncreated %s  ended %s  failures %d\n", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures)
-	if t.Sentence != "" {
-		fmt.Fprintln(w, show.Clean(t.Sentence))
+	if t.Why != "" {
+		fmt.Fprintln(w, show.Clean(t.Why))
 	}
 	tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tBY\tRESULT OR ERROR")
@@ -383,7 +375,7 @@ type healthCmd struct {
 func (c *healthCmd) Run(ctx context.Context, std streams) error {
 	asked := client.Client{Base: c.Server, Timeout: c.Timeout}
 	if _, err := asked.Do(ctx, client.Request{Method: http.MethodGet, Path: "/readyz"}); err != nil {
-		return fmt.Errorf("not ready: %w", err)
+		return fmt.Errorf("not ready: %v", err) //nolint:errorlint // a container's check knows 0 and 1 alone
 	}
 	_, err := fmt.Fprintln(std.out, "ready")
 	return err

@@ -5,9 +5,9 @@ package main
 var (
 	submittedColumns = []string{"id", "type", "state", "stream", "stream_position"}
 	cancelledColumns = []string{"id", "type", "asked", "state", "outcome", "control_position"}
-	taskColumns      = []string{"type", "id", "state", "sentence", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "complete_by", "created_at", "ended_at", "seq"}
+	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "complete_by", "created_at", "ended_at", "seq"}
 	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at"}
-	journalColumns   = []string{"seq", "at", "kind", "step", "attempt", "state", "error", "reason", "actor"}
+	journalColumns   = []string{"seq", "at", "kind", "state", "step", "status", "attempt", "error", "reason", "actor"}
 	answerColumns    = []string{"type", "id", "action", "state", "outcome", "control_position", "audit", "again"}
 	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max"}
 	planColumns      = []string{"name", "agent", "after", "undoable", "complete_by_ms", "attempts_max", "on_exhausted"}
@@ -28,6 +28,3 @@ var (
 	tokenColumns     = []string{"id", "name", "role", "created", "by", "expires", "revoked", "last_used"}
 	noteColumns      = []string{"number", "at", "by", "text"}
 )
-
-// headerLabels carries the labels of a submission: key=value, separated by commas.
-const headerLabels = "Duly-Labels"

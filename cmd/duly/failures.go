@@ -30,6 +30,7 @@ const (
 // previewBody is a request for a preview.
 type previewBody struct {
 	Selection operate.Selection `json:"selection"`
+	Action    operate.Action    `json:"action"`
 	Request   operate.Request   `json:"request"`
 }
 
@@ -100,7 +101,8 @@ type bulk struct {
 
 // preview freezes the group's tasks.
 func (b *bulk) preview(ctx context.Context, std streams, reason string) ([]byte, error) {
-	body := previewBody{Selection: operate.Selection{Group: b.Group}, Request: operate.Request{Action: operate.Action(b.Action), Reason: reason, As: core.State(b.As)}}
+	action := operate.Action(b.Action)
+	body := previewBody{Selection: operate.Selection{Group: b.Group}, Action: action, Request: operate.Request{Action: action, Reason: reason, As: core.State(b.As)}}
 	var err error
 	if body.Request.Until, err = moment("until", b.Until); err != nil {
 		return nil, err
@@ -334,15 +336,15 @@ type opCmd struct {
 }
 
 type opListCmd struct {
-	State []string `help:"Only these states: preview, running, paused, braked, stopped, done."`
-	Limit int      `default:"50" help:"How many, 1 to 1000."`
-	After string   `help:"Cursor that the page before ended with."`
+	State string `help:"Only this state: preview, running, paused, braked, stopped or done."`
+	Limit int    `default:"50" help:"How many, 1 to 1000."`
+	After string `help:"Cursor that the page before ended with."`
 	server
 }
 
 // Run lists operations.
 func (c *opListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOperations, queryOf(map[string]string{"state": strings.Join(c.State, ","), "after": c.After, "limit": strconv.Itoa(c.Limit)}))
+	data, err := c.read(ctx, pathOperations, queryOf(map[string]string{"state": c.State, "after": c.After, "limit": strconv.Itoa(c.Limit)}))
 	if err != nil {
 		return err
 	}
@@ -394,7 +396,7 @@ func (c *changing) change(ctx context.Context, std streams, change operate.Chang
 	if change.Reason, err = reasonOf(std, c.Reason, true); err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPost, pathOf("operations", c.ID), change, nil)
+	data, err := c.send(ctx, http.MethodPatch, pathOf("operations", c.ID), change, nil)
 	if err != nil {
 		return err
 	}

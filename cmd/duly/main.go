@@ -47,7 +47,7 @@ type cli struct {
 	Pause       pauseCmd       `cmd:"" help:"Hold back new commands, and let them go again."`
 	Audit       auditCmd       `cmd:"" help:"List who did what, when, from where and why, newest first."`
 	Token       tokenCmd       `cmd:"" help:"Make and end tokens of the API."`
-	Note        noteCmd        `cmd:"" help:"Write a note about a task, a failure group or an operation, or list them."`
+	Note        noteCmd        `cmd:"" help:"Write a note about a failure group, or list its notes."`
 	Tail        tailCmd        `cmd:"" help:"Print what becomes of tasks, as it happens."`
 	Top         topCmd         `cmd:"" help:"Watch the engine in the terminal: what needs you, how it does, and what fails."`
 	Doctor      doctorCmd      `cmd:"" help:"Look for mistakes in NATS, the database and this node's settings. Exit status 1 if there is one."`

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -93,6 +95,16 @@ type pauseCmd struct {
 	Lift pauseLiftCmd `cmd:"" help:"End a pause."`
 }
 
+// pauseBody is a request for a pause.
+type pauseBody struct {
+	Type   string    `json:"type,omitempty"`
+	Step   string    `json:"step,omitempty"`
+	Agent  string    `json:"agent,omitempty"`
+	Label  string    `json:"label,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason"`
+}
+
 type pauseSetCmd struct {
 	Type   string `help:"Tasks of this type."`
 	Step   string `help:"This step of the type."`
@@ -119,7 +131,7 @@ func (c *pauseSetCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPost, pathOf("pauses"), operate.Pause{Type: c.Type, Step: c.Step, Agent: c.Agent, Label: c.Label, Until: until, Reason: reason}, nil)
+	data, err := c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason}, nil)
 	if err != nil {
 		return err
 	}
@@ -187,19 +199,20 @@ func (c *auditCmd) Run(ctx context.Context, std streams) error {
 }
 
 type noteCmd struct {
-	Target string `arg:"" help:"What it is about: task/<type>/<id>, group/<id> or operation/<id>."`
-	Text   string `arg:"" optional:"" help:"The note; without it the notes there are listed, and - reads it from standard input."`
+	Group string `arg:"" help:"Id of the failure group."`
+	Text  string `arg:"" optional:"" help:"The note; without it the notes there are listed, and - reads it from standard input."`
 	server
 }
 
 // Run writes a note, or lists notes.
 func (c *noteCmd) Run(ctx context.Context, std streams) error {
+	path := pathOf("failures", strings.TrimPrefix(c.Group, "group/"), "notes")
 	if c.Text == "" {
-		data, err := c.read(ctx, pathOf("notes"), queryOf(map[string]string{"target": c.Target}))
+		data, err := c.read(ctx, path, nil)
 		if err != nil {
 			return err
 		}
-		return c.list(std, data, "notes", "no note about "+c.Target, noteColumns)
+		return c.list(std, data, "notes", "no note about "+c.Group, noteColumns)
 	}
 	text := c.Text
 	if text == "-" {
@@ -212,9 +225,9 @@ func (c *noteCmd) Run(ctx context.Context, std streams) error {
 	if len(text) > operate.ReasonBytesMax {
 		return misuse("text: %d bytes, the limit is %d", len(text), operate.ReasonBytesMax)
 	}
-	data, err := c.send(ctx, http.MethodPost, pathOf("notes"), operate.Note{Target: c.Target, Text: text}, nil)
+	data, err := c.send(ctx, http.MethodPost, path, show.Object{"text": text}, nil)
 	if err != nil {
 		return err
 	}
-	return c.said(std, data, noteColumns, "noted about %s", c.Target)
+	return c.said(std, data, noteColumns, "noted about %s", c.Group)
 }

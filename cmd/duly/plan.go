@@ -5,18 +5,22 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/goccy/go-yaml"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -63,7 +67,21 @@ func canonical(data json.RawMessage) (string, error) {
 
 type planApplyCmd struct {
 	File string `arg:"" type:"existingfile" help:"File with the plan, as YAML or JSON."`
-	server
+
+	NATSURL     string        `name:"nats-url" env:"NATS_URL" help:"NATS servers (default: those of the context, or nats://127.0.0.1:4222). Plans are handed in over NATS: users of the kind operator may."`
+	NATSContext string        `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by."`
+	NATSCreds   string        `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
+	NATSInbox   string        `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers come to."`
+	Namespace   string        `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
+	Timeout     time.Duration `default:"10s" help:"How long to wait for an answer."`
+	Output      string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
+}
+
+// planAnswer is what became of a plan.
+type planAnswer struct {
+	Name    string `json:"name"`
+	Version int64  `json:"version"`
+	Stored  bool   `json:"stored"` // false: it was there already, the same
 }
 
 // Run stores a plan.
@@ -72,23 +90,36 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: pathOf("plans"), Body: plan})
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{URL: c.NATSURL, Name: "duly plan apply", Context: c.NATSContext, CredentialsFile: c.NATSCreds,
+		InboxPrefix: c.NATSInbox, Namespace: c.Namespace, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
+		return &client.UnreachableError{Address: "NATS", Err: err}
+	}
+	defer conn.Close()
+	msg, err := conn.NATS().RequestWithContext(ctx, conn.Names().SubjectPlansApply(), plan)
+	if err != nil {
+		return &client.UnreachableError{Address: "NATS", Err: fmt.Errorf("no node answered: %w", err)}
+	}
+	answer, err := wire.DecodePlanAnswer(msg.Data)
+	var refused *wire.APIError
+	switch {
+	case errors.As(err, &refused):
+		return &client.Problem{Status: refused.Code, Detail: refused.Description}
+	case err != nil:
 		return err
 	}
-	var a struct {
-		Name    string `json:"name"`
-		Version int64  `json:"version"`
-		Stored  bool   `json:"stored"`
-	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
+	data, err := json.Marshal(planAnswer{answer.Name, answer.Version, answer.Stored})
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
 	}
 	said := "is stored"
-	if !a.Stored {
+	if !answer.Stored {
 		said = "was stored already, the same"
 	}
-	return c.said(std, data, []string{"name", "version", "stored"}, "plan %s version %d %s", a.Name, a.Version, said)
+	s := server{Output: c.Output}
+	return s.said(std, data, []string{"name", "version", "stored"}, "plan %s version %d %s", answer.Name, answer.Version, said)
 }
 
 type planListCmd struct{ server }

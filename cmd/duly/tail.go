@@ -9,9 +9,9 @@ import (
 )
 
 type tailCmd struct {
-	Type  string `help:"Only this type."`
-	State string `help:"Only changes to this state."`
-	Since string `help:"Go on after this event: the id that -o json shows."`
+	Type   string `help:"Only this type."`
+	Status string `help:"Only changes to this state: pending, processing, processed, undoing, undone or error."`
+	Since  string `help:"Go on after this event: its id in the stream, as an interrupted tail says it."`
 	server
 }
 
@@ -24,7 +24,7 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	r := client.Request{Path: pathOf("events"), Query: queryOf(map[string]string{"type": c.Type, "state": c.State, "after": c.Since})}
+	r := client.Request{Path: pathOf("events"), Query: queryOf(map[string]string{"type": c.Type, "status": c.Status}), Header: map[string]string{client.HeaderLast: c.Since}}
 	page, first := show.On(std.out), true
 	return conn.Follow(ctx, r, func(e client.Event) error {
 		switch c.Output {

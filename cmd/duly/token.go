@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -21,9 +22,15 @@ type tokenCreateCmd struct {
 	Name    string `arg:"" help:"What it is called in the audit trail: of a person or a program."`
 	Role    string `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
 	Expires string `help:"When it ends: a time or a duration from now (default: never)."`
-	Reason  string `help:"Why; it is kept in the audit trail."`
 
 	server
+}
+
+// tokenBody is a request for a token.
+type tokenBody struct {
+	Name    string    `json:"name"`
+	Role    string    `json:"role"`
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 // createdToken is the answer to a request for a token.
@@ -39,7 +46,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	var data []byte
-	data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), show.Object{"name": c.Name, "role": c.Role, "expires": expires, "reason": c.Reason}, nil)
+	data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +21,12 @@ const (
 	silenceMax = 90 * time.Second
 )
 
+// HeaderLast is the header of the event to go on after.
+const HeaderLast = "Last-Event-ID"
+
+// nameDropped is an event that says why a stream ends.
+const nameDropped = "dropped"
+
 // ErrStop ends a Follow without an error.
 var ErrStop = errors.New("stop")
 
@@ -34,7 +41,7 @@ type Event struct {
 // that breaks is begun again where it broke, with Last-Event-ID; lost hears why, and nil when it is there again. Errors:
 // a *Problem that will not go away by itself, and what each returned.
 func (c *Client) Follow(ctx context.Context, r Request, each func(Event) error, lost func(error)) error {
-	s := stream{client: c, request: r, each: each, retry: retryFirst}
+	s := stream{client: c, request: r, each: each, retry: retryFirst, last: r.Header[HeaderLast]}
 	wait, broken := s.retry, false
 	for {
 		s.begun = func() {
@@ -88,7 +95,7 @@ func (s *stream) read(ctx context.Context) error {
 	defer silence.Stop()
 	r := s.request
 	r.Method = http.MethodGet
-	r.Header = map[string]string{"Accept": "text/event-stream", "Last-Event-ID": s.last}
+	r.Header = map[string]string{"Accept": "text/event-stream", HeaderLast: s.last}
 	resp, err := s.client.send(ctx, r)
 	if err != nil {
 		return err
@@ -104,7 +111,12 @@ func (s *stream) read(ctx context.Context) error {
 			s.field(&e, line)
 			continue
 		}
-		if e.Data != nil {
+		switch {
+		case e.Name == nameDropped:
+			p := Problem{Status: http.StatusServiceUnavailable, Detail: string(e.Data)}
+			_ = json.Unmarshal(e.Data, &p) // what is no problem document is shown as it is
+			return &p
+		case e.Data != nil:
 			e.ID = s.last
 			if err := s.each(e); err != nil {
 				if !errors.Is(err, ErrStop) {

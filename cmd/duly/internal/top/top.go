@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 // rows are how many of each list are asked for.
 const rows = 100
 
-// samplesMax is how many looks the plots go back.
+// samplesMax is how many samples the plots go back.
 const samplesMax = 240
 
 // The panes, in the order of their keys.
@@ -84,7 +84,8 @@ var (
 type seen struct {
 	at       time.Time
 	overview operate.Overview
-	sample   operate.Sample
+	samples  []operate.Sample // oldest first
+	trouble  string           // why the node's own look failed; what it shows is as old as it says then
 	lists    [panes][]show.Object
 	err      error // of the whole look
 }
@@ -104,11 +105,16 @@ func look(ctx context.Context, c *client.Client) seen {
 	}
 	limit := url.Values{"limit": {strconv.Itoa(rows)}}
 	var failures, operations, agents show.Object
+	var stats struct {
+		Samples []operate.Sample `json:"samples"`
+		Trouble string           `json:"trouble"`
+	}
 	read("/v1/overview", nil, &s.overview)
-	read("/v1/stats", nil, &s.sample)
+	read("/v1/stats", nil, &stats)
 	read("/v1/failures", limit, &failures)
 	read("/v1/operations", limit, &operations)
 	read("/v1/agents", nil, &agents)
+	s.samples, s.trouble = stats.Samples, stats.Trouble
 	s.lists[paneFailures] = objects(failures["groups"])
 	s.lists[paneOperations] = objects(operations["operations"])
 	s.lists[paneAgents] = objects(agents["agents"])
@@ -273,19 +279,31 @@ func (m *model) take(s seen) {
 	if s.err != nil {
 		return
 	}
-	before := m.last
 	m.last = s
-	p := point{backlog: float64(s.sample.Created - s.sample.Ended), p50: s.sample.P50MS, p99: s.sample.P99MS}
-	if between := s.sample.At.Sub(before.sample.At).Seconds(); !before.sample.At.IsZero() && between > 0 {
-		p.created = max(0, float64(s.sample.Created-before.sample.Created)/between)
-		p.ended = max(0, float64(s.sample.Ended-before.sample.Ended)/between)
-	} else if !before.sample.At.IsZero() {
-		return // the node has not read again since
+	m.points = pointsOf(s.samples)
+}
+
+// pointsOf are the differences of samples.
+func pointsOf(samples []operate.Sample) []point {
+	var all []point
+	for i := range samples {
+		now := &samples[i]
+		p := point{backlog: float64(now.Created - now.Ended), p50: now.P50MS, p99: now.P99MS}
+		if i > 0 {
+			before := &samples[i-1]
+			between := now.At.Sub(before.At).Seconds()
+			if between <= 0 {
+				continue
+			}
+			p.created = max(0, float64(now.Created-before.Created)/between)
+			p.ended = max(0, float64(now.Ended-before.Ended)/between)
+		}
+		all = append(all, p)
 	}
-	m.points = append(m.points, p)
-	if over := len(m.points) - samplesMax; over > 0 {
-		m.points = append(m.points[:0], m.points[over:]...)
+	if len(all) > 1 {
+		all = all[1:] // the first has no rate
 	}
+	return all[max(0, len(all)-samplesMax):]
 }
 
 // View implements tea.Model.
@@ -388,6 +406,10 @@ func (m *model) content() string {
 	}
 	if m.last.at.IsZero() {
 		return b.String()
+	}
+	if t := m.last.trouble; t != "" {
+		fmt.Fprintln(&b, m.style(ansi.Wrap(show.Clean("the node has not looked since "+clock(m.last.overview.At)+": "+t), m.width, ""), alarm))
+		fmt.Fprintln(&b)
 	}
 	switch list := m.last.lists[m.pane]; m.pane {
 	case paneOverview:
