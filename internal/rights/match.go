@@ -100,5 +100,6 @@ func (s Set) wider(lists natsbus.PermissionLists, publish bool, prefixes []strin
 			all = append(all, entry)
 		}
 	}
+	slices.Sort(all) // a server lists them in any order
 	return all
 }
