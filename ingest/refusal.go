@@ -40,9 +40,12 @@ const (
 
 	CauseOtherType = 7046 // the id is a task of another type
 	CauseState     = 7047 // the task is in a state in which the request changes nothing
+	CauseNoActor   = 7048 // HTTP: the request says by no token who asks
+	CauseForbidden = 7049 // HTTP: the role of who asks does not allow it
+	CauseNotServed = 7050 // HTTP: this node has not the part for it
 
 	CauseFirst = CauseTypeName // the bounds of what is given out
-	CauseLast  = CauseState
+	CauseLast  = CauseNotServed
 )
 
 // Hints of when to try again.

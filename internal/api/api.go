@@ -15,13 +15,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/time/rate"
+
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
+	"duly.dev/duly/internal/operate"
 )
 
 // The defaults of Config.
 const (
 	DefaultConcurrentMax = 1024
+	DefaultStreamsMax    = 64
 )
 
 // Headers of the API that are not HTTP's own. Those of a submission are the
@@ -46,6 +52,27 @@ type Config struct {
 	NewID         func() string                       // makes an id for a POST without a key; required
 	ConcurrentMax int                                 // submissions whose bodies are in memory, at most
 	ReadMax       time.Duration                       // how long the state store may take
+	StreamsMax    int                                 // event streams at a time
+	Ports         Ports                               // what operators read and do
+	Now           func() time.Time                    // nil: time.Now
+	Closing       <-chan struct{}                     // closed when the server stops: event streams end then
+}
+
+// Ports are what the routes for operators stand on. What is nil is not served by this node: its routes answer 503.
+type Ports struct {
+	Reader         operate.Reader
+	Trail          operate.Trail // without it nothing is changed but single tasks, whose actions write it themselves
+	Actions        operate.Actions
+	Operations     operate.Operations
+	OperationStore operate.OperationStore
+	Agents         operate.Agents
+	Partitions     operate.Partitions
+	Events         operate.Events
+	Pauses         operate.PauseStore
+	Tokens         operate.TokenStore
+	Notes          operate.NoteStore
+	Settings       operate.SettingStore
+	Live           *live.Live
 }
 
 // api serves the paths below /v1.
@@ -56,44 +83,62 @@ type api struct {
 	asks   *Requests
 	log    *slog.Logger
 	bodies atomic.Int64 // submissions whose bodies are in memory
+
+	ports    Ports
+	huma     huma.API
+	mux      *http.ServeMux
+	paths    map[string]methods
+	denials  *rate.Limiter          // refused changes that are audited
+	streams  atomic.Int64           // event streams that are open
+	batches  atomic.Int64           // submissions of many that are read
+	document func() ([]byte, error) // openapi.json, made when it is asked for
 }
 
-// New makes the HTTP handler of the API:
-//
-//	POST   /v1/tasks/{type}       submit; the id is the Idempotency-Key
-//	PUT    /v1/tasks/{type}/{id}  submit; 202, again 200, with another input 409
-//	GET    /v1/tasks/{type}/{id}  the task and its steps
-//	DELETE /v1/tasks/{type}/{id}  ask that it end
-//	GET    /v1/tasks              a list: type, state, limit, after
-//	GET    /v1/counts             how many are in which state
+// New makes the HTTP handler of the API: of /v1 and of its description, /openapi.json. Who asks stands in the context of
+// a request (operate.WithActor); a request without an actor is refused with 401.
 //
 // Errors are problem documents (RFC 9457). The server that uses it must set its
 // own timeouts for reading headers and bodies. Error: a configuration that
 // cannot work.
 func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) (http.Handler, error) {
+	a, err := newAPI(cfg, door, reader, asks, log)
+	if err != nil {
+		return nil, err
+	}
+	return a.mux, nil
+}
+
+func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) (*api, error) {
 	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, DefaultConcurrentMax)
 	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
+	cfg.StreamsMax = cmp.Or(cfg.StreamsMax, DefaultStreamsMax)
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
 		return nil, errors.New("api: Partitions, PartitionOf and NewID of the API are required")
 	}
-	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 {
-		return nil, fmt.Errorf("api: ConcurrentMax and ReadMax of the API are %d and %v, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax)
+	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 || cfg.StreamsMax < 1 {
+		return nil, fmt.Errorf("api: ConcurrentMax, ReadMax and StreamsMax of the API are %d, %v and %d, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax, cfg.StreamsMax)
 	}
 	if door == nil || reader == nil || asks == nil || log == nil {
 		return nil, errors.New("api: the API needs a door, a reader, asks and a log")
 	}
-	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log}
-	mux := http.NewServeMux()
-	mux.Handle("/v1/tasks", methods{http.MethodGet: takes(a.list, "type", "state", "limit", "after")})
-	mux.Handle("/v1/tasks/{type}", methods{http.MethodPost: takes(a.post)})
-	mux.Handle("/v1/tasks/{type}/{id}", methods{
-		http.MethodPut: takes(a.put), http.MethodGet: takes(a.get, "after"), http.MethodDelete: takes(a.cancel, "reason", "even_if_unknown"),
-	})
-	mux.Handle("/v1/counts", methods{http.MethodGet: takes(a.counts)})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log, ports: cfg.Ports,
+		mux: http.NewServeMux(), paths: map[string]methods{}, denials: rate.NewLimiter(refusedRate, refusedBurst)}
+	a.huma = a.newHuma()
+	a.taskRoutes()
+	a.actionRoutes()
+	a.streamRoutes()
+	a.failureRoutes()
+	a.operationRoutes()
+	a.engineRoutes()
+	a.adminRoutes()
+	a.serveDocument()
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))
 	})
-	return mux, nil
+	return a, nil
 }
 
 // methods dispatches by method, so that a wrong one is a problem document too.
@@ -110,7 +155,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	allow := ""
-	for _, known := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+	for _, known := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if m[known] == nil && (known != http.MethodHead || m[http.MethodGet] == nil) {
 			continue
 		}

@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // The bodies of the API. A field is never renamed or given another meaning.
@@ -59,6 +59,12 @@ type (
 		Input       json.RawMessage `json:"input,omitempty"`
 		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
 		Steps       []stepJSON      `json:"steps,omitempty"`
+
+		Seq         int64             `json:"seq,omitempty" doc:"number of the newest journal row: if_seq of an action"`
+		Fingerprint string            `json:"fingerprint,omitempty" doc:"of the failure, as failure groups have it"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Why         string            `json:"why,omitempty" doc:"one sentence: why the task is where it is, and what comes next"`
+		Possible    []operate.Action  `json:"possible,omitempty" doc:"what may be asked of it now"`
 	}
 	stepJSON struct {
 		Name       string          `json:"name"`
@@ -73,8 +79,9 @@ type (
 		By         string          `json:"by,omitempty"`
 	}
 	pageJSON struct {
-		Tasks []taskJSON `json:"tasks"`
-		Next  string     `json:"next,omitempty"`
+		Tasks   []taskJSON `json:"tasks"`
+		Next    string     `json:"next,omitempty" doc:"after of the next page; absent: this was the last"`
+		Partial bool       `json:"partial,omitempty" doc:"the search was cut off, not at its end: next goes on"`
 	}
 	countJSON struct {
 		Type    string     `json:"type"`
@@ -87,12 +94,14 @@ type (
 	}
 	// problemJSON is a problem document of RFC 9457 with members of our own.
 	problemJSON struct {
-		Type    string `json:"type"`
-		Title   string `json:"title"`
-		Status  int    `json:"status"`
-		Detail  string `json:"detail"`
-		ErrCode int    `json:"err_code"`
-		RetryMS int64  `json:"retry_ms,omitempty"`
+		Type     string           `json:"type"`
+		Title    string           `json:"title"`
+		Status   int              `json:"status"`
+		Detail   string           `json:"detail" doc:"one sentence: field, value and limit, or state and what is possible"`
+		ErrCode  int              `json:"err_code" doc:"one number for each cause"`
+		RetryMS  int64            `json:"retry_ms,omitempty" doc:"when the same request may succeed"`
+		Field    string           `json:"field,omitempty" doc:"that is wrong"`
+		Possible []operate.Action `json:"possible,omitempty" doc:"of 409: what may be asked of the task as it is"`
 	}
 )
 
@@ -102,6 +111,13 @@ func viewJSON(v *core.View) taskJSON {
 		State: v.State, Reason: v.Reason, FailedStep: v.FailedStep, Round: v.Round, Failures: v.Failures, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor,
 		CompleteBy: timeText(v.CompleteBy), CreatedAt: timeText(v.CreatedAt), UpdatedAt: timeText(v.UpdatedAt),
 		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input), InputHash: v.InputHash,
+		Seq: v.Seq, Fingerprint: v.Fingerprint, Why: v.Sentence,
+	}
+	if len(v.Labels) > 0 {
+		t.Labels = make(map[string]string, len(v.Labels))
+		for _, l := range v.Labels {
+			t.Labels[l.Key] = l.Value
+		}
 	}
 	for i := range v.Steps {
 		s := &v.Steps[i]
@@ -120,7 +136,7 @@ func EncodeTask(v *core.View) ([]byte, error) { return encode(viewJSON(v)) }
 func EncodePage(p *core.Page) ([]byte, error) { return encode(pageOf(p)) }
 
 func pageOf(p *core.Page) pageJSON {
-	out := pageJSON{Tasks: make([]taskJSON, len(p.Tasks)), Next: p.Next}
+	out := pageJSON{Tasks: make([]taskJSON, len(p.Tasks)), Next: p.Next, Partial: p.Partial}
 	for i := range p.Tasks {
 		out.Tasks[i] = viewJSON(&p.Tasks[i])
 	}
@@ -163,14 +179,23 @@ func reply(w http.ResponseWriter, status int, body any) { write(w, status, "appl
 
 // problem answers a refusal as a problem document.
 func problem(w http.ResponseWriter, r *ingest.Refusal) {
-	if r.Retry > 0 {
-		// Whole seconds, and never a hint to come back at once.
-		w.Header().Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(r.Retry.Seconds())))))
+	p := problemOf(r)
+	writeProblem(w, &p)
+}
+
+func writeProblem(w http.ResponseWriter, p *problemJSON) {
+	if retry := p.retryAfter(); retry != "" {
+		w.Header().Set("Retry-After", retry)
 	}
-	write(w, r.Code, "application/problem+json", problemJSON{
-		Type: "about:blank", Title: http.StatusText(r.Code), Status: r.Code, Detail: r.Description,
-		ErrCode: r.ErrCode, RetryMS: int64(r.Retry / time.Millisecond),
-	})
+	write(w, p.Status, "application/problem+json", p)
+}
+
+// retryAfter is the header of that name: whole seconds, and never a hint to come back at once; empty: none.
+func (p *problemJSON) retryAfter() string {
+	if p.RetryMS <= 0 {
+		return ""
+	}
+	return strconv.Itoa(int(max(1, math.Ceil(float64(p.RetryMS)/1000))))
 }
 
 func write(w http.ResponseWriter, status int, contentType string, body any) {

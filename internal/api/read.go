@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -48,12 +47,21 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err == nil:
-		reply(w, http.StatusOK, viewJSON(&view))
+		reply(w, http.StatusOK, a.taskOf(&view))
 	case errors.Is(err, core.ErrNotFound) || errors.Is(err, errOtherType):
 		problem(w, notFound(taskType, id))
 	default:
 		a.storeFailed(w, r, "the state store could not be read", err)
 	}
+}
+
+// taskOf is a task with what may be asked of it here.
+func (a *api) taskOf(v *core.View) taskJSON {
+	t := viewJSON(v)
+	if a.ports.Actions != nil {
+		t.Possible = possible(v.State)
+	}
+	return t
 }
 
 // passed reports whether the partition of the id has committed up to after.
@@ -85,11 +93,24 @@ func (a *api) position(r *http.Request, id string) (uint64, *ingest.Refusal) {
 	return after, nil
 }
 
-// list reads one page of tasks.
+// list reads one page of tasks, or writes all.
 func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	filter, bad := filterOf(r)
 	if bad != nil {
 		problem(w, bad)
+		return
+	}
+	format, bad := formatOf(r)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	if format != formatJSON {
+		most := exportMax
+		if r.URL.Query().Has("limit") {
+			most = filter.Limit
+		}
+		a.exportTasks(w, r, filter, most, format)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
@@ -110,17 +131,26 @@ var states = []core.State{
 	core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
 }
 
+func formatOf(r *http.Request) (string, *ingest.Refusal) {
+	in := FormatIn{Format: r.URL.Query().Get("format"), Accept: r.Header.Get("Accept")}
+	switch in.Format {
+	case "", formatJSON, formatNDJSON, formatCSV:
+		return in.format(), nil
+	}
+	return "", ingest.Refuse(400, ingest.CauseQuery, "query parameter format is %s, want json, ndjson or csv", core.QuoteShort(in.Format))
+}
+
 func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 	q := r.URL.Query()
-	f := core.Filter{Type: q.Get("type"), State: core.State(q.Get("state")), Limit: listDefault, After: q.Get("after")}
-	if f.Type != "" {
-		if err := core.CheckName("type", f.Type); err != nil {
-			return f, ingest.Refuse(400, ingest.CauseTypeName, "%v", err)
-		}
+	words := FilterWords{
+		Type: q.Get("type"), State: q.Get("state"), Step: q.Get("step"), Fingerprint: q.Get("fingerprint"), Label: q.Get("label"),
+		CreatedFrom: q.Get("created_from"), CreatedTo: q.Get("created_to"), DeadlineTo: q.Get("deadline_to"),
 	}
-	if f.State != "" && !slices.Contains(states, f.State) {
-		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter state is %s, want one of %v", core.QuoteShort(string(f.State)), states)
+	f, bad := words.filter(inQuery)
+	if bad != nil {
+		return f, bad
 	}
+	f.Limit, f.After = listDefault, q.Get("after")
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > listMax {

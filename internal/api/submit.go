@@ -13,7 +13,9 @@ import (
 	"unicode/utf8"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // keyBytesMax bounds an idempotency key, reasonBytesMax a person's words,
@@ -169,8 +171,12 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// actorOf is who the journal names: the address that the request came from.
+// actorOf is who the journal names: the authenticated actor, or where authentication is off the address that the request
+// came from.
 func actorOf(r *http.Request) string {
+	if actor, ok := operate.ActorFrom(r.Context()); ok && actor.Name != auth.LocalActor {
+		return ActorAt(actor.Name, "http")
+	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr

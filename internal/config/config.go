@@ -35,7 +35,7 @@ type Config struct {
 	Roles       []string `name:"roles" env:"DULY_ROLES" default:"ingest,scheduler,supervisor" help:"Roles to run: ingest, scheduler, supervisor."`
 	NodeName    string   `name:"node-name" env:"DULY_NODE_NAME" help:"Name of this node, unique among the live ones (default: host name and process id)."`
 	Namespace   string   `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names of this installation on NATS begin with: subjects, and in upper case streams and buckets. Installations that share a NATS have different ones; agents and submitters use that of theirs."`
-	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:"127.0.0.1:7310" help:"Where to serve the API and health. Nothing there asks for a password: other addresses than loopback are for networks whose every host may submit and cancel, such as a container's."`
+	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:"127.0.0.1:7310" help:"Where to serve the API and health. Other addresses than loopback need --auth, or --insecure."`
 	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data. At most so many nodes share the work; fewer make fuller packs: 4 serve one small machine."`
 	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler, each with partitions and a loop of its own: few are better, because batches shrink with more."`
 	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in flight per partition. A node has fewer while its commit cycles take long."`
@@ -66,6 +66,7 @@ type Config struct {
 	// Now is the machine's clock, with a monotonic reading; nil: time.Now. Tests run nodes whose clock is wrong.
 	Now func() time.Time `kong:"-"`
 
+	HTTP  `embed:""`
 	Links `embed:""`
 	Logs  `embed:""`
 }
@@ -211,6 +212,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Drain <= 0 || c.Drain > drainMax {
 		return fmt.Errorf("drain: %v, want more than 0 and at most %v", c.Drain, drainMax)
+	}
+	if err := c.HTTP.validate(c.HTTPAddr); err != nil {
+		return err
 	}
 	return c.validateStreams()
 }

@@ -34,6 +34,16 @@ var limits = map[string]struct{ taken, refused []any }{
 	"StreamDeadMaxBytes":    {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
 	"StreamKeep":            {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
 	"StreamReplicas":        {[]any{1, 5}, []any{0, -1, 6, math.MaxInt}},
+	"Auth":                  {[]any{"", AuthOff, AuthToken}, []any{"x", AuthOIDC, strings.Repeat("x", 100)}},
+	"URL":                   {[]any{"", "https://ops.example.org", "http://ops/duly"}, []any{"ops", "ftp://ops", "https://", "https://a@ops", "https://ops?x", "\x00"}},
+	"Hosts":                 {[]any{[]string(nil), []string{"a"}, make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
+	"TLSCert":               {[]any{""}, []any{"cert.pem"}}, // without TLSKey
+	"TLSKey":                {[]any{""}, []any{"key.pem"}},
+	"OIDCViewers":           {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
+	"OIDCOperators":         {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
+	"OIDCAdmins":            {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
+	"Streams":               {[]any{0, 1, streamsMax}, []any{-1, streamsMax + 1, math.MaxInt}},
+	"LiveInterval":          {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
 }
 
 func make64(s string) []string {
@@ -47,7 +57,7 @@ func make64(s string) []string {
 // unbounded are settings that are judged where they are used: addresses, names of
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
-	"HTTPAddr": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.

@@ -72,13 +72,15 @@ var packages = map[string]place{
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause", "internal/operate", "internal/auth", "internal/live"}},
+	"internal/api": {imports: []string{"ingest", "internal/core", "internal/planform", "internal/pause", "internal/operate", "internal/auth", "internal/live"}},
+	// A world in memory behind the API, for the tests of all that asks it.
+	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
 	"internal/operate": {imports: []string{"internal/core"}},
 	// Actions on many tasks: previews, waves, rehearsals.
 	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// Who asks: tokens, sessions, roles.
-	"internal/auth": {imports: []string{"internal/operate", "internal/pause"}},
+	"internal/auth": {imports: []string{"internal/core", "internal/operate", "internal/pause"}},
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.

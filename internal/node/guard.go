@@ -7,32 +7,52 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"duly.dev/duly/internal/core"
 )
 
-// guard keeps web pages out of a server that asks for no password. A page of any site can make the browser of someone
-// who has it open send requests to this machine: simple ones at once, and any others after its host name was made to
-// mean this machine's address. So a body has to say that it is JSON, which a page may not say to a strange server
-// without asking it first, and on a loopback address the host has to be this machine's.
-func guard(next http.Handler, loopback bool) http.Handler {
+// guard keeps web pages of other sites out of the API. A page of any site can make the browser of someone who has it open
+// send requests to this machine: simple ones at once, and any others after its host name was made to mean this machine's
+// address. So a body of the API has to say that it is JSON, which a page may not say to a strange server without asking
+// it first, and on a loopback address the host has to be this machine's. Elsewhere it has to be one of hosts, if some are
+// named.
+func guard(next http.Handler, loopback bool, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if loopback && !ownHost(r.Host) {
+		if loopback && !ownHost(r.Host) && !namedHost(r.Host, hosts) {
 			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf(
 				"host %s is not served on a loopback address; want localhost or the address itself", core.QuoteShort(r.Host)))
 			return
 		}
-		if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch {
-			if given := r.Header.Get("Content-Type"); !isJSON(given) {
-				w.Header().Set("Accept", "application/json")
+		if !loopback && len(hosts) > 0 && !namedHost(r.Host, hosts) {
+			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("host %s is not served here; http-hosts names those that are", core.QuoteShort(r.Host)))
+			return
+		}
+		changes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
+		if changes && strings.HasPrefix(r.URL.Path, "/v1/") {
+			want := "application/json"
+			if r.URL.Path == "/v1/tasks" {
+				want = "application/x-ndjson"
+			}
+			if given := r.Header.Get("Content-Type"); !isKind(given, want) {
+				w.Header().Set("Accept", want)
 				refuse(w, http.StatusUnsupportedMediaType, fmt.Sprintf(
-					"content type %s is not taken; want application/json", core.QuoteShort(given)))
+					"content type %s is not taken; want %s", core.QuoteShort(given), want))
 				return
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// namedHost reports whether a Host header is one of the names, whatever its port.
+func namedHost(host string, names []string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	return slices.ContainsFunc(names, func(name string) bool { return strings.ToLower(name) == host })
 }
 
 // ownHost reports whether a Host header names this machine by a name that no one else can give away. Without one, as
@@ -48,9 +68,9 @@ func ownHost(host string) bool {
 	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-func isJSON(contentType string) bool {
+func isKind(contentType, want string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
-	return err == nil && kind == "application/json"
+	return err == nil && kind == want
 }
 
 // refuse answers with a problem document (RFC 9457).

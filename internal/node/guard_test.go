@@ -25,7 +25,7 @@ func TestGuardHost(t *testing.T) {
 			r := httptest.NewRequest("GET", "/v1/tasks", nil)
 			r.Host = host
 			w := httptest.NewRecorder()
-			guard(ok, loopback).ServeHTTP(w, r)
+			guard(ok, loopback, nil).ServeHTTP(w, r)
 			if expect := map[bool]int{true: want, false: 204}[loopback]; w.Code != expect || w.Body.Len() > 500 {
 				t.Errorf("host %.40q, loopback %v: %d %s, want %d", host, loopback, w.Code, w.Body, expect)
 			}
@@ -51,7 +51,7 @@ func TestGuardContentType(t *testing.T) {
 		r := httptest.NewRequest(tt.method, "/v1/tasks/a/b", nil)
 		r.Header.Set("Content-Type", tt.contentType)
 		w := httptest.NewRecorder()
-		guard(ok, false).ServeHTTP(w, r)
+		guard(ok, false, nil).ServeHTTP(w, r)
 		if w.Code != tt.want {
 			t.Errorf("%s %q: %d, want %d", tt.method, tt.contentType, w.Code, tt.want)
 		}
@@ -72,7 +72,7 @@ func TestGuardCutsAtACharacter(t *testing.T) {
 			r.Host = long
 		}
 		w := httptest.NewRecorder()
-		guard(ok, true).ServeHTTP(w, r)
+		guard(ok, true, nil).ServeHTTP(w, r)
 		var problem struct{ Detail string }
 		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
 			t.Fatal(err)

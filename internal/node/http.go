@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
-	"duly.dev/duly/internal/wire"
 )
 
 // HealthPaths are the paths every node answers, whatever its roles.
@@ -39,14 +37,29 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 	// The port may have been left to the system.
 	n.log.Info("http is up", "addr", listener.Addr().String())
 	own, _ := listener.Addr().(*net.TCPAddr)
-	handler, err := n.handler(own != nil && own.IP.IsLoopback())
+	loopback := own != nil && own.IP.IsLoopback()
+	faces, err := n.newOperatorsHTTP()
 	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	handler, err := n.handler(loopback, faces)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	secure, err := n.tlsConfig()
+	if err = errors.Join(err, n.checkOpen(loopback)); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readWriteMax, WriteTimeout: readWriteMax,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes, TLSConfig: secure, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
+	server.RegisterOnShutdown(sync.OnceFunc(func() { close(faces.closing) }))
+	var running sync.WaitGroup
+	live, stopLive := context.WithCancel(ctx)
+	defer running.Wait()
+	defer stopLive()
+	running.Go(func() { faces.run(live) })
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		bounded, cancel := n.ending(ctx, n.cfg.Drain)
@@ -59,33 +72,30 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 		ended <- err
 	})
 	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	serve := func() error { return server.Serve(listener) }
+	if secure != nil {
+		serve = func() error { return server.ServeTLS(listener, "", "") }
+	}
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http server: %w", err)
 	}
 	return <-ended
 }
 
-// handler serves everything; loopback says that only this machine reaches it.
-func (n *Node) handler(loopback bool) (http.Handler, error) {
+// handler serves everything; loopback says that only this machine reaches it. What every node serves, whatever its
+// roles, is mounted here.
+func (n *Node) handler(loopback bool, faces *operatorsHTTP) (http.Handler, error) {
 	mux := http.NewServeMux()
 	probes := health.Handler(standing{n.ground})
 	for _, path := range HealthPaths {
 		mux.Handle(path, probes)
 	}
-	if !n.cfg.Has(config.RoleIngest) {
-		return guard(mux, loopback), nil
+	if n.cfg.Has(config.RoleIngest) {
+		if err := faces.mount(mux); err != nil {
+			return nil, err
+		}
 	}
-	asks, err := n.newRequests()
-	if err != nil {
-		return nil, err
-	}
-	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next},
-		n, doorReader{n.store}, asks, n.log)
-	if err != nil {
-		return nil, err
-	}
-	mux.Handle("/", tasks)
-	return guard(mux, loopback), nil
+	return n.around(mux, loopback), nil
 }
 
 // Submit implements api.Submitter: the door that is open now.

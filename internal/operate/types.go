@@ -44,7 +44,12 @@ const (
 )
 
 // May reports whether an actor of role r may do what needs the other role.
-func (r Role) May(needs Role) bool { return rank[r] >= rank[needs] && rank[needs] > 0 }
+func (r Role) May(needs Role) bool {
+	if needs == RoleClient {
+		return r == RoleClient || rank[r] >= rank[RoleOperator]
+	}
+	return rank[r] >= rank[needs] && rank[needs] > 0
+}
 
 var rank = map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
 
@@ -223,16 +228,16 @@ type Operation struct {
 	Why       string         `json:"why,omitempty"` // one sentence: why it is braked, paused or stopped
 	Tasks     int64          `json:"tasks"`         // frozen total
 	Tally     Tally          `json:"tally"`
-	Since     Count          `json:"since"`   // tasks that joined the group after the freeze, and are not touched
-	Wave      int            `json:"wave"`    // 1, 2, 3 …
-	Rate      int            `json:"rate"`    // tasks a second at most; 0: no limit but the waves
-	BrakePct  int            `json:"brake"`   // a wave stops the operation when more than this percentage fails alike
-	By        string         `json:"by"`      // the actor
-	Reason    string         `json:"reason"`  //
-	Created   time.Time      `json:"created"` //
-	Started   time.Time      `json:"started"` // zero: not yet
-	Ended     time.Time      `json:"ended"`   // zero: not yet
-	Expires   time.Time      `json:"-"`       // of a preview
+	Since     Count          `json:"since"`            // tasks that joined the group after the freeze, and are not touched
+	Wave      int            `json:"wave"`             // 1, 2, 3 …
+	Rate      int            `json:"rate"`             // tasks a second at most; 0: no limit but the waves
+	BrakePct  int            `json:"brake"`            // a wave stops the operation when more than this percentage fails alike
+	By        string         `json:"by"`               // the actor
+	Reason    string         `json:"reason"`           //
+	Created   time.Time      `json:"created"`          //
+	Started   time.Time      `json:"started,omitzero"` // zero: not yet
+	Ended     time.Time      `json:"ended,omitzero"`   // zero: not yet
+	Expires   time.Time      `json:"-"`                // of a preview
 	Rehearsal *Rehearsal     `json:"rehearsal,omitempty"`
 	Epoch     int64          `json:"-"` // fence of the runner: rises with every change of leader
 }

@@ -1,0 +1,326 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/auth"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// Bounds of settings and of what is noted.
+const (
+	viewPrefix    = "view."
+	viewsMax      = 500
+	outcomeMax    = 500
+	trailMax      = 3 * time.Second // for an entry of the audit trail
+	tokenForMax   = 10 * 365 * 24 * time.Hour
+	outcomeDone   = "done"
+	outcomeAsked  = "asked"
+	outcomeDenied = "refused: "
+)
+
+// change is one mutation that the API makes itself.
+type change struct {
+	action, target, reason string
+	before, after          any
+}
+
+func target(kind string, number int) string { return fmt.Sprintf("%s/%d", kind, number) }
+
+// audited writes a change into the trail, makes it, and notes what became of it. Without a trail nothing is changed.
+func (a *api) audited(ctx context.Context, c change, do func() error) error {
+	if a.ports.Trail == nil {
+		return notServed("the audit trail, without which nothing is changed")
+	}
+	entry, err := a.entry(ctx, c)
+	if err != nil {
+		return err
+	}
+	entry.Outcome = outcomeAsked
+	number, _, err := a.ports.Trail.Append(ctx, entry)
+	if err != nil {
+		return fmt.Errorf("audit trail: %w", err)
+	}
+	failed := do()
+	outcome := outcomeDone
+	if failed != nil {
+		outcome = "failed: " + core.ShortText(failed.Error(), outcomeMax)
+		if bad, ok := errors.AsType[*operate.Refusal](failed); ok {
+			outcome = outcomeDenied + core.ShortText(bad.Detail, outcomeMax)
+		}
+	}
+	// What happened is noted though the client may be gone.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), trailMax)
+	defer cancel()
+	if err := a.ports.Trail.SetOutcome(bounded, number, outcome); err != nil {
+		a.log.Error("an outcome is missing in the audit trail", "entry", number, "action", c.action, "target", c.target, "outcome", outcome, "error", err)
+	}
+	return failed
+}
+
+// entry is what the trail says of a change.
+func (a *api) entry(ctx context.Context, c change) (operate.AuditEntry, error) {
+	actor, _ := operate.ActorFrom(ctx)
+	e := operate.AuditEntry{At: a.cfg.Now().UTC(), Actor: actor.Name, Role: actor.Role, From: actor.From, Via: actor.Via,
+		Action: c.action, Target: c.target, Reason: c.reason, Request: operate.RequestFrom(ctx)}
+	for _, one := range []struct {
+		is   any
+		into *json.RawMessage
+	}{{c.before, &e.Before}, {c.after, &e.After}} {
+		if one.is == nil {
+			continue
+		}
+		data, err := encode(one.is)
+		if err != nil {
+			return e, err
+		}
+		*one.into = bytes.TrimSpace(data)
+	}
+	return e, nil
+}
+
+// refused notes a change that the role of who asks does not allow. A flood of them is cut: what is not noted is logged.
+func (a *api) refused(r *http.Request, operation, why string) {
+	actor, _ := operate.ActorFrom(r.Context())
+	if a.ports.Trail == nil || !a.denials.Allow() {
+		a.log.Warn("a change was refused", "actor", actor.Name, "role", actor.Role, "from", actor.From, "operation", operation)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), trailMax)
+	defer cancel()
+	entry, err := a.entry(ctx, change{action: operation, target: core.ShortText(strings.TrimPrefix(r.URL.Path, "/v1/"), 200)})
+	if err == nil {
+		entry.Outcome = outcomeDenied + why
+		_, _, err = a.ports.Trail.Append(ctx, entry)
+	}
+	if err != nil {
+		a.log.Warn("a refused change is missing in the audit trail", "actor", actor.Name, "operation", operation, "error", err)
+	}
+}
+
+type (
+	auditIn struct {
+		Actor  string `query:"actor" maxLength:"200"`
+		Action string `query:"action" maxLength:"64"`
+		Target string `query:"target" maxLength:"200" doc:"what it begins with: task/order, operation/…"`
+		From   string `query:"from" format:"date-time" doc:"at or after"`
+		To     string `query:"to" format:"date-time" doc:"before"`
+		PageIn
+	}
+	tokensJSON struct {
+		Tokens []operate.Token `json:"tokens"`
+	}
+	tokenIn struct {
+		Body struct {
+			Name    string       `json:"name" minLength:"1" maxLength:"64"`
+			Role    operate.Role `json:"role" enum:"client,viewer,operator,admin"`
+			Expires *time.Time   `json:"expires,omitempty" doc:"absent: never"`
+		}
+	}
+	tokenOut struct {
+		Body struct {
+			Token  operate.Token `json:"token"`
+			Secret string        `json:"secret" doc:"what the holder sends; it is shown here only"`
+		}
+	}
+	revokeIn struct {
+		ID     string `path:"token" maxLength:"128"`
+		Reason string `query:"reason" maxLength:"1000"`
+	}
+	// ViewIn is a view in a path.
+	ViewIn struct {
+		Name string `path:"name" maxLength:"64"`
+	}
+	putViewIn struct {
+		ViewIn
+		Body ViewBody
+	}
+	// ViewBody is a saved view.
+	ViewBody struct {
+		Query string `json:"query" maxLength:"4000" doc:"of the page's address"`
+		Page  string `json:"page,omitempty" maxLength:"200" doc:"the page that it is of"`
+		Title string `json:"title,omitempty" maxLength:"200"`
+	}
+	viewJSONOut struct {
+		Name string `json:"name"`
+		ViewBody
+	}
+	viewsJSON struct {
+		Views []viewJSONOut `json:"views"`
+	}
+)
+
+// adminRoutes are who did what, who may, and what is kept for pages.
+func (a *api) adminRoutes() {
+	const tag = "admin"
+	listing(a, route{method: "GET", path: "/v1/audit", id: "listAudit", tag: tag, needs: operate.RoleViewer,
+		summary: "The audit trail, newest first", about: "Every change, carried out or refused: who, when, from where, what, why."},
+		func(ctx context.Context, in *auditIn, after string, limit int) (page operate.AuditPage, rows []operate.AuditEntry, next string, err error) {
+			if a.ports.Trail == nil {
+				return page, nil, "", notServed("the audit trail")
+			}
+			from, bad := timeIn(inQuery("from"), in.From)
+			if bad != nil {
+				return page, nil, "", bad
+			}
+			to, bad := timeIn(inQuery("to"), in.To)
+			if bad != nil {
+				return page, nil, "", bad
+			}
+			if !plainText(in.Actor + in.Action + in.Target) {
+				return page, nil, "", ingest.Refuse(400, ingest.CauseQuery, "query parameters actor, action and target: want text without control characters")
+			}
+			f := operate.AuditFilter{Actor: in.Actor, Action: in.Action, Target: in.Target, Limit: limit, After: after}
+			if from != 0 {
+				f.From = from.Time()
+			}
+			if to != 0 {
+				f.To = to.Time()
+			}
+			page, err = a.ports.Trail.Audit(ctx, f)
+			page.Entries = some(page.Entries)
+			return page, page.Entries, page.Next, err
+		})
+	a.tokenRoutes()
+	listing(a, route{method: "GET", path: "/v1/settings/views", id: "listViews", tag: tag, needs: operate.RoleViewer, summary: "Saved views"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page viewsJSON, rows []viewJSONOut, next string, err error) {
+			if a.ports.Settings == nil {
+				return page, nil, "", notServed("settings")
+			}
+			all, err := a.ports.Settings.Settings(ctx, viewPrefix)
+			if err != nil {
+				return page, nil, "", err
+			}
+			page.Views = []viewJSONOut{}
+			for name, document := range all {
+				view := viewJSONOut{Name: strings.TrimPrefix(name, viewPrefix)}
+				if err := json.Unmarshal(document, &view.ViewBody); err != nil {
+					return page, nil, "", fmt.Errorf("setting %s: %w", name, err)
+				}
+				page.Views = append(page.Views, view)
+			}
+			slices.SortFunc(page.Views, func(x, y viewJSONOut) int { return cmp.Compare(x.Name, y.Name) })
+			return page, page.Views, "", nil
+		})
+	register(a, route{method: http.MethodPut, path: "/v1/settings/views/{name}", id: "putView", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Save a view for all"},
+		func(ctx context.Context, in *putViewIn) (*struct{}, error) {
+			if bad := a.checkView(in.Name); bad != nil {
+				return nil, bad
+			}
+			if !plainText(in.Body.Query + in.Body.Page + in.Body.Title) {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "fields query, page and title: want text without control characters")
+			}
+			document, err := encode(in.Body)
+			if err != nil {
+				return nil, err
+			}
+			all, err := a.ports.Settings.Settings(ctx, viewPrefix)
+			if err != nil {
+				return nil, err
+			}
+			before, there := all[viewPrefix+in.Name]
+			if !there && len(all) >= viewsMax {
+				return nil, ingest.Refuse(409, ingest.CauseFull, "there are %d views, the limit; delete one first", len(all))
+			}
+			c := change{action: "view.put", target: "view/" + in.Name, after: in.Body}
+			if there {
+				c.before = json.RawMessage(before)
+			}
+			return nil, a.audited(ctx, c, func() error {
+				return a.ports.Settings.PutSetting(ctx, viewPrefix+in.Name, bytes.TrimSpace(document))
+			})
+		})
+	register(a, route{method: http.MethodDelete, path: "/v1/settings/views/{name}", id: "deleteView", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Forget a view"},
+		func(ctx context.Context, in *ViewIn) (*struct{}, error) {
+			if bad := a.checkView(in.Name); bad != nil {
+				return nil, bad
+			}
+			before, err := a.ports.Settings.Setting(ctx, viewPrefix+in.Name)
+			if errors.Is(err, core.ErrNotFound) {
+				return nil, ingest.Refuse(404, ingest.CauseNotFound, "no view %s", core.QuoteShort(in.Name))
+			}
+			if err != nil {
+				return nil, err
+			}
+			return nil, a.audited(ctx, change{action: "view.delete", target: "view/" + in.Name, before: json.RawMessage(before)}, func() error {
+				return a.ports.Settings.DeleteSetting(ctx, viewPrefix+in.Name)
+			})
+		})
+}
+
+func (a *api) checkView(name string) error {
+	if a.ports.Settings == nil {
+		return notServed("settings")
+	}
+	if err := core.CheckName("name", name); err != nil {
+		return ingest.Refuse(400, ingest.CauseQuery, "path %v", err)
+	}
+	return nil
+}
+
+// tokenRoutes are the tokens, for admins.
+func (a *api) tokenRoutes() {
+	const tag = "admin"
+	listing(a, route{method: "GET", path: "/v1/tokens", id: "listTokens", tag: tag, needs: operate.RoleAdmin, summary: "Tokens, without their secrets"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page tokensJSON, rows []operate.Token, next string, err error) {
+			if a.ports.Tokens == nil {
+				return page, nil, "", notServed("tokens")
+			}
+			rows, err = a.ports.Tokens.Tokens(ctx)
+			page.Tokens = some(rows)
+			return page, page.Tokens, "", err
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/tokens", id: "createToken", tag: tag, needs: operate.RoleAdmin, status: 201, summary: "Make a token"},
+		func(ctx context.Context, in *tokenIn) (*tokenOut, error) {
+			if a.ports.Tokens == nil {
+				return nil, notServed("tokens")
+			}
+			now, expires := a.cfg.Now().UTC(), time.Time{}
+			if in.Body.Expires != nil {
+				if expires = in.Body.Expires.UTC(); expires.Sub(now) > tokenForMax {
+					return nil, ingest.Refuse(400, ingest.CauseBody, "field expires is %s, want at most %v from now", expires.Format(time.RFC3339), tokenForMax)
+				}
+			}
+			actor, _ := operate.ActorFrom(ctx)
+			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, actor.Name, now, expires)
+			if err != nil {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
+			}
+			out := &tokenOut{}
+			out.Body.Token, out.Body.Secret = made, secret
+			return out, a.audited(ctx, change{action: "token.create", target: "token/" + made.ID, after: made}, func() error { return a.ports.Tokens.PutToken(ctx, made) })
+		})
+	register(a, route{method: http.MethodDelete, path: "/v1/tokens/{token}", id: "revokeToken", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Revoke a token", about: "Every node sees it within seconds."},
+		func(ctx context.Context, in *revokeIn) (*struct{}, error) {
+			if a.ports.Tokens == nil {
+				return nil, notServed("tokens")
+			}
+			if bad := checkID("token", in.ID); bad != nil {
+				return nil, bad
+			}
+			if bad := checkReason(in.Reason); bad != nil {
+				return nil, bad
+			}
+			before, err := a.ports.Tokens.TokenByID(ctx, in.ID)
+			if errors.Is(err, core.ErrNotFound) {
+				return nil, ingest.Refuse(404, ingest.CauseNotFound, "no token %s", core.QuoteShort(in.ID))
+			}
+			if err != nil {
+				return nil, err
+			}
+			return nil, a.audited(ctx, change{action: "token.revoke", target: "token/" + in.ID, reason: in.Reason, before: before}, func() error {
+				return a.ports.Tokens.RevokeToken(ctx, in.ID, a.cfg.Now().UTC())
+			})
+		})
+}

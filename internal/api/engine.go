@@ -1,0 +1,290 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/planform"
+)
+
+type (
+	plansJSON struct {
+		Plans []planform.Plan `json:"plans"`
+	}
+	planIn struct {
+		Name    string `path:"name" maxLength:"64"`
+		Version int64  `path:"version" minimum:"1"`
+	}
+	planOut    struct{ Body planform.Plan }
+	agentsJSON struct {
+		Agents []operate.Agent `json:"agents"`
+	}
+	partitionsJSON struct {
+		Partitions []operate.Partition `json:"partitions"`
+	}
+	// PartitionIn is a partition in a path.
+	PartitionIn struct {
+		Partition int `path:"partition" minimum:"0" maximum:"1023"`
+	}
+	pinIn struct {
+		PartitionIn
+		Body struct {
+			Node   string `json:"node" minLength:"1" maxLength:"64"`
+			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	reasonIn struct {
+		PartitionIn
+		Body struct {
+			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	pausesJSON struct {
+		Pauses []operate.Pause `json:"pauses"`
+	}
+	pauseIn struct {
+		Body struct {
+			Type   string     `json:"type,omitempty" maxLength:"64"`
+			Step   string     `json:"step,omitempty" maxLength:"64" doc:"with type only"`
+			Agent  string     `json:"agent,omitempty" maxLength:"259"`
+			Label  string     `json:"label,omitempty" maxLength:"129" doc:"key=value"`
+			Until  *time.Time `json:"until,omitempty" doc:"it lifts itself then"`
+			Reason string     `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	pauseOut struct{ Body operate.Pause }
+	liftIn   struct {
+		ID     string `path:"pause" maxLength:"128"`
+		Reason string `query:"reason" maxLength:"1000"`
+	}
+	overviewOut struct{ Body overviewJSON }
+	// overviewJSON is the first screen, and whether it is as old as its time says.
+	overviewJSON struct {
+		operate.Overview
+		Trouble string `json:"trouble,omitempty" doc:"why the newest read failed: what stands beside it is as old as at says"`
+	}
+	statsOut  struct{ Body statsJSON }
+	statsJSON struct {
+		Samples []operate.Sample `json:"samples" doc:"of the last ten minutes in which something was shown live, the oldest first; the newest at least"`
+		Trouble string           `json:"trouble,omitempty"`
+	}
+)
+
+// engineRoutes are what runs the tasks.
+func (a *api) engineRoutes() {
+	const tag = "engine"
+	listing(a, route{method: "GET", path: "/v1/plans", id: "listPlans", tag: tag, needs: operate.RoleViewer, summary: "Plans, by name and version"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page plansJSON, rows []planform.Plan, next string, err error) {
+			page.Plans, err = a.plans(ctx)
+			return page, page.Plans, "", err
+		})
+	register(a, route{method: "GET", path: "/v1/plans/{name}/{version}", id: "getPlan", tag: tag, needs: operate.RoleViewer, summary: "One version of a plan"},
+		func(ctx context.Context, in *planIn) (*planOut, error) {
+			all, err := a.plans(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for i := range all {
+				if all[i].Name == in.Name && all[i].Version == in.Version {
+					return &planOut{all[i]}, nil
+				}
+			}
+			return nil, ingest.Refuse(404, ingest.CauseNotFound, "no plan %s in version %d", core.QuoteShort(in.Name), in.Version)
+		})
+	listing(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, and what waits"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page agentsJSON, rows []operate.Agent, next string, err error) {
+			if a.ports.Agents == nil {
+				return page, nil, "", notServed("agents")
+			}
+			rows, err = a.ports.Agents.Agents(ctx)
+			page.Agents = some(rows)
+			return page, page.Agents, "", err
+		})
+	listing(a, route{method: "GET", path: "/v1/partitions", id: "listPartitions", tag: tag, needs: operate.RoleViewer, summary: "Partitions: owner, epoch, lag"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page partitionsJSON, rows []operate.Partition, next string, err error) {
+			if a.ports.Partitions == nil {
+				return page, nil, "", notServed("partitions")
+			}
+			rows, err = a.ports.Partitions.Partitions(ctx)
+			page.Partitions = some(rows)
+			return page, page.Partitions, "", err
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/pin", id: "pinPartition", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Keep a partition at a node while that lives"},
+		func(ctx context.Context, in *pinIn) (*struct{}, error) {
+			if err := core.CheckName("node", in.Body.Node); err != nil {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
+			}
+			return nil, a.movePartition(ctx, "partition.pin", in.Partition, in.Body.Reason, in.Body, func(ctx context.Context, by operate.Actor) error {
+				return a.ports.Partitions.Pin(ctx, by, in.Partition, in.Body.Node, in.Body.Reason)
+			})
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/unpin", id: "unpinPartition", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Let a partition go where it belongs"},
+		func(ctx context.Context, in *reasonIn) (*struct{}, error) {
+			return nil, a.movePartition(ctx, "partition.unpin", in.Partition, in.Body.Reason, nil, func(ctx context.Context, by operate.Actor) error {
+				return a.ports.Partitions.Pin(ctx, by, in.Partition, "", in.Body.Reason)
+			})
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/step-down", id: "stepDownPartition", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Ask the owner of a partition to hand it over"},
+		func(ctx context.Context, in *reasonIn) (*struct{}, error) {
+			return nil, a.movePartition(ctx, "partition.step_down", in.Partition, in.Body.Reason, nil, func(ctx context.Context, by operate.Actor) error {
+				return a.ports.Partitions.StepDown(ctx, by, in.Partition, in.Body.Reason)
+			})
+		})
+	a.pauseRoutes()
+	register(a, route{method: "GET", path: "/v1/overview", id: "getOverview", tag: tag, needs: operate.RoleViewer, summary: "What needs an operator", about: "All who ask share one reader."},
+		func(ctx context.Context, _ *struct{}) (*overviewOut, error) {
+			if a.ports.Live == nil {
+				return nil, notServed("the overview")
+			}
+			now, err := a.ports.Live.Current(ctx)
+			return &overviewOut{overviewJSON{now.Overview, now.Trouble}}, err
+		})
+	register(a, route{method: "GET", path: "/v1/stats", id: "getStats", tag: tag, needs: operate.RoleViewer, summary: "Samples for plots", about: "Totals, of which the reader takes differences."},
+		func(ctx context.Context, _ *struct{}) (*statsOut, error) {
+			if a.ports.Live == nil {
+				return nil, notServed("samples")
+			}
+			now, err := a.ports.Live.Current(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &statsOut{statsJSON{some(a.ports.Live.Samples()), now.Trouble}}, nil
+		})
+}
+
+// plans are all plans, in one order.
+func (a *api) plans(ctx context.Context) ([]planform.Plan, error) {
+	if a.ports.Reader == nil {
+		return nil, notServed("plans")
+	}
+	stored, err := a.ports.Reader.Plans(ctx)
+	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
+		return nil, err
+	}
+	all := make([]planform.Plan, len(stored))
+	for i := range stored {
+		data, err := planform.Encode(&stored[i])
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(data, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(all, func(x, y planform.Plan) int {
+		if x.Name != y.Name {
+			return strings.Compare(x.Name, y.Name)
+		}
+		return int(max(-1, min(x.Version-y.Version, 1)))
+	})
+	return all, nil
+}
+
+// movePartition asks for a change of who owns a partition.
+func (a *api) movePartition(ctx context.Context, action string, partition int, reason string, after any, do func(context.Context, operate.Actor) error) error {
+	if a.ports.Partitions == nil {
+		return notServed("partitions")
+	}
+	if partition >= a.cfg.Partitions {
+		return ingest.Refuse(404, ingest.CauseNotFound, "no partition %d: there are %d", partition, a.cfg.Partitions)
+	}
+	if bad := checkReason(reason); bad != nil {
+		return bad
+	}
+	actor, _ := operate.ActorFrom(ctx)
+	return a.audited(ctx, change{action: action, target: target("partition", partition), reason: reason, after: after}, func() error { return do(ctx, actor) })
+}
+
+// pauseRoutes are what holds commands back.
+func (a *api) pauseRoutes() {
+	const tag = "engine"
+	listing(a, route{method: "GET", path: "/v1/pauses", id: "listPauses", tag: tag, needs: operate.RoleViewer, summary: "Pauses"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page pausesJSON, rows []operate.Pause, next string, err error) {
+			if a.ports.Pauses == nil {
+				return page, nil, "", notServed("pauses")
+			}
+			rows, err = a.ports.Pauses.Pauses(ctx)
+			page.Pauses = some(rows)
+			return page, page.Pauses, "", err
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/pauses", id: "setPause", tag: tag, needs: operate.RoleOperator, status: 201,
+		summary: "Hold new commands back", about: "What is absent matches everything: without type, agent and label all commands wait. Tasks still end by their deadline."},
+		func(ctx context.Context, in *pauseIn) (*pauseOut, error) {
+			if a.ports.Pauses == nil {
+				return nil, notServed("pauses")
+			}
+			p, bad := in.pause(a.cfg.Now())
+			if bad != nil {
+				return nil, bad
+			}
+			actor, _ := operate.ActorFrom(ctx)
+			p.By = actor.Name
+			err := a.audited(ctx, change{action: "pause.set", target: "pause/" + p.ID, reason: p.Reason, after: p}, func() error { return a.ports.Pauses.PutPause(ctx, p) })
+			return &pauseOut{p}, err
+		})
+	register(a, route{method: http.MethodDelete, path: "/v1/pauses/{pause}", id: "liftPause", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let commands go again"},
+		func(ctx context.Context, in *liftIn) (*struct{}, error) {
+			if a.ports.Pauses == nil {
+				return nil, notServed("pauses")
+			}
+			if bad := checkID("pause", in.ID); bad != nil {
+				return nil, bad
+			}
+			if bad := checkReason(in.Reason); bad != nil {
+				return nil, bad
+			}
+			all, err := a.ports.Pauses.Pauses(ctx)
+			if err != nil {
+				return nil, err
+			}
+			i := slices.IndexFunc(all, func(p operate.Pause) bool { return p.ID == in.ID })
+			if i < 0 {
+				return nil, ingest.Refuse(404, ingest.CauseNotFound, "no pause %s", core.QuoteShort(in.ID))
+			}
+			return nil, a.audited(ctx, change{action: "pause.lift", target: "pause/" + in.ID, reason: in.Reason, before: all[i]}, func() error { return a.ports.Pauses.DeletePause(ctx, in.ID) })
+		})
+}
+
+// pause checks what is to be held back.
+func (in *pauseIn) pause(now time.Time) (operate.Pause, *ingest.Refusal) {
+	b := &in.Body
+	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason}
+	if bad := checkReason(b.Reason); bad != nil {
+		return p, bad
+	}
+	for _, one := range []struct{ field, name string }{{"type", b.Type}, {"step", b.Step}} {
+		if one.name == "" {
+			continue
+		}
+		if err := core.CheckName(one.field, one.name); err != nil {
+			return p, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
+		}
+	}
+	if b.Step != "" && b.Type == "" {
+		return p, ingest.Refuse(400, ingest.CauseBody, "field step is %s, but no type is given, and steps are named within a type", core.QuoteShort(b.Step))
+	}
+	if b.Agent != "" {
+		if err := core.CheckAgent(b.Agent); err != nil {
+			return p, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
+		}
+	}
+	if _, bad := (&FilterWords{Label: b.Label}).filter(func(name string) string { return "field " + name }); bad != nil {
+		return p, bad
+	}
+	if b.Until != nil {
+		if p.Until = b.Until.UTC(); !p.Until.After(now) {
+			return p, ingest.Refuse(400, ingest.CauseBody, "field until is %s, want a time after now (%s)", p.Until.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		}
+	}
+	return p, nil
+}

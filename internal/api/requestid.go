@@ -1,0 +1,27 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/nats-io/nuid"
+
+	"duly.dev/duly/internal/operate"
+)
+
+// HeaderRequest names a request in answers, in the log and in the audit trail.
+const HeaderRequest = "X-Request-Id"
+
+const requestIDMax = 64
+
+// WithRequestID gives each request an id: the sender's, if it is one of 1 to 64 letters, digits, dots, dashes and
+// underscores, or a new one.
+func WithRequestID(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(HeaderRequest)
+		if len(id) > requestIDMax || checkID("", id) != nil {
+			id = nuid.Next()
+		}
+		w.Header().Set(HeaderRequest, id)
+		next.ServeHTTP(w, r.WithContext(operate.WithRequest(r.Context(), id)))
+	})
+}

@@ -1,0 +1,246 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// Bounds of an event stream.
+const (
+	streamWindow   = 256              // events that wait for a reader
+	streamWriteMax = 5 * time.Second  // for a reader to take one
+	streamBeat     = 15 * time.Second // between two signs of life
+	streamRetry    = 2 * time.Second  // for a browser to come again
+	streamIDMax    = 64               // bytes of Last-Event-ID
+)
+
+type (
+	eventsIn struct {
+		Type   string `query:"type" maxLength:"64"`
+		Status string `query:"status" enum:"pending,processing,processed,undoing,undone,error"`
+		Last   string `header:"Last-Event-ID" maxLength:"64" doc:"go on after this event; absent: from now on"`
+	}
+	taskEventsIn struct {
+		TaskIn
+		Last string `header:"Last-Event-ID" maxLength:"64"`
+	}
+)
+
+// streamRoutes are what is told as it happens.
+func (a *api) streamRoutes() {
+	const about = "Server-sent events, named task, each with an id to go on after. A reader that is too slow is let go with an event named dropped, which says why."
+	described[eventsIn, streamed](a, route{method: "GET", path: "/v1/events", id: "followEvents", tag: "tasks", needs: operate.RoleViewer,
+		summary: "What becomes of tasks, as it happens", about: about}, func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		f := operate.EventFilter{Type: q.Get("type"), Status: core.State(q.Get("status"))}
+		switch {
+		case f.Type != "" && core.CheckName("type", f.Type) != nil:
+			problem(w, ingest.Refuse(400, ingest.CauseTypeName, "%v", core.CheckName("type", f.Type)))
+		case f.Status != "" && !isState(f.Status):
+			problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter status is %s, want one of %v", core.QuoteShort(string(f.Status)), states))
+		default:
+			a.follow(w, r, f)
+		}
+	}, describeStream)
+	described[taskEventsIn, streamed](a, route{method: "GET", path: "/v1/tasks/{type}/{id}/events", id: "followTask", tag: "tasks", needs: operate.RoleViewer, client: true,
+		summary: "What becomes of one task, as it happens", about: about}, func(w http.ResponseWriter, r *http.Request) {
+		taskType, id, bad := names(r)
+		if bad != nil {
+			problem(w, bad)
+			return
+		}
+		a.follow(w, r, operate.EventFilter{Type: taskType, Task: id})
+	}, describeStream)
+	described[struct{}, streamed](a, route{method: "GET", path: "/v1/live", id: "followLive", tag: "engine", needs: operate.RoleViewer,
+		summary: "The overview and a sample, as they are read", about: "Server-sent events, named live. All who listen share one reader."}, a.followLive, describeStream)
+}
+
+// describeStream describes an answer of events.
+func describeStream(op *huma.Operation) {
+	op.Responses["200"] = &huma.Response{Description: "events until the reader goes", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}}
+}
+
+// stream is an answer of events that has begun.
+type stream struct {
+	w  io.Writer
+	rc *http.ResponseController
+}
+
+// open begins an answer of events, if there is room for one more; done gives the room back.
+func (a *api) open(w http.ResponseWriter) (s *stream, done func(), bad *ingest.Refusal) {
+	if n := a.streams.Add(1); n > int64(a.cfg.StreamsMax) {
+		a.streams.Add(-1)
+		return nil, nil, ingest.Refuse(429, ingest.CauseFull, "%d event streams are open here, the limit", a.cfg.StreamsMax).After(streamRetry)
+	}
+	s = &stream{w, http.NewResponseController(w)}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Accel-Buffering", "no") // a proxy passes on at once
+	w.WriteHeader(http.StatusOK)
+	return s, func() { a.streams.Add(-1) }, nil
+}
+
+// send writes one event; a reader that does not take it in time is an error.
+func (s *stream) send(name, id string, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	if id != "" {
+		fmt.Fprintf(&b, "id: %s\n", id)
+	}
+	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", name, data)
+	return s.put(b.String())
+}
+
+func (s *stream) put(text string) error {
+	// A writer without deadlines is a test's.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(streamWriteMax))
+	if _, err := io.WriteString(s.w, text); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
+
+// drop tells a reader why its stream ends.
+func (s *stream) drop(bad *ingest.Refusal) {
+	_ = s.send("dropped", "", problemOf(bad)) // an error is a client that went away
+}
+
+var errSlow = errors.New("the reader is too slow")
+
+// follow tells events until the reader goes. What is ahead of the reader waits here, and not in the source.
+func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilter) {
+	after := r.Header.Get("Last-Event-ID")
+	switch {
+	case a.ports.Events == nil:
+		p := problemOf(ingest.Refuse(503, ingest.CauseNotServed, "events: not served by this node; ask one that runs it"))
+		writeProblem(w, &p)
+		return
+	case len(after) > streamIDMax || strings.ContainsAny(after, "\r\n\x00"):
+		problem(w, ingest.Refuse(400, ingest.CauseQuery, "header Last-Event-ID %s has %d bytes, want at most %d of one line", core.QuoteShort(after), len(after), streamIDMax))
+		return
+	}
+	s, done, bad := a.open(w)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	events := make(chan operate.Event, streamWindow)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.ports.Events.Follow(ctx, after, f, func(e operate.Event) error {
+			select {
+			case events <- e:
+				return nil
+			default:
+				return errSlow
+			}
+		})
+	}()
+	err := a.tell(ctx, s, events, ended)
+	cancel()
+	if err == nil {
+		<-ended
+	}
+}
+
+// tell writes events until the source or the reader ends. Error: what the source ended with, which was taken then.
+func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, ended <-chan error) error {
+	if s.put(fmt.Sprintf("retry: %d\n\n", streamRetry.Milliseconds())) != nil {
+		return nil
+	}
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.cfg.Closing:
+			s.drop(closing())
+			return nil
+		case e := <-events:
+			if s.send("task", e.ID, e) != nil {
+				return nil
+			}
+		case <-beat.C:
+			if s.put(": alive\n\n") != nil {
+				return nil
+			}
+		case err := <-ended:
+			refused, ok := errors.AsType[*operate.Refusal](err)
+			switch {
+			case errors.Is(err, errSlow):
+				s.drop(ingest.Refuse(429, ingest.CauseFull, "%d events waited for this reader, the limit; come again with Last-Event-ID", streamWindow).After(streamRetry))
+			case ok:
+				p := refusalOf(refused)
+				_ = s.send("dropped", "", p)
+			case ctx.Err() == nil:
+				a.log.Warn("an event stream ended", "error", err)
+				s.drop(ingest.Refuse(503, ingest.CauseStore, "the event stream cannot be read; come again").After(streamRetry))
+			}
+			if err == nil {
+				err = errEnded
+			}
+			return err
+		}
+	}
+}
+
+func closing() *ingest.Refusal {
+	return ingest.Refuse(503, ingest.CauseStopping, "this node stops; come again, to another").After(streamRetry)
+}
+
+var errEnded = errors.New("the source ended")
+
+// followLive tells what is read live.
+func (a *api) followLive(w http.ResponseWriter, r *http.Request) {
+	if a.ports.Live == nil {
+		problem(w, ingest.Refuse(503, ingest.CauseNotServed, "live numbers: not served by this node; ask one that runs it"))
+		return
+	}
+	s, done, bad := a.open(w)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	snapshots := a.ports.Live.Subscribe(ctx)
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-a.cfg.Closing:
+			s.drop(closing())
+			return
+		case snapshot, ok := <-snapshots:
+			if !ok || s.send("live", "", snapshot) != nil {
+				return
+			}
+		case <-beat.C:
+			if s.put(": alive\n\n") != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package auth
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/alexedwards/scs/v2"
+
+	"duly.dev/duly/internal/operate"
+)
+
+// Mode is how requests are authenticated.
+type Mode string
+
+// The modes.
+const (
+	Off   Mode = "off"   // everyone is the local actor, an admin
+	Token Mode = "token" // bearer tokens, also to sign in with
+	OIDC  Mode = "oidc"  // bearer tokens, and people sign in at an identity provider
+)
+
+// LocalActor is who asks where authentication is off.
+const LocalActor = "local"
+
+const (
+	sessionFor  = 8 * time.Hour // a person signs in again after that
+	retryStore  = time.Second
+	retryTokens = 2 * time.Second
+)
+
+// Config is how requests are authenticated.
+type Config struct {
+	Mode   Mode
+	Tokens operate.TokenStore // required unless Mode is Off
+	OIDC   Provider           // of Mode OIDC
+	// URL is what browsers call this server, with the path that a proxy puts before ours, as https://ops.example.org/duly.
+	// Empty: as the request says, which is enough where nothing but tokens is used.
+	URL string
+	// SignIn shows the page for signing in; nil: a plain one.
+	SignIn func(w http.ResponseWriter, r *http.Request, page SignIn)
+	// Refuse answers what is refused; nil: a problem document.
+	Refuse func(w http.ResponseWriter, r *http.Request, bad *operate.Refusal)
+	Now    func() time.Time // nil: time.Now
+	Log    *slog.Logger     // required
+}
+
+// Auth authenticates requests. It is safe for concurrent use.
+type Auth struct {
+	cfg      Config
+	base     *url.URL // of Config.URL; nil: not given
+	tokens   *tokens
+	provider *provider // of Mode OIDC
+	sessions *scs.SessionManager
+	foreign  *http.CrossOriginProtection
+}
+
+// New makes it. Error: a configuration that cannot work. An identity provider is looked for when someone signs in.
+func New(cfg Config) (*Auth, error) {
+	if cfg.Log == nil {
+		return nil, errors.New("auth: a log is required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Refuse == nil {
+		cfg.Refuse = refuse
+	}
+	a := &Auth{cfg: cfg, foreign: http.NewCrossOriginProtection()}
+	if cfg.URL != "" {
+		base, err := url.Parse(cfg.URL)
+		if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+			return nil, fmt.Errorf("http-url: %.200q, want what browsers call this server, as https://duly.example.org", cfg.URL)
+		}
+		a.base = base
+		if err := a.foreign.AddTrustedOrigin(base.Scheme + "://" + base.Host); err != nil {
+			return nil, fmt.Errorf("http-url: %.200q: %w", cfg.URL, err)
+		}
+	}
+	a.foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: "a page of another site may not send this request"})
+	}))
+	switch cfg.Mode {
+	case Off:
+		return a, nil
+	case Token, OIDC:
+	default:
+		return nil, fmt.Errorf("auth: %.40q, want %s, %s or %s", cfg.Mode, Off, Token, OIDC)
+	}
+	if cfg.Tokens == nil {
+		return nil, errors.New("auth: a store of tokens is required")
+	}
+	a.tokens = newTokens(cfg.Tokens, cfg.Now, cfg.Log)
+	a.sessions = scs.New()
+	a.sessions.Store = newSessionStore(cfg.Now)
+	a.sessions.Lifetime = sessionFor
+	a.sessions.Cookie.Persist = false
+	a.sessions.Cookie.SameSite = http.SameSiteLaxMode // the provider leads back here
+	a.sessions.Cookie.Secure = a.secure()
+	a.sessions.Cookie.Name = a.cookie("duly-session")
+	a.sessions.HashTokenInStore = true
+	if cfg.Mode == OIDC {
+		var err error
+		if a.provider, err = newProvider(cfg.OIDC, a.base); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// secure reports whether browsers come by TLS.
+func (a *Auth) secure() bool { return a.base != nil && a.base.Scheme == "https" }
+
+// cookie is the name of a cookie: by TLS one that no other host can set.
+func (a *Auth) cookie(name string) string {
+	if a.secure() {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// at is a path of this server as a browser names it.
+func (a *Auth) at(path string) string {
+	if a.base == nil {
+		return path
+	}
+	return strings.TrimSuffix(a.base.Path, "/") + path
+}
+
+// Middleware puts the actor of a request into its context. A request without credentials has none; one whose
+// credentials do not hold, or that a page of another site sends, is refused.
+func (a *Auth) Middleware(next http.Handler) http.Handler {
+	return a.foreign.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, err := a.who(r)
+		switch {
+		case err != nil:
+			a.deny(w, r, err)
+			return
+		case actor.Name != "":
+			actor.From = from(r)
+			r = r.WithContext(operate.WithActor(r.Context(), actor))
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
+// who is the actor of a request; without credentials one without a name.
+func (a *Auth) who(r *http.Request) (operate.Actor, error) {
+	if a.cfg.Mode == Off {
+		return operate.Actor{Name: LocalActor, Role: operate.RoleAdmin, Via: "http"}, nil
+	}
+	if given := r.Header.Get("Authorization"); given != "" {
+		scheme, text, _ := strings.Cut(given, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return operate.Actor{}, errScheme
+		}
+		token, err := a.tokens.check(r.Context(), strings.TrimSpace(text))
+		return operate.Actor{Name: token.Name, Role: token.Role, Via: "http"}, err
+	}
+	return a.session(r)
+}
+
+var errScheme = errors.New("the header Authorization is not a bearer token: want Bearer duly_…")
+
+// session is the actor of a session that was begun here; one that is over has none.
+func (a *Auth) session(r *http.Request) (operate.Actor, error) {
+	cookie, err := r.Cookie(a.sessions.Cookie.Name)
+	if err != nil {
+		return operate.Actor{}, nil
+	}
+	ctx, err := a.sessions.Load(r.Context(), cookie.Value)
+	if err != nil {
+		return operate.Actor{}, nil // what cannot be read is no session
+	}
+	if id := a.sessions.GetString(ctx, "token"); id != "" {
+		token, err := a.tokens.byID(r.Context(), id)
+		if errors.Is(err, errToken) {
+			return operate.Actor{}, nil // the page for signing in says what to do
+		}
+		return operate.Actor{Name: token.Name, Role: token.Role, Via: "console"}, err
+	}
+	return operate.Actor{Name: a.sessions.GetString(ctx, "name"), Role: operate.Role(a.sessions.GetString(ctx, "role")), Via: "console"}, nil
+}
+
+// begin begins a session in which the values are kept, under a new id.
+func (a *Auth) begin(w http.ResponseWriter, r *http.Request, values map[string]string) error {
+	ctx, err := a.sessions.Load(r.Context(), "")
+	if err != nil {
+		return err
+	}
+	for name, value := range values {
+		a.sessions.Put(ctx, name, value)
+	}
+	token, expires, err := a.sessions.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	a.sessions.WriteSessionCookie(ctx, w, token, expires)
+	return nil
+}
+
+// end ends the session of a request.
+func (a *Auth) end(w http.ResponseWriter, r *http.Request) error {
+	cookie, err := r.Cookie(a.sessions.Cookie.Name)
+	if err != nil {
+		return nil
+	}
+	ctx, err := a.sessions.Load(r.Context(), cookie.Value)
+	if err != nil {
+		return err
+	}
+	if err := a.sessions.Destroy(ctx); err != nil {
+		return err
+	}
+	a.sessions.WriteSessionCookie(ctx, w, "", time.Time{})
+	return nil
+}
+
+// deny answers credentials that do not hold.
+func (a *Auth) deny(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, errTooMany):
+		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusTooManyRequests, Detail: err.Error() + "; ask again", RetryMS: retryTokens.Milliseconds()})
+	case errors.Is(err, errStore):
+		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusServiceUnavailable, Detail: err.Error() + ", because the state store did not answer; ask again", RetryMS: retryStore.Milliseconds()})
+	default:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="duly", error="invalid_token"`)
+		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusUnauthorized, Detail: err.Error()})
+	}
+}
+
+// from is the address that a request came from.
+func from(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// refuse answers a problem document (RFC 9457).
+func refuse(w http.ResponseWriter, _ *http.Request, bad *operate.Refusal) {
+	body, err := json.Marshal(map[string]any{
+		"type": "about:blank", "title": http.StatusText(bad.Code), "status": bad.Code, "detail": bad.Detail,
+	})
+	if err != nil {
+		body = nil // strings and numbers always marshal
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(bad.Code)
+	_, _ = w.Write(append(body, '\n')) // an error is a client that went away
+}
+
+// Headers tells browsers of every answer that it is no script, is not shown in another page, and may load and send
+// nothing but from and to here: no script that stands in a page itself, and none made of text.
+func Headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", Policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Policy is the content security policy of every answer.
+const Policy = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// whom is how a person is named: an address that the provider has verified, or the provider's own id.
+func whom(subject, email string, verified bool) string {
+	name := subject
+	if verified && email != "" {
+		name = email
+	}
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(cmp.Or(name, "unnamed"), ""))
+}

@@ -1,0 +1,202 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"duly.dev/duly/internal/operate"
+)
+
+// Provider is an identity provider and what its groups may do here.
+type Provider struct {
+	Issuer   string // its URL, as in its tokens
+	ClientID string
+	Secret   string // empty: a public client; the code is bound to the browser in either case
+	Claim    string // that has the groups; empty: groups
+	// Groups are the groups of each role: viewer, operator, admin. A person has the highest.
+	Groups map[operate.Role][]string
+}
+
+// Bounds of what is asked of a provider.
+const (
+	providerMax = 10 * time.Second
+	loginFor    = 10 * time.Minute // from here to the provider and back
+	nextMax     = 2000             // bytes of the address that is led back to
+)
+
+// provider is an identity provider that is looked for when it is needed first.
+type provider struct {
+	cfg      Provider
+	callback string
+
+	mu    sync.Mutex
+	found *oidc.Provider
+}
+
+func newProvider(cfg Provider, base *url.URL) (*provider, error) {
+	cfg.Claim = cmp.Or(cfg.Claim, "groups")
+	switch {
+	case base == nil:
+		return nil, errors.New("http-url: not given, but the identity provider leads people back there")
+	case cfg.Issuer == "" || cfg.ClientID == "":
+		return nil, errors.New("oidc-issuer and oidc-client-id: not given, but --auth oidc needs both")
+	}
+	roles := 0
+	for _, groups := range cfg.Groups {
+		roles += len(groups)
+	}
+	if roles == 0 {
+		return nil, errors.New("oidc-viewers, oidc-operators and oidc-admins: no group is given, so no one could do anything")
+	}
+	return &provider{cfg: cfg, callback: strings.TrimSuffix(base.String(), "/") + PathCallback}, nil
+}
+
+// get finds the provider; what failed is tried again with the next who signs in.
+func (p *provider) get(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found == nil {
+		// The provider keeps the context for reading keys later.
+		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: providerMax}), p.cfg.Issuer)
+		if err != nil {
+			return nil, nil, fmt.Errorf("identity provider %s: %w", p.cfg.Issuer, err)
+		}
+		p.found = found
+	}
+	return p.found, &oauth2.Config{
+		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret, Endpoint: p.found.Endpoint(), RedirectURL: p.callback,
+		Scopes: []string{oidc.ScopeOpenID, "email", "profile", "groups"},
+	}, nil
+}
+
+// role is the highest that the groups of a claim have; empty: none.
+func (p *provider) role(claim any) operate.Role {
+	var groups []string
+	switch said := claim.(type) {
+	case string:
+		groups = []string{said}
+	case []any:
+		for _, one := range said {
+			if name, ok := one.(string); ok {
+				groups = append(groups, name)
+			}
+		}
+	}
+	for _, role := range []operate.Role{operate.RoleAdmin, operate.RoleOperator, operate.RoleViewer} {
+		for _, group := range groups {
+			if slices.Contains(p.cfg.Groups[role], group) {
+				return role
+			}
+		}
+	}
+	return ""
+}
+
+// leave leads a person to the provider. What has to come back unchanged is kept in a cookie of the browser, so that
+// nothing is kept here for those who have yet to sign in.
+func (a *Auth) leave(w http.ResponseWriter, r *http.Request) {
+	_, config, err := a.provider.get(r.Context())
+	if err != nil {
+		a.cfg.Log.Warn("no one can sign in", "error", err)
+		a.page(w, r, http.StatusBadGateway, "The identity provider does not answer. Try again in a moment.")
+		return
+	}
+	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
+	kept := url.Values{"state": {state}, "nonce": {nonce}, "verifier": {verifier}, "next": {ownPath(r.URL.Query().Get("next"))}}
+	http.SetCookie(w, &http.Cookie{
+		Name: a.cookie("duly-login"), Value: kept.Encode(), Path: "/", MaxAge: int(loginFor.Seconds()), HttpOnly: true, Secure: a.secure(), SameSite: http.SameSiteLaxMode,
+	})
+	http.Redirect(w, r, config.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), http.StatusSeeOther)
+}
+
+// back takes a person who comes from the provider.
+func (a *Auth) back(w http.ResponseWriter, r *http.Request) {
+	cookie, err := r.Cookie(a.cookie("duly-login"))
+	if err != nil {
+		a.page(w, r, http.StatusBadRequest, "Signing in took too long, or was begun elsewhere. Begin again.")
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookie.Name, Path: "/", MaxAge: -1, HttpOnly: true, Secure: a.secure(), SameSite: http.SameSiteLaxMode})
+	kept, err := url.ParseQuery(cookie.Value)
+	state := r.URL.Query().Get("state")
+	if err != nil || state == "" || subtle.ConstantTimeCompare([]byte(kept.Get("state")), []byte(state)) != 1 {
+		a.page(w, r, http.StatusBadRequest, "This answer belongs to another sign-in. Begin again.")
+		return
+	}
+	name, role, err := a.exchange(r, kept)
+	switch {
+	case err != nil:
+		a.cfg.Log.Warn("a person could not sign in", "from", from(r), "error", err)
+		a.page(w, r, http.StatusForbidden, "The identity provider did not confirm who you are. Begin again.")
+		return
+	case role == "":
+		a.cfg.Log.Info("a person without a role tried to sign in", "name", name, "from", from(r))
+		a.page(w, r, http.StatusForbidden, "You are "+name+", and none of your groups has a role here. Ask an admin of Duly.")
+		return
+	}
+	if err := a.begin(w, r, map[string]string{"name": name, "role": string(role)}); err != nil {
+		a.cfg.Log.Error("a session could not begin", "error", err)
+		a.page(w, r, http.StatusInternalServerError, "The session could not begin. Begin again.")
+		return
+	}
+	a.cfg.Log.Info("signed in", "name", name, "role", role, "from", from(r))
+	http.Redirect(w, r, a.at(ownPath(kept.Get("next"))), http.StatusSeeOther)
+}
+
+// exchange asks the provider whom a code is of.
+func (a *Auth) exchange(r *http.Request, kept url.Values) (name string, role operate.Role, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), providerMax)
+	defer cancel()
+	if said := r.URL.Query().Get("error"); said != "" {
+		return "", "", fmt.Errorf("the provider says %.80q", said)
+	}
+	found, config, err := a.provider.get(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	tokens, err := config.Exchange(ctx, r.URL.Query().Get("code"), oauth2.VerifierOption(kept.Get("verifier")))
+	if err != nil {
+		return "", "", fmt.Errorf("exchange of the code: %w", err)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	id, err := found.Verifier(&oidc.Config{ClientID: a.provider.cfg.ClientID, Now: a.cfg.Now}).Verify(ctx, raw)
+	if err != nil {
+		return "", "", fmt.Errorf("id token: %w", err)
+	}
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(kept.Get("nonce"))) != 1 {
+		return "", "", errors.New("id token: its nonce is another sign-in's")
+	}
+	var person struct {
+		Email    string `json:"email"`
+		Verified bool   `json:"email_verified"`
+	}
+	claims := map[string]any{}
+	if err := errors.Join(id.Claims(&person), id.Claims(&claims)); err != nil {
+		return "", "", fmt.Errorf("claims: %w", err)
+	}
+	return whom(id.Subject, person.Email, person.Verified), a.provider.role(claims[a.provider.cfg.Claim]), nil
+}
+
+// ownPath is an address of this server to lead to: what would lead elsewhere is the first page.
+func ownPath(next string) string {
+	if len(next) > nextMax || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") {
+		return "/"
+	}
+	if u, err := url.Parse(next); err != nil || u.Host != "" || u.Scheme != "" {
+		return "/"
+	}
+	return next
+}

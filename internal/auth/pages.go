@@ -1,0 +1,113 @@
+package auth
+
+import (
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+)
+
+// The paths for signing in and out.
+const (
+	PathSignIn   = "/login" // GET: the page; POST: with a token, field token
+	PathLeave    = "/login/oidc"
+	PathCallback = "/login/callback"
+	PathSignOut  = "/logout" // POST
+)
+
+// formBytesMax bounds what a form for signing in sends.
+const formBytesMax = 8 << 10
+
+// SignIn is what the page for signing in shows.
+type SignIn struct {
+	Status  int    // to answer with
+	Message string // why the person is here; may be empty
+	Form    string // where the form with the field token is posted to
+	OIDC    string // where the identity provider is reached; empty: there is none
+	Next    string // field next of the form: where to lead then
+}
+
+// Mount serves the pages for signing in and out. Where authentication is off there are none.
+func (a *Auth) Mount(mux *http.ServeMux) {
+	if a.cfg.Mode == Off {
+		return
+	}
+	// A page of another site must not sign a person in, or out.
+	guarded := func(serve http.HandlerFunc) http.Handler { return a.foreign.Handler(serve) }
+	mux.Handle("GET "+PathSignIn, guarded(func(w http.ResponseWriter, r *http.Request) { a.page(w, r, http.StatusOK, "") }))
+	mux.Handle("POST "+PathSignIn, guarded(a.signIn))
+	mux.Handle("POST "+PathSignOut, guarded(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.end(w, r); err != nil {
+			a.cfg.Log.Warn("a session could not end", "error", err)
+		}
+		http.Redirect(w, r, a.at(PathSignIn), http.StatusSeeOther)
+	}))
+	if a.provider != nil {
+		mux.Handle("GET "+PathLeave, guarded(a.leave))
+		mux.Handle("GET "+PathCallback, guarded(a.back))
+	}
+}
+
+// SignInURL is where a browser without an actor is led to, which leads back to next then.
+func (a *Auth) SignInURL(next string) string {
+	return a.at(PathSignIn) + "?" + url.Values{"next": {ownPath(next)}}.Encode()
+}
+
+// signIn begins a session with a token.
+func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
+	if err := r.ParseForm(); err != nil {
+		a.page(w, r, http.StatusBadRequest, "The form could not be read.")
+		return
+	}
+	token, err := a.tokens.check(r.Context(), r.PostForm.Get("token"))
+	switch {
+	case errors.Is(err, errToken):
+		a.page(w, r, http.StatusUnauthorized, "This token is not valid: unknown, expired or revoked.")
+		return
+	case err != nil:
+		a.page(w, r, http.StatusServiceUnavailable, "The token could not be looked up. Try again in a moment.")
+		return
+	}
+	if err := a.begin(w, r, map[string]string{"token": token.ID}); err != nil {
+		a.cfg.Log.Error("a session could not begin", "error", err)
+		a.page(w, r, http.StatusInternalServerError, "The session could not begin. Try again.")
+		return
+	}
+	http.Redirect(w, r, a.at(ownPath(r.PostForm.Get("next"))), http.StatusSeeOther)
+}
+
+// page shows the page for signing in.
+func (a *Auth) page(w http.ResponseWriter, r *http.Request, status int, message string) {
+	page := SignIn{Status: status, Message: message, Form: a.at(PathSignIn), Next: ownPath(r.FormValue("next"))}
+	if a.provider != nil {
+		page.OIDC = a.at(PathLeave) + "?" + url.Values{"next": {page.Next}}.Encode()
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if a.cfg.SignIn != nil {
+		a.cfg.SignIn(w, r, page)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_ = plain.Execute(w, page) // an error is a client that went away
+}
+
+// plain is the page where the console gives none: no style and no script, so that the policy has nothing to forbid.
+var plain = template.Must(template.New("login").Parse(`<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Duly: sign in</title></head>
+<body>
+<main>
+<h1>Sign in to Duly</h1>
+{{with .Message}}<p role="alert">{{.}}</p>{{end}}
+{{with .OIDC}}<p><a href="{{.}}">Sign in with your organisation's account</a></p>{{end}}
+<form method="post" action="{{.Form}}">
+<input type="hidden" name="next" value="{{.Next}}">
+<p><label>Token <input type="password" name="token" autocomplete="off" required></label></p>
+<p><button>Sign in</button></p>
+</form>
+</main>
+</body>
+</html>
+`))

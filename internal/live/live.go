@@ -1,0 +1,312 @@
+// Package live is the one reader of a process for everything that is shown live: the first screen and the samples of
+// its plots. It reads while something listens, never more often than its interval and never more for many listeners
+// than for one.
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/pause"
+)
+
+// The defaults of Config, and what bounds the reader.
+const (
+	DefaultInterval = 2 * time.Second
+	DefaultReadMax  = 2 * time.Second
+	DefaultRisk     = 5 * time.Minute
+	RingFor         = 10 * time.Minute // of samples are kept
+	intervalMin     = 100 * time.Millisecond
+	intervalMax     = time.Minute
+	// idleShare is how many times as long as a read takes the reader waits at least before the next: a database that
+	// answers slowly is asked seldom.
+	idleShare   = 50
+	newestMax   = 500 // endings of which a sample takes its percentiles
+	groupsMax   = operate.ListMax
+	runningMax  = 20 // operations of the first screen
+	riskMax     = operate.CountExactMax
+	countsExact = operate.CountExactMax
+)
+
+// Reader is what of the state store is read.
+type Reader interface {
+	CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
+	Groups(ctx context.Context, f operate.GroupFilter) (operate.Groups, error)
+	AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error)
+	Sample(ctx context.Context, newest int) (operate.Sample, error)
+}
+
+// Running reads the operations that are not over.
+type Running interface {
+	Operations(ctx context.Context, states []operate.OperationState, limit int, after string) (ops []operate.Operation, next string, err error)
+}
+
+// Config is what is read and how often. Zero numbers take their defaults.
+type Config struct {
+	Reader     Reader                   // required
+	Operations Running                  // nil: none are shown
+	Agents     operate.Agents           // nil: none are shown
+	Troubles   func() []operate.Trouble // of this node; nil: none are shown
+	Interval   time.Duration            // between two reads, at least
+	ReadMax    time.Duration            // of one read
+	Risk       time.Duration            // a task whose deadline is nearer than that is at risk
+	Now        func() time.Time
+	Log        *slog.Logger // required
+}
+
+// Snapshot is what was read last.
+type Snapshot struct {
+	Overview operate.Overview `json:"overview"`
+	Sample   operate.Sample   `json:"sample"`
+	// Trouble says why the newest read failed; what stands beside it is then as old as its time says.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Live is the reader. It is safe for concurrent use.
+type Live struct {
+	cfg    Config
+	wanted chan struct{} // something listens now
+
+	reading sync.Mutex // held by the one read that is under way
+
+	mu       sync.Mutex
+	last     Snapshot
+	lastTry  time.Time     // when a read ended
+	lastTook time.Duration // of it
+	ring     []operate.Sample
+	readers  map[chan Snapshot]struct{}
+}
+
+// New makes a reader that reads nothing until something listens or asks. Error: a configuration that cannot work.
+func New(cfg Config) (*Live, error) {
+	if cfg.Reader == nil || cfg.Log == nil {
+		return nil, errors.New("live: a reader and a log are required")
+	}
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
+	cfg.Risk = cmp.Or(cfg.Risk, DefaultRisk)
+	if cfg.Interval < intervalMin || cfg.Interval > intervalMax {
+		return nil, fmt.Errorf("live: Interval is %v, want %v to %v", cfg.Interval, intervalMin, intervalMax)
+	}
+	if cfg.ReadMax < 1 || cfg.Risk < 1 {
+		return nil, fmt.Errorf("live: ReadMax and Risk are %v and %v, want more than 0", cfg.ReadMax, cfg.Risk)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Live{cfg: cfg, wanted: make(chan struct{}, 1), readers: map[chan Snapshot]struct{}{}}, nil
+}
+
+// Run reads for those who listen until ctx ends.
+func (l *Live) Run(ctx context.Context) error {
+	for {
+		for l.listened() {
+			l.read(ctx, 0)
+			if pause.For(ctx, l.wait()) != nil {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wanted:
+		}
+	}
+}
+
+// wait is how long to wait after the read that ended last.
+func (l *Live) wait() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return min(intervalMax, max(l.cfg.Interval, idleShare*l.lastTook))
+}
+
+func (l *Live) listened() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.readers) > 0
+}
+
+// Subscribe gives what is read from now on, beginning with what was read last if that is not old, until ctx ends; the
+// channel is closed then. A listener that is slow misses what is not the newest, and holds nothing up. Run must run.
+func (l *Live) Subscribe(ctx context.Context) <-chan Snapshot {
+	c := make(chan Snapshot, 1)
+	l.mu.Lock()
+	l.readers[c] = struct{}{}
+	if l.fresh() {
+		c <- l.last
+	}
+	l.mu.Unlock()
+	select {
+	case l.wanted <- struct{}{}:
+	default: // Run has yet to see the last one
+	}
+	context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.readers, c)
+		close(c)
+	})
+	return c
+}
+
+// fresh reports whether what was read last is young enough to stand for a read; mu is held.
+func (l *Live) fresh() bool {
+	return !l.lastTry.IsZero() && l.cfg.Now().Sub(l.lastTry) < max(l.cfg.Interval, min(intervalMax, idleShare*l.lastTook))
+}
+
+// Current is what was read last, read now if that is too old. All who ask at a time share one read. Error: that the read
+// failed and nothing was ever read.
+func (l *Live) Current(ctx context.Context) (Snapshot, error) {
+	l.mu.Lock()
+	s, fresh := l.last, l.fresh()
+	l.mu.Unlock()
+	if !fresh {
+		l.read(ctx, l.cfg.Interval)
+		l.mu.Lock()
+		s = l.last
+		l.mu.Unlock()
+	}
+	if s.Overview.At.IsZero() {
+		if s.Trouble == "" {
+			return s, fmt.Errorf("overview: %w", cmp.Or(ctx.Err(), context.DeadlineExceeded))
+		}
+		return s, fmt.Errorf("overview: %s", s.Trouble)
+	}
+	return s, nil
+}
+
+// Samples are those of the last RingFor, the oldest first.
+func (l *Live) Samples() []operate.Sample {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ring)
+}
+
+// read reads once, unless that was done within the time meanwhile, and tells those who listen.
+func (l *Live) read(ctx context.Context, within time.Duration) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	l.mu.Lock()
+	again := within > 0 && l.fresh()
+	l.mu.Unlock()
+	if again || ctx.Err() != nil {
+		return
+	}
+	began := l.cfg.Now()
+	bounded, cancel := context.WithTimeout(ctx, l.cfg.ReadMax)
+	defer cancel()
+	next, err := l.look(bounded, began)
+	if ctx.Err() != nil {
+		return // who asked is gone: that says nothing of the store
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastTry = l.cfg.Now()
+	l.lastTook = l.lastTry.Sub(began)
+	if err != nil {
+		if l.last.Trouble == "" {
+			l.cfg.Log.Warn("the overview could not be read", "error", err)
+		}
+		l.last.Trouble = "the state store could not be read"
+	} else {
+		l.last = next
+		l.keep(next.Sample)
+	}
+	for c := range l.readers {
+		select {
+		case <-c: // the one before was not taken
+		default:
+		}
+		c <- l.last
+	}
+}
+
+// keep adds a sample and drops what is too old; mu is held.
+func (l *Live) keep(s operate.Sample) {
+	old := 0
+	for old < len(l.ring) && s.At.Sub(l.ring[old].At) > RingFor {
+		old++
+	}
+	l.ring = append(slices.Delete(l.ring, 0, old), s)
+	if most := int(RingFor/l.cfg.Interval) + 1; len(l.ring) > most {
+		l.ring = slices.Delete(l.ring, 0, len(l.ring)-most)
+	}
+}
+
+// look reads everything once.
+func (l *Live) look(ctx context.Context, now time.Time) (Snapshot, error) {
+	o := operate.Overview{At: now, AgentsGone: []string{}, Operations: []operate.Operation{}, Troubles: []operate.Trouble{}, Counts: []operate.StateCount{}}
+	sample, err := l.cfg.Reader.Sample(ctx, newestMax)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if sample.At.IsZero() {
+		sample.At = now
+	}
+	counts, err := l.cfg.Reader.CountsUpTo(ctx, countsExact)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	o.Counts = byState(counts)
+	for _, c := range o.Counts {
+		if c.State == core.StateError {
+			o.Errors = c.Tasks
+		}
+	}
+	groups, err := l.cfg.Reader.Groups(ctx, operate.GroupFilter{State: core.StateError, Limit: groupsMax})
+	if err != nil {
+		return Snapshot{}, err
+	}
+	o.Groups = len(groups.Groups)
+	risky, more, err := l.cfg.Reader.AtRisk(ctx, core.InstantOf(now.Add(l.cfg.Risk)), riskMax)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	o.AtRisk = operate.Count{N: int64(len(risky)), AtLeast: more}
+	if l.cfg.Operations != nil {
+		ops, _, err := l.cfg.Operations.Operations(ctx, []operate.OperationState{operate.OperationBraked, operate.OperationPaused, operate.OperationRunning}, runningMax, "")
+		if err != nil {
+			return Snapshot{}, err
+		}
+		o.Operations = append(o.Operations, ops...)
+	}
+	if l.cfg.Agents != nil {
+		agents, err := l.cfg.Agents.Agents(ctx)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		for i := range agents {
+			if agents[i].Instances == 0 {
+				o.AgentsGone = append(o.AgentsGone, agents[i].Name)
+			}
+		}
+		slices.Sort(o.AgentsGone)
+	}
+	if l.cfg.Troubles != nil {
+		o.Troubles = append(o.Troubles, l.cfg.Troubles()...)
+	}
+	return Snapshot{Overview: o, Sample: sample}, nil
+}
+
+// byState adds up the types of each state.
+func byState(counts []core.Count) []operate.StateCount {
+	all := []operate.StateCount{}
+	for _, c := range counts {
+		i := slices.IndexFunc(all, func(s operate.StateCount) bool { return s.State == c.State })
+		if i < 0 {
+			all, i = append(all, operate.StateCount{State: c.State}), len(all)
+		}
+		all[i].Tasks.N += c.Tasks
+		all[i].Tasks.AtLeast = all[i].Tasks.AtLeast || c.AtLeast
+	}
+	return all
+}

@@ -1,0 +1,223 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// store counts what it is asked.
+type store struct {
+	mu    sync.Mutex
+	reads int
+	takes time.Duration
+	err   error
+	ended int64
+}
+
+func (s *store) Sample(ctx context.Context, _ int) (operate.Sample, error) {
+	s.mu.Lock()
+	s.reads++
+	s.ended += 10
+	sample, takes, err := operate.Sample{At: time.Now(), Created: 2 * s.ended, Ended: s.ended, P50MS: 3}, s.takes, s.err
+	s.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return operate.Sample{}, ctx.Err()
+		}
+	}
+	return sample, err
+}
+
+func (s *store) CountsUpTo(context.Context, int) ([]core.Count, error) {
+	return []core.Count{{Type: "a", State: core.StateError, Tasks: 3}, {Type: "b", State: core.StateError, Tasks: 4, AtLeast: true}, {Type: "a", State: core.StateProcessed, Tasks: 9}}, nil
+}
+
+func (s *store) Groups(_ context.Context, f operate.GroupFilter) (operate.Groups, error) {
+	if f.State != core.StateError {
+		return operate.Groups{}, errors.New("groups of every state were asked for")
+	}
+	return operate.Groups{Groups: make([]operate.Group, 2)}, nil
+}
+
+func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.View, bool, error) {
+	if in := before.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second {
+		return nil, false, errors.New("another time")
+	}
+	return make([]core.View, 5), true, nil
+}
+
+func (s *store) Agents(context.Context) ([]operate.Agent, error) {
+	return []operate.Agent{{Name: "z.gone"}, {Name: "a.there", Instances: 2}, {Name: "b.unknown", Instances: -1}, {Name: "c.gone"}}, nil
+}
+
+func (s *store) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads
+}
+
+// running runs a reader of the store until the test ends.
+func running(t *testing.T, s *store) *Live {
+	t.Helper()
+	l, err := New(Config{Reader: s, Agents: s, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// TestOneReader: fifty who listen, and as many who ask, make no more reads than one; without any there are none.
+//
+// covers: OP6
+func TestOneReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		l := running(t, s)
+		<-time.After(time.Minute)
+		if n := s.count(); n != 0 {
+			t.Fatalf("%d reads while nothing listens", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var listening sync.WaitGroup
+		for range 50 {
+			c := l.Subscribe(ctx)
+			listening.Go(func() {
+				for range c { // until it is closed
+					if _, err := l.Current(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		<-time.After(20 * DefaultInterval)
+		synctest.Wait()
+		if n := s.count(); n < 19 || n > 21 {
+			t.Errorf("%d reads in %v for 50 listeners, want one each %v", n, 20*DefaultInterval, DefaultInterval)
+		}
+		cancel()
+		listening.Wait()
+		<-time.After(DefaultInterval)
+		n := s.count()
+		<-time.After(time.Hour)
+		if again := s.count(); again != n {
+			t.Errorf("%d reads after the last listener left", again-n)
+		}
+		var asking sync.WaitGroup
+		for range 50 {
+			asking.Go(func() { _, _ = l.Current(t.Context()) })
+		}
+		asking.Wait()
+		if again := s.count(); again != n+1 {
+			t.Errorf("%d reads for 50 who asked at once, want 1", again-n)
+		}
+	})
+}
+
+// TestSlowStore: a read that takes long makes the next one wait, and one that hangs is cut off.
+//
+// covers: OP6
+func TestSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: 200 * time.Millisecond}
+		l := running(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		l.Subscribe(ctx)
+		<-time.After(time.Minute)
+		if n := s.count(); n < 5 || n > 7 { // every 10.2 s
+			t.Errorf("%d reads of 200 ms in a minute, want one each 50 times as long", n)
+		}
+		s.mu.Lock()
+		s.takes = time.Hour
+		s.mu.Unlock()
+		<-time.After(20 * time.Second)
+		got, err := l.Current(t.Context())
+		if err != nil || got.Trouble == "" || got.Overview.Groups != 2 {
+			t.Errorf("%+v %v, want what was read before, and that the store does not answer", got, err)
+		}
+	})
+}
+
+// TestOverview: what needs an operator, in one look.
+//
+// covers: OP7
+func TestOverview(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{err: errors.New("user=duly password=x")}
+		l := running(t, s)
+		if _, err := l.Current(t.Context()); err == nil || strings.Contains(err.Error(), "password") {
+			t.Errorf("error %v, want one without what the store says", err)
+		}
+		s.err = nil
+		<-time.After(DefaultInterval)
+		got, err := l.Current(t.Context())
+		o := got.Overview
+		if err != nil || got.Trouble != "" || o.Errors != (operate.Count{N: 7, AtLeast: true}) || o.Groups != 2 || o.AtRisk != (operate.Count{N: 5, AtLeast: true}) ||
+			strings.Join(o.AgentsGone, " ") != "c.gone z.gone" || !o.At.Equal(time.Now()) {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
+
+// TestRing: ten minutes of samples are kept, and no more.
+//
+// covers: OP6
+func TestRing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, &store{})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := l.Subscribe(ctx)
+		<-time.After(time.Hour)
+		samples := l.Samples()
+		if n := len(samples); n < 299 || n > 301 {
+			t.Fatalf("%d samples of 2 s, want those of 10 minutes", n)
+		}
+		if first, last := samples[0], samples[len(samples)-1]; last.At.Sub(first.At) > RingFor || last.Ended-first.Ended != int64(len(samples)-1)*10 {
+			t.Errorf("from %+v to %+v", first, last)
+		}
+		if newest := <-c; newest.Sample.Ended != samples[len(samples)-1].Ended {
+			t.Errorf("a listener that was away for an hour sees %+v first, want the newest", newest.Sample)
+		}
+	})
+}
+
+// TestConfig: what cannot work is refused by its name.
+func TestConfig(t *testing.T) {
+	good := Config{Reader: &store{}, Log: slog.New(slog.DiscardHandler)}
+	for want, spoil := range map[string]func(*Config){
+		"reader":   func(c *Config) { c.Reader = nil },
+		"Interval": func(c *Config) { c.Interval = time.Millisecond },
+		"ReadMax":  func(c *Config) { c.ReadMax = -1 },
+	} {
+		c := good
+		spoil(&c)
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"duly.dev/duly/internal/api"
+	"duly.dev/duly/internal/auth"
+	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/live"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/wire"
+)
+
+// operatorsHTTP is what a node serves to those who submit and operate.
+type operatorsHTTP struct {
+	node    *Node
+	auth    *auth.Auth
+	ports   api.Ports
+	live    *live.Live    // nil: there is nothing to read
+	closing chan struct{} // closed when the server stops: what never ends by itself ends then
+}
+
+// newOperatorsHTTP makes it. Error: a setting that cannot work, a file that cannot be read.
+func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
+	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{})}
+	if o.ports.Reader != nil {
+		var err error
+		var running live.Running
+		if o.ports.OperationStore != nil {
+			running = o.ports.OperationStore
+		}
+		o.live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: running, Agents: o.ports.Agents, Troubles: n.troubles, Interval: n.cfg.LiveInterval, Log: n.log})
+		if err != nil {
+			return nil, err
+		}
+		o.ports.Live = o.live
+	}
+	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: o.ports.Tokens, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}
+	if c.Mode == "" {
+		c.Mode = auth.Off
+	}
+	if c.Mode == auth.OIDC {
+		secret := ""
+		if n.cfg.OIDCSecretFile != "" {
+			data, err := os.ReadFile(n.cfg.OIDCSecretFile)
+			if err != nil {
+				return nil, fmt.Errorf("oidc-client-secret-file: %w", err)
+			}
+			secret = strings.TrimSpace(string(data))
+		}
+		c.OIDC = auth.Provider{Issuer: n.cfg.OIDCIssuer, ClientID: n.cfg.OIDCClientID, Secret: secret, Claim: n.cfg.OIDCClaim, Groups: map[operate.Role][]string{
+			operate.RoleViewer: n.cfg.OIDCViewers, operate.RoleOperator: n.cfg.OIDCOperators, operate.RoleAdmin: n.cfg.OIDCAdmins,
+		}}
+	}
+	var err error
+	o.auth, err = auth.New(c)
+	return o, err
+}
+
+// ports are what of this node operators use. The state store has the ports that it implements; others add theirs here.
+func (n *Node) ports() api.Ports {
+	var p api.Ports
+	var store any = n.store
+	p.Reader, _ = store.(operate.Reader)
+	p.Trail, _ = store.(operate.Trail)
+	p.OperationStore, _ = store.(operate.OperationStore)
+	p.Pauses, _ = store.(operate.PauseStore)
+	p.Tokens, _ = store.(operate.TokenStore)
+	p.Notes, _ = store.(operate.NoteStore)
+	p.Settings, _ = store.(operate.SettingStore)
+	return p
+}
+
+// troubles are what does not hold on this node, as readiness has it.
+func (n *Node) troubles() []operate.Trouble {
+	failing := n.ground.Ready()
+	all := make([]operate.Trouble, len(failing))
+	for i, t := range failing {
+		all[i] = operate.Trouble{Name: t.Name, Text: t.Text, Since: t.Since}
+	}
+	return all
+}
+
+// mount serves the API, and the pages for signing in. Other faces are mounted here, behind o.auth.Middleware.
+func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
+	n := o.node
+	asks, err := n.newRequests()
+	if err != nil {
+		return err
+	}
+	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing},
+		n, doorReader{n.store}, asks, n.log)
+	if err != nil {
+		return err
+	}
+	o.auth.Mount(mux)
+	mux.Handle("/", o.auth.Middleware(tasks))
+	return nil
+}
+
+// run runs what the faces need until ctx ends.
+func (o *operatorsHTTP) run(ctx context.Context) {
+	if o.live != nil {
+		_ = o.live.Run(ctx) // it ends with ctx only
+	}
+}
+
+// around is what every answer of the node passes, whatever its path.
+func (n *Node) around(mux http.Handler, loopback bool) http.Handler {
+	return auth.Headers(api.WithRequestID(guard(mux, loopback, n.cfg.Hosts)))
+}
+
+// certificateLook is how often the files of a certificate are looked at, at most.
+const certificateLook = 10 * time.Second
+
+// certificate is that of HTTPS, read again when its files change. What cannot be read then leaves the one before.
+type certificate struct {
+	certFile, keyFile string
+	now               func() time.Time
+	failed            func(error)
+
+	mu     sync.Mutex
+	is     *tls.Certificate
+	looked time.Time
+	stamp  string // of the files that it was read from
+}
+
+// newCertificate reads it. Error: the files are no certificate and its key.
+func newCertificate(certFile, keyFile string, now func() time.Time, failed func(error)) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile, now: now, failed: failed}
+	stamp, err := c.stamped()
+	if err != nil {
+		return nil, err
+	}
+	return c, c.read(stamp)
+}
+
+// stamped tells the files' present content from another by size and time.
+func (c *certificate) stamped() (string, error) {
+	var text strings.Builder
+	for _, file := range []string{c.certFile, c.keyFile} {
+		info, err := os.Stat(file)
+		if err != nil {
+			return "", fmt.Errorf("certificate of HTTPS: %w", err)
+		}
+		fmt.Fprintf(&text, "%d %d ", info.Size(), info.ModTime().UnixNano())
+	}
+	return text.String(), nil
+}
+
+// read reads the files; mu is held, or nothing else knows c yet.
+func (c *certificate) read(stamp string) error {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("certificate of HTTPS: http-tls-cert %s, http-tls-key %s: %w", c.certFile, c.keyFile, err)
+	}
+	c.is, c.stamp, c.looked = &pair, stamp, c.now()
+	return nil
+}
+
+// get is tls.Config.GetCertificate.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.now(); now.Sub(c.looked) >= certificateLook {
+		c.looked = now
+		stamp, err := c.stamped()
+		if err == nil && stamp != c.stamp {
+			err = c.read(stamp)
+		}
+		if err != nil {
+			c.failed(err)
+		}
+	}
+	return c.is, nil
+}
+
+// tlsConfig is how HTTPS is served; nil: it is not.
+func (n *Node) tlsConfig() (*tls.Config, error) {
+	if n.cfg.TLSCert == "" {
+		return nil, nil
+	}
+	c, err := newCertificate(n.cfg.TLSCert, n.cfg.TLSKey, time.Now, func(err error) { n.log.Warn("the certificate of HTTPS stays as it was", "error", err) })
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}, nil
+}
+
+// checkOpen refuses to serve everyone where that was not said: the address that is listened at counts, whatever its name
+// was.
+func (n *Node) checkOpen(loopback bool) error {
+	if loopback || n.cfg.Insecure || n.cfg.Auth == config.AuthToken || n.cfg.Auth == config.AuthOIDC {
+		return nil
+	}
+	return errors.New("http-addr: it can be reached from other machines, and auth is off: give --auth token or --auth oidc, or --insecure where every host of the network may do everything")
+}
