@@ -109,7 +109,7 @@ func check(ctx context.Context, w *agentsRequest, services *drone.Services) (*bo
 		return nil, err
 	}
 	defer store.Close()
-	audit, err := store.Audit(ctx)
+	audit, err := store.Books(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"database/sql"
 
 	"duly.dev/duly/internal/core"
 )
@@ -12,7 +13,11 @@ type running struct{ reader }
 
 // asked answers those who ask, over connections of its own. Plans are made for each
 // question there: what makes those of commits cheap would make these slow.
-type asked struct{ of *reader }
+type asked struct {
+	of         *reader
+	changing   *sql.DB          // writes what operators change
+	rolledBack func(error) bool // see Dialect
+}
 
 // Get implements Store.
 func (a *asked) Get(ctx context.Context, partition int, id string) (core.View, error) {
@@ -35,5 +40,5 @@ func (a *asked) Journal(ctx context.Context, partition int, number int64) ([]cor
 	return a.of.Journal(ctx, partition, number)
 }
 
-// Audit implements Store.
-func (a *asked) Audit(ctx context.Context) (Audit, error) { return a.of.Audit(ctx) }
+// Books implements Store.
+func (a *asked) Books(ctx context.Context) (Books, error) { return a.of.Books(ctx) }

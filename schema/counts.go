@@ -14,14 +14,15 @@ import (
 const CountsMax = 100_000
 
 // countIn counts some of the tasks of a partition, each of the states by an index that
-// has no others: those in hand, those parked, those that did not end well, and those
+// has no others: those in hand, those parked, those undone, those in error, and those
 // that have ended, the newest first.
 const (
 	countBegin = `SELECT type, state, count(*) FROM (SELECT type, state FROM tasks WHERE partition = ?1 AND `
 	countEnd   = ` LIMIT ?2) AS counted GROUP BY type, state`
 	qInHand    = countBegin + `state IN ('processing', 'undoing')` + countEnd
 	qParked    = countBegin + `state = 'pending' ORDER BY number DESC` + countEnd
-	qFailed    = countBegin + `state IN ('undone', 'error') ORDER BY number DESC` + countEnd
+	qUndone    = countBegin + `state IN ('undone', 'error') AND state = 'undone' ORDER BY number DESC` + countEnd
+	qInError   = countBegin + `state IN ('undone', 'error') AND state = 'error' ORDER BY number DESC` + countEnd
 	qEnded     = countBegin + `end_number > 0 ORDER BY end_number DESC` + countEnd
 )
 
@@ -32,11 +33,12 @@ var countGroups = []struct {
 }{
 	{qInHand, []core.State{core.StateProcessing, core.StateUndoing}},
 	{qParked, []core.State{core.StatePending}},
-	{qFailed, []core.State{core.StateUndone, core.StateError}},
+	{qUndone, []core.State{core.StateUndone}},
+	{qInError, []core.State{core.StateError}},
 	{qEnded, []core.State{core.StateProcessed}},
 }
 
-// CountsUpTo implements Store.
+// CountsUpTo implements operate.Reader.
 func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error) {
 	partitions, err := column[int64](ctx, r, `SELECT partition FROM partitions`)
 	if err != nil {

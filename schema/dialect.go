@@ -23,8 +23,16 @@ type Dialect struct {
 	List   func(values any) any              // a list as one parameter
 	Among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2
 	Time   func(core.Instant) any
+	// Rows are lists of equal length, from parameter first on, as the rows u of a FROM; each
+	// column is a name and a type, INT8 or TEXT. RowArgs are the parameters, of []int64 and
+	// []string.
+	Rows    func(first int, columns ...string) string
+	RowArgs func(lists ...any) []any
 	// Again reports whether a read that failed may go well the next time; nil: none does.
 	Again func(error) bool
+	// RolledBack reports whether a transaction failed that has changed nothing, and may go
+	// well the next time; nil: none is known to.
+	RolledBack func(error) bool
 	// Redact is an error of a commit as it may be shown, without any value; nil: all may be.
 	Redact func(error) error
 }
@@ -40,16 +48,17 @@ type Base struct {
 }
 
 // NewBase returns the base of a store that writes through one database handle, reads what
-// its owner needs through the second and answers questions of people through the third.
-// They may be the same; none is closed by Base.
-func NewBase(d Dialect, writer, reading, asking *sql.DB) *Base {
-	b := &Base{running: running{d.reader(reading)}, asked: asked{of: new(d.reader(asking))}, writer: writer, again: d.Again}
+// its owner needs through the second, answers questions of people through the third and
+// writes what they change through the fourth. They may be the same; none is closed by Base.
+func NewBase(d Dialect, writer, reading, asking, changing *sql.DB) *Base {
+	a := asked{of: new(d.reader(asking)), changing: changing, rolledBack: d.RolledBack}
+	b := &Base{running: running{d.reader(reading)}, asked: a, writer: writer, again: d.Again}
 	b.redact = d.Redact
 	return b
 }
 
 func (d Dialect) reader(db *sql.DB) reader {
-	return reader{db: db, params: d.Params, list: d.List, among: d.Among, time: d.Time}
+	return reader{db: db, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs}
 }
 
 // base is how tests reach what is behind a store of any dialect.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"context"
 	"database/sql"
 	"strings"
 
@@ -47,19 +48,15 @@ type Question struct {
 	Args []any
 }
 
-// Listing is the query of a list of partition 1, from its beginning or from a place in it.
-func Listing(s Store, f core.Filter, from string) (Question, error) {
+// Listing are the queries of a list of partition 1 below a number, and of the look at what it filters.
+func Listing(ctx context.Context, s Store, f core.Filter, below int64) ([]Question, error) {
 	r := readerOf(s)
-	var after *place
-	if from != "" {
-		p, err := parsePlace(from)
-		if err != nil {
-			return Question{}, err
-		}
-		after = &p
+	sources, err := r.sources(ctx, f)
+	if err != nil || len(sources) == 0 {
+		return nil, err
 	}
-	q, args := r.listQuery(1, f, after)
-	return Question{r.params(q), args}, nil
+	q, args := r.listQuery(1, 0, below, f, sources)
+	return []Question{{r.params(q), args}}, nil
 }
 
 // Countings are the queries of counts of partition 1.

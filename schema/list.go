@@ -3,152 +3,365 @@ package schema
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
-// place is where a task stands in the list: newest first. Within a partition the
-// newer task has the higher number, so that each partition's part is read by its
-// key; where clocks say otherwise, a task stands by the oldest time of those
-// above it in its partition.
-type place struct {
-	at                int64
-	partition, number int64
-}
+const (
+	// lookMax is how many rows a search looks at, of all partitions, before it gives what it
+	// has found.
+	lookMax = 20_000
+	// lookFirst is how many it looks at in a partition at first, times the limit.
+	lookFirst = 4
+	// lookGrowth is how many times more it looks at each time that was not enough.
+	lookGrowth = 8
+	// clockSkewMax is by how much the clocks of owners are apart at most: a task with a lower
+	// number is not created later by more. It bounds how far a search by time of creation goes
+	// beyond it.
+	clockSkewMax = time.Hour
+)
 
-func (a place) before(b place) int {
-	return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.partition, a.partition), cmp.Compare(b.number, a.number))
-}
-
-func (a place) String() string { return fmt.Sprintf("%d.%d.%d", a.at, a.partition, a.number) }
-
-// placeTimeMax is the end of the year 9999: no database takes a later time.
-const placeTimeMax = 253402300799999999
-
-// parsePlace reads what String wrote, and nothing else. Errors wrap
-// core.ErrCursor.
-func parsePlace(s string) (place, error) {
-	var p place
-	var err error
-	for i, n := range []*int64{&p.at, &p.partition, &p.number} {
-		token, rest, more := strings.Cut(s, ".")
-		if *n, err = strconv.ParseInt(token, 10, 64); err != nil || *n < 0 || more != (i < 2) || strconv.FormatInt(*n, 10) != token {
-			return place{}, fmt.Errorf("%w: not <time>.<partition>.<number>", core.ErrCursor)
-		}
-		s = rest
-	}
-	if p.at > placeTimeMax {
-		return place{}, fmt.Errorf("%w: time %d is beyond the year 9999", core.ErrCursor, p.at)
-	}
-	return p, nil
-}
-
-// entry is a task in the list.
-type entry struct {
-	place
-	view core.View
-}
-
-// List implements Store. The cursor is the place of the last task shown; the
-// error about one that is none wraps core.ErrCursor.
+// List implements operate.Reader: newest first. Within a partition the newer task has the
+// higher number, so that each partition's part is read by its key, or by an index in its
+// order; where clocks say otherwise, a task stands by the oldest time of those above it in
+// its partition. The error about a cursor that no page told wraps core.ErrCursor.
 func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
-	if f.Limit < 1 || f.Limit > 1000 {
-		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to 1000", f.Limit)
+	if f.Limit < 1 || f.Limit > operate.ListMax {
+		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to %d", f.Limit, operate.ListMax)
 	}
-	var after *place
-	if f.After != "" {
-		p, err := parsePlace(f.After)
-		if err != nil {
-			return core.Page{}, fmt.Errorf("list: %w", err)
-		}
-		after = &p
-	}
-	partitions, err := column[int64](ctx, r, `SELECT partition FROM partitions`)
+	partitions, err := column[int64](ctx, r, qPartitionNumbers)
 	if err != nil {
 		return core.Page{}, fmt.Errorf("list: %w", err)
 	}
-	var all []entry
-	for _, p := range partitions {
-		if all, err = r.newest(ctx, all, p, f, after); err != nil {
+	at := make(positions, len(partitions))
+	for i := range at {
+		at[i] = math.MaxInt64 >> 1
+	}
+	if f.After != "" {
+		if at, err = parsePositions(f.After, len(partitions)); err != nil {
+			return core.Page{}, fmt.Errorf("list: %w", err)
+		}
+	}
+	sources, err := r.sources(ctx, f)
+	if err != nil {
+		return core.Page{}, fmt.Errorf("list: %w", err)
+	}
+	parts := make([]part, len(partitions))
+	for i, p := range partitions {
+		if at[i] == 0 || len(sources) == 0 {
+			continue
+		}
+		if parts[i], err = r.part(ctx, p, at[i], f, sources, max(lookMax/len(partitions), f.Limit+1)); err != nil {
 			return core.Page{}, fmt.Errorf("list of partition %d: %w", p, err)
 		}
 	}
-	slices.SortFunc(all, func(a, b entry) int { return a.before(b.place) })
-	var page core.Page
-	if len(all) > f.Limit {
-		all = all[:f.Limit]
-		page.Next = all[f.Limit-1].String()
-	}
-	for i := range all {
-		page.Tasks = append(page.Tasks, all[i].view)
-	}
-	return page, nil
+	return page(parts, f.Limit), nil
 }
 
-// newest appends the first tasks of one partition's part of the list that come
-// after a place in it.
-func (r *reader) newest(ctx context.Context, all []entry, partition int64, f core.Filter, after *place) ([]entry, error) {
-	query, args := r.listQuery(partition, f, after)
+const qPartitionNumbers = `SELECT partition FROM partitions ORDER BY partition`
+
+// entry is a task in the list.
+type entry struct {
+	at   int64 // the time that it stands by
+	view core.View
+}
+
+// part is what a page has of one partition.
+type part struct {
+	entries []entry
+	next    int64 // below which number the part goes on after the entries; 0: there are no more
+	seen    int64 // it was looked at down to tasks of that time; of what is older nothing is known yet
+}
+
+// page puts parts together. What is older than where the search in another partition was cut
+// off waits for the next page.
+func page(parts []part, limit int) core.Page {
+	type placed struct {
+		part int
+		*entry
+	}
+	frontier := int64(math.MinInt64)
+	var all []placed
+	next := make(positions, len(parts))
+	for i := range parts {
+		next[i] = parts[i].next
+		if parts[i].next > 0 {
+			frontier = max(frontier, parts[i].seen)
+		}
+		for k := range parts[i].entries {
+			all = append(all, placed{i, &parts[i].entries[k]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.part, a.part)) })
+	var p core.Page
+	held := make([]bool, len(parts))
+	for _, e := range all {
+		switch {
+		case len(p.Tasks) < limit && e.at >= frontier:
+			p.Tasks = append(p.Tasks, e.view)
+		case !held[e.part]:
+			held[e.part], next[e.part] = true, e.view.Number+1
+		}
+	}
+	p.Next = next.String()
+	p.Partial = p.Next != "" && len(p.Tasks) < limit
+	return p
+}
+
+// source is the condition under which an index has tasks of a list in the order of their
+// numbers: without what only filters. It adds its parameters to c, whose first is the partition.
+type source func(c *conditions) string
+
+// conditions are a WHERE that grows, with its parameters: ?1 is the partition.
+type conditions struct {
+	where []string
+	args  []any
+}
+
+func (c *conditions) add(format string, values ...any) {
+	params := make([]any, len(values))
+	for i, v := range values {
+		c.args = append(c.args, v)
+		params[i] = fmt.Sprintf("?%d", len(c.args))
+	}
+	c.where = append(c.where, fmt.Sprintf(format, params...))
+}
+
+func (c *conditions) param(v any) string {
+	c.args = append(c.args, v)
+	return fmt.Sprintf("?%d", len(c.args))
+}
+
+func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
+
+// sources are the parts of an index that hold what a filter selects: more than one where a
+// failure is of several types or states, none where there is no such failure.
+func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
+	if f.Fingerprint == "" && f.Step == "" {
+		if f.State == "" {
+			return []source{func(*conditions) string { return `partition = ?1` }}, nil
+		}
+		return []source{stateSource(f.State)}, nil
+	}
+	var all []source
+	for _, state := range failedStates(f.State) {
+		if f.Fingerprint == "" {
+			all = append(all, stateSource(state))
+			continue
+		}
+		types, err := r.typesWith(ctx, state, f.Type, f.Fingerprint)
+		if err != nil {
+			return nil, err
+		}
+		for _, taskType := range types {
+			k := groupKey{state, taskType, f.Fingerprint}
+			all = append(all, func(c *conditions) string { return k.is(c) + ` AND partition = ?1` })
+		}
+	}
+	return all, nil
+}
+
+func stateSource(s core.State) source {
+	return func(c *conditions) string { return `partition = ?1 AND ` + stateIs(s, c.param) }
+}
+
+// filters are the conditions of a filter that its sources do not see to.
+func (r *reader) filters(c *conditions, f core.Filter) {
+	if f.Type != "" && f.Fingerprint == "" {
+		c.add(`type = %s`, f.Type)
+	}
+	if f.Step != "" {
+		c.add(stepIs, f.Step)
+	}
+	if f.CreatedFrom != 0 {
+		c.add(`created_at >= %s`, r.time(f.CreatedFrom))
+	}
+	if f.CreatedTo != 0 {
+		c.add(`created_at < %s`, r.time(f.CreatedTo))
+	}
+	if f.DeadlineTo != 0 {
+		c.add(`deadline < %s`, r.time(f.DeadlineTo))
+	}
+}
+
+// stepIs finds the step by the task's own version of its plan.
+const stepIs = `EXISTS (SELECT 1 FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step AND ps.name = %s)`
+
+// part reads one partition's part of a page: up to a limit and one more, of up to look rows.
+func (r *reader) part(ctx context.Context, partition, below int64, f core.Filter, sources []source, look int) (part, error) {
+	var none conditions
+	if r.filters(&none, f); len(none.where) == 0 { // each row that is read is one of the list
+		entries, err := r.entries(ctx, partition, 0, below, f, sources)
+		p := part{entries: entries}
+		if err == nil && len(entries) > f.Limit {
+			last := &entries[len(entries)-1]
+			p.next, p.seen = last.view.Number, last.at
+		}
+		return p, err
+	}
+	if f.CreatedTo != 0 && f.After == "" {
+		top, err := r.createdBefore(ctx, partition, f.CreatedTo.Add(clockSkewMax))
+		if err != nil {
+			return part{}, err
+		}
+		below = min(below, top)
+	}
+	p := part{next: below, seen: math.MaxInt64}
+	for some := min(lookFirst*(f.Limit+1), look); ; some = min(some*lookGrowth, look) {
+		looked, err := r.looked(ctx, partition, p.next, sources, some)
+		if err != nil || looked.rows == 0 {
+			p.next = 0
+			return p, err
+		}
+		rest := f
+		rest.Limit = f.Limit - len(p.entries)
+		found, err := r.entries(ctx, partition, looked.number, p.next, rest, sources)
+		if err != nil {
+			return p, err
+		}
+		for i := range found { // each stands by the oldest above it
+			found[i].at = min(found[i].at, p.seen)
+		}
+		p.entries = append(p.entries, found...)
+		if len(p.entries) > f.Limit {
+			last := &p.entries[len(p.entries)-1]
+			p.next, p.seen = last.view.Number, last.at
+			return p, nil
+		}
+		p.next, p.seen = looked.number, min(p.seen, looked.created)
+		if looked.rows < some || f.CreatedFrom != 0 && looked.created < int64(f.CreatedFrom.Add(-clockSkewMax)) {
+			p.next = 0
+			return p, nil
+		}
+		if look -= looked.rows; look <= 0 {
+			return p, nil
+		}
+	}
+}
+
+// qCreated is when the task with a number, or the next below it, was created.
+const qCreated = `SELECT created_at FROM tasks WHERE partition = ?1 AND number <= ?2 ORDER BY number DESC LIMIT 1`
+
+// createdBefore is a number that no task has or is above that was created before a time, but for
+// what clocks are apart: found by halving.
+func (r *reader) createdBefore(ctx context.Context, partition int64, at core.Instant) (int64, error) {
+	above, err := column[int64](ctx, r, `SELECT COALESCE(max(number), 0) + 1 FROM tasks WHERE partition = ?1`, partition)
+	if err != nil || len(above) == 0 {
+		return 0, err
+	}
+	low, high := int64(0), above[0] // all from high on is too new; low is not known to be
+	for high-low > lookFirst*operate.ListDefault {
+		middle := low + (high-low)/2
+		created, err := column[instant](ctx, r, qCreated, partition, middle)
+		if err != nil {
+			return 0, err
+		}
+		if len(created) > 0 && core.Instant(created[0]) >= at {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high, nil
+}
+
+// looked is what a search has gone over.
+type looked struct {
+	rows    int
+	number  int64 // the lowest
+	created int64 // the oldest
+}
+
+// looked goes over up to n rows below a number.
+func (r *reader) looked(ctx context.Context, partition, below int64, sources []source, n int) (looked, error) {
+	c := conditions{args: []any{partition}}
+	from := c.union(sources, `number, created_at`, below, c.param(n))
+	var rows int
+	var number sql.NullInt64
+	var created instant
+	query := `SELECT count(*), min(number), min(created_at) FROM (SELECT number, created_at FROM (` + from + `) AS found ORDER BY number DESC LIMIT ` + c.param(n) + `) AS looked`
+	err := r.db.QueryRowContext(ctx, r.params(query), c.args...).Scan(&rows, &number, &created)
+	return looked{rows, number.Int64, int64(created)}, err
+}
+
+// entries reads the newest tasks of the sources between two numbers that pass the filter, up
+// to its limit and one more.
+func (r *reader) entries(ctx context.Context, partition, from, below int64, f core.Filter, sources []source) ([]entry, error) {
+	query, args := r.listQuery(partition, from, below, f, sources)
 	rows, err := r.query(ctx, query, args...)
 	if err != nil {
-		return all, err
+		return nil, err
 	}
 	defer rows.Close()
-	oldest := int64(1<<63 - 1)
-	if after != nil {
-		oldest = after.at
-	}
+	oldest := int64(math.MaxInt64)
+	var all []entry
 	for rows.Next() {
-		t, err := scanTask(rows)
+		v, err := scanListed(rows)
 		if err != nil {
-			return all, err
+			return nil, err
 		}
-		oldest = min(oldest, int64(t.CreatedAt))
-		all = append(all, entry{place{oldest, partition, t.Number}, summary(&t)})
+		oldest = min(oldest, int64(v.CreatedAt))
+		all = append(all, entry{oldest, v})
 	}
 	return all, rows.Err()
 }
 
-// listQuery reads the tasks of newest, by an index of those in one state where there
-// is one, and otherwise by number.
-func (r *reader) listQuery(partition int64, f core.Filter, after *place) (string, []any) {
-	args := []any{partition, f.Limit + 1}
-	param := func(v any) string {
-		args = append(args, v)
-		return fmt.Sprintf("?%d", len(args))
+func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources []source) (string, []any) {
+	c := conditions{args: []any{partition}}
+	limit := c.param(f.Limit + 1)
+	if from > 0 {
+		c.add(`number >= %s`, from)
 	}
-	where := `partition = ?1`
-	if f.Type != "" {
-		where += ` AND type = ` + param(f.Type)
+	r.filters(&c, f)
+	filter := ""
+	if len(c.where) > 0 {
+		filter = ` AND ` + c.String()
 	}
-	if f.State != "" {
-		where += ` AND ` + stateIs(f.State, param)
-	}
-	if after != nil {
-		where += ` AND number ` + r.beyond(partition, *after, where, param)
-	}
-	return `SELECT ` + listColumns + ` FROM tasks WHERE ` + where + ` ORDER BY number DESC LIMIT ?2`, args
+	query := `SELECT ` + listColumns + ` FROM (` + c.union(sources, `*`, below, limit, filter) + `) AS tasks ORDER BY number DESC LIMIT ` + limit
+	return query, c.args
 }
 
-// listColumns are a task's without its input, which may be large.
-var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1)
+// union is the rows of sources below a number and through a filter, the newest of each up to
+// a limit.
+func (c *conditions) union(sources []source, columns string, below int64, limit string, filter ...string) string {
+	top := c.param(below)
+	parts := make([]string, len(sources))
+	for i, is := range sources {
+		parts[i] = `SELECT ` + columns + ` FROM tasks WHERE ` + is(c) + ` AND number < ` + top + strings.Join(filter, "") + ` ORDER BY number DESC LIMIT ` + limit
+		if len(sources) > 1 {
+			parts[i] = fmt.Sprintf(`SELECT * FROM (%s) AS part%d`, parts[i], i)
+		}
+	}
+	return strings.Join(parts, ` UNION ALL `)
+}
 
-// beyond is the condition on the number of what a partition has after a place:
-// from the newest task that is older than its time on, or as old in the
-// partitions that come later at the same time.
-func (r *reader) beyond(partition int64, after place, where string, param func(any) string) string {
-	if partition == after.partition {
-		return `< ` + param(after.number)
+// listColumns are a task's without its input, which may be large, and with what groups it if
+// it failed.
+var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1) + `, COALESCE(fingerprint, ''), ` + failedStepName
+
+const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step), '')`
+
+// scanListed reads a row of listColumns. Of a task that has not ended, the journal may be
+// newer than its row.
+func scanListed(rows *sql.Rows) (core.View, error) {
+	var fingerprint, step string
+	t, err := scanTask(rows, &fingerprint, &step)
+	v := summary(&t)
+	v.Fingerprint, v.FailedStep = fingerprint, step
+	if failed(v.State) && fingerprint == "" {
+		v.Fingerprint = operate.FingerprintBefore
 	}
-	older := `created_at < `
-	if partition < after.partition {
-		older = `created_at <= `
+	if !t.State.Ended() {
+		v.Seq = 0
 	}
-	return `<= (SELECT max(number) FROM tasks WHERE ` + where + ` AND ` + older + param(r.time(core.Instant(after.at))) + `)`
+	return v, err
 }
 
 // stateIs is the condition on the state. An index of tasks in some states serves a query

@@ -20,6 +20,9 @@ type reader struct {
 	among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2
 	time   func(core.Instant) any
 	purged purgePlaces
+
+	rows    func(first int, columns ...string) string // see Dialect
+	rowArgs func(lists ...any) []any
 }
 
 // instant scans a time as either store keeps it.
@@ -77,13 +80,17 @@ func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Row
 	return r.db.QueryContext(ctx, r.params(query), args...)
 }
 
-func scanTask(rows *sql.Rows) (core.Task, error) {
+// scanTask reads a row of taskColumns, and what comes after them.
+func scanTask(rows *sql.Rows, more ...any) (core.Task, error) {
 	var t core.Task
 	var due, deadline, created, updated, ended instant
 	var state string
 	var origin int64
-	err := rows.Scan(&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.Input, &t.InputHash, &state, &t.Seq, &t.Round,
-		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber)
+	into := []any{
+		&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.Input, &t.InputHash, &state, &t.Seq, &t.Round,
+		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber,
+	}
+	err := rows.Scan(append(into, more...)...)
 	t.State, t.Origin = core.State(state), uint64(origin)
 	t.Bound, t.Deadline, t.CreatedAt = core.Instant(due), core.Instant(deadline), core.Instant(created)
 	t.UpdatedAt, t.EndedAt = core.Instant(updated), core.Instant(ended)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // Store is the state store. It is safe for concurrent use.
@@ -74,20 +75,22 @@ type Store interface {
 	// newer one, the error is core.UnreadablePlans beside those.
 	Plans(ctx context.Context) ([]core.Plan, error)
 
-	// What follows is for people who ask, through connections of its own: no commit
-	// waits for it. Existing is the scheduler's too.
-
-	// Get returns one task with its steps, or core.ErrNotFound.
-	Get(ctx context.Context, partition int, id string) (core.View, error)
 	Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error)
-	List(ctx context.Context, f core.Filter) (core.Page, error)
-	// Counts counts all tasks, however many. CountsUpTo reads about most of each state
-	// at most, and says where there may be more.
+
+	// What follows is for people who ask, through connections of its own: no commit
+	// waits for it. Plans and Cursors, which read a few rows, are the owners' too and go
+	// over theirs.
+
+	// Store is what operators read and write.
+	operate.Store
+	// Joined counts the tasks that have joined an operation's failure group since its
+	// members were frozen, exactly up to operate.CountExactMax.
+	Joined(ctx context.Context, op operate.Operation) (operate.Count, error)
+	// Counts counts all tasks, however many.
 	Counts(ctx context.Context) ([]core.Count, error)
-	CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 	Journal(ctx context.Context, partition int, number int64) ([]core.Record, error)
-	// Audit reads all tasks and the journal for a check of the books.
-	Audit(ctx context.Context) (Audit, error)
+	// Books reads all tasks and the journal for a check of the books.
+	Books(ctx context.Context) (Books, error)
 }
 
 // Options change how a store is opened.
@@ -137,46 +140,4 @@ func after(p *core.Plan, i int) string {
 		names[k] = p.Steps[a].Name
 	}
 	return strings.Join(names, ",")
-}
-
-// wordByte reports whether c may stand in a number, a time or an id.
-func wordByte(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c == '.' || c == ':' || c == '+'
-}
-
-// Fingerprint groups failures of one kind: what varies between two of them
-// (numbers, ids) is left out.
-func Fingerprint(r *core.Record) string {
-	if r.Error == "" {
-		return ""
-	}
-	h := uint64(14695981039346656037)
-	mix := func(c byte) { h = (h ^ uint64(c)) * 1099511628211 }
-	for i := 0; i < len(r.Kind); i++ {
-		mix(r.Kind[i])
-	}
-	mix(byte(r.Step))
-	mix(byte(r.Code))
-	mix(byte(r.Code >> 8))
-	// A word with a digit in it is a number, a time, an id or part of one: what varies.
-	for from := 0; from < len(r.Error); {
-		to, value := from, false
-		for to < len(r.Error) && wordByte(r.Error[to]) {
-			value = value || r.Error[to] >= '0' && r.Error[to] <= '9'
-			to++
-		}
-		switch {
-		case to == from:
-			mix(r.Error[from])
-			to++
-		case value:
-			mix('0')
-		default:
-			for i := from; i < to; i++ {
-				mix(r.Error[i])
-			}
-		}
-		from = to
-	}
-	return fmt.Sprintf("%016x", h)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // Get implements Store.
@@ -23,7 +24,24 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 			return core.View{}, err
 		}
 	}
-	return viewOf(plan, s)
+	v, err := viewOf(plan, s)
+	if err != nil || !failed(v.State) {
+		return v, err
+	}
+	v.Fingerprint, err = r.fingerprint(ctx, partition, s.Row.Number)
+	return v, err
+}
+
+// fingerprint is what groups a task in error or undone, by its row.
+func (r *reader) fingerprint(ctx context.Context, partition int, number int64) (string, error) {
+	found, err := column[string](ctx, r, `SELECT COALESCE(fingerprint, '') FROM tasks WHERE partition = ?1 AND number = ?2`, partition, number)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("fingerprint of task number %d of partition %d: %w", number, partition, err)
+	case len(found) == 0 || found[0] == "":
+		return operate.FingerprintBefore, nil
+	}
+	return found[0], nil
 }
 
 // plan is one plan version, nil when it is not stored.
@@ -87,6 +105,6 @@ func summary(t *core.Task) core.View {
 	return core.View{
 		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Partition: t.Partition, Number: t.Number, State: t.State, Round: t.Round,
 		Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash, CompleteBy: t.Deadline,
-		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt, Seq: t.Seq,
 	}
 }

@@ -216,7 +216,7 @@ func (w *world) allEnded(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	audit, err := store.Audit(ctx)
+	audit, err := store.Books(ctx)
 	if err != nil {
 		return false
 	}
@@ -242,7 +242,7 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	audit, err := store.Audit(ctx)
+	audit, err := store.Books(ctx)
 	if err != nil {
 		return err
 	}

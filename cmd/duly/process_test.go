@@ -156,7 +156,7 @@ func (c *cluster) clean(d *delivery) drone.Report {
 	if err := d.services.Settle(ctx); err != nil {
 		c.t.Fatal(err)
 	}
-	audit, err := c.store.Audit(ctx)
+	audit, err := c.store.Books(ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -251,13 +251,13 @@ func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 		}
 		return time.Since(called) > 3*completeBy
 	})
-	audit, err := c.store.Audit(t.Context())
+	audit, err := c.store.Books(t.Context())
 	if err != nil || audit.States["m1"] != "processing" {
 		t.Fatalf("%v %v, want processing", audit.States, err)
 	}
 	c.serve("late", "supervisor").ready()
 	until(t, "it ends", func() bool { return c.ended() == 1 })
-	if audit, err = c.store.Audit(t.Context()); err != nil || audit.States["m1"] != "undone" {
+	if audit, err = c.store.Books(t.Context()); err != nil || audit.States["m1"] != "undone" {
 		t.Errorf("%v %v, want undone", audit.States, err)
 	}
 }

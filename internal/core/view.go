@@ -19,7 +19,7 @@ type View struct {
 	UpdatedAt   Instant
 	EndedAt     Instant    // 0: not ended
 	Reason      string     // why it is where it is, from the newest row that says so
-	FailedStep  string     // the step whose failure is the reason, if one's is; empty in a list
+	FailedStep  string     // the step whose failure is the reason, if one's is; in a list, of tasks in error or undone alone
 	Steps       []StepView // in the plan's order; empty in a list
 	Seq         int64      // number of the newest journal row; 0 where it is not read
 	Fingerprint string     // of the failure, of a task in error or undone

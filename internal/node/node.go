@@ -393,7 +393,7 @@ func (n *Node) OwnsAll() bool {
 }
 
 // Audit reads all tasks for a check of the books.
-func (n *Node) Audit(ctx context.Context) (schema.Audit, error) { return n.store.Audit(ctx) }
+func (n *Node) Audit(ctx context.Context) (schema.Books, error) { return n.store.Books(ctx) }
 
 // random is safe for use by several goroutines.
 func random() float64 { return rand.Float64() }

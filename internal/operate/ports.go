@@ -22,8 +22,9 @@ type Reader interface {
 	Groups(ctx context.Context, f GroupFilter) (Groups, error)
 	// Group returns one failure group by its id. Error: core.ErrNotFound.
 	Group(ctx context.Context, id string) (Group, error)
-	// AtRisk returns unfinished tasks by their deadline, the nearest first, of those whose deadline is before the time.
-	// more: there may be others that were not looked at.
+	// AtRisk returns unfinished tasks by their deadline, the nearest first, of those whose deadline is before the time. A
+	// task that is being undone is none: its deadline says nothing any more. more: there are, or may be, others that are
+	// not returned.
 	AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error)
 	// Sample reads totals, and the times of up to newest endings.
 	Sample(ctx context.Context, newest int) (Sample, error)
@@ -47,19 +48,22 @@ type Trail interface {
 
 // OperationStore keeps operations and their members.
 type OperationStore interface {
-	// Freeze stores a preview with the members that the selection has now, at most MembersMax, in one transaction or in
-	// pages that become visible together. It returns the number of members.
+	// Freeze stores a preview with the members that the selection has now, in one transaction or in pages that become
+	// visible together. It returns the number of members. Error: *Refusal for a selection that is wrong or has more than
+	// MembersMax tasks.
 	Freeze(ctx context.Context, op Operation, sel Selection) (int64, error)
 	// Operation returns one. Error: core.ErrNotFound.
 	Operation(ctx context.Context, id string) (Operation, error)
 	// Operations returns those in the given states, newest first; no states: all.
 	Operations(ctx context.Context, states []OperationState, limit int, after string) (ops []Operation, next string, err error)
-	// Update stores the changeable part of an operation (state, why, wave, rate, tally, times, epoch) if the stored epoch
-	// is still was. Error: ErrFenced.
+	// Update stores the changeable part of an operation (state, why, wave, rate, brake, reason, rehearsal, tally, times,
+	// epoch) if the stored epoch is still was. Who writes raises the epoch with every write, so that no one else's
+	// write, of a runner or of an operator, is written over by one who has not read it. Error: ErrFenced.
 	Update(ctx context.Context, op Operation, was int64) error
 	// Members returns members after an ordinal; an empty outcome: all.
 	Members(ctx context.Context, operation string, outcome Outcome, after int64, limit int) ([]Member, error)
-	// SetMembers stores wave, outcome and text of members, and the operation's tally, in one transaction, fenced as Update.
+	// SetMembers stores wave, outcome, text and fingerprint of members, and the operation as Update does, in one
+	// transaction, fenced as Update.
 	SetMembers(ctx context.Context, op Operation, was int64, members []Member) error
 	// DropExpired forgets previews that were never started and have expired.
 	DropExpired(ctx context.Context, now time.Time) (int, error)
@@ -78,7 +82,8 @@ type Standing struct {
 	Step        string // that failed last, by name
 	Fingerprint string
 	Text        string // of the newest failure
-	Asked       bool   // a row after the frozen one names the operation as actor
+	Asked       bool   // a row after the frozen one names an operation as actor
+	AskedBy     string // that actor, of the newest such row: operation/<id>
 	Passed      bool   // the step that had failed is done in a row after the frozen one
 }
 

@@ -100,6 +100,10 @@ type GroupKey struct {
 	Fingerprint string     `json:"fingerprint"` // of the error's text without numbers and ids
 }
 
+// FingerprintBefore is the fingerprint of the group of tasks that failed before fingerprints were kept: what they failed
+// of is in their journals alone.
+const FingerprintBefore = "before-the-upgrade"
+
 // Group is one failure group.
 type Group struct {
 	GroupKey
@@ -152,6 +156,8 @@ type Member struct {
 	Wave      int     `json:"wave,omitempty"`
 	Outcome   Outcome `json:"outcome"`
 	Text      string  `json:"text,omitempty"` // of the new failure, or why it was skipped
+	// Fingerprint is of the new failure, of one that failed again.
+	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
 // Outcome is what became of a member: exactly one at any time, so that the numbers add up to the frozen total.
@@ -185,6 +191,9 @@ type Rehearsal struct {
 	Refused    int64         `json:"refused"`    // the task's state forbids it
 	Waiting    int64         `json:"waiting"`    // it would wait: its agent is paused or away
 	Reasons    []ReasonCount `json:"reasons,omitempty"`
+	// Sampled is how many members were played, where those were not all: the numbers above add up to it, and are not
+	// made larger. 0: all were.
+	Sampled int64 `json:"sampled,omitempty"`
 }
 
 // ReasonCount says how many members a sentence is about.

@@ -99,6 +99,8 @@ var (
 		{"updated_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.UpdatedAt) }},
 		{"ended_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.EndedAt) }},
 		{"end_number", sqlInt8, func(c *cells, r *taskRow) { c.unless(0, r.EndNumber) }},
+		{"failed_step", sqlInt8, func(c *cells, r *taskRow) { c.unless(-1, schema.FailedStep(r.Task)) }},
+		{"fingerprint", sqlText, func(c *cells, r *taskRow) { c.someText(schema.FailureFingerprint(r.Task)) }},
 		{"commit_id", sqlInt8, func(c *cells, r *taskRow) { c.int(r.commit) }},
 	}
 	birthFields = []field[taskRow]{

@@ -224,6 +224,6 @@ func (p patient) Journal(ctx context.Context, partition int, number int64) ([]co
 	return retried(ctx, func() ([]core.Record, error) { return p.Store.Journal(ctx, partition, number) })
 }
 
-func (p patient) Audit(ctx context.Context) (schema.Audit, error) {
-	return retried(ctx, func() (schema.Audit, error) { return p.Store.Audit(ctx) })
+func (p patient) Books(ctx context.Context) (schema.Books, error) {
+	return retried(ctx, func() (schema.Books, error) { return p.Store.Books(ctx) })
 }

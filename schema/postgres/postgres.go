@@ -26,6 +26,8 @@ import (
 	"duly.dev/duly/schema"
 )
 
+var _ schema.Store = (*Store)(nil)
+
 // Store implements [schema.Store] on PostgreSQL or CockroachDB.
 type Store struct {
 	*schema.Base
@@ -82,13 +84,14 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	p.db, p.askDB = stdlib.OpenDBFromPool(p.pool), stdlib.OpenDBFromPool(p.asking)
-	p.Base = schema.NewBase(shared, p.db, p.db, p.askDB)
+	p.Base = schema.NewBase(shared, p.db, p.db, p.askDB, p.askDB)
 	return p, nil
 }
 
 var shared = schema.Dialect{
 	Params: dollars, List: func(v any) any { return v }, Among: among, Time: func(i core.Instant) any { return i.Time() },
-	Again: again, Redact: redact,
+	Again: again, RolledBack: retryable, Redact: redact,
+	Rows: asRows, RowArgs: func(lists ...any) []any { return lists },
 }
 
 func (p *Store) detect(ctx context.Context) error {
@@ -120,6 +123,16 @@ func (p *Store) detect(ctx context.Context) error {
 // among is that of [schema.Dialect].
 func among(table, column string) string {
 	return ` FROM ` + table + ` WHERE partition = ?1 AND ` + column + ` ` + inList(column)
+}
+
+// asRows is that of [schema.Dialect].
+func asRows(first int, columns ...string) string {
+	arrays, names := make([]string, len(columns)), make([]string, len(columns))
+	for i, c := range columns {
+		name, typ, _ := strings.Cut(c, " ")
+		arrays[i], names[i] = fmt.Sprintf("?%d::%s[]", first+i, typ), name
+	}
+	return `unnest(` + strings.Join(arrays, ", ") + `) AS u(` + strings.Join(names, ", ") + `)`
 }
 
 func inList(column string) string {

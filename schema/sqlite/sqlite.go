@@ -18,6 +18,8 @@ import (
 	"duly.dev/duly/schema"
 )
 
+var _ schema.Store = (*Store)(nil)
+
 // Store implements [schema.Store].
 type Store struct {
 	*schema.Base
@@ -59,7 +61,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.close())
 	}
-	s.Base = schema.NewBase(dialect, s.writer, s.reader, s.asking)
+	s.Base = schema.NewBase(dialect, s.writer, s.reader, s.asking, s.writer)
 	return s, nil
 }
 
@@ -70,6 +72,43 @@ var dialect = schema.Dialect{
 		return ` FROM ` + table + ` WHERE partition = ?1 AND ` + column + ` ` + inList
 	},
 	Time: func(i core.Instant) any { return int64(i) },
+	Rows: asRows, RowArgs: listArgs,
+}
+
+// asRows is that of [schema.Dialect]: of one parameter, a list of rows.
+func asRows(first int, columns ...string) string {
+	values := make([]string, len(columns))
+	for i, c := range columns {
+		name, _, _ := strings.Cut(c, " ")
+		values[i] = fmt.Sprintf("json_extract(value, '$[%d]') AS %s", i, name)
+	}
+	return fmt.Sprintf("(SELECT %s FROM json_each(?%d)) AS u", strings.Join(values, ", "), first)
+}
+
+// listArgs are lists as that parameter.
+func listArgs(lists ...any) []any {
+	var rows [][]any
+	for k, list := range lists {
+		switch list := list.(type) {
+		case []int64:
+			rows = columnOf(rows, k, list)
+		case []string:
+			rows = columnOf(rows, k, list)
+		}
+	}
+	b, _ := json.Marshal(rows) // numbers and names always can be
+	return []any{string(b)}
+}
+
+// columnOf adds a column to rows, which are made with the first.
+func columnOf[T any](rows [][]any, column int, values []T) [][]any {
+	if column == 0 {
+		rows = make([][]any, len(values))
+	}
+	for i, v := range values {
+		rows[i] = append(rows[i], v)
+	}
+	return rows
 }
 
 // list is a list as one parameter, inList what is in it, chosen the rows whose number is.

@@ -11,14 +11,15 @@ func birthArgs(t *core.Task, commit int64) []any {
 	return []any{
 		t.Partition, t.Number, t.ID, t.Type, t.PlanVersion, blob(t.InputHash), string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""),
 		instant(t.Bound), instant(t.Deadline), t.Failures, nullIf(t.ReplyTo, ""), nullIf(t.Trace, ""), int64(t.Origin), int64(t.CreatedAt), int64(t.UpdatedAt),
-		instant(t.EndedAt), nullIf(t.EndNumber, 0), commit,
+		instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), nullIf(schema.FailureFingerprint(t), ""), commit,
 	}
 }
 
 func rowArgs(t *core.Task, commit int64) []any {
 	return []any{
 		t.PlanVersion, string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""), instant(t.Bound), instant(t.Deadline), t.Failures,
-		int64(t.UpdatedAt), instant(t.EndedAt), nullIf(t.EndNumber, 0), commit, t.Partition, t.Number, t.Seq,
+		int64(t.UpdatedAt), instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), nullIf(schema.FailureFingerprint(t), ""),
+		commit, t.Partition, t.Number, t.Seq,
 	}
 }
 

@@ -53,8 +53,8 @@ func (r *rig) listed(f core.Filter) int {
 	last := map[int]int64{}
 	for {
 		page := get(r.s.List(r.ctx, f))(r)
-		if len(page.Tasks) > f.Limit || page.Next != "" && len(page.Tasks) < f.Limit {
-			r.Fatalf("page of %d, limit %d, next %q", len(page.Tasks), f.Limit, page.Next)
+		if len(page.Tasks) > f.Limit || page.Partial != (page.Next != "" && len(page.Tasks) < f.Limit) {
+			r.Fatalf("page of %d, limit %d, next %q, partial %v", len(page.Tasks), f.Limit, page.Next, page.Partial)
 		}
 		for i := range page.Tasks {
 			v := &page.Tasks[i]
@@ -285,13 +285,13 @@ func testAudit(r *rig) {
 	r.write(all...)
 	end := ended(all[0].Task, core.StateProcessed, 1)
 	r.write(end)
-	a := get(r.s.Audit(r.ctx))(r)
+	a := get(r.s.Books(r.ctx))(r)
 	r.equal("states", a.States, map[string]string{"t1-1": "processed", "t1-2": "processing"})
 	if a.StepRows != 1 || len(a.DoneTwice) != 0 {
 		r.Errorf("audit: %+v", a)
 	}
 	r.write(ended(end.Task, core.StateProcessed, 2)) // the same step done again
-	a = get(r.s.Audit(r.ctx))(r)
+	a = get(r.s.Books(r.ctx))(r)
 	if len(a.DoneTwice) != 1 || a.DoneTwice[0].Task != "t1-1" || a.DoneTwice[0].Step != "check" || a.DoneTwice[0].Rows != 2 {
 		r.Errorf("a step done twice: %+v", a.DoneTwice)
 	}
@@ -302,11 +302,11 @@ func testAudit(r *rig) {
 	r.write(back)
 	w = ended(back.Task, core.StateProcessing, 0)
 	r.write(w)
-	if a = get(r.s.Audit(r.ctx))(r); len(a.DoneTwice) != 1 {
+	if a = get(r.s.Books(r.ctx))(r); len(a.DoneTwice) != 1 {
 		r.Errorf("a step done again because the database went back: %+v", a.DoneTwice)
 	}
 	r.write(ended(w.Task, core.StateProcessing, 0))
-	if a = get(r.s.Audit(r.ctx))(r); len(a.DoneTwice) != 2 {
+	if a = get(r.s.Books(r.ctx))(r); len(a.DoneTwice) != 2 {
 		r.Errorf("a step done twice after the database went back: %+v", a.DoneTwice)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 func numbers(saved []core.Saved) []int64 {
@@ -121,11 +122,11 @@ func (r *rig) untold() []core.Ending {
 	all[1].Task.ReplyTo = "inbox.of.two"
 	r.write(all...)
 	refused := next(all[1].Task, true, func(t *core.Task, rec *core.Record) {
-		t.State, t.EndedAt, t.EndNumber = core.StateUndone, t.UpdatedAt, 2
+		t.State, t.EndedAt, t.EndNumber, t.FailedStep, t.Why = core.StateUndone, t.UpdatedAt, 2, 2, "card declined"
 		rec.Kind, rec.Step, rec.StepStatus, rec.Attempt, rec.Code, rec.Error = core.KindRefused, 1, core.StepFailed, 1, 422, "card declined"
 	})
 	failed := next(all[2].Task, true, func(t *core.Task, rec *core.Record) {
-		t.State, t.EndedAt, t.EndNumber = core.StateError, t.UpdatedAt, 1
+		t.State, t.EndedAt, t.EndNumber, t.FailedStep, t.Why = core.StateError, t.UpdatedAt, 1, 3, "gone"
 		rec.Kind, rec.Step, rec.StepStatus, rec.Attempt, rec.Code, rec.Error = core.KindUndoRefused, 2, core.StepUndoing, 1, 410, "gone"
 	})
 	r.write(ended(all[0].Task, core.StateProcessed, 3), refused, failed)
@@ -185,6 +186,7 @@ func testView(r *rig) {
 		ID: "t1-2", Type: "order", PlanVersion: 1, Partition: 1, Number: 2, State: core.StateUndone, Failures: 1,
 		Input: []byte(`{"n":1}`), InputHash: []byte("hash of t1-2"), CompleteBy: created.Add(time.Minute),
 		CreatedAt: created, UpdatedAt: created.Add(time.Second), EndedAt: created.Add(time.Second), Reason: "card declined", FailedStep: "charge",
+		Seq: 2, Fingerprint: schema.FailureFingerprint(&core.Task{State: core.StateUndone, FailedStep: 2, Why: "card declined"}),
 	}
 	steps := v.Steps
 	v.Steps, v.Failures, v.LockedBy = nil, 1, ""

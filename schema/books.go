@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Audit is what closing the books needs: how every task stands, and whether any
+// Books is what closing the books needs: how every task stands, and whether any
 // answer was counted twice. It reads everything, for checks after a run.
-type Audit struct {
+type Books struct {
 	States    map[string]string // task id → state
 	StepRows  int64             // answers to do and undo in the journal
 	DoneTwice []DoneRows        // steps with more than one done row in a round
@@ -22,11 +22,11 @@ type DoneRows struct {
 }
 
 const (
-	qAuditStates = `SELECT id, state FROM tasks`
-	qAuditRows   = `SELECT count(*) FROM journal WHERE kind IN ('done', 'undone')`
+	qBooksStates = `SELECT id, state FROM tasks`
+	qBooksRows   = `SELECT count(*) FROM journal WHERE kind IN ('done', 'undone')`
 	// A step is done again after a row that says that the database went back, and is to be
 	// done once from there. That is looked at only where it counts.
-	qAuditTwice = `SELECT id, name, round, count(*) FROM (
+	qBooksTwice = `SELECT id, name, round, count(*) FROM (
 	SELECT t.id, ps.name, j.round, (SELECT count(*) FROM journal b
 		WHERE b.partition = j.partition AND b.number = j.number AND b.kind = 'went_back' AND b.seq < j.seq) AS life
 	FROM (SELECT partition, number, step, round FROM journal WHERE kind = 'done' GROUP BY partition, number, step, round HAVING count(*) > 1) AS more
@@ -36,42 +36,42 @@ const (
 	GROUP BY id, name, round, life HAVING count(*) > 1`
 )
 
-// Audit implements Store.
-func (r *reader) Audit(ctx context.Context) (Audit, error) {
-	a := Audit{States: map[string]string{}}
-	rows, err := r.query(ctx, qAuditStates)
+// Books implements Store.
+func (r *reader) Books(ctx context.Context) (Books, error) {
+	a := Books{States: map[string]string{}}
+	rows, err := r.query(ctx, qBooksStates)
 	if err != nil {
-		return a, fmt.Errorf("audit tasks: %w", err)
+		return a, fmt.Errorf("books: tasks: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var id, state string
 		if err := rows.Scan(&id, &state); err != nil {
-			return a, fmt.Errorf("audit tasks: %w", err)
+			return a, fmt.Errorf("books: tasks: %w", err)
 		}
 		a.States[id] = state
 	}
 	if err := rows.Err(); err != nil {
-		return a, fmt.Errorf("audit tasks: %w", err)
+		return a, fmt.Errorf("books: tasks: %w", err)
 	}
-	count, err := column[int64](ctx, r, qAuditRows)
+	count, err := column[int64](ctx, r, qBooksRows)
 	if err != nil {
-		return a, fmt.Errorf("audit journal: %w", err)
+		return a, fmt.Errorf("books: journal: %w", err)
 	}
 	a.StepRows = count[0]
 	return a, r.doneTwice(ctx, &a)
 }
 
-func (r *reader) doneTwice(ctx context.Context, a *Audit) error {
-	rows, err := r.query(ctx, qAuditTwice)
+func (r *reader) doneTwice(ctx context.Context, a *Books) error {
+	rows, err := r.query(ctx, qBooksTwice)
 	if err != nil {
-		return fmt.Errorf("audit journal: %w", err)
+		return fmt.Errorf("books: journal: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var d DoneRows
 		if err := rows.Scan(&d.Task, &d.Step, &d.Round, &d.Rows); err != nil {
-			return fmt.Errorf("audit journal: %w", err)
+			return fmt.Errorf("books: journal: %w", err)
 		}
 		a.DoneTwice = append(a.DoneTwice, d)
 	}

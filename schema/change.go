@@ -1,0 +1,127 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// changeTries bounds how often a change of operators is made again that gave way to another.
+const changeTries = 20
+
+// changes are one transaction that writes what operators change.
+type changes struct {
+	ctx context.Context
+	r   *reader
+	tx  *sql.Tx
+}
+
+// change makes changes. What gives way to another is tried again; whether one happened of which the
+// connection was lost is for its caller to find out.
+func (a *asked) change(ctx context.Context, do func(changes) error) error {
+	for try := 1; ; try++ {
+		err := a.changeOnce(ctx, do)
+		if err == nil || try == changeTries || a.rolledBack == nil || !a.rolledBack(err) {
+			return err
+		}
+		if ended := Pause(ctx, try); ended != nil {
+			return errors.Join(ended, err)
+		}
+	}
+}
+
+func (a *asked) changeOnce(ctx context.Context, do func(changes) error) error {
+	tx, err := a.changing.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := do(changes{ctx, a.of, tx}); err != nil {
+		_ = tx.Rollback() // the database may have done so by itself, and then refuses it
+		return err
+	}
+	return tx.Commit()
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (c changes) exec(query string, args ...any) (int64, error) {
+	res, err := c.tx.ExecContext(c.ctx, c.r.params(query), args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// row reads the one row of a query. Error: sql.ErrNoRows.
+func (c changes) row(query string, args []any, into ...any) error {
+	return c.tx.QueryRowContext(c.ctx, c.r.params(query), args...).Scan(into...)
+}
+
+// qNextNumber gives the next number of a table. Others that want one wait until this transaction has
+// ended, so that numbers come in the order of commits.
+const qNextNumber = `INSERT INTO numbers (name, last) VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET last = numbers.last + 1 RETURNING last`
+
+func (c changes) nextNumber(table string) (number int64, err error) {
+	err = c.row(qNextNumber, []any{table}, &number)
+	return number, err
+}
+
+// execOne runs a statement by itself and returns how many rows it changed.
+func (a *asked) execOne(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = a.change(ctx, func(c changes) error {
+		n, err = c.exec(query, args...)
+		return err
+	})
+	return n, err
+}
+
+// when is a time as it is stored; nil for none.
+func (r *reader) when(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return r.time(core.InstantOf(t))
+}
+
+// timeOf is a time that was read.
+func (i instant) timeOf() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return core.Instant(i).Time()
+}
+
+// someBytes is NULL for none.
+func someBytes(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// prefixed is the condition that a column of bytes begins with a prefix.
+func (c *conditions) prefixed(column, prefix string) {
+	c.add(column+` >= %s`, []byte(prefix))
+	if end := afterPrefix(prefix); end != nil {
+		c.add(column+` < %s`, end)
+	}
+}
+
+// afterPrefix is the first value after all that begin with a prefix; nil: there is none.
+func afterPrefix(prefix string) []byte {
+	end := []byte(strings.TrimRight(prefix, "\xff"))
+	if len(end) == 0 {
+		return nil
+	}
+	end[len(end)-1]++
+	return end
+}
+
+// notThere is core.ErrNotFound about what a name names.
+func notThere(what, name string) error {
+	return fmt.Errorf("%s %s: %w", what, core.QuoteShort(name), core.ErrNotFound)
+}

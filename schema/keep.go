@@ -1,0 +1,252 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// keptMax bounds what is read of the small tables: tokens, settings, pauses.
+const keptMax = 10_000
+
+// SettingBytesMax is how large a document of the settings may be.
+const SettingBytesMax = 64 << 10
+
+const (
+	tokenColumns = `id, name, role, hash, created_at, by_name, expires_at, revoked_at, used_at`
+	qPutToken    = `INSERT INTO tokens (id, name, role, hash, created_at, by_name, expires_at, revoked_at, used_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+	ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role, hash = excluded.hash, created_at = excluded.created_at, by_name = excluded.by_name,
+	expires_at = excluded.expires_at, revoked_at = excluded.revoked_at, used_at = excluded.used_at`
+	qToken       = `SELECT ` + tokenColumns + ` FROM tokens WHERE id = ?1`
+	qTokens      = `SELECT ` + tokenColumns + ` FROM tokens ORDER BY created_at, id LIMIT ?1`
+	qRevokeToken = `UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?2) WHERE id = ?1`
+	qTouchToken  = `UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)`
+
+	qAddNote = `INSERT INTO notes (target, number, at, by_name, words) VALUES (?1, ?2, ?3, ?4, ?5)`
+	qNotes   = `SELECT number, target, at, by_name, words FROM notes WHERE target = ?1 ORDER BY number DESC LIMIT ?2`
+
+	qPutSetting    = `INSERT INTO settings (name, document) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET document = excluded.document`
+	qSetting       = `SELECT document FROM settings WHERE name = ?1`
+	qSettings      = `SELECT name, document FROM settings ORDER BY name LIMIT ?1`
+	qDeleteSetting = `DELETE FROM settings WHERE name = ?1`
+
+	qPutPause = `INSERT INTO pauses (id, type, step, agent, label, until_at, at, by_name, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+	ON CONFLICT (id) DO UPDATE SET type = excluded.type, step = excluded.step, agent = excluded.agent, label = excluded.label, until_at = excluded.until_at,
+	at = excluded.at, by_name = excluded.by_name, reason = excluded.reason`
+	qDeletePause = `DELETE FROM pauses WHERE id = ?1`
+	qPauses      = `SELECT id, type, step, agent, label, until_at, at, by_name, reason FROM pauses ORDER BY at, id LIMIT ?1`
+)
+
+// scanAll reads the rows of a query.
+func scanAll[T any](ctx context.Context, r *reader, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := r.query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, v)
+	}
+	return found, rows.Err()
+}
+
+// PutToken implements operate.TokenStore. A token whose id is there is replaced.
+func (a *asked) PutToken(ctx context.Context, t operate.Token) error {
+	r := a.of
+	_, err := a.execOne(ctx, qPutToken, words(t.ID), words(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), words(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed))
+	if err != nil {
+		return fmt.Errorf("token %s: %w", core.QuoteShort(t.ID), err)
+	}
+	return nil
+}
+
+func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
+	var t operate.Token
+	var role string
+	var created, expires, revoked, used instant
+	err := row.Scan(&t.ID, &t.Name, &role, &t.Hash, &created, &t.By, &expires, &revoked, &used)
+	t.Role, t.Created, t.Expires, t.Revoked, t.LastUsed = operate.Role(role), created.timeOf(), expires.timeOf(), revoked.timeOf(), used.timeOf()
+	return t, err
+}
+
+// TokenByID implements operate.TokenStore.
+func (a *asked) TokenByID(ctx context.Context, id string) (operate.Token, error) {
+	t, err := scanToken(a.of.db.QueryRowContext(ctx, a.of.params(qToken), words(id)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return t, notThere("token", id)
+	}
+	if err != nil {
+		return t, fmt.Errorf("token %s: %w", core.QuoteShort(id), err)
+	}
+	return t, nil
+}
+
+// Tokens implements operate.TokenStore, the oldest first.
+func (a *asked) Tokens(ctx context.Context) ([]operate.Token, error) {
+	tokens, err := scanAll(ctx, a.of, scanToken, qTokens, keptMax)
+	if err != nil {
+		return nil, fmt.Errorf("tokens: %w", err)
+	}
+	return tokens, nil
+}
+
+// RevokeToken implements operate.TokenStore. One that is revoked keeps its time. Error:
+// core.ErrNotFound.
+func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error {
+	n, err := a.execOne(ctx, qRevokeToken, words(id), a.of.time(core.InstantOf(at)))
+	if err != nil {
+		return fmt.Errorf("revoke token %s: %w", core.QuoteShort(id), err)
+	}
+	if n == 0 {
+		return notThere("token", id)
+	}
+	return nil
+}
+
+// TouchToken implements operate.TokenStore: it was used then, or later.
+func (a *asked) TouchToken(ctx context.Context, id string, at time.Time) error {
+	if _, err := a.execOne(ctx, qTouchToken, words(id), a.of.time(core.InstantOf(at))); err != nil {
+		return fmt.Errorf("use of token %s: %w", core.QuoteShort(id), err)
+	}
+	return nil
+}
+
+// AddNote implements operate.NoteStore. It gives the note its number.
+func (a *asked) AddNote(ctx context.Context, n operate.Note) (operate.Note, error) {
+	if len(n.Text) > operate.ReasonBytesMax {
+		return n, &operate.Refusal{Code: 413, Field: "text", Detail: fmt.Sprintf("text: %d bytes, want at most %d", len(n.Text), operate.ReasonBytesMax)}
+	}
+	n.Target, n.By, n.Text = words(n.Target), words(n.By), words(n.Text)
+	err := a.change(ctx, func(c changes) (err error) {
+		if n.Number, err = c.nextNumber("notes"); err == nil {
+			_, err = c.exec(qAddNote, n.Target, n.Number, a.of.time(core.InstantOf(n.At)), n.By, n.Text)
+		}
+		return err
+	})
+	if err != nil {
+		return n, fmt.Errorf("note on %s: %w", core.QuoteShort(n.Target), err)
+	}
+	return n, nil
+}
+
+func scanNote(row interface{ Scan(...any) error }) (operate.Note, error) {
+	var n operate.Note
+	var at instant
+	err := row.Scan(&n.Number, &n.Target, &at, &n.By, &n.Text)
+	n.At = at.timeOf()
+	return n, err
+}
+
+// Notes implements operate.NoteStore, the newest first.
+func (a *asked) Notes(ctx context.Context, target string, limit int) ([]operate.Note, error) {
+	if limit < 1 || limit > operate.ListMax {
+		return nil, fmt.Errorf("notes: limit %d, want 1 to %d", limit, operate.ListMax)
+	}
+	notes, err := scanAll(ctx, a.of, scanNote, qNotes, words(target), limit)
+	if err != nil {
+		return nil, fmt.Errorf("notes on %s: %w", core.QuoteShort(target), err)
+	}
+	return notes, nil
+}
+
+// PutSetting implements operate.SettingStore.
+func (a *asked) PutSetting(ctx context.Context, name string, document []byte) error {
+	if len(document) > SettingBytesMax {
+		return &operate.Refusal{Code: 413, Field: "document", Detail: fmt.Sprintf("document: %d bytes, want at most %d", len(document), SettingBytesMax)}
+	}
+	if document == nil {
+		document = []byte{}
+	}
+	if _, err := a.execOne(ctx, qPutSetting, words(name), document); err != nil {
+		return fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
+	}
+	return nil
+}
+
+// Setting implements operate.SettingStore.
+func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
+	found, err := column[[]byte](ctx, a.of, qSetting, words(name))
+	if err != nil {
+		return nil, fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
+	}
+	if len(found) == 0 {
+		return nil, notThere("setting", name)
+	}
+	return found[0], nil
+}
+
+// Settings implements operate.SettingStore.
+func (a *asked) Settings(ctx context.Context, prefix string) (map[string][]byte, error) {
+	rows, err := a.of.query(ctx, qSettings, keptMax)
+	if err != nil {
+		return nil, fmt.Errorf("settings: %w", err)
+	}
+	defer rows.Close()
+	found := map[string][]byte{}
+	for rows.Next() {
+		var name string
+		var document []byte
+		if err := rows.Scan(&name, &document); err != nil {
+			return nil, fmt.Errorf("settings: %w", err)
+		}
+		if strings.HasPrefix(name, prefix) {
+			found[name] = document
+		}
+	}
+	return found, rows.Err()
+}
+
+// DeleteSetting implements operate.SettingStore. One that is not there is no error.
+func (a *asked) DeleteSetting(ctx context.Context, name string) error {
+	if _, err := a.execOne(ctx, qDeleteSetting, words(name)); err != nil {
+		return fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
+	}
+	return nil
+}
+
+// PutPause implements operate.PauseStore. A pause whose id is there is replaced.
+func (a *asked) PutPause(ctx context.Context, p operate.Pause) error {
+	r := a.of
+	_, err := a.execOne(ctx, qPutPause, words(p.ID), words(p.Type), words(p.Step), words(p.Agent), words(p.Label), r.when(p.Until), r.time(core.InstantOf(p.At)), words(p.By), words(p.Reason))
+	if err != nil {
+		return fmt.Errorf("pause %s: %w", core.QuoteShort(p.ID), err)
+	}
+	return nil
+}
+
+// DeletePause implements operate.PauseStore. One that is not there is no error.
+func (a *asked) DeletePause(ctx context.Context, id string) error {
+	if _, err := a.execOne(ctx, qDeletePause, words(id)); err != nil {
+		return fmt.Errorf("pause %s: %w", core.QuoteShort(id), err)
+	}
+	return nil
+}
+
+func scanPause(row interface{ Scan(...any) error }) (operate.Pause, error) {
+	var p operate.Pause
+	var until, at instant
+	err := row.Scan(&p.ID, &p.Type, &p.Step, &p.Agent, &p.Label, &until, &at, &p.By, &p.Reason)
+	p.Until, p.At = until.timeOf(), at.timeOf()
+	return p, err
+}
+
+// Pauses implements operate.PauseStore, the oldest first. Those that have lifted themselves are
+// among them until they are deleted.
+func (a *asked) Pauses(ctx context.Context) ([]operate.Pause, error) {
+	pauses, err := scanAll(ctx, a.of, scanPause, qPauses, keptMax)
+	if err != nil {
+		return nil, fmt.Errorf("pauses: %w", err)
+	}
+	return pauses, nil
+}

@@ -1,0 +1,506 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// States of an operation that no reader sees.
+const (
+	operationFreezing = "freezing" // its members are not all there yet
+	operationDropping = "dropping" // they go
+)
+
+const (
+	operationColumns = `id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate, brake,
+	by_name, reason, created_at, started_at, ended_at, expires_at, epoch`
+	seen        = `state NOT IN ('freezing', 'dropping')`
+	qOperation  = `SELECT ` + operationColumns + ` FROM operations WHERE id = ?1 AND ` + seen
+	qOperations = `SELECT ` + operationColumns + ` FROM operations WHERE ` + seen
+	qFreeze     = `INSERT INTO operations (id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate,
+	brake, by_name, reason, created_at, started_at, ended_at, expires_at, epoch)
+	VALUES (?1, 'freezing', ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ON CONFLICT (id) DO NOTHING`
+	qFrozen = `UPDATE operations SET state = ?2, tasks = ?3, waiting = ?3 WHERE id = ?1 AND state = 'freezing'`
+	qUpdate = `UPDATE operations SET state = ?3, why = ?4, rehearsal = ?5, wave = ?6, rate = ?7, brake = ?8, by_name = ?9, reason = ?10, started_at = ?11, ended_at = ?12,
+	expires_at = ?13, epoch = ?14 WHERE id = ?1 AND epoch = ?2 AND ` + seen
+	qTally = `UPDATE operations SET waiting = waiting + ?2, asked = asked + ?3, done = done + ?4, failed_again = failed_again + ?5, skipped = skipped + ?6 WHERE id = ?1`
+
+	qExpire = `UPDATE operations SET state = 'dropping' WHERE state IN ('preview', 'freezing') AND expires_at < ?1`
+	qToDrop = `SELECT id FROM operations WHERE state = 'dropping' ORDER BY id LIMIT ?1`
+	qDrop   = `DELETE FROM operation_members WHERE operation = ?1 AND ordinal <= (SELECT min(m.ordinal) + ?2 FROM operation_members m WHERE m.operation = ?1)`
+	qGone   = `DELETE FROM operations WHERE id = ?1 AND state = 'dropping'`
+)
+
+// dropPage is how many members one transaction deletes.
+const dropPage = 5000
+
+// Operation implements operate.OperationStore. Since is not filled in: see Joined.
+func (a *asked) Operation(ctx context.Context, id string) (operate.Operation, error) {
+	op, err := scanOperation(a.of.db.QueryRowContext(ctx, a.of.params(qOperation), words(id)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return op, notThere("operation", id)
+	}
+	if err != nil {
+		return op, fmt.Errorf("operation %s: %w", core.QuoteShort(id), err)
+	}
+	return op, nil
+}
+
+func scanOperation(row interface{ Scan(...any) error }) (operate.Operation, error) {
+	var op operate.Operation
+	var state, action string
+	var request, rehearsal []byte
+	var created, started, ended, expires instant
+	t := &op.Tally
+	err := row.Scan(&op.ID, &state, &op.Why, &action, &op.Selection, &op.Group, &request, &rehearsal, &op.Tasks, &t.Waiting, &t.Asked, &t.Done, &t.FailedAgain, &t.Skipped,
+		&op.Wave, &op.Rate, &op.BrakePct, &op.By, &op.Reason, &created, &started, &ended, &expires, &op.Epoch)
+	if err != nil {
+		return op, err
+	}
+	op.State, op.Action = operate.OperationState(state), operate.Action(action)
+	op.Created, op.Started, op.Ended, op.Expires = created.timeOf(), started.timeOf(), ended.timeOf(), expires.timeOf()
+	if err := json.Unmarshal(request, &op.Request); err != nil {
+		return op, fmt.Errorf("request of operation %s: %w", op.ID, err)
+	}
+	if rehearsal != nil {
+		if err := json.Unmarshal(rehearsal, &op.Rehearsal); err != nil {
+			return op, fmt.Errorf("rehearsal of operation %s: %w", op.ID, err)
+		}
+	}
+	return op, nil
+}
+
+// Operations implements operate.OperationStore. The cursor is the time and id of the last.
+func (a *asked) Operations(ctx context.Context, states []operate.OperationState, limit int, after string) (ops []operate.Operation, next string, err error) {
+	if limit < 1 || limit > operate.ListMax {
+		return nil, "", fmt.Errorf("operations: limit %d, want 1 to %d", limit, operate.ListMax)
+	}
+	c := conditions{}
+	query := qOperations
+	if after != "" {
+		at, id, _ := strings.Cut(after, ".")
+		created, err := cursorNumber(at)
+		if err != nil {
+			return nil, "", fmt.Errorf("operations: %w", err)
+		}
+		query += ` AND (created_at, id) < (` + c.param(a.of.time(core.Instant(created))) + `, ` + c.param(words(id)) + `)`
+	}
+	if len(states) > 0 {
+		list := make([]string, len(states))
+		for i, s := range states {
+			list[i] = c.param(string(s))
+		}
+		query += ` AND state IN (` + strings.Join(list, ", ") + `)`
+	}
+	ops, err = scanAll(ctx, a.of, scanOperation, query+` ORDER BY created_at DESC, id DESC LIMIT `+c.param(limit+1), c.args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("operations: %w", err)
+	}
+	if len(ops) > limit {
+		ops = ops[:limit]
+		last := &ops[limit-1]
+		next = fmt.Sprintf("%d.%s", core.InstantOf(last.Created), last.ID)
+	}
+	return ops, next, nil
+}
+
+// rehearsalOf is a rehearsal as it is stored.
+func rehearsalOf(op *operate.Operation) (any, error) {
+	if op.Rehearsal == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(op.Rehearsal)
+	return b, err
+}
+
+// Update implements operate.OperationStore. The tally is not written: it is that of the members, and
+// SetMembers alone changes it.
+func (a *asked) Update(ctx context.Context, op operate.Operation, was int64) error {
+	err := a.change(ctx, func(c changes) error { return c.update(&op, was) })
+	if err != nil {
+		return fmt.Errorf("operation %s: %w", op.ID, err)
+	}
+	return nil
+}
+
+func (c changes) update(op *operate.Operation, was int64) error {
+	rehearsal, err := rehearsalOf(op)
+	if err != nil {
+		return err
+	}
+	n, err := c.exec(qUpdate, op.ID, was, string(op.State), words(op.Why), rehearsal, op.Wave, op.Rate, op.BrakePct, words(op.By), words(op.Reason),
+		c.r.when(op.Started), c.r.when(op.Ended), c.r.time(core.InstantOf(op.Expires)), op.Epoch)
+	if err == nil && n == 0 {
+		return operate.ErrFenced
+	}
+	return err
+}
+
+const (
+	memberColumns = `ordinal, partition, number, id, type, seq, step, wave, outcome, COALESCE(words, ''), COALESCE(fingerprint, '')`
+	qMembers      = `SELECT ` + memberColumns + ` FROM operation_members WHERE operation = ?1 AND ordinal > ?2 ORDER BY ordinal LIMIT ?3`
+	qMembersOf    = `SELECT ` + memberColumns + ` FROM operation_members WHERE operation = ?1 AND ordinal > ?2 AND outcome = ?4 ORDER BY ordinal LIMIT ?3`
+)
+
+// membersMax is how many members a call takes or gives.
+const membersMax = 10_000
+
+// Members implements operate.OperationStore, by ordinal.
+func (a *asked) Members(ctx context.Context, operation string, outcome operate.Outcome, after int64, limit int) ([]operate.Member, error) {
+	if limit < 1 || limit > membersMax {
+		return nil, fmt.Errorf("members: limit %d, want 1 to %d", limit, membersMax)
+	}
+	query, args := qMembers, []any{words(operation), after, limit}
+	if outcome != "" {
+		query, args = qMembersOf, append(args, string(outcome))
+	}
+	members, err := scanAll(ctx, a.of, scanMember, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("members of operation %s: %w", core.QuoteShort(operation), err)
+	}
+	return members, nil
+}
+
+func scanMember(row interface{ Scan(...any) error }) (operate.Member, error) {
+	var m operate.Member
+	var outcome string
+	err := row.Scan(&m.Ordinal, &m.Partition, &m.Number, &m.ID, &m.Type, &m.Seq, &m.Step, &m.Wave, &outcome, &m.Text, &m.Fingerprint)
+	m.Outcome = operate.Outcome(outcome)
+	return m, err
+}
+
+const (
+	qOutcomes   = `SELECT m.ordinal, m.outcome FROM operation_members m WHERE m.operation = ?1 AND m.ordinal IN (SELECT u.ordinal FROM `
+	qSetMembers = `UPDATE operation_members SET wave = u.wave, outcome = u.outcome, words = u.words, fingerprint = u.fingerprint FROM `
+	setWhere    = ` WHERE operation_members.operation = ?1 AND operation_members.ordinal = u.ordinal`
+)
+
+// SetMembers implements operate.OperationStore. The tally is changed by what the members change, so
+// that it is theirs at any moment whatever op says.
+func (a *asked) SetMembers(ctx context.Context, op operate.Operation, was int64, members []operate.Member) error {
+	if len(members) > membersMax {
+		return fmt.Errorf("operation %s: %d members, want at most %d", op.ID, len(members), membersMax)
+	}
+	err := a.change(ctx, func(c changes) error {
+		if err := c.update(&op, was); err != nil || len(members) == 0 {
+			return err
+		}
+		return c.setMembers(op.ID, members)
+	})
+	if err != nil {
+		return fmt.Errorf("operation %s: %w", op.ID, err)
+	}
+	return nil
+}
+
+func (c changes) setMembers(operation string, members []operate.Member) error {
+	n := len(members)
+	ordinals, waves := make([]int64, n), make([]int64, n)
+	outcomes, texts, fingerprints := make([]string, n), make([]string, n), make([]string, n)
+	to := make(map[int64]operate.Outcome, n)
+	for i := range members {
+		m := &members[i]
+		if counter(&operate.Tally{}, m.Outcome) == nil {
+			return fmt.Errorf("member %d: outcome %s is none", m.Ordinal, core.QuoteShort(string(m.Outcome)))
+		}
+		ordinals[i], waves[i], outcomes[i], texts[i], fingerprints[i] = m.Ordinal, int64(m.Wave), string(m.Outcome), words(m.Text), words(m.Fingerprint)
+		to[m.Ordinal] = m.Outcome
+	}
+	if len(to) < n {
+		return errors.New("a member is named twice")
+	}
+	delta, err := c.delta(operation, ordinals, to)
+	if err != nil {
+		return err
+	}
+	changed, err := c.exec(qSetMembers+c.r.rows(2, `ordinal INT8`, `wave INT8`, `outcome TEXT`, `words TEXT`, `fingerprint TEXT`)+setWhere,
+		append([]any{operation}, c.r.rowArgs(ordinals, waves, outcomes, texts, fingerprints)...)...)
+	if err != nil {
+		return err
+	}
+	if int(changed) != n {
+		return fmt.Errorf("%d of %d members are there", changed, n)
+	}
+	_, err = c.exec(qTally, operation, delta.Waiting, delta.Asked, delta.Done, delta.FailedAgain, delta.Skipped)
+	return err
+}
+
+// delta is by how much a tally changes with its members.
+func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.Outcome) (operate.Tally, error) {
+	var delta operate.Tally
+	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qOutcomes+c.r.rows(2, `ordinal INT8`)+`)`), append([]any{operation}, c.r.rowArgs(ordinals)...)...)
+	if err != nil {
+		return delta, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var ordinal int64
+		var outcome string
+		if err := rows.Scan(&ordinal, &outcome); err != nil {
+			return delta, err
+		}
+		if from := counter(&delta, operate.Outcome(outcome)); from != nil {
+			*from--
+		}
+		*counter(&delta, to[ordinal])++
+	}
+	return delta, rows.Err()
+}
+
+// counter is where a tally counts an outcome; nil where it is none.
+func counter(t *operate.Tally, o operate.Outcome) *int64 {
+	switch o {
+	case operate.OutcomeWaiting:
+		return &t.Waiting
+	case operate.OutcomeAsked:
+		return &t.Asked
+	case operate.OutcomeDone:
+		return &t.Done
+	case operate.OutcomeFailedAgain:
+		return &t.FailedAgain
+	case operate.OutcomeSkipped:
+		return &t.Skipped
+	}
+	return nil
+}
+
+// DropExpired implements operate.OperationStore. What is cut off goes on the next time, and so does
+// what a Freeze left that was cut off.
+func (a *asked) DropExpired(ctx context.Context, now time.Time) (int, error) {
+	if _, err := a.execOne(ctx, qExpire, a.of.time(core.InstantOf(now))); err != nil {
+		return 0, fmt.Errorf("expired previews: %w", err)
+	}
+	ids, err := column[string](ctx, a.of, qToDrop, operate.ListMax)
+	if err != nil {
+		return 0, fmt.Errorf("expired previews: %w", err)
+	}
+	for i, id := range ids {
+		if err := a.drop(ctx, id); err != nil {
+			return i, fmt.Errorf("expired preview %s: %w", id, err)
+		}
+	}
+	return len(ids), nil
+}
+
+// drop deletes an operation that is being dropped, its members first, some in each transaction.
+func (a *asked) drop(ctx context.Context, id string) error {
+	for {
+		n, err := a.execOne(ctx, qDrop, id, dropPage)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			_, err = a.execOne(ctx, qGone, id)
+			return err
+		}
+	}
+}
+
+// Freeze implements operate.OperationStore: the members in pages, and then the operation, which shows
+// them all.
+func (a *asked) Freeze(ctx context.Context, op operate.Operation, sel operate.Selection) (int64, error) {
+	tasks, err := a.freeze(ctx, &op, sel)
+	if err != nil {
+		return 0, fmt.Errorf("operation %s: %w", op.ID, err)
+	}
+	return tasks, nil
+}
+
+func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.Selection) (int64, error) {
+	r := a.of
+	pages, err := r.selected(ctx, sel)
+	if err != nil {
+		return 0, err
+	}
+	if op.State == "" {
+		op.State = operate.OperationPreview
+	}
+	if op.Expires.IsZero() {
+		op.Expires = op.Created.Add(operate.PreviewFor)
+	}
+	request, err := json.Marshal(op.Request)
+	if err != nil {
+		return 0, err
+	}
+	rehearsal, err := rehearsalOf(op)
+	if err != nil {
+		return 0, err
+	}
+	n, err := a.execOne(ctx, qFreeze, words(op.ID), words(op.Why), string(op.Action), words(op.Selection), words(op.Group), request, rehearsal, op.Wave, op.Rate, op.BrakePct,
+		words(op.By), words(op.Reason), r.time(core.InstantOf(op.Created)), r.when(op.Started), r.when(op.Ended), r.time(core.InstantOf(op.Expires)), op.Epoch)
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return 0, errors.New("there is one of that id")
+	}
+	tasks, err := a.fill(ctx, op.ID, pages)
+	if err == nil {
+		n, err = a.execOne(ctx, qFrozen, op.ID, string(op.State), tasks)
+	}
+	if err == nil && n == 0 {
+		err = errors.New("its preview expired before it was complete")
+	}
+	if err != nil {
+		return 0, errors.Join(err, a.unfreeze(op.ID))
+	}
+	return tasks, nil
+}
+
+// unfreezeMax bounds how long what is left of a Freeze may take to go; the rest expires.
+const unfreezeMax = 10 * time.Second
+
+// unfreeze deletes what a Freeze that failed has left.
+func (a *asked) unfreeze(id string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), unfreezeMax)
+	defer cancel()
+	_, err := a.execOne(ctx, `UPDATE operations SET state = 'dropping' WHERE id = ?1 AND state = 'freezing'`, id)
+	if err == nil {
+		err = a.drop(ctx, id)
+	}
+	return err
+}
+
+// frozenPage selects a page of tasks of a partition in the order of their numbers: those after a
+// number. more reports whether others may follow a page of that many tasks, and from which number.
+type frozenPage struct {
+	partition int64
+	is        func(c *conditions) // adds the condition; ?1 is the partition
+	step      int64               // > 0: a page is that many numbers; 0: it is freezePage tasks
+	last      int64               // the highest number there was; with step
+}
+
+const (
+	// freezePage is how many tasks a page has at most.
+	freezePage = 5000
+	// freezeStep is how many numbers a page goes over where no index has just what is selected.
+	freezeStep = 20_000
+)
+
+// selected are the pages of a selection. Error: *operate.Refusal where it is wrong.
+func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenPage, error) {
+	partitions, err := r.lastNumbers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var of []func(c *conditions)
+	step := int64(0)
+	switch {
+	case (sel.Group != "") && sel.Filter == nil && len(sel.IDs) == 0:
+		k, err := r.groupByID(ctx, sel.Group)
+		if err != nil {
+			return nil, err
+		}
+		of = append(of, func(c *conditions) { c.where = append(c.where, k.is(c)) })
+	case sel.Filter != nil && sel.Group == "" && len(sel.IDs) == 0:
+		f := *sel.Filter
+		sources, err := r.sources(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if f.Fingerprint == "" && f.Step == "" && (f.State == "" || f.State == core.StateProcessed) {
+			step = freezeStep
+		}
+		for _, is := range sources {
+			of = append(of, func(c *conditions) {
+				c.where = append(c.where, is(c))
+				r.filters(c, f)
+			})
+		}
+	case len(sel.IDs) > 0 && len(sel.IDs) <= operate.ListMax && sel.Group == "" && sel.Filter == nil:
+		byType := map[string][]string{}
+		for _, ref := range sel.IDs {
+			byType[ref.Type] = append(byType[ref.Type], ref.ID)
+		}
+		for taskType, ids := range byType {
+			of = append(of, func(c *conditions) {
+				c.add(`type = %s`, taskType)
+				c.where = append(c.where, `id IN (SELECT u.id FROM `+r.rows(len(c.args)+1, `id TEXT`)+`)`)
+				c.args = append(c.args, r.rowArgs(ids)...)
+			})
+		}
+	default:
+		return nil, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: want one of group, filter and ids, and at most %d ids, have %d", operate.ListMax, len(sel.IDs))}
+	}
+	var pages []frozenPage
+	for _, p := range partitions {
+		for _, is := range of {
+			pages = append(pages, frozenPage{partition: p.partition, is: is, step: step, last: p.number})
+		}
+	}
+	return pages, nil
+}
+
+// lastNumbers are the partitions, each with the highest number of its tasks.
+func (r *reader) lastNumbers(ctx context.Context) ([]struct{ partition, number int64 }, error) {
+	return scanAll(ctx, r, func(row interface{ Scan(...any) error }) (p struct{ partition, number int64 }, err error) {
+		return p, row.Scan(&p.partition, &p.number)
+	}, `SELECT p.partition, (SELECT COALESCE(max(t.number), 0) FROM tasks t WHERE t.partition = p.partition) FROM partitions p ORDER BY p.partition`)
+}
+
+// fill stores the members of an operation, and returns how many there are.
+func (a *asked) fill(ctx context.Context, operation string, pages []frozenPage) (int64, error) {
+	total := int64(0)
+	for i := range pages {
+		p := &pages[i]
+		for after := int64(0); ; {
+			to, most := int64(math.MaxInt64), freezePage
+			if p.step > 0 {
+				to, most = after+p.step, int(p.step)
+			}
+			n, last, err := a.fillPage(ctx, operation, p, after, to, most, total)
+			if err != nil {
+				return 0, fmt.Errorf("members of partition %d: %w", p.partition, err)
+			}
+			if total += n; total > operate.MembersMax {
+				return 0, &operate.Refusal{Code: 422, Field: "selection", Detail: fmt.Sprintf("selection: more than %d tasks, want at most that many", operate.MembersMax)}
+			}
+			if p.step > 0 {
+				if after = to; after >= p.last {
+					break
+				}
+				continue
+			}
+			if after = last; n < int64(most) {
+				break
+			}
+		}
+	}
+	return total, nil
+}
+
+// newestSeq is the number of a task's newest journal row. The row of a task that has ended says it.
+const newestSeq = `CASE WHEN t.state IN ('processed', 'undone', 'error') THEN t.seq
+	ELSE COALESCE((SELECT max(j.seq) FROM journal j WHERE j.partition = t.partition AND j.number = t.number), t.seq) END`
+
+// fillPage stores one page of members, those that come after so many, and returns how many they are
+// and the last one's number.
+func (a *asked) fillPage(ctx context.Context, operation string, p *frozenPage, after, to int64, most int, before int64) (n, last int64, err error) {
+	c := conditions{args: []any{p.partition}}
+	c.where = append(c.where, `partition = ?1`)
+	head := `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome)
+	SELECT CAST(` + c.param(operation) + ` AS TEXT), ` + c.param(before) + ` + row_number() OVER (ORDER BY t.number), t.partition, t.number, t.id, t.type, ` + newestSeq + `,
+	COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = t.failed_step), ''), 0, 'waiting'
+	FROM (SELECT partition, number, id, type, plan_version, state, seq, failed_step FROM tasks WHERE `
+	c.add(`number > %s`, after)
+	c.add(`number <= %s`, to)
+	limit := c.param(most)
+	p.is(&c)
+	query := head + c.String() + ` ORDER BY number LIMIT ` + limit + `) AS t`
+	err = a.change(ctx, func(ch changes) error {
+		if n, err = ch.exec(query, c.args...); err != nil || n == 0 {
+			return err
+		}
+		return ch.row(`SELECT number FROM operation_members WHERE operation = ?1 AND ordinal = ?2`, []any{operation, before + n}, &last)
+	})
+	return n, last, err
+}

@@ -1,0 +1,240 @@
+package schema
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// JournalPage implements operate.Reader.
+func (a *asked) JournalPage(ctx context.Context, partition int, number int64, before int64, limit int) ([]core.Record, error) {
+	if limit < 1 || limit > operate.ListMax {
+		return nil, fmt.Errorf("journal: limit %d, want 1 to %d", limit, operate.ListMax)
+	}
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	rows, err := a.of.query(ctx, qJournalPage, partition, number, []byte{}, before, limit)
+	if err != nil {
+		return nil, fmt.Errorf("journal of task number %d of partition %d: %w", number, partition, err)
+	}
+	defer rows.Close()
+	var all []core.Record
+	for rows.Next() {
+		_, rec, _, _, err := scanRecord(rows)
+		if err != nil {
+			return nil, fmt.Errorf("journal row of partition %d: %w", partition, err)
+		}
+		all = append(all, rec)
+	}
+	return all, rows.Err()
+}
+
+const qJournalPage = qJournal + ` FROM journal WHERE partition = ?1 AND number = ?2 AND seq < ?4 ORDER BY seq DESC LIMIT ?5`
+
+// The unfinished tasks whose bound is before a time, the nearest first, by the indexes that the
+// supervisor uses. A bound is never after the deadline, so that no other task is at risk; of
+// tasks in hand, whose bound is most often that of a step, all are read.
+const (
+	qRiskParked = `SELECT number, complete_by, deadline FROM tasks WHERE state = 'pending' AND partition = ?1 AND complete_by < ?2 ORDER BY complete_by, number LIMIT ?3`
+	qRiskInHand = `SELECT number, complete_by, CASE WHEN state = 'processing' THEN deadline END FROM tasks WHERE state IN ('processing', 'undoing') AND partition = ?1
+	AND complete_by < ?2 ORDER BY complete_by, number LIMIT ?3`
+)
+
+// near is an unfinished task by its deadline.
+type near struct {
+	partition int
+	number    int64
+	deadline  core.Instant
+}
+
+// AtRisk implements operate.Reader. It looks at lookMax tasks at most; more says so where that was
+// not all. It costs commits nothing: there is no index by deadline.
+func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error) {
+	r := a.of
+	if limit < 1 || limit > operate.ListMax {
+		return nil, false, fmt.Errorf("at risk: limit %d, want 1 to %d", limit, operate.ListMax)
+	}
+	partitions, err := column[int](ctx, r, qPartitionNumbers)
+	if err != nil {
+		return nil, false, fmt.Errorf("at risk: %w", err)
+	}
+	var all []near
+	for _, p := range partitions {
+		for _, query := range []string{qRiskParked, qRiskInHand} {
+			found, cut, err := r.near(ctx, query, p, before, max(lookMax/(2*len(partitions)), 1))
+			if err != nil {
+				return nil, false, fmt.Errorf("at risk in partition %d: %w", p, err)
+			}
+			all, more = append(all, found...), more || cut
+		}
+	}
+	slices.SortFunc(all, func(a, b near) int {
+		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.partition, b.partition), cmp.Compare(a.number, b.number))
+	})
+	if len(all) > limit {
+		all, more = all[:limit], true
+	}
+	tasks, err = r.views(ctx, all)
+	return tasks, more, err
+}
+
+// near reads up to a number of tasks, and reports whether there are others.
+func (r *reader) near(ctx context.Context, query string, partition int, before core.Instant, most int) (found []near, cut bool, err error) {
+	rows, err := r.query(ctx, query, partition, r.time(before), most)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	read := 0
+	for ; rows.Next(); read++ {
+		var bound, deadline instant
+		n := near{partition: partition}
+		if err := rows.Scan(&n.number, &bound, &deadline); err != nil {
+			return nil, false, err
+		}
+		if n.deadline = core.Instant(deadline); n.deadline > 0 && n.deadline < before {
+			found = append(found, n)
+		}
+	}
+	return found, read == most, rows.Err()
+}
+
+// views reads the tasks of a list, in its order, less those that are gone.
+func (r *reader) views(ctx context.Context, wanted []near) ([]core.View, error) {
+	byPartition := map[int][]int64{}
+	for _, n := range wanted {
+		byPartition[n.partition] = append(byPartition[n.partition], n.number)
+	}
+	found := map[near]core.View{}
+	for p, numbers := range byPartition {
+		rows, err := r.query(ctx, `SELECT `+listColumns+r.among("tasks", "number"), p, r.list(numbers))
+		if err != nil {
+			return nil, fmt.Errorf("tasks of partition %d: %w", p, err)
+		}
+		for rows.Next() {
+			v, err := scanListed(rows)
+			if err != nil {
+				rows.Close()
+				return nil, fmt.Errorf("task row of partition %d: %w", p, err)
+			}
+			found[near{partition: p, number: v.Number}] = v
+		}
+		if err := rows.Err(); err != nil {
+			return nil, fmt.Errorf("tasks of partition %d: %w", p, err)
+		}
+	}
+	all := make([]core.View, 0, len(wanted))
+	for _, n := range wanted {
+		if v, ok := found[near{partition: n.partition, number: n.number}]; ok && !v.State.Ended() {
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}
+
+const (
+	qSampleTotals = `SELECT partition, next_number - 1, next_end - 1 FROM partitions ORDER BY partition`
+	qSampleEnds   = `SELECT created_at, ended_at FROM tasks WHERE partition = ?1 AND end_number > 0 ORDER BY end_number DESC LIMIT ?2`
+)
+
+// Sample implements operate.Reader. A number that was given to a submission whose id was taken
+// counts as created; a task that ended, was started again and has ended again counts as two
+// endings.
+func (a *asked) Sample(ctx context.Context, newest int) (operate.Sample, error) {
+	if newest < 1 || newest > lookMax {
+		return operate.Sample{}, fmt.Errorf("sample: of %d endings, want 1 to %d", newest, lookMax)
+	}
+	s := operate.Sample{At: time.Now().UTC()}
+	partitions, err := a.totals(ctx, &s)
+	if err != nil {
+		return s, fmt.Errorf("sample: %w", err)
+	}
+	var took []float64
+	for _, p := range partitions {
+		if took, err = a.took(ctx, took, p, (newest+len(partitions)-1)/len(partitions)); err != nil {
+			return s, fmt.Errorf("sample of partition %d: %w", p, err)
+		}
+	}
+	slices.Sort(took)
+	if n := len(took); n > 0 {
+		s.P50MS, s.P99MS = took[(n-1)/2], took[(n-1)*99/100]
+	}
+	return s, nil
+}
+
+// totals adds up the partitions' rows, and returns the partitions.
+func (a *asked) totals(ctx context.Context, s *operate.Sample) ([]int64, error) {
+	rows, err := a.of.query(ctx, qSampleTotals)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var partitions []int64
+	for rows.Next() {
+		var p, created, ended int64
+		if err := rows.Scan(&p, &created, &ended); err != nil {
+			return nil, err
+		}
+		partitions = append(partitions, p)
+		s.Created, s.Ended = s.Created+created, s.Ended+ended
+	}
+	return partitions, rows.Err()
+}
+
+// took appends how long the newest endings of a partition took, in milliseconds.
+func (a *asked) took(ctx context.Context, all []float64, partition int64, most int) ([]float64, error) {
+	rows, err := a.of.query(ctx, qSampleEnds, partition, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var created, ended instant
+		if err := rows.Scan(&created, &ended); err != nil {
+			return nil, err
+		}
+		all = append(all, float64(ended-created)/1000)
+	}
+	return all, rows.Err()
+}
+
+const qWaitingSome = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 LIMIT ?3) AS counted`
+
+// WaitingFor implements operate.Reader.
+func (a *asked) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
+	r := a.of
+	partitions, err := column[int](ctx, r, qPartitionNumbers)
+	if err != nil {
+		return nil, fmt.Errorf("waiting: %w", err)
+	}
+	counts := map[string]int64{}
+	for _, p := range partitions {
+		agents, err := r.WaitingAgents(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("agents waited for in partition %d: %w", p, err)
+		}
+		for _, agent := range agents {
+			most := operate.CountExactMax + 1 - counts[agent]
+			if most <= 0 {
+				continue
+			}
+			n, err := column[int64](ctx, r, qWaitingSome, p, agent, most)
+			if err != nil {
+				return nil, fmt.Errorf("tasks of partition %d that wait for %s: %w", p, agent, err)
+			}
+			counts[agent] += n[0]
+		}
+	}
+	all := make(map[string]operate.Count, len(counts))
+	for agent, n := range counts {
+		all[agent] = countUpTo(n)
+	}
+	return all, nil
+}

@@ -1,0 +1,230 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+const (
+	auditColumns = `number, at, actor, role, from_addr, via, action, target, reason, was, is_now, COALESCE(became, outcome), COALESCE(request_key, ''), request_id`
+	qAppend      = `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, was, is_now, outcome, request_key, request_id)
+	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`
+	qAuditKey     = `SELECT ` + auditColumns + ` FROM audit WHERE request_key = ?1`
+	qSetOutcome   = `UPDATE audit SET became = ?2 WHERE number = ?1 AND became IS NULL`
+	qAuditOutcome = `SELECT COALESCE(became, '') FROM audit WHERE number = ?1`
+)
+
+const (
+	// auditFew is up to how many entries of a target are found by its index and sorted; of more,
+	// the trail is walked.
+	auditFew = 1000
+	// auditSkewMax is by how much an entry's time may be off that of its neighbours.
+	auditSkewMax = time.Hour
+)
+
+// Append implements operate.Trail. Entries get their numbers in the order of their commits.
+func (a *asked) Append(ctx context.Context, e operate.AuditEntry) (number int64, again *operate.AuditEntry, err error) {
+	err = a.change(ctx, func(c changes) (err error) {
+		if number, err = c.nextNumber("audit"); err != nil {
+			return err
+		}
+		if again, err = c.auditEntry(e.Key); err != nil || again != nil {
+			return errors.Join(err, errStands)
+		}
+		_, err = c.exec(qAppend, number, a.of.time(core.InstantOf(e.At)), words(e.Actor), string(e.Role), words(e.From), words(e.Via), words(e.Action), []byte(e.Target),
+			words(e.Reason), someBytes(e.Before), someBytes(e.After), words(e.Outcome), someText(words(e.Key)), words(e.Request))
+		return err
+	})
+	if again != nil && errors.Is(err, errStands) {
+		return again.Number, again, nil
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("audit entry %s of %s: %w", e.Action, core.QuoteShort(e.Target), err)
+	}
+	return number, nil, nil
+}
+
+// errStands ends a transaction that has nothing to add, so that it takes no number.
+var errStands = errors.New("there already")
+
+// someText is NULL for none.
+func someText(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// auditEntry is the entry with a key, if there is one.
+func (c changes) auditEntry(key string) (*operate.AuditEntry, error) {
+	if key == "" {
+		return nil, nil
+	}
+	e, err := scanAudit(c.tx.QueryRowContext(c.ctx, c.r.params(qAuditKey), words(key)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &e, err
+}
+
+func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) {
+	var e operate.AuditEntry
+	var at instant
+	var role string
+	var target, before, after []byte
+	err := row.Scan(&e.Number, &at, &e.Actor, &role, &e.From, &e.Via, &e.Action, &target, &e.Reason, &before, &after, &e.Outcome, &e.Key, &e.Request)
+	e.At, e.Role, e.Target, e.Before, e.After = at.timeOf(), operate.Role(role), string(target), before, after
+	return e, err
+}
+
+// SetOutcome implements operate.Trail. Error: core.ErrNotFound; another one if the entry has
+// another outcome already.
+func (a *asked) SetOutcome(ctx context.Context, number int64, outcome string) error {
+	outcome = words(outcome)
+	err := a.change(ctx, func(c changes) error {
+		n, err := c.exec(qSetOutcome, number, outcome)
+		if err != nil || n > 0 {
+			return err
+		}
+		var has string
+		err = c.row(qAuditOutcome, []any{number}, &has)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return core.ErrNotFound
+		case err == nil && has != outcome:
+			return fmt.Errorf("its outcome is there already: %s", core.QuoteShort(has))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("outcome of audit entry %d: %w", number, err)
+	}
+	return nil
+}
+
+// Audit implements operate.Trail. One call looks at lookMax entries at most: a page may be short,
+// and empty, and still have a next one.
+func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.AuditPage, error) {
+	var page operate.AuditPage
+	if f.Limit < 1 || f.Limit > operate.ListMax {
+		return page, fmt.Errorf("audit: limit %d, want 1 to %d", f.Limit, operate.ListMax)
+	}
+	below := int64(math.MaxInt64)
+	if f.After != "" {
+		var err error
+		if below, err = cursorNumber(f.After); err != nil {
+			return page, fmt.Errorf("audit: %w", err)
+		}
+	}
+	from, to, err := a.of.auditRange(ctx, f)
+	if err != nil {
+		return page, fmt.Errorf("audit: %w", err)
+	}
+	if below = min(below, to); below <= from {
+		return page, nil
+	}
+	floor := max(from, below-lookMax) // the walk goes down to here
+	only, few, err := a.of.auditFew(ctx, f)
+	if err != nil {
+		return page, fmt.Errorf("audit: %w", err)
+	}
+	if few {
+		floor = from
+	}
+	if page.Entries, err = a.of.auditEntries(ctx, f, floor, below, only); err != nil {
+		return page, fmt.Errorf("audit: %w", err)
+	}
+	switch {
+	case len(page.Entries) > f.Limit:
+		page.Entries = page.Entries[:f.Limit]
+		page.Next = fmt.Sprint(page.Entries[f.Limit-1].Number)
+	case floor > from:
+		page.Next = fmt.Sprint(floor)
+	}
+	return page, nil
+}
+
+// The ends of a range of time in the trail, but for auditSkewMax.
+const (
+	qAuditFrom = `SELECT number FROM audit WHERE at >= ?1 ORDER BY at, number LIMIT 1`
+	qAuditLast = `SELECT COALESCE(max(number), 0) FROM audit`
+	qAuditHas  = `SELECT number FROM audit WHERE `
+)
+
+// auditRange is from which number up to below which the entries are that a filter may select.
+func (r *reader) auditRange(ctx context.Context, f operate.AuditFilter) (from, to int64, err error) {
+	last, err := column[int64](ctx, r, qAuditLast)
+	if err != nil {
+		return 0, 0, err
+	}
+	from, to = 1, last[0]+1
+	at := func(t time.Time) (int64, error) {
+		n, err := column[int64](ctx, r, qAuditFrom, r.time(core.InstantOf(t)))
+		if err != nil || len(n) == 0 {
+			return to, err
+		}
+		return n[0], nil
+	}
+	if !f.From.IsZero() {
+		if from, err = at(f.From.Add(-auditSkewMax)); err != nil {
+			return 0, 0, err
+		}
+	}
+	if !f.To.IsZero() {
+		if to, err = at(f.To.Add(auditSkewMax)); err != nil {
+			return 0, 0, err
+		}
+	}
+	return from, to, nil
+}
+
+// auditFew returns the entries of a filter's target if they are few, and reports whether they are, or
+// the actor or action has an index in the order of the trail: then all are looked at.
+func (r *reader) auditFew(ctx context.Context, f operate.AuditFilter) (only []int64, few bool, err error) {
+	if f.Target == "" {
+		return nil, (f.Actor == "") != (f.Action == ""), nil
+	}
+	var c conditions
+	c.prefixed(`target`, f.Target)
+	found, err := column[int64](ctx, r, qAuditHas+c.String()+` LIMIT `+c.param(auditFew), c.args...)
+	if err != nil || len(found) == auditFew {
+		return nil, false, err
+	}
+	return append([]int64{0}, found...), true, nil
+}
+
+// auditEntries reads entries between two numbers, the newest first, up to the limit and one more; of
+// a list alone, if there is one.
+func (r *reader) auditEntries(ctx context.Context, f operate.AuditFilter, from, below int64, only []int64) ([]operate.AuditEntry, error) {
+	var c conditions
+	c.add(`number >= %s`, from)
+	c.add(`number < %s`, below)
+	limit := c.param(f.Limit + 1)
+	if f.Actor != "" {
+		c.add(`actor = %s`, words(f.Actor))
+	}
+	if f.Action != "" {
+		c.add(`action = %s`, words(f.Action))
+	}
+	if f.Target != "" && only == nil {
+		c.prefixed(`target`, f.Target)
+	}
+	if !f.From.IsZero() {
+		c.add(`at >= %s`, r.time(core.InstantOf(f.From)))
+	}
+	if !f.To.IsZero() {
+		c.add(`at < %s`, r.time(core.InstantOf(f.To)))
+	}
+	if only != nil {
+		c.where = append(c.where, `number IN (SELECT u.number FROM `+r.rows(len(c.args)+1, `number INT8`)+`)`)
+		c.args = append(c.args, r.rowArgs(only)...)
+	}
+	return scanAll(ctx, r, scanAudit, `SELECT `+auditColumns+` FROM audit WHERE `+c.String()+` ORDER BY number DESC LIMIT `+limit, c.args...)
+}
