@@ -334,7 +334,7 @@ func (c *whyCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	var t task
-	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { fmt.Fprintln(w, show.Clean(t.Why)) })
+	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { fmt.Fprintln(w, show.Clean(t.sentence())) })
 }
 
 // find reads the task. An id is of one task whatever its type, so the types are tried one by one where none is given.
@@ -397,7 +397,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		if now := t.State + t.Why; now != last {
 			last = now
 			if c.Output == show.Text {
-				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.Why))
+				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.sentence()))
 			} else if err := show.Raw(std.out, show.JSON, data); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -23,6 +24,9 @@ type tokenCreateCmd struct {
 	Role    string `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
 	Expires string `help:"When it ends: a time or a duration from now (default: never)."`
 
+	Direct      bool   `help:"Write it into the database and not through the API: for the first admin token, where no one may ask yet."`
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Database of --direct: postgres://…"`
+	Reason      string `help:"Of --direct: why; it is kept in the audit trail."`
 	server
 }
 
@@ -46,7 +50,11 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	var data []byte
-	data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
+	if c.Direct {
+		data, err = c.direct(ctx, expires)
+	} else {
+		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
+	}
 	if err != nil {
 		return err
 	}
@@ -60,6 +68,18 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 	fmt.Fprintf(std.err, "token %s of %s, role %s; it is shown this once:\n", made.Token.ID, show.Clean(made.Token.Name), made.Token.Role)
 	_, err = fmt.Fprintln(std.out, made.Secret)
 	return err
+}
+
+// direct makes a token in the database.
+func (c *tokenCreateCmd) direct(ctx context.Context, expires time.Time) ([]byte, error) {
+	if c.DatabaseURL == "" {
+		return nil, misuse("database-url: not given, and --direct needs it")
+	}
+	token, secret, err := node.CreateToken(ctx, c.DatabaseURL, c.Name, operate.Role(c.Role), expires, c.Reason)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(createdToken{Token: token, Secret: secret})
 }
 
 type tokenListCmd struct{ server }

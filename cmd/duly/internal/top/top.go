@@ -87,37 +87,42 @@ type seen struct {
 	samples  []operate.Sample // oldest first
 	trouble  string           // why the node's own look failed; what it shows is as old as it says then
 	lists    [panes][]show.Object
-	err      error // of the whole look
+	failed   [panes]error // why a list is not there
+	err      error        // of the whole look
 }
 
 // look asks for everything that is shown.
 func look(ctx context.Context, c *client.Client) seen {
 	s := seen{at: time.Now()}
-	read := func(path string, query url.Values, into any) {
-		if s.err != nil {
-			return
-		}
+	read := func(path string, query url.Values, into any) error {
 		data, err := c.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 		if err == nil {
 			err = show.Decode(data, into)
 		}
-		s.err = err
+		return err
 	}
-	limit := url.Values{"limit": {strconv.Itoa(rows)}}
-	var failures, operations, agents show.Object
 	var stats struct {
 		Samples []operate.Sample `json:"samples"`
 		Trouble string           `json:"trouble"`
 	}
-	read("/v1/overview", nil, &s.overview)
-	read("/v1/stats", nil, &stats)
-	read("/v1/failures", limit, &failures)
-	read("/v1/operations", limit, &operations)
-	read("/v1/agents", nil, &agents)
+	if s.err = read("/v1/overview", nil, &s.overview); s.err == nil {
+		s.err = read("/v1/stats", nil, &stats)
+	}
+	if s.err != nil {
+		return s
+	}
 	s.samples, s.trouble = stats.Samples, stats.Trouble
-	s.lists[paneFailures] = objects(failures["groups"])
-	s.lists[paneOperations] = objects(operations["operations"])
-	s.lists[paneAgents] = objects(agents["agents"])
+	limit := url.Values{"limit": {strconv.Itoa(rows)}}
+	for _, list := range []struct {
+		pane      int
+		path, key string
+		query     url.Values
+	}{{paneFailures, "/v1/failures", "groups", limit}, {paneOperations, "/v1/operations", "operations", limit}, {paneAgents, "/v1/agents", "agents", nil}} {
+		var body show.Object
+		if s.failed[list.pane] = read(list.path, list.query, &body); s.failed[list.pane] == nil {
+			s.lists[list.pane] = objects(body[list.key])
+		}
+	}
 	return s
 }
 
@@ -410,6 +415,10 @@ func (m *model) content() string {
 	if t := m.last.trouble; t != "" {
 		fmt.Fprintln(&b, m.style(ansi.Wrap(show.Clean("the node has not looked since "+clock(m.last.overview.At)+": "+t), m.width, ""), alarm))
 		fmt.Fprintln(&b)
+	}
+	if err := m.last.failed[m.pane]; err != nil {
+		fmt.Fprintln(&b, m.style(ansi.Wrap(show.Clean(err.Error()), m.width, ""), alarm))
+		return b.String()
 	}
 	switch list := m.last.lists[m.pane]; m.pane {
 	case paneOverview:
