@@ -111,13 +111,15 @@ func (s *stream) read(ctx context.Context) error {
 			s.field(&e, line)
 			continue
 		}
+		if e.ID != "" { // not before: an event that is cut off comes again
+			s.last = e.ID
+		}
 		switch {
 		case e.Name == nameDropped:
 			p := Problem{Status: http.StatusServiceUnavailable, Detail: string(e.Data)}
 			_ = json.Unmarshal(e.Data, &p) // what is no problem document is shown as it is
 			return &p
 		case e.Data != nil:
-			e.ID = s.last
 			if err := s.each(e); err != nil {
 				if !errors.Is(err, ErrStop) {
 					s.failed = err
@@ -142,7 +144,7 @@ func (s *stream) field(e *Event, line string) {
 	value = strings.TrimPrefix(value, " ")
 	switch name {
 	case "id":
-		s.last = value
+		e.ID = value
 	case "event":
 		e.Name = value
 	case "data":

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -31,6 +32,7 @@ type Page struct {
 	W      io.Writer
 	Width  int  // in cells; 0: no terminal, so that nothing is cut
 	Colour bool // beside the words, never instead of them
+	Now    time.Time
 }
 
 // terminal is a writer that says how wide it is.
@@ -38,7 +40,7 @@ type terminal interface{ TerminalWidth() int }
 
 // On looks at a writer: a terminal has a width and, unless NO_COLOR is set, colours.
 func On(w io.Writer) Page {
-	p := Page{W: w}
+	p := Page{W: w, Now: time.Now()}
 	if t, ok := w.(terminal); ok {
 		p.Width = t.TerminalWidth()
 	} else if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -81,12 +83,14 @@ func Raw(w io.Writer, format string, data []byte) error {
 // Records prints rows as CSV, with the paths as the first line and values as the API has them.
 func Records(w io.Writer, columns []string, rows []Object) error {
 	out := csv.NewWriter(w)
+	columns, _ = split(columns)
 	_ = out.Write(columns) // Error has it
 	return records(out, columns, rows)
 }
 
 // More prints further rows of Records.
 func More(w io.Writer, columns []string, rows []Object) error {
+	columns, _ = split(columns)
 	return records(csv.NewWriter(w), columns, rows)
 }
 
@@ -211,23 +215,68 @@ func Head(path string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.TrimSuffix(name, "_at"), "_", " "))
 }
 
+// optional begins the path of a column that is left out where a row would not be a line.
+const optional = "~"
+
+// split takes the marks off the columns, and says which are not optional.
+func split(marked []string) (all, needed []string) {
+	for _, c := range marked {
+		path, may := strings.CutPrefix(c, optional)
+		all = append(all, path)
+		if !may {
+			needed = append(needed, path)
+		}
+	}
+	return all, needed
+}
+
+// Paths are the paths of columns without their marks.
+func Paths(columns []string) []string {
+	all, _ := split(columns)
+	return all
+}
+
 // keeps reports whether a column is never cut: what is copied into the next command.
 func keeps(path string) bool {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
-	case "id", "task", "number", "partition", "state", "outcome", "name", "type":
+	case "id", "task", "number", "partition", "state", "outcome", "name", "type", "last", "at", "tasks":
 		return true
 	}
 	return false
 }
 
 const (
-	gap      = 2  // between two columns
-	leastCut = 12 // a column is not cut below
+	gap      = 2 // between two columns
+	leastCut = 8 // a column is not cut below
 )
 
-// Table prints rows under their heads. On a terminal long cells are cut so that a row is a line; where even that is too
-// wide, each row becomes a block of lines.
+// Table prints rows under their heads. On a terminal long cells are cut so that a row is a line, then optional columns
+// are left out, which is said; where even that is too wide, each row becomes a block of lines.
 func (p Page) Table(columns []string, rows []Object) {
+	all, needed := split(columns)
+	if p.table(all, rows) {
+		return
+	}
+	if len(needed) < len(all) && p.table(needed, rows) {
+		var out []string
+		for _, c := range all {
+			if !slices.Contains(needed, c) {
+				out = append(out, Head(c))
+			}
+		}
+		fmt.Fprintf(p.W, "(no room for %s; -o csv has all)\n", strings.Join(out, ", "))
+		return
+	}
+	for i, row := range rows {
+		if i > 0 {
+			fmt.Fprintln(p.W)
+		}
+		p.Fields(all, row)
+	}
+}
+
+// table prints a table unless it does not fit.
+func (p Page) table(columns []string, rows []Object) bool {
 	cells := make([][]string, 0, len(rows)+1)
 	head := make([]string, len(columns))
 	for i, c := range columns {
@@ -237,7 +286,7 @@ func (p Page) Table(columns []string, rows []Object) {
 	for _, row := range rows {
 		line := make([]string, len(columns))
 		for i, c := range columns {
-			line[i] = Value(at(row, c))
+			line[i] = p.cell(at(row, c))
 		}
 		cells = append(cells, line)
 	}
@@ -248,13 +297,7 @@ func (p Page) Table(columns []string, rows []Object) {
 		}
 	}
 	if !p.fit(columns, widths) {
-		for i, row := range rows {
-			if i > 0 {
-				fmt.Fprintln(p.W)
-			}
-			p.Fields(columns, row)
-		}
-		return
+		return false
 	}
 	for n, line := range cells {
 		var b strings.Builder
@@ -271,6 +314,21 @@ func (p Page) Table(columns []string, rows []Object) {
 		}
 		fmt.Fprintln(p.W, strings.TrimRight(b.String(), " "))
 	}
+	return true
+}
+
+// cell is a value in a table: on a terminal a time is short, as the row is; Fields has all of it.
+func (p Page) cell(v any) string {
+	text, ok := v.(string)
+	moment, err := time.Parse(time.RFC3339Nano, text)
+	if !ok || err != nil || p.Width == 0 || moment.Year() <= 1 {
+		return Value(v)
+	}
+	moment = moment.UTC()
+	if now := p.Now.UTC(); moment.Year() == now.Year() && moment.YearDay() == now.YearDay() {
+		return moment.Format("15:04:05Z")
+	}
+	return moment.Format("2006-01-02")
 }
 
 // fit makes the widest columns narrower until a row is a line.
@@ -299,6 +357,7 @@ func (p Page) fit(columns []string, widths []int) bool {
 
 // Fields prints one object, a field a line; on a terminal long values go on in the next.
 func (p Page) Fields(columns []string, row Object) {
+	columns, _ = split(columns)
 	wide := 0
 	for _, c := range columns {
 		wide = max(wide, len(Head(c)))
@@ -320,6 +379,7 @@ func (p Page) Fields(columns []string, row Object) {
 
 // Line prints one row of a table that has no end: without heads, and without what is empty.
 func (p Page) Line(columns []string, row Object) {
+	columns, _ = split(columns)
 	var parts []string
 	wide := 0
 	for _, c := range columns {

@@ -75,8 +75,8 @@ var paneNames = [panes]string{"overview", "failures", "operations", "agents"}
 
 // Columns of the lists: paths of the API's JSON names.
 var (
-	FailureColumns   = []string{"id", "tasks", "state", "type", "step", "last", "example"}
-	OperationColumns = []string{"id", "state", "tasks", "tally.done", "tally.failed_again", "tally.waiting", "why"}
+	FailureColumns   = []string{"id", "tasks", "state", "type", "step", "~last", "example"}
+	OperationColumns = []string{"id", "state", "tasks", "tally.done", "tally.failed_again", "tally.waiting", "~why"}
 	AgentColumns     = []string{"name", "instances", "waiting", "paused", "latency_ms", "errors"}
 )
 
@@ -367,9 +367,9 @@ func (m *model) title() string {
 	right := "looking …"
 	switch {
 	case m.err != nil && m.last.at.IsZero():
-		right = m.style("not reached", alarm)
+		right = m.style(m.why(), alarm)
 	case m.err != nil:
-		right = m.style("not reached; seen at "+clock(m.last.at), alarm)
+		right = m.style(m.why()+"; seen at "+clock(m.last.at), alarm)
 	case m.held:
 		right = m.style("held; seen at "+clock(m.last.at), warn)
 	case !m.last.at.IsZero():
@@ -381,6 +381,14 @@ func (m *model) title() string {
 		gap = max(1, m.width-ansi.StringWidth(left)-ansi.StringWidth(right))
 	}
 	return left + strings.Repeat(" ", gap) + right
+}
+
+// why is a word for what the last look failed with.
+func (m *model) why() string {
+	if _, answered := errors.AsType[*client.Problem](m.err); answered {
+		return "refused"
+	}
+	return "not reached"
 }
 
 func clock(at time.Time) string { return at.UTC().Format("15:04:05Z") }
@@ -404,7 +412,7 @@ func (m *model) tabs() string {
 // content is the pane that is shown.
 func (m *model) content() string {
 	var b bytes.Buffer
-	page := show.Page{W: &b, Width: m.width, Colour: !m.plain}
+	page := show.Page{W: &b, Width: m.width, Colour: !m.plain, Now: m.last.at}
 	if m.err != nil {
 		fmt.Fprintln(&b, m.style(ansi.Wrap(show.Clean(m.err.Error()), m.width, ""), alarm))
 		fmt.Fprintln(&b)
