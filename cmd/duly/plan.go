@@ -25,7 +25,7 @@ import (
 )
 
 type planCmd struct {
-	Apply planApplyCmd `cmd:"" help:"Store a version of a plan, which never changes afterwards."`
+	Apply planApplyCmd `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
 	List  planListCmd  `cmd:"" help:"List the stored versions of all plans."`
 	Show  planShowCmd  `cmd:"" help:"Show one version of a plan with its steps."`
 	Diff  planDiffCmd  `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
@@ -81,7 +81,7 @@ type planApplyCmd struct {
 type planAnswer struct {
 	Name    string `json:"name"`
 	Version int64  `json:"version"`
-	Stored  bool   `json:"stored"` // false: it was there already, the same
+	Stored  bool   `json:"stored"`
 }
 
 // Run stores a plan.
@@ -114,12 +114,8 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
-	said := "is stored"
-	if !answer.Stored {
-		said = "was stored already, the same"
-	}
 	s := server{Output: c.Output}
-	return s.said(std, data, []string{"name", "version", "stored"}, "plan %s version %d %s", answer.Name, answer.Version, said)
+	return s.said(std, data, []string{"name", "version", "stored"}, "plan %s version %d is stored", answer.Name, answer.Version)
 }
 
 type planListCmd struct{ server }
