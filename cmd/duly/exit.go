@@ -26,10 +26,10 @@ var exits = []struct {
 	what string
 }{
 	{exitDone, "done"},
-	{exitFailed, "failed, or found what is wrong: a task that was watched ended otherwise than processed, an operation stopped or has tasks that failed again, doctor found a mistake"},
-	{exitUse, "wrong use: a flag, an argument or an input that is refused (400, 413, 422), or an answer is needed and there is no terminal to ask at"},
+	{exitFailed, "failed, or found something wrong: a watched task not processed, an operation with failures, a mistake that doctor found"},
+	{exitUse, "wrong use: a flag, argument or input is refused (400, 413, 422), or there is no terminal to ask what is missing"},
 	{exitNotFound, "not found (404)"},
-	{exitState, "refused by state: not possible now, or the number of tasks is another than was said (409, 412)"},
+	{exitState, "refused by state: not possible now, or not the number of tasks that was said (409, 412)"},
 	{exitUnreachable, "not reachable, or not at present: try again (429, 5xx)"},
 	{exitForbidden, "not allowed: no token, an unknown one, or one without the role (401, 403)"},
 }
