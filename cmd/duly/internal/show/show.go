@@ -128,7 +128,7 @@ func plain(v any) string {
 		return v
 	case Object:
 		if n, ok := v["n"].(json.Number); ok {
-			if v["at_least"] == true {
+			if atLeast(v) {
 				return ">=" + n.String()
 			}
 			return n.String()
@@ -139,6 +139,12 @@ func plain(v any) string {
 		return ""
 	}
 	return string(data)
+}
+
+// atLeast reports whether a count says that there may be more.
+func atLeast(count Object) bool {
+	is, _ := count["at_least"].(bool)
+	return is
 }
 
 // Value is a value for people: counts in groups of three, times to the second, and no character that moves the cursor.
@@ -175,7 +181,7 @@ func Value(v any) string {
 		return strings.Join(all, ", ")
 	case Object:
 		if n, ok := v["n"].(json.Number); ok {
-			return Count(n.String(), v["at_least"] == true)
+			return Count(n.String(), atLeast(v))
 		}
 	}
 	return Clean(plain(v))
