@@ -121,6 +121,7 @@ report: ## sizes of files and functions, comments, tests: a report, not a gate
 docs: ## write the pages that are made from the source: coverage, settings, commands
 	@go test -count=1 ./internal/law -run Covers -update
 	@go test -count=1 ./cmd/duly -run Manual -update
+	@go test -count=1 ./internal/api -run TestDocument$$ -rewrite
 
 clean-room: ## both README commands from a fresh clone and empty caches
 	@scripts/clean-room

@@ -111,7 +111,7 @@ func listing[I, P, T any](a *api, r route, read func(ctx context.Context, in *I,
 				reply(w, http.StatusOK, page)
 				return
 			}
-			export(a, ctx, w, format, limit, rows, next, func(after string, limit int) ([]T, string, error) {
+			export(ctx, a, w, format, limit, rows, next, func(after string, limit int) ([]T, string, error) {
 				_, rows, next, err := bounded(after, limit)
 				return rows, next, err
 			})
@@ -130,7 +130,7 @@ func listAnswer(registry huma.Registry, page reflect.Type, hint string) *huma.Re
 
 // export writes rows and those of all pages that follow, as they are read. What fails on the way cuts the answer off, so
 // that no one takes a part for the whole: in NDJSON after a line that says why.
-func export[T any](a *api, ctx context.Context, w http.ResponseWriter, format string, limit int, rows []T, next string, read func(after string, limit int) ([]T, string, error)) {
+func export[T any](ctx context.Context, a *api, w http.ResponseWriter, format string, limit int, rows []T, next string, read func(after string, limit int) ([]T, string, error)) {
 	rc := http.NewResponseController(w)
 	put, kind := ndjson[T](w), "application/x-ndjson"
 	if format == formatCSV {

@@ -84,6 +84,7 @@ func (a *api) many(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
+	_ = rc.Flush() // a client may wait for it before it sends lines
 
 	pending := make(chan chan lineAnswerJSON, manyWindow)
 	written := make(chan struct{})

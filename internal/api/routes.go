@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -169,18 +168,15 @@ func (n nowhere) Handle(op *huma.Operation, _ func(huma.Context)) { *n.op = *op 
 // ServeHTTP implements huma.Adapter.
 func (nowhere) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 
-// problems are the refusals that any operation may answer.
+// problems is what any operation answers when it refuses, whatever the code: one document for all of them.
 func problems(registry huma.Registry, changes bool) map[string]*huma.Response {
-	schema := registry.Schema(reflect.TypeFor[problemJSON](), true, "Problem")
-	codes := []int{400, 401, 403, 404, 429, 503}
+	says := "400 what is wrong, by field, value and limit; 401 no token; 403 the role; 404 not there; 429 and 503 come again, with Retry-After"
 	if changes {
-		codes = append(codes, 409, 413)
+		says += "; 409 the state forbids it, with what is possible; 413 too large"
 	}
-	all := map[string]*huma.Response{}
-	for _, code := range codes {
-		all[fmt.Sprint(code)] = &huma.Response{Description: http.StatusText(code), Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
-	}
-	return all
+	return map[string]*huma.Response{"default": {Description: says, Content: map[string]*huma.MediaType{
+		"application/problem+json": {Schema: registry.Schema(reflect.TypeFor[problemJSON](), true, "Problem")},
+	}}}
 }
 
 // newHuma makes what describes the operations.
@@ -223,26 +219,16 @@ func schemaName(t reflect.Type, hint string) string {
 	if name, ok := schemaNames[t]; ok {
 		return name
 	}
-	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
+	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
+	for suffix, meant := range map[string]string{"InBody": "Request", "OutBody": "Answer"} {
+		if before, ok := strings.CutSuffix(name, suffix); ok {
+			return before + meant
+		}
+	}
+	return name
 }
 
 var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[countJSON](): "TaskCount", reflect.TypeFor[countsJSON](): "TaskCounts", reflect.TypeFor[pageJSON](): "TaskPage", reflect.TypeFor[stepJSON](): "TaskStep",
 	reflect.TypeFor[planform.Step](): "PlanStep", reflect.TypeFor[ViewBody](): "ViewBody", reflect.TypeFor[viewJSONOut](): "View",
-}
-
-// routesOf are the operations as they are described: for tests of who may what.
-func routesOf(doc *huma.OpenAPI) []*huma.Operation {
-	var all []*huma.Operation
-	for _, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete, item.Patch} {
-			if op != nil {
-				all = append(all, op)
-			}
-		}
-	}
-	slices.SortFunc(all, func(x, y *huma.Operation) int {
-		return slices.Compare([]string{x.Path, x.Method}, []string{y.Path, y.Method})
-	})
-	return all
 }

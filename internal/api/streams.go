@@ -225,6 +225,7 @@ func (a *api) followLive(w http.ResponseWriter, r *http.Request) {
 	defer done()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	_ = s.rc.Flush()
 	snapshots := a.ports.Live.Subscribe(ctx)
 	beat := time.NewTicker(streamBeat)
 	defer beat.Stop()

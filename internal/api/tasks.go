@@ -322,5 +322,5 @@ func (a *api) exportTasks(w http.ResponseWriter, r *http.Request, filter core.Fi
 		a.storeFailed(w, r, "the state store could not be read", err)
 		return
 	}
-	export(a, r.Context(), w, format, limit, rows, next, read)
+	export(r.Context(), a, w, format, limit, rows, next, read)
 }

@@ -98,14 +98,11 @@ func New(cfg Config) (*Auth, error) {
 		return nil, errors.New("auth: a store of tokens is required")
 	}
 	a.tokens = newTokens(cfg.Tokens, cfg.Now, cfg.Log)
-	a.sessions = scs.New()
-	a.sessions.Store = newSessionStore(cfg.Now)
-	a.sessions.Lifetime = sessionFor
-	a.sessions.Cookie.Persist = false
-	a.sessions.Cookie.SameSite = http.SameSiteLaxMode // the provider leads back here
-	a.sessions.Cookie.Secure = a.secure()
-	a.sessions.Cookie.Name = a.cookie("duly-session")
-	a.sessions.HashTokenInStore = true
+	// Not by scs.New, which begins a store of its own, and a goroutine of that.
+	a.sessions = &scs.SessionManager{
+		Lifetime: sessionFor, Store: newSessionStore(cfg.Now), Codec: scs.GobCodec{}, HashTokenInStore: true,
+		Cookie: scs.SessionCookie{Name: a.cookie("duly-session"), Path: "/", HttpOnly: true, Secure: a.secure(), SameSite: http.SameSiteLaxMode}, // Lax: the provider leads back here
+	}
 	if cfg.Mode == OIDC {
 		var err error
 		if a.provider, err = newProvider(cfg.OIDC, a.base); err != nil {

@@ -1,0 +1,550 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oauth2-proxy/mockoidc"
+	"go.uber.org/goleak"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var silent = slog.New(slog.DiscardHandler)
+
+// shelf is a store of tokens in memory.
+type shelf struct {
+	mu      sync.Mutex
+	all     map[string]operate.Token
+	reads   int
+	touches int
+	err     error
+}
+
+func newShelf() *shelf { return &shelf{all: map[string]operate.Token{}} }
+
+func (s *shelf) PutToken(_ context.Context, t operate.Token) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[t.ID] = t
+	return s.err
+}
+
+func (s *shelf) TokenByID(_ context.Context, id string) (operate.Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	if s.err != nil {
+		return operate.Token{}, s.err
+	}
+	t, ok := s.all[id]
+	if !ok {
+		return t, fmt.Errorf("token: %w", core.ErrNotFound)
+	}
+	return t, nil
+}
+
+func (s *shelf) Tokens(context.Context) ([]operate.Token, error) { return nil, nil }
+
+func (s *shelf) RevokeToken(_ context.Context, id string, at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.all[id]
+	t.Revoked = at
+	s.all[id] = t
+	return nil
+}
+
+func (s *shelf) TouchToken(_ context.Context, id string, at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touches++
+	t := s.all[id]
+	t.LastUsed = at
+	s.all[id] = t
+	return nil
+}
+
+// clock is a time that a test moves.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// whoami answers who the actor is.
+var whoami = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	actor, ok := operate.ActorFrom(r.Context())
+	if !ok {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(actor)
+})
+
+func ask(h http.Handler, method, target string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestTokens: a token is its holder's name and role; what does not hold is refused, whatever is wrong with it, and the
+// store has no secret.
+//
+// covers: OP17
+func TestTokens(t *testing.T) {
+	s, c := newShelf(), newClock()
+	a, err := New(Config{Mode: Token, Tokens: s, Now: c.now, Log: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := a.Middleware(whoami)
+	token, text, err := CreateToken(t.Context(), s, "shop", operate.RoleClient, "test", c.now(), c.now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, _ := json.Marshal(s.all[token.ID]); !strings.HasPrefix(text, TokenPrefix) || len(token.Hash) != sha256.Size || strings.Contains(string(kept)+string(token.Hash), text[len(text)-30:]) {
+		t.Errorf("token %s is kept as %s", text, kept)
+	}
+	if got := ask(h, "GET", "/v1/x", "Authorization", "bearer  "+text); got.Code != 200 || got.Body.String() != `{"name":"shop","role":"client","from":"192.0.2.1","via":"http"}`+"\n" {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+	if got := ask(h, "GET", "/v1/x"); got.Code != 401 {
+		t.Errorf("without one: %d", got.Code)
+	}
+	other := strings.Map(func(c rune) rune {
+		if c == 'a' {
+			return 'b'
+		}
+		return c
+	}, text[len(text)-43:])
+	if other == text[len(text)-43:] {
+		other = "A" + other[1:]
+	}
+	for what, given := range map[string]string{
+		"another secret": "Bearer " + text[:len(text)-43] + other, "no secret": "Bearer " + text[:len(text)-44], "unknown": "Bearer duly_aaaaaaaaaaaaaaaa_" + text[len(text)-43:],
+		"no prefix": "Bearer x", "another scheme": "Basic eDp5", "empty": "Bearer", "long": "Bearer " + strings.Repeat("duly_", 10000), "upper id": "Bearer " + strings.ToUpper(text),
+	} {
+		got := ask(h, "GET", "/v1/x", "Authorization", given)
+		if got.Code != 401 || !strings.Contains(got.Header().Get("WWW-Authenticate"), "invalid_token") || got.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %s", what, got.Code, got.Body)
+		}
+	}
+	c.pass(time.Hour)
+	if got := ask(h, "GET", "/v1/x", "Authorization", "Bearer "+text); got.Code != 401 {
+		t.Errorf("expired: %d", got.Code)
+	}
+	for want, make := range map[string]func() (operate.Token, string, error){
+		"name": func() (operate.Token, string, error) {
+			return NewToken("", operate.RoleAdmin, "", c.now(), time.Time{})
+		},
+		"name:": func() (operate.Token, string, error) {
+			return NewToken(strings.Repeat("n", 65), operate.RoleAdmin, "", c.now(), time.Time{})
+		},
+		"role":    func() (operate.Token, string, error) { return NewToken("n", "root", "", c.now(), time.Time{}) },
+		"expires": func() (operate.Token, string, error) { return NewToken("n", operate.RoleAdmin, "", c.now(), c.now()) },
+	} {
+		if _, _, err := make(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestRevocation: it is seen within seconds, while many requests make few reads; the use is noted once a minute; a store
+// that is away keeps no known token out.
+//
+// covers: OP17
+func TestRevocation(t *testing.T) {
+	s, c := newShelf(), newClock()
+	a, err := New(Config{Mode: Token, Tokens: s, Now: c.now, Log: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := a.Middleware(whoami)
+	token, text, err := CreateToken(t.Context(), s, "shop", operate.RoleOperator, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func() int { return ask(h, "GET", "/v1/x", "Authorization", "Bearer "+text).Code }
+	for range 300 { // 30 s of ten a second
+		if code := use(); code != 200 {
+			t.Fatal(code)
+		}
+		c.pass(100 * time.Millisecond)
+	}
+	if s.reads > 11 || s.touches != 1 {
+		t.Errorf("%d reads and %d touches in 30 s, want at most 11 and 1", s.reads, s.touches)
+	}
+	c.pass(time.Minute)
+	use()
+	if s.touches != 2 {
+		t.Errorf("%d touches, want one each minute", s.touches)
+	}
+	s.err = errors.New("away")
+	c.pass(5 * time.Minute)
+	if code := use(); code != 200 {
+		t.Errorf("%d while the store is away", code)
+	}
+	c.pass(6 * time.Minute)
+	if code := use(); code != 503 {
+		t.Errorf("%d after the store was away for long, want 503", code)
+	}
+	s.err = nil
+	if code := use(); code != 200 {
+		t.Errorf("%d when the store is back", code)
+	}
+	_ = s.RevokeToken(t.Context(), token.ID, c.now())
+	c.pass(cacheFor)
+	if code := use(); code != 401 {
+		t.Errorf("%d after it was revoked", code)
+	}
+}
+
+// TestGuesses: who shows unknown tokens makes a bounded number of reads, and of entries in memory.
+func TestGuesses(t *testing.T) {
+	s, c := newShelf(), newClock()
+	tokens := newTokens(s, c.now, silent)
+	many := 0
+	for i := range 1000 {
+		id := idText.EncodeToString([]byte(fmt.Sprintf("%010d", i)))
+		if _, err := tokens.check(t.Context(), TokenPrefix+id+"_"+strings.Repeat("A", 43)); errors.Is(err, errTooMany) {
+			many++
+		}
+	}
+	if s.reads != unknownBurst || many != 1000-unknownBurst {
+		t.Errorf("%d reads, %d refused", s.reads, many)
+	}
+	for i := range cacheMax + 100 {
+		id := fmt.Sprint(i)
+		tokens.put(id, entry{})
+	}
+	if n := len(tokens.entries); n > cacheMax {
+		t.Errorf("%d entries, want at most %d", n, cacheMax)
+	}
+}
+
+// TestOff: everyone is the local admin, but no page of another site is.
+//
+// covers: OP17
+func TestOff(t *testing.T) {
+	a, err := New(Config{Mode: Off, Log: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := a.Middleware(whoami)
+	if got := ask(h, "POST", "/v1/x"); got.Code != 200 || !strings.Contains(got.Body.String(), `"name":"local","role":"admin"`) {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+	for name, x := range map[string]struct {
+		headers []string
+		code    int
+	}{
+		"another site":   {[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"another origin": {[]string{"Origin", "https://evil.example"}, 403},
+		"the same site":  {[]string{"Sec-Fetch-Site", "same-origin"}, 200},
+	} {
+		if got := ask(h, "POST", "/v1/x", x.headers...); got.Code != x.code {
+			t.Errorf("%s: %d %s", name, got.Code, got.Body)
+		}
+		if got := ask(h, "GET", "/v1/x", x.headers...); got.Code != 200 {
+			t.Errorf("%s reads: %d", name, got.Code)
+		}
+	}
+}
+
+// TestHeaders: browsers are told what an answer may do.
+//
+// covers: OP20
+func TestHeaders(t *testing.T) {
+	got := ask(Headers(whoami), "GET", "/").Header()
+	for name, value := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Content-Security-Policy": Policy} {
+		if got.Get(name) != value {
+			t.Errorf("%s: %q", name, got.Get(name))
+		}
+	}
+	if strings.Contains(Policy, "unsafe") || !strings.Contains(Policy, "default-src 'self'") || !strings.Contains(Policy, "frame-ancestors 'none'") {
+		t.Error(Policy)
+	}
+}
+
+// signInServer serves whoami behind sessions; the client keeps cookies and follows.
+func signInServer(t *testing.T, change func(*Config)) (*httptest.Server, *http.Client, *shelf, *clock) {
+	t.Helper()
+	s, c := newShelf(), newClock()
+	mux := http.NewServeMux()
+	server := httptest.NewServer(Headers(mux))
+	t.Cleanup(server.Close)
+	cfg := Config{Mode: Token, Tokens: s, URL: server.URL, Now: c.now, Log: silent}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Mount(mux)
+	mux.Handle("/", a.Middleware(whoami))
+	jar, _ := cookiejar.New(nil)
+	client := &http.Client{Jar: jar, Timeout: 10 * time.Second}
+	t.Cleanup(client.CloseIdleConnections)
+	return server, client, s, c
+}
+
+func body(t *testing.T, resp *http.Response, err error) (int, string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// TestSignInWithToken: a person with a token has a session until it is revoked, or they sign out; a page of another site
+// signs no one in.
+//
+// covers: OP17, OP20
+func TestSignInWithToken(t *testing.T) {
+	server, client, s, c := signInServer(t, nil)
+	token, text, err := CreateToken(t.Context(), s, "olga", operate.RoleOperator, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Get(server.URL + PathSignIn + "?next=/x%3Fa=1")
+	if code, page := body(t, resp, err); code != 200 || !strings.Contains(page, `value="/x?a=1"`) || strings.Contains(page, "<script") || strings.Contains(page, "style") {
+		t.Errorf("%d %s", code, page)
+	}
+	resp, err = client.PostForm(server.URL+PathSignIn, url.Values{"token": {"duly_nonsense"}, "next": {"//evil.example"}})
+	if code, page := body(t, resp, err); code != 401 || strings.Contains(page, "evil") {
+		t.Errorf("%d %s", code, page)
+	}
+	resp, err = client.PostForm(server.URL+PathSignIn, url.Values{"token": {text}, "next": {"/x"}})
+	if code, who := body(t, resp, err); code != 200 || !strings.Contains(who, `"name":"olga","role":"operator","from":"127.0.0.1","via":"console"`) || resp.Request.URL.Path != "/x" {
+		t.Errorf("%d %s at %s", code, who, resp.Request.URL)
+	}
+	for _, cookie := range client.Jar.Cookies(resp.Request.URL) {
+		if strings.Contains(cookie.Value, text[len(text)-20:]) {
+			t.Error("the cookie has the token")
+		}
+	}
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/x", nil)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	resp, err = client.Do(r)
+	if code, _ := body(t, resp, err); code != 403 {
+		t.Errorf("a page of another site with the cookie: %d", code)
+	}
+	_ = s.RevokeToken(t.Context(), token.ID, c.now())
+	c.pass(cacheFor)
+	resp, err = client.Get(server.URL + "/x")
+	if code, _ := body(t, resp, err); code != 401 {
+		t.Errorf("after the token was revoked: %d", code)
+	}
+
+	_, again, err := CreateToken(t.Context(), s, "olga", operate.RoleOperator, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err = client.PostForm(server.URL+PathSignIn, url.Values{"token": {again}})
+	if code, _ := body(t, resp, err); code != 200 {
+		t.Fatalf("%d", code)
+	}
+	old := client.Jar.Cookies(resp.Request.URL)[0]
+	resp, err = client.PostForm(server.URL+PathSignOut, nil)
+	if code, page := body(t, resp, err); code != 200 || !strings.Contains(page, "Sign in") {
+		t.Errorf("%d %s", code, page)
+	}
+	r, _ = http.NewRequestWithContext(t.Context(), "GET", server.URL+"/x", nil)
+	r.AddCookie(old)
+	resp, err = http.DefaultClient.Do(r)
+	if code, _ := body(t, resp, err); code != 401 {
+		t.Errorf("a cookie of before signing out: %d", code)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	r, _ = http.NewRequestWithContext(t.Context(), "POST", server.URL+PathSignIn, strings.NewReader("token="+again))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", "https://evil.example")
+	resp, err = client.Do(r)
+	if code, _ := body(t, resp, err); code != 403 {
+		t.Errorf("signed in from another site: %d", code)
+	}
+}
+
+// TestSessionEnds: a session is over after its time.
+func TestSessionEnds(t *testing.T) {
+	store := newSessionStore(newClock().now)
+	c := newClock()
+	store.now = c.now
+	if err := store.Commit("a", []byte("x"), c.now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, _ := store.Find("a"); !ok {
+		t.Error("it is not there")
+	}
+	c.pass(time.Hour)
+	if _, ok, _ := store.Find("a"); ok {
+		t.Error("it is there after its time")
+	}
+	for i := range sessionsMax + 10 {
+		_ = store.Commit(fmt.Sprint("s", i), nil, c.now().Add(time.Duration(i+1)*time.Second))
+	}
+	_, first, _ := store.Find("s0")
+	if _, last, _ := store.Find(fmt.Sprint("s", sessionsMax+9)); len(store.all) > sessionsMax || first || !last {
+		t.Errorf("%d sessions, first %v, last %v", len(store.all), first, last)
+	}
+}
+
+// TestCookies: by TLS a cookie is bound to the host and to TLS.
+//
+// covers: OP20
+func TestCookies(t *testing.T) {
+	s, c := newShelf(), newClock()
+	a, err := New(Config{Mode: Token, Tokens: s, URL: "https://ops.example.org/duly", Now: c.now, Log: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, err := CreateToken(t.Context(), s, "olga", operate.RoleViewer, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	a.Mount(mux)
+	r := httptest.NewRequest("POST", PathSignIn, strings.NewReader("next=/x&token="+text))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	cookie := w.Header().Get("Set-Cookie")
+	for _, want := range []string{"__Host-duly-session=", "Secure", "HttpOnly", "SameSite=Lax", "Path=/"} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("cookie %s, want %s", cookie, want)
+		}
+	}
+	if strings.Contains(cookie, "Domain") || w.Header().Get("Location") != "/duly/x" {
+		t.Errorf("cookie %s, location %s", cookie, w.Header().Get("Location"))
+	}
+}
+
+// TestOIDC: a person signs in at the provider and has the role of their groups; an answer of another sign-in, a code that
+// the provider does not know and a person without a role are refused.
+//
+// covers: OP17
+func TestOIDC(t *testing.T) {
+	provider, err := mockoidc.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = provider.Shutdown() }()
+	server, client, _, _ := signInServer(t, func(c *Config) {
+		c.Now = nil
+		c.Mode, c.OIDC = OIDC, Provider{Issuer: provider.Issuer(), ClientID: provider.Config().ClientID, Secret: provider.Config().ClientSecret,
+			Groups: map[operate.Role][]string{operate.RoleViewer: {"everyone"}, operate.RoleOperator: {"ops"}}}
+	})
+	defer http.DefaultClient.CloseIdleConnections()
+	provider.QueueUser(&mockoidc.MockUser{Subject: "s-1", Email: "olga@example.org", EmailVerified: true, Groups: []string{"everyone", "ops"}})
+	resp, err := client.Get(server.URL + PathLeave + "?next=/x")
+	if code, who := body(t, resp, err); code != 200 || !strings.Contains(who, `"name":"olga@example.org","role":"operator"`) || resp.Request.URL.Path != "/x" {
+		t.Errorf("%d %s at %s", code, who, resp.Request.URL)
+	}
+	provider.QueueUser(&mockoidc.MockUser{Subject: "s-2", Email: "admin@example.org", EmailVerified: false, Groups: []string{"everyone"}})
+	resp, err = client.Get(server.URL + PathLeave + "?next=https://evil.example/")
+	if code, who := body(t, resp, err); code != 200 || !strings.Contains(who, `"name":"s-2","role":"viewer"`) || resp.Request.URL.Path != "/" {
+		t.Errorf("an address that is not verified: %d %s at %s", code, who, resp.Request.URL)
+	}
+	provider.QueueUser(&mockoidc.MockUser{Subject: "s-3", Groups: []string{"cooks"}})
+	resp, err = client.Get(server.URL + PathLeave)
+	if code, page := body(t, resp, err); code != 403 || !strings.Contains(page, "none of your groups has a role") {
+		t.Errorf("without a role: %d %s", code, page)
+	}
+	resp, err = client.Get(server.URL + PathCallback + "?code=x&state=y")
+	if code, _ := body(t, resp, err); code != 400 {
+		t.Errorf("an answer that was not asked for: %d", code)
+	}
+	stop := &http.Client{Jar: client.Jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer stop.CloseIdleConnections()
+	resp, err = stop.Get(server.URL + PathLeave)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	to, err := url.Parse(resp.Header.Get("Location"))
+	if err != nil || to.Query().Get("code_challenge_method") != "S256" || to.Query().Get("nonce") == "" {
+		t.Fatalf("%v %v", to, err)
+	}
+	resp, err = stop.Get(server.URL + PathCallback + "?code=forged&state=other")
+	if code, page := body(t, resp, err); code != 400 || !strings.Contains(page, "another sign-in") {
+		t.Errorf("another state: %d %s", code, page)
+	}
+	resp, err = stop.Get(server.URL + PathLeave)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	to, _ = url.Parse(resp.Header.Get("Location"))
+	resp, err = stop.Get(server.URL + PathCallback + "?code=forged&state=" + to.Query().Get("state"))
+	if code, page := body(t, resp, err); code != 403 || !strings.Contains(page, "did not confirm") {
+		t.Errorf("a forged code: %d %s", code, page)
+	}
+}
+
+// TestOwnPath: no address leads a person who signs in to another server.
+//
+// covers: OP20
+func TestOwnPath(t *testing.T) {
+	for given, want := range map[string]string{
+		"/x?a=1#b": "/x?a=1#b", "": "/", "x": "/", "//evil.example": "/", `/\evil.example`: "/", "https://evil.example": "/", "/a\r\nSet-Cookie: x": "/", "/\tx": "/", "/" + strings.Repeat("x", 3000): "/",
+	} {
+		if got := ownPath(given); got != want {
+			t.Errorf("%.40q: %q, want %q", given, got, want)
+		}
+	}
+}
+
+// TestConfig: what cannot work is refused by its name.
+func TestConfig(t *testing.T) {
+	groups := map[operate.Role][]string{operate.RoleViewer: {"x"}}
+	for want, c := range map[string]Config{
+		"a log is required": {Mode: Off}, `auth: "basic"`: {Mode: "basic", Log: silent}, "a store of tokens": {Mode: Token, Log: silent}, "http-url": {Mode: Off, URL: "ops", Log: silent},
+		"oidc-issuer":  {Mode: OIDC, Tokens: newShelf(), URL: "https://x", OIDC: Provider{Groups: groups}, Log: silent},
+		"leads people": {Mode: OIDC, Tokens: newShelf(), OIDC: Provider{Issuer: "https://x", ClientID: "x", Groups: groups}, Log: silent},
+		"no group":     {Mode: OIDC, Tokens: newShelf(), URL: "https://x", OIDC: Provider{Issuer: "https://x", ClientID: "x"}, Log: silent},
+	} {
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

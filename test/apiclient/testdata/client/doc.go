@@ -1,0 +1,2 @@
+// Package client is where the generated client is laid over; it has nothing of its own.
+package client
