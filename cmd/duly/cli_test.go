@@ -67,12 +67,16 @@ func TestCLI(t *testing.T) {
 	if id := field(third, "id"); id != "d-3" {
 		t.Errorf("id %v", id)
 	}
-	for want, args := range map[string][]string{
-		`"d-1" is processed: it is too late to cancel`: {"cancel", "delivery", "d-1"}, `no task .*d-4.*--even-if-unknown`: {"cancel", "delivery", "d-4"},
-		"type .*nosuch.* is unknown": {"cancel", "nosuch", "d-4", "--even-if-unknown"},
+	for want, c := range map[string]struct {
+		status int
+		args   []string
+	}{
+		`"d-1" is processed: it is too late to cancel`: {exitState, []string{"cancel", "delivery", "d-1"}},
+		`no task .*d-4.*--even-if-unknown`:             {exitNotFound, []string{"cancel", "delivery", "d-4"}},
+		"type .*nosuch.* is unknown":                   {exitNotFound, []string{"cancel", "nosuch", "d-4", "--even-if-unknown"}},
 	} {
-		if status, _, said := command(t, "", append(args, "-s", url)...); status != 1 || !regexp.MustCompile(want).MatchString(said) {
-			t.Errorf("%v: status %d: %s", args, status, said)
+		if status, _, said := command(t, "", append(c.args, "-s", url)...); status != c.status || !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("%v: status %d: %s", c.args, status, said)
 		}
 	}
 	says(ok("", "cancel", "delivery", "d-4", "--reason", "changed my mind", "--even-if-unknown", "-s", url), `^asked that d-4 end: no task has this id yet`)
@@ -95,24 +99,25 @@ func TestCLI(t *testing.T) {
 	wrongUse(t, url)
 }
 
-// wrongUse: the server's refusals come out as words and status 1.
+// wrongUse: the server's refusals come out as words and the status for them.
 func wrongUse(t *testing.T, url string) {
 	t.Helper()
 	for _, c := range []struct {
 		args []string
+		code int
 		want string
 	}{
-		{[]string{"get", "delivery", "no-such"}, `no task "no-such" of type "delivery"`},
-		{[]string{"submit", "nosuch", "n1", "{}"}, `"nosuch"`},
-		{[]string{"submit", "delivery", "d-1", `{"a":1}`}, "another input"},
-		{[]string{"submit", "delivery", "n2", `{"a"`}, "not JSON"},
-		{[]string{"submit", "delivery", "n3", `{}`, "--complete-by=-1s"}, "complete-by"},
-		{[]string{"list", "--limit", "0"}, "limit"},
-		{[]string{"list", "--state", "gone"}, "state"},
+		{[]string{"get", "delivery", "no-such"}, exitNotFound, `no task "no-such" of type "delivery"`},
+		{[]string{"submit", "nosuch", "n1", "{}"}, exitNotFound, `"nosuch"`},
+		{[]string{"submit", "delivery", "d-1", `{"a":1}`}, exitState, "another input"},
+		{[]string{"submit", "delivery", "n2", `{"a"`}, exitUse, "not JSON"},
+		{[]string{"submit", "delivery", "n3", `{}`, "--complete-by=-1s"}, exitUse, "complete-by"},
+		{[]string{"list", "--limit", "0"}, exitUse, "limit"},
+		{[]string{"list", "--state", "gone"}, exitUse, "state"},
 	} {
 		code, _, errs := command(t, "", append(c.args, "-s", url)...)
-		if code != 1 || !strings.HasPrefix(errs, "duly: ") || !strings.Contains(errs, c.want) {
-			t.Errorf("duly %s: exit %d, %q, want 1 and %q", strings.Join(c.args, " "), code, errs, c.want)
+		if code != c.code || !strings.HasPrefix(errs, "duly: ") || !strings.Contains(errs, c.want) {
+			t.Errorf("duly %s: exit %d, %q, want %d and %q", strings.Join(c.args, " "), code, errs, c.code, c.want)
 		}
 	}
 }
@@ -153,7 +158,7 @@ func TestCLIRefuses(t *testing.T) {
 		{[]string{"serve", "--log-format", "xml"}, 2, "json"},
 		{[]string{"serve"}, 1, "database"},
 		{[]string{"health", "-s", "http://127.0.0.1:1"}, 1, "not ready"},
-		{[]string{"list", "-s", "http://127.0.0.1:1"}, 1, "is a node running there?"},
+		{[]string{"list", "-s", "http://127.0.0.1:1"}, exitUnreachable, "is a node running there?"},
 	} {
 		code, _, errs := command(t, "", c.args...)
 		if code != c.code || !strings.Contains(errs, "duly: ") || !strings.Contains(errs, c.want) {

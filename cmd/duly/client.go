@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,78 +11,185 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-)
 
-// answerBytesMax bounds what a node may answer a command.
-const answerBytesMax = 64 << 20
+	"duly.dev/duly/cmd/duly/internal/client"
+	"duly.dev/duly/cmd/duly/internal/show"
+)
 
 // server is the node that the client commands talk to.
 type server struct {
-	Server  string        `short:"s" env:"DULY_URL" default:"http://127.0.0.1:7310" help:"Address of a node's HTTP API."`
+	Server  string        `short:"s" env:"DULY_URL" help:"Address of a node's HTTP API (default: the profile's, or http://127.0.0.1:7310)."`
+	Token   string        `env:"DULY_TOKEN" help:"Token of the API (default: the profile's). Other users of a machine can see a command line: the environment or a profile is better."`
+	Profile string        `env:"DULY_PROFILE" help:"Profile with address and token (default: the one in use, see duly profile)."`
 	Timeout time.Duration `default:"10s" help:"How long to wait for an answer."`
-	Output  string        `short:"o" enum:"text,json" default:"text" help:"text or json."`
+	Output  string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
 }
 
-// problem is an error answer of the API.
-type problem struct {
-	Title  string `json:"title"`
-	Detail string `json:"detail"`
-	Status int    `json:"status"`
-}
+// defaultServer is where a node serves its API unless told otherwise.
+const defaultServer = "http://127.0.0.1:7310"
 
-// call makes one request and returns the body of a good answer.
-func (s *server) call(ctx context.Context, method, path string, body []byte, header map[string]string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(s.Server, "/")+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("server %q: %w", s.Server, err)
-	}
-	if method == http.MethodPut {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for k, v := range header {
-		if v != "" {
-			req.Header.Set(k, v)
+// client is the connection to the API that flags, environment and profile name. A token of a profile goes to the
+// profile's address alone.
+func (s *server) client() (*client.Client, error) {
+	c := &client.Client{Base: s.Server, Token: s.Token, Timeout: s.Timeout}
+	if c.Base == "" || s.Profile != "" {
+		p, err := profileOf(s.Profile)
+		if err != nil {
+			return nil, err
+		}
+		if c.Base == "" {
+			c.Base = p.URL
+		}
+		if c.Token == "" && c.Base == p.URL {
+			c.Token = p.Token
 		}
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // its text has the address once more
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask %s (is a node running there? `duly dev` starts one): %w", s.Server, err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, answerBytesMax))
-	if err != nil {
-		return nil, fmt.Errorf("answer of %s: %w", s.Server, err)
-	}
-	if resp.StatusCode < 300 {
-		return data, nil
-	}
-	var p problem
-	if json.Unmarshal(data, &p) == nil && p.Detail != "" {
-		return nil, fmt.Errorf("%s (%d)", p.Detail, resp.StatusCode)
-	}
-	return nil, fmt.Errorf("%s answered %s", s.Server, resp.Status)
+	c.Base = cmp.Or(c.Base, defaultServer)
+	return c, nil
 }
 
-func taskPath(taskType, id string) string {
-	return "/v1/tasks/" + url.PathEscape(taskType) + "/" + url.PathEscape(id)
+// ask makes one request and returns the body of a good answer.
+func (s *server) ask(ctx context.Context, r client.Request) ([]byte, error) {
+	c, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Do(ctx, r)
 }
 
-// show prints an answer as it is, or as text by into and print.
-func (s *server) show(w io.Writer, data []byte, into any, render func(io.Writer)) error {
-	if s.Output == "json" {
-		_, err := fmt.Fprintf(w, "%s\n", bytes.TrimSpace(data))
-		return err
+// send makes a request with a JSON body.
+func (s *server) send(ctx context.Context, method, path string, body any, header map[string]string) ([]byte, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("request to %s: %w", path, err)
+	}
+	return s.ask(ctx, client.Request{Method: method, Path: path, Body: data, Header: header})
+}
+
+// read asks for what is at a path.
+func (s *server) read(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return s.ask(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
+}
+
+// pathOf joins parts to a path of the API.
+func pathOf(parts ...string) string {
+	var b strings.Builder
+	b.WriteString("/v1")
+	for _, p := range parts {
+		b.WriteString("/" + url.PathEscape(p))
+	}
+	return b.String()
+}
+
+func taskPath(taskType, id string) string { return pathOf("tasks", taskType, id) }
+
+// queryOf is a query of what is not empty.
+func queryOf(values map[string]string) url.Values {
+	q := url.Values{}
+	for name, value := range values {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// show prints an answer as it is, as rows, or as text by into and render.
+func (s *server) show(w io.Writer, data []byte, key string, columns []string, into any, render func(io.Writer)) error {
+	switch s.Output {
+	case show.JSON, show.YAML:
+		return show.Raw(w, s.Output, data)
+	case show.CSV:
+		rows, err := rowsOf(data, key)
+		if err != nil {
+			return err
+		}
+		return show.Records(w, columns, rows)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("answer of %s: %w", s.Server, err)
+		return fmt.Errorf("answer of the API: %w", err)
 	}
 	render(w)
 	return nil
+}
+
+// rowsOf are the objects of an answer: those of a list, or the answer itself.
+func rowsOf(data []byte, key string) ([]show.Object, error) {
+	var body show.Object
+	if err := show.Decode(data, &body); err != nil {
+		return nil, err
+	}
+	if key == "" {
+		return []show.Object{body}, nil
+	}
+	list, _ := body[key].([]any)
+	rows := make([]show.Object, 0, len(list))
+	for _, e := range list {
+		if row, ok := e.(show.Object); ok {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// list prints the list that an answer has under a key; none says what an empty one means.
+func (s *server) list(std streams, data []byte, key, none string, columns []string) error {
+	switch s.Output {
+	case show.JSON, show.YAML:
+		return show.Raw(std.out, s.Output, data)
+	}
+	rows, err := rowsOf(data, key)
+	if err != nil {
+		return err
+	}
+	if s.Output == show.CSV {
+		err = show.Records(std.out, columns, rows)
+	} else if len(rows) == 0 {
+		_, err = fmt.Fprintln(std.out, none)
+	} else {
+		show.On(std.out).Table(columns, rows)
+	}
+	var page struct {
+		Next    string `json:"next"`
+		Partial bool   `json:"partial"`
+	}
+	if json.Unmarshal(data, &page) == nil && page.Next != "" { // a list without pages has none
+		to := std.err
+		if s.Output == show.Text {
+			to = std.out
+		}
+		if page.Partial {
+			fmt.Fprintln(to, "the search was cut off here, and there may be more")
+		}
+		fmt.Fprintf(to, "more: --after %s\n", show.Clean(page.Next))
+	}
+	return err
+}
+
+// object prints one object by its fields.
+func (s *server) object(std streams, data []byte, columns []string) error {
+	switch s.Output {
+	case show.JSON, show.YAML:
+		return show.Raw(std.out, s.Output, data)
+	}
+	rows, err := rowsOf(data, "")
+	if err != nil {
+		return err
+	}
+	if s.Output == show.CSV {
+		return show.Records(std.out, columns, rows)
+	}
+	show.On(std.out).Fields(columns, rows[0])
+	return nil
+}
+
+// said prints a sentence, or the answer for programs where there is one.
+func (s *server) said(std streams, data []byte, columns []string, format string, a ...any) error {
+	if s.Output != show.Text && len(data) > 0 {
+		return s.object(std, data, columns)
+	}
+	_, err := fmt.Fprintf(std.out, format+"\n", a...)
+	return err
 }
 
 func writeJSON(w io.Writer, v any) error {
@@ -115,9 +220,8 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 			return fmt.Errorf("read the input: %w", err)
 		}
 	}
-	data, err := c.call(ctx, http.MethodPut, taskPath(c.Type, c.ID), input, map[string]string{
-		"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion,
-	})
+	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion}
+	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: input, Header: header})
 	if err != nil {
 		return err
 	}
@@ -126,7 +230,7 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 		State    string `json:"state"`
 		Position string `json:"stream_position"`
 	}
-	return c.show(std.out, data, &a, func(w io.Writer) {
+	return c.show(std.out, data, "", submittedColumns, &a, func(w io.Writer) {
 		if a.Position == "" {
 			fmt.Fprintf(w, "%s is a task already: %s\n", a.ID, a.State)
 			return
@@ -141,6 +245,8 @@ type task struct {
 	Type      string          `json:"type"`
 	State     string          `json:"state"`
 	Reason    string          `json:"reason"`
+	Why       string          `json:"why"`
+	Seq       int64           `json:"seq"`
 	Failed    string          `json:"failed_step"`
 	Failures  int             `json:"failures"`
 	CreatedAt string          `json:"created_at"`
@@ -157,6 +263,16 @@ type task struct {
 	} `json:"steps"`
 }
 
+// sentence says why the task is where it is. A node of a version before answers without one.
+func (t *task) sentence() string {
+	return cmp.Or(t.Why, strings.TrimSuffix(t.ID+" is "+t.State+": "+t.Reason, ": "))
+}
+
+// ended reports whether the task has come to an end, be it one that needs an operator.
+func (t *task) ended() bool {
+	return t.State == "processed" || t.State == "undone" || t.State == "error"
+}
+
 type getCmd struct {
 	Type string `arg:"" help:"Task type."`
 	ID   string `arg:"" help:"Task id."`
@@ -165,23 +281,26 @@ type getCmd struct {
 
 // Run shows one task.
 func (c *getCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.call(ctx, http.MethodGet, taskPath(c.Type, c.ID), nil, nil)
+	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
 	if err != nil {
 		return err
 	}
 	var t task
-	return c.show(std.out, data, &t, func(w io.Writer) { t.print(w) })
+	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { t.print(w) })
 }
 
 func (t *task) print(w io.Writer) {
 	fmt.Fprintf(w, "%s  %s  %s", t.Type, t.ID, t.State)
 	switch {
 	case t.Failed != "":
-		fmt.Fprintf(w, "  (step %s failed: %s)", t.Failed, t.Reason)
+		fmt.Fprintf(w, "  (step %s failed: %s)", t.Failed, show.Clean(t.Reason))
 	case t.Reason != "":
-		fmt.Fprintf(w, "  (%s)", t.Reason)
+		fmt.Fprintf(w, "  (%s)", show.Clean(t.Reason))
 	}
 	fmt.Fprintf(w, "\ncreated %s  ended %s  failures %d\n", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures)
+	if t.Why != "" {
+		fmt.Fprintln(w, show.Clean(t.Why))
+	}
 	tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tBY\tRESULT OR ERROR")
 	for _, s := range t.Steps {
@@ -189,47 +308,35 @@ func (t *task) print(w io.Writer) {
 		if s.Error != "" {
 			last = s.Error
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, cmp.Or(strings.TrimSuffix(s.By, "@"+s.Agent), "-"), last)
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, show.Clean(cmp.Or(strings.TrimSuffix(s.By, "@"+s.Agent), "-")), show.Clean(last))
 	}
 	_ = tab.Flush() // to the same writer as the lines above, whose errors are not looked at either
 }
 
 type listCmd struct {
-	Type  string `help:"Only this type."`
-	State string `help:"Only this state: pending, processing, processed, undoing, undone or error."`
-	Limit int    `default:"50" help:"How many, 1 to 1000."`
-	After string `help:"Cursor that the page before ended with."`
+	Type        string `help:"Only this type."`
+	State       string `help:"Only this state: pending, processing, processed, undoing, undone or error."`
+	Step        string `help:"Only tasks in which this step failed."`
+	Fingerprint string `help:"Only tasks that failed in this way: field fingerprint of a failure group."`
+	Label       string `short:"l" help:"Only tasks with this label: key=value."`
+	CreatedFrom string `help:"Only tasks created at this time (RFC 3339) or after."`
+	CreatedTo   string `help:"Only tasks created before this time."`
+	DeadlineTo  string `help:"Only tasks whose deadline is before this time."`
+	Limit       int    `default:"50" help:"How many, 1 to 1000."`
+	After       string `help:"Cursor that the page before ended with."`
 	server
 }
 
 // Run lists tasks.
 func (c *listCmd) Run(ctx context.Context, std streams) error {
-	q := url.Values{}
-	for name, value := range map[string]string{"type": c.Type, "state": c.State, "after": c.After, "limit": fmt.Sprint(c.Limit)} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	data, err := c.call(ctx, http.MethodGet, "/v1/tasks?"+q.Encode(), nil, nil)
+	data, err := c.read(ctx, pathOf("tasks"), queryOf(map[string]string{
+		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "created_from": c.CreatedFrom,
+		"created_to": c.CreatedTo, "deadline_to": c.DeadlineTo, "after": c.After, "limit": fmt.Sprint(c.Limit),
+	}))
 	if err != nil {
 		return err
 	}
-	var page struct {
-		Tasks []task `json:"tasks"`
-		Next  string `json:"next"`
-	}
-	return c.show(std.out, data, &page, func(w io.Writer) {
-		tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
-		fmt.Fprintln(tab, "TYPE\tID\tSTATE\tCREATED\tENDED")
-		for i := range page.Tasks {
-			t := &page.Tasks[i]
-			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", t.Type, t.ID, t.State, t.CreatedAt, cmp.Or(t.EndedAt, "-"))
-		}
-		_ = tab.Flush() // as above
-		if page.Next != "" {
-			fmt.Fprintf(w, "more: --after %s\n", page.Next)
-		}
-	})
+	return c.list(std, data, "tasks", "no task", taskListColumns)
 }
 
 type cancelCmd struct {
@@ -243,18 +350,11 @@ type cancelCmd struct {
 
 // Run asks that a task end. What is refused, because nothing would change, is an error.
 func (c *cancelCmd) Run(ctx context.Context, std streams) error {
-	q := url.Values{}
-	if c.Reason != "" {
-		q.Set("reason", c.Reason)
-	}
+	values := map[string]string{"reason": c.Reason}
 	if c.EvenIfUnknown {
-		q.Set("even_if_unknown", "true")
+		values["even_if_unknown"] = "true"
 	}
-	path := taskPath(c.Type, c.ID)
-	if len(q) > 0 {
-		path += "?" + q.Encode()
-	}
-	data, err := c.call(ctx, http.MethodDelete, path, nil, nil)
+	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: taskPath(c.Type, c.ID), Query: queryOf(values)})
 	if err != nil {
 		return err
 	}
@@ -262,7 +362,7 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 		State   string `json:"state"`
 		Outcome string `json:"outcome"`
 	}
-	return c.show(std.out, data, &a, func(w io.Writer) {
+	return c.show(std.out, data, "", cancelledColumns, &a, func(w io.Writer) {
 		if a.State == "" {
 			fmt.Fprintf(w, "asked that %s end: %s\n", c.ID, a.Outcome)
 			return
@@ -278,9 +378,9 @@ type healthCmd struct {
 
 // Run asks a node whether it is ready.
 func (c *healthCmd) Run(ctx context.Context, std streams) error {
-	s := server{Server: c.Server, Timeout: c.Timeout}
-	if _, err := s.call(ctx, http.MethodGet, "/readyz", nil, nil); err != nil {
-		return fmt.Errorf("not ready: %w", err)
+	asked := client.Client{Base: c.Server, Timeout: c.Timeout}
+	if _, err := asked.Do(ctx, client.Request{Method: http.MethodGet, Path: "/readyz"}); err != nil {
+		return fmt.Errorf("not ready: %v", err) //nolint:errorlint // a container's check knows 0 and 1 alone
 	}
 	_, err := fmt.Fprintln(std.out, "ready")
 	return err

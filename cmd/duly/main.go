@@ -40,6 +40,22 @@ type cli struct {
 	Export      exportCmd      `cmd:"" help:"Print one task with its plan and journal as a file that replay and diff open."`
 	Replay      replayCmd      `cmd:"" help:"Play a task's journal: what happened, what was decided, and why."`
 	Diff        diffCmd        `cmd:"" help:"Say where two tasks of one plan part."`
+	Why         whyCmd         `cmd:"" help:"Say in one sentence why a task is where it is and what comes next."`
+	Task        taskCmd        `cmd:"" help:"Look at tasks and act on them."`
+	Plan        planCmd        `cmd:"" help:"Look at plans and store them."`
+	Failures    failuresCmd    `cmd:"" help:"Look at what failed alike, and repair it at once."`
+	Op          opCmd          `cmd:"" help:"Look at operations over many tasks, and hold or end them."`
+	Agents      agentsCmd      `cmd:"" help:"List the agents: how many are there, and what waits for them."`
+	Partitions  partitionsCmd  `cmd:"" help:"Look at the partitions, and move them."`
+	Pause       pauseCmd       `cmd:"" help:"Hold back new commands, and let them go again."`
+	Audit       auditCmd       `cmd:"" help:"List who did what, when, from where and why, newest first."`
+	Token       tokenCmd       `cmd:"" help:"Make and end tokens of the API."`
+	Note        noteCmd        `cmd:"" help:"Write a note about a failure group, or list its notes."`
+	Tail        tailCmd        `cmd:"" help:"Print what becomes of tasks, as it happens."`
+	Top         topCmd         `cmd:"" help:"Watch the engine in the terminal: what needs you, how it does, and what fails."`
+	Doctor      doctorCmd      `cmd:"" help:"Look for mistakes in NATS, the database and this node's settings. Exit status 1 if there is one."`
+	Profile     profileCmd     `cmd:"" help:"Keep addresses and tokens of nodes under names."`
+	Completion  completionCmd  `cmd:"" help:"Print the completion of this command line for a shell."`
 	Health      healthCmd      `cmd:"" help:"Ask a node whether it is ready; for container checks."`
 	Permissions permissionsCmd `cmd:"" name:"nats-permissions" help:"Print what each user of NATS may do, for nats-server's configuration."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
@@ -63,7 +79,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("duly"),
-		kong.Description("Tasks of several steps, done by their deadline or undone."),
+		kong.Description(exitHelp()),
 		kong.UsageOnError(),
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exited = code }),
@@ -72,7 +88,10 @@ func run(ctx context.Context, args []string, std streams) int {
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "duly:", redact.Error(err))
-		return 2
+		return exitUse
+	}
+	if completing(parser, std) {
+		return exitDone
 	}
 	parsed, err := parser.Parse(args)
 	if exited >= 0 {
@@ -80,16 +99,16 @@ func run(ctx context.Context, args []string, std streams) int {
 	}
 	if err != nil {
 		fmt.Fprintln(std.err, "duly:", redact.Error(err))
-		return 2
+		return exitUse
 	}
 	switch err := parsed.Run(); {
 	case err == nil:
-		return 0
+		return exitDone
 	case errors.Is(err, errUnclean):
-		return 1
+		return exitFailed
 	default:
 		fmt.Fprintln(std.err, "duly:", redact.Error(err))
-		return 1
+		return exitOf(err)
 	}
 }
 

@@ -41,8 +41,22 @@ func TestManual(t *testing.T) {
 	for _, f := range commands[at].Flags {
 		writeFlag(&settings, f)
 	}
+	all.WriteString("| exit status | means |\n|---|---|\n")
+	for _, e := range exits {
+		fmt.Fprintf(&all, "| %d | %s |\n", e.code, e.what)
+	}
+	all.WriteString("\n## Flags of all that ask a node\n\n")
 	for _, n := range commands {
-		writeCommand(&all, n)
+		if n.Name != "get" {
+			continue
+		}
+		for _, f := range n.Flags {
+			writeFlag(&all, f)
+		}
+	}
+	all.WriteString("\n")
+	for _, n := range commands {
+		writeCommand(&all, n, "duly", settingsOf(parser.Model.Children))
 	}
 	for page, part := range map[string]string{configurePage: settings.String(), commandsPage: all.String()} {
 		file := filepath.Join("..", "..", filepath.FromSlash(page))
@@ -66,25 +80,77 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// writeCommand writes one command with its arguments and flags; those of serve have a page of their own.
-func writeCommand(b *strings.Builder, n *kong.Node) {
-	fmt.Fprintf(b, "## duly %s\n\n", n.Name)
+// common are the flags of all that ask a node; they are written once.
+var common = []string{"server", "token", "profile", "timeout", "output"}
+
+// settingsOf are the flags of serve, which have a page of their own.
+func settingsOf(commands []*kong.Node) map[string]bool {
+	all := map[string]bool{}
+	for _, n := range commands {
+		if n.Name != "serve" {
+			continue
+		}
+		for _, f := range n.Flags {
+			all[f.Name] = true
+		}
+	}
+	return all
+}
+
+// writeCommand writes one command with its arguments and flags, and those below it.
+func writeCommand(b *strings.Builder, n *kong.Node, parent string, settings map[string]bool) {
+	name, level := parent+" "+n.Name, "##"
+	if parent != "duly" {
+		level = "###"
+	}
+	fmt.Fprintf(b, "%s %s\n\n", level, name)
 	writeItem(b, "", n.Help)
-	if n.Name == "serve" {
-		writeItem(b, "", "Its flags are in [configure](../operations/configure.md).")
+	if short := []string{"submit", "get", "list", "why", "cancel"}; parent == "duly task" && slices.Contains(short, n.Name) {
+		writeItem(b, "", "It is the same as `duly "+n.Name+"`.")
 		b.WriteString("\n")
 		return
 	}
-	if len(n.Positional)+len(n.Flags) > 0 {
+	asks := has(n.Flags, common...)
+	serves := has(n.Flags, "roles", "partitions")
+	switch {
+	case n.Name == "serve":
+		writeItem(b, "", "Its flags are in [configure](../operations/configure.md).")
+		b.WriteString("\n")
+		return
+	case serves:
+		writeItem(b, "", "It takes the flags of serve, which are in [configure](../operations/configure.md), and these:")
+	case asks:
+		writeItem(b, "", "It asks a node, with [the flags for that](#flags-of-all-that-ask-a-node).")
+	}
+	var own []*kong.Flag
+	for _, f := range n.Flags {
+		if f.Name != "help" && !f.Hidden && !(asks && slices.Contains(common, f.Name)) && !(serves && settings[f.Name]) {
+			own = append(own, f)
+		}
+	}
+	if len(n.Positional)+len(own) > 0 {
 		b.WriteString("\n")
 	}
 	for _, p := range n.Positional {
 		writeItem(b, "- ", "`<"+p.Name+">`: "+p.Help)
 	}
-	for _, f := range n.Flags {
+	for _, f := range own {
 		writeFlag(b, f)
 	}
 	b.WriteString("\n")
+	for _, child := range n.Children {
+		writeCommand(b, child, name, settings)
+	}
+}
+
+// has reports whether all the flags are there.
+func has(flags []*kong.Flag, names ...string) bool {
+	for _, name := range names {
+		if !slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == name }) {
+			return false
+		}
+	}
+	return true
 }
 
 // writeFlag writes a flag with its environment variable and default.

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/replay"
 )
@@ -66,12 +66,12 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 }
 
 func (c *replayCmd) frames(w io.Writer, frames []replay.Frame) error {
-	if c.Output == "json" {
+	if c.Output == show.JSON || c.Output == show.YAML {
 		all := make([]frameJSON, len(frames))
 		for i := range frames {
 			all[i] = frameOf(&frames[i])
 		}
-		return writeJSON(w, all)
+		return writeAs(w, c.Output, all)
 	}
 	for i := range frames {
 		writeFrame(w, &frames[i])
@@ -89,6 +89,15 @@ func writeFrame(w io.Writer, f *replay.Frame) {
 	if f.Why != "" {
 		fmt.Fprintf(w, "      because %s\n", f.Why)
 	}
+}
+
+// writeAs prints a value as JSON or YAML.
+func writeAs(w io.Writer, form string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return show.Raw(w, form, data)
 }
 
 // diffCmd says where two tasks of a plan part.
@@ -112,7 +121,7 @@ func (c *diffCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("diff: %w", err)
 	}
-	if c.Output == "json" {
+	if c.Output == show.JSON || c.Output == show.YAML {
 		out := struct {
 			Same int64      `json:"same"`
 			A    *frameJSON `json:"a,omitempty"`
@@ -127,7 +136,7 @@ func (c *diffCmd) Run(ctx context.Context, std streams) error {
 				*side.to = &f
 			}
 		}
-		return writeJSON(std.out, out)
+		return writeAs(std.out, c.Output, out)
 	}
 	if parting.A == nil && parting.B == nil {
 		fmt.Fprintf(std.out, "%s and %s tell the same in all %d journal rows\n", a.Row.ID, b.Row.ID, parting.Same)
@@ -157,7 +166,7 @@ type exportCmd struct {
 
 // Run prints the file.
 func (c *exportCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.call(ctx, http.MethodGet, taskPath(c.Type, c.ID)+"/export", nil, nil)
+	data, err := c.read(ctx, taskPath(c.Type, c.ID)+"/export", nil)
 	if err != nil {
 		return err
 	}
@@ -173,7 +182,7 @@ func (s *server) taskFile(ctx context.Context, name string) (*core.Plan, *core.S
 		if !ok || slices.Contains([]string{taskType, id}, "") {
 			return nil, nil, fmt.Errorf("task %q: neither a file nor TYPE/ID", name)
 		}
-		data, err = s.call(ctx, http.MethodGet, taskPath(taskType, id)+"/export", nil, nil)
+		data, err = s.read(ctx, taskPath(taskType, id)+"/export", nil)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("task %s: %w", name, err)

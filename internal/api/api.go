@@ -129,6 +129,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 		mux: http.NewServeMux(), paths: map[string]methods{}, denials: rate.NewLimiter(refusedRate, refusedBurst)}
 	a.huma = a.newHuma()
 	a.taskRoutes()
+	a.fileRoute()
 	a.actionRoutes()
 	a.streamRoutes()
 	a.failureRoutes()

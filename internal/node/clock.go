@@ -148,10 +148,12 @@ func apart(asked, answered, other time.Time) time.Duration {
 // and returns what is too far off. A clock that cannot be asked is as it was; why is another condition's trouble.
 func (n *Node) compareClocks(ctx context.Context) []wrongClock {
 	wall := func() time.Time { return n.clock.read().Round(0) }
-	if server, err := n.conn.ServerClock(ctx, wall); err == nil {
-		ahead := apart(server.Asked, server.Asked.Add(server.Travel), server.Time)
-		n.clock.adjust(ahead)
-		n.clock.compared("NATS", ahead)
+	if n.conn != nil { // what examines a node may have none
+		if server, err := n.conn.ServerClock(ctx, wall); err == nil {
+			ahead := apart(server.Asked, server.Asked.Add(server.Travel), server.Time)
+			n.clock.adjust(ahead)
+			n.clock.compared("NATS", ahead)
+		}
 	}
 	if store, ok := n.store.(databaseClock); ok {
 		asked := wall()
@@ -167,6 +169,13 @@ func (c *nodeClock) compared(whose string, ahead time.Duration) {
 	c.step.Lock()
 	defer c.step.Unlock()
 	c.ahead[whose] = ahead
+}
+
+// comparedWith are the clocks that the machine's was compared with.
+func (c *nodeClock) comparedWith() []string {
+	c.step.Lock()
+	defer c.step.Unlock()
+	return slices.Sorted(maps.Keys(c.ahead))
 }
 
 // wrong are the clocks that the machine's is too far from.

@@ -76,3 +76,30 @@ func (s Set) Find(d natsbus.Denial) *Right {
 	}
 	return nil
 }
+
+// Wider lists what is allowed and belongs to no right of the set: patterns as the server has them, and > where there is
+// no list, which allows everything. Subjects that begin as one of statusTo are where statuses may be wanted.
+func (s Set) Wider(has natsbus.Permissions, statusTo []string) (publish, subscribe []string) {
+	return s.wider(has.Publish, true, statusTo), s.wider(has.Subscribe, false, nil)
+}
+
+func (s Set) wider(lists natsbus.PermissionLists, publish bool, prefixes []string) []string {
+	if len(lists.Allow) == 0 {
+		if slices.Contains(lists.Deny, ">") {
+			return nil
+		}
+		return []string{">"}
+	}
+	var all []string
+	for _, entry := range lists.Allow {
+		subject, _, _ := strings.Cut(entry, " ")
+		needed := slices.ContainsFunc(s.Rights, func(r Right) bool { return r.Publish == publish && Covers(r.Subject, subject) }) ||
+			slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(subject, p) }) ||
+			slices.ContainsFunc(lists.Deny, func(deny string) bool { return Covers(deny, subject) })
+		if !needed {
+			all = append(all, entry)
+		}
+	}
+	slices.Sort(all) // a server lists them in any order
+	return all
+}

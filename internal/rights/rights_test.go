@@ -111,3 +111,41 @@ func TestSetsKeepToTheirNamespace(t *testing.T) {
 		}
 	}
 }
+
+// TestWider: what is allowed beyond a set is listed, what a denial takes back is not, and no list at all is everything.
+func TestWider(t *testing.T) {
+	set, err := Of(Operator, nil, Options{Inbox: "_INBOX_ops"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var least natsbus.Permissions
+	for _, r := range set.Rights {
+		list := &least.Subscribe
+		if r.Publish {
+			list = &least.Publish
+		}
+		list.Allow = append(list.Allow, r.String())
+	}
+	for _, test := range []struct {
+		change             func(*natsbus.Permissions)
+		publish, subscribe string
+	}{
+		{func(*natsbus.Permissions) {}, "", ""},
+		{func(p *natsbus.Permissions) { p.Publish.Allow = append(p.Publish.Allow, "duly.>", "a.b") }, "a.b duly.>", ""},
+		{func(p *natsbus.Permissions) {
+			p.Publish.Allow, p.Publish.Deny = append(p.Publish.Allow, "a.b"), []string{"a.*"}
+		}, "", ""},
+		{func(p *natsbus.Permissions) { p.Publish.Allow = append(p.Publish.Allow, "status.shop.>") }, "", ""},
+		{func(p *natsbus.Permissions) { p.Publish.Allow = append(p.Publish.Allow, "statuses") }, "statuses", ""},
+		{func(p *natsbus.Permissions) { p.Subscribe.Allow = append(p.Subscribe.Allow, "duly.do.* q") }, "", "duly.do.* q"},
+		{func(p *natsbus.Permissions) { *p = natsbus.Permissions{} }, ">", ">"},
+		{func(p *natsbus.Permissions) { p.Publish = natsbus.PermissionLists{Deny: []string{">"}} }, "", ""},
+	} {
+		has := natsbus.Permissions{Publish: natsbus.PermissionLists{Allow: slices.Clone(least.Publish.Allow)}, Subscribe: natsbus.PermissionLists{Allow: slices.Clone(least.Subscribe.Allow)}}
+		test.change(&has)
+		publish, subscribe := set.Wider(has, []string{"status."})
+		if strings.Join(publish, " ") != test.publish || strings.Join(subscribe, " ") != test.subscribe {
+			t.Errorf("%+v: %q and %q, want %q and %q", has, publish, subscribe, test.publish, test.subscribe)
+		}
+	}
+}

@@ -105,7 +105,7 @@ func (p *Store) detect(ctx context.Context) error {
 			_, _ = fmt.Sscanf(p.version[i:], " v%d.%d", &major, &minor) // zero is refused below
 		}
 		if major < 24 || major == 24 && minor < 1 {
-			return fmt.Errorf("database: %s, want CockroachDB 24.1 or newer", p.version)
+			return &schema.ServerError{Have: p.version, Want: "CockroachDB 24.1"}
 		}
 		return nil
 	}
@@ -115,7 +115,7 @@ func (p *Store) detect(ctx context.Context) error {
 		return fmt.Errorf("version of the database: %w", err)
 	}
 	if number < minPostgres {
-		return fmt.Errorf("database: %s, want PostgreSQL 14 or newer", p.version)
+		return &schema.ServerError{Have: p.version, Want: "PostgreSQL 14"}
 	}
 	return nil
 }

@@ -1,0 +1,445 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+	"golang.org/x/term"
+
+	"duly.dev/duly/cmd/duly/internal/client"
+	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// prompting is a reader that stands for a terminal.
+type prompting interface{ Prompting() bool }
+
+// interactive reports whether there is a person to ask: input and error output are a terminal.
+func (s streams) interactive() bool {
+	if p, ok := s.in.(prompting); ok {
+		return p.Prompting()
+	}
+	in, ok1 := s.in.(*os.File)
+	errs, ok2 := s.err.(*os.File)
+	return ok1 && ok2 && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(errs.Fd()))
+}
+
+// prompt asks for a line.
+func (s streams) prompt(question string) (string, error) {
+	fmt.Fprint(s.err, question+" ")
+	line, err := bufio.NewReader(s.in).ReadString('\n')
+	if err != nil && line == "" {
+		return "", misuse("no answer: %v", err)
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// reasonOf is the reason that is given, or asked for at a terminal.
+func reasonOf(std streams, given string, needed bool) (string, error) {
+	if given == "" && needed {
+		if !std.interactive() {
+			return "", misuse("reason: none given, and it is kept in the audit trail: --reason '…'")
+		}
+		var err error
+		if given, err = std.prompt("Why? (kept in the audit trail)"); err != nil {
+			return "", err
+		}
+		if given == "" {
+			return "", misuse("reason: none given, want one")
+		}
+	}
+	if len(given) > operate.ReasonBytesMax {
+		return "", misuse("reason: %d bytes, the limit is %d", len(given), operate.ReasonBytesMax)
+	}
+	return given, nil
+}
+
+// moment reads a time: RFC 3339, or a duration from now.
+func moment(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return time.Time{}, misuse("%s: %q, want a time as 2026-01-31T12:00:00Z or a duration as 30m", name, text)
+	}
+	return time.Now().Add(d), nil
+}
+
+// document reads JSON that is given as text, as @file or as - for standard input.
+func document(std streams, name, text string) (json.RawMessage, error) {
+	data := []byte(text)
+	var err error
+	if file, ok := strings.CutPrefix(text, "@"); ok {
+		data, err = os.ReadFile(file)
+	} else if text == "-" {
+		data, err = io.ReadAll(std.in)
+	}
+	if err != nil {
+		return nil, misuse("%s: %v", name, err)
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, misuse("%s is not JSON: %v", name, err)
+	}
+	return data, nil
+}
+
+// acting is what every action on one task takes.
+type acting struct {
+	Type   string `arg:"" help:"Task type."`
+	ID     string `arg:"" help:"Task id."`
+	Reason string `help:"Why; it is kept in the audit trail and in the journal."`
+	IfSeq  int64  `name:"if-seq" help:"Refuse if the task's newest journal row is another than this one: field seq of duly get -o json."`
+	Key    string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
+	server
+}
+
+// act asks for one action.
+func (a *acting) act(ctx context.Context, std streams, r operate.Request, reasonNeeded bool) error {
+	var err error
+	if r.Reason, err = reasonOf(std, a.Reason, reasonNeeded); err != nil {
+		return err
+	}
+	r.IfSeq = a.IfSeq
+	key := a.Key
+	if key == "" {
+		key = rand.Text()
+	}
+	data, err := a.send(ctx, http.MethodPost, taskPath(a.Type, a.ID)+"/"+string(r.Action), r, map[string]string{client.HeaderKey: key})
+	var away *client.UnreachableError
+	if errors.As(err, &away) {
+		return fmt.Errorf("whether the %s was asked is not known; with --key %s it is carried out once: %w", r.Action, key, err)
+	}
+	if err != nil {
+		return err
+	}
+	var answer operate.Answer
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	said := "asked"
+	if answer.Again {
+		said = "asked before under this key; nothing was done again"
+	}
+	was := ""
+	if answer.State != "" {
+		was = ", which is " + string(answer.State)
+	}
+	return a.said(std, data, answerColumns, "%s: %s of %s%s: %s (audit %d)", said, answer.Action, answer.ID, was, show.Clean(answer.Outcome), answer.Audit)
+}
+
+type taskCmd struct {
+	Submit   submitCmd   `cmd:"" help:"Submit a task and print where it is stored."`
+	Get      getCmd      `cmd:"" help:"Show one task with its steps."`
+	List     listCmd     `cmd:"" help:"List tasks, newest first."`
+	Why      whyCmd      `cmd:"" help:"Say in one sentence why a task is where it is and what comes next."`
+	Watch    watchCmd    `cmd:"" help:"Follow a task until it ends. Exit status 1 unless it is processed."`
+	Cancel   cancelCmd   `cmd:"" help:"End a task; what it did is undone."`
+	Undo     undoCmd     `cmd:"" help:"Take back what a task did, whatever its state."`
+	Resubmit resubmitCmd `cmd:"" help:"Start a task in error again at its failed step, or one that is undone from its first."`
+	Edit     editCmd     `cmd:"" help:"Resubmit with another input."`
+	Accept   acceptCmd   `cmd:"" help:"Count the failed step of a task in error as done, with a given result."`
+	Resolve  resolveCmd  `cmd:"" help:"Record that a task in error was settled by hand."`
+	Extend   extendCmd   `cmd:"" help:"Give an unfinished task a later deadline."`
+	Journal  journalCmd  `cmd:"" help:"Show what happened to a task, newest first."`
+}
+
+type undoCmd struct{ acting }
+
+// Run asks for an undo.
+func (c *undoCmd) Run(ctx context.Context, std streams) error {
+	return c.act(ctx, std, operate.Request{Action: operate.ActionUndo}, true)
+}
+
+type resubmitCmd struct {
+	Step  string `help:"The step meant; refused if the task would start at another."`
+	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now)."`
+	acting
+}
+
+// Run asks for a resubmit.
+func (c *resubmitCmd) Run(ctx context.Context, std streams) error {
+	until, err := moment("until", c.Until)
+	if err != nil {
+		return err
+	}
+	return c.act(ctx, std, operate.Request{Action: operate.ActionResubmit, Step: c.Step, Until: until}, false)
+}
+
+type editCmd struct {
+	Input string `help:"New input: JSON, @file or - (default: the present one in your editor, at a terminal)."`
+	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now)."`
+	Yes   bool   `help:"Do not ask after showing what differs."`
+	acting
+}
+
+// Run shows what differs between the old input and the new one, and asks for a resubmit with the new one.
+func (c *editCmd) Run(ctx context.Context, std streams) error {
+	until, err := moment("until", c.Until)
+	if err != nil {
+		return err
+	}
+	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+	if err != nil {
+		return err
+	}
+	var t task
+	if err := json.Unmarshal(data, &t); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	var input json.RawMessage
+	if c.Input == "" {
+		input, err = c.edited(ctx, std, t.Input)
+	} else {
+		input, err = document(std, "input", c.Input)
+	}
+	if err != nil {
+		return err
+	}
+	if c.IfSeq == 0 {
+		c.IfSeq = t.Seq // what was shown is what is changed
+	}
+	differs := udiff.Unified("input", "new input", indented(t.Input), indented(input))
+	if differs == "" {
+		return misuse("input: the new one is the old one; duly task resubmit starts it again")
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(differs, "\n"), "\n") {
+		fmt.Fprintln(std.err, show.Clean(line))
+	}
+	if !c.Yes && std.interactive() {
+		answer, err := std.prompt("Resubmit " + c.ID + " with this input? [y/N]")
+		if err != nil {
+			return err
+		}
+		if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+			return misuse("nothing was asked")
+		}
+	}
+	return c.act(ctx, std, operate.Request{Action: operate.ActionEdit, Input: input, Until: until}, true)
+}
+
+// indented is JSON with a value a line; what is not JSON is as it is.
+func indented(data json.RawMessage) string {
+	var v any
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return string(data) + "\n"
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if e.Encode(json.RawMessage(data)) != nil { // unlike v it keeps the order of keys
+		return string(data) + "\n"
+	}
+	return b.String()
+}
+
+// edited is the input as the person's editor left it.
+func (c *editCmd) edited(ctx context.Context, std streams, input json.RawMessage) (json.RawMessage, error) {
+	editor := os.Getenv("VISUAL")
+	if editor == "" {
+		editor = os.Getenv("EDITOR")
+	}
+	if !std.interactive() || editor == "" {
+		return nil, misuse("input: none given, want --input with JSON, @file or -; at a terminal with EDITOR set it can be edited")
+	}
+	f, err := os.CreateTemp("", "duly-input-*.json") // with mode 0600
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(indented(input))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	words := strings.Fields(editor)
+	cmd := exec.CommandContext(ctx, words[0], append(words[1:], f.Name())...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("editor %s: %w", words[0], err)
+	}
+	return document(std, "input", "@"+f.Name())
+}
+
+type acceptCmd struct {
+	Result string `required:"" help:"Result of the step: JSON, @file or -."`
+	Step   string `help:"The step meant (default: the failed one)."`
+	acting
+}
+
+// Run asks that a step count as done.
+func (c *acceptCmd) Run(ctx context.Context, std streams) error {
+	result, err := document(std, "result", c.Result)
+	if err != nil {
+		return err
+	}
+	return c.act(ctx, std, operate.Request{Action: operate.ActionAccept, Step: c.Step, Result: result}, true)
+}
+
+type resolveCmd struct {
+	As string `required:"" enum:"processed,undone" help:"What it was settled as: processed or undone."`
+	acting
+}
+
+// Run asks that a task in error end.
+func (c *resolveCmd) Run(ctx context.Context, std streams) error {
+	return c.act(ctx, std, operate.Request{Action: operate.ActionResolve, As: core.State(c.As)}, true)
+}
+
+type extendCmd struct {
+	Until string `required:"" help:"New deadline: a time or a duration from now."`
+	acting
+}
+
+// Run asks for a later deadline.
+func (c *extendCmd) Run(ctx context.Context, std streams) error {
+	until, err := moment("until", c.Until)
+	if err != nil {
+		return err
+	}
+	return c.act(ctx, std, operate.Request{Action: operate.ActionExtend, Until: until}, false)
+}
+
+type whyCmd struct {
+	Task []string `arg:"" name:"task" help:"The task: type and id, or the id alone."`
+	server
+}
+
+// whyTypesMax bounds the types that an id alone is looked for in.
+const whyTypesMax = 100
+
+// Run says the sentence that the core makes.
+func (c *whyCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	var t task
+	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { fmt.Fprintln(w, show.Clean(t.sentence())) })
+}
+
+// find reads the task. An id is of one task whatever its type, so the types are tried one by one where none is given.
+func (c *whyCmd) find(ctx context.Context) ([]byte, error) {
+	switch len(c.Task) {
+	case 2:
+		return c.read(ctx, taskPath(c.Task[0], c.Task[1]), nil)
+	case 1:
+	default:
+		return nil, misuse("task: %d words, want type and id, or the id alone", len(c.Task))
+	}
+	plans, err := c.read(ctx, pathOf("plans"), nil)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := rowsOf(plans, "plans")
+	if err != nil {
+		return nil, err
+	}
+	tried := map[string]bool{}
+	for _, row := range rows {
+		name, _ := row["name"].(string)
+		if name == "" || tried[name] {
+			continue
+		}
+		if len(tried) == whyTypesMax {
+			return nil, misuse("there are more than %d types: say the type too", whyTypesMax)
+		}
+		tried[name] = true
+		data, err := c.read(ctx, taskPath(name, c.Task[0]), nil)
+		if exitOf(err) != exitNotFound {
+			return data, err
+		}
+	}
+	return nil, &client.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no task %q of any of %d types", c.Task[0], len(tried))}
+}
+
+type watchCmd struct {
+	Type string `arg:"" help:"Task type."`
+	ID   string `arg:"" help:"Task id."`
+	server
+}
+
+// Run follows a task until it ends: each event is a reason to read it again.
+func (c *watchCmd) Run(ctx context.Context, std streams) error {
+	conn, err := c.client()
+	if err != nil {
+		return err
+	}
+	last, end := "", task{}
+	look := func() error {
+		data, err := conn.Do(ctx, client.Request{Method: http.MethodGet, Path: taskPath(c.Type, c.ID)})
+		if err != nil {
+			return err
+		}
+		var t task
+		if err := json.Unmarshal(data, &t); err != nil {
+			return fmt.Errorf("answer of the API: %w", err)
+		}
+		if now := t.State + t.Why; now != last {
+			last = now
+			if c.Output == show.Text {
+				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.sentence()))
+			} else if err := show.Raw(std.out, show.JSON, data); err != nil {
+				return err
+			}
+		}
+		if t.ended() {
+			end = t
+			return client.ErrStop
+		}
+		return nil
+	}
+	if err := look(); err != nil && !errors.Is(err, client.ErrStop) {
+		return err
+	}
+	if end.State == "" {
+		err = conn.Follow(ctx, client.Request{Path: taskPath(c.Type, c.ID) + "/events"}, func(client.Event) error { return look() }, func(why error) {
+			if why != nil {
+				fmt.Fprintln(std.err, "duly: the events broke off, asking again:", why)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if end.State != "processed" {
+		return errUnclean
+	}
+	return nil
+}
+
+type journalCmd struct {
+	Type  string `arg:"" help:"Task type."`
+	ID    string `arg:"" help:"Task id."`
+	Limit int    `default:"50" help:"How many rows, 1 to 1000."`
+	After string `help:"Cursor that the page before ended with."`
+	server
+}
+
+// Run shows journal rows.
+func (c *journalCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, taskPath(c.Type, c.ID)+"/journal", queryOf(map[string]string{"limit": strconv.Itoa(c.Limit), "after": c.After}))
+	if err != nil {
+		return err
+	}
+	return c.list(std, data, "records", "no row", journalColumns)
+}

@@ -1,0 +1,30 @@
+package main
+
+// The columns of every table, as paths of the API's JSON names. A test holds them to the types that the API answers
+// with, so that a terminal has no word of its own.
+var (
+	submittedColumns = []string{"id", "type", "state", "stream", "stream_position"}
+	cancelledColumns = []string{"id", "type", "asked", "state", "outcome", "control_position"}
+	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "complete_by", "created_at", "ended_at", "seq"}
+	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at"}
+	journalColumns   = []string{"seq", "at", "kind", "state", "step", "~status", "~attempt", "error", "reason", "~actor"}
+	answerColumns    = []string{"type", "id", "action", "state", "outcome", "control_position", "audit", "again"}
+	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max"}
+	planColumns      = []string{"name", "agent", "after", "undoable", "complete_by_ms", "attempts_max", "on_exhausted"}
+	groupColumns     = []string{"id", "tasks", "type", "state", "step", "~last", "example"}
+	groupFields      = []string{"id", "type", "state", "step", "tasks", "fingerprint", "example", "task", "first", "last", "notes"}
+	previewFields    = []string{"token", "selection", "action", "tasks", "expires"}
+	rehearsalFields  = []string{"repairable", "undone", "refused", "waiting"}
+	reasonColumns    = []string{"tasks", "reason"}
+	memberColumns    = []string{"ordinal", "type", "id", "step", "~wave", "outcome", "text"}
+	opColumns        = []string{"id", "state", "action", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting", "~by", "~selection"}
+	opFields         = []string{"id", "state", "why", "action", "selection", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting",
+		"since", "wave", "rate", "brake", "by", "reason", "created", "started", "ended"}
+	agentColumns     = []string{"name", "instances", "waiting", "paused", "~calls", "errors", "latency_ms", "~since"}
+	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight"}
+	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
+	auditColumns     = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
+	auditRecord      = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
+	tokenColumns     = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}
+	noteColumns      = []string{"number", "at", "by", "text"}
+)

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/operate"
+)
+
+// TestDoctor: the command says what is wrong, why it matters and what mends it, by its exit status too; a mistake that is
+// known does not count.
+//
+// covers: OP23
+func TestDoctor(t *testing.T) {
+	c := newCluster(t)
+	args := []string{"doctor", "--nats-url", c.nats, "--database-url", c.db, "--partitions", "8", "--http-addr", "127.0.0.1:1"}
+	code, out, errs := command(t, "", args...)
+	if code != exitFailed || errs != "" {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	for _, want := range []string{"CHECK", "nats-rights-wide  wrong", "why   whoever has this user's password", "mend  duly nats-permissions --namespace duly duly=node", "database-version  ok", "1 wrong, "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	code, out, _ = command(t, "", append(args, "--ignore", node.CheckRightsWide)...)
+	if code != exitDone || !strings.Contains(out, "nats-rights-wide  wrong  (ignored)") || !strings.Contains(out, "\n0 wrong, ") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+	code, out, _ = command(t, "", append(args, "--json", "--only", node.CheckRightsWide, "--only", node.CheckSync)...)
+	var said struct {
+		Findings []node.Finding
+		Wrong    int
+	}
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != exitFailed || said.Wrong != 1 || len(said.Findings) != 2 {
+		t.Errorf("exit %d, %v:\n%s", code, err, out)
+	}
+	for _, f := range said.Findings {
+		if f.Check == node.CheckSync && (f.State != node.FindingUnknown || f.Mend != "") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestFirstToken: the first admin token is written into the database, and opens the API of a node that asks for one.
+//
+// covers: OP23, OP16
+func TestFirstToken(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("DULY_TOKEN", "")
+	c := newCluster(t)
+	url := spawn(t, "serve", "--node-name", "n1", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--auth", "token").ready()
+	if code, _, errs := command(t, "", "token", "list", "-s", url); code != exitForbidden {
+		t.Fatalf("without a token: exit %d %s", code, errs)
+	}
+	if code, _, errs := command(t, "", "token", "create", "root", "--direct", "--database-url", "postgres://127.0.0.1:1/x"); code != exitFailed || errs == "" {
+		t.Errorf("no database: exit %d %s", code, errs)
+	}
+	code, secret, errs := command(t, "", "token", "create", "root", "--role", "admin", "--direct", "--database-url", c.db, "--reason", "the first one")
+	if code != exitDone || !strings.HasPrefix(secret, "duly_") {
+		t.Fatalf("exit %d: %s%s", code, secret, errs)
+	}
+	t.Setenv("DULY_TOKEN", strings.TrimSpace(secret))
+	if code, out, errs := command(t, "", "token", "list", "-s", url); code != exitDone || !strings.Contains(out, "root") || !strings.Contains(out, string(operate.RoleAdmin)) {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "", "audit", "-s", url, "-o", "csv"); code != exitDone || !strings.Contains(out, "token.create,token/root,the first one,,,done") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
+// TestPlanApply: a plan in YAML is stored through NATS, once; another one under its version is refused.
+//
+// covers: OP23
+func TestPlanApply(t *testing.T) {
+	c := newCluster(t)
+	c.serve("n1", "ingest,scheduler,supervisor").ready()
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply := func(code int, want string) {
+		t.Helper()
+		is, out, errs := command(t, "", "plan", "apply", file, "--nats-url", c.nats)
+		if is != code || !strings.Contains(out+errs, want) {
+			t.Errorf("exit %d, want %d and %q: %s%s", is, code, want, out, errs)
+		}
+	}
+	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n")
+	apply(exitDone, "plan lamp version 1 is stored")
+	apply(exitDone, "plan lamp version 1 is stored")
+	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.other\n")
+	apply(exitState, "lamp")
+	write("name: lamp\nversion: 1\nsteps: [\n")
+	apply(exitUse, "plan.yaml: [")
+	write("name: lamp\nversion: 1\nstepz: []\n")
+	apply(exitUse, "stepz")
+	began := time.Now()
+	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n")
+	if code, _, errs := command(t, "", "plan", "apply", file, "--nats-url", "nats://127.0.0.1:1", "--timeout", "500ms"); code != exitUnreachable || time.Since(began) > patience {
+		t.Errorf("no NATS: exit %d %s", code, errs)
+	}
+}

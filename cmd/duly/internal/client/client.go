@@ -1,0 +1,146 @@
+// Package client asks a node's HTTP API. Its errors say whether the node was reached and what it answered, so that a
+// command can end with the exit status that is documented for it.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Limits of an answer.
+const (
+	answerBytesMax  = 64 << 20
+	problemBytesMax = 1 << 20
+)
+
+// HeaderKey is the header of a key under which a request is carried out once.
+const HeaderKey = "Idempotency-Key"
+
+// Client asks one node. Its methods may be called from any goroutine.
+type Client struct {
+	Base    string        // address of the node's HTTP server
+	Token   string        // of the API; empty: none is sent
+	Timeout time.Duration // of one answer; a stream of events has none
+}
+
+// Problem is an answer that is an error: a problem document of RFC 9457.
+type Problem struct {
+	Status   int      `json:"status"`
+	Title    string   `json:"title"`
+	Detail   string   `json:"detail"`
+	Field    string   `json:"field"`
+	Possible []string `json:"possible"` // of 409: what may be asked in the task's state
+	RetryMS  int64    `json:"retry_ms"`
+}
+
+// Error is the detail, what is possible instead, and the status.
+func (p *Problem) Error() string {
+	text := p.Detail
+	if len(p.Possible) > 0 && !strings.Contains(text, "possible") {
+		text += "; possible now: " + strings.Join(p.Possible, ", ")
+	}
+	return fmt.Sprintf("%s (%d)", text, p.Status)
+}
+
+// UnreachableError says that there was no answer.
+type UnreachableError struct {
+	Address string
+	Err     error
+}
+
+// Error says where the node was looked for and why it was not found.
+func (u *UnreachableError) Error() string {
+	return fmt.Sprintf("ask %s (is a node running there? `duly dev` starts one): %v", u.Address, u.Err)
+}
+
+// Unwrap is the reason.
+func (u *UnreachableError) Unwrap() error { return u.Err }
+
+// Request is one request.
+type Request struct {
+	Method string
+	Path   string // from /v1 on, escaped
+	Query  url.Values
+	Body   []byte // JSON; nil: none
+	Header map[string]string
+}
+
+// Do makes one request and returns the body of a good answer. Errors: *Problem, *UnreachableError.
+func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, answerBytesMax+1))
+	if err != nil {
+		return nil, &UnreachableError{c.Base, fmt.Errorf("its answer broke off: %w", err)}
+	}
+	if len(data) > answerBytesMax {
+		return nil, fmt.Errorf("the answer of %s has more than %d bytes: ask for less, with --limit", c.Base, answerBytesMax)
+	}
+	return data, nil
+}
+
+// JSON makes one request and reads the answer into out, which may be nil.
+func (c *Client) JSON(ctx context.Context, r Request, out any) error {
+	data, err := c.Do(ctx, r)
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("answer of %s to %s: %w", c.Base, r.Path, err)
+	}
+	return nil
+}
+
+// send makes a request and refuses an answer that is an error.
+func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
+	address := strings.TrimSuffix(c.Base, "/") + r.Path
+	if len(r.Query) > 0 {
+		address += "?" + r.Query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, address, bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", c.Base, err)
+	}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	for k, v := range r.Header {
+		if v != "" {
+			req.Header.Set(k, v)
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // its text has the address once more
+	}
+	if err != nil {
+		return nil, &UnreachableError{c.Base, err}
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, problemBytesMax))
+	var p Problem
+	if err != nil || json.Unmarshal(data, &p) != nil || p.Detail == "" {
+		p = Problem{Detail: fmt.Sprintf("%s answered %s", c.Base, resp.Status)}
+	}
+	p.Status = resp.StatusCode
+	return nil, &p
+}

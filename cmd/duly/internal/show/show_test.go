@@ -1,0 +1,180 @@
+package show
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/goccy/go-yaml"
+)
+
+var now = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
+
+func rowsOf(t *testing.T, text string) []Object {
+	t.Helper()
+	var rows []Object
+	if err := Decode([]byte(text), &rows); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+const groups = `[
+ {"id":"u08c7c907b56a02546469724a","tasks":{"n":10000,"at_least":true},"type":"delivery","state":"error","step":"payment-charge",
+  "last":"2026-11-25T13:05:06.123456Z","example":"the card was refused by the bank of the customer: code 51, not enough money, ask again tomorrow"},
+ {"id":"u18c7c907b56a02546469724b","tasks":{"n":4312},"type":"delivery","state":"undone","step":"","last":"2026-11-20T13:05:06Z","example":null}]`
+
+var groupColumns = []string{"id", "tasks", "state", "type", "step", "~last", "example"}
+
+// TestTableFitsATerminal: a row is a line at any width that it can be; what is copied into the next command is whole.
+//
+// covers: OP23
+func TestTableFitsATerminal(t *testing.T) {
+	rows := rowsOf(t, groups)
+	for _, width := range []int{80, 100, 132} {
+		var b bytes.Buffer
+		Page{W: &b, Width: width, Now: now}.Table(groupColumns, rows)
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		want := 3
+		if width == 80 {
+			want = 4
+			if !strings.Contains(b.String(), "(no room for LAST; -o csv has all)") {
+				t.Errorf("80 columns:\n%s", b.String())
+			}
+		}
+		if len(lines) != want {
+			t.Fatalf("%d columns: %d lines, want %d\n%s", width, len(lines), want, b.String())
+		}
+		at := strings.Index(lines[0], "LAST")
+		for _, line := range lines {
+			if w := ansi.StringWidth(line); w > width {
+				t.Errorf("%d columns: a line of %d: %s", width, w, line)
+			}
+		}
+		for i, want := range []string{"13:05:06Z", "2026-11-20"} {
+			if at < 0 {
+				break
+			}
+			if got := ansi.Cut(lines[i+1], at, at+len(want)); got != want {
+				t.Errorf("%d columns: %q below LAST, want %q", width, got, want)
+			}
+		}
+		for _, want := range []string{"u08c7c907b56a02546469724a", "≥ 10,000", "4,312", "error", "undone"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%d columns: %s is cut", width, want)
+			}
+		}
+	}
+	var b bytes.Buffer
+	Page{W: &b, Width: 40, Now: now}.Table(groupColumns, rows)
+	if !strings.Contains(b.String(), "EXAMPLE  the card was refused by the\n") || strings.Contains(b.String(), "…") {
+		t.Errorf("too narrow for a row: want a block of lines\n%s", b.String())
+	}
+	b.Reset()
+	Page{W: &b}.Table(groupColumns, rows)
+	if !strings.Contains(b.String(), "ask again tomorrow") || !strings.Contains(b.String(), "2026-11-25T13:05:06Z") {
+		t.Errorf("without a terminal nothing is cut\n%s", b.String())
+	}
+}
+
+// TestColourIsNeverAlone: with colours the same words stand there.
+func TestColourIsNeverAlone(t *testing.T) {
+	var plain, coloured bytes.Buffer
+	rows := rowsOf(t, groups)
+	Page{W: &plain, Width: 100, Now: now}.Table(groupColumns, rows)
+	Page{W: &coloured, Width: 100, Colour: true, Now: now}.Table(groupColumns, rows)
+	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[31merror\x1b[0m") || ansi.Strip(coloured.String()) != plain.String() {
+		t.Errorf("plain\n%s\ncoloured\n%q", plain.String(), coloured.String())
+	}
+	t.Setenv("NO_COLOR", "1")
+	if On(wide{}).Colour {
+		t.Error("NO_COLOR is set")
+	}
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	if p := On(wide{}); !p.Colour || p.Width != 120 {
+		t.Errorf("%+v", p)
+	}
+	if p := On(&plain); p.Colour || p.Width != 0 {
+		t.Errorf("a file: %+v", p)
+	}
+}
+
+type wide struct{ io.Writer }
+
+func (wide) TerminalWidth() int { return 120 }
+
+// TestTextOfOthersMovesNoCursor: what an agent or a submitter wrote cannot change the terminal or the order of letters.
+func TestTextOfOthersMovesNoCursor(t *testing.T) {
+	var b bytes.Buffer
+	row := Object{"error": "a\x1b[2Jb\nc\u202ed\x07", "id": "x"}
+	Page{W: &b, Width: 80}.Table([]string{"id", "error"}, []Object{row})
+	Page{W: &b, Width: 80}.Fields([]string{"id", "error"}, row)
+	Page{W: &b, Width: 80}.Line([]string{"id", "error"}, row)
+	if strings.ContainsAny(b.String(), "\x1b\x07\u202e") || strings.Count(b.String(), "\n") != 5 {
+		t.Errorf("%q", b.String())
+	}
+}
+
+// TestForPrograms: JSON is as it came, YAML and CSV say the same.
+func TestForPrograms(t *testing.T) {
+	const body = `{"z":1,"a":9007199254740993,"list":[{"id":"x,\"y\"","n":18446744073709551615}]}`
+	var b bytes.Buffer
+	if err := Raw(&b, JSON, []byte(body+"\n")); err != nil || b.String() != body+"\n" {
+		t.Errorf("%v %s", err, b.String())
+	}
+	b.Reset()
+	if err := Raw(&b, YAML, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(b.String(), "z: 1\na: 9007199254740993\n") || !strings.Contains(b.String(), "18446744073709551615") {
+		t.Errorf("order or numbers are not kept:\n%s", b.String())
+	}
+	var back any
+	if err := yaml.Unmarshal(b.Bytes(), &back); err != nil {
+		t.Error(err)
+	}
+	b.Reset()
+	if err := Records(&b, groupColumns, rowsOf(t, groups)); err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(&b).ReadAll()
+	if err != nil || len(records) != 3 {
+		t.Fatal(records, err)
+	}
+	if fmt.Sprint(records[0]) != fmt.Sprint(Paths(groupColumns)) || records[1][1] != ">=10000" || records[2][1] != "4312" || records[1][5] != "2026-11-25T13:05:06.123456Z" || records[2][6] != "" {
+		t.Errorf("%q", records)
+	}
+	if err := Decode([]byte(`{`), &back); err == nil {
+		t.Error("half an answer")
+	}
+}
+
+// TestValues: each kind of value as people read it.
+func TestValues(t *testing.T) {
+	for in, want := range map[string]string{
+		`null`: "-", `""`: "-", `"a"`: "a", `true`: "yes", `false`: "no", `12345678`: "12345678", `{"n":1234567}`: "1,234,567", `{"n":100,"at_least":true}`: "≥ 100",
+		`["a","b"]`: "a, b", `[]`: "-", `"0001-01-01T00:00:00Z"`: "-", `"2026-11-25T13:05:06.9+01:00"`: "2026-11-25T12:05:06Z", `{"k":"v"}`: `{"k":"v"}`,
+	} {
+		var v any
+		d := json.NewDecoder(strings.NewReader(in))
+		d.UseNumber()
+		if err := d.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		if got := Value(v); got != want {
+			t.Errorf("%s: %q, want %q", in, got, want)
+		}
+	}
+	for path, want := range map[string]string{"tally.failed_again": "FAILED AGAIN", "created_at": "CREATED", "id": "ID", "at": "AT"} {
+		if got := Head(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}

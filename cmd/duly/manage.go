@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"duly.dev/duly/cmd/duly/internal/client"
+	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/operate"
+)
+
+type agentsCmd struct{ server }
+
+// Run lists the agents.
+func (c *agentsCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("agents"), nil)
+	if err != nil {
+		return err
+	}
+	return c.list(std, data, "agents", "no agent", agentColumns)
+}
+
+type partitionsCmd struct {
+	List     partitionsListCmd `cmd:"" help:"List the partitions with their owners and how far they are behind."`
+	Pin      partitionsPinCmd  `cmd:"" help:"Keep a partition at one node, while that lives."`
+	Unpin    partitionsOneCmd  `cmd:"" help:"Let a partition go where all others do: by hash."`
+	StepDown stepDownCmd       `cmd:"" help:"Make the owner of a partition hand it over."`
+}
+
+type partitionsListCmd struct{ server }
+
+// Run lists the partitions.
+func (c *partitionsListCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("partitions"), nil)
+	if err != nil {
+		return err
+	}
+	return c.list(std, data, "partitions", "no partition", partitionColumns)
+}
+
+// partitioned is a change of one partition.
+type partitioned struct {
+	Partition int    `arg:"" help:"Number of the partition."`
+	Reason    string `help:"Why; it is kept in the audit trail."`
+	server
+}
+
+// do asks for a change of the partition.
+func (c *partitioned) do(ctx context.Context, std streams, what string, body show.Object, said string) error {
+	reason, err := reasonOf(std, c.Reason, true)
+	if err != nil {
+		return err
+	}
+	body["reason"] = reason
+	data, err := c.send(ctx, http.MethodPost, pathOf("partitions", strconv.Itoa(c.Partition), what), body, nil)
+	if err != nil {
+		return err
+	}
+	return c.said(std, data, partitionColumns, "partition %d: %s", c.Partition, said)
+}
+
+type partitionsPinCmd struct {
+	partitioned
+	Node string `arg:"" help:"Name of the node."`
+}
+
+// Run pins a partition.
+func (c *partitionsPinCmd) Run(ctx context.Context, std streams) error {
+	return c.do(ctx, std, "pin", show.Object{"node": c.Node}, "pinned to "+c.Node)
+}
+
+type partitionsOneCmd struct{ partitioned }
+
+// Run unpins a partition.
+func (c *partitionsOneCmd) Run(ctx context.Context, std streams) error {
+	return c.do(ctx, std, "unpin", show.Object{}, "not pinned any more")
+}
+
+type stepDownCmd struct{ partitioned }
+
+// Run asks for a handover.
+func (c *stepDownCmd) Run(ctx context.Context, std streams) error {
+	return c.do(ctx, std, "step-down", show.Object{}, "its owner was asked to hand it over")
+}
+
+type pauseCmd struct {
+	Set  pauseSetCmd  `cmd:"" help:"Hold back new commands of a type, a step, an agent or a label."`
+	List pauseListCmd `cmd:"" help:"List the pauses."`
+	Lift pauseLiftCmd `cmd:"" help:"End a pause."`
+}
+
+// pauseBody is a request for a pause.
+type pauseBody struct {
+	Type   string    `json:"type,omitempty"`
+	Step   string    `json:"step,omitempty"`
+	Agent  string    `json:"agent,omitempty"`
+	Label  string    `json:"label,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason"`
+}
+
+type pauseSetCmd struct {
+	Type   string `help:"Tasks of this type."`
+	Step   string `help:"This step of the type."`
+	Agent  string `help:"Commands to this agent."`
+	Label  string `short:"l" help:"Tasks with this label: key=value."`
+	Until  string `help:"When it lifts itself: a time or a duration from now (default: never)."`
+	Reason string `help:"Why; it is kept in the audit trail."`
+	server
+}
+
+// Run sets a pause.
+func (c *pauseSetCmd) Run(ctx context.Context, std streams) error {
+	if c.Type == "" && c.Agent == "" && c.Label == "" {
+		return misuse("nothing to pause: want --type (with --step), --agent or --label")
+	}
+	if c.Step != "" && c.Type == "" {
+		return misuse("step: goes with --type")
+	}
+	until, err := moment("until", c.Until)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(std, c.Reason, true)
+	if err != nil {
+		return err
+	}
+	data, err := c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason}, nil)
+	if err != nil {
+		return err
+	}
+	var p operate.Pause
+	if err := json.Unmarshal(data, &p); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	return c.said(std, data, pauseColumns, "paused as %s (duly pause lift %s ends it)", p.ID, p.ID)
+}
+
+type pauseListCmd struct{ server }
+
+// Run lists the pauses.
+func (c *pauseListCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("pauses"), nil)
+	if err != nil {
+		return err
+	}
+	return c.list(std, data, "pauses", "nothing is paused", pauseColumns)
+}
+
+type pauseLiftCmd struct {
+	ID     string `arg:"" help:"Id of the pause."`
+	Reason string `help:"Why; it is kept in the audit trail."`
+	server
+}
+
+// Run lifts a pause.
+func (c *pauseLiftCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("pauses", c.ID), Query: queryOf(map[string]string{"reason": c.Reason})})
+	if err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		_, err = fmt.Fprintf(std.out, "lifted %s\n", c.ID)
+		return err
+	}
+	return c.said(std, data, pauseColumns, "lifted %s", c.ID)
+}
+
+type auditCmd struct {
+	Actor  string `help:"Only what this actor did."`
+	Action string `help:"Only this action: undo, resubmit, operation.start, token.create …"`
+	Target string `help:"Only what was done to targets that begin so: task/<type>/<id>, operation/<id> …"`
+	From   string `help:"Only at this time (RFC 3339) or after."`
+	To     string `help:"Only before this time."`
+	Limit  int    `default:"50" help:"How many, 1 to 1000."`
+	After  string `help:"Cursor that the page before ended with."`
+	server
+}
+
+// Run lists entries of the audit trail.
+func (c *auditCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("audit"), queryOf(map[string]string{
+		"actor": c.Actor, "action": c.Action, "target": c.Target, "from": c.From, "to": c.To, "after": c.After, "limit": strconv.Itoa(c.Limit),
+	}))
+	if err != nil {
+		return err
+	}
+	columns := auditColumns
+	if c.Output == show.CSV {
+		columns = auditRecord
+	}
+	return c.list(std, data, "entries", "no entry", columns)
+}
+
+type noteCmd struct {
+	Group string `arg:"" help:"Id of the failure group."`
+	Text  string `arg:"" optional:"" help:"The note; without it the notes there are listed, and - reads it from standard input."`
+	server
+}
+
+// Run writes a note, or lists notes.
+func (c *noteCmd) Run(ctx context.Context, std streams) error {
+	path := pathOf("failures", strings.TrimPrefix(c.Group, "group/"), "notes")
+	if c.Text == "" {
+		data, err := c.read(ctx, path, nil)
+		if err != nil {
+			return err
+		}
+		return c.list(std, data, "notes", "no note about "+c.Group, noteColumns)
+	}
+	text := c.Text
+	if text == "-" {
+		data, err := io.ReadAll(io.LimitReader(std.in, operate.ReasonBytesMax+1))
+		if err != nil {
+			return fmt.Errorf("read the note: %w", err)
+		}
+		text = string(data)
+	}
+	if len(text) > operate.ReasonBytesMax {
+		return misuse("text: %d bytes, the limit is %d", len(text), operate.ReasonBytesMax)
+	}
+	data, err := c.send(ctx, http.MethodPost, path, show.Object{"text": text}, nil)
+	if err != nil {
+		return err
+	}
+	return c.said(std, data, noteColumns, "noted about %s", c.Group)
+}

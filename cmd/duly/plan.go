@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/goccy/go-yaml"
+
+	"duly.dev/duly/cmd/duly/internal/client"
+	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/wire"
+)
+
+type planCmd struct {
+	Apply planApplyCmd `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
+	List  planListCmd  `cmd:"" help:"List the stored versions of all plans."`
+	Show  planShowCmd  `cmd:"" help:"Show one version of a plan with its steps."`
+	Diff  planDiffCmd  `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
+}
+
+// planBytesMax bounds a file of a plan.
+const planBytesMax = 1 << 20
+
+// readPlan reads a plan from a file, YAML or JSON, and refuses what cannot be one.
+func readPlan(file string) (json.RawMessage, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, misuse("file: %v", err)
+	}
+	if len(data) > planBytesMax {
+		return nil, misuse("file: %s has %d bytes, the limit is %d", file, len(data), planBytesMax)
+	}
+	if !json.Valid(data) { // with its own words about line and column
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return nil, misuse("file: %s: %v", file, err)
+		}
+	}
+	if _, err := wire.DecodePlan(data); err != nil {
+		return nil, misuse("file: %s: %v", file, err)
+	}
+	return data, nil
+}
+
+// canonical is a plan with one value a line, in one order and with nothing left out.
+func canonical(data json.RawMessage) (string, error) {
+	p, err := wire.DecodePlan(data)
+	if err != nil {
+		return "", err
+	}
+	p = p.WithDefaults()
+	form, err := wire.EncodePlan(&p)
+	return indented(form), err
+}
+
+type planApplyCmd struct {
+	File string `arg:"" type:"existingfile" help:"File with the plan, as YAML or JSON."`
+
+	NATSURL     string        `name:"nats-url" env:"NATS_URL" help:"NATS servers (default: those of the context, or nats://127.0.0.1:4222). Plans are handed in over NATS: users of the kind operator may."`
+	NATSContext string        `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by."`
+	NATSCreds   string        `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
+	NATSInbox   string        `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers come to."`
+	Namespace   string        `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
+	Timeout     time.Duration `default:"10s" help:"How long to wait for an answer."`
+	Output      string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
+}
+
+// planAnswer is what became of a plan.
+type planAnswer struct {
+	Name    string `json:"name"`
+	Version int64  `json:"version"`
+	Stored  bool   `json:"stored"`
+}
+
+// Run stores a plan.
+func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
+	plan, err := readPlan(c.File)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{URL: c.NATSURL, Name: "duly plan apply", Context: c.NATSContext, CredentialsFile: c.NATSCreds,
+		InboxPrefix: c.NATSInbox, Namespace: c.Namespace, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return &client.UnreachableError{Address: "NATS", Err: err}
+	}
+	defer conn.Close()
+	msg, err := conn.NATS().RequestWithContext(ctx, conn.Names().SubjectPlansApply(), plan)
+	if err != nil {
+		return &client.UnreachableError{Address: "NATS", Err: fmt.Errorf("no node answered: %w", err)}
+	}
+	answer, err := wire.DecodePlanAnswer(msg.Data)
+	var refused *wire.APIError
+	switch {
+	case errors.As(err, &refused):
+		return &client.Problem{Status: refused.Code, Detail: refused.Description}
+	case err != nil:
+		return err
+	}
+	data, err := json.Marshal(planAnswer{answer.Name, answer.Version, answer.Stored})
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	s := server{Output: c.Output}
+	return s.said(std, data, []string{"name", "version", "stored"}, "plan %s version %d is stored", answer.Name, answer.Version)
+}
+
+type planListCmd struct{ server }
+
+// Run lists the plans.
+func (c *planListCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("plans"), nil)
+	if err != nil {
+		return err
+	}
+	return c.list(std, data, "plans", "no plan is stored", planListColumns)
+}
+
+// plans are all stored versions.
+func (s *server) plans(ctx context.Context) ([]json.RawMessage, error) {
+	data, err := s.read(ctx, pathOf("plans"), nil)
+	if err != nil {
+		return nil, err
+	}
+	var page struct {
+		Plans []json.RawMessage `json:"plans"`
+	}
+	if err := json.Unmarshal(data, &page); err != nil {
+		return nil, fmt.Errorf("answer of the API: %w", err)
+	}
+	return page.Plans, nil
+}
+
+// planHead is what names a plan.
+type planHead struct {
+	Name    string `json:"name"`
+	Version int64  `json:"version"`
+}
+
+// plan is a stored version; 0: the newest.
+func (s *server) plan(ctx context.Context, name string, version int64) (json.RawMessage, error) {
+	all, err := s.plans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found json.RawMessage
+	newest := int64(0)
+	var have []int64
+	for _, p := range all {
+		var head planHead
+		if err := json.Unmarshal(p, &head); err != nil {
+			return nil, fmt.Errorf("answer of the API: %w", err)
+		}
+		if head.Name != name {
+			continue
+		}
+		have = append(have, head.Version)
+		if version == head.Version || version == 0 && head.Version > newest {
+			found, newest = p, head.Version
+		}
+	}
+	if found == nil {
+		slices.Sort(have)
+		versions := "none"
+		if len(have) > 0 {
+			versions = strings.Trim(fmt.Sprint(have), "[]")
+		}
+		return nil, &client.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no plan %q version %s; versions stored: %s", name, cmp.Or(strings.TrimPrefix(strconv.FormatInt(version, 10), "0"), "(any)"), versions)}
+	}
+	return found, nil
+}
+
+type planShowCmd struct {
+	Name    string `arg:"" help:"Name of the plan."`
+	Version int64  `help:"Version (default: the newest)."`
+	server
+}
+
+// Run shows a plan.
+func (c *planShowCmd) Run(ctx context.Context, std streams) error {
+	plan, err := c.plan(ctx, c.Name, c.Version)
+	if err != nil {
+		return err
+	}
+	if c.Output != show.Text {
+		return c.list(std, plan, "steps", "", planColumns)
+	}
+	rows, err := rowsOf(plan, "")
+	if err != nil {
+		return err
+	}
+	page := show.On(std.out)
+	page.Fields(planListColumns, rows[0])
+	fmt.Fprintln(std.out)
+	page.Table(planColumns, objects(rows[0]["steps"]))
+	return nil
+}
+
+type planDiffCmd struct {
+	Plan string `arg:"" help:"File with a plan, or the name of a stored one."`
+	From int64  `help:"Stored version to compare with (default: the newest)."`
+	To   int64  `help:"With the name of a stored plan: the version to compare (default: the newest)."`
+	server
+}
+
+// Run compares two plans as they are understood: what a file leaves out has its default.
+func (c *planDiffCmd) Run(ctx context.Context, std streams) error {
+	var to json.RawMessage
+	name := c.Plan
+	if _, err := os.Stat(c.Plan); err == nil {
+		if to, err = readPlan(c.Plan); err != nil {
+			return err
+		}
+		var head planHead
+		if err := json.Unmarshal(to, &head); err != nil {
+			return misuse("file: %v", err)
+		}
+		name = head.Name
+	} else {
+		if to, err = c.plan(ctx, name, c.To); err != nil {
+			return err
+		}
+		if c.From == 0 {
+			return misuse("from: none given, want the version to compare with")
+		}
+	}
+	from, err := c.plan(ctx, name, c.From)
+	if err != nil {
+		return err
+	}
+	texts := [2]string{}
+	for i, data := range []json.RawMessage{from, to} {
+		if texts[i], err = canonical(bytes.TrimSpace(data)); err != nil {
+			return fmt.Errorf("plan %s: %w", name, err)
+		}
+	}
+	differs := udiff.Unified("stored", "new", texts[0], texts[1])
+	if differs == "" {
+		_, err := fmt.Fprintln(std.out, "the same")
+		return err
+	}
+	if _, err := fmt.Fprint(std.out, differs); err != nil {
+		return err
+	}
+	return errUnclean
+}

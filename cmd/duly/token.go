@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"duly.dev/duly/cmd/duly/internal/client"
+	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/operate"
+)
+
+type tokenCmd struct {
+	Create tokenCreateCmd `cmd:"" help:"Make a token of the API and show it, once."`
+	List   tokenListCmd   `cmd:"" help:"List the tokens, without their secrets."`
+	Revoke tokenRevokeCmd `cmd:"" help:"End a token at once."`
+}
+
+type tokenCreateCmd struct {
+	Name    string `arg:"" help:"What it is called in the audit trail: of a person or a program."`
+	Role    string `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
+	Expires string `help:"When it ends: a time or a duration from now (default: never)."`
+
+	Direct      bool   `help:"Write it into the database and not through the API: for the first admin token, where no one may ask yet."`
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Database of --direct: postgres://…"`
+	Reason      string `help:"Of --direct: why; it is kept in the audit trail."`
+	server
+}
+
+// tokenBody is a request for a token.
+type tokenBody struct {
+	Name    string    `json:"name"`
+	Role    string    `json:"role"`
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// createdToken is the answer to a request for a token.
+type createdToken struct {
+	Token  operate.Token `json:"token"`
+	Secret string        `json:"secret"`
+}
+
+// Run makes a token.
+func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
+	expires, err := moment("expires", c.Expires)
+	if err != nil {
+		return err
+	}
+	var data []byte
+	if c.Direct {
+		data, err = c.direct(ctx, expires)
+	} else {
+		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
+	}
+	if err != nil {
+		return err
+	}
+	var made createdToken
+	if err := json.Unmarshal(data, &made); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	if c.Output != show.Text {
+		return c.object(std, data, []string{"token.id", "token.name", "token.role", "secret"})
+	}
+	fmt.Fprintf(std.err, "token %s of %s, role %s; it is shown this once:\n", made.Token.ID, show.Clean(made.Token.Name), made.Token.Role)
+	_, err = fmt.Fprintln(std.out, made.Secret)
+	return err
+}
+
+// direct makes a token in the database.
+func (c *tokenCreateCmd) direct(ctx context.Context, expires time.Time) ([]byte, error) {
+	if c.DatabaseURL == "" {
+		return nil, misuse("database-url: not given, and --direct needs it")
+	}
+	token, secret, err := node.CreateToken(ctx, c.DatabaseURL, c.Name, operate.Role(c.Role), expires, c.Reason)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(createdToken{Token: token, Secret: secret})
+}
+
+type tokenListCmd struct{ server }
+
+// Run lists the tokens.
+func (c *tokenListCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("tokens"), nil)
+	if err != nil {
+		return err
+	}
+	return c.list(std, data, "tokens", "no token", tokenColumns)
+}
+
+type tokenRevokeCmd struct {
+	ID     string `arg:"" help:"Id of the token."`
+	Reason string `help:"Why; it is kept in the audit trail."`
+	server
+}
+
+// Run ends a token.
+func (c *tokenRevokeCmd) Run(ctx context.Context, std streams) error {
+	reason, err := reasonOf(std, c.Reason, true)
+	if err != nil {
+		return err
+	}
+	_, err = c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("tokens", c.ID), Query: queryOf(map[string]string{"reason": reason})})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "token %s is revoked\n", c.ID)
+	return err
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"duly.dev/duly/cmd/duly/internal/top"
+)
+
+type topCmd struct {
+	Every time.Duration `default:"2s" help:"How often to look, 500ms or more."`
+	server
+}
+
+// everyLeast is how seldom an answer must be asked for at least: a node reads what is live once for all who look.
+const everyLeast = 500 * time.Millisecond
+
+// Run shows the live view until it is left.
+func (c *topCmd) Run(ctx context.Context, std streams) error {
+	if c.Every < everyLeast {
+		return misuse("every: %v, want %v or more", c.Every, everyLeast)
+	}
+	in, ok1 := std.in.(*os.File)
+	out, ok2 := std.out.(*os.File)
+	if !ok1 || !ok2 || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+		return misuse("top needs a terminal; duly failures list, duly agents and duly op list say the same for programs")
+	}
+	conn, err := c.client()
+	if err != nil {
+		return err
+	}
+	return top.Run(ctx, top.Options{Client: conn, Every: c.Every, In: in, Out: out, Plain: os.Getenv("NO_COLOR") != ""})
+}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/replay"
+)
+
+// fileOut describes a task file; its form is that of package replay.
+type fileOut struct{ Body map[string]any }
+
+// fileRoute is one task as one file.
+func (a *api) fileRoute() {
+	described[TaskIn, fileOut](a, route{method: http.MethodGet, path: "/v1/tasks/{type}/{id}/export", id: "exportTask", tag: "tasks", needs: operate.RoleViewer,
+		summary: "One task with its plan and journal, as a file that duly replay opens"}, takes(a.file), nil)
+}
+
+func (a *api) file(w http.ResponseWriter, r *http.Request) {
+	taskType, id, bad := names(r)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	if a.ports.Reader == nil || a.ports.OperationStore == nil {
+		problem(w, ingest.Refuse(503, ingest.CauseNotServed, "task files: not served by this node; ask one that runs it"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
+	defer cancel()
+	data, err := a.taskFile(ctx, taskType, id)
+	if refused, ok := errors.AsType[*ingest.Refusal](err); ok {
+		problem(w, refused)
+		return
+	}
+	if err != nil {
+		a.storeFailed(w, r, "the task could not be read", err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%s.json"`, taskType, id))
+	_, _ = w.Write(data) // the client is gone if it cannot be written
+}
+
+// taskFile reads a task with its journal and its plan.
+func (a *api) taskFile(ctx context.Context, taskType, id string) ([]byte, error) {
+	view, err := a.known(ctx, taskType, id)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := a.ports.OperationStore.Saved(ctx, view.Partition, []int64{view.Number})
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", id, err)
+	}
+	if len(saved) == 0 || len(saved[0].Journal) == 0 {
+		return nil, ingest.Refuse(404, ingest.CauseNotFound, "the journal of task %s is forgotten: retain-detail is over", core.QuoteShort(id))
+	}
+	plans, err := a.ports.Reader.Plans(ctx)
+	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
+		return nil, fmt.Errorf("task %s: %w", id, err)
+	}
+	for i := range plans {
+		if plans[i].Name == view.Type && plans[i].Version == view.PlanVersion {
+			return replay.Encode(&plans[i], &saved[0])
+		}
+	}
+	return replay.Encode(nil, &saved[0])
+}
