@@ -119,8 +119,9 @@ func commitOf(row int64, one issue, more []issue) int64 {
 
 // planRef is a plan with its agents' slots in one partition.
 type planRef struct {
-	plan  *core.Plan
-	slots []int
+	plan   *core.Plan
+	slots  []int
+	counts *typeCounts
 }
 
 func newPartition(st core.PartitionState) *partition {
