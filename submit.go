@@ -52,7 +52,8 @@ func ReplyTo(subject string) SubmitOption {
 	return func(s *submission) { s.replyTo = subject }
 }
 
-// Trace hands a W3C traceparent to every call the task makes.
+// Trace hands a W3C traceparent to every call the task makes. Without it that of the span in the context of the
+// submission is taken, if there is one.
 func Trace(traceparent string) SubmitOption {
 	return func(s *submission) { s.trace = traceparent }
 }
@@ -102,6 +103,9 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 	var s submission
 	for _, option := range options {
 		option(&s)
+	}
+	if s.trace == "" {
+		s.trace = traceOf(ctx)
 	}
 	began := c.clock.Now()
 	if left, bounded := s.left(began); bounded {

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
+	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -72,6 +73,7 @@ func (n *Node) handler(loopback bool) (http.Handler, error) {
 	for _, path := range HealthPaths {
 		mux.Handle(path, probes)
 	}
+	mux.Handle("GET "+telemetry.PathMetrics, n.metrics())
 	if !n.cfg.Has(config.RoleIngest) {
 		return guard(mux, loopback), nil
 	}

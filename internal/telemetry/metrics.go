@@ -66,11 +66,11 @@ var (
 	operations    = metric("duly_operations", Gauge, "Operations over many tasks that are under way, by state; told by the leader.", "3", "state")
 	opMembers     = metric("duly_operation_tasks", Gauge, "Tasks of operations that are under way, by outcome; told by the leader.", "5", "outcome")
 
-	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "2", "pool")
-	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "2", "pool")
-	poolIdle     = metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "2", "pool")
-	poolWaits    = metric("duly_database_waits_total", Counter, "Times that a connection was waited for.", "2", "pool")
-	poolWaitTime = metric("duly_database_wait_seconds_total", Counter, "How long connections were waited for.", "2", "pool")
+	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool")
+	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool")
+	poolIdle     = metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "3", "pool")
+	poolWaits    = metric("duly_database_waits_total", Counter, "Times that a connection was waited for.", "3", "pool")
+	poolWaitTime = metric("duly_database_wait_seconds_total", Counter, "How long connections were waited for.", "3", "pool")
 
 	natsConnected = metric("duly_nats_connected", Gauge, "1: there is a connection to NATS.", "1")
 	natsReconnect = metric("duly_nats_reconnects_total", Counter, "Times that the connection to NATS was made again.", "1")

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 
@@ -46,10 +47,11 @@ type TracerOptions struct {
 	Node      string
 	Namespace string
 	Hide      func(string) string // takes secrets out of texts; nil: none are
+	Report    func(err error)     // takes what an export came to, nil when it worked; may be nil
 }
 
 // OTLP makes an exporter to a collector by OTLP over HTTP: http://host:4318 or https://….
-func OTLP(ctx context.Context, endpoint string) (sdktrace.SpanExporter, error) {
+func OTLP(ctx context.Context, endpoint string) (Exporter, error) {
 	if _, err := CheckOTLP(endpoint); err != nil {
 		return nil, err
 	}
@@ -70,16 +72,40 @@ func CheckOTLP(endpoint string) (*url.URL, error) {
 }
 
 // NewTracer makes a tracer that exports in batches. Run makes the spans, Close exports what is left.
-func NewTracer(exporter sdktrace.SpanExporter, o TracerOptions) *Tracer {
+func NewTracer(exporter Exporter, o TracerOptions) *Tracer {
+	if o.Report == nil {
+		o.Report = func(error) {}
+	}
 	if o.Hide == nil {
 		o.Hide = func(s string) string { return s }
 	}
 	attrs := resource.NewSchemaless(attribute.String(attrService, cmp.Or(o.Namespace, "duly")), attribute.String(attrInstance, o.Node))
 	t := &Tracer{hide: o.Hide, queue: make(chan traced, tracedQueue), lives: map[taskKey]*life{}}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithResource(attrs), sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(ids{}),
-		sdktrace.WithBatcher(exporter))
+		sdktrace.WithBatcher(reporting{exporter, t, o.Report}))
 	t.tracer = t.provider.Tracer(tracerName)
 	return t
+}
+
+// Exporter takes spans to a collector.
+type Exporter = sdktrace.SpanExporter
+
+// reporting is an exporter whose failures are counted and reported, and not logged by the library.
+type reporting struct {
+	Exporter
+	t      *Tracer
+	report func(error)
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (e reporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.Exporter.ExportSpans(ctx, spans)
+	if err != nil {
+		e.t.dropped.Add(int64(len(spans)))
+		err = errors.New(e.t.hide(err.Error()))
+	}
+	e.report(err)
+	return nil
 }
 
 // Counts are how many spans were made and dropped.
