@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -149,12 +148,16 @@ func endID(begin string) string {
 
 // stateDocument is the form in which incidents are stored.
 type stateDocument struct {
-	V    int                  `json:"v"`
-	Open map[string]*incident `json:"open"`
+	V    int         `json:"v"`
+	Open []*incident `json:"open"`
 }
 
-// stateTextMax bounds the texts of an alert that is stored, so that all fit.
-const stateTextMax = 160
+// Limits of the document: of a text in it, and of all of it, by the store. Troubles that do not fit are told again by the
+// sender after this one.
+const (
+	stateTextMax  = 160
+	stateBytesMax = 60 << 10
+)
 
 // loadIncidents reads what the sender before left; a document that cannot be read is nothing: its troubles are told
 // again.
@@ -169,9 +172,9 @@ func loadIncidents(ctx context.Context, store operate.SettingStore) (*incidents,
 	}
 	var doc stateDocument
 	if json.Unmarshal(data, &doc) == nil && doc.V == 1 {
-		for key, has := range doc.Open {
+		for _, has := range doc.Open {
 			if has != nil {
-				i.open[key] = has
+				i.open[keyOf(&has.Begin)] = has
 			}
 		}
 	}
@@ -179,12 +182,17 @@ func loadIncidents(ctx context.Context, store operate.SettingStore) (*incidents,
 }
 
 func (i *incidents) document() ([]byte, error) {
-	doc := stateDocument{V: 1, Open: map[string]*incident{}}
-	for key, has := range i.open {
-		short := *has
+	doc := stateDocument{V: 1, Open: []*incident{}}
+	for _, key := range slices.Sorted(maps.Keys(i.open)) {
+		short := *i.open[key]
 		short.Begin.Text, short.Begin.Error, short.Begin.Attrs = core.ShortText(short.Begin.Text, stateTextMax), "", nil
-		slices.SortFunc(short.Nodes, cmp.Compare[string])
-		doc.Open[key] = &short
+		doc.Open = append(doc.Open, &short)
 	}
-	return json.Marshal(doc)
+	for {
+		data, err := json.Marshal(doc)
+		if err != nil || len(data) <= stateBytesMax || len(doc.Open) == 0 {
+			return data, err
+		}
+		doc.Open = doc.Open[:len(doc.Open)*3/4]
+	}
 }
