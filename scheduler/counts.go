@@ -207,7 +207,7 @@ func (s *Shard) agentsAway(now core.Instant) []Away {
 		for slot, waiting := range p.waiting {
 			n := 0
 			for _, e := range waiting {
-				if i := e.task.Awaiting(); i >= 0 && !e.task.Steps[i].Busy {
+				if e.task.Misses() {
 					n++
 				}
 			}

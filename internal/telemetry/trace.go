@@ -266,6 +266,9 @@ func (t *Tracer) Run(ctx context.Context) {
 	}
 }
 
+// Flush exports what has been made so far.
+func (t *Tracer) Flush(ctx context.Context) error { return t.provider.ForceFlush(ctx) }
+
 // Close exports what is left, and waits no longer than ctx.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 

@@ -130,11 +130,11 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 func TestMail(t *testing.T) {
 	certFile, keyFile, roots := certificate(t)
 	users := filepath.Join(t.TempDir(), "users")
-	if err := os.WriteFile(users, []byte("duly:open sesame\n"), 0o600); err != nil {
+	if err := os.WriteFile(users, []byte("duly:open-sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("DULY_ALERTS_PASSWORD", "open sesame")
-	t.Setenv("DULY_ALERTS_WRONG", "open, sesame")
+	t.Setenv("DULY_ALERTS_PASSWORD", "open-sesame")
+	t.Setenv("DULY_ALERTS_WRONG", "open--sesame")
 	tls := []string{"--smtp-tls-cert", certFile, "--smtp-tls-key", keyFile, "--smtp-auth-file", users}
 	plain, start, whole := serveMail(t), serveMail(t, append(tls, "--smtp-require-starttls")...), serveMail(t, append(tls, "--smtp-require-tls")...)
 	for _, x := range []struct {
