@@ -46,7 +46,7 @@ const (
 
 // envPrefix begins the names of environment variables that a channel may read: no other secret of the process can be
 // made to leave through one.
-const envPrefix = "DULY_ALERTS_"
+const envPrefix = "DULY_ALERT_"
 
 // Channel is where alerts go.
 type Channel struct {
@@ -74,7 +74,7 @@ type Channel struct {
 
 	// The signing secrets of a webhook, one a line; the password of mail.
 	SecretFile string `json:"secret_file,omitempty"` // name of a file in the folder of secrets
-	SecretEnv  string `json:"secret_env,omitempty"`  // name of an environment variable that begins with DULY_ALERTS_
+	SecretEnv  string `json:"secret_env,omitempty"`  // name of an environment variable that begins with DULY_ALERT_
 
 	templates templates
 }

@@ -90,8 +90,6 @@ func TestChannelIsChecked(t *testing.T) {
 }
 
 // TestSecretsStayInTheirFolder: a channel reads a file of the folder of secrets and no other, also through a link.
-//
-// covers: OP7
 func TestSecretsStayInTheirFolder(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
 	for file, text := range map[string]string{filepath.Join(dir, "good"): " value \n", filepath.Join(dir, "empty"): "\n", outside: "secret",
@@ -109,11 +107,11 @@ func TestSecretsStayInTheirFolder(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	t.Setenv("DULY_ALERTS_X", "from the environment")
-	if got, err := (&Channel{SecretEnv: "DULY_ALERTS_X"}).secret(dir); err != nil || got != "from the environment" {
+	t.Setenv("DULY_ALERT_X", "from the environment")
+	if got, err := (&Channel{SecretEnv: "DULY_ALERT_X"}).secret(dir); err != nil || got != "from the environment" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := (&Channel{SecretEnv: "DULY_ALERTS_NONE"}).secret(dir); err == nil {
+	if _, err := (&Channel{SecretEnv: "DULY_ALERT_NONE"}).secret(dir); err == nil {
 		t.Error("a variable that is not set is a secret")
 	}
 	for _, bad := range []string{"whsec_%%%", "whsec_c2hvcnQ=", strings.Repeat("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n", 3)} {
@@ -128,8 +126,6 @@ func TestSecretsStayInTheirFolder(t *testing.T) {
 
 // TestAddressesThatAreRefused: no channel leads to this machine, to its neighbours or to a metadata service, however the
 // address is written.
-//
-// covers: OP7
 func TestAddressesThatAreRefused(t *testing.T) {
 	for _, address := range []string{"127.0.0.1", "127.8.8.8", "::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1",
 		"64:ff9b::a9fe:a9fe", "224.0.0.1", "ff02::1", "255.255.255.255", "fd00:ec2::254", "0.1.2.3"} {
@@ -160,8 +156,6 @@ func TestAddressesThatAreRefused(t *testing.T) {
 }
 
 // TestRedirects: a redirect on the receiver's own host is followed with the alert, one to another host is not.
-//
-// covers: OP7
 func TestRedirects(t *testing.T) {
 	other := newReceiver(t, nil)
 	r := newReceiver(t, func(_ int64, w http.ResponseWriter, req *http.Request) {

@@ -30,8 +30,6 @@ func through(i *incidents, a core.Alert) bool {
 
 // TestOneBeginsOneEnds: what several nodes tell of one trouble is one beginning and one end; troubles of a node of its
 // own, and of another resource, are others.
-//
-// covers: OP7
 func TestOneBeginsOneEnds(t *testing.T) {
 	i := open(t, newSettings())
 	for n, step := range []struct {
@@ -62,8 +60,6 @@ func TestOneBeginsOneEnds(t *testing.T) {
 
 // TestDeliveryThatWasCutOff: an alert whose sender was killed before it was delivered is told by the next one, one that
 // was delivered is not.
-//
-// covers: OP7
 func TestDeliveryThatWasCutOff(t *testing.T) {
 	s := newSettings()
 	next := func(i *incidents) *incidents {

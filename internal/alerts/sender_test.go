@@ -32,8 +32,6 @@ func secretsDir(t *testing.T) string {
 
 // TestWebhook: a channel gets what it wants, signed, as a CloudEvent, each trouble once; a test alert goes through
 // whatever it wants.
-//
-// covers: OP7
 func TestWebhook(t *testing.T) {
 	r := newReceiver(t, nil)
 	store, in := newSettings(), newStream()
@@ -82,8 +80,6 @@ func TestWebhook(t *testing.T) {
 
 // TestKilledSender: what a sender had not delivered when it was killed, the next one delivers, by the same id; what it had
 // is not told again.
-//
-// covers: OP7
 func TestKilledSender(t *testing.T) {
 	var up atomic.Bool
 	r := newReceiver(t, func(_ int64, w http.ResponseWriter, _ *http.Request) {
@@ -119,8 +115,6 @@ func TestKilledSender(t *testing.T) {
 
 // TestRetries: a receiver that fails for a time gets the alert when it is back, one that refuses it does not get it
 // again, and a channel that fails holds up no other.
-//
-// covers: OP7
 func TestRetries(t *testing.T) {
 	flaky := newReceiver(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
 		if n < 2 {
@@ -180,8 +174,6 @@ func TestGivenUp(t *testing.T) {
 }
 
 // TestRate: over the rate of a channel, events of one name are told together; none is left out.
-//
-// covers: OP7
 func TestRate(t *testing.T) {
 	r := newReceiver(t, nil)
 	store, in := newSettings(), newStream()
@@ -249,12 +241,12 @@ func TestChannelsChange(t *testing.T) {
 
 // TestNoSecretLeaves: credentials in texts of alerts do not leave, and errors do not repeat the address of a receiver.
 //
-// covers: OP7
+// covers: C12
 func TestNoSecretLeaves(t *testing.T) {
 	r := newReceiver(t, nil)
 	store, in := newSettings(), newStream()
-	t.Setenv("DULY_ALERTS_TEST", "T0KEN-in-the-path")
-	store.channel(t, "ops", map[string]any{"kind": "webhook", "url": r.URL + "/{secret}", "secret_env": "DULY_ALERTS_TEST", "body": `{"text":{{json .Text}},"why":{{json .Error}},"more":{{json .More}}}`})
+	t.Setenv("DULY_ALERT_TEST", "T0KEN-in-the-path")
+	store.channel(t, "ops", map[string]any{"kind": "webhook", "url": r.URL + "/{secret}", "secret_env": "DULY_ALERT_TEST", "body": `{"text":{{json .Text}},"why":{{json .Error}},"more":{{json .More}}}`})
 	s, stop := starts(t, Config{Store: store, Source: in})
 	for _, uri := range []string{"postgres://app:s3cret@db/duly", "nats://s3cret@n1:4222", "nats://a:s3cret@n1,b:s3cret@n2", "host=db password=s3cret user=app", "https://u:s3cret@h/?token=s3cret"} {
 		a := once(uri, "database")

@@ -131,8 +131,6 @@ func refused(context.Context, duly.Call[order]) (string, error) {
 
 // TestOneTrace: a submission, its task, the tries of two steps, the undo and what the handlers do themselves are one trace:
 // each span stands below the one that caused it. A task whose trace is not sampled has no span.
-//
-// covers: OP7
 func TestOneTrace(t *testing.T) {
 	exporter, mine := tracetest.NewInMemoryExporter(), tracetest.NewInMemoryExporter()
 	theirs := sdktrace.NewTracerProvider(sdktrace.WithSyncer(mine))
@@ -213,14 +211,12 @@ func TestOneTrace(t *testing.T) {
 	for _, a := range byName["undo pay"].Attributes {
 		attrs[string(a.Key)] = a.Value.String()
 	}
-	if attrs["duly.task.id"] != "o-1" || attrs["duly.step"] != "pay" || attrs["duly.agent"] != "till" || attrs["duly.undo"] != "true" || attrs["duly.outcome"] != "undone" || attrs["duly.key"] != "o-1/pay/0" {
+	if attrs["duly.task.id"] != "o-1" || attrs["duly.step.name"] != "pay" || attrs["duly.agent"] != "till" || attrs["duly.step.undo"] != "true" || attrs["duly.step.outcome"] != "undone" || attrs["duly.step.key"] != "o-1/pay/0" {
 		t.Errorf("%v", attrs)
 	}
 }
 
 // TestMetricsOfANode: a node serves what its roles have counted.
-//
-// covers: OP7
 func TestMetricsOfANode(t *testing.T) {
 	pay, send := duly.NewStep[order, string]("pay", "till"), duly.NewStep[order, string]("send", "post", duly.Attempts(1))
 	good, bad := duly.NewPlan("good", 1, pay), duly.NewPlan("bad", 1, pay, send)
@@ -316,8 +312,6 @@ func (s settingStore) DeleteSetting(_ context.Context, name string) error {
 
 // TestAlertsLeaveTheNode: a task in error, an agent that is gone and a stream that is lost are durable alerts, which reach a
 // webhook: what begins and what ends once each, without the secret in the task's error.
-//
-// covers: OP7
 func TestAlertsLeaveTheNode(t *testing.T) {
 	got := make(chan map[string]any, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

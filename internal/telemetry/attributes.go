@@ -8,14 +8,14 @@ const (
 	attrType      = "duly.task.type"
 	attrState     = "duly.task.state"
 	attrPartition = "duly.partition"
-	attrStep      = "duly.step"
+	attrStep      = "duly.step.name"
 	attrAgent     = "duly.agent"
-	attrAttempt   = "duly.attempt"
+	attrAttempt   = "duly.step.attempt"
 	attrRound     = "duly.round"
-	attrUndo      = "duly.undo"
-	attrOutcome   = "duly.outcome" // kind of the journal row that ended a try
-	attrCode      = "duly.code"    // of a failed try, as HTTP
-	attrKey       = "duly.key"     // idempotency key of the step
+	attrUndo      = "duly.step.undo"
+	attrOutcome   = "duly.step.outcome" // kind of the journal row that ended a try
+	attrCode      = "duly.step.code"    // of a failed try, as HTTP
+	attrKey       = "duly.step.key"     // idempotency key of the step
 )
 
 // Names of spans: the prefix, and the type of the task or the name of the step.

@@ -10,8 +10,6 @@ import (
 )
 
 // TestLevel: the level of the log changes while the process runs, and a wrong one is refused and changes nothing.
-//
-// covers: OP7
 func TestLevel(t *testing.T) {
 	level := new(slog.LevelVar)
 	var out strings.Builder

@@ -54,8 +54,6 @@ func scrape(t *testing.T, s Snapshot) string {
 }
 
 // TestMetrics: every metric of the list is served with the values of the node, and none that is not in the list.
-//
-// covers: OP7
 func TestMetrics(t *testing.T) {
 	text := scrape(t, full())
 	for _, want := range []string{
@@ -96,8 +94,6 @@ func TestMetrics(t *testing.T) {
 }
 
 // TestCardinalityIsBounded: ten thousand types of tasks are 64 series and one for all others, whose sums hold.
-//
-// covers: OP7
 func TestCardinalityIsBounded(t *testing.T) {
 	s := full()
 	s.Scheduler.Types = nil

@@ -125,16 +125,14 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 
 // TestMail: a real mail server takes the alerts of a channel: in the clear, with STARTTLS and a password, and with TLS
 // from the beginning. A server that cannot be trusted, or that wants another password, gets none.
-//
-// covers: OP7
 func TestMail(t *testing.T) {
 	certFile, keyFile, roots := certificate(t)
 	users := filepath.Join(t.TempDir(), "users")
 	if err := os.WriteFile(users, []byte("duly:open-sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("DULY_ALERTS_PASSWORD", "open-sesame")
-	t.Setenv("DULY_ALERTS_WRONG", "open--sesame")
+	t.Setenv("DULY_ALERT_PASSWORD", "open-sesame")
+	t.Setenv("DULY_ALERT_WRONG", "open--sesame")
 	tls := []string{"--smtp-tls-cert", certFile, "--smtp-tls-key", keyFile, "--smtp-auth-file", users}
 	plain, start, whole := serveMail(t), serveMail(t, append(tls, "--smtp-require-starttls")...), serveMail(t, append(tls, "--smtp-require-tls")...)
 	for _, x := range []struct {
@@ -146,11 +144,11 @@ func TestMail(t *testing.T) {
 		fails  string
 	}{
 		{"plain", plain, "smtp+plain", nil, nil, ""},
-		{"STARTTLS", start, "smtp", map[string]any{"username": "duly", "secret_env": "DULY_ALERTS_PASSWORD"}, roots, ""},
-		{"TLS", whole, "smtps", map[string]any{"username": "duly", "secret_env": "DULY_ALERTS_PASSWORD"}, roots, ""},
+		{"STARTTLS", start, "smtp", map[string]any{"username": "duly", "secret_env": "DULY_ALERT_PASSWORD"}, roots, ""},
+		{"TLS", whole, "smtps", map[string]any{"username": "duly", "secret_env": "DULY_ALERT_PASSWORD"}, roots, ""},
 		{"no STARTTLS", plain, "smtp", nil, roots, "STARTTLS"},
-		{"unknown certificate", start, "smtp", map[string]any{"username": "duly", "secret_env": "DULY_ALERTS_PASSWORD"}, nil, "certificate"},
-		{"other password", start, "smtp", map[string]any{"username": "duly", "secret_env": "DULY_ALERTS_WRONG"}, roots, "535"},
+		{"unknown certificate", start, "smtp", map[string]any{"username": "duly", "secret_env": "DULY_ALERT_PASSWORD"}, nil, "certificate"},
+		{"other password", start, "smtp", map[string]any{"username": "duly", "secret_env": "DULY_ALERT_WRONG"}, roots, "535"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			before := len(x.server.mails(t))

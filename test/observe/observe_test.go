@@ -139,8 +139,6 @@ func read(t *testing.T, file string) []byte {
 
 // TestDashboard: every expression of the dashboard parses and names metrics and labels that nodes have; no panel lies on
 // another, and all that matters is shown.
-//
-// covers: OP7
 func TestDashboard(t *testing.T) {
 	d, all, err := readDashboard(read(t, dashboardFile))
 	if err != nil {
@@ -188,8 +186,6 @@ func TestDashboard(t *testing.T) {
 var labelOfTemplate = regexp.MustCompile(`\$labels\.(\w+)`)
 
 // TestRules: every alert rule parses and names metrics and labels that nodes have, and says what it means.
-//
-// covers: OP7
 func TestRules(t *testing.T) {
 	r, all, err := readRules(read(t, rulesFile))
 	if err != nil {

@@ -41,8 +41,6 @@ func verify(secret []byte, h http.Header, body []byte) error {
 
 // TestWebhookIsStandard: the libraries of receivers take a webhook: Standard Webhooks verifies its signature, also while
 // two secrets are in use, and CloudEvents reads its body. What was changed on the way is refused.
-//
-// covers: OP7
 func TestWebhookIsStandard(t *testing.T) {
 	const first, second = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
 	got := make(chan *http.Request, 1)
@@ -55,8 +53,8 @@ func TestWebhookIsStandard(t *testing.T) {
 		got <- r
 	}))
 	t.Cleanup(server.Close)
-	t.Setenv("DULY_ALERTS_SIGN", first+"\n"+second)
-	s := sender(t, map[string]any{"kind": "webhook", "url": server.URL, "secret_env": "DULY_ALERTS_SIGN"}, alerts.Config{})
+	t.Setenv("DULY_ALERT_SIGN", first+"\n"+second)
+	s := sender(t, map[string]any{"kind": "webhook", "url": server.URL, "secret_env": "DULY_ALERT_SIGN"}, alerts.Config{})
 	if err := s.Test(t.Context(), "ops"); err != nil {
 		t.Fatal(err)
 	}
