@@ -29,7 +29,7 @@ type nameSet struct {
 	root             string // of every subject, ends with a dot
 
 	submit, in, tasks, do, undo, reply, control, events, live, dead, ask, alerts string
-	batchDo, batchUndo, batchReply                                       string
+	batchDo, batchUndo, batchReply                                               string
 }
 
 var defaultNames = newNameSet(DefaultNamespace) // never changed
