@@ -336,6 +336,12 @@ func (c *Committer) unfeed(p int) {
 	}
 	delete(c.drains, p)
 	c.forget(p)
+	if len(c.away) > 0 { // no cycle need come that looks again
+		away := c.shard.agentsAway(c.s.cfg.Now())
+		c.mu.Lock()
+		c.away = away
+		c.mu.Unlock()
+	}
 }
 
 // forget makes a partition one that is not held.

@@ -184,7 +184,8 @@ const awayEvery = 5 * time.Second
 // measure keeps what other goroutines may know of a cycle that took so long.
 func (c *Committer) measure(now core.Instant, took time.Duration) {
 	var away []Away
-	look := now >= c.awayAt.Add(awayEvery)
+	// The last of them may be followed by no further cycle.
+	look := now >= c.awayAt.Add(awayEvery) || len(c.away) > 0 && !c.shard.misses()
 	if look {
 		c.awayAt = now
 		away = c.shard.agentsAway(now)
@@ -198,6 +199,20 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 	if look {
 		c.away = away
 	}
+}
+
+// misses reports whether any task of the shard waits for an agent that is not there.
+func (s *Shard) misses() bool {
+	for _, p := range s.partitions {
+		for _, waiting := range p.waiting {
+			for _, e := range waiting {
+				if e.task.Misses() {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // agentsAway are the agents that tasks of the shard wait for because none takes their commands.
