@@ -52,15 +52,22 @@ type TracerOptions struct {
 
 // OTLP makes an exporter to a collector by OTLP over HTTP: http://host:4318 or https://….
 func OTLP(ctx context.Context, endpoint string) (Exporter, error) {
-	if _, err := CheckOTLP(endpoint); err != nil {
+	u, err := CheckOTLP(endpoint)
+	if err != nil {
 		return nil, err
 	}
-	e, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint), otlptracehttp.WithTimeout(exportMax))
+	if u.Path == "" || u.Path == "/" {
+		u.Path = otlpPath
+	}
+	e, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(exportMax))
 	if err != nil {
 		return nil, fmt.Errorf("otlp-endpoint: %w", err)
 	}
 	return e, nil
 }
+
+// otlpPath is where collectors take traces, unless the address says another path.
+const otlpPath = "/v1/traces"
 
 // CheckOTLP reads the address of a collector.
 func CheckOTLP(endpoint string) (*url.URL, error) {
