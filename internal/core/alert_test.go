@@ -23,6 +23,19 @@ func TestAlertIsCut(t *testing.T) {
 	}
 }
 
+// TestUndoGaveUp: what a task in error says of an undo that gave up is told from other texts.
+func TestUndoGaveUp(t *testing.T) {
+	task := &Task{Steps: []StepState{{}, {Left: "refused"}}}
+	if text := task.left(&Plan{Steps: []Step{{Name: "pay"}, {Name: "send"}}}); !UndoGaveUp(text) || !UndoGaveUp(cut(text)) {
+		t.Errorf("%q", text)
+	}
+	for _, other := range []string{"", "the undo", "the card is refused", "no agent takes the undo"} {
+		if UndoGaveUp(other) {
+			t.Errorf("%q", other)
+		}
+	}
+}
+
 func TestTraceSampled(t *testing.T) {
 	const begin = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
 	for flags, want := range map[string]bool{"00": false, "01": true, "02": false, "03": true, "0a": false, "0b": true, "0f": true, "fe": false} {

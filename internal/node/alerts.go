@@ -165,7 +165,7 @@ func (s taskAlerts) Alert(a supervisor.Alert) error {
 	if a.Tasks == 1 { // a summary is never the same again
 		id = alertID(name, a.Type, a.Task, core.Instant(a.At).Time().Format(time.RFC3339Nano))
 	}
-	bounded, cancel := context.WithTimeout(context.Background(), raiseMax)
+	bounded, cancel := s.n.ending(context.Background(), raiseMax) // a stop waits no longer than it may
 	defer cancel()
 	if err := s.n.conn.PublishAlert(bounded, s.n.raiser.event(clean, id)); err != nil {
 		s.n.raiser.dropped.Add(1)

@@ -327,19 +327,23 @@ func TestAlertsLeaveTheNode(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	send, gone := duly.NewStep[order, string]("send", "post", duly.Attempts(1), duly.OnExhausted(duly.PolicyError)), duly.NewStep[order, string]("gone", "absent")
-	failing, waiting := duly.NewPlan("failing", 1, send), duly.NewPlan("waiting", 1, gone, send)
+	pay, refuses := duly.NewStep[order, string]("pay", "till"), duly.NewStep[order, string]("refuses", "till")
+	failing, waiting, stuck := duly.NewPlan("failing", 1, send), duly.NewPlan("waiting", 1, gone, send), duly.NewPlan("stuck", 1, pay, refuses)
 	w := watches(t, func(n *Node) {
 		store := withSettings(n.store)
-		store.all[alerts.ChannelPrefix+"ops"] = fmt.Appendf(nil, `{"kind":"webhook","url":%q,"alerts":["task-error","agents","streams"]}`, receiver.URL)
+		store.all[alerts.ChannelPrefix+"ops"] = fmt.Appendf(nil, `{"kind":"webhook","url":%q,"alerts":["task-error","undo-exhausted","agents","streams"]}`, receiver.URL)
 		n.store = store
 	}, func(a *duly.Agent) error {
-		return send.Serve(a, func(context.Context, duly.Call[order]) (string, error) {
+		return errors.Join(send.Serve(a, func(context.Context, duly.Call[order]) (string, error) {
 			return "", errors.New("no way to postgres://app:s3cret@db/duly")
-		}, unpaid)
+		}, unpaid), pay.Serve(a, paid, func(context.Context, duly.Undo[order, string]) error {
+			return duly.Refuse(errors.New("the money is gone"))
+		}),
+			refuses.Serve(a, refused, unpaid))
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := errors.Join(failing.Apply(ctx, w.client), waiting.Apply(ctx, w.client)); err != nil {
+	if err := errors.Join(failing.Apply(ctx, w.client), waiting.Apply(ctx, w.client), stuck.Apply(ctx, w.client)); err != nil {
 		t.Fatal(err)
 	}
 	next := func(name, phase string) map[string]any {
@@ -358,6 +362,10 @@ func TestAlertsLeaveTheNode(t *testing.T) {
 	w.ends(t, ctx, failing, "f-1", duly.StateError)
 	if more, _ := next("task-error", "once")["more"].(map[string]any); more["task"] != "f-1" || more["type"] != "failing" {
 		t.Errorf("%v", more)
+	}
+	w.ends(t, ctx, stuck, "s-1", duly.StateError)
+	if data := next("undo-exhausted", "once"); !strings.Contains(fmt.Sprint(data["error"]), "the undo of step pay gave up") {
+		t.Errorf("%v", data)
 	}
 	if err := w.Alerts().Test(ctx, "ops"); err != nil {
 		t.Error(err)
