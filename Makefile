@@ -118,10 +118,11 @@ soak: ## steady load for SOAK_SECONDS (1200 unless set); fails when memory, file
 report: ## sizes of files and functions, comments, tests: a report, not a gate
 	@scripts/report
 
-docs: ## write the pages that are made from the source: coverage, settings, commands
+docs: ## write the pages that are made from the source: coverage, settings, commands, metrics
 	@go test -count=1 ./internal/law -run Covers -update
 	@go test -count=1 ./cmd/duly -run Manual -update
 	@go test -count=1 ./internal/api -run TestDocument$$ -rewrite
+	@go test -count=1 ./internal/telemetry -run Page -update
 
 clean-room: ## both README commands from a fresh clone and empty caches
 	@scripts/clean-room

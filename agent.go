@@ -147,7 +147,7 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if nc != nil && nc.IsClosed() {
 		return nil, errors.New("new agent: the connection to NATS is closed")
 	}
-	config := agentConfig{Config: agents.Config{Time: wall{}}, instance: instanceName()}
+	config := agentConfig{Config: agents.Config{Time: wall{}, Context: withSpan}, instance: instanceName()}
 	for _, option := range options {
 		option.forAgent(&config)
 	}

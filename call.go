@@ -15,7 +15,7 @@ type Call[In any] struct {
 	Step    string
 	Key     string // <task>/<step>/<round>: the same for every attempt of do and undo
 	Attempt int    // 1, 2, 3 …
-	Trace   string // W3C traceparent of the submission; may be empty
+	Trace   string // W3C traceparent; may be empty. The context of the call has it as the remote span
 	Input   In
 
 	results []core.StepResult

@@ -53,7 +53,8 @@ func ReplyTo(subject string) SubmitOption {
 	return func(s *submission) { s.replyTo = subject }
 }
 
-// Trace hands a W3C traceparent to every call the task makes.
+// Trace hands a W3C traceparent to every call the task makes. Without it that of the span in the context of the
+// submission is taken, if there is one.
 func Trace(traceparent string) SubmitOption {
 	return func(s *submission) { s.trace = traceparent }
 }
@@ -114,6 +115,9 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 	}
 	if err := core.CheckLabels(s.labels); err != nil {
 		return Receipt{}, what.failed(&SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()})
+	}
+	if s.trace == "" {
+		s.trace = traceOf(ctx)
 	}
 	began := c.clock.Now()
 	if left, bounded := s.left(began); bounded {

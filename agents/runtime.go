@@ -56,6 +56,8 @@ type Config struct {
 	RunningMax int           // commands that run at a time, per agent; default 1024
 	WaitingMax int           // commands that wait for those, per agent; default 4096
 	DrainMax   time.Duration // how long Run finishes commands in flight; default 30 s
+	// Context adds to the context of a command's work what handlers find there; nil: nothing.
+	Context func(ctx context.Context, cmd *core.Command) context.Context
 }
 
 // Runtime serves the steps of one or more agents.
@@ -147,6 +149,9 @@ func (r *Runtime) handle(ctx context.Context, handlers *Handlers, now core.Insta
 	}
 	work, cancel := r.config.Time.WithTimeout(ctx, left)
 	defer cancel()
+	if r.config.Context != nil {
+		work = r.config.Context(work, cmd)
+	}
 	result, err := r.try(work, deadline, handler, handlers.Undo != nil, cmd)
 	return r.reply(ctx, work, handlers, deadline, cmd, result, err)
 }

@@ -62,6 +62,9 @@ func (d *dispatcher) begin(q *queue, j job, handlers *Handlers, start Starter) {
 		return
 	}
 	s.ctx, s.cancel = r.config.Time.WithTimeout(d.ctx, left)
+	if r.config.Context != nil {
+		s.ctx = r.config.Context(s.ctx, j.cmd)
+	}
 	s.tries.effects = handlers.Undo != nil
 	s.try()
 }

@@ -55,6 +55,13 @@ func (a *Admission) Window() int {
 	return a.window * a.owned
 }
 
+// InFlight is how many tasks the node has in flight, and submissions that wait for a commit cycle.
+func (a *Admission) InFlight() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.inFlight
+}
+
 // Overloaded reports whether the window is full although it is at its floor: the machine does not even handle the
 // least that is always admitted in good time.
 func (a *Admission) Overloaded() bool {

@@ -36,6 +36,7 @@ type cluster struct {
 	answer           time.Duration // how long an agent works; negative: for ever
 	code             int           // what it answers
 	failing          int           // so many looks at the stream fail
+	absent           string        // an agent that no one is
 	deaf             bool          // what owners record is not heard
 	bus
 }
@@ -322,6 +323,17 @@ func (c *cluster) Send(cmds []core.Command) {
 	}
 	for _, cmd := range cmds {
 		reply := core.Reply{Partition: cmd.Partition, Number: cmd.Number, Seq: cmd.Seq, Code: c.code}
+		if cmd.Agent == c.absent {
+			time.AfterFunc(time.Millisecond, func() {
+				c.mu.Lock()
+				ears := slices.Clone(c.ears[reply.Partition])
+				c.mu.Unlock()
+				for _, in := range ears {
+					in.Unserved(reply)
+				}
+			})
+			continue
+		}
 		time.AfterFunc(c.answer, func() {
 			c.mu.Lock()
 			ears := slices.Clone(c.ears[reply.Partition])

@@ -28,12 +28,16 @@ type Committer struct {
 	mu     sync.Mutex
 	orders []order
 	held   map[int]*ownership // partitions adopted, or about to be
+	stats  Stats              // of the shard, as of the last cycle
+	cycles Cycles
+	away   []Away // as of the last look
 
 	feeds     map[int]*feed
 	drains    map[int]core.Instant // partitions that are let go, and until when they may take for it
 	stopping  bool                 // takes nothing over any more
 	cycledAt  core.Instant         // when the last cycle ended
 	idleUntil core.Instant         // when the next cycle may begin
+	awayAt    core.Instant         // of the last look which agents are waited for
 	flushAt   core.Instant         // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
 	failing   int64                // how many commits there had been when a cycle failed, plus one; 0: none has since the last commit
 }
@@ -153,6 +157,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 		}
 	}
 	c.note()
+	c.measure(now, now.Sub(began))
 	c.cycledAt = now
 	if flush || !c.shard.Unsaved() {
 		c.flushAt = 0
@@ -331,6 +336,12 @@ func (c *Committer) unfeed(p int) {
 	}
 	delete(c.drains, p)
 	c.forget(p)
+	if len(c.away) > 0 { // no cycle need come that looks again
+		away := c.shard.agentsAway(c.s.cfg.Now())
+		c.mu.Lock()
+		c.away = away
+		c.mu.Unlock()
+	}
 }
 
 // forget makes a partition one that is not held.

@@ -125,6 +125,7 @@ type planRef struct {
 	plan   *core.Plan
 	slots  []int
 	pauses planPauses
+	counts *typeCounts
 }
 
 func newPartition(st core.PartitionState) *partition {

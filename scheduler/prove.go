@@ -68,6 +68,7 @@ func (s *Shard) holdBack(x *pending) {
 // alert reports that an undo is in trouble and goes on, in the log and on the live subject of the task.
 func (s *Shard) alert(x *pending) {
 	task, step := x.e.task, x.e.plan.plan.Steps[x.effect.Step].Name
+	s.Stats.UndoTrouble++
 	why := "the undo of step " + step + " is in trouble and goes on"
 	s.bus.Live(core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.UpdatedAt})
 	key := alertKey{task.Type, step}

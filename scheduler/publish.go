@@ -48,6 +48,7 @@ func (s *Shard) prepare(ctx context.Context) error {
 				continue
 			}
 			x.p.endings++
+			s.countEnd(x.e)
 			c.endings = append(c.endings, ending(x))
 		}
 		s.effect(x)
@@ -94,6 +95,7 @@ func (s *Shard) effect(x *pending) {
 	case core.EffectAlert:
 		s.alert(x)
 	case core.EffectReceived:
+		s.counts(x.e).created.Add(1)
 		s.status(task, core.StatusReceived, "", task.UpdatedAt)
 	case core.EffectEnded:
 		_, why := failureReason(task, x.e.plan)
@@ -136,6 +138,9 @@ func (s *Shard) command(x *pending) {
 	}
 	if c.Undo {
 		c.Result = task.Steps[x.effect.Step].Result
+		s.Stats.Undo++
+	} else {
+		s.Stats.Do++
 	}
 	cy.cmds = append(cy.cmds, c)
 }

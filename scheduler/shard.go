@@ -24,6 +24,9 @@ type Config struct {
 	Memory    *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
 	Admission *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
 	IDs       *CommitIDs // of the node's commits; nil: the shard's own
+	// Traced takes what was committed about a task whose submitter asked for a trace, after the commit. plan may be nil;
+	// nothing of w may be kept. It must not block. nil: no one traces, which costs nothing.
+	Traced func(plan *core.Plan, w *core.TaskWrite)
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
@@ -102,6 +105,9 @@ type Shard struct {
 	unproven  bool                      // the store does not say whose the partitions are
 	alerted   map[alertKey]core.Instant // when an undo in trouble was last logged
 
+	tally     tally                   // safe for concurrent use
+	awaySince map[string]core.Instant // agents that tasks wait for, and since when
+
 	cycle       cycle
 	unpublished bool // the event stream did not take the last endings
 }
@@ -117,6 +123,8 @@ type Stats struct {
 	Poisoned    int64
 	Republished int64
 	Looks       int64 // at effects of a round, when they leave or are taken back
+	Do, Undo    int64 // commands that left
+	UndoTrouble int64 // undos that got into trouble
 }
 
 // NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for

@@ -64,6 +64,8 @@ type Runner struct {
 	led bool
 	rep Report
 	mu  sync.Mutex // of rep and what follows
+	// Tasks that were asked about since the beginning.
+	asked int64
 	// What keeps alerts from being raised: the sink, and the stream of what ended in error.
 	sinkErr, readErr error
 }
@@ -82,6 +84,13 @@ func (r *Runner) Last() Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.rep
+}
+
+// Asked is how many overdue tasks have been asked about. It is safe for concurrent use.
+func (r *Runner) Asked() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
 }
 
 // Run supervises until ctx ends; then it gives the leadership up. It returns
@@ -116,6 +125,7 @@ func (r *Runner) tick(ctx context.Context) {
 	}
 	r.mu.Lock()
 	r.rep = rep
+	r.asked += int64(rep.Asked)
 	r.mu.Unlock()
 	if ctx.Err() != nil {
 		return // what failed now failed because of the end

@@ -119,6 +119,10 @@ func newLog(w io.Writer, logs config.Logs) *slog.Logger {
 		level = slog.LevelInfo
 	}
 	options := &slog.HandlerOptions{Level: level}
+	if logs.Level != nil {
+		logs.Level.Set(level)
+		options.Level = logs.Level
+	}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if logs.LogFormat == "json" {
 		handler = slog.NewJSONHandler(w, options)

@@ -70,7 +70,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e, Tokens: e, Notes: e,
+		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Tokens: e, Notes: e,
 	}}, e, e, asks, log)
 	if err != nil {
 		t.Fatal(err)
@@ -228,6 +228,11 @@ func (e *engine) Pin(_ context.Context, _ operate.Actor, partition int, node, re
 	return e.refuse
 }
 
+func (e *engine) Unpin(_ context.Context, _ operate.Actor, partition int, reason string) error {
+	e.moves = append(e.moves, fmt.Sprint("unpin ", partition, " ", reason))
+	return e.refuse
+}
+
 func (e *engine) StepDown(_ context.Context, _ operate.Actor, partition int, reason string) error {
 	e.moves = append(e.moves, fmt.Sprint("down ", partition, " ", reason))
 	return e.refuse
@@ -261,6 +266,16 @@ func (e *engine) Follow(ctx context.Context, after string, _ operate.EventFilter
 	}
 	return &operate.Refusal{Code: 503, Detail: "away"}
 }
+
+func (e *engine) pausing() *operate.Pausing {
+	return &operate.Pausing{Store: e, Trail: e, Flow: e, Announce: func() error { return nil }, Now: time.Now}
+}
+
+func (e *engine) Parked(context.Context, operate.ParkedFilter) (operate.Parked, error) {
+	return operate.Parked{}, nil
+}
+
+func (e *engine) InFlight(context.Context) (map[int]operate.Count, error) { return nil, nil }
 
 func (e *engine) PutPause(_ context.Context, p operate.Pause) error {
 	e.pauses = append(e.pauses, p)
@@ -454,7 +469,7 @@ func TestManaging(t *testing.T) {
 	e.run(exitDone, "partitions pin 2 n1 --reason warm", "partition 2: pinned to n1")
 	e.run(exitDone, "partitions unpin 2 --reason warm", "not pinned any more")
 	e.run(exitDone, "partitions step-down 2 --reason hot", "asked to hand it over")
-	if got := fmt.Sprint(e.moves); got != "[pin 2 n1 warm pin 2  warm down 2 hot]" {
+	if got := fmt.Sprint(e.moves); got != "[pin 2 n1 warm unpin 2 warm down 2 hot]" {
 		t.Error(got)
 	}
 	e.run(exitUse, "partitions pin 2 n1", "reason: none given")

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -334,7 +336,7 @@ func TestLeastPrivilege(t *testing.T) {
 	until(t, "the door waits for the streams", func() bool { return strings.Contains(door.log(), "stream is missing") })
 	size := []string{"--namespace", namespace, "--stream-max-bytes", fmt.Sprint(8 << 20)}
 	first := g.serve("first", "scheduler", g.db, size...)
-	first.ready()
+	metrics := first.ready() + "/metrics"
 	door.ready()
 	watcher.ready()
 	g.populate(namespace)
@@ -392,6 +394,8 @@ func TestLeastPrivilege(t *testing.T) {
 		round += 100
 		return g.usedBy(namespace + `\.batch\.reply\.[^.]+\.till\.pay\.`)
 	})
+
+	until(t, "the lag of the task stream is told", func() bool { return strings.Contains(page(t, metrics), "\nduly_partition_lag{") })
 
 	// Statuses at the submitters' own subjects.
 	for _, x := range []struct {
@@ -563,6 +567,21 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
+// page is what is served at an address.
+func page(t *testing.T, at string) string {
+	t.Helper()
+	resp, err := http.Get(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status, err)
+	}
+	return string(text)
+}
+
 // usedBy reports whether a subject was published or subscribed to.
 func (v *violations) usedBy(pattern string) bool {
 	re := regexp.MustCompile(pattern)
@@ -638,6 +657,11 @@ func TestForbidden(t *testing.T) {
 		api + "CONSUMER.CREATE.DULY_EVENTS.alerts.duly.events.*.error": {"watcher"}, api + "CONSUMER.CREATE.DULY_EVENTS.alerts.duly.events.orders.*": nil,
 		api + "CONSUMER.MSG.NEXT.DULY_EVENTS.alerts": {"watcher"}, api + "CONSUMER.DELETE.DULY_EVENTS.alerts": nil, api + "CONSUMER.LIST.DULY_EVENTS": nil, api + "CONSUMER.NAMES.DULY_EVENTS": nil,
 		"$JS.ACK.DULY_TASKS.p00-e1-1.1.1.1.1.0": {"first"}, "$JS.ACK.DULY_EVENTS.alerts.1.1.1.1.0": {"watcher"},
+		// Alerts: nodes tell, supervisors deliver.
+		"duly.alerts.streams": {"door", "first", "watcher"}, "duly.alerts.a.b": nil, api + "STREAM.INFO.DULY_ALERTS": {"door", "first", "watcher"}, api + "STREAM.PURGE.DULY_ALERTS": {"first"},
+		api + "CONSUMER.CREATE.DULY_ALERTS.delivery.duly.alerts.*": {"watcher"}, api + "CONSUMER.CREATE.DULY_ALERTS.x.duly.alerts.*": nil, api + "CONSUMER.CREATE.DULY_ALERTS": nil,
+		api + "CONSUMER.MSG.NEXT.DULY_ALERTS.delivery": {"watcher"}, api + "CONSUMER.DELETE.DULY_ALERTS.delivery": nil, "$JS.ACK.DULY_ALERTS.delivery.1.1.1.1.0": {"watcher"},
+		api + "STREAM.MSG.GET.DULY_ALERTS": nil, api + "CONSUMER.LIST.DULY_TASKS": {"door", "first"}, api + "CONSUMER.LIST.DULY_ALERTS": nil,
 		"$SYS.REQ.SERVER.PING": nil, "anything": nil,
 	}
 	subscriptions := map[string][]string{ // with a queue group after a space
@@ -647,7 +671,7 @@ func TestForbidden(t *testing.T) {
 		"duly.submit.*.* ingest": {"door"}, "duly.submit.*.*": nil, "duly.submit.orders.* ingest": {"door"}, "duly.in.*.*": nil, "duly.tasks.>": nil, "duly.control.*": nil,
 		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"}, "duly.pauses.changed": {"first"},
 		"duly.live.orders.*": {"shop", "till"}, "duly.live.orders.o-1": {"shop", "till"}, "duly.live.refunds.*": nil, "duly.live.*.*": nil,
-		"duly.events.*.*": nil, "duly.events.orders.*": nil, "duly.dead.*": nil, "duly.>": nil, ">": nil, "*.*": nil,
+		"duly.alerts.*": nil, "duly.alerts.streams": nil, "duly.events.*.*": nil, "duly.events.orders.*": nil, "duly.dead.*": nil, "duly.>": nil, ">": nil, "*.*": nil,
 		"$KV.DULY_KEYS.>": nil, "$KV.DULY_PARTITIONS.>": nil, "$KV.>": nil, "$JS.>": nil, "$JS.API.>": nil, "$JS.EVENT.>": nil, "$SYS.>": nil, "status.>": nil,
 		"$SRV.PING": {"crew"}, "$SRV.PING.duly-pay": {"crew"}, "$SRV.PING.duly-post": nil, "$SRV.>": nil,
 		"_INBOX.>": nil, "_INBOX.x": nil, "_INBOX_till.x": {"till"}, "_INBOX_door.x": {"door"}, "_INBOX_chief.>": {"chief"}, "_INBOX_alien.x": nil,

@@ -29,6 +29,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if strings.HasPrefix(c.DatabaseURL, "sqlite:") {
 		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
+	c.Level, c.Version = new(slog.LevelVar), version
 	log := newLog(std.err, c.Logs)
 	node.TuneMemory(c.Memory)
 	n, err := node.Open(ctx, c.Config, log)

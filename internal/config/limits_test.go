@@ -33,6 +33,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"StreamEventsMaxBytes":  {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
 	"StreamDeadMaxBytes":    {[]any{int64(0), int64(1), int64(math.MaxInt64)}, []any{int64(-1), int64(math.MinInt64)}},
 	"StreamKeep":            {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
+	"OTLPEndpoint":          {[]any{"", "http://c:4318", "https://c"}, []any{"c:4318", "http://", "ftp://c", "http://u:p@c"}},
 	"StreamReplicas":        {[]any{1, 5}, []any{0, -1, 6, math.MaxInt}},
 	"Auth":                  {[]any{"", AuthOff, AuthToken}, []any{"x", AuthOIDC, strings.Repeat("x", 100)}},
 	"URL":                   {[]any{"", "https://ops.example.org", "http://ops/duly"}, []any{"ops", "ftp://ops", "https://", "https://a@ops", "https://ops?x", "\x00"}},
@@ -58,6 +59,7 @@ func make64(s string) []string {
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
 	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+	"Level": true, "Version": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.

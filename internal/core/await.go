@@ -173,6 +173,17 @@ func (t *Task) Awaiting() int {
 	return -1
 }
 
+// Misses reports whether a step waits for an agent that is not there, as far as is known: also while a retry is out that
+// no one has answered yet.
+func (t *Task) Misses() bool {
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Awaits != 0 && !s.Busy && (s.Out == 0 || s.again()) {
+			return true
+		}
+	}
+	return false
+}
+
 // Journalled is the step without what only its owner's memory holds: what a replay
 // makes of its rows.
 func (s *StepState) Journalled() StepState {

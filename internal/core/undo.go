@@ -101,7 +101,7 @@ func (t *Task) left(p *Plan) string {
 		if text != "" {
 			text += "; "
 		}
-		text += "the undo of step " + p.Steps[i].Name + " gave up: " + t.Steps[i].Left
+		text += gaveUpBegin + p.Steps[i].Name + " gave up: " + t.Steps[i].Left
 	}
 	return text
 }

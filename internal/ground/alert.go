@@ -28,6 +28,7 @@ type Alert struct {
 	Error string        // the last reason
 	// Consequence of the trouble.
 	Consequence Consequence
+	Shared      bool        // see Condition
 	Attrs       []slog.Attr // more about an event
 }
 

@@ -54,6 +54,8 @@ type Condition struct {
 	Grace       time.Duration // how long a trouble lasts before log and alert; AtOnce: none
 	ReadyAfter  time.Duration // how long a trouble lasts before its consequence; zero: Grace, but DefaultReady at most
 	Consequence Consequence
+	// Shared: every node that looks sees the same trouble, so it is one for all of them.
+	Shared bool
 	// Proven makes a node not ready until the condition has been well once, without any grace.
 	Proven bool
 

@@ -91,8 +91,8 @@ func (g *Ground) Hide(secrets Secrets) {
 	g.hide = secrets
 }
 
-// clean is an alert without secrets.
-func (g *Ground) clean(a Alert) Alert {
+// Clean is an alert without secrets.
+func (g *Ground) Clean(a Alert) Alert {
 	g.mu.Lock()
 	hide := g.hide
 	g.mu.Unlock()
@@ -286,7 +286,7 @@ func (g *Ground) tell(ctx context.Context) {
 		}
 		alerts, next := g.due(time.Now())
 		for _, a := range alerts {
-			g.sink.Alert(g.clean(a))
+			g.sink.Alert(g.Clean(a))
 		}
 		timer.Reset(next)
 	}
@@ -351,7 +351,7 @@ func (c *condition) next(s *state) (time.Time, Phase) {
 
 func (c *condition) alert(key string, s *state, phase Phase, lasted time.Duration) Alert {
 	a := Alert{Name: c.Name, Key: key, Text: c.Begin, Phase: phase, Since: s.since, For: lasted, Times: s.times,
-		Error: s.err.Error(), Consequence: c.consequence(s)}
+		Error: s.err.Error(), Consequence: c.consequence(s), Shared: c.Shared}
 	if phase == Ends {
 		a.Text = c.End
 	}
@@ -394,13 +394,13 @@ func (g *Ground) Once(a Alert) {
 	g.events[a.Name] = &event{last: time.Now()}
 	g.mu.Unlock()
 	g.changed()
-	g.sink.Alert(g.clean(a))
+	g.sink.Alert(g.Clean(a))
 }
 
 // Tell raises an alert about an event at once. Its caller bounds how often.
 func (g *Ground) Tell(a Alert) {
 	a.Phase = Once
-	g.sink.Alert(g.clean(a))
+	g.sink.Alert(g.Clean(a))
 }
 
 // Ready lists why the node is not ready, in the order of the conditions and their keys; empty: it is ready.

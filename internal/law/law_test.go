@@ -86,9 +86,9 @@ var packages = map[string]place{
 	// The pages for operators.
 	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live"}},
 	// Alerts to the outside: webhooks and mail.
-	"internal/alerts": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/redact"}},
+	"internal/alerts": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
-	"internal/telemetry": {imports: []string{"internal/core", "internal/operate"}},
+	"internal/telemetry": {imports: []string{"internal/core", "internal/operate"}, links: []string{"metrics", "spans"}},
 	// Journal and services compared; the journal played again and proven.
 	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
@@ -162,14 +162,17 @@ var guarded = map[string][]string{
 	"below sqlite": {"modernc.org/libc"},
 	"nats":         {"github.com/nats-io/nats.go"},
 	"nats-server":  {"github.com/nats-io/nats-server"},
+	"metrics":      {"github.com/prometheus"}, // no role counts by a library
+	"spans":        {"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "go.opentelemetry.io/proto"},
+	"mail":         {"github.com/wneessen/go-mail"},
 	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 
 // wireName matches a subject, a stream or a bucket of the default namespace. No
 // code may write one as a string literal: wire.Names builds them from the
 // namespace of the installation, so that two share a NATS.
-var wireName = regexp.MustCompile(`\bduly\.(do|undo|submit|in|tasks|reply|control|events|plans|live|ask|batch|dead)\b|` +
-	`\bduly\.%|(\b|_)DULY_(TASKS|CONTROL|EVENTS|DEAD|NODES|KEYS|PARTITIONS|%)`)
+var wireName = regexp.MustCompile(`\bduly\.(do|undo|submit|in|tasks|reply|control|events|plans|live|ask|batch|dead|alerts)\b|` +
+	`\bduly\.%|(\b|_)DULY_(TASKS|CONTROL|EVENTS|DEAD|ALERTS|NODES|KEYS|PARTITIONS|%)`)
 
 // wireBeginnings are what names are put together from.
 var wireBeginnings = []string{"duly.", "DULY_", "duly-", "KV_DULY_", "$KV.DULY_"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
@@ -65,4 +66,75 @@ func (c *Conn) takeError(msg jetstream.Msg, take func(core.Ending) error) error 
 		return msg.NakWithDelay(alertsAgain)
 	}
 	return msg.Ack()
+}
+
+// Times of the delivery of alerts.
+const (
+	deliveryAckWait = 30 * time.Second // after it an alert comes again whose reader has died
+	deliveryMost    = 64               // alerts that are handed out and not done
+)
+
+// PublishAlert stores an alert and waits until the stream has it. One whose id was stored lately is not stored again.
+func (c *Conn) PublishAlert(ctx context.Context, a core.Alert) error {
+	data, err := wire.AppendAlert(nil, a)
+	if err != nil {
+		return err
+	}
+	if _, err := c.store(ctx, kindAlerts, c.names.AlertSubject(a.Name), nats.Header{nats.MsgIdHdr: []string{a.ID}}, data); err != nil {
+		return fmt.Errorf("alert %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// AlertMessage is an alert that its reader has to end with Done. Until then it calls Working at least every few seconds,
+// or the alert comes again.
+type AlertMessage struct {
+	Alert core.Alert
+	msg   jetstream.Msg
+}
+
+// Done says that the alert need not come again.
+func (m *AlertMessage) Done() error { return m.msg.Ack() }
+
+// Working says that the alert is still being delivered.
+func (m *AlertMessage) Working() error { return m.msg.InProgress() }
+
+// ReadAlerts calls take with every alert that is not done, also of the time when there was no reader, until ctx ends
+// (nil) or reading fails. take must not block for long: no more than deliveryMost are handed out at a time.
+func (c *Conn) ReadAlerts(ctx context.Context, take func(*AlertMessage)) error {
+	err := c.readAlerts(ctx, take)
+	if ctx.Err() != nil {
+		return nil // whatever it was doing
+	}
+	return fmt.Errorf("consumer %s: %w", wire.ConsumerDelivery, err)
+}
+
+func (c *Conn) readAlerts(ctx context.Context, take func(*AlertMessage)) error {
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamAlerts(), jetstream.ConsumerConfig{
+		Durable: wire.ConsumerDelivery, FilterSubject: c.names.PatternAlerts(), AckPolicy: jetstream.AckExplicitPolicy, AckWait: deliveryAckWait,
+		MaxAckPending: deliveryMost, MaxDeliver: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	for {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		alert, err := wire.DecodeAlert(msg.Data())
+		if err != nil {
+			c.log.Error("an alert cannot be decoded", "subject", msg.Subject(), "error", err)
+			if err := msg.Term(); err != nil {
+				return publishError(err)
+			}
+			continue
+		}
+		take(&AlertMessage{Alert: alert, msg: msg})
+	}
 }

@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,5 +126,79 @@ func TestReadErrorsFails(t *testing.T) {
 	}
 	if err := c.ReadErrors(within(t), func(core.Ending) error { return nil }); err == nil || !strings.Contains(err.Error(), wire.ConsumerAlerts) {
 		t.Errorf("without a stream: %v", err)
+	}
+}
+
+// TestAlertsAreKept: an alert is stored once however often it is published, and comes until it is done: to the next reader
+// as well, also of the time without one. What cannot be decoded is skipped.
+func TestAlertsAreKept(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	alert := func(id string) core.Alert {
+		return core.Alert{ID: id, Name: "streams", Node: "n1", Phase: core.AlertOnce, Severity: core.SeverityWarning, Text: "text", At: at}
+	}
+	for _, id := range []string{"a", "a", "b"} {
+		if err := c.PublishAlert(within(t), alert(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.js.Publish(within(t), names.AlertSubject("streams"), []byte("no alert")); err != nil {
+		t.Fatal(err)
+	}
+	// reads gives what a reader gets, until n have come; those in done are ended.
+	reads := func(n int, done ...string) (ids []string) {
+		ctx, cancel := context.WithCancel(within(t))
+		defer cancel()
+		got := make(chan *AlertMessage, 10)
+		ended := make(chan error, 1)
+		go func() { ended <- c.ReadAlerts(ctx, func(m *AlertMessage) { got <- m }) }()
+		for range n {
+			m := receive(t, "an alert", got)
+			ids = append(ids, m.Alert.ID)
+			if err := m.Working(); err != nil {
+				t.Error(err)
+			}
+			if slices.Contains(done, m.Alert.ID) {
+				if err := m.Done(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		cancel()
+		if err := receive(t, "the end", ended); err != nil {
+			t.Error(err)
+		}
+		if err := c.nc.Flush(); err != nil {
+			t.Error(err)
+		}
+		return ids
+	}
+	if ids := reads(2, "a"); !slices.Equal(ids, []string{"a", "b"}) {
+		t.Errorf("%q", ids)
+	}
+	if err := c.PublishAlert(within(t), alert("c")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the bad one is out of the way", func() bool {
+		info, err := c.js.Consumer(within(t), names.StreamAlerts(), wire.ConsumerDelivery)
+		return err == nil && info.CachedInfo().NumAckPending <= 1
+	})
+	if ids := reads(1, "c"); !slices.Equal(ids, []string{"c"}) {
+		t.Errorf("%q", ids)
+	}
+	if info, err := c.js.Stream(within(t), names.StreamAlerts()); err != nil || info.CachedInfo().State.Msgs != 4 || info.CachedInfo().Config.MaxBytes != alertsBytes {
+		t.Errorf("%+v, %v", info.CachedInfo(), err)
+	}
+	// One that another reader did not end comes again after its time.
+	consumer, err := c.js.Consumer(within(t), names.StreamAlerts(), wire.ConsumerDelivery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config := consumer.CachedInfo().Config; config.AckWait != deliveryAckWait || config.MaxDeliver != -1 || config.MaxAckPending != deliveryMost {
+		t.Errorf("%+v", config)
+	}
+	if pending := consumer.CachedInfo().NumAckPending; pending != 1 {
+		t.Errorf("%d alerts are not done, want b", pending)
 	}
 }

@@ -20,6 +20,7 @@ const (
 	kindEvents
 	kindDead
 	kindNodes
+	kindAlerts
 	kinds
 	kindNone = -1
 )

@@ -342,6 +342,8 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.PatternControl())
 	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.PatternEvents())
 	dead := stream(kindDead, names.StreamDead(), "Duly: what could not be decoded", eventsAge, jetstream.DiscardOld, FlagDeadBytes, config.DeadBytes, shareDead, names.PatternDead())
+	alerts := stream(kindAlerts, names.StreamAlerts(), "Duly: what operators must know", eventsAge, jetstream.DiscardOld, "", 0, share{least: alertsBytes, most: alertsBytes}, names.PatternAlerts())
+	alerts.age = config.EventsAge != 0
 	tasks.age, control.age = config.MaxAge != 0, config.MaxAge != 0
 	events.age, dead.age = config.EventsAge != 0, config.EventsAge != 0
 
@@ -353,7 +355,7 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	nodes.want.AllowMsgTTL, nodes.want.SubjectDeleteMarkerTTL = true, markerTTL
 	keys := config.bucket(names.BucketKeys(), "Duly: keys of the schedulers, not for agents", keysBytes)
 	states := config.bucket(names.BucketPartitions(), "Duly: how far each partition has come", partitionsBytes)
-	all := []*resource{tasks, control, events, dead, nodes}
+	all := []*resource{tasks, control, events, dead, alerts, nodes}
 	if !config.Guest {
 		all = append(all, keys)
 	}

@@ -33,8 +33,9 @@ var (
 	shareDead    = share{percent: 5, most: gibibyte, least: 4 * mebibyte}
 )
 
-// Sizes of the buckets: a few hundred bytes for each node and partition.
+// Sizes of the buckets, a few hundred bytes for each node and partition, and of the stream of alerts: some ten thousand.
 const (
+	alertsBytes     = 16 * mebibyte
 	nodesBytes      = 16 * mebibyte
 	keysBytes       = mebibyte
 	partitionsBytes = 16 * mebibyte

@@ -148,7 +148,7 @@ func TestSizesRefused(t *testing.T) {
 		{"too small", "max_mem: 1GB, max_file: 40MB", "max_file_store: 100GB", StreamConfig{},
 			[]string{"stream DULY_", "--stream-max-bytes, --stream-control-max-bytes, --stream-events-max-bytes, --stream-dead-max-bytes"}, ErrStorage},
 		{"few streams", "max_mem: 1GB, max_file: 50GB, max_streams: 4", "max_file_store: 100GB", StreamConfig{},
-			[]string{"7 streams are to be made", "may have 4 and has 0", "max_streams to 7"}, nil},
+			[]string{"8 streams are to be made", "may have 4 and has 0", "max_streams to 8"}, nil},
 		{"replicas", "max_mem: 1GB, max_file: 50GB", "max_file_store: 100GB", StreamConfig{Replicas: 3},
 			[]string{"stream DULY_TASKS:", "--stream-replicas"}, nil},
 	} {

@@ -5,9 +5,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
-	"duly.dev/duly/supervisor"
 )
 
 // alertPrefix begins the lines by which a role says that an operator must know.
@@ -51,19 +49,4 @@ func (h alertLines) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h alertLines) WithGroup(name string) slog.Handler {
 	return alertLines{h.Handler.WithGroup(name), h.ground}
-}
-
-// taskAlerts is supervisor.Sink: alerts about tasks go where all alerts go. The supervisor bounds their rate.
-type taskAlerts struct{ ground *ground.Ground }
-
-// Alert implements supervisor.Sink. It never fails.
-func (s taskAlerts) Alert(a supervisor.Alert) error {
-	text := "a task is in error: operator action required"
-	if a.Tasks > 1 {
-		text = "more tasks are in error: operator action required"
-	}
-	s.ground.Tell(ground.Alert{Name: "task-error", Text: text, Error: a.Error, Times: a.Tasks, Attrs: []slog.Attr{
-		slog.String("task", a.Task), slog.String("type", a.Type), slog.String("step", a.Step), slog.Time("at", core.Instant(a.At).Time()),
-	}})
-	return nil
 }

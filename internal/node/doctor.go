@@ -155,7 +155,9 @@ func (e *examiner) within(ctx context.Context) (context.Context, context.CancelF
 }
 
 // roomProber is a store that can look whether there is room.
-type roomProber interface{ ProbeRoom(ctx context.Context) error }
+type roomProber interface {
+	ProbeRoom(ctx context.Context) error
+}
 
 func (e *examiner) database(ctx context.Context) {
 	ctx, cancel := e.within(ctx)

@@ -64,7 +64,7 @@ func (n *Node) conditions() []ground.Condition {
 			Name: condNATSClosed, Wanted: "a connection to NATS that comes back by itself", Begin: "the connection to NATS is closed for good",
 			End: "the connection to NATS is open", Grace: ground.AtOnce, Consequence: ground.Fatal, Probe: n.probeClosed,
 		}, {
-			Name: condInstallation, Wanted: "streams, buckets and database of one installation", Begin: "streams or database belong to another installation",
+			Name: condInstallation, Shared: true, Wanted: "streams, buckets and database of one installation", Begin: "streams or database belong to another installation",
 			End: "streams and database belong to this installation again", Grace: ground.AtOnce, Consequence: ground.NotReady,
 			Each: func(context.Context) []ground.Found { return n.streamTrouble(true) },
 		}, {
@@ -75,14 +75,14 @@ func (n *Node) conditions() []ground.Condition {
 			Name: condRightsOther, Wanted: "NATS lets this node do what is seldom needed, and send statuses where submitters want them",
 			Begin: "NATS does not let this node publish everywhere", End: "NATS lets this node publish everywhere again",
 		}, {
-			Name: condStreams, Wanted: "every stream and bucket there, with room and writable", Begin: "a stream or bucket does not work",
+			Name: condStreams, Shared: true, Wanted: "every stream and bucket there, with room and writable", Begin: "a stream or bucket does not work",
 			End: "the stream or bucket works again", Grace: ground.AtOnce, Consequence: ground.NotReady,
 			Each: func(context.Context) []ground.Found { return n.streamTrouble(false) },
 		}, {
 			Name: condDatabase, Wanted: "the database answers", Begin: "the database cannot be reached", End: "the database can be reached again",
 			ReadyAfter: databaseGrace, Consequence: ground.NotReady, Proven: true, Probe: func(ctx context.Context) error { return n.store.Ping(ctx) },
 		}, {
-			Name: condPartitions, Wanted: "every partition has a live owner", Begin: "partitions have no live owner",
+			Name: condPartitions, Shared: true, Wanted: "every partition has a live owner", Begin: "partitions have no live owner",
 			End: "every partition has a live owner again", Consequence: ground.NotReady, Probe: n.probePartitions,
 		}, {
 			Name: natsbus.TroubleWatch, Wanted: "changes of the live nodes are heard", Begin: "the live nodes cannot be watched again, and none joins or leaves",
@@ -104,7 +104,7 @@ func (n *Node) conditions() []ground.Condition {
 	}
 	if n.cfg.Has(config.RoleSupervisor) {
 		all = append(all, n.roleCondition(config.RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{
-			Name: condLeader, Wanted: "one supervisor leads", Begin: "no supervisor leads: nothing overdue is found", End: "a supervisor leads again",
+			Name: condLeader, Shared: true, Wanted: "one supervisor leads", Begin: "no supervisor leads: nothing overdue is found", End: "a supervisor leads again",
 			Grace: n.cfg.Lease + leaderGrace, ReadyAfter: n.cfg.Lease + leaderGrace, Consequence: ground.NotReady, Probe: n.probeLeader,
 		}, ground.Condition{
 			Name: string(supervisor.TroubleTick), Wanted: "the leader finds what is overdue", Begin: "the supervisor cannot do its work",
@@ -114,7 +114,7 @@ func (n *Node) conditions() []ground.Condition {
 			End: "tasks in error are told again",
 		}, operationsCondition())
 	}
-	return all
+	return append(all, n.operatorConditions(n.cfg.Has(config.RoleScheduler), n.cfg.Has(config.RoleSupervisor))...)
 }
 
 // roleCondition is that a role runs. It is told late: a role that begins, or ends with the process, is no trouble.
@@ -207,6 +207,8 @@ func (n *Node) runGround(ctx context.Context) error {
 	wg.Go(func() { n.ground.Run(ctx) })
 	wg.Go(func() { n.watchMembers(ctx) })
 	wg.Go(func() { n.watchClocks(ctx) })
+	wg.Go(func() { n.raiser.run(ctx, n) })
+	wg.Go(func() { n.survey.run(ctx, n) })
 	wg.Wait()
 	return nil
 }

@@ -21,20 +21,20 @@ import (
 	"duly.dev/duly/internal/ground"
 )
 
-// alerts keeps what was told.
-type alerts struct {
+// toldAlerts keeps what was told.
+type toldAlerts struct {
 	mu  sync.Mutex
 	all []ground.Alert
 }
 
-func (a *alerts) Alert(alert ground.Alert) {
+func (a *toldAlerts) Alert(alert ground.Alert) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = append(a.all, alert)
 }
 
 // of are the alerts about a condition, in order.
-func (a *alerts) of(name string) []ground.Alert {
+func (a *toldAlerts) of(name string) []ground.Alert {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(a.all), func(alert ground.Alert) bool { return alert.Name != name })
@@ -73,7 +73,7 @@ func TestEveryConditionIsTold(t *testing.T) {
 func toldOnce(t *testing.T, c ground.Condition) {
 	t.Helper()
 	var text bytes.Buffer
-	told := &alerts{}
+	told := &toldAlerts{}
 	g := ground.New(ground.Sinks{told, ground.LogSink{Log: slog.New(slog.NewTextHandler(&text, nil))}})
 	c.Probe, c.Each = nil, nil // what they see is reported instead
 	reporter := g.Add(c)
@@ -238,7 +238,7 @@ func TestUnowned(t *testing.T) {
 // TestAlertLines: what a role says as an alert is one, with its attributes; a storm of it is a line a second.
 func TestAlertLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &alerts{}
+		told := &toldAlerts{}
 		g := ground.New(told)
 		var text bytes.Buffer
 		log := slog.New(alertLines{slog.NewTextHandler(&text, nil), g})
@@ -271,7 +271,7 @@ func TestEventsAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{"task-error": true}
+	names := map[string]bool{"task-error": true, "undo-exhausted": true}
 	line, event := regexp.MustCompile(`log\.Error\("ALERT: `), regexp.MustCompile(`"event", "([a-z-]+)"`)
 	for _, dir := range []string{".", filepath.Join("..", "..", "scheduler"), filepath.Join("..", "..", "supervisor")} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))

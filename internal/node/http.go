@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
+	"duly.dev/duly/internal/telemetry"
 )
 
 // HealthPaths are the paths every node answers, whatever its roles.
@@ -90,6 +91,7 @@ func (n *Node) handler(loopback bool, faces *operatorsHTTP) (http.Handler, error
 	for _, path := range HealthPaths {
 		mux.Handle(path, probes)
 	}
+	mux.Handle("GET "+telemetry.PathMetrics, n.metrics())
 	if n.cfg.Has(config.RoleIngest) {
 		if err := faces.mount(mux); err != nil {
 			return nil, err

@@ -16,12 +16,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
+	"duly.dev/duly/scheduler"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 	"duly.dev/duly/supervisor"
@@ -50,6 +53,12 @@ type Node struct {
 
 	leading leading // see probeLeader
 
+	raiser *raiser
+	told   ground.Sink // the log
+	sender atomic.Pointer[alerts.Sender]
+	survey survey
+	tracer *telemetry.Tracer // nil: no one traces
+
 	mu    sync.Mutex
 	lease *natsbus.Lease     // of the node, made by its first scheduler
 	door  *openDoor          // the ingest role, while it runs
@@ -61,6 +70,7 @@ type Node struct {
 type owner interface {
 	Owned() int
 	Overloaded() bool
+	Snapshot() scheduler.Snapshot
 }
 
 // startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that
@@ -114,9 +124,14 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 	log = slog.New(secrets.Handler(log.Handler()))
 	n := &Node{unpaired: make(chan error, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
 	n.log = slog.New(n.lines).With("node", cfg.NodeName)
-	n.stand(ground.LogSink{Log: log.With("node", cfg.NodeName)}) // which does not need folding
+	n.raiser, n.told = newRaiser(cfg.NodeName), ground.LogSink{Log: log.With("node", cfg.NodeName)} // which does not need folding
+	n.stand(ground.Sinks{n.told, n.raiser})
 	n.ground.Hide(secrets)
-	if err := n.open(ctx); err != nil {
+	err = n.openTraces(ctx, secrets)
+	if err == nil {
+		err = n.open(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(secrets.Error(err), n.Close())
 	}
 	return n, nil
@@ -228,6 +243,7 @@ func (n *Node) Close() error {
 	if at := n.endBy.Load(); at != nil {
 		by = at.Add(endMargin)
 	}
+	n.closeTraces(by)
 	if n.unguard != nil {
 		n.unguard()
 		within(by, n.guarded.Wait)

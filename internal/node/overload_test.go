@@ -1,12 +1,18 @@
 package node
 
-import "testing"
+import (
+	"testing"
+
+	"duly.dev/duly/scheduler"
+)
 
 // busyOwner is a scheduler that is overloaded, or not.
 type busyOwner bool
 
 func (busyOwner) Owned() int         { return 1 }
 func (o busyOwner) Overloaded() bool { return bool(o) }
+
+func (busyOwner) Snapshot() scheduler.Snapshot { return scheduler.Snapshot{} }
 
 // Ingest hears of the overload of this node's own scheduler; without one there is none.
 func TestIngestHearsOfOverload(t *testing.T) {

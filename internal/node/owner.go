@@ -23,6 +23,11 @@ type ownerBus struct {
 
 // Send implements scheduler.Bus.
 func (b ownerBus) Send(cmds []core.Command) {
+	if b.n.tracer != nil {
+		for i := range cmds {
+			cmds[i].Trace = b.n.tracer.Command(&cmds[i])
+		}
+	}
 	if err := b.sender.Send(cmds); err != nil {
 		b.n.log.Debug("commands not sent; their complete-by recovers them", "error", err)
 	}

@@ -99,10 +99,15 @@ func (n *Node) currentDoor() *openDoor {
 
 // overloaded reports whether this node has the scheduler role, and its scheduler is overloaded.
 func (n *Node) overloaded() bool {
-	n.mu.Lock()
-	own := n.own
-	n.mu.Unlock()
+	own := n.owning()
 	return own != nil && own.Overloaded()
+}
+
+// owning is the scheduler role while it runs, else nil.
+func (n *Node) owning() owner {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.own
 }
 
 func (n *Node) setOwner(o owner) {
@@ -114,7 +119,7 @@ func (n *Node) setOwner(o owner) {
 // schedulerConfig is this node's scheduler, as it is when it may drain.
 func (n *Node) schedulerConfig() scheduler.RunConfig {
 	return scheduler.RunConfig{
-		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
+		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, Traced: n.traced(), Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,
 		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
@@ -154,6 +159,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	defer wg.Wait()
 	roomy, stop := context.WithCancel(ctx)
 	defer stop()
+	defer n.followTraces()()
 	wg.Go(func() { n.keepRoom(roomy) })
 	n.setOwner(s) // ready only now: plans can be applied
 	defer n.setOwner(nil)
@@ -289,12 +295,19 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	sup := supervisor.New(supervisor.Config{}, n.store, controls{n.conn}, leadership{lease, abrupt})
-	alerter := supervisor.NewAlerter(supervisor.AlertConfig{}, taskAlerts{n.ground})
+	alerter := supervisor.NewAlerter(supervisor.AlertConfig{}, taskAlerts{n, n.told})
 	cfg := supervisor.RunConfig{Interval: n.cfg.ScanInterval, Now: n.clock.instant,
 		Report: func(what supervisor.Trouble, err error) { n.report(string(what), err) }}
 	runner := supervisor.NewRunner(cfg, sup, alertReader{n.conn}, alerter, n.log)
 	n.setSupervisor(runner)
 	defer n.setSupervisor(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := n.deliver(ctx, &wg); err != nil {
+		return err
+	}
 	defer n.runRepairs(ctx, runner)()
 	return runner.Run(ctx)
 }

@@ -17,6 +17,8 @@ var (
 	// keyed is a setting by name: key=value as in database URLs and their queries, and
 	// "key": "value" as in JSON. The value ends at a space, a quote or what divides settings.
 	keyed = regexp.MustCompile(`(?i)((?:^|[^a-z0-9])(?:[a-z]+_)?(?:ssl)?(?:password|passwd|pwd|pass|token|secret|seed|jwt)(?:"\s*:\s*|\s*=\s*))('(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[^\s&;,"'` + "`" + `)]+)`)
+	// escaped is a setting of JSON that stands in a quoted text, as in an error that quotes it.
+	escaped = regexp.MustCompile(`(?i)((?:password|passwd|pwd|pass|token|secret|seed|jwt)\\+"\s*:\s*\\+")((?:[^"\\]|\\[^"])*)`)
 	// bare is user:password@ without a scheme before it; the password goes on to the last @.
 	bare = regexp.MustCompile("(^|[\\s,\"'`=(])([^\\s,\"'`=:/@(]+):([^\\s\"'`]*)@")
 	// seed is the private half of an nkey, token a signed token (JWT).
@@ -37,6 +39,7 @@ func text(s string) string {
 		}
 		return parts[1] + hidden
 	})
+	s = escaped.ReplaceAllString(s, "${1}"+hidden)
 	s = seed.ReplaceAllString(s, hidden)
 	return token.ReplaceAllString(s, hidden)
 }

@@ -39,6 +39,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		"cannot parse `postgres://app:s3cret@db:x/duly`: failed":                 "cannot parse `postgres://app:xxxxx@db:x/duly`: failed",
 		`connect to nats at app:s3cret@n1: no servers available`:                 `connect to nats at app:xxxxx@n1: no servers available`,
 		`{"url":"n1","password":"s3cret","token": "s3cret"}`:                     `{"url":"n1","password":"xxxxx","token": "xxxxx"}`,
+		`dial "{\"password\":\"s3cret\", \"user\": \"a\"}"`:                      `dial "{\"password\":\"xxxxx\", \"user\": \"a\"}"`,
 		"https://app:s3cret@host/x?token=s3cret#y":                               "https://app:xxxxx@host/x?token=xxxxx",
 		"error: token=s3cret; pwd=s3cret, auth_token=s3cret":                     "error: token=xxxxx; pwd=xxxxx, auth_token=xxxxx",
 		"seed SUAM" + strings.Repeat("A2", 26) + " and eyJhbGci.eyJzdWIi.s3cret": "seed xxxxx and xxxxx",

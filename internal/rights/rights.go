@@ -152,16 +152,17 @@ func (b *builder) inbox() {
 }
 
 // node is what every node needs, whatever its role: it looks at the streams, watches the
-// live nodes and compares its clock.
+// live nodes, compares its clock and tells what is wrong with it.
 func (b *builder) node() {
 	n := b.o.Names
 	nodes := wire.BucketStream(n.BucketNodes())
 	b.publish(api + "INFO")
-	for _, stream := range []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(), nodes, wire.BucketStream(n.BucketPartitions())} {
+	for _, stream := range []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(), n.StreamAlerts(), nodes, wire.BucketStream(n.BucketPartitions())} {
 		b.publish(api + "STREAM.INFO." + stream)
 	}
 	b.watch(n.BucketNodes(), wire.KeyNodePrefix+">")
 	b.publish(get(n.BucketNodes(), wire.KeyBeat))
+	b.publish(n.PatternAlerts())
 	b.seldom(natsbus.SubjectUserInfo)
 }
 
@@ -200,14 +201,15 @@ func (b *builder) scheduler() {
 		b.publish(n.CommandSubject(">", undo), n.BatchSubject(">", undo))
 	}
 	b.publish("$SRV.INFO." + "*")
+	b.seldom(api + "CONSUMER.LIST." + n.StreamTasks()) // how far it is behind, for /metrics
 	b.publish(n.PatternEvents(), n.LiveSubject("*", "*"), n.DeadSubject("*"), n.SubjectPlansChanged())
 	// It makes and changes the streams, and makes room in them.
-	streams := []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(),
+	streams := []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(), n.StreamAlerts(),
 		wire.BucketStream(n.BucketNodes()), wire.BucketStream(n.BucketKeys()), wire.BucketStream(n.BucketPartitions())}
 	for _, stream := range streams {
 		b.publish(api+"STREAM.CREATE."+stream, api+"STREAM.UPDATE."+stream)
 	}
-	for _, stream := range streams[:5] { // where it publishes: see Conn.Guard
+	for _, stream := range streams[:6] { // where it publishes: see Conn.Guard
 		b.publish(api + "STREAM.PURGE." + stream)
 	}
 	for stream, subjects := range map[string]string{n.StreamTasks(): n.PatternTasks(), n.StreamControl(): n.PatternControl()} {
@@ -252,6 +254,10 @@ func (b *builder) supervisor() {
 	b.publish(api+"CONSUMER.CREATE."+events+"."+wire.ConsumerAlerts+"."+n.PatternErrors(),
 		api+"CONSUMER.MSG.NEXT."+events+"."+wire.ConsumerAlerts, ack+events+"."+wire.ConsumerAlerts+".>")
 	b.seldom(api + "CONSUMER.INFO." + events + "." + wire.ConsumerAlerts)
+	alerts := n.StreamAlerts()
+	b.publish(api+"CONSUMER.CREATE."+alerts+"."+wire.ConsumerDelivery+"."+n.PatternAlerts(),
+		api+"CONSUMER.MSG.NEXT."+alerts+"."+wire.ConsumerDelivery, ack+alerts+"."+wire.ConsumerDelivery+".>")
+	b.seldom(api + "CONSUMER.INFO." + alerts + "." + wire.ConsumerDelivery)
 }
 
 func (b *builder) agent(name string, own bool) {

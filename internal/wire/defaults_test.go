@@ -11,6 +11,7 @@ var (
 	StreamControl       = Names{}.StreamControl()
 	StreamEvents        = Names{}.StreamEvents()
 	StreamDead          = Names{}.StreamDead()
+	StreamAlerts        = Names{}.StreamAlerts()
 	BucketNodes         = Names{}.BucketNodes()
 	BucketKeys          = Names{}.BucketKeys()
 	BucketPartitions    = Names{}.BucketPartitions()

@@ -28,8 +28,8 @@ type nameSet struct {
 	namespace, upper string // upper ends with _
 	root             string // of every subject, ends with a dot
 
-	submit, in, tasks, do, undo, reply, control, events, live, dead, ask string
-	batchDo, batchUndo, batchReply                                       string
+	submit, in, tasks, do, undo, reply, control, events, live, dead, ask, alerts string
+	batchDo, batchUndo, batchReply                                               string
 }
 
 var defaultNames = newNameSet(DefaultNamespace) // never changed
@@ -63,7 +63,7 @@ func newNameSet(namespace string) *nameSet {
 		namespace: namespace, upper: strings.ToUpper(namespace) + "_", root: root,
 		submit: root + "submit.", in: root + "in.", tasks: root + "tasks.", do: root + "do.", undo: root + "undo.",
 		reply: root + "reply.", control: root + "control.", events: root + "events.", live: root + "live.",
-		dead: root + "dead.", ask: root + "ask.",
+		dead: root + "dead.", ask: root + "ask.", alerts: root + "alerts.",
 		batchDo: root + "batch.do.", batchUndo: root + "batch.undo.", batchReply: root + "batch.reply.",
 	}
 }
@@ -89,6 +89,9 @@ func (n Names) StreamEvents() string { return n.get().upper + "EVENTS" }
 
 // StreamDead holds what could not be decoded.
 func (n Names) StreamDead() string { return n.get().upper + "DEAD" }
+
+// StreamAlerts holds what operators must know.
+func (n Names) StreamAlerts() string { return n.get().upper + "ALERTS" }
 
 // The queue groups.
 const (
@@ -172,6 +175,9 @@ func (n Names) PatternIn() string { return n.get().in + "*.*" }
 
 // PatternDead selects the dead letters of all streams.
 func (n Names) PatternDead() string { return n.get().dead + "*" }
+
+// PatternAlerts selects all alerts.
+func (n Names) PatternAlerts() string { return n.get().alerts + "*" }
 
 // TasksTransform is the destination of the task stream's subject transform, which gives
 // a subject of the stream endpoint its partition.
@@ -267,6 +273,9 @@ func (n Names) LiveSubject(taskType, id string) string { return n.get().live + t
 // DeadSubject is where dead letters of a stream go.
 func (n Names) DeadSubject(stream string) string { return n.get().dead + stream }
 
+// AlertSubject is where alerts of a name are stored: a condition's, or that of a kind of event.
+func (n Names) AlertSubject(name string) string { return n.get().alerts + safeType(name) }
+
 // AskSubject is where requests about tasks of any type go; kind is cancel, undo, resubmit,
 // resolve, extend, get or list.
 func (n Names) AskSubject(kind string) string { return n.get().ask + kind }
@@ -312,3 +321,6 @@ func safeType(taskType string) string {
 // ConsumerAlerts is the durable consumer that supervisors share: it holds the endings in
 // error of which no alert has been sent.
 const ConsumerAlerts = "alerts"
+
+// ConsumerDelivery is the durable consumer of the supervisors' leader: it holds the alerts that are not delivered yet.
+const ConsumerDelivery = "delivery"

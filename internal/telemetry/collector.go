@@ -1,0 +1,231 @@
+package telemetry
+
+import (
+	"cmp"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// PathMetrics is where a node serves its metrics.
+const PathMetrics = "/metrics"
+
+// Build says what runs.
+type Build struct {
+	Version string
+	Node    string
+	Roles   []string
+}
+
+// scrapesMax bounds the scrapes that are served at a time.
+const scrapesMax = 4
+
+// Handler serves the metrics of a node.
+func Handler(source Source, build Build) http.Handler {
+	return promhttp.HandlerFor(registry(source, build), promhttp.HandlerOpts{MaxRequestsInFlight: scrapesMax, ErrorHandling: promhttp.HTTPErrorOnError})
+}
+
+func registry(source Source, build Build) *prometheus.Registry {
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(newCollector(source, build), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// collector makes metrics of snapshots.
+type collector struct {
+	source Source
+	build  Build
+	descs  map[string]*prometheus.Desc
+}
+
+func newCollector(source Source, build Build) *collector {
+	c := &collector{source: source, build: build, descs: map[string]*prometheus.Desc{}}
+	for _, m := range metrics {
+		c.descs[m.Name] = prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
+	}
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range metrics {
+		to <- c.descs[m.Name]
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	s := c.source.Snapshot()
+	e := emitter{c, to}
+	e.put(buildInfo, 1, cmp.Or(c.build.Version, "unknown"), runtime.Version(), c.build.Node, strings.Join(c.build.Roles, ","))
+	e.flag(ready, s.Ready)
+	for name, trouble := range s.Conditions {
+		e.flag(condition, trouble, name)
+	}
+	e.count(alertsRaised, s.Raised)
+	e.count(alertsDropped, s.Unraised)
+	e.ingest(s.Ingest)
+	e.scheduler(s.Scheduler)
+	e.supervisor(s.Supervisor)
+	for _, p := range s.Pools {
+		e.count(poolMax, p.Max, p.Name)
+		e.count(poolUsed, p.Used, p.Name)
+		e.count(poolIdle, p.Idle, p.Name)
+		e.count(poolWaits, p.Waits, p.Name)
+		e.put(poolWaitTime, p.Waited.Seconds(), p.Name)
+	}
+	e.flag(natsConnected, s.NATS.Connected)
+	e.count(natsReconnect, s.NATS.Reconnects)
+	e.count(natsMessages, s.NATS.In, "in")
+	e.count(natsMessages, s.NATS.Out, "out")
+	e.count(natsBytes, s.NATS.InBytes, "in")
+	e.count(natsBytes, s.NATS.OutBytes, "out")
+	e.count(natsDropped, s.NATS.Dropped)
+	if s.Spans != nil {
+		e.count(spansMade, s.Spans.Made)
+		e.count(spansDropped, s.Spans.Dropped)
+	}
+}
+
+// emitter puts single values.
+type emitter struct {
+	c  *collector
+	to chan<- prometheus.Metric
+}
+
+func (e emitter) put(m Metric, value float64, labels ...string) {
+	kind := prometheus.GaugeValue
+	if m.Kind == Counter {
+		kind = prometheus.CounterValue
+	}
+	e.to <- prometheus.MustNewConstMetric(e.c.descs[m.Name], kind, value, labels...)
+}
+
+func (e emitter) count(m Metric, value int64, labels ...string) { e.put(m, float64(value), labels...) }
+
+func (e emitter) flag(m Metric, is bool, labels ...string) {
+	value := 0.0
+	if is {
+		value = 1
+	}
+	e.put(m, value, labels...)
+}
+
+func (e emitter) times(m Metric, t Times) {
+	var all int64
+	buckets := map[float64]uint64{}
+	for i, n := range t.Counts {
+		all += n
+		if i < len(t.Bounds) {
+			buckets[t.Bounds[i].Seconds()] = uint64(all)
+		}
+	}
+	e.to <- prometheus.MustNewConstHistogram(e.c.descs[m.Name], uint64(all), t.Sum.Seconds(), buckets)
+}
+
+func (e emitter) ingest(s *Ingest) {
+	if s == nil {
+		return
+	}
+	for outcome, n := range s.Outcomes {
+		e.count(submissions, n, outcome)
+	}
+	e.count(submissionPacks, s.Packs)
+	e.count(submissionsOpen, s.Open)
+	e.count(submissionsBytes, s.Bytes)
+}
+
+func (e emitter) scheduler(s *Scheduler) {
+	if s == nil {
+		return
+	}
+	for _, t := range merged(s.Types) {
+		e.count(tasksCreated, t.Created, t.Name)
+		for state, n := range t.Ended {
+			e.count(tasksEnded, n, t.Name, state)
+		}
+	}
+	e.count(inFlight, s.InFlight)
+	e.count(window, s.Window)
+	e.flag(overloaded, s.Overloaded)
+	e.count(memoryUsed, s.Memory)
+	e.count(partitions, int64(s.Owned))
+	for p, lag := range s.Lag {
+		e.count(partitionLag, lag, strconv.Itoa(p))
+	}
+	e.count(agentsAway, int64(s.Away))
+	e.count(waitingTasks, s.Waiting)
+	e.times(commitCycle, s.Cycles)
+	e.count(commits, s.Commits)
+	e.count(commitWrites, s.Writes)
+	e.count(commitRecords, s.Records)
+	e.count(commands, s.Do, "do")
+	e.count(commands, s.Undo, "undo")
+	e.count(repliesBad, s.Stale, "stale")
+	e.count(repliesBad, s.Forged, "forged")
+	e.count(duplicates, s.Duplicates)
+	e.count(poisoned, s.Refused)
+	e.count(republished, s.Republished)
+	e.count(undoTrouble, s.Trouble)
+}
+
+// TypesMax bounds the types of tasks that are told apart; TypeOther is all others.
+const (
+	TypesMax  = 64
+	TypeOther = "other"
+)
+
+// merged adds up types of the same name, of which there are TypesMax at most and one for all others.
+func merged(all []Type) []Type {
+	byName := map[string]*Type{}
+	var names []string
+	add := func(name string, t Type) {
+		sum := byName[name]
+		if sum == nil {
+			sum = &Type{Name: name, Ended: map[string]int64{}}
+			byName[name] = sum
+			names = append(names, name)
+		}
+		sum.Created += t.Created
+		for state, n := range t.Ended {
+			sum.Ended[state] += n
+		}
+	}
+	for _, t := range all {
+		name := t.Name
+		if byName[name] == nil && len(byName) >= TypesMax {
+			name = TypeOther
+		}
+		add(name, t)
+	}
+	slices.Sort(names)
+	out := make([]Type, len(names))
+	for i, name := range names {
+		out[i] = *byName[name]
+	}
+	return out
+}
+
+func (e emitter) supervisor(s *Supervisor) {
+	if s == nil {
+		return
+	}
+	e.flag(leads, s.Leads)
+	e.count(overdueAsked, s.Asked)
+	for _, c := range s.Channels {
+		e.count(alertsSent, c.Sent, c.Kind)
+		e.count(alertsFailed, c.Failed, c.Kind)
+	}
+	for state, n := range s.Operations {
+		e.count(operations, n, state)
+	}
+	for outcome, n := range s.Members {
+		e.count(opMembers, n, outcome)
+	}
+}

@@ -1,0 +1,119 @@
+package telemetry
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is the kind of a metric.
+type Kind string
+
+// The kinds.
+const (
+	Counter   Kind = "counter"
+	Gauge     Kind = "gauge"
+	Histogram Kind = "histogram"
+)
+
+// Metric is one metric of a node. The set of values of each of its labels is bounded.
+type Metric struct {
+	Name   string
+	Kind   Kind
+	Labels []string
+	Help   string
+	Bound  string // how many series it can have, in words
+}
+
+// Every metric. The tests hold the dashboard, the rules and docs/reference/metrics.md to this list.
+var (
+	buildInfo = metric("duly_build_info", Gauge, "Always 1; its labels say what runs.", "1", "version", "go", "node", "roles")
+
+	submissions      = metric("duly_submissions_total", Counter, "Submissions answered by this door: accepted, or why not.", "30", "outcome")
+	submissionPacks  = metric("duly_submission_packs_total", Counter, "Messages of packed submissions that were published.", "1")
+	submissionsOpen  = metric("duly_submissions_unanswered", Gauge, "Submissions that wait for their answer.", "1")
+	submissionsBytes = metric("duly_submissions_unanswered_bytes", Gauge, "Bytes of these.", "1")
+
+	tasksCreated = metric("duly_tasks_created_total", Counter, "Tasks created here, by type; further types are \"other\".", "types", "type")
+	tasksEnded   = metric("duly_tasks_ended_total", Counter, "Endings of tasks here, by type and state.", "types × 3", "type", "state")
+	inFlight     = metric("duly_tasks_in_flight", Gauge, "Tasks in flight here, and submissions that were read.", "1")
+	window       = metric("duly_window", Gauge, "Tasks that this node may have in flight now.", "1")
+	overloaded   = metric("duly_overloaded", Gauge, "1: this node takes too long even for the least that it always takes up.", "1")
+	memoryUsed   = metric("duly_task_memory_bytes", Gauge, "Bytes of inputs and results that tasks in flight hold.", "1")
+	partitions   = metric("duly_partitions_owned", Gauge, "Partitions that this node owns.", "1")
+	partitionLag = metric("duly_partition_lag", Gauge, "Messages of the task stream that the owner of the partition has not read; told by its owner.", "partitions", "partition")
+	agentsAway   = metric("duly_agents_away", Gauge, "Agents that tasks here wait for and that do not answer.", "1")
+	waitingTasks = metric("duly_tasks_waiting_for_agents", Gauge, "Tasks here that wait for an agent which does not answer.", "1")
+
+	commitCycle   = metric("duly_commit_cycle_seconds", Histogram, "How long commit cycles took.", "1")
+	commits       = metric("duly_commits_total", Counter, "Commits.", "1")
+	commitWrites  = metric("duly_commit_writes_total", Counter, "Writes of tasks in these.", "1")
+	commitRecords = metric("duly_commit_records_total", Counter, "Journal rows in these.", "1")
+	commands      = metric("duly_commands_total", Counter, "Commands that left for agents: do and undo.", "2", "kind")
+	repliesBad    = metric("duly_replies_refused_total", Counter, "Replies that changed nothing: stale, or forged.", "2", "reason")
+	duplicates    = metric("duly_duplicates_total", Counter, "Submissions whose id was a task already.", "1")
+	poisoned      = metric("duly_rows_refused_total", Counter, "Rows that the database refused; their tasks are in error.", "1")
+	republished   = metric("duly_endings_republished_total", Counter, "Endings that were published again.", "1")
+	undoTrouble   = metric("duly_undo_trouble_total", Counter, "Undos that got into trouble: ten failed tries, or a minute.", "1")
+
+	condition     = metric("duly_condition_trouble", Gauge, "1: the condition does not hold. docs/operations/health.md explains each.", "conditions", "condition")
+	ready         = metric("duly_ready", Gauge, "1: the node is ready, as /readyz says.", "1")
+	leads         = metric("duly_supervisor_leads", Gauge, "1: this node's supervisor leads.", "1")
+	overdueAsked  = metric("duly_overdue_asked_total", Counter, "Overdue tasks that this supervisor has asked about.", "1")
+	alertsRaised  = metric("duly_alerts_raised_total", Counter, "Alerts that this node has stored in the stream of alerts.", "1")
+	alertsDropped = metric("duly_alerts_dropped_total", Counter, "Alerts that this node could not store; they are in its log.", "1")
+	alertsSent    = metric("duly_alerts_sent_total", Counter, "Alerts that channels have taken, by kind of channel.", "2", "channel")
+	alertsFailed  = metric("duly_alerts_failed_total", Counter, "Alerts that were given up, by kind of channel.", "2", "channel")
+	operations    = metric("duly_operations", Gauge, "Operations over many tasks that are under way, by state; told by the leader.", "3", "state")
+	opMembers     = metric("duly_operation_tasks", Gauge, "Tasks of operations that are under way, by outcome; told by the leader.", "5", "outcome")
+
+	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool")
+	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool")
+	poolIdle     = metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "3", "pool")
+	poolWaits    = metric("duly_database_waits_total", Counter, "Times that a connection was waited for.", "3", "pool")
+	poolWaitTime = metric("duly_database_wait_seconds_total", Counter, "How long connections were waited for.", "3", "pool")
+
+	natsConnected = metric("duly_nats_connected", Gauge, "1: there is a connection to NATS.", "1")
+	natsReconnect = metric("duly_nats_reconnects_total", Counter, "Times that the connection to NATS was made again.", "1")
+	natsMessages  = metric("duly_nats_messages_total", Counter, "Messages received and sent.", "2", "direction")
+	natsBytes     = metric("duly_nats_bytes_total", Counter, "Bytes received and sent.", "2", "direction")
+	natsDropped   = metric("duly_nats_dropped_total", Counter, "Messages that subscriptions had no room for; each is lost.", "1")
+
+	spansMade    = metric("duly_spans_total", Counter, "Spans that were handed to the exporter.", "1")
+	spansDropped = metric("duly_spans_dropped_total", Counter, "Spans that were lost: the exporter or the queue had no room.", "1")
+)
+
+// metrics are all of them, in the order above.
+var metrics []Metric
+
+func metric(name string, kind Kind, help, bound string, labels ...string) Metric {
+	m := Metric{Name: name, Kind: kind, Labels: labels, Help: help, Bound: bound}
+	metrics = append(metrics, m)
+	return m
+}
+
+// Metrics lists every metric of a node, without those of the Go runtime and the process.
+func Metrics() []Metric { return append([]Metric(nil), metrics...) }
+
+// Page is docs/reference/metrics.md.
+func Page() string {
+	var b strings.Builder
+	b.WriteString(`# Metrics
+
+Written by ` + "`go test ./internal/telemetry -run Page -update`" + ` from ` + "`internal/telemetry/metrics.go`" + `.
+
+Every node serves them at ` + "`/metrics`" + `, whatever its roles; those of a role that it does not have are left out. No metric
+counts by task, submitter or text. The last column says how many series a node has of one; a histogram has a handful
+for each. The metrics of the Go runtime (` + "`go_…`" + `) and of the process (` + "`process_…`" + `) come beside these.
+
+| metric | kind | labels | what | series |
+|---|---|---|---|---|
+`)
+	for _, m := range metrics {
+		labels := make([]string, len(m.Labels))
+		for i, l := range m.Labels {
+			labels[i] = "`" + l + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", m.Name, m.Kind, strings.Join(labels, ", "), m.Help, m.Bound)
+	}
+	return b.String()
+}

@@ -1,0 +1,156 @@
+package telemetry
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/metrics.md")
+
+// fixed is a Source that always says the same.
+type fixed Snapshot
+
+func (f fixed) Snapshot() Snapshot { return Snapshot(f) }
+
+// full is a node with every role, of which everything is known.
+func full() Snapshot {
+	s := Snapshot{
+		Ready: true, Conditions: map[string]bool{"nats": false, "streams": true}, Raised: 3, Unraised: 1,
+		Ingest: &Ingest{Outcomes: map[string]int64{"accepted": 10, "door_full": 2}, Packs: 4, Open: 1, Bytes: 100},
+		Scheduler: &Scheduler{Types: []Type{{"order", 5, map[string]int64{"processed": 3, "undone": 1, "error": 0}}, {"order", 2, map[string]int64{"processed": 1}}, {"other", 0, nil}},
+			InFlight: 7, Window: 100, Overloaded: true, Memory: 1000, Owned: 2, Lag: map[int]int64{0: 5, 3: 0}, Away: 1, Waiting: 9,
+			Commits: 3, Writes: 30, Records: 40, Do: 11, Undo: 2, Stale: 1, Forged: 6, Duplicates: 1, Refused: 1, Republished: 2, Trouble: 1,
+			Cycles: Times{Bounds: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Counts: []int64{1, 2, 3}, Sum: 500 * time.Millisecond}},
+		Supervisor: &Supervisor{Leads: true, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3}},
+		Pools:      []Pool{{"commits", 8, 2, 1, 4, 1500 * time.Millisecond}},
+		NATS:       NATS{Connected: true, Reconnects: 2, In: 100, Out: 200, InBytes: 1000, OutBytes: 2000, Dropped: 1},
+		Spans:      &Spans{5, 1},
+	}
+	return s
+}
+
+var build = Build{Version: "1.2.3", Node: "n1", Roles: []string{"ingest", "scheduler"}}
+
+// scrape asks a handler as Prometheus does.
+func scrape(t *testing.T, s Snapshot) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	Handler(fixed(s), build).ServeHTTP(w, httptest.NewRequest(http.MethodGet, PathMetrics, nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// TestMetrics: every metric of the list is served with the values of the node, and none that is not in the list.
+func TestMetrics(t *testing.T) {
+	text := scrape(t, full())
+	for _, want := range []string{
+		`duly_build_info{go="go`, `node="n1",roles="ingest,scheduler",version="1.2.3"} 1`,
+		`duly_submissions_total{outcome="accepted"} 10`, `duly_submissions_total{outcome="door_full"} 2`, `duly_tasks_created_total{type="order"} 7`,
+		`duly_tasks_ended_total{state="processed",type="order"} 4`, `duly_tasks_ended_total{state="error",type="order"} 0`, `duly_tasks_created_total{type="other"} 0`,
+		`duly_commit_cycle_seconds_bucket{le="0.001"} 1`, `duly_commit_cycle_seconds_bucket{le="0.01"} 3`, `duly_commit_cycle_seconds_bucket{le="+Inf"} 6`,
+		`duly_commit_cycle_seconds_sum 0.5`, `duly_commits_total 3`, `duly_commit_writes_total 30`, `duly_tasks_in_flight 7`, `duly_window 100`, `duly_overloaded 1`,
+		`duly_partition_lag{partition="0"} 5`, `duly_partition_lag{partition="3"} 0`, `duly_partitions_owned 2`, `duly_commands_total{kind="do"} 11`,
+		`duly_replies_refused_total{reason="forged"} 6`, `duly_undo_trouble_total 1`, `duly_alerts_sent_total{channel="webhook"} 4`, `duly_alerts_failed_total{channel="webhook"} 1`,
+		`duly_operations{state="running"} 1`, `duly_operation_tasks{outcome="done"} 3`, `duly_condition_trouble{condition="streams"} 1`, `duly_condition_trouble{condition="nats"} 0`,
+		`duly_ready 1`, `duly_database_connections_used{pool="commits"} 2`, `duly_database_wait_seconds_total{pool="commits"} 1.5`, `duly_nats_reconnects_total 2`, `duly_spans_dropped_total 1`,
+		"go_goroutines ", "process_cpu_seconds_total ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not served", want)
+		}
+	}
+	served := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+		served[m[1]] = true
+		i := slices.IndexFunc(metrics, func(x Metric) bool { return x.Name == m[1] })
+		if i < 0 && strings.HasPrefix(m[1], "duly_") || i >= 0 && string(metrics[i].Kind) != m[2] {
+			t.Errorf("%s of kind %s is not in the list, or of another kind", m[1], m[2])
+		}
+	}
+	for _, m := range metrics {
+		if !served[m.Name] {
+			t.Errorf("%s is not served", m.Name)
+		}
+	}
+	without := scrape(t, Snapshot{})
+	for _, absent := range []string{"duly_submissions", "duly_tasks", "duly_commit", "duly_supervisor", "duly_spans"} {
+		if strings.Contains(without, absent) {
+			t.Errorf("a node without that role serves %s", absent)
+		}
+	}
+}
+
+// TestCardinalityIsBounded: ten thousand types of tasks are 64 series and one for all others, whose sums hold.
+func TestCardinalityIsBounded(t *testing.T) {
+	s := full()
+	s.Scheduler.Types = nil
+	for n := range 10_000 {
+		s.Scheduler.Types = append(s.Scheduler.Types, Type{fmt.Sprintf("t%05d", n), 1, map[string]int64{"processed": 1}})
+	}
+	text := scrape(t, s)
+	if n := strings.Count(text, "duly_tasks_created_total{"); n != TypesMax+1 {
+		t.Errorf("%d series", n)
+	}
+	if want := fmt.Sprintf(`duly_tasks_ended_total{state="processed",type="other"} %d`, 10_000-TypesMax); !strings.Contains(text, want) {
+		t.Errorf("%s is not served", want)
+	}
+	if n := strings.Count(text, "\nduly_"); n > 400 {
+		t.Errorf("%d series in all", n)
+	}
+}
+
+// TestNamesAreGood holds the names to Prometheus's own linter.
+func TestNamesAreGood(t *testing.T) {
+	problems, err := testutil.CollectAndLint(newCollector(fixed(full()), build))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%+v", p)
+	}
+	for _, m := range metrics {
+		if m.Help == "" || m.Bound == "" || !strings.HasPrefix(m.Name, "duly_") {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+// TestPage: docs/reference/metrics.md has what the list says.
+func TestPage(t *testing.T) {
+	file := filepath.Join("..", "..", "docs", "reference", "metrics.md")
+	if *update {
+		if err := os.WriteFile(file, []byte(Page()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || string(text) != Page() {
+		t.Errorf("%s is not fresh (%v): make docs", file, err)
+	}
+}
+
+// BenchmarkScrape is what a scrape costs a node that serves 64 types.
+func BenchmarkScrape(b *testing.B) {
+	s := full()
+	for n := range TypesMax {
+		s.Scheduler.Types = append(s.Scheduler.Types, Type{fmt.Sprint("type-", n), 1, map[string]int64{"processed": 1, "undone": 1, "error": 1}})
+	}
+	h := Handler(fixed(s), build)
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, PathMetrics, nil))
+	}
+}

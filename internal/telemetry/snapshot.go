@@ -1,0 +1,97 @@
+package telemetry
+
+import "time"
+
+// Source copies what a node has counted. It reads memory alone: no database, no NATS. It is called from any goroutine.
+type Source interface {
+	Snapshot() Snapshot
+}
+
+// Snapshot is how a node does at one moment. Counts are totals since the node began. A part that is nil is left out: the
+// node does not have that role.
+type Snapshot struct {
+	Ready      bool
+	Conditions map[string]bool // by name; true: in trouble
+	Ingest     *Ingest
+	Scheduler  *Scheduler
+	Supervisor *Supervisor
+	Raised     int64 // alerts stored
+	Unraised   int64 // alerts that could not be stored
+	Pools      []Pool
+	NATS       NATS
+	Spans      *Spans
+}
+
+// Ingest is a front door.
+type Ingest struct {
+	Outcomes map[string]int64 // submissions by what was answered
+	Packs    int64
+	Open     int64 // unanswered
+	Bytes    int64 // of these
+}
+
+// Scheduler is the owner of partitions.
+type Scheduler struct {
+	Types      []Type
+	InFlight   int64
+	Window     int64
+	Overloaded bool
+	Memory     int64 // bytes
+	Owned      int
+	Lag        map[int]int64 // by partition that is owned
+	Away       int           // agents that do not answer
+	Waiting    int64         // tasks that wait for them
+
+	Commits, Writes, Records                  int64
+	Do, Undo                                  int64 // commands
+	Stale, Forged                             int64
+	Duplicates, Refused, Republished, Trouble int64
+	Cycles                                    Times
+}
+
+// Type is what became of the tasks of one type.
+type Type struct {
+	Name    string
+	Created int64
+	Ended   map[string]int64 // by state
+}
+
+// Times is a histogram: how many took at most so long.
+type Times struct {
+	Bounds []time.Duration // rising
+	Counts []int64         // of each bound those that took longer than the one before, and one more for all others
+	Sum    time.Duration
+}
+
+// Supervisor is the one that looks for what is overdue.
+type Supervisor struct {
+	Leads      bool
+	Asked      int64
+	Channels   []Channel
+	Operations map[string]int64 // under way, by state; nil: not known here
+	Members    map[string]int64 // of these, by outcome
+}
+
+// Channel is what became of alerts at the channels of one kind.
+type Channel struct {
+	Kind         string
+	Sent, Failed int64
+}
+
+// Pool is a pool of connections to the database.
+type Pool struct {
+	Name            string
+	Max, Used, Idle int64
+	Waits           int64
+	Waited          time.Duration
+}
+
+// NATS is the connection.
+type NATS struct {
+	Connected                              bool
+	Reconnects, In, Out, InBytes, OutBytes int64
+	Dropped                                int64
+}
+
+// Spans is what became of spans.
+type Spans struct{ Made, Dropped int64 }

@@ -1,0 +1,246 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// countedTypesMax bounds the types of tasks that a shard counts apart; typeOther is all others, and tasks without a plan.
+const (
+	countedTypesMax = 64
+	typeOther       = "other"
+)
+
+// ends are the states that are counted, in the order of typeCounts.ended.
+var ends = [...]core.State{core.StateProcessed, core.StateUndone, core.StateError}
+
+// typeCounts counts the tasks of one type.
+type typeCounts struct {
+	name    string
+	created atomic.Int64
+	ended   [len(ends)]atomic.Int64
+}
+
+// tally counts tasks by type. A plan's counter is looked up once for each partition, not for each task.
+type tally struct {
+	mu    sync.Mutex
+	types map[string]*typeCounts
+	other typeCounts
+}
+
+func (t *tally) of(name string) *typeCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.types[name]
+	switch {
+	case c != nil:
+		return c
+	case len(t.types) >= countedTypesMax:
+		return &t.other
+	case t.types == nil:
+		t.types = map[string]*typeCounts{}
+	}
+	c = &typeCounts{name: name}
+	t.types[name] = c
+	return c
+}
+
+func (t *tally) all() []*typeCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*typeCounts, 0, len(t.types)+1)
+	for _, c := range t.types {
+		all = append(all, c)
+	}
+	return append(all, &t.other)
+}
+
+// counts are those of a task's type.
+func (s *Shard) counts(e *entry) *typeCounts {
+	if e.plan != nil {
+		return e.plan.counts
+	}
+	return &s.tally.other
+}
+
+// countEnd counts an ending that is committed.
+func (s *Shard) countEnd(e *entry) {
+	c := s.counts(e)
+	if e.plan == nil && e.created {
+		c.created.Add(1) // it tells no submitter that it was received
+	}
+	if i := slices.Index(ends[:], e.task.State); i >= 0 {
+		c.ended[i].Add(1)
+	}
+}
+
+// CycleBounds are the bounds of Snapshot.Cycles, in rising order.
+var CycleBounds = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}
+
+// Cycles is how long commit cycles took that committed anything.
+type Cycles struct {
+	Counts [len(CycleBounds) + 1]int64 // by the first bound that is not less; the last: longer than all
+	Sum    time.Duration
+}
+
+func (c *Cycles) add(took time.Duration) {
+	i, _ := slices.BinarySearch(CycleBounds[:], took)
+	c.Counts[i]++
+	c.Sum += took
+}
+
+// Away is an agent that tasks wait for, and that does not answer.
+type Away struct {
+	Agent string
+	Tasks int          // that wait
+	Since core.Instant // when that was first seen
+}
+
+// TypeCount is what became of the tasks of one type, since the process began.
+type TypeCount struct {
+	Type    string
+	Created int64
+	Ended   map[core.State]int64
+}
+
+// Snapshot is what a scheduler has counted, and how it stands.
+type Snapshot struct {
+	Stats      Stats
+	Types      []TypeCount // a type may be there more than once: of several shards
+	Cycles     Cycles
+	InFlight   int
+	Window     int
+	Overloaded bool
+	Memory     int64 // bytes that tasks in flight hold
+	Owned      []int // partitions
+	Away       []Away
+}
+
+// Snapshot copies the counts, as of the newest commit cycles. It may be called from any goroutine.
+func (s *Scheduler) Snapshot() Snapshot {
+	a := s.cfg.Admission
+	all := Snapshot{InFlight: a.InFlight(), Window: a.Window(), Overloaded: a.Overloaded(), Memory: s.cfg.Memory.Used()}
+	away := map[string]*Away{}
+	for _, c := range s.committers {
+		c.mu.Lock()
+		all.Stats.add(&c.stats)
+		for i, n := range c.cycles.Counts {
+			all.Cycles.Counts[i] += n
+		}
+		all.Cycles.Sum += c.cycles.Sum
+		for p, o := range c.held {
+			if o.epoch != 0 {
+				all.Owned = append(all.Owned, p)
+			}
+		}
+		for _, one := range c.away {
+			if had := away[one.Agent]; had != nil {
+				had.Tasks, had.Since = had.Tasks+one.Tasks, min(had.Since, one.Since)
+				continue
+			}
+			away[one.Agent] = &one
+		}
+		c.mu.Unlock()
+		for _, t := range c.shard.tally.all() {
+			count := TypeCount{Type: cmp.Or(t.name, typeOther), Created: t.created.Load(), Ended: map[core.State]int64{}}
+			for i := range ends {
+				count.Ended[ends[i]] = t.ended[i].Load()
+			}
+			all.Types = append(all.Types, count)
+		}
+	}
+	slices.Sort(all.Owned)
+	for _, one := range away {
+		all.Away = append(all.Away, *one)
+	}
+	slices.SortFunc(all.Away, func(x, y Away) int { return cmp.Compare(x.Agent, y.Agent) })
+	return all
+}
+
+func (s *Stats) add(o *Stats) {
+	s.Commits += o.Commits
+	s.Writes += o.Writes
+	s.Records += o.Records
+	s.Stale += o.Stale
+	s.Forged += o.Forged
+	s.Duplicates += o.Duplicates
+	s.Poisoned += o.Poisoned
+	s.Republished += o.Republished
+	s.Looks += o.Looks
+	s.Do += o.Do
+	s.Undo += o.Undo
+	s.UndoTrouble += o.UndoTrouble
+}
+
+// awayEvery is how often a shard looks which agents its tasks wait for.
+const awayEvery = 5 * time.Second
+
+// measure keeps what other goroutines may know of a cycle that took so long.
+func (c *Committer) measure(now core.Instant, took time.Duration) {
+	var away []Away
+	// The last of them may be followed by no further cycle.
+	look := now >= c.awayAt.Add(awayEvery) || len(c.away) > 0 && !c.shard.misses()
+	if look {
+		c.awayAt = now
+		away = c.shard.agentsAway(now)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shard.Stats.Commits > c.stats.Commits {
+		c.cycles.add(took)
+	}
+	c.stats = c.shard.Stats
+	if look {
+		c.away = away
+	}
+}
+
+// misses reports whether any task of the shard waits for an agent that is not there.
+func (s *Shard) misses() bool {
+	for _, p := range s.partitions {
+		for _, waiting := range p.waiting {
+			for _, e := range waiting {
+				if e.task.Misses() {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// agentsAway are the agents that tasks of the shard wait for because none takes their commands.
+func (s *Shard) agentsAway(now core.Instant) []Away {
+	var all []Away
+	for _, p := range s.partitions {
+		for slot, waiting := range p.waiting {
+			n := 0
+			for _, e := range waiting {
+				if e.task.Misses() {
+					n++
+				}
+			}
+			if n == 0 {
+				continue
+			}
+			i := slices.IndexFunc(all, func(a Away) bool { return a.Agent == p.names[slot] })
+			if i < 0 {
+				i, all = len(all), append(all, Away{Agent: p.names[slot]})
+			}
+			all[i].Tasks += n
+		}
+	}
+	since := make(map[string]core.Instant, len(all))
+	for i := range all {
+		all[i].Since = cmp.Or(s.awaySince[all[i].Agent], now)
+		since[all[i].Agent] = all[i].Since
+	}
+	s.awaySince = since
+	return all
+}
