@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -177,7 +178,7 @@ func planText(p *core.Plan) string {
 			fmt.Fprintf(&b, "  pause %s\n", duration(s.Pause))
 		}
 		if s.Undoable {
-			fmt.Fprintf(&b, "  undo: complete by %s, %d tries, patience %s\n", duration(s.UndoCompleteBy), s.UndoAttemptsMax, duration(s.UndoPatience))
+			fmt.Fprintf(&b, "  undo: complete by %s, %d tries, patience %s\n", duration(s.UndoCompleteBy), s.UndoAttemptsMax, duration(cmp.Or(s.UndoPatience, core.DefaultUndoPatience)))
 		}
 		fmt.Fprintf(&b, "  result up to %d bytes\n", s.ResultMax)
 	}

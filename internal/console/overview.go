@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,7 +101,10 @@ func (c *console) overview(w http.ResponseWriter, r *http.Request) {
 // fillNeeds looks at everything that could need someone, worst first.
 func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) error {
 	o := s.Overview
-	d.At, d.Trouble, d.Counts = o.At, s.Trouble, o.Counts
+	d.At, d.Trouble, d.Counts = o.At, s.Trouble, slices.Clone(o.Counts)
+	slices.SortFunc(d.Counts, func(a, b operate.StateCount) int {
+		return slices.Index(states, a.State) - slices.Index(states, b.State)
+	})
 	for i := range o.Troubles {
 		t := &o.Troubles[i]
 		d.Needs = append(d.Needs, need{Icon: "warning", Class: "bad", Title: "This node: " + t.Name, Lines: []needLine{{Text: t.Text, Note: "since", At: t.Since}}})

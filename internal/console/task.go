@@ -160,6 +160,7 @@ func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
 	all := make([]stepRow, len(v.Steps))
 	for i := range v.Steps {
 		all[i] = stepRow{StepView: v.Steps[i], Result: documentOf("result-"+v.Steps[i].Name, "Result of "+v.Steps[i].Name, v.Steps[i].Result, base+"/payload?of="+v.Steps[i].Name)}
+		all[i].Status = shownStatus(v, i)
 		if p != nil && i < len(p.Steps) {
 			var names []string
 			for _, a := range p.Steps[i].After {
@@ -171,12 +172,20 @@ func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
 	return all
 }
 
+// shownStatus is a step's status; an undo that nothing tries any more is not called "undoing".
+func shownStatus(v *core.View, i int) string {
+	if v.State == core.StateError && v.Steps[i].Status == core.StepUndoing.String() {
+		return "gave up"
+	}
+	return v.Steps[i].Status
+}
+
 // taskGraph is the graph of a task: the plan's order with the steps' states. Without a plan it is a chain.
 func taskGraph(p *core.Plan, v *core.View) *graph {
 	nodes := make([]graphNode, len(v.Steps))
 	for i := range v.Steps {
 		s := &v.Steps[i]
-		nodes[i] = graphNode{Name: s.Name, Status: s.Status}
+		nodes[i] = graphNode{Name: s.Name, Status: shownStatus(v, i)}
 		if s.Attempt > 1 {
 			nodes[i].Note = fmt.Sprintf("try %d", s.Attempt)
 		}

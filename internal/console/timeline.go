@@ -60,6 +60,7 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 	slices.Reverse(rows)
 	partial := rows[0].Seq > 1
 	open := map[int]*span{}
+	seen := map[int]bool{} // steps that rows of this page were about
 	at := rows[0].At
 	t.from = at
 	ends := func(step int, kind core.Kind, text string) {
@@ -67,7 +68,10 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 		if s == nil {
 			return
 		}
-		s.To, s.End, s.Text = at, string(kind), text
+		s.To, s.End = at, string(kind)
+		if !s.Wait { // whose text says what it waits for
+			s.Text = text
+		}
 		t.spans = append(t.spans, *s)
 		delete(open, step)
 	}
@@ -82,9 +86,10 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 			text = r.Reason
 		}
 		if r.Step >= 0 {
-			if open[r.Step] == nil && partial && i == 0 {
+			if partial && !seen[r.Step] && open[r.Step] == nil && r.Attempt > 0 {
 				open[r.Step] = &span{Step: r.Step, Try: r.Attempt, From: t.from, Began: true}
 			}
+			seen[r.Step] = true
 			ends(r.Step, r.Kind, text)
 			again := r.StepStatus == core.StepWaiting || r.StepStatus == core.StepUndoing
 			if again && r.Next != r.Step && !r.State.Ended() {
@@ -96,6 +101,7 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 			}
 		}
 		if r.Next >= 0 {
+			seen[r.Next] = true
 			ends(r.Next, r.Kind, "")
 			ends(-1, r.Kind, "")
 			open[r.Next] = &span{Step: r.Next, Undo: r.Undo, Try: r.NextAttempt, From: at, Due: r.Due}

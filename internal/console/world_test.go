@@ -151,7 +151,7 @@ func partial(name string, n int) core.Plan {
 				step.After = append(step.After, a)
 			}
 		case i%5 == 3:
-			step.After = []int{max(0, i-3), max(0, i-11)}
+			step.After = slices.Compact([]int{max(0, i-11), i - 3})
 		default:
 			step.After = []int{max(0, i-2)}
 		}

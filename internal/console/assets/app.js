@@ -182,7 +182,7 @@
       drawn[id] = new uPlot({
         width: box.clientWidth, height: 130, legend: { show: false }, cursor: { y: false },
         scales: { x: { time: true }, y: { range: function (u, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
-        axes: [Object.assign({ space: 70 }, axis), Object.assign({ size: 46, space: 30 }, axis)],
+        axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis), Object.assign({ size: 46, space: 30 }, axis)],
         tzDate: function (s) { return local ? new Date(s * 1e3) : uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"); },
         series: [{}].concat(lines[id].map(function (k, i) { return { stroke: colour(i ? "--k1" : "--k0"), width: 1.5, points: { show: false } }; }))
       }, data(id), box);
