@@ -57,6 +57,7 @@ func (c *console) parse(from fs.FS) (pages, error) {
 		"number": number, "count": count, "tasks": tasksWord, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
 		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "percent": percent,
 		"sections": func() []section { return sections },
+		"link":     func(to, query string) string { return to + "?" + query },
 		"dict":     dict, "json": jsonText, "bar": bar, "shares": shares,
 		"outcomeQuery": func(outcome string) string {
 			if outcome == "" {

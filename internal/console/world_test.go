@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sort"
@@ -940,7 +941,7 @@ func (w *world) listeners() int {
 
 // config is a console that serves everything of a world.
 func (w *world) config() Config {
-	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Partitions: w, Pauses: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now}
+	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Partitions: w, Pauses: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // as serves a handler to an actor.
