@@ -47,6 +47,7 @@ type browser struct {
 	t    *testing.T
 	ctx  context.Context
 	base string
+	end  func() // of the server: nothing answers any more
 
 	mu       sync.Mutex
 	problems []string // errors of the console, violations of the policy, uncaught exceptions
@@ -59,12 +60,15 @@ var expected = regexp.MustCompile(`status of (4\d\d|503)|ERR_CONNECTION|ERR_INCO
 func newBrowser(t *testing.T, h http.Handler) *browser {
 	t.Helper()
 	server := httptest.NewServer(h)
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	stop := sync.OnceFunc(func() { server.CloseClientConnections(); server.Close() })
+	t.Cleanup(stop)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromiumPath(t)), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(2*time.Minute))
+		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(2*time.Minute),
+		// As an operator's browser sees it: a name, plain HTTP, and so no clipboard for scripts.
+		chromedp.Flag("host-resolver-rules", "MAP console.test 127.0.0.1"))
 	allocated, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocated)
-	b := &browser{t: t, base: server.URL, ctx: ctx}
+	b := &browser{t: t, base: strings.Replace(server.URL, "127.0.0.1", "console.test", 1), ctx: ctx, end: stop}
 	t.Cleanup(func() {
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		if err := chromedp.Cancel(bounded); err != nil && !errors.Is(err, context.Canceled) {

@@ -653,6 +653,7 @@ func (w *world) apply(l *life, r operate.Request, by string) {
 	switch r.Action {
 	case operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept:
 		l.row(0, core.KindResubmitted, -1, 0, who(core.StateProcessing))
+		l.view.CompleteBy = l.at.Add(l.plan.CompleteBy)
 		l.view.Sentence, l.view.Reason, l.view.Fingerprint = "It was resubmitted by "+by+" and runs.", "", ""
 	case operate.ActionUndo, operate.ActionCancel:
 		l.row(0, core.KindUndoAsked, -1, 0, who(core.StateUndoing))

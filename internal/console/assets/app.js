@@ -136,6 +136,7 @@
       area.value = text;
       area.className = "sr";
       (dialog.open ? dialog : document.body).appendChild(area);
+      area.focus();
       area.select();
       var ok = document.execCommand("copy");
       area.remove();
