@@ -1,0 +1,269 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// actionInfo is an action in words.
+type actionInfo struct {
+	Action operate.Action
+	Title  string       // of its button
+	What   string       // what it does to a task
+	In     []core.State // where it is allowed
+	Reason bool         // a reason is required
+	Danger bool
+}
+
+// actions are what may be asked of a task. Reasons are required wherever something is destroyed or a person's word counts
+// as a result.
+var actions = []actionInfo{
+	{operate.ActionResubmit, "Resubmit", "It starts again: at the failed step of a task in error, from the first step of one that was undone.", []core.State{core.StateError, core.StateUndone}, false, false},
+	{operate.ActionEdit, "Edit and resubmit", "It starts again with another input. The old input is kept in the audit trail.", []core.State{core.StateError, core.StateUndone}, true, false},
+	{operate.ActionAccept, "Accept step", "The failed step counts as done, with the result that you give. Nothing is called.", []core.State{core.StateError}, true, true},
+	{operate.ActionExtend, "Extend", "It gets a later deadline.", []core.State{core.StatePending, core.StateProcessing}, false, false},
+	{operate.ActionCancel, "Cancel", "No step begins any more, and what it did is undone.", []core.State{core.StatePending, core.StateProcessing}, true, true},
+	{operate.ActionUndo, "Undo", "What it did is undone, step by step in reverse.", []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateError}, true, true},
+	{operate.ActionResolve, "Resolve", "It counts as settled by hand. Nothing is called; say in the reason what you did.", []core.State{core.StateError}, true, true},
+}
+
+// bulkActions are those for many tasks at once.
+var bulkActions = []operate.Action{operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept, operate.ActionExtend, operate.ActionCancel, operate.ActionUndo, operate.ActionResolve}
+
+func infoOf(a operate.Action) (actionInfo, bool) {
+	i := slices.IndexFunc(actions, func(info actionInfo) bool { return info.Action == a })
+	if i < 0 {
+		return actionInfo{}, false
+	}
+	return actions[i], true
+}
+
+// actionButton is an action on a page: what may not be pressed says why.
+type actionButton struct {
+	actionInfo
+	URL string
+	Why string // empty: it may be pressed
+}
+
+// buttons are the actions of a task for an actor.
+func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
+	by := actorOf(r)
+	var all []actionButton
+	for _, info := range actions {
+		b := actionButton{actionInfo: info, URL: c.url("tasks", v.Type, v.ID, "act", info.Action)}
+		switch {
+		case c.Actions == nil:
+			b.Why = "This node does not serve actions."
+		case !by.Role.May(operate.RoleOperator):
+			b.Why = notAllowed(by.Role, operate.RoleOperator).Detail
+		case !slices.Contains(info.In, v.State):
+			b.Why = fmt.Sprintf("The task is %s; %s needs it %s.", v.State, info.Action, statesWord(info.In))
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func statesWord(in []core.State) string {
+	names := make([]string, len(in))
+	for i := range in {
+		names[i] = string(in[i])
+	}
+	if len(names) > 1 {
+		return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	}
+	return strings.Join(names, "")
+}
+
+// actForm is the dialog of one action on one task.
+type actForm struct {
+	Info     actionInfo
+	View     core.View
+	Failed   string // step that failed
+	URL      string
+	Back     string
+	Key      string
+	IfSeq    int64
+	Reason   string
+	Input    string
+	Result   string
+	Until    string
+	As       string
+	Diff     []diffRow
+	Compare  bool // the input is shown beside the old one, to be sent
+	Unedited bool
+	Bad      string // what was refused
+	Field    string // what of it is wrong
+	Next     []string
+	ReasonIs bool // a reason is required
+}
+
+// actionForm shows the dialog.
+func (c *console) actionForm(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := reading(r)
+	defer cancel()
+	v, err := c.view(ctx, r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	f, err := c.newActForm(r, v)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	f.Key, f.IfSeq = newKey(), v.Seq
+	if f.Info.Action == operate.ActionEdit {
+		if !actorOf(r).Role.May(operate.RoleOperator) {
+			c.fail(w, r, notAllowed(actorOf(r).Role, operate.RoleOperator)) // the form has the input with its secrets
+			return
+		}
+		f.Input = indented(v.Input)
+	}
+	c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
+}
+
+func (c *console) newActForm(r *http.Request, v core.View) (actForm, error) {
+	info, ok := infoOf(operate.Action(r.PathValue("action")))
+	if !ok {
+		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no action %s.", core.QuoteShort(r.PathValue("action")))}
+	}
+	if c.Actions == nil {
+		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve actions."}
+	}
+	failed := v.FailedStep
+	return actForm{Info: info, View: v, Failed: failed, URL: c.url("tasks", v.Type, v.ID, "act", info.Action), Back: c.taskURL(v.Type, v.ID), ReasonIs: info.Reason, As: string(core.StateProcessed)}, nil
+}
+
+// indented lays JSON out for editing, with its secrets: only those who may edit it see it.
+func indented(raw []byte) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// act carries out one action.
+func (c *console) act(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := reading(r)
+	defer cancel()
+	v, err := c.view(ctx, r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	f, err := c.newActForm(r, v)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	form := r.PostForm
+	f.Key, f.Reason, f.Input, f.Result, f.Until, f.As = form.Get("key"), strings.TrimSpace(form.Get("reason")), form.Get("input"), form.Get("result"), form.Get("until"), form.Get("as")
+	f.IfSeq, _ = strconv.ParseInt(form.Get("if_seq"), 10, 64)
+	request, bad := c.requestOf(form.Get, f.Info)
+	if bad == nil && f.Info.Action == operate.ActionEdit && form.Get("go") != "send" {
+		old, now := indented(v.Input), indented([]byte(f.Input))
+		f.Diff, f.Compare = diffLines(old, now), form.Get("go") != "back"
+		f.Unedited = !differs(f.Diff)
+		c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
+		return
+	}
+	if bad == nil {
+		request.IfSeq, request.Key = f.IfSeq, f.Key
+		var answer operate.Answer
+		answer, err = c.Actions.Do(ctx, actorOf(r), operate.TaskRef{Type: v.Type, ID: v.ID}, request)
+		if err == nil {
+			text := fmt.Sprintf("%s of %s: %s. It is entry %d of the audit trail.", f.Info.Title, v.ID, strings.TrimSuffix(answer.Outcome, "."), answer.Audit)
+			if answer.Again {
+				text = fmt.Sprintf("This was sent before and is done once: %s. It is entry %d of the audit trail.", strings.TrimSuffix(answer.Outcome, "."), answer.Audit)
+			}
+			c.done(w, r, f.Back, text)
+			return
+		}
+		if !errors.As(err, &bad) {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	f.Bad, f.Field = bad.Detail, bad.Field
+	for _, a := range bad.Possible {
+		f.Next = append(f.Next, string(a))
+	}
+	c.show(w, r, bad.Code, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
+}
+
+// requestOf reads what a dialog says beside the action.
+func (c *console) requestOf(get func(string) string, info actionInfo) (operate.Request, *operate.Refusal) {
+	request := operate.Request{Action: info.Action, Reason: strings.TrimSpace(get("reason")), Step: get("step")}
+	bad := func(field, format string, args ...any) (operate.Request, *operate.Refusal) {
+		return request, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
+	}
+	if info.Reason && request.Reason == "" {
+		return bad("reason", "Say why: %s needs a reason.", info.Action)
+	}
+	if len(request.Reason) > operate.ReasonBytesMax {
+		return bad("reason", "The reason has %d bytes, the limit is %d.", len(request.Reason), operate.ReasonBytesMax)
+	}
+	switch info.Action {
+	case operate.ActionEdit:
+		if err := checkJSON("The input", get("input"), core.InputBytesMax); err != nil {
+			return bad("input", "%v.", err)
+		}
+		request.Input = json.RawMessage(get("input"))
+	case operate.ActionAccept:
+		if text := strings.TrimSpace(get("result")); text != "" {
+			if err := checkJSON("The result", text, core.ResultBytesMax); err != nil {
+				return bad("result", "%v.", err)
+			}
+			request.Result = json.RawMessage(text)
+		}
+	case operate.ActionResolve:
+		request.As = core.State(get("as"))
+		if request.As != core.StateProcessed && request.As != core.StateUndone {
+			return bad("as", "as is %s, want processed or undone.", core.QuoteShort(get("as")))
+		}
+	}
+	if info.Action == operate.ActionExtend || info.Action == operate.ActionResubmit || info.Action == operate.ActionEdit {
+		until := strings.TrimSpace(get("until"))
+		switch {
+		case until == "" && info.Action == operate.ActionExtend:
+			return bad("until", "Say until when: a duration from now such as 2h, or a time in UTC.")
+		case until != "":
+			at, err := c.untilOf(until)
+			if err != nil {
+				return bad("until", "%v", err)
+			}
+			request.Until = at
+		}
+	}
+	return request, nil
+}
+
+// untilOf reads a deadline: a duration from now, or a time in UTC.
+func (c *console) untilOf(text string) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		if d < time.Second || d > core.DurationMax {
+			return time.Time{}, fmt.Errorf("until is %s, want 1s to %dh from now", core.QuoteShort(text), int(core.DurationMax.Hours()))
+		}
+		return c.Now().Add(d), nil
+	}
+	at, err := timeIn(text)
+	if err != nil {
+		return at, fmt.Errorf("until is %s, want a duration from now such as 2h, or a time in UTC such as 2026-03-01T14:05", core.QuoteShort(text))
+	}
+	if !at.After(c.Now()) {
+		return at, fmt.Errorf("until is %s, which is over", core.QuoteShort(text))
+	}
+	return at, nil
+}

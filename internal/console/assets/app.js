@@ -1,0 +1,297 @@
+// The console's one script: times, theme, dialogs, live numbers, plots, copying. Pages work without it.
+(function () {
+  "use strict";
+  var $ = function (s, in_) { return (in_ || document).querySelector(s); };
+  var $$ = function (s, in_) { return Array.prototype.slice.call((in_ || document).querySelectorAll(s)); };
+  var keep = {
+    get: function (k) { try { return localStorage.getItem("duly-" + k); } catch (e) { return null; } },
+    set: function (k, v) { try { localStorage.setItem("duly-" + k, v); } catch (e) { /* it holds for this page */ } }
+  };
+  function say(text) { $("#say").textContent = text; }
+
+  // A form that already is a page stays one: its answer replaces the page.
+  $$("main #dialog-content form").forEach(function (f) {
+    ["hx-post", "hx-target", "hx-select", "hx-swap"].forEach(function (a) { f.removeAttribute(a); });
+  });
+
+  // --- Times: relative, and exact in the zone that was chosen.
+  var local = keep.get("zone") === "local";
+  function two(n) { return (n < 10 ? "0" : "") + n; }
+  function absolute(d, ms) {
+    var u = local ? "" : "UTC";
+    var t = d["get" + u + "FullYear"]() + "-" + two(d["get" + u + "Month"]() + 1) + "-" + two(d["get" + u + "Date"]()) + " " +
+      two(d["get" + u + "Hours"]()) + ":" + two(d["get" + u + "Minutes"]()) + ":" + two(d["get" + u + "Seconds"]());
+    if (ms) t += "." + ("00" + d["get" + u + "Milliseconds"]()).slice(-3);
+    return t + (local ? "" : "Z");
+  }
+  function relative(d) {
+    var s = (Date.now() - d.getTime()) / 1000, ahead = s < 0, text;
+    s = Math.abs(s);
+    if (s < 1) return "now";
+    if (s < 120) text = Math.floor(s) + " s";
+    else if (s < 7200) text = Math.floor(s / 60) + " min";
+    else if (s < 172800) text = Math.floor(s / 3600) + " h";
+    else text = Math.floor(s / 86400) + " d";
+    return ahead ? "in " + text : text + " ago";
+  }
+  function put(node, text) { if (node && node.textContent !== text) node.textContent = text; }
+  function times(root) {
+    $$("time.t", root).forEach(function (t) {
+      var d = new Date(t.dateTime);
+      put($(".rel", t), relative(d));
+      put($(".abs", t), absolute(d));
+    });
+    $$("time.x", root).forEach(function (t) { put(t, absolute(new Date(t.dateTime), true)); });
+  }
+  function zone() {
+    var name = "local";
+    try { name = Intl.DateTimeFormat().resolvedOptions().timeZone || name; } catch (e) { /* as it is */ }
+    put($("#zone-word"), local ? name : "UTC");
+    times();
+  }
+  $("#zone").addEventListener("click", function () {
+    local = !local;
+    keep.set("zone", local ? "local" : "utc");
+    zone();
+    say("Times are " + $("#zone-word").textContent);
+  });
+  setInterval(function () { if (!document.hidden) times(); }, 1000);
+
+  // --- Theme: the system's, light, dark.
+  function theme() { put($("#theme-word"), document.documentElement.dataset.theme || "system"); }
+  $("#theme").addEventListener("click", function () {
+    var order = ["system", "light", "dark"], now = document.documentElement.dataset.theme || "system";
+    var next = order[(order.indexOf(now) + 1) % 3];
+    if (next === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    keep.set("theme", next);
+    theme();
+    plots();
+  });
+
+  // --- Dialogs: a form's page, taken into this one.
+  var dialog = $("#dialog"), opener = null;
+  document.addEventListener("htmx:after:swap", function () {
+    var body = $("#dialog-body");
+    if (body.firstElementChild && !dialog.open) {
+      opener = document.activeElement;
+      dialog.showModal();
+    }
+    if (dialog.open) {
+      var to = $("[aria-invalid=true]", body) || $("[autofocus]", body) || $("textarea:not([readonly]), input:not([type=hidden]):not([type=radio]), select", body) || $("button, a.button", body);
+      if (to) to.focus();
+    }
+    times(); picked(); graphs();
+  });
+  dialog.addEventListener("close", function () {
+    $("#dialog-body").textContent = "";
+    if (opener && opener.isConnected) opener.focus();
+  });
+  document.addEventListener("click", function (e) {
+    var close = e.target.closest("[data-close]");
+    if (close && dialog.open && dialog.contains(close)) {
+      e.preventDefault();
+      dialog.close();
+    }
+    if (e.target.closest("[aria-disabled=true]")) e.preventDefault();
+  });
+  document.addEventListener("htmx:config:request", function (e) {
+    var ctx = e.detail.ctx, body = ctx && ctx.request && ctx.request.body;
+    if (!ctx || ctx.request.method !== "GET" || !body || !body.entries) return;
+    // An empty field is no part of an address.
+    Array.from(body.entries()).forEach(function (p) { if (p[1] === "") body.delete(p[0]); });
+  });
+  document.addEventListener("htmx:error", function () {
+    banner("This did not reach Duly. Nothing was changed as far as is known; try again.");
+  });
+
+  // --- Selection of tasks.
+  function picked() {
+    var out = $("#picked");
+    if (!out) return;
+    var all = $$("input[name=id]", $("#bulk")), n = all.filter(function (b) { return b.checked; }).length;
+    put(out, "selected: " + n);
+    var head = $("#pick-all");
+    if (head) { head.checked = n > 0 && n === all.length; head.indeterminate = n > 0 && n < all.length; }
+  }
+  document.addEventListener("change", function (e) {
+    if (e.target.id === "pick-all") $$("input[name=id]", $("#bulk")).forEach(function (b) { b.checked = e.target.checked; });
+    if (e.target.id === "pick-all" || e.target.name === "id") {
+      picked();
+      var one = $("#bulk input[value=selected]");
+      if (one) one.checked = true;
+    }
+  });
+
+  // --- Copy, also over plain HTTP, where the browser gives no clipboard to a script.
+  document.addEventListener("click", function (e) {
+    var button = e.target.closest("[data-copy]");
+    if (!button) return;
+    var text = document.getElementById(button.dataset.copy).textContent;
+    var done = function () { button.classList.add("copied"); say("Copied."); setTimeout(function () { button.classList.remove("copied"); }, 1500); };
+    if (navigator.clipboard && window.isSecureContext) { navigator.clipboard.writeText(text).then(done, old); return; }
+    old();
+    function old() {
+      var area = document.createElement("textarea");
+      area.value = text;
+      area.className = "sr";
+      (dialog.open ? dialog : document.body).appendChild(area);
+      area.focus();
+      area.select();
+      var ok = document.execCommand("copy");
+      area.remove();
+      button.focus();
+      if (ok) done(); else say("The browser does not let this page copy.");
+    }
+  });
+
+  // --- Graphs: size by buttons, and by plus and minus where the graph has the focus.
+  function size(box, how) {
+    var svg = $("svg.graph", box), pan = $(".pan", box), full = svg.viewBox.baseVal.width, tall = svg.viewBox.baseVal.height;
+    var scale = parseFloat(box.dataset.scale || "1");
+    if (how === "in") scale = Math.min(3, scale * 1.25);
+    if (how === "out") scale = Math.max(0.2, scale / 1.25);
+    if (how === "fit") scale = Math.min(1, (pan.clientWidth - 8) / full);
+    box.dataset.scale = scale;
+    svg.setAttribute("width", full * scale);
+    svg.setAttribute("height", tall * scale);
+  }
+  function graphs() {
+    $$(".graphbox").forEach(function (box) {
+      var zoom = $(".zoom", box);
+      if (!zoom.hidden) return;
+      zoom.hidden = false;
+      box.addEventListener("click", function (e) { var b = e.target.closest("[data-zoom]"); if (b) size(box, b.dataset.zoom); });
+      $(".pan", box).addEventListener("keydown", function (e) {
+        if (e.key === "+" || e.key === "=") { e.preventDefault(); size(box, "in"); }
+        if (e.key === "-") { e.preventDefault(); size(box, "out"); }
+      });
+    });
+  }
+
+  // --- Plots.
+  var drawn = {}, points = [], holder = $("#points");
+  var lines = { throughput: ["c", "e"], backlog: ["b"], latency: ["p", "q"] };
+  function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+  function plots() {
+    if (!holder || !window.uPlot || points.length < 2) return;
+    Object.keys(lines).forEach(function (id) {
+      var box = $("[data-plot=" + id + "]");
+      if (drawn[id]) drawn[id].destroy();
+      box.textContent = "";
+      var axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+      drawn[id] = new uPlot({
+        width: box.clientWidth, height: 130, legend: { show: false }, cursor: { y: false },
+        scales: { x: { time: true }, y: { range: function (u, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
+        axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis), Object.assign({ size: 46, space: 30 }, axis)],
+        tzDate: function (s) { return local ? new Date(s * 1e3) : uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"); },
+        series: [{}].concat(lines[id].map(function (k, i) { return { stroke: colour(i ? "--k1" : "--k0"), width: 1.5, points: { show: false } }; }))
+      }, data(id), box);
+    });
+  }
+  function data(id) {
+    return [points.map(function (p) { return p.t; })].concat(lines[id].map(function (k) { return points.map(function (p) { return p[k]; }); }));
+  }
+  function number(v) {
+    if (v >= 100 || v === Math.trunc(v)) return String(Math.round(v)).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+    return v >= 10 ? v.toFixed(1) : v.toFixed(2);
+  }
+  function newPoints(more) {
+    if (!holder || !more) return;
+    var last = points.length ? points[points.length - 1].t : 0;
+    more = more.filter(function (p) { return p.t > last; });
+    if (!more.length) return;
+    points = points.concat(more).slice(-600);
+    Object.keys(lines).forEach(function (id) {
+      var p = points[points.length - 1];
+      lines[id].forEach(function (k, i) { put($("#plot-" + id + " [data-now='" + i + "']"), number(p[k])); });
+      var body = $("[data-rows=" + id + "]");
+      body.textContent = "";
+      points.slice(-12).reverse().forEach(function (p) {
+        var row = body.insertRow(), head = document.createElement("th"), t = document.createElement("time");
+        head.scope = "row"; t.className = "x"; t.dateTime = new Date(p.t * 1e3).toISOString(); t.textContent = absolute(new Date(p.t * 1e3), true);
+        head.appendChild(t); row.appendChild(head);
+        lines[id].forEach(function (k) { var c = row.insertCell(); c.className = "num"; c.textContent = number(p[k]); });
+      });
+      if (drawn[id]) drawn[id].setData(data(id));
+    });
+    if (!drawn.backlog) plots();
+  }
+  if (window.ResizeObserver && holder) {
+    new ResizeObserver(function () { Object.keys(drawn).forEach(function (id) { drawn[id].setSize({ width: $("[data-plot=" + id + "]").clientWidth, height: 130 }); }); }).observe($(".beside"));
+  }
+
+  // --- Live: one stream for a tab that is seen and not paused.
+  var source = null, retry = 0, heard = 0, lostAt = 0, url = document.body.dataset.live;
+  var paused = sessionStorage.getItem("duly-paused") === "1", pauseButton = $("#pause-live"), needsText = null;
+  function banner(text) {
+    var b = $("#banner");
+    b.hidden = !text;
+    put(b, text || "");
+    document.body.classList.toggle("stale", Boolean(text));
+  }
+  function lost() {
+    if (!lostAt) lostAt = Date.now();
+    var since = absolute(new Date(lostAt));
+    banner("Duly cannot be reached since " + since + ". What you see is " + Math.round((Date.now() - (heard || lostAt)) / 1000) + " s old or more; it comes back by itself.");
+  }
+  function open() {
+    clearTimeout(retry);
+    if (!url || source || paused || document.hidden) return;
+    source = new EventSource(url);
+    source.addEventListener("live", function (e) { live(JSON.parse(e.data)); });
+    source.onerror = function () {
+      lost();
+      if (source && source.readyState === EventSource.CLOSED) { source = null; retry = setTimeout(open, 4000); }
+    };
+  }
+  function close() {
+    clearTimeout(retry);
+    if (source) source.close();
+    source = null;
+  }
+  function live(e) {
+    heard = Date.now(); lostAt = 0;
+    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(new Date(e.at)) + "." : "");
+    var fresh = $("#fresh time");
+    if (fresh) fresh.dateTime = e.at;
+    var pill = $("#needs-pill");
+    pill.hidden = !e.count;
+    pill.textContent = e.count;
+    pill.title = e.count + " things need you";
+    var needs = $("#needs");
+    if (needs && !needs.contains(document.activeElement)) {
+      needs.innerHTML = e.needs; // made and escaped by the server's template
+      var text = e.count ? e.count + " things need you" : "Nothing needs you";
+      if (needsText !== null && needsText !== text) say(text);
+      needsText = text;
+      times(needs);
+    }
+    Object.keys(e.states || {}).forEach(function (s) { put($("[data-state=" + s + "]"), e.states[s]); });
+    newPoints(e.points);
+    var op = $("#op-tally");
+    if (op && op.dataset.moves) {
+      if (e.ops[op.dataset.op]) op.innerHTML = e.ops[op.dataset.op]; // the same
+      else if (window.htmx) { delete op.dataset.moves; htmx.ajax("GET", location.href, { target: "#op", select: "#op", swap: "outerHTML" }); }
+    }
+  }
+  function pauseWord() {
+    if (!pauseButton) return;
+    pauseButton.setAttribute("aria-pressed", String(paused));
+    put($("span", pauseButton), paused ? "Paused" : "Pause");
+  }
+  if (pauseButton) pauseButton.addEventListener("click", function () {
+    paused = !paused;
+    try { sessionStorage.setItem("duly-paused", paused ? "1" : "0"); } catch (e) { /* it holds for this page */ }
+    pauseWord();
+    if (paused) close(); else open();
+    say(paused ? "Live numbers are paused." : "Live numbers go on.");
+  });
+  document.addEventListener("visibilitychange", function () { if (document.hidden) close(); else { open(); times(); } });
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", open);
+  setInterval(function () { if (lostAt && !document.hidden && !paused) lost(); }, 1000);
+
+  if (holder) points = JSON.parse(holder.dataset.points) || [];
+  zone(); theme(); pauseWord(); picked(); graphs(); plots(); open();
+})();

@@ -1,0 +1,300 @@
+package console
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"duly.dev/duly/internal/operate"
+)
+
+//go:embed testdata/axe.min.js
+var axe string
+
+// chromiumPath finds Debian's chromium, or what stands in for it. A machine without one fails the test: see scripts/deps.
+func chromiumPath(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("no chromium on PATH: run scripts/deps")
+	return ""
+}
+
+// browser is one headless browser of a test, with a tab.
+type browser struct {
+	t    *testing.T
+	ctx  context.Context
+	base string
+	end  func() // of the server: nothing answers any more
+
+	mu       sync.Mutex
+	problems []string // errors of the console, violations of the policy, uncaught exceptions
+}
+
+// expected are lines of the browser's console that a test provokes.
+var expected = regexp.MustCompile(`status of (4\d\d|503)|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_NETWORK_CHANGED`)
+
+// newBrowser serves a handler and opens a browser on it. It ends with the test.
+func newBrowser(t *testing.T, h http.Handler) *browser {
+	t.Helper()
+	server := httptest.NewServer(h)
+	stop := sync.OnceFunc(func() { server.CloseClientConnections(); server.Close() })
+	t.Cleanup(stop)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromiumPath(t)), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(2*time.Minute),
+		// As an operator's browser sees it: a name, plain HTTP, and so no clipboard for scripts.
+		chromedp.Flag("host-resolver-rules", "MAP console.test 127.0.0.1"))
+	allocated, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocated)
+	b := &browser{t: t, base: strings.Replace(server.URL, "127.0.0.1", "console.test", 1), ctx: ctx, end: stop}
+	t.Cleanup(func() {
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		if err := chromedp.Cancel(bounded); err != nil && !errors.Is(err, context.Canceled) {
+			t.Logf("end of the browser: %v", err)
+		}
+		cancel()
+		end()
+		endAllocator()
+	})
+	// The first action starts the browser, which lives as long as its context: no limit here.
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
+		t.Fatalf("browser: %v", err)
+	}
+	if err := chromedp.Listen(ctx, b.hear); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// hear keeps what the browser complains about.
+func (b *browser) hear(ev any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := ev.(type) {
+	case *runtime.EventExceptionThrown:
+		text := e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			text += " " + e.ExceptionDetails.Exception.Description
+		}
+		b.problems = append(b.problems, "exception: "+text)
+	case *cdplog.EventEntryAdded:
+		if e.Entry.Level == "error" && !expected.MatchString(e.Entry.Text) {
+			b.problems = append(b.problems, e.Entry.Text)
+		}
+	case *cdppage.EventJavascriptDialogOpening:
+		b.problems = append(b.problems, "a script opened a dialog: "+e.Message)
+	}
+}
+
+// do runs actions, and fails the test if one does.
+func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 90*time.Second)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.t.Fatalf("browser: %v", err)
+	}
+}
+
+// call sends one command of the protocol.
+func call[P, R any](b *browser, command cdp.Command[P, R], params P) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, command, params)
+		return err
+	}))
+}
+
+// eval answers what an expression comes to.
+func eval[T any](b *browser, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 90*time.Second)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("browser: %.200s: %v", expression, err)
+	}
+	return v
+}
+
+// open goes to an address of the console and waits until the script ran.
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base+Path+path), chromedp.WaitReady("main"))
+	b.until(`document.readyState === "complete"`)
+}
+
+// until waits until an expression is true.
+func (b *browser) until(expression string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
+	defer cancel()
+	for {
+		v, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		if err == nil && v {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			b.t.Fatalf("waiting for %s: %v", expression, err)
+		case <-time.After(40 * time.Millisecond):
+		}
+	}
+}
+
+// size sets the window, and how many pixels of the screen one has.
+func (b *browser) size(width, height int64, scale float64) {
+	b.t.Helper()
+	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: scale})
+}
+
+// theme sets the colours of the system.
+func (b *browser) theme(name string) {
+	b.t.Helper()
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+}
+
+// clean fails the test if the browser complained since the last call.
+func (b *browser) clean(where string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		b.t.Errorf("%s: %s", where, p)
+	}
+	b.problems = nil
+}
+
+// screens is where pictures of the pages go.
+func screens(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join("..", "..", "bin", "screens")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var unsafeName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// shoot keeps a picture of the whole page.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 90*time.Second)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.t.Fatalf("browser: %v", err)
+	}
+	name = strings.Trim(unsafeName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	if err := os.WriteFile(filepath.Join(screens(b.t), name+".png"), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// whole makes the window as high as the page.
+func (b *browser) whole(width int64) {
+	b.t.Helper()
+	b.size(width, 900, 1)
+	height := eval[int64](b, `Math.max(document.documentElement.scrollHeight, 400)`)
+	b.size(width, min(height, 6000), 1)
+}
+
+// inject gives the page axe-core, once.
+func (b *browser) inject() {
+	b.t.Helper()
+	if !eval[bool](b, `"axe" in window`) {
+		eval[chromedp.Void](b, axe)
+	}
+}
+
+// accessible fails the test for each violation that axe-core finds.
+func (b *browser) accessible(where string) {
+	b.t.Helper()
+	b.inject()
+	found := eval[string](b, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]}).then(function (r) {
+		return JSON.stringify(r.violations.map(function (v) { return v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map(function (n) { return n.html.slice(0, 160) + " " + (n.failureSummary || "").replace(/\s+/g, " ").slice(0, 260); }).join(" | "); })); })`)
+	var violations []string
+	if err := json.Unmarshal([]byte(found), &violations); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, v := range violations {
+		b.t.Errorf("%s: %s", where, v)
+	}
+}
+
+// fits fails the test if the page is wider than the window.
+func (b *browser) fits(where string) {
+	b.t.Helper()
+	wide := eval[string](b, `(function () {
+		var w = document.documentElement.clientWidth;
+		if (document.documentElement.scrollWidth <= w) return "";
+		return document.documentElement.scrollWidth + " > " + w + ": " + Array.from(document.querySelectorAll("body *")).filter(function (e) { return e.getBoundingClientRect().right > w + 1 && !e.closest(".scroll, .pan, pre, .sr, textarea"); }).slice(0, 4).map(function (e) { return e.tagName + "." + e.getAttribute("class") + " " + (e.textContent || "").slice(0, 40); }).join(" | ");
+	})()`)
+	if wide != "" {
+		b.t.Errorf("%s is wider than its window: %s", where, wide)
+	}
+}
+
+// TestPagesInABrowser: each page and dialog, in light and dark, at 1280 and 320 pixels and at 200 %, has no violation of
+// axe-core, no error and no breach of the policy, and fits. With
+// DULY_SCREENS set, pictures are kept under bin/screens.
+//
+// covers: OP14, OP15, OP20
+func TestPagesInABrowser(t *testing.T) {
+	picture := os.Getenv("DULY_SCREENS") != ""
+	w := newWorld(time.Now)
+	b := newBrowser(t, as(operate.RoleAdmin, newConsole(t, w.config())))
+	for _, path := range slices.Concat(everyPage, everyDialog) {
+		name := path
+		if name == "" {
+			name = "overview"
+		}
+		b.size(1280, 900, 1)
+		b.open(path)
+		for _, theme := range []string{"light", "dark"} {
+			b.theme(theme)
+			b.accessible(path + " in " + theme)
+		}
+		if picture {
+			for _, theme := range []string{"light", "dark"} {
+				b.theme(theme)
+				b.whole(1280)
+				b.shoot(name + " " + theme)
+			}
+		}
+		b.theme("light")
+		b.size(320, 700, 1)
+		b.fits(path + " at 320 pixels")
+		b.accessible(path + " at 320 pixels")
+		if picture {
+			b.whole(320)
+			b.shoot(name + " 320")
+		}
+		b.size(640, 450, 2) // a window of 1280 by 900 at 200 %
+		b.fits(path + " at 200 %")
+		b.clean(path)
+	}
+}

@@ -1,0 +1,353 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// Limits and times of the console.
+const (
+	rowsOfList     = 50               // rows of a page of a list
+	journalRows    = 200              // journal rows of a task's page
+	journalRowsMax = 1000             // that ?rows= may ask for
+	notesShown     = 50               // newest notes of a task, group or operation
+	trailOfTask    = 20               // newest audit entries on a task's page
+	formBytesMax   = 4 << 20          // of a form: an input of 256 KiB may be three times as long when encoded
+	cursorBytesMax = 512              //
+	readMax        = 10 * time.Second // of all reads of a page
+	soonDefault    = 5 * time.Minute  // see Config.AtRiskWithin
+	streamsDefault = 1000             // see Config.StreamsMax
+	confirmAbove   = 100              // tasks from which on their number has to be typed
+)
+
+// Path is where the console is, below [Config.Base].
+const Path = "/console/"
+
+// Snapshot is what the reader of everything live read last.
+type Snapshot struct {
+	Overview operate.Overview
+	Sample   operate.Sample
+	Trouble  string // why the newest read failed; what stands beside it is then as old as its time says
+}
+
+// Live is the one reader of a process for everything that is shown live.
+type Live interface {
+	// Current is what was read last, read now if that is too old. Error: nothing was ever read.
+	Current(ctx context.Context) (Snapshot, error)
+	// Samples are those of the last minutes, the oldest first.
+	Samples() []operate.Sample
+	// Subscribe gives what is read from now on, until ctx ends; then the channel is closed.
+	Subscribe(ctx context.Context) <-chan Snapshot
+}
+
+// Agents tells of agents and what waits for them.
+type Agents interface {
+	// Agents returns those that the plans name or that answer, by name.
+	Agents(ctx context.Context) ([]operate.Agent, error)
+}
+
+// Partitions tells of partitions, and moves them. The console writes the audit entry before it calls.
+type Partitions interface {
+	Partitions(ctx context.Context) ([]operate.Partition, error)
+	// Pin keeps a partition at a node; an empty node lets it go again. Error: *operate.Refusal.
+	Pin(ctx context.Context, by operate.Actor, partition int, node, reason string) error
+	// StepDown asks the owner of a partition to hand it over. Error: *operate.Refusal.
+	StepDown(ctx context.Context, by operate.Actor, partition int, reason string) error
+}
+
+// Held is a pause, and what it holds back.
+type Held struct {
+	operate.Pause
+	Waiting operate.Count // tasks that wait behind it
+	Nearest time.Time     // the nearest deadline of these: then the first of them is undone; zero: none waits
+}
+
+// Pauses sets and lifts pauses. The console writes the audit entry before it calls.
+type Pauses interface {
+	Held(ctx context.Context) ([]Held, error)
+	// Set begins a pause. Error: *operate.Refusal.
+	Set(ctx context.Context, by operate.Actor, p operate.Pause) error
+	// Lift ends one. Error: *operate.Refusal.
+	Lift(ctx context.Context, by operate.Actor, id, reason string) error
+}
+
+// Tokens makes and revokes tokens of the API. The console writes the audit entry before it calls.
+type Tokens interface {
+	Tokens(ctx context.Context) ([]operate.Token, error)
+	// Create returns the secret, which is told this once. expires zero: never. Error: *operate.Refusal.
+	Create(ctx context.Context, by operate.Actor, name string, role operate.Role, expires time.Time) (secret string, err error)
+	// Revoke ends one. Error: *operate.Refusal.
+	Revoke(ctx context.Context, by operate.Actor, id, reason string) error
+}
+
+// Channel is a place that alerts are sent to.
+type Channel struct {
+	Name   string
+	Kind   string // webhook or mail
+	To     string // where to, without its secrets
+	Events []string
+	Last   time.Time // newest delivery; zero: none yet
+	Error  string    // of the newest delivery, if it failed
+}
+
+// Alerts tells of the channels of alerts, and tests them. The console writes the audit entry before it calls.
+type Alerts interface {
+	Channels(ctx context.Context) ([]Channel, error)
+	// Test sends a test alert through one channel and waits for the answer. Error: *operate.Refusal.
+	Test(ctx context.Context, by operate.Actor, name string) error
+}
+
+// Config is what the console stands on. Only Reader and PartitionOf are required: what is nil is not served here.
+type Config struct {
+	Base        string // prefix of all paths, as a proxy in front has it: empty, or "/" and names
+	PartitionOf func(id string) int
+	Reader      operate.Reader
+	Trail       operate.Trail
+	Operations  operate.OperationStore
+	Notes       operate.NoteStore
+	Settings    operate.SettingStore // saved views
+	Actions     operate.Actions
+	Repairs     operate.Operations
+	Live        Live
+	Agents      Agents
+	Partitions  Partitions
+	Pauses      Pauses
+	Tokens      Tokens
+	Alerts      Alerts
+	// SignOut is the path, below Base, that ends a session with a POST; empty: there are none.
+	SignOut string
+	// AtRiskWithin is how near a deadline must be to need someone; 0: 5 minutes.
+	AtRiskWithin time.Duration
+	StreamsMax   int // streams of events at a time; 0: 1000
+	Version      string
+	Now          func() time.Time // nil: time.Now
+	Log          *slog.Logger     // nil: slog.Default
+}
+
+// console is the handler's state.
+type console struct {
+	Config
+	pages   pages
+	files   map[string]*file
+	groups  recent[operate.Groups]
+	soon    recent[soonest]
+	streams chan struct{} // one element a stream of events
+	live    liveCache
+}
+
+// New returns the handler of everything below Base+[Path]. It also serves the same paths without Base, for a proxy that
+// takes the prefix off. Callers need an actor in the request's context (operate.WithActor), or they read nothing.
+func New(cfg Config) (http.Handler, error) {
+	switch {
+	case cfg.Reader == nil || cfg.PartitionOf == nil:
+		return nil, errors.New("console: Reader and PartitionOf are required")
+	case cfg.Base != "" && (!strings.HasPrefix(cfg.Base, "/") || strings.HasSuffix(cfg.Base, "/") || strings.ContainsAny(cfg.Base, "?#\"'<> ")):
+		return nil, fmt.Errorf("console: base is %s, want empty, or a path that begins with / and does not end with it", core.QuoteShort(cfg.Base))
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.AtRiskWithin == 0 {
+		cfg.AtRiskWithin = soonDefault
+	}
+	if cfg.StreamsMax == 0 {
+		cfg.StreamsMax = streamsDefault
+	}
+	c := &console{Config: cfg, streams: make(chan struct{}, cfg.StreamsMax)}
+	var err error
+	if c.files, err = readFiles(assets); err != nil {
+		return nil, err
+	}
+	sources, err := fs.Sub(templates, "templates")
+	if err != nil {
+		return nil, err
+	}
+	if c.pages, err = c.parse(sources); err != nil {
+		return nil, err
+	}
+	return c.routes()
+}
+
+func (c *console) routes() (http.Handler, error) {
+	mux := http.NewServeMux()
+	get := func(path string, h http.HandlerFunc) { mux.HandleFunc("GET "+Path+path, c.reads(h)) }
+	post := func(path string, needs operate.Role, h http.HandlerFunc) {
+		mux.HandleFunc("POST "+Path+path, c.changes(needs, h))
+	}
+	mux.HandleFunc("GET "+Path+"assets/{hash}/{name}", c.asset)
+	get("{$}", c.overview)
+	get("live", c.events)
+	get("find", c.find)
+	get("tasks", c.tasks)
+	get("tasks.ndjson", c.exportTasks)
+	get("tasks.csv", c.exportTasks)
+	get("risk", c.risk)
+	get("tasks/{type}/{id}", c.task)
+	get("tasks/{type}/{id}/journal.ndjson", c.exportJournal)
+	get("tasks/{type}/{id}/payload", c.payload)
+	get("tasks/{type}/{id}/act/{action}", c.actionForm)
+	post("tasks/{type}/{id}/act/{action}", operate.RoleOperator, c.act)
+	post("tasks/{type}/{id}/notes", operate.RoleOperator, c.noteOnTask)
+	get("failures", c.failures)
+	get("failures/{id}", c.failure)
+	post("failures/{id}/notes", operate.RoleOperator, c.noteOnGroup)
+	get("operations", c.operations)
+	get("operations/{id}", c.operation)
+	get("operations/{id}/change/{change}", c.changeForm)
+	get("operations/{id}/members.csv", c.exportMembers)
+	post("operations/{id}/change/{change}", operate.RoleOperator, c.change)
+	post("operations/{id}/notes", operate.RoleOperator, c.noteOnOperation)
+	get("operations/new", c.newOperation)
+	post("operations/preview", operate.RoleOperator, c.preview)
+	post("operations/start", operate.RoleOperator, c.start)
+	get("agents", c.agents)
+	get("plans", c.plans)
+	get("plans/{name}", c.plan)
+	get("partitions", c.partitions)
+	get("partitions/{partition}/{change}", c.partitionForm)
+	post("partitions/{partition}/{change}", operate.RoleAdmin, c.changePartition)
+	get("pauses", c.pauses)
+	get("pauses/new", c.pauseForm)
+	get("pauses/{id}/lift", c.liftForm)
+	post("pauses/new", operate.RoleOperator, c.pause)
+	post("pauses/{id}/lift", operate.RoleOperator, c.lift)
+	get("audit", c.audit)
+	get("audit.ndjson", c.exportAudit)
+	get("audit.csv", c.exportAudit)
+	get("settings", c.settings)
+	get("settings/tokens/new", c.tokenForm)
+	get("settings/tokens/{id}/revoke", c.revokeForm)
+	post("settings/tokens/new", operate.RoleAdmin, c.createToken)
+	post("settings/tokens/{id}/revoke", operate.RoleAdmin, c.revokeToken)
+	post("settings/alerts/{name}/test", operate.RoleAdmin, c.testAlert)
+	post("views", operate.RoleOperator, c.saveView)
+	post("views/{id}/delete", operate.RoleOperator, c.dropView)
+	mux.HandleFunc(Path, c.reads(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: "There is no such page in the console."})
+	}))
+	// A change must come from a page of ours: the browser says so itself.
+	cross := http.NewCrossOriginProtection()
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: "This request came from a page of another site, so nothing was changed."})
+	}))
+	inner := cross.Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		if c.Base != "" && strings.HasPrefix(r.URL.Path, c.Base+Path) {
+			http.StripPrefix(c.Base, inner).ServeHTTP(w, r)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}), nil
+}
+
+// policy lets a page load nothing but what this console serves: no inline script or style, no eval, no frame around it.
+const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// reads lets an authenticated actor read.
+func (c *console) reads(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if a, ok := operate.ActorFrom(r.Context()); !ok || !a.Role.May(operate.RoleViewer) {
+			c.fail(w, r, &operate.Refusal{Code: http.StatusUnauthorized, Detail: "The console needs you to sign in, or a token."})
+			return
+		}
+		h(w, r)
+	}
+}
+
+// changes lets an actor change something. What is refused is in the audit trail as well.
+func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFunc {
+	return c.reads(func(w http.ResponseWriter, r *http.Request) {
+		by := actorOf(r)
+		r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
+		if !by.Role.May(needs) {
+			refusal := notAllowed(by.Role, needs)
+			if err := c.record(r, operate.AuditEntry{Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path), Outcome: "refused: " + refusal.Detail}, nil); err != nil {
+				c.Log.Error("audit", "path", r.URL.Path, "error", err)
+			}
+			c.fail(w, r, refusal)
+			return
+		}
+		if err := r.ParseForm(); err != nil {
+			code := http.StatusBadRequest
+			if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+				code = http.StatusRequestEntityTooLarge
+			}
+			c.fail(w, r, &operate.Refusal{Code: code, Detail: fmt.Sprintf("The form cannot be read (limit: %d bytes): %v", formBytesMax, err)})
+			return
+		}
+		h(w, r)
+	})
+}
+
+func notAllowed(has, needs operate.Role) *operate.Refusal {
+	return &operate.Refusal{Code: http.StatusForbidden, Detail: fmt.Sprintf("Your role is %s; this needs the role %s.", has, needs)}
+}
+
+// actorOf is the actor of a request that has passed reads, as one that acts by the console.
+func actorOf(r *http.Request) operate.Actor {
+	a, _ := operate.ActorFrom(r.Context())
+	a.Via = "console"
+	return a
+}
+
+// record writes an audit entry around a change that the console makes by itself: notes and saved views. A nil do records
+// only.
+func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error) error {
+	by := actorOf(r)
+	e.At, e.Actor, e.Role, e.From, e.Via = c.Now(), by.Name, by.Role, by.From, by.Via
+	if do != nil {
+		e.Outcome = "asked"
+	}
+	var number int64
+	if c.Trail != nil {
+		var err error
+		if number, _, err = c.Trail.Append(r.Context(), e); err != nil {
+			return fmt.Errorf("audit trail: %w", err)
+		}
+	}
+	if do == nil {
+		return nil
+	}
+	err := do()
+	outcome := "done"
+	if err != nil {
+		outcome = "failed: " + err.Error()
+	}
+	if c.Trail != nil {
+		if told := c.Trail.SetOutcome(r.Context(), number, outcome); told != nil {
+			c.Log.Error("audit outcome", "entry", number, "error", told)
+		}
+	}
+	return err
+}
+
+// newKey is a key by which one dialog is carried out once, however often it is sent.
+func newKey() string { return rand.Text() }
+
+// reading bounds the reads of one page.
+func reading(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), readMax)
+}

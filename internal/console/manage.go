@@ -1,0 +1,710 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// agents shows every agent, and what waits for it.
+func (c *console) agents(w http.ResponseWriter, r *http.Request) {
+	if c.Agents == nil {
+		c.absent(w, r, "agents", "Agents")
+		return
+	}
+	if bad := known(r); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	all, err := c.Agents.Agents(ctx)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	may := operate.RoleOperator
+	why := ""
+	switch by := actorOf(r); {
+	case c.Pauses == nil:
+		why = "This node does not serve pauses."
+	case !by.Role.May(may):
+		why = notAllowed(by.Role, may).Detail
+	}
+	c.show(w, r, http.StatusOK, "agents", page{Title: "Agents", Section: "agents", Data: struct {
+		Agents []operate.Agent
+		Why    string
+	}{all, why}})
+}
+
+// planRow is one plan in the list: its newest version, and how many there are.
+type planRow struct {
+	Plan     core.Plan
+	Versions int
+}
+
+// plans lists the plans by name.
+func (c *console) plans(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	all, err := c.Reader.Plans(ctx)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	rows := map[string]*planRow{}
+	for i := range all {
+		row := rows[all[i].Name]
+		if row == nil {
+			row = &planRow{}
+			rows[all[i].Name] = row
+		}
+		row.Versions++
+		if all[i].Version > row.Plan.Version {
+			row.Plan = all[i]
+		}
+	}
+	sorted := make([]*planRow, 0, len(rows))
+	for _, row := range rows {
+		sorted = append(sorted, row)
+	}
+	slices.SortFunc(sorted, func(a, b *planRow) int { return strings.Compare(a.Plan.Name, b.Plan.Name) })
+	c.show(w, r, http.StatusOK, "plans", page{Title: "Plans", Section: "plans", Data: sorted})
+}
+
+type planData struct {
+	Plan     core.Plan
+	Versions []int64 // newest first
+	With     int64   // version it is compared with; 0: none
+	Graph    any
+	Steps    []planStep
+	Diff     []diffRow
+	Same     bool
+}
+
+type planStep struct {
+	core.Step
+	AfterNames string
+}
+
+// plan shows one version of a plan, and what differs from another.
+func (c *console) plan(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r, "version", "with"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	all, err := c.Reader.Plans(ctx)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	versions := map[int64]*core.Plan{}
+	var d planData
+	for i := range all {
+		if all[i].Name == r.PathValue("name") {
+			versions[all[i].Version] = &all[i]
+			d.Versions = append(d.Versions, all[i].Version)
+		}
+	}
+	slices.Sort(d.Versions)
+	slices.Reverse(d.Versions)
+	if len(d.Versions) == 0 {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("This node knows no plan %s.", core.QuoteShort(r.PathValue("name")))})
+		return
+	}
+	pick := func(field string, or int64) (int64, *operate.Refusal) {
+		text := r.URL.Query().Get(field)
+		if text == "" {
+			return or, nil
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || versions[n] == nil {
+			return 0, &operate.Refusal{Code: http.StatusNotFound, Field: field, Detail: fmt.Sprintf("%s is %s; plan %s has the versions %v.", field, core.QuoteShort(text), r.PathValue("name"), d.Versions)}
+		}
+		return n, nil
+	}
+	version, bad := pick("version", d.Versions[0])
+	if bad == nil {
+		d.With, bad = pick("with", 0)
+	}
+	if bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	d.Plan = *versions[version]
+	for _, s := range d.Plan.Steps {
+		var names []string
+		for _, a := range s.After {
+			names = append(names, d.Plan.Steps[a].Name)
+		}
+		d.Steps = append(d.Steps, planStep{s, strings.Join(names, ", ")})
+	}
+	if d.With != 0 {
+		d.Diff = diffLines(planText(versions[d.With]), planText(&d.Plan))
+		d.Same = !differs(d.Diff)
+	}
+	d.Graph = planGraph(&d.Plan).SVG(fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", d.Plan.Name, d.Plan.Version, len(d.Plan.Steps)))
+	c.show(w, r, http.StatusOK, "plan", page{Title: "Plan " + d.Plan.Name, Section: "plans", Data: d})
+}
+
+// planText is a plan as lines, so that two versions can be compared.
+func planText(p *core.Plan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "complete by %s\ngrace %s\ninput up to %d bytes\n", duration(p.CompleteBy), duration(p.Grace), p.InputMax)
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		fmt.Fprintf(&b, "step %s\n  agent %s\n", s.Name, s.Agent)
+		for _, a := range s.After {
+			fmt.Fprintf(&b, "  after %s\n", p.Steps[a].Name)
+		}
+		fmt.Fprintf(&b, "  undoable %v\n  complete by %s, %d tries, backoff %s to %s\n  when exhausted: %s\n", s.Undoable, duration(s.CompleteBy), s.AttemptsMax, duration(s.Backoff), duration(s.BackoffCap), s.OnExhausted)
+		if s.OnExhausted == core.PolicyWait {
+			fmt.Fprintf(&b, "  pause %s\n", duration(s.Pause))
+		}
+		if s.Undoable {
+			fmt.Fprintf(&b, "  undo: complete by %s, %d tries, patience %s\n", duration(s.UndoCompleteBy), s.UndoAttemptsMax, duration(cmp.Or(s.UndoPatience, core.DefaultUndoPatience)))
+		}
+		fmt.Fprintf(&b, "  result up to %d bytes\n", s.ResultMax)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// confirmData is a dialog of a change with a reason, and little else.
+type confirmData struct {
+	Title, What, URL, Back, Go string
+	Fields                     []field
+	Reason                     string
+	ReasonIs                   bool // a reason is required
+	NoReason                   bool // none is asked for
+	Danger                     bool
+	Bad, Field                 string
+	Secret                     string // told once
+}
+
+// field is one line of such a dialog.
+type field struct {
+	Name, Label, Value, Hint string
+	Options                  []string
+	Required                 bool
+}
+
+func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, sectionID string, d confirmData) {
+	c.show(w, r, code, "confirm", page{Title: d.Title, Section: sectionID, Data: d})
+}
+
+// carry asks for a change with its audit entry; what is refused is shown in the dialog again.
+func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string, d confirmData, e operate.AuditEntry, told string, do func(ctx context.Context) error) {
+	ctx, cancel := reading(r)
+	defer cancel()
+	d.Reason = strings.TrimSpace(r.PostForm.Get("reason"))
+	for i := range d.Fields {
+		d.Fields[i].Value = r.PostForm.Get(d.Fields[i].Name)
+	}
+	e.Reason = d.Reason
+	var bad *operate.Refusal
+	switch {
+	case d.ReasonIs && d.Reason == "":
+		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: "Say why: this needs a reason."}
+	case len(d.Reason) > operate.ReasonBytesMax:
+		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: fmt.Sprintf("The reason has %d bytes, the limit is %d.", len(d.Reason), operate.ReasonBytesMax)}
+	default:
+		err := c.record(r, e, func() error { return do(ctx) })
+		if err == nil {
+			if told != "" {
+				c.done(w, r, d.Back, told)
+			}
+			return
+		}
+		if !errors.As(err, &bad) {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	d.Bad, d.Field = bad.Detail, bad.Field
+	c.confirm(w, r, bad.Code, sectionID, d)
+}
+
+// partitions shows who owns what.
+func (c *console) partitions(w http.ResponseWriter, r *http.Request) {
+	if c.Partitions == nil {
+		c.absent(w, r, "partitions", "Partitions")
+		return
+	}
+	if bad := known(r); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	all, err := c.Partitions.Partitions(ctx)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	why := ""
+	if by := actorOf(r); !by.Role.May(operate.RoleAdmin) {
+		why = notAllowed(by.Role, operate.RoleAdmin).Detail
+	}
+	c.show(w, r, http.StatusOK, "partitions", page{Title: "Partitions", Section: "partitions", Data: struct {
+		Partitions []operate.Partition
+		Why        string
+	}{all, why}})
+}
+
+// partitionChange reads which partition is to be moved, and how.
+func (c *console) partitionChange(r *http.Request) (int, confirmData, error) {
+	if c.Partitions == nil {
+		return 0, confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve partitions."}
+	}
+	p, err := strconv.Atoi(r.PathValue("partition"))
+	if err != nil || p < 0 {
+		return 0, confirmData{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "partition", Detail: fmt.Sprintf("partition is %s, want a number of 0 or more.", core.QuoteShort(r.PathValue("partition")))}
+	}
+	d := confirmData{URL: c.url("partitions", p, r.PathValue("change")), Back: c.url("partitions"), ReasonIs: true}
+	switch r.PathValue("change") {
+	case "pin":
+		d.Title, d.Go = fmt.Sprintf("Pin partition %d", p), "Pin"
+		d.What = "It goes to that node and stays there while the node lives. Its tasks stand for the moment of the handover. An empty name lets it go again."
+		d.Fields = []field{{Name: "node", Label: "Node", Hint: "Its name, as the list of partitions shows it"}}
+	case "stepdown":
+		d.Title, d.Go, d.Danger = fmt.Sprintf("Step down from partition %d", p), "Step down", true
+		d.What = "Its owner hands it over to another node. Its tasks stand for the moment of the handover; nothing is lost."
+	default:
+		return 0, d, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no change %s of a partition: want pin or stepdown.", core.QuoteShort(r.PathValue("change")))}
+	}
+	return p, d, nil
+}
+
+func (c *console) partitionForm(w http.ResponseWriter, r *http.Request) {
+	_, d, err := c.partitionChange(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "partitions", d)
+}
+
+func (c *console) changePartition(w http.ResponseWriter, r *http.Request) {
+	p, d, err := c.partitionChange(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	node, reason := strings.TrimSpace(r.PostForm.Get("node")), strings.TrimSpace(r.PostForm.Get("reason"))
+	e := operate.AuditEntry{Action: "partition." + r.PathValue("change"), Target: fmt.Sprintf("partition/%d", p)}
+	told := fmt.Sprintf("Partition %d was asked to move.", p)
+	if r.PathValue("change") == "pin" {
+		e.After = quoted(node)
+	}
+	c.carry(w, r, "partitions", d, e, told, func(ctx context.Context) error {
+		if r.PathValue("change") == "pin" {
+			return c.Partitions.Pin(ctx, actorOf(r), p, node, reason)
+		}
+		return c.Partitions.StepDown(ctx, actorOf(r), p, reason)
+	})
+}
+
+// quoted is a text as JSON, which cannot fail.
+func quoted(text string) json.RawMessage {
+	b, err := json.Marshal(text)
+	if err != nil {
+		return json.RawMessage(`""`)
+	}
+	return b
+}
+
+// pauses shows what is held back, and what waits behind it.
+func (c *console) pauses(w http.ResponseWriter, r *http.Request) {
+	if c.Pauses == nil {
+		c.absent(w, r, "pauses", "Pauses")
+		return
+	}
+	if bad := known(r); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	all, err := c.Pauses.Held(ctx)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	why := ""
+	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
+		why = notAllowed(by.Role, operate.RoleOperator).Detail
+	}
+	c.show(w, r, http.StatusOK, "pauses", page{Title: "Pauses", Section: "pauses", Data: struct {
+		Held []Held
+		Why  string
+	}{all, why}})
+}
+
+func (c *console) pauseDialog(r *http.Request) (confirmData, error) {
+	if c.Pauses == nil {
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve pauses."}
+	}
+	q := r.URL.Query()
+	return confirmData{Title: "Pause", Go: "Pause", URL: c.url("pauses", "new"), Back: c.url("pauses"), ReasonIs: true,
+		What: "New commands of what you name are held back. What is at work goes on. Tasks that wait are undone when their deadline comes.",
+		Fields: []field{
+			{Name: "type", Label: "Task type", Value: q.Get("type"), Hint: "Empty: every type"},
+			{Name: "step", Label: "Step", Value: q.Get("step"), Hint: "Of that type; empty: every step"},
+			{Name: "agent", Label: "Agent", Value: q.Get("agent"), Hint: "Empty: every agent"},
+			{Name: "label", Label: "Label", Value: q.Get("label"), Hint: "key=value; empty: whatever the labels"},
+			{Name: "for", Label: "For", Value: q.Get("for"), Hint: "A duration such as 30m or 2h, after which it lifts itself; empty: until someone lifts it"},
+		}}, nil
+}
+
+func (c *console) pauseForm(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r, "type", "step", "agent", "label", "for"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	d, err := c.pauseDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "pauses", d)
+}
+
+func (c *console) pause(w http.ResponseWriter, r *http.Request) {
+	d, err := c.pauseDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	get := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+	p := operate.Pause{Type: get("type"), Step: get("step"), Agent: get("agent"), Label: get("label"), At: c.Now(), By: actorOf(r).Name, Reason: get("reason")}
+	after, err := json.Marshal(p)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.carry(w, r, "pauses", d, operate.AuditEntry{Action: "pause.set", Target: "pause/" + strings.Trim(p.Type+"."+p.Step+"."+p.Agent+"."+p.Label, "."), After: after}, "Paused.", func(ctx context.Context) error {
+		refuse := func(field, format string, args ...any) error {
+			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
+		}
+		for field, name := range map[string]string{"type": p.Type, "step": p.Step} {
+			if name == "" {
+				continue
+			}
+			if err := core.CheckName(field, name); err != nil {
+				return refuse(field, "%v", err)
+			}
+		}
+		switch {
+		case p.Type == "" && p.Agent == "" && p.Label == "":
+			return refuse("type", "Name a type, an agent or a label: a pause of everything is not what this is for.")
+		case p.Step != "" && p.Type == "":
+			return refuse("step", "A step needs the type of its tasks.")
+		}
+		if p.Agent != "" {
+			if err := core.CheckAgent(p.Agent); err != nil {
+				return refuse("agent", "%v", err)
+			}
+		}
+		if get("for") != "" {
+			d, bad := durationOf(r, "for", 0)
+			if bad != nil {
+				bad.Code = http.StatusUnprocessableEntity
+				return bad
+			}
+			p.Until = c.Now().Add(d)
+		}
+		return c.Pauses.Set(ctx, actorOf(r), p)
+	})
+}
+
+func (c *console) liftDialog(r *http.Request) (confirmData, error) {
+	if c.Pauses == nil {
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve pauses."}
+	}
+	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), What: "What waits behind it goes on at once."}, nil
+}
+
+func (c *console) liftForm(w http.ResponseWriter, r *http.Request) {
+	d, err := c.liftDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "pauses", d)
+}
+
+func (c *console) lift(w http.ResponseWriter, r *http.Request) {
+	d, err := c.liftDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	id := r.PathValue("id")
+	c.carry(w, r, "pauses", d, operate.AuditEntry{Action: "pause.lift", Target: "pause/" + core.ShortText(id, core.NameBytesMax)}, "Lifted. What waited goes on.", func(ctx context.Context) error {
+		return c.Pauses.Lift(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
+	})
+}
+
+// auditFilterOf reads the filter of the audit trail.
+func auditFilterOf(r *http.Request) (operate.AuditFilter, *operate.Refusal) {
+	if bad := known(r, "actor", "action", "target", "from", "to", "after"); bad != nil {
+		return operate.AuditFilter{}, bad
+	}
+	q := r.URL.Query()
+	f := operate.AuditFilter{Actor: q.Get("actor"), Action: q.Get("action"), Target: q.Get("target"), Limit: rowsOfList, After: q.Get("after")}
+	var err error
+	for name, to := range map[string]*time.Time{"from": &f.From, "to": &f.To} {
+		if *to, err = timeIn(q.Get(name)); err != nil {
+			return f, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: fmt.Sprintf("%s is %s, want a time in UTC such as 2026-03-01T14:05.", name, core.QuoteShort(q.Get(name)))}
+		}
+	}
+	for name, value := range map[string]string{"actor": f.Actor, "action": f.Action, "target": f.Target} {
+		if len(value) > 256 {
+			return f, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: fmt.Sprintf("%s has %d bytes, the limit is 256.", name, len(value))}
+		}
+	}
+	return f, nil
+}
+
+// auditRow is an entry with the way to what it is about.
+type auditRow struct {
+	operate.AuditEntry
+	URL           string
+	BeforeT, Aft  string // laid out
+	Refused, Long bool
+}
+
+type auditData struct {
+	Rows   []auditRow
+	Values map[string]string
+	Query  string
+	Next   string
+	First  bool
+}
+
+// audit shows who did what, newest first.
+func (c *console) audit(w http.ResponseWriter, r *http.Request) {
+	if c.Trail == nil {
+		c.absent(w, r, "audit", "The audit trail")
+		return
+	}
+	f, bad := auditFilterOf(r)
+	if bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	page1, err := c.Trail.Audit(ctx, f)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	d := auditData{Values: map[string]string{}, Next: nextPage(r, page1.Next), First: f.After == ""}
+	q := r.URL.Query()
+	q.Del("after")
+	d.Query = q.Encode()
+	for _, name := range []string{"actor", "action", "target", "from", "to"} {
+		d.Values[name] = q.Get(name)
+	}
+	for i := range page1.Entries {
+		d.Rows = append(d.Rows, c.auditRow(&page1.Entries[i]))
+	}
+	c.show(w, r, http.StatusOK, "audit", page{Title: "Audit", Section: "audit", Data: d})
+}
+
+func (c *console) auditRow(e *operate.AuditEntry) auditRow {
+	row := auditRow{AuditEntry: *e, Refused: strings.HasPrefix(e.Outcome, "refused") || strings.HasPrefix(e.Outcome, "failed")}
+	row.BeforeT, _, _ = layOut(e.Before)
+	row.Aft, _, _ = layOut(e.After)
+	if len(e.Before) == 0 {
+		row.BeforeT = ""
+	}
+	if len(e.After) == 0 {
+		row.Aft = ""
+	}
+	row.Long = row.BeforeT != "" || row.Aft != ""
+	parts := strings.Split(e.Target, "/")
+	switch {
+	case len(parts) == 3 && parts[0] == "task":
+		row.URL = c.taskURL(parts[1], parts[2])
+	case len(parts) == 2 && parts[0] == "operation":
+		row.URL = c.url("operations", parts[1])
+	case len(parts) == 2 && parts[0] == "group":
+		row.URL = c.url("failures", parts[1])
+	}
+	return row
+}
+
+type settingsData struct {
+	Tokens   []operate.Token
+	TokensOK bool
+	Channels []Channel
+	AlertsOK bool
+	Views    []savedView
+	ViewsOK  bool
+	Why      string // tokens and alerts may not be changed
+	ViewWhy  string
+}
+
+// settings shows tokens, alerts and saved views.
+func (c *console) settings(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	by := actorOf(r)
+	d := settingsData{TokensOK: c.Tokens != nil, AlertsOK: c.Alerts != nil, ViewsOK: c.Settings != nil}
+	if !by.Role.May(operate.RoleAdmin) {
+		d.Why = notAllowed(by.Role, operate.RoleAdmin).Detail
+	}
+	if !by.Role.May(operate.RoleOperator) {
+		d.ViewWhy = notAllowed(by.Role, operate.RoleOperator).Detail
+	}
+	var err error
+	if c.Tokens != nil && d.Why == "" {
+		d.Tokens, err = c.Tokens.Tokens(ctx)
+	}
+	if err == nil && c.Alerts != nil {
+		d.Channels, err = c.Alerts.Channels(ctx)
+	}
+	if err == nil {
+		d.Views, err = c.views(ctx)
+	}
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.show(w, r, http.StatusOK, "settings", page{Title: "Settings", Section: "settings", Data: d})
+}
+
+func (c *console) tokenDialog() (confirmData, error) {
+	if c.Tokens == nil {
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve tokens."}
+	}
+	return confirmData{Title: "New token", Go: "Create", URL: c.url("settings", "tokens", "new"), Back: c.url("settings"), NoReason: true,
+		What: "A token lets a program use the API by its role. Its secret is shown once, after this.",
+		Fields: []field{
+			{Name: "name", Label: "Name", Hint: "What uses it; it is the actor in the audit trail", Required: true},
+			{Name: "role", Label: "Role", Value: string(operate.RoleViewer), Options: []string{string(operate.RoleViewer), string(operate.RoleOperator), string(operate.RoleAdmin)}},
+			{Name: "for", Label: "Valid for", Value: "2160h", Hint: "A duration such as 2160h (90 days); empty: for ever"},
+		}}, nil
+}
+
+func (c *console) tokenForm(w http.ResponseWriter, r *http.Request) {
+	d, err := c.tokenDialog()
+	if err == nil && !actorOf(r).Role.May(operate.RoleAdmin) {
+		err = notAllowed(actorOf(r).Role, operate.RoleAdmin)
+	}
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "settings", d)
+}
+
+// createToken answers with the secret itself: it is in no redirect, no cookie and no log.
+func (c *console) createToken(w http.ResponseWriter, r *http.Request) {
+	d, err := c.tokenDialog()
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	name, role := strings.TrimSpace(r.PostForm.Get("name")), operate.Role(r.PostForm.Get("role"))
+	var secret string
+	e := operate.AuditEntry{Action: "token.create", Target: "token/" + core.ShortText(name, core.NameBytesMax), After: quoted(string(role))}
+	c.carry(w, r, "settings", d, e, "", func(ctx context.Context) error {
+		if err := core.CheckName("name", name); err != nil {
+			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "name", Detail: err.Error()}
+		}
+		if !role.May(operate.RoleViewer) {
+			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "role", Detail: fmt.Sprintf("role is %s, want viewer, operator or admin.", core.QuoteShort(string(role)))}
+		}
+		var expires time.Time
+		if r.PostForm.Get("for") != "" {
+			d, bad := durationOf(r, "for", 0)
+			if bad != nil {
+				bad.Code = http.StatusUnprocessableEntity
+				return bad
+			}
+			expires = c.Now().Add(d)
+		}
+		var err error
+		secret, err = c.Tokens.Create(ctx, actorOf(r), name, role, expires)
+		return err
+	})
+	if secret != "" {
+		d.Secret, d.Title, d.What = secret, "Token "+name, "This is the secret. It is shown this once: copy it now."
+		c.confirm(w, r, http.StatusOK, "settings", d)
+	}
+}
+
+func (c *console) revokeDialog(r *http.Request) (confirmData, error) {
+	if c.Tokens == nil {
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve tokens."}
+	}
+	return confirmData{Title: "Revoke the token", Go: "Revoke", URL: c.url("settings", "tokens", r.PathValue("id"), "revoke"), Back: c.url("settings"), ReasonIs: true, Danger: true,
+		What: "Requests with it are refused from then on. This cannot be taken back."}, nil
+}
+
+func (c *console) revokeForm(w http.ResponseWriter, r *http.Request) {
+	d, err := c.revokeDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "settings", d)
+}
+
+func (c *console) revokeToken(w http.ResponseWriter, r *http.Request) {
+	d, err := c.revokeDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	id := r.PathValue("id")
+	c.carry(w, r, "settings", d, operate.AuditEntry{Action: "token.revoke", Target: "token/" + core.ShortText(id, core.NameBytesMax)}, "Revoked.", func(ctx context.Context) error {
+		return c.Tokens.Revoke(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
+	})
+}
+
+// testAlert sends a test through one channel and says what came of it.
+func (c *console) testAlert(w http.ResponseWriter, r *http.Request) {
+	if c.Alerts == nil {
+		c.absent(w, r, "settings", "Alerts")
+		return
+	}
+	name := r.PathValue("name")
+	ctx, cancel := reading(r)
+	defer cancel()
+	err := c.record(r, operate.AuditEntry{Action: "alert.test", Target: "channel/" + core.ShortText(name, core.NameBytesMax)}, func() error {
+		return c.Alerts.Test(ctx, actorOf(r), name)
+	})
+	refusal := new(operate.Refusal)
+	switch {
+	case err == nil:
+		c.done(w, r, c.url("settings")+"#alerts", "The test alert was taken by "+name+".")
+	case errors.As(err, &refusal):
+		c.done(w, r, c.url("settings")+"#alerts", "The test alert failed: "+refusal.Detail)
+	default:
+		c.fail(w, r, err)
+	}
+}

@@ -1,0 +1,498 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// What an operation starts with when nothing else is said.
+const (
+	rateDefault  = 50
+	rateMax      = 10_000
+	brakeDefault = 20 // per cent of a wave
+)
+
+type operationsData struct {
+	Operations []operate.Operation
+	States     []operate.OperationState
+	State      operate.OperationState
+	Next       string
+	First      bool
+}
+
+var operationStates = []operate.OperationState{operate.OperationRunning, operate.OperationPaused, operate.OperationBraked, operate.OperationStopped, operate.OperationDone}
+
+// operations lists operations, newest first.
+func (c *console) operations(w http.ResponseWriter, r *http.Request) {
+	if c.Operations == nil {
+		c.absent(w, r, "operations", "Operations")
+		return
+	}
+	if bad := known(r, "state", "after"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	q := r.URL.Query()
+	d := operationsData{States: operationStates, State: operate.OperationState(q.Get("state")), First: q.Get("after") == ""}
+	wanted := operationStates
+	if d.State != "" {
+		if !slices.Contains(operationStates, d.State) {
+			c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "state", Detail: fmt.Sprintf("state is %s, want one of %v.", core.QuoteShort(string(d.State)), operationStates)})
+			return
+		}
+		wanted = []operate.OperationState{d.State}
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	ops, next, err := c.Operations.Operations(ctx, wanted, rowsOfList, q.Get("after"))
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	d.Operations, d.Next = ops, nextPage(r, next)
+	c.show(w, r, http.StatusOK, "operations", page{Title: "Operations", Section: "operations", Data: d})
+}
+
+// outcome is one column of an operation: the columns add up to its total.
+type outcome struct {
+	Look    look
+	Name    operate.Outcome
+	N       int64
+	Percent string
+	URL     string
+}
+
+func (c *console) outcomes(op *operate.Operation) []outcome {
+	t := op.Tally
+	all := []outcome{
+		{Name: operate.OutcomeDone, N: t.Done}, {Name: operate.OutcomeFailedAgain, N: t.FailedAgain}, {Name: operate.OutcomeSkipped, N: t.Skipped},
+		{Name: operate.OutcomeAsked, N: t.Asked}, {Name: operate.OutcomeWaiting, N: t.Waiting},
+	}
+	for i := range all {
+		all[i].Look, all[i].Percent = lookOf(all[i].Name), percent(all[i].N, t.Total())
+		all[i].URL = c.url("operations", op.ID) + "?outcome=" + string(all[i].Name)
+	}
+	return all
+}
+
+type operationData struct {
+	Op       operate.Operation
+	Outcomes []outcome
+	Sum      int64
+	Members  []operate.Member
+	Outcome  operate.Outcome
+	Next     string
+	First    bool
+	Notes    []operate.Note
+	HasNotes bool
+	Buttons  []changeButton
+	GroupURL string
+	Moves    bool // it changes by itself: the page looks again
+}
+
+// changeButton is a change of an operation.
+type changeButton struct {
+	Change, Title, What, URL, Why string
+	Danger                        bool
+}
+
+var changes = []changeButton{
+	{Change: "pause", Title: "Pause", What: "No more tasks are asked until it is resumed. What was asked goes on."},
+	{Change: "resume", Title: "Resume", What: "It goes on with the next wave."},
+	{Change: "rate", Title: "Change rate", What: "How many tasks it asks a second at most."},
+	{Change: "stop", Title: "Stop", What: "It ends here for good. What was asked goes on; the rest is never touched.", Danger: true},
+}
+
+// changeWhy says why a change cannot be made; empty: it can.
+func (c *console) changeWhy(r *http.Request, op *operate.Operation, change string) string {
+	by := actorOf(r)
+	allowed := map[string][]operate.OperationState{
+		"pause":  {operate.OperationRunning},
+		"resume": {operate.OperationPaused, operate.OperationBraked},
+		"rate":   {operate.OperationRunning, operate.OperationPaused, operate.OperationBraked},
+		"stop":   {operate.OperationRunning, operate.OperationPaused, operate.OperationBraked},
+	}[change]
+	switch {
+	case c.Repairs == nil:
+		return "This node does not serve operations."
+	case !by.Role.May(operate.RoleOperator):
+		return notAllowed(by.Role, operate.RoleOperator).Detail
+	case !slices.Contains(allowed, op.State):
+		return fmt.Sprintf("The operation is %s.", op.State)
+	}
+	return ""
+}
+
+// operation is the page of one.
+func (c *console) operation(w http.ResponseWriter, r *http.Request) {
+	if c.Operations == nil {
+		c.absent(w, r, "operations", "Operations")
+		return
+	}
+	if bad := known(r, "outcome", "after"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	q := r.URL.Query()
+	after := int64(0)
+	if text := q.Get("after"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "after", Detail: fmt.Sprintf("after is %s, want the ordinal of a member.", core.QuoteShort(text))})
+			return
+		}
+		after = n
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	var d operationData
+	var err error
+	if d.Op, err = c.Operations.Operation(ctx, r.PathValue("id")); err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	d.Outcome, d.First, d.HasNotes = operate.Outcome(q.Get("outcome")), after == 0, c.Notes != nil
+	d.Outcomes, d.Sum = c.outcomes(&d.Op), d.Op.Tally.Total()
+	d.Moves = d.Op.State == operate.OperationRunning || d.Op.Tally.Asked > 0
+	if d.Outcome != "" && !slices.ContainsFunc(d.Outcomes, func(o outcome) bool { return o.Name == d.Outcome }) {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "outcome", Detail: fmt.Sprintf("outcome is %s, want waiting, asked, done, failed_again or skipped.", core.QuoteShort(string(d.Outcome)))})
+		return
+	}
+	if d.Members, err = c.Operations.Members(ctx, d.Op.ID, d.Outcome, after, rowsOfList+1); err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	if len(d.Members) > rowsOfList {
+		d.Members = d.Members[:rowsOfList]
+		d.Next = nextPage(r, strconv.FormatInt(d.Members[rowsOfList-1].Ordinal, 10))
+	}
+	if c.Notes != nil {
+		if d.Notes, err = c.Notes.Notes(ctx, "operation/"+d.Op.ID, notesShown); err != nil {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	if d.Op.Group != "" {
+		d.GroupURL = c.url("failures", d.Op.Group)
+	}
+	for _, b := range changes {
+		b.URL, b.Why = c.url("operations", d.Op.ID, "change", b.Change), c.changeWhy(r, &d.Op, b.Change)
+		d.Buttons = append(d.Buttons, b)
+	}
+	c.show(w, r, http.StatusOK, "operation", page{Title: fmt.Sprintf("%s of %s", d.Op.Action, d.Op.Selection), Section: "operations", Data: d})
+}
+
+// newForm chooses what an operation asks, and of which tasks.
+type newForm struct {
+	Info   actionInfo
+	Words  string // the tasks
+	Group  string
+	Filter string
+	IDs    []string
+	Back   string
+	Reason string
+	Input  string
+	Result string
+	Until  string
+	As     string
+	Bad    string
+	Field  string
+	Many   bool
+}
+
+// newOperation shows the dialog that leads to a preview.
+func (c *console) newOperation(w http.ResponseWriter, r *http.Request) {
+	if c.Repairs == nil {
+		c.absent(w, r, "operations", "Operations")
+		return
+	}
+	if bad := known(r, "group", "action", "scope", "filter", "id"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	f, _, bad := c.newFormOf(r, r.URL.Query())
+	if bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	if !actorOf(r).Role.May(operate.RoleOperator) {
+		c.fail(w, r, notAllowed(actorOf(r).Role, operate.RoleOperator))
+		return
+	}
+	if f.Info.Action == operate.ActionEdit && f.Group != "" {
+		ctx, cancel := reading(r)
+		defer cancel()
+		if g, err := c.Reader.Group(ctx, f.Group); err == nil {
+			if v, err := c.Reader.Get(ctx, c.PartitionOf(g.Task), g.Task); err == nil {
+				f.Input = indented(v.Input)
+			}
+		}
+	}
+	c.show(w, r, http.StatusOK, "opnew", page{Title: f.Info.Title + " many", Section: "operations", Data: f})
+}
+
+// newFormOf reads which tasks and which action are meant.
+func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Selection, *operate.Refusal) {
+	refuse := func(field, format string, args ...any) (newForm, operate.Selection, *operate.Refusal) {
+		return newForm{}, operate.Selection{}, &operate.Refusal{Code: http.StatusBadRequest, Field: field, Detail: fmt.Sprintf(format, args...)}
+	}
+	info, ok := infoOf(operate.Action(q.Get("action")))
+	if !ok {
+		return refuse("action", "action is %s, want one of %v.", core.QuoteShort(q.Get("action")), bulkActions)
+	}
+	f := newForm{Info: info, Group: q.Get("group"), Filter: q.Get("filter"), IDs: q["id"], As: string(core.StateProcessed), Many: true}
+	var sel operate.Selection
+	switch {
+	case f.Group != "":
+		ctx, cancel := reading(r)
+		defer cancel()
+		g, err := c.Reader.Group(ctx, f.Group)
+		if err != nil {
+			return refuse("group", "There is no failure group %s now: its tasks may have been repaired.", core.QuoteShort(f.Group))
+		}
+		sel.Group, f.Back = f.Group, c.url("failures", f.Group)
+		f.Words = fmt.Sprintf("all %s of type %s in state %s whose %s failed: %s", tasksWord(g.Tasks), g.Type, g.State, stepWord(g.Step), core.ShortText(g.Example, 200))
+	case q.Get("scope") == "matching":
+		values, err := url.ParseQuery(f.Filter)
+		if err != nil {
+			return refuse("filter", "The filter cannot be read: %v.", err)
+		}
+		filter, bad := filterOf(values)
+		if bad != nil {
+			return newForm{}, sel, bad
+		}
+		filter.Limit, filter.After = 0, ""
+		f.IDs, f.Filter = nil, queryOf(values)
+		sel.Filter, f.Words, f.Back = &filter, words(&filter), c.url("tasks")+"?"+f.Filter
+	default:
+		if len(f.IDs) == 0 {
+			return refuse("id", "No task is selected: select some, or all that match the filter.")
+		}
+		if len(f.IDs) > operate.ListMax {
+			return refuse("id", "%d tasks are selected, the limit is %d: select all that match a filter instead.", len(f.IDs), operate.ListMax)
+		}
+		f.Filter = ""
+		for _, name := range f.IDs {
+			taskType, id, _ := strings.Cut(name, "/")
+			if core.CheckName("type", taskType) != nil || core.CheckName("id", id) != nil {
+				return refuse("id", "id is %s, want type/id.", core.QuoteShort(name))
+			}
+			sel.IDs = append(sel.IDs, operate.TaskRef{Type: taskType, ID: id})
+		}
+		f.Words, f.Back = tasksWord(operate.Count{N: int64(len(f.IDs))})+" that you selected", c.url("tasks")
+	}
+	return f, sel, nil
+}
+
+// previewData is a frozen membership with what would happen to it.
+type previewData struct {
+	Preview  operate.Preview
+	Info     actionInfo
+	Sum      int64 // of the rehearsal
+	Reason   string
+	Rate     string
+	Brake    string
+	Confirm  bool // the number has to be typed
+	Bad      string
+	Field    string
+	Back     string
+	Selected string
+	Shares   []outcome
+}
+
+// preview freezes the membership and rehearses the action.
+func (c *console) preview(w http.ResponseWriter, r *http.Request) {
+	if c.Repairs == nil {
+		c.absent(w, r, "operations", "Operations")
+		return
+	}
+	f, sel, bad := c.newFormOf(r, r.PostForm)
+	if bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	get := r.PostForm.Get
+	f.Reason, f.Input, f.Result, f.Until = get("reason"), get("input"), get("result"), get("until")
+	if as := get("as"); as != "" {
+		f.As = as
+	}
+	// Many at once always need a reason.
+	info := f.Info
+	info.Reason = true
+	request, bad := c.requestOf(get, info)
+	if bad == nil {
+		ctx, cancel := reading(r)
+		defer cancel()
+		p, err := c.Repairs.Preview(ctx, actorOf(r), sel, request)
+		if err == nil {
+			d := previewData{Preview: p, Info: f.Info, Reason: request.Reason, Rate: strconv.Itoa(rateDefault), Brake: strconv.Itoa(brakeDefault), Back: f.Back}
+			d.fill()
+			c.show(w, r, http.StatusOK, "oppreview", page{Title: "Preview", Section: "operations", Data: d})
+			return
+		}
+		if !errors.As(err, &bad) {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	f.Bad, f.Field = bad.Detail, bad.Field
+	c.show(w, r, bad.Code, "opnew", page{Title: f.Info.Title + " many", Section: "operations", Data: f})
+}
+
+func (d *previewData) fill() {
+	d.Confirm = d.Preview.Tasks > confirmAbove
+	if h := d.Preview.Rehearsal; h != nil {
+		d.Sum = h.Repairable + h.Undone + h.Refused + h.Waiting
+		for _, s := range []struct {
+			look look
+			n    int64
+		}{{look{"check", "can be done", "good"}, h.Repairable}, {look{"clock", "would wait", "warn"}, h.Waiting}, {look{"back", "would be undone instead", "bad"}, h.Undone}, {look{"minus", "would be refused", "calm"}, h.Refused}} {
+			d.Shares = append(d.Shares, outcome{Look: s.look, N: s.n, Percent: percent(s.n, d.Sum)})
+		}
+	}
+}
+
+// start starts a preview.
+func (c *console) start(w http.ResponseWriter, r *http.Request) {
+	if c.Repairs == nil {
+		c.absent(w, r, "operations", "Operations")
+		return
+	}
+	get := r.PostForm.Get
+	ctx, cancel := reading(r)
+	defer cancel()
+	rate, bad := wholeNumber("rate", get("rate"), 1, rateMax)
+	var brake, confirm int64
+	if bad == nil {
+		brake, bad = wholeNumber("brake", get("brake"), 1, 100)
+	}
+	tasks, err := strconv.ParseInt(get("tasks"), 10, 64)
+	if bad == nil && (err != nil || tasks < 1) {
+		bad = &operate.Refusal{Code: http.StatusBadRequest, Field: "tasks", Detail: "The preview does not say how many tasks it has: make a new one."}
+	}
+	if bad == nil && tasks > confirmAbove {
+		confirm, err = strconv.ParseInt(strings.NewReplacer(",", "", " ", "", ".", "").Replace(get("confirm")), 10, 64)
+		if err != nil || confirm != tasks {
+			bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "confirm", Detail: fmt.Sprintf("Type the number of tasks, %d, to start.", tasks)}
+		}
+	}
+	if bad == nil {
+		var op operate.Operation
+		op, err = c.Repairs.Start(ctx, actorOf(r), get("token"), int(rate), int(brake), strings.TrimSpace(get("reason")), confirm)
+		if err == nil {
+			c.done(w, r, c.url("operations", op.ID), fmt.Sprintf("Started: %s of %s.", op.Action, tasksWord(operate.Count{N: op.Tasks})))
+			return
+		}
+		if !errors.As(err, &bad) {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	// The preview stands; only what was typed is asked again.
+	info, _ := infoOf(operate.Action(get("action")))
+	d := previewData{Preview: operate.Preview{Token: get("token"), Selection: core.ShortText(get("selection"), 400), Action: info.Action, Tasks: tasks},
+		Info: info, Reason: get("reason"), Rate: get("rate"), Brake: get("brake"), Bad: bad.Detail, Field: bad.Field, Back: c.url("operations")}
+	d.fill()
+	c.show(w, r, bad.Code, "oppreview", page{Title: "Preview", Section: "operations", Data: d})
+}
+
+func wholeNumber(field, text string, least, most int64) (int64, *operate.Refusal) {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf("%s is %s, want %d to %d.", field, core.QuoteShort(text), least, most)}
+	}
+	return n, nil
+}
+
+type changeData struct {
+	Op     operate.Operation
+	Button changeButton
+	Reason string
+	Rate   string
+	Bad    string
+	Field  string
+}
+
+func (c *console) changeOf(r *http.Request) (changeData, error) {
+	if c.Operations == nil {
+		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve operations."}
+	}
+	i := slices.IndexFunc(changes, func(b changeButton) bool { return b.Change == r.PathValue("change") })
+	if i < 0 {
+		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no change %s of an operation.", core.QuoteShort(r.PathValue("change")))}
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	op, err := c.Operations.Operation(ctx, r.PathValue("id"))
+	if err != nil {
+		return changeData{}, err
+	}
+	d := changeData{Op: op, Button: changes[i], Rate: strconv.Itoa(op.Rate)}
+	d.Button.URL, d.Button.Why = c.url("operations", op.ID, "change", d.Button.Change), c.changeWhy(r, &op, d.Button.Change)
+	return d, nil
+}
+
+// changeForm shows the dialog of a change.
+func (c *console) changeForm(w http.ResponseWriter, r *http.Request) {
+	d, err := c.changeOf(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.show(w, r, http.StatusOK, "opchange", page{Title: d.Button.Title + " the operation", Section: "operations", Data: d})
+}
+
+// change changes an operation.
+func (c *console) change(w http.ResponseWriter, r *http.Request) {
+	d, err := c.changeOf(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	d.Reason, d.Rate = strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("rate")
+	change := operate.Change{Reason: d.Reason}
+	var bad *operate.Refusal
+	switch d.Button.Change {
+	case "pause":
+		change.State = operate.OperationPaused
+	case "resume":
+		change.State = operate.OperationRunning
+	case "stop":
+		change.State = operate.OperationStopped
+		if d.Reason == "" {
+			bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: "Say why: stop needs a reason."}
+		}
+	case "rate":
+		var n int64
+		if n, bad = wholeNumber("rate", d.Rate, 1, rateMax); bad == nil {
+			rate := int(n)
+			change.Rate = &rate
+		}
+	}
+	if d.Button.Why != "" {
+		bad = &operate.Refusal{Code: http.StatusConflict, Detail: d.Button.Why}
+	}
+	if bad == nil {
+		ctx, cancel := reading(r)
+		defer cancel()
+		op, err := c.Repairs.Change(ctx, actorOf(r), d.Op.ID, change)
+		if err == nil {
+			c.done(w, r, c.url("operations", d.Op.ID), fmt.Sprintf("%s: the operation is %s, at most %d tasks a second.", d.Button.Title, op.State, op.Rate))
+			return
+		}
+		if !errors.As(err, &bad) {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	d.Bad, d.Field = bad.Detail, bad.Field
+	c.show(w, r, bad.Code, "opchange", page{Title: d.Button.Title + " the operation", Section: "operations", Data: d})
+}

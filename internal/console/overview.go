@@ -1,0 +1,234 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+const (
+	groupsOnTop = 5               // failure groups and risky tasks of the first screen
+	recentFor   = 4 * time.Second // how long one reading of them serves all tabs
+)
+
+// recent is one reading that serves everyone for a moment. Those who come while it is read wait for it.
+type recent[T any] struct {
+	mu    sync.Mutex
+	at    time.Time
+	value T
+	err   error
+}
+
+func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context) (T, error)) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && now.Sub(r.at) < recentFor && !now.Before(r.at) {
+		return r.value, r.err
+	}
+	// The one who asked first may go away; the others still want the answer.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readMax)
+	defer cancel()
+	r.value, r.err = read(bounded)
+	r.at = now
+	return r.value, r.err
+}
+
+// soonest are the tasks whose deadline is next.
+type soonest struct {
+	Tasks []core.View
+	More  bool
+}
+
+// need is one thing that wants a person, with the way to it.
+type need struct {
+	Icon  string
+	Class string // bad, warn or busy
+	Title string
+	URL   string
+	Lines []needLine
+	More  string // of the link to the rest
+}
+
+type needLine struct {
+	Text, Note, URL string
+	At              any // a time that belongs to it
+}
+
+// overviewData is the first screen.
+type overviewData struct {
+	At      time.Time // when it was looked last; zero: not yet
+	Now     time.Time
+	Trouble string // why the newest look failed
+	Needs   []need
+	Counts  []operate.StateCount
+	Figures []figure
+	Points  []point
+	HasLive bool
+}
+
+// overview is the first screen: what needs someone, and how the engine does.
+func (c *console) overview(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	d := overviewData{HasLive: c.Live != nil, Now: c.Now()}
+	var snapshot Snapshot
+	if c.Live != nil {
+		var err error
+		if snapshot, err = c.Live.Current(ctx); err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		d.Points = points(c.Live.Samples(), snapshot.Overview.Counts)
+		d.Figures = figures(d.Points)
+	}
+	if err := c.fillNeeds(ctx, &d, snapshot); err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.show(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Data: d, Plots: c.Live != nil})
+}
+
+// fillNeeds looks at everything that could need someone, worst first.
+func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) error {
+	o := s.Overview
+	d.At, d.Trouble, d.Counts = o.At, s.Trouble, slices.Clone(o.Counts)
+	slices.SortFunc(d.Counts, func(a, b operate.StateCount) int {
+		return slices.Index(states, a.State) - slices.Index(states, b.State)
+	})
+	for i := range o.Troubles {
+		t := &o.Troubles[i]
+		d.Needs = append(d.Needs, need{Icon: "warning", Class: "bad", Title: "This node: " + t.Name, Lines: []needLine{{Text: t.Text, Note: "since", At: t.Since}}})
+	}
+	groups, err := c.groups.get(ctx, d.Now, func(ctx context.Context) (operate.Groups, error) {
+		return c.Reader.Groups(ctx, operate.GroupFilter{State: core.StateError, Limit: groupsOnTop + 1})
+	})
+	if err != nil {
+		return fmt.Errorf("failure groups: %w", err)
+	}
+	if len(groups.Groups) > 0 {
+		n := need{Icon: "cross", Class: "bad", Title: "Tasks in error", URL: c.url("failures") + "?state=error", More: "all failure groups"}
+		if c.Live != nil {
+			n.Title = fmt.Sprintf("%s in error", tasksWord(o.Errors))
+		}
+		for i := range groups.Groups[:min(len(groups.Groups), groupsOnTop)] {
+			g := &groups.Groups[i]
+			n.Lines = append(n.Lines, needLine{Text: g.Type + " · " + stepWord(g.Step) + ": " + core.ShortText(g.Example, 160), Note: tasksWord(g.Tasks) + ", newest", At: g.Last, URL: c.url("failures", g.ID)})
+		}
+		d.Needs = append(d.Needs, n)
+	}
+	c.needOperations(d, o.Operations)
+	if err := c.needSoon(ctx, d, o); err != nil {
+		return err
+	}
+	if len(o.AgentsGone) > 0 {
+		n := need{Icon: "agent", Class: "bad", Title: fmt.Sprintf("%d agents gone", len(o.AgentsGone)), URL: c.url("agents"), More: "all agents"}
+		if len(o.AgentsGone) == 1 {
+			n.Title = "1 agent gone"
+		}
+		for _, name := range o.AgentsGone[:min(len(o.AgentsGone), groupsOnTop)] {
+			n.Lines = append(n.Lines, needLine{Text: name, Note: "no instance answers", URL: c.url("agents") + "#" + name})
+		}
+		d.Needs = append(d.Needs, n)
+	}
+	if d.At.IsZero() {
+		d.At = d.Now
+	}
+	return nil
+}
+
+// needOperations names operations that stopped by themselves or wait for someone.
+func (c *console) needOperations(d *overviewData, ops []operate.Operation) {
+	n := need{Icon: "wave", Class: "warn", Title: "Operations that stand", URL: c.url("operations"), More: "all operations"}
+	for i := range ops {
+		op := &ops[i]
+		if op.State != operate.OperationBraked && op.State != operate.OperationPaused {
+			continue
+		}
+		if op.State == operate.OperationBraked {
+			n.Class = "bad"
+		}
+		n.Lines = append(n.Lines, needLine{Text: string(op.State) + ": " + string(op.Action) + " of " + op.Selection, Note: op.Why, URL: c.url("operations", op.ID)})
+	}
+	if len(n.Lines) > 0 {
+		d.Needs = append(d.Needs, n)
+	}
+}
+
+// needSoon names tasks whose deadline is next.
+func (c *console) needSoon(ctx context.Context, d *overviewData, o operate.Overview) error {
+	soon, err := c.soon.get(ctx, d.Now, func(ctx context.Context) (soonest, error) {
+		tasks, more, err := c.Reader.AtRisk(ctx, core.InstantOf(d.Now.Add(c.AtRiskWithin)), groupsOnTop)
+		return soonest{tasks, more}, err
+	})
+	if err != nil {
+		return fmt.Errorf("tasks at risk: %w", err)
+	}
+	if len(soon.Tasks) == 0 {
+		return nil
+	}
+	risk := max(o.AtRisk.N, int64(len(soon.Tasks)))
+	n := need{Icon: "clock", Class: "warn", URL: c.url("risk"), More: "all by deadline",
+		Title: fmt.Sprintf("%s within %s of the deadline", tasksWord(operate.Count{N: risk, AtLeast: o.AtRisk.AtLeast || c.Live == nil && soon.More}), duration(c.AtRiskWithin))}
+	for i := range soon.Tasks {
+		v := &soon.Tasks[i]
+		n.Lines = append(n.Lines, needLine{Text: v.Type + "/" + v.ID, Note: string(v.State) + ", deadline", At: v.CompleteBy, URL: c.taskURL(v.Type, v.ID)})
+	}
+	d.Needs = append(d.Needs, n)
+	return nil
+}
+
+func stepWord(step string) string {
+	if step == "" {
+		return "no step failed"
+	}
+	return "step " + step
+}
+
+// risk lists unfinished tasks by their deadline.
+func (c *console) risk(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r, "within"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	within, bad := durationOf(r, "within", c.AtRiskWithin)
+	if bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	tasks, more, err := c.Reader.AtRisk(ctx, core.InstantOf(c.Now().Add(within)), rowsOfList)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.show(w, r, http.StatusOK, "risk", page{Title: "What will miss its deadline next", Section: "tasks", Data: struct {
+		Tasks  []core.View
+		More   bool
+		Within time.Duration
+		Asked  string
+	}{tasks, more, within, r.URL.Query().Get("within")}})
+}
+
+// durationOf reads a duration of the query, 1 s to 365 days.
+func durationOf(r *http.Request, name string, or time.Duration) (time.Duration, *operate.Refusal) {
+	text := r.FormValue(name)
+	if text == "" {
+		return or, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second || d > core.DurationMax {
+		return 0, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: fmt.Sprintf("%s is %s, want a duration of 1s to %dh, such as 15m or 2h.", name, core.QuoteShort(text), int(core.DurationMax.Hours()))}
+	}
+	return d, nil
+}

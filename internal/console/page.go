@@ -1,0 +1,256 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// pages are the parsed templates by name.
+type pages map[string]*template.Template
+
+// page is what the layout shows around a page's own data.
+type page struct {
+	Title   string
+	Section string // of the menu
+	Me      operate.Actor
+	Told    string // what the change before came to
+	Now     time.Time
+	Data    any
+	Live    bool // there are live numbers
+	SignOut string
+	Version string
+	Plots   bool // the page draws plots
+}
+
+// section is one line of the menu.
+type section struct{ ID, Path, Title, Icon string }
+
+var sections = []section{
+	{"overview", "", "Overview", "home"},
+	{"tasks", "tasks", "Tasks", "tasks"},
+	{"failures", "failures", "Failures", "group"},
+	{"operations", "operations", "Operations", "wave"},
+	{"agents", "agents", "Agents", "agent"},
+	{"pauses", "pauses", "Pauses", "pause"},
+	{"plans", "plans", "Plans", "plan"},
+	{"partitions", "partitions", "Partitions", "slices"},
+	{"audit", "audit", "Audit", "audit"},
+	{"settings", "settings", "Settings", "gear"},
+}
+
+func (c *console) parse(from fs.FS) (pages, error) {
+	base, err := template.New("layout.html").Funcs(template.FuncMap{
+		"asset": c.assetURL, "url": c.url, "dialog": c.dialog, "submit": c.submit,
+		"number": number, "count": count, "tasks": tasksWord, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
+		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "percent": percent,
+		"sections": func() []section { return sections },
+		"link":     func(to, query string) string { return to + "?" + query },
+		"dict":     dict, "json": jsonText, "bar": bar, "shares": shares,
+		"outcomeQuery": func(outcome string) string {
+			if outcome == "" {
+				return ""
+			}
+			return "outcome=" + outcome
+		},
+		"agentPause": func(agent string) string { return c.url("pauses", "new") + "?agent=" + url.QueryEscape(agent) },
+		"typePause":  func(name string) string { return c.url("pauses", "new") + "?type=" + url.QueryEscape(name) },
+		"lag":        func(n uint64) int64 { return int64(min(n, 1<<62)) },
+		"taskURL":    c.taskURL, "has": strings.Contains, "short": core.ShortText,
+		"add": func(a, b int) int { return a + b }, "text": func(v any) string { return fmt.Sprint(v) },
+		"may":    func(has, needs operate.Role) bool { return has.May(needs) },
+		"millis": func(ms float64) string { return duration(time.Duration(ms * float64(time.Millisecond))) },
+	}).ParseFS(from, "layout.html", "parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("templates: %w", err)
+	}
+	names, err := fs.Glob(from, "*.html")
+	if err != nil {
+		return nil, err
+	}
+	all := pages{}
+	for _, name := range names {
+		if name == "layout.html" || name == "parts.html" {
+			continue
+		}
+		clone, err := base.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if clone, err = clone.ParseFS(from, name); err != nil {
+			return nil, fmt.Errorf("template %s: %w", name, err)
+		}
+		all[strings.TrimSuffix(name, ".html")] = clone
+	}
+	return all, nil
+}
+
+// url joins parts of a path below the console's own, each escaped.
+func (c *console) url(parts ...any) string {
+	escaped := make([]string, len(parts))
+	for i, part := range parts {
+		escaped[i] = url.PathEscape(fmt.Sprint(part))
+	}
+	return c.Base + Path + strings.Join(escaped, "/")
+}
+
+func (c *console) taskURL(taskType, id string) string { return c.url("tasks", taskType, id) }
+
+// dialog are the attributes of a link to a form: a page of its own, which the script shows in a dialog.
+func (c *console) dialog(to string) template.HTMLAttr {
+	to = html.EscapeString(to)
+	return template.HTMLAttr(`href="` + to + `" hx-get="` + to + `" hx-target="#dialog-body" hx-select="#dialog-content" hx-swap="innerHTML" aria-haspopup="dialog"`)
+}
+
+// submit are the attributes of a form that may be in a dialog.
+func (c *console) submit(to string) template.HTMLAttr {
+	to = html.EscapeString(to)
+	return template.HTMLAttr(`method="post" action="` + to + `" hx-post="` + to + `" hx-target="#dialog-body" hx-select="#dialog-content" hx-swap="innerHTML"`)
+}
+
+// show renders a page. What a template cannot do is a defect, and is told as such.
+func (c *console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
+	actor, _ := operate.ActorFrom(r.Context())
+	p.Me, p.Now, p.Live, p.Version = actor, c.Now(), c.Config.Live != nil, c.Version
+	if c.SignOut != "" {
+		p.SignOut = c.Base + c.SignOut
+	}
+	p.Told = c.told(w, r)
+	var b bytes.Buffer
+	if err := c.pages[name].ExecuteTemplate(&b, "layout.html", p); err != nil {
+		c.Log.Error("console page", "page", name, "path", r.URL.Path, "error", err)
+		http.Error(w, "The page could not be made. The log of the node says why.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(b.Bytes()) // a client that went away has no use for the error
+}
+
+// problem is the page of an error: a sentence, and what to do next.
+type problem struct {
+	Code  int
+	Text  string
+	Next  []string
+	Retry string // address to try again
+}
+
+// fail shows an error as a page.
+func (c *console) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := c.problemOf(r, err)
+	if p.Code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	c.show(w, r, p.Code, "problem", page{Title: "That did not work", Data: p})
+}
+
+// problemOf turns an error into a sentence and the next step.
+func (c *console) problemOf(r *http.Request, err error) problem {
+	p := problem{Code: http.StatusServiceUnavailable}
+	refusal := new(operate.Refusal)
+	switch {
+	case errors.As(err, &refusal):
+		p.Code, p.Text = refusal.Code, refusal.Detail
+		if p.Code < 400 || p.Code > 599 {
+			p.Code = http.StatusInternalServerError
+		}
+		for _, a := range refusal.Possible {
+			p.Next = append(p.Next, "Possible now: "+string(a)+".")
+		}
+		if p.Code == http.StatusServiceUnavailable || p.Code == http.StatusTooManyRequests {
+			p.Next = append(p.Next, "Try again in a moment.")
+		}
+	case errors.Is(err, core.ErrNotFound):
+		p.Code, p.Text = http.StatusNotFound, "There is nothing by this name: it never was, or its retention time is over."
+		p.Next = append(p.Next, "Check the id, or look for it in the lists.")
+	case errors.Is(err, core.ErrCursor):
+		p.Code, p.Text = http.StatusBadRequest, "This page of the list cannot be found: "+err.Error()
+		p.Next = append(p.Next, "Go back to the first page of the list.")
+	case errors.Is(err, context.DeadlineExceeded):
+		p.Text = fmt.Sprintf("The state store did not answer within %s.", duration(readMax))
+		p.Next = append(p.Next, "Tasks go on whatever is shown here. Try again; Overview has the troubles of this node.")
+	default:
+		c.Log.Error("console", "path", r.URL.Path, "error", err)
+		p.Text = "The state store cannot be read now."
+		p.Next = append(p.Next, "Try again; the log of this node has the cause, and /readyz says what does not hold.")
+	}
+	if r.Method == http.MethodGet && p.Code == http.StatusServiceUnavailable {
+		p.Retry = c.Base + r.URL.RequestURI()
+	}
+	return p
+}
+
+// absent shows that this node does not serve a page.
+func (c *console) absent(w http.ResponseWriter, r *http.Request, sectionID, what string) {
+	c.show(w, r, http.StatusNotFound, "problem", page{Title: what, Section: sectionID, Data: problem{Code: http.StatusNotFound,
+		Text: "This node does not serve " + strings.ToLower(what[:1]) + what[1:] + ".",
+		Next: []string{"It may run without the role or the setting that this needs; another node may serve it."}}})
+}
+
+const toldCookie = "duly-told"
+
+// done ends a change: it goes to a page that says what became of it.
+func (c *console) done(w http.ResponseWriter, r *http.Request, to, text string) {
+	http.SetCookie(w, &http.Cookie{Name: toldCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(core.ShortText(text, 1000))),
+		Path: c.Base + Path, MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	if r.Header.Get("HX-Request") != "" {
+		w.Header().Set("HX-Redirect", to)
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// told takes what done left for the next page.
+func (c *console) told(w http.ResponseWriter, r *http.Request) string {
+	cookie, err := r.Cookie(toldCookie)
+	if err != nil || r.Header.Get("HX-Request") != "" {
+		return ""
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil || len(text) > 1024 {
+		return ""
+	}
+	http.SetCookie(w, &http.Cookie{Name: toldCookie, Path: c.Base + Path, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	return string(text)
+}
+
+// nextPage is the address of the same list from a cursor on.
+func nextPage(r *http.Request, next string) string {
+	if next == "" {
+		return ""
+	}
+	q := r.URL.Query()
+	q.Set("after", next)
+	return "?" + q.Encode()
+}
+
+// known refuses query parameters that a page does not have, so that a mistyped filter is not silently no filter.
+func known(r *http.Request, names ...string) *operate.Refusal {
+	for name := range r.URL.Query() {
+		found := false
+		for _, n := range names {
+			found = found || n == name
+		}
+		if !found {
+			return &operate.Refusal{Code: http.StatusBadRequest, Field: name,
+				Detail: fmt.Sprintf("The address has a parameter %s that this page does not know; it knows: %s.", core.QuoteShort(name), strings.Join(names, ", "))}
+		}
+	}
+	if after := r.URL.Query().Get("after"); len(after) > cursorBytesMax {
+		return &operate.Refusal{Code: http.StatusBadRequest, Field: "after", Detail: fmt.Sprintf("The cursor after has %d bytes, the limit is %d.", len(after), cursorBytesMax)}
+	}
+	return nil
+}

@@ -1,0 +1,602 @@
+package console
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// mutating are all routes that change something, with a form that would work.
+var mutating = map[string]url.Values{
+	"tasks/order/order-1002/act/resubmit": {},
+	"tasks/order/order-1002/act/undo":     {"reason": {"x"}},
+	"tasks/order/order-1002/notes":        {"text": {"x"}},
+	"failures/g1/notes":                   {"text": {"x"}},
+	"operations/op-7/change/resume":       {},
+	"operations/op-7/notes":               {"text": {"x"}},
+	"operations/preview":                  {"action": {"undo"}, "scope": {"matching"}, "filter": {"state=error"}, "reason": {"x"}},
+	"operations/start":                    {"token": {"op-7"}, "rate": {"1"}, "brake": {"1"}, "tasks": {"1"}},
+	"partitions/3/pin":                    {"node": {"node-2"}, "reason": {"x"}},
+	"pauses/new":                          {"agent": {"check.v1"}, "reason": {"x"}},
+	"pauses/p1/lift":                      {},
+	"settings/tokens/new":                 {"name": {"x"}, "role": {"viewer"}},
+	"settings/tokens/t1a9/revoke":         {"reason": {"x"}},
+	"settings/alerts/ops-hook/test":       {},
+	"views":                               {"name": {"x"}, "query": {"state=error"}},
+	"views/abc/delete":                    {},
+}
+
+// needsAdmin are those of them that an operator may not use.
+var needsAdmin = []string{"partitions/3/pin", "settings/tokens/new", "settings/tokens/t1a9/revoke", "settings/alerts/ops-hook/test"}
+
+// TestRoles: read-only is read-only on the server, and what was refused is in the audit trail.
+//
+// covers: OP16, OP17
+func TestRoles(t *testing.T) {
+	for path, form := range mutating {
+		for _, role := range []operate.Role{"", operate.RoleViewer, operate.RoleOperator, operate.RoleAdmin} {
+			w := fixedWorld()
+			h := newConsole(t, w.config())
+			before := len(w.entries)
+			rec := post(t, as(role, h), Path+path, form)
+			allowed := role == operate.RoleAdmin || role == operate.RoleOperator && !slices.Contains(needsAdmin, path)
+			switch {
+			case role == "" && rec.Code != http.StatusUnauthorized, role != "" && !allowed && rec.Code != http.StatusForbidden:
+				t.Errorf("POST %s as %q: %d", path, role, rec.Code)
+			case allowed && (rec.Code == http.StatusForbidden || rec.Code == http.StatusUnauthorized || rec.Code >= 500):
+				t.Errorf("POST %s as %s: %d %.300s", path, role, rec.Code, rec.Body)
+			}
+			if role == operate.RoleViewer {
+				if len(w.entries) != before+1 || !strings.HasPrefix(w.entries[before].Outcome, "refused: ") || w.entries[before].Actor != "ada" || w.entries[before].From != "192.0.2.7" {
+					t.Errorf("POST %s as viewer left %d entries", path, len(w.entries)-before)
+				}
+				if len(w.done) > 0 {
+					t.Errorf("POST %s as viewer did something", path)
+				}
+			}
+		}
+	}
+	w := fixedWorld()
+	h := newConsole(t, w.config())
+	if rec := get(t, h, Path+"tasks"); rec.Code != http.StatusUnauthorized {
+		t.Errorf("without an actor: %d", rec.Code)
+	}
+	body := get(t, as(operate.RoleViewer, h), Path+"tasks/order/order-1002").Body.String()
+	if strings.Contains(body, "/act/undo\"") || !strings.Contains(body, "Your role is viewer; this needs the role operator.") {
+		t.Error("a viewer's buttons are not disabled with the reason")
+	}
+	if rec := get(t, as(operate.RoleViewer, h), Path+"tasks/order/order-1002/act/edit"); strings.Contains(rec.Body.String(), "tok_live") {
+		t.Error("a viewer sees the secrets of an input in the form for editing")
+	}
+}
+
+// TestCrossOrigin: a page of another site changes nothing.
+//
+// covers: OP17
+func TestCrossOrigin(t *testing.T) {
+	w := fixedWorld()
+	r := httptest.NewRequest(http.MethodPost, Path+"tasks/order/order-1002/act/undo", strings.NewReader("reason=x"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	rec := httptest.NewRecorder()
+	as(operate.RoleAdmin, newConsole(t, w.config())).ServeHTTP(rec, r)
+	if rec.Code != http.StatusForbidden || len(w.done) != 0 {
+		t.Errorf("%d, %d done", rec.Code, len(w.done))
+	}
+}
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)">`)
+
+// fields are the hidden ones of a form.
+func fields(body string) url.Values {
+	v := url.Values{}
+	for _, m := range hidden.FindAllStringSubmatch(body, -1) {
+		v.Add(m[1], html.UnescapeString(m[2]))
+	}
+	return v
+}
+
+// TestDestructive: what, how many and why are asked, the number is typed above 100, and the actor is stored.
+//
+// covers: OP3, OP9, OP10
+func TestDestructive(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	undo := Path + "tasks/order/order-1002/act/undo"
+	form := fields(get(t, h, undo).Body.String())
+	if rec := post(t, h, undo, form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Say why: undo needs a reason.") || len(w.done) != 0 {
+		t.Fatalf("without a reason: %d", rec.Code)
+	}
+	form.Set("reason", "sold twice")
+	if rec := post(t, h, undo, form); rec.Code != http.StatusSeeOther {
+		t.Fatalf("with a reason: %d", rec.Code)
+	}
+	if rec := post(t, h, undo, form); rec.Code != http.StatusSeeOther || len(w.done) != 1 {
+		t.Errorf("the same dialog sent twice: %d, done %d times", rec.Code, len(w.done))
+	}
+	if e := w.entries[len(w.entries)-1]; e.Actor != "ada" || e.Via != "console" || e.Reason != "sold twice" {
+		t.Errorf("audit: %+v", e)
+	}
+	// All that match: the filter in words, and its number typed.
+	dialog := get(t, h, Path+"operations/new?action=undo&scope=matching&filter="+url.QueryEscape("state=error&type=order&step=reserve")+"&id=order/order-1001").Body.String()
+	if !strings.Contains(dialog, "all tasks of type order in state error whose step reserve failed") {
+		t.Error("the dialog does not say the filter in words")
+	}
+	form = fields(dialog)
+	if form.Has("id") {
+		t.Error("single ids go with all that match")
+	}
+	if rec := post(t, h, Path+"operations/preview", form); rec.Code != http.StatusUnprocessableEntity {
+		t.Errorf("preview without a reason: %d", rec.Code)
+	}
+	form.Set("reason", "stock was counted wrong")
+	preview := post(t, h, Path+"operations/preview", form).Body.String()
+	if !strings.Contains(preview, "Undo 1,241 tasks") || !strings.Contains(preview, "The membership is frozen") || !strings.Contains(preview, "Type the number of tasks, 1241") {
+		t.Fatalf("preview: %s", preview)
+	}
+	start := fields(preview)
+	start.Set("rate", "50")
+	start.Set("brake", "20")
+	for _, typed := range []string{"", "1240"} {
+		start.Set("confirm", typed)
+		if rec := post(t, h, Path+"operations/start", start); rec.Code != http.StatusUnprocessableEntity || w.find("bulk-00001").view.State != core.StateError {
+			t.Errorf("start with the number %q: %d", typed, rec.Code)
+		}
+	}
+	start.Set("confirm", "1,241")
+	if rec := post(t, h, Path+"operations/start", start); rec.Code != http.StatusSeeOther || w.find("bulk-00001").view.State != core.StateUndone {
+		t.Errorf("start: %d", rec.Code)
+	}
+	// A task that has moved on since is left alone.
+	stale := fields(get(t, h, Path+"tasks/order/order-1004/act/resolve").Body.String())
+	w.find("order-1004").row(time.Second, core.KindExtended, -1, 0, to(core.StateError))
+	stale.Set("reason", "settled")
+	stale.Set("as", "undone")
+	if rec := post(t, h, Path+"tasks/order/order-1004/act/resolve", stale); rec.Code != http.StatusConflict || !strings.Contains(rec.Body.String(), "has moved on") {
+		t.Errorf("a stale dialog: %d", rec.Code)
+	}
+}
+
+// TestOutcomesAddUp: the columns add up to the frozen total, and what joined since is shown beside them.
+//
+// covers: OP2, OP3
+func TestOutcomesAddUp(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	body := get(t, h, Path+"operations/op-7").Body.String()
+	for _, want := range []string{">112</td>", ">39</td>", ">2</td>", ">3</td>", ">4,156</td>", "<strong>4,312</strong>", "+37 since"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	w.ops[0].Tally.Done--
+	if body := get(t, h, Path+"operations/op-7").Body.String(); !strings.Contains(body, "add up to 4,311, not to 4,312") {
+		t.Error("columns that do not add up are not named")
+	}
+}
+
+// TestFilters: a filter is its URL, with every value in its field again, and what is wrong is said in place.
+//
+// covers: OP8, OP22
+func TestFilters(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	body := get(t, h, Path+"tasks?type=order&state=error&step=charge&label=region%3Deu&created_from=2026-03-01T10:00").Body.String()
+	for _, want := range []string{"<option selected>order</option>", "<option selected>error</option>", `value="charge"`, `value="region=eu"`, `value="2026-03-01T10:00"`, "order-1002", "created from 2026-03-01 10:00:00 UTC",
+		`tasks.csv?created_from=2026-03-01T10%3A00&amp;label=region%3Deu&amp;state=error&amp;step=charge&amp;type=order`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if strings.Contains(body, "bulk-0") {
+		t.Error("the filter selects others")
+	}
+	for path, want := range map[string]string{
+		"tasks?state=gone": "state is &#34;gone&#34;, want one of", "tasks?label=x": "want key=value", "tasks?created_to=yesterday": "want a time in UTC", "tasks?limit=1001": "want 1 to 1000", "tasks?stat=error": "does not know",
+		"tasks?after=" + strings.Repeat("9", 600): "the limit is 512", "tasks?after=zz": "cannot be found", "failures?state=processed": "want error, undone", "operations?state=x": "want one of", "operations/op-7?outcome=x": "want waiting",
+		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC",
+		"plans/order?version=9": "has the versions [2 1]", "plans/none": "knows no plan", "find?id=a%20b": "want A–Z", "operations/new?action=fly": "want one of", "operations/new?action=undo": "No task is selected",
+		"tasks/order/order-1002/act/fly": "There is no action", "partitions/x/pin": "want a number", "nowhere": "no such page",
+	} {
+		rec := get(t, as(operate.RoleAdmin, newConsole(t, w.config())), Path+path)
+		if rec.Code < 400 || rec.Code > 499 || !strings.Contains(rec.Body.String(), want) || !strings.Contains(rec.Body.String(), "<nav aria-label=\"Console\">") {
+			t.Errorf("%s: %d, no %q", path, rec.Code, want)
+		}
+	}
+	if rec := get(t, h, Path+"find?id=order/order-1002"); rec.Header().Get("Location") != Path+"tasks/order/order-1002" {
+		t.Errorf("find: %d %s", rec.Code, rec.Header().Get("Location"))
+	}
+}
+
+// TestPaging: following the pages shows each task once.
+//
+// covers: OP21
+func TestPaging(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	seen := map[string]int{}
+	link := regexp.MustCompile(`<th scope="row"><a href="/console/tasks/([^"]+)"`)
+	next := regexp.MustCompile(`<a class="button" href="(\?[^"]*)">Next page`)
+	for path, n := "?limit=200", 0; path != "" && n < 20; n++ {
+		body := get(t, h, Path+"tasks"+path).Body.String()
+		for _, m := range link.FindAllStringSubmatch(body, -1) {
+			seen[m[1]]++
+		}
+		path = ""
+		if m := next.FindStringSubmatch(body); m != nil {
+			path = html.UnescapeString(m[1])
+		}
+	}
+	if len(seen) != len(w.tasks) {
+		t.Errorf("%d tasks seen, want %d", len(seen), len(w.tasks))
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was shown %d times", id, n)
+		}
+	}
+}
+
+// TestExports: a list is exported whole and in both forms; no cell is a formula; a failure breaks the answer off.
+//
+// covers: OP25
+func TestExports(t *testing.T) {
+	w := fixedWorld()
+	w.find("order-1002").view.Reason = `=HYPERLINK("http://x")`
+	server := httptest.NewServer(as(operate.RoleViewer, newConsole(t, w.config())))
+	defer server.Close()
+	fetch := func(path string) ([]byte, error) {
+		resp, err := http.Get(server.URL + Path + path)
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		var b bytes.Buffer
+		_, err = b.ReadFrom(resp.Body)
+		return b.Bytes(), err
+	}
+	body, err := fetch("tasks.ndjson?type=order")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range bytes.Lines(body) {
+		var row taskRow
+		if err := json.Unmarshal(line, &row); err != nil || row.Type != "order" {
+			t.Fatalf("%s: %v", line, err)
+		}
+		n++
+	}
+	if n != 1245 {
+		t.Errorf("%d rows, want 1245", n)
+	}
+	body, err = fetch("tasks.csv?state=error&step=charge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(bytes.NewReader(body)).ReadAll()
+	if err != nil || len(records) != 2 || records[0][1] != "id" || records[1][3] != `'=HYPERLINK("http://x")` {
+		t.Errorf("%q: %v", records, err)
+	}
+	if body, err = fetch("tasks/order/order-1002/journal.ndjson"); err != nil || bytes.Count(body, []byte("\n")) != 8 {
+		t.Errorf("journal: %d rows, %v", bytes.Count(body, []byte("\n")), err)
+	}
+	if body, err = fetch("audit.csv?actor=ci"); err != nil || bytes.Count(body, []byte("\n")) < 40 {
+		t.Errorf("audit: %d rows, %v", bytes.Count(body, []byte("\n")), err)
+	}
+	if body, err = fetch("operations/op-7/members.csv"); err != nil || bytes.Count(body, []byte("\n")) != 157 {
+		t.Errorf("members: %d rows, %v", bytes.Count(body, []byte("\n")), err)
+	}
+	w.broken = errors.New("database away")
+	if body, err = fetch("tasks.ndjson"); err != nil || !bytes.Contains(body, []byte("cannot be read now")) {
+		t.Errorf("with the store away: %.200s, %v", body, err)
+	}
+}
+
+// TestEditShowsBothInputs: old and new stand side by side before anything is sent; what is no JSON, or is refused, is said
+// where it was typed.
+//
+// covers: OP11
+func TestEditShowsBothInputs(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	path := Path + "tasks/order/order-1002/act/edit"
+	form := fields(get(t, h, path).Body.String())
+	form.Set("reason", "another card")
+	form.Set("input", "{\n  \"order\": 1,\n}")
+	form.Set("go", "compare")
+	if rec := post(t, h, path, form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "line 3, column 1") || !strings.Contains(rec.Body.String(), `aria-invalid="true"`) {
+		t.Errorf("no JSON: %d", rec.Code)
+	}
+	form.Set("input", strings.Replace(orderInput, "9007199254740993", "9007199254740994", 1))
+	rec := post(t, h, path, form)
+	if body := rec.Body.String(); rec.Code != 200 || !strings.Contains(body, "<del>  &#34;order&#34;: 9007199254740993,</del>") || !strings.Contains(body, "<ins>  &#34;order&#34;: 9007199254740994,</ins>") || len(w.done) != 0 {
+		t.Fatalf("compare: %d, done %d", rec.Code, len(w.done))
+	}
+	form.Set("go", "send")
+	if rec := post(t, h, path, form); rec.Code != http.StatusSeeOther || !strings.Contains(string(w.done[0].Input), "9007199254740994") {
+		t.Errorf("send: %d", rec.Code)
+	}
+	if e := w.entries[len(w.entries)-1]; !strings.Contains(string(e.Before), "9007199254740993") {
+		t.Error("the old input is not kept")
+	}
+	w.find("order-1003").view.State = core.StateError
+	path = Path + "tasks/order/order-1003/act/edit"
+	form = url.Values{"reason": {"x"}, "input": {`{"a":1}`}, "go": {"send"}}
+	if rec := post(t, h, path, form); rec.Code != 422 || !strings.Contains(rec.Body.String(), "has no member order") || !strings.Contains(rec.Body.String(), `aria-invalid="true"`) {
+		t.Errorf("refused by the plan: %d", rec.Code)
+	}
+}
+
+// TestErrorsAreAnswers: whatever is away, each page is a sentence with a next step.
+//
+// covers: OP22
+func TestErrorsAreAnswers(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleAdmin, newConsole(t, w.config()))
+	w.broken = fmt.Errorf("dial tcp 10.1.2.3:5432: %w", errors.New("connection refused"))
+	for _, path := range everyPage {
+		rec := get(t, h, Path+path)
+		body := rec.Body.String()
+		if strings.HasPrefix(path, "operations/op-") {
+			continue // of a store that the world keeps apart
+		}
+		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(body, "The state store cannot be read now.") || !strings.Contains(body, ">Try again</a>") {
+			t.Errorf("%s: %d", path, rec.Code)
+		}
+		if strings.Contains(body, "10.1.2.3") {
+			t.Errorf("%s tells an address", path)
+		}
+	}
+	w.broken = context.DeadlineExceeded
+	if body := get(t, h, Path+"tasks").Body.String(); !strings.Contains(body, "did not answer within 10 s") {
+		t.Error("a time-out is not said")
+	}
+	cfg := Config{PartitionOf: partitionOf, Reader: fixedWorld()}
+	bare := as(operate.RoleAdmin, newConsole(t, cfg))
+	for _, path := range []string{"operations", "agents", "partitions", "pauses", "audit"} {
+		if rec := get(t, bare, Path+path); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), "This node does not serve") {
+			t.Errorf("%s without its port: %d", path, rec.Code)
+		}
+	}
+	for _, path := range []string{"", "tasks", "settings", "tasks/order/order-1002", "plans"} {
+		if rec := get(t, bare, Path+path); rec.Code != http.StatusOK {
+			t.Errorf("%s with Reader alone: %d", path, rec.Code)
+		}
+	}
+}
+
+// TestOverview: each thing that needs someone is one click from its list; nothing is green with the time of the look.
+//
+// covers: OP7
+func TestOverview(t *testing.T) {
+	w := fixedWorld()
+	w.trouble = []operate.Trouble{{Name: "database", Text: "the database cannot be reached", Since: noon.Add(-time.Minute)}}
+	w.find("order-1005").view.CompleteBy = core.InstantOf(noon.Add(time.Minute))
+	body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path).Body.String()
+	for _, want := range []string{`href="/console/failures?state=error">1,242 tasks in error`, `href="/console/operations/op-7">braked: resubmit`, `href="/console/tasks/order/order-1005"`, `href="/console/risk"`, `href="/console/agents#reserve.v1"`, "This node: database", "the database cannot be reached", "2026-03-01 12:00:00.000Z"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	quiet := fixedWorld()
+	quiet.tasks, quiet.ops, quiet.agentsIn = quiet.tasks[:1], nil, nil
+	body = get(t, as(operate.RoleViewer, newConsole(t, quiet.config())), Path).Body.String()
+	if !strings.Contains(body, "Nothing needs you.") || !strings.Contains(body, `Last looked at <time class="x" datetime="2026-03-01T12:00:00Z"`) || strings.Contains(body, `class="need `) {
+		t.Error("an empty first screen is not green with the time of the look")
+	}
+}
+
+// TestOneReadingForAll: fifty first screens at a time read the database as often as one.
+//
+// covers: OP6
+func TestOneReadingForAll(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	get(t, h, Path)
+	reads := w.reads
+	for range 50 {
+		get(t, h, Path)
+	}
+	if w.reads != reads {
+		t.Errorf("%d reads for 50 more first screens", w.reads-reads)
+	}
+}
+
+// TestStreams: all streams of one look get the same bytes, made once; there are no more of them than allowed.
+//
+// covers: OP6
+func TestStreams(t *testing.T) {
+	w := fixedWorld()
+	cfg := w.config()
+	cfg.StreamsMax = 3
+	server := httptest.NewServer(as(operate.RoleViewer, newConsole(t, cfg)))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var readers []*bufio.Reader
+	for range 3 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+Path+"live", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("%d %s", resp.StatusCode, resp.Header)
+		}
+		readers = append(readers, bufio.NewReader(resp.Body))
+	}
+	data := func(r *bufio.Reader) string {
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, ok := strings.CutPrefix(line, "data: "); ok {
+				return text
+			}
+		}
+	}
+	first := data(readers[0])
+	for _, r := range readers[1:] {
+		if data(r) != first {
+			t.Error("two streams got different bytes of one look")
+		}
+	}
+	var e event
+	if err := json.Unmarshal([]byte(first), &e); err != nil || len(e.Points) < 100 || !strings.Contains(e.Needs, "tasks in error") || e.States["error"] != "1,242" || !strings.Contains(e.Ops["op-7"], "4,156") {
+		t.Errorf("first event: %v, %d points", err, len(e.Points))
+	}
+	reads := w.reads
+	w.tell("the state store could not be read")
+	var second event
+	if err := json.Unmarshal([]byte(data(readers[0])), &second); err != nil || second.Trouble == "" || len(second.Points) != 1 {
+		t.Errorf("second event: %v, %d points, trouble %q", err, len(second.Points), second.Trouble)
+	}
+	if w.reads != reads {
+		t.Errorf("an event took %d reads", w.reads-reads)
+	}
+	resp, err := http.Get(server.URL + Path + "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("a stream over the limit: %d", resp.StatusCode)
+	}
+	cancel()
+}
+
+// TestSubPath: below a proxy's path every address is, with and without the proxy taking it off.
+//
+// covers: OP20
+func TestSubPath(t *testing.T) {
+	w := fixedWorld()
+	cfg := w.config()
+	cfg.Base = "/ops/duly"
+	h := as(operate.RoleAdmin, newConsole(t, cfg))
+	address := regexp.MustCompile(` (?:href|src|action|hx-get|hx-post|data-live)="([^"]*)"`)
+	for _, path := range slices.Concat(everyPage, everyDialog) {
+		for _, base := range []string{"/ops/duly", ""} {
+			rec := get(t, h, base+Path+path)
+			for _, m := range address.FindAllStringSubmatch(rec.Body.String(), -1) {
+				if to := m[1]; !strings.HasPrefix(to, "/ops/duly/console/") && !strings.HasPrefix(to, "?") && !strings.HasPrefix(to, "#") {
+					t.Fatalf("%s has the address %s", path, to)
+				}
+			}
+		}
+	}
+	for _, bad := range []string{"ops", "/ops/", "/a b", `/"x`} {
+		cfg.Base = bad
+		if _, err := New(cfg); err == nil {
+			t.Errorf("base %q is accepted", bad)
+		}
+	}
+}
+
+// TestWeight: the first load is less than 250 KB, and is kept by the browser.
+//
+// covers: OP20
+func TestWeight(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	page := get(t, h, Path)
+	weight := page.Body.Len()
+	for _, m := range regexp.MustCompile(`(?:href|src)="(/console/assets/[^"]+)"`).FindAllStringSubmatch(page.Body.String(), -1) {
+		rec := get(t, h, m[1])
+		if rec.Code != 200 || !strings.Contains(rec.Header().Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: %d %s", m[1], rec.Code, rec.Header().Get("Cache-Control"))
+		}
+		weight += rec.Body.Len()
+		r := httptest.NewRequest(http.MethodGet, m[1], nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		small := httptest.NewRecorder()
+		h.ServeHTTP(small, r)
+		if small.Header().Get("Content-Encoding") != "gzip" || small.Body.Len() > rec.Body.Len() {
+			t.Errorf("%s is not compressed", m[1])
+		}
+	}
+	t.Logf("first load: %d bytes, not compressed", weight)
+	if weight >= 250_000 {
+		t.Errorf("the first load has %d bytes", weight)
+	}
+	if rec := get(t, h, Path+"assets/x/../../console.go"); rec.Code == 200 {
+		t.Error("a path out of the assets is served")
+	}
+}
+
+// TestTokenIsToldOnce: the secret is in the answer to its creation, and nowhere after.
+func TestTokenIsToldOnce(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleAdmin, newConsole(t, w.config()))
+	rec := post(t, h, Path+"settings/tokens/new", url.Values{"name": {"deploy"}, "role": {"operator"}, "for": {"24h"}})
+	if rec.Code != 200 || !strings.Contains(rec.Body.String(), "duly_new1_5ecret5ecret5ecret") || rec.Header().Get("Set-Cookie") != "" {
+		t.Fatalf("%d", rec.Code)
+	}
+	if last := w.tokens[len(w.tokens)-1]; !last.Expires.Equal(noon.Add(24 * time.Hour)) {
+		t.Errorf("expires %v", last.Expires)
+	}
+	for _, path := range []string{"settings", "audit"} {
+		if strings.Contains(get(t, h, Path+path).Body.String(), "5ecret") {
+			t.Errorf("%s tells the secret again", path)
+		}
+	}
+	if rec := post(t, h, Path+"settings/tokens/new", url.Values{"name": {"two words"}, "role": {"operator"}}); rec.Code != 422 || len(w.tokens) != 3 {
+		t.Errorf("a name with a space: %d", rec.Code)
+	}
+}
+
+// TestVendored: what others wrote is what they published.
+func TestVendored(t *testing.T) {
+	for name, want := range map[string]string{ // SHA-256 of the files in the packages htmx.org 4.0.1 and uplot 1.6.32 of npm
+		"htmx.min.js":   "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
+		"uplot.min.js":  "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+		"uplot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+	} {
+		content, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s has another hash", name)
+		}
+	}
+}
+
+// TestCounts: a count that is not exact says so.
+//
+// covers: OP5
+func TestCounts(t *testing.T) {
+	for c, want := range map[operate.Count]string{{N: 0}: "0", {N: 1234567}: "1,234,567", {N: 10_000, AtLeast: true}: "≥ 10,000"} {
+		if got := count(c); got != want {
+			t.Errorf("%+v is %s", c, got)
+		}
+	}
+	for d, want := range map[time.Duration]string{0: "0 µs", 1500 * time.Millisecond: "1.5 s", 61 * time.Second: "1 min 1 s", 26 * time.Hour: "26 h", 49 * time.Hour: "2 d 1 h", -time.Second: "−1 s"} {
+		if got := duration(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// view reads the task that a path names.
+func (c *console) view(ctx context.Context, r *http.Request) (core.View, error) {
+	taskType, id := r.PathValue("type"), r.PathValue("id")
+	for field, name := range map[string]string{"type": taskType, "id": id} {
+		if err := core.CheckName(field, name); err != nil {
+			return core.View{}, &operate.Refusal{Code: http.StatusBadRequest, Field: field, Detail: err.Error()}
+		}
+	}
+	v, err := c.Reader.Get(ctx, c.PartitionOf(id), id)
+	if err == nil && v.Type != taskType {
+		err = core.ErrNotFound
+	}
+	if errors.Is(err, core.ErrNotFound) {
+		return v, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no task %s of type %s: it never was, or its retention time is over.", id, taskType)}
+	}
+	return v, err
+}
+
+// planOf is the plan of a task; nil: this node does not know it.
+func (c *console) planOf(ctx context.Context, name string, version int64) (*core.Plan, error) {
+	plans, err := c.Reader.Plans(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	for i := range plans {
+		if plans[i].Name == name && plans[i].Version == version {
+			return &plans[i], nil
+		}
+	}
+	return nil, nil
+}
+
+type taskData struct {
+	View     core.View
+	Plan     *core.Plan
+	Graph    any
+	Steps    []stepRow
+	Timeline *timeline
+	Trail    trail
+	Journal  []journalRow
+	Older    string // address of older rows; empty: there are none
+	Newest   bool   // the newest rows are shown
+	Input    *document
+	Actions  []actionButton
+	Notes    []operate.Note
+	HasNotes bool
+	Audit    []operate.AuditEntry
+	AuditURL string
+	Group    string // address of its failure group; empty: it is in none
+	Ended    bool
+}
+
+// stepRow is a step of the table that has the same content as the graph.
+type stepRow struct {
+	core.StepView
+	After  string
+	Result *document
+}
+
+// task is the page of one task.
+func (c *console) task(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r, "before", "rows"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	before, limit, bad := journalQuery(r)
+	if bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	v, err := c.view(ctx, r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	d := taskData{View: v, Newest: before == 0, HasNotes: c.Notes != nil, Ended: v.State.Ended()}
+	if d.Plan, err = c.planOf(ctx, v.Type, v.PlanVersion); err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	// One more than is shown says whether there are older ones.
+	records, err := c.Reader.JournalPage(ctx, v.Partition, v.Number, before, limit+1)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	if len(records) > limit {
+		records = records[:limit]
+		d.Older = "?before=" + strconv.FormatInt(records[limit-1].Seq, 10) + "#journal"
+	}
+	d.Journal = journalOf(d.Plan, records)
+	d.Timeline = newTimeline(d.Plan, &v, records, core.InstantOf(c.Now()))
+	if before != 0 && d.Timeline != nil {
+		d.Timeline.now = 0
+	}
+	d.Trail = newTrail(d.Plan, &v, records, d.Older != "" || before != 0)
+	base := c.taskURL(v.Type, v.ID)
+	d.Input = documentOf("input", "Input", v.Input, base+"/payload?of=input")
+	d.Steps = stepRows(d.Plan, &v, base)
+	d.Graph = taskGraph(d.Plan, &v).SVG(fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", v.Type, v.PlanVersion, len(v.Steps)))
+	d.Actions = c.buttons(r, &v)
+	target := "task/" + v.Type + "/" + v.ID
+	if c.Notes != nil {
+		if d.Notes, err = c.Notes.Notes(ctx, target, notesShown); err != nil {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	if c.Trail != nil {
+		page, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Limit: trailOfTask})
+		if err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		d.Audit, d.AuditURL = page.Entries, c.url("audit")+"?target="+target
+	}
+	if v.Fingerprint != "" {
+		d.Group = c.url("tasks") + "?type=" + v.Type + "&state=" + string(v.State) + "&fingerprint=" + v.Fingerprint
+	}
+	c.show(w, r, http.StatusOK, "task", page{Title: v.Type + "/" + v.ID, Section: "tasks", Data: d})
+}
+
+func journalQuery(r *http.Request) (before int64, limit int, bad *operate.Refusal) {
+	limit = journalRows
+	q := r.URL.Query()
+	if text := q.Get("before"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return 0, 0, &operate.Refusal{Code: http.StatusBadRequest, Field: "before", Detail: fmt.Sprintf("before is %s, want the number of a journal row, 1 or more.", core.QuoteShort(text))}
+		}
+		before = n
+	}
+	if text := q.Get("rows"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > journalRowsMax {
+			return 0, 0, &operate.Refusal{Code: http.StatusBadRequest, Field: "rows", Detail: fmt.Sprintf("rows is %s, want 1 to %d.", core.QuoteShort(text), journalRowsMax)}
+		}
+		limit = min(n, journalRowsMax-1) // one more is read
+	}
+	return before, limit, nil
+}
+
+func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
+	all := make([]stepRow, len(v.Steps))
+	for i := range v.Steps {
+		all[i] = stepRow{StepView: v.Steps[i], Result: documentOf("result-"+v.Steps[i].Name, "Result of "+v.Steps[i].Name, v.Steps[i].Result, base+"/payload?of="+v.Steps[i].Name)}
+		all[i].Status = shownStatus(v, i)
+		if p != nil && i < len(p.Steps) {
+			var names []string
+			for _, a := range p.Steps[i].After {
+				names = append(names, p.Steps[a].Name)
+			}
+			all[i].After = strings.Join(names, ", ")
+		}
+	}
+	return all
+}
+
+// shownStatus is a step's status; an undo that nothing tries any more is not called "undoing".
+func shownStatus(v *core.View, i int) string {
+	if v.State == core.StateError && v.Steps[i].Status == core.StepUndoing.String() {
+		return "gave up"
+	}
+	return v.Steps[i].Status
+}
+
+// taskGraph is the graph of a task: the plan's order with the steps' states. Without a plan it is a chain.
+func taskGraph(p *core.Plan, v *core.View) *graph {
+	nodes := make([]graphNode, len(v.Steps))
+	for i := range v.Steps {
+		s := &v.Steps[i]
+		nodes[i] = graphNode{Name: s.Name, Status: shownStatus(v, i)}
+		if s.Attempt > 1 {
+			nodes[i].Note = fmt.Sprintf("try %d", s.Attempt)
+		}
+		switch {
+		case p != nil && i < len(p.Steps):
+			nodes[i].After = p.Steps[i].After
+		case i > 0:
+			nodes[i].After = []int{i - 1}
+		}
+	}
+	return layout(nodes)
+}
+
+// planGraph is the graph of a plan alone.
+func planGraph(p *core.Plan) *graph {
+	nodes := make([]graphNode, len(p.Steps))
+	for i := range p.Steps {
+		nodes[i] = graphNode{Name: p.Steps[i].Name, After: p.Steps[i].After}
+		if !p.Steps[i].Undoable {
+			nodes[i].Note = "check"
+		}
+	}
+	return layout(nodes)
+}
+
+// payload serves one document of a task alone: the input, or the result of a step. Secrets are hidden as on the page.
+func (c *console) payload(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r, "of"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	v, err := c.view(ctx, r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	of := r.URL.Query().Get("of")
+	raw, title := v.Input, "Input"
+	if of != "input" {
+		raw, title = nil, "Result of "+of
+		for i := range v.Steps {
+			if v.Steps[i].Name == of {
+				raw = v.Steps[i].Result
+			}
+		}
+	}
+	d := documentOf("document", title, raw, "")
+	if d == nil {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Field: "of", Detail: fmt.Sprintf("Task %s has no document %s: want input, or the name of a step that has a result.", v.ID, core.QuoteShort(of))})
+		return
+	}
+	d.Fold = false
+	c.show(w, r, http.StatusOK, "payload", page{Title: title + " of " + v.Type + "/" + v.ID, Section: "tasks", Data: struct {
+		View core.View
+		Doc  *document
+	}{v, d}})
+}
+
+func (c *console) noteOnTask(w http.ResponseWriter, r *http.Request) {
+	taskType, id := r.PathValue("type"), r.PathValue("id")
+	c.note(w, r, "task/"+taskType+"/"+id, c.taskURL(taskType, id)+"#notes")
+}
+
+func (c *console) noteOnGroup(w http.ResponseWriter, r *http.Request) {
+	c.note(w, r, "group/"+r.PathValue("id"), c.url("failures", r.PathValue("id"))+"#notes")
+}
+
+func (c *console) noteOnOperation(w http.ResponseWriter, r *http.Request) {
+	c.note(w, r, "operation/"+r.PathValue("id"), c.url("operations", r.PathValue("id"))+"#notes")
+}
+
+// note keeps what someone wrote.
+func (c *console) note(w http.ResponseWriter, r *http.Request, target, back string) {
+	if c.Notes == nil {
+		c.absent(w, r, "", "Notes")
+		return
+	}
+	text := strings.TrimSpace(r.PostForm.Get("text"))
+	if text == "" || len(text) > operate.ReasonBytesMax {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "text", Detail: fmt.Sprintf("The note has %d bytes, want 1 to %d.", len(text), operate.ReasonBytesMax)})
+		return
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	err := c.record(r, operate.AuditEntry{Action: "note.add", Target: target}, func() error {
+		_, err := c.Notes.AddNote(ctx, operate.Note{Target: target, At: c.Now(), By: actorOf(r).Name, Text: text})
+		return err
+	})
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.done(w, r, back, "The note is kept.")
+}

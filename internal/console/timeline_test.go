@@ -1,0 +1,145 @@
+package console
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func fixedWorld() *world { return newWorld(func() time.Time { return noon }) }
+
+func (w *world) page(t *testing.T, id string, before int64, limit int) (*core.Plan, *core.View, []core.Record) {
+	t.Helper()
+	l := w.find(id)
+	rows, err := w.JournalPage(t.Context(), 0, l.view.Number, before, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.plan, &l.view, rows
+}
+
+// TestTimeline: time never runs backwards in it, a clock that is behind is named, idle stretches are drawn shorter with
+// their true length, and what is drawn is in the table.
+//
+// covers: OP13
+func TestTimeline(t *testing.T) {
+	w := fixedWorld()
+	for _, l := range w.tasks[:9] {
+		plan, v, rows := w.page(t, l.view.ID, 0, 1000)
+		tl := newTimeline(plan, v, rows, core.InstantOf(noon))
+		last := -1.0
+		for at := tl.from; at <= tl.to; at += max(1, (tl.to-tl.from)/997) {
+			x := tl.x(at)
+			if x < last || x < 0 || x > 100 {
+				t.Fatalf("%s: x goes from %v to %v", v.ID, last, x)
+			}
+			last = x
+		}
+		for i := range tl.spans {
+			s := &tl.spans[i]
+			if tl.until(s) < s.From {
+				t.Errorf("%s: span %d ends before it begins", v.ID, i)
+			}
+		}
+		for _, row := range tl.Rows() {
+			if strings.Contains(row.Took, "−") {
+				t.Errorf("%s: %s took %s", v.ID, row.Step, row.Took)
+			}
+		}
+	}
+	plan, v, rows := w.page(t, "order-1002", 0, 1000)
+	tl := newTimeline(plan, v, rows, core.InstantOf(noon))
+	if len(tl.Skews()) != 1 || !strings.Contains(tl.Skews()[0], "Row 8 is 2.2 s before row 7") {
+		t.Errorf("skews: %q", tl.Skews())
+	}
+	if gaps := tl.Gaps(); len(gaps) != 1 || !strings.HasPrefix(gaps[0], "20 min without a try") {
+		t.Errorf("gaps: %q", gaps)
+	}
+	var what []string
+	for _, row := range tl.Rows() {
+		what = append(what, row.Step+" "+row.What+" "+row.Took)
+	}
+	want := []string{"check try 1 20 ms", "reserve try 1 35 ms", "charge try 1 1.2 s", "charge waits for its next try 900 ms", "charge try 2 8 s", "charge waits for its next try 20 min", "charge try 3 0 µs"}
+	if !slices.Equal(what, want) {
+		t.Errorf("rows:\n%s\nwant\n%s", strings.Join(what, "\n"), strings.Join(want, "\n"))
+	}
+	svg := string(tl.Lanes()[2].SVG)
+	for _, part := range []string{`class="due"`, `class="deadline"`, `class="gap"`} {
+		if !strings.Contains(svg, part) {
+			t.Errorf("the lane of charge has no %s", part)
+		}
+	}
+}
+
+// TestTimelinePages: 20,000 rows are paged from the end, and a page says what began before it.
+//
+// covers: OP13
+func TestTimelinePages(t *testing.T) {
+	w := fixedWorld()
+	plan := &w.plansAll[0]
+	l := w.born(plan, "long-life", 20*time.Hour, `{}`)
+	for range 10_000 {
+		l.fails(time.Second, 0, 500, "again", time.Second)
+	}
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	began := time.Now()
+	rec := get(t, h, Path+"tasks/order/long-life?rows=998&before=20000")
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("a page of 998 rows took %v", took)
+	}
+	body := rec.Body.String()
+	if !strings.Contains(body, `href="?before=19002#journal"`) {
+		t.Errorf("no way to older rows in %d bytes", len(body))
+	}
+	if !strings.Contains(body, "began before what is shown") {
+		t.Error("the try that began before the page is not named")
+	}
+	if rec := get(t, h, Path+"tasks/order/long-life?before=200"); !strings.Contains(rec.Body.String(), "This is the beginning.") {
+		t.Error("the oldest page does not say so")
+	}
+}
+
+// TestTrail: what is left of a task is told by words and by a sign of its own shape, so that no colour is needed.
+//
+// covers: OP12
+func TestTrail(t *testing.T) {
+	w := fixedWorld()
+	look := map[string][2]string{
+		"order-1001": {"check", "Done"},
+		"order-1002": {"warning", "Failed, not rolled back"},
+		"order-1003": {"back", "Failed, rolled back"},
+		"order-1004": {"warning", "Failed, rollback incomplete"},
+		"order-1005": {"play", "On its way"},
+	}
+	for id, want := range look {
+		plan, v, rows := w.page(t, id, 0, 1000)
+		if got := newTrail(plan, v, rows, false).Verdict; got.Icon != want[0] || got.Title != want[1] {
+			t.Errorf("%s: %s %q, want %q", id, got.Icon, got.Title, want)
+		}
+	}
+	plan, v, rows := w.page(t, "order-1004", 0, 1000)
+	var got []string
+	for _, s := range newTrail(plan, v, rows, false).Steps {
+		got = append(got, s.Name+": "+s.Forward.Word+" / "+s.Back.Word+" / "+s.Evidence)
+	}
+	want := []string{
+		"check: done / nothing to undo: a check / row 2: done, by i7@check.v1",
+		"reserve: done or unknown / undo gave up: it is still there / row 7: its undo gave up, by node-1",
+		"charge: done or unknown / undone / row 6: undone, by i7@charge.v1",
+		"ship: failed, left nothing /  / row 5: refused for good, by i7@ship.v1",
+		"mail: not begun /  / ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("trail:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	plan, v, rows = w.page(t, "order-1002", 0, 1000)
+	if s := newTrail(plan, v, rows, false).Steps[2]; s.Forward.Icon != "question" || !s.Left {
+		t.Errorf("a step with a try that did not answer is %q, left %v", s.Forward.Word, s.Left)
+	}
+}
