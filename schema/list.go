@@ -59,10 +59,12 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	if f.Limit < 1 || f.Limit > 1000 {
 		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to 1000", f.Limit)
 	}
+	newest := r.newest
 	if f.Label != "" {
 		if _, err := core.ParseLabel(f.Label); err != nil {
 			return core.Page{}, fmt.Errorf("list: %w", err)
 		}
+		newest = r.newestLabelled
 	}
 	var after *place
 	if f.After != "" {
@@ -78,7 +80,7 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	}
 	var all []entry
 	for _, p := range partitions {
-		if all, err = r.newest(ctx, all, p, f, after); err != nil {
+		if all, err = newest(ctx, all, p, f, after); err != nil {
 			return core.Page{}, fmt.Errorf("list of partition %d: %w", p, err)
 		}
 	}
@@ -126,36 +128,22 @@ func (r *reader) listQuery(partition int64, f core.Filter, after *place) (string
 		args = append(args, v)
 		return fmt.Sprintf("?%d", len(args))
 	}
-	from, where := `tasks`, `partition = ?1`
-	if f.Label != "" {
-		key, value, _ := strings.Cut(f.Label, "=")
-		from = labelledFirst + `key = ` + param(key) + ` AND value = ` + param(value) + labelledThen
-		where += ` AND number = labelled`
+	where := `partition = ?1` + andMatches(f, param)
+	if after != nil {
+		where += ` AND number ` + r.beyond(partition, *after, where, param)
 	}
+	return `SELECT ` + listColumns + ` FROM tasks WHERE ` + where + ` ORDER BY number DESC LIMIT ?2`, args
+}
+
+// andMatches are the conditions of a filter on a task's own row.
+func andMatches(f core.Filter, param func(any) string) (where string) {
 	if f.Type != "" {
 		where += ` AND type = ` + param(f.Type)
 	}
 	if f.State != "" {
 		where += ` AND ` + stateIs(f.State, param)
 	}
-	if after != nil {
-		where += ` AND number ` + r.beyond(partition, *after, from, where, orderOf(f), param)
-	}
-	return `SELECT ` + listColumns + ` FROM ` + from + ` WHERE ` + where + ` ORDER BY ` + orderOf(f) + ` DESC LIMIT ?2`, args
-}
-
-// The tasks of a label, by the index of labels: one after the other from the newest, and of each its row. A cross join is
-// in this order on SQLite; PostgreSQL finds it cheapest.
-const (
-	labelledFirst = `(SELECT number AS labelled FROM labels WHERE partition = ?1 AND `
-	labelledThen  = `) AS l CROSS JOIN tasks`
-)
-
-func orderOf(f core.Filter) string {
-	if f.Label != "" {
-		return `labelled`
-	}
-	return `number`
+	return where
 }
 
 // listColumns are a task's without its input, which may be large.
@@ -164,15 +152,19 @@ var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1)
 // beyond is the condition on the number of what a partition has after a place:
 // from the newest task that is older than its time on, or as old in the
 // partitions that come later at the same time.
-func (r *reader) beyond(partition int64, after place, from, where, order string, param func(any) string) string {
+func (r *reader) beyond(partition int64, after place, where string, param func(any) string) string {
 	if partition == after.partition {
 		return `< ` + param(after.number)
 	}
-	older := `created_at < `
+	return `<= (SELECT max(number) FROM tasks WHERE ` + where + ` AND created_at ` + olderThan(partition, after) + param(r.time(core.Instant(after.at))) + `)`
+}
+
+// olderThan compares times with that of a place in another partition: what is as old comes later in those after it.
+func olderThan(partition int64, after place) string {
 	if partition < after.partition {
-		older = `created_at <= `
+		return `<= `
 	}
-	return `<= (SELECT number FROM ` + from + ` WHERE ` + where + ` AND ` + older + param(r.time(core.Instant(after.at))) + ` ORDER BY ` + order + ` DESC LIMIT 1)`
+	return `< `
 }
 
 // stateIs is the condition on the state. An index of tasks in some states serves a query
