@@ -113,6 +113,27 @@ func TestAskedByIndex(t *testing.T) {
 					wholly(t, s, q.SQL, "tasks_groups", planOf(t, s, q))
 				}
 			}
+			db := schema.DB(s)
+			if dialect == "sqlite" {
+				db = schema.WriterDB(s)
+			}
+			// Of a rare label and of one that every second task has.
+			for _, fill := range []string{
+				`INSERT INTO labels SELECT partition, number, 'rare', CASE WHEN number % 100 = 0 THEN 'x' ELSE 'y' END FROM tasks WHERE number % 10 = 0`,
+				`INSERT INTO labels SELECT partition, number, 'often', 'x' FROM tasks WHERE number % 2 = 0`,
+				`ANALYZE labels`,
+			} {
+				if _, err := db.Exec(fill); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, label := range []string{"rare=x", "often=x", "none=x"} {
+				of := schema.Labelled(s, label)
+				if plan := planOf(t, s, of[0]); strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "SCAN") || strings.Contains(plan, "Sort") || !strings.Contains(plan, "labels_found") {
+					t.Errorf("numbers of %s: want labels_found, in its order:\n%s", label, plan)
+				}
+				wholly(t, s, "tasks of "+label, key, planOf(t, s, of[1]))
+			}
 			for i, q := range schema.Countings(s) {
 				wholly(t, s, q.SQL, []string{"tasks_active", "tasks_pending", "tasks_by_state", "tasks_by_state", "tasks_ended"}[i], planOf(t, s, q))
 			}

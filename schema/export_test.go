@@ -72,6 +72,16 @@ func GroupQuestions(s Store) []Question {
 	return all
 }
 
+// Labelled are the queries of a list by label of partition 1: the numbers, and their rows.
+func Labelled(s Store, label string) []Question {
+	r := readerOf(s)
+	key, value, _ := strings.Cut(label, "=")
+	return []Question{
+		{r.params(qLabelled), []any{1, key, value, -int64(1 << 62), 51}},
+		{r.params(`SELECT ` + listColumns + r.among("tasks", "number") + ` ORDER BY number DESC`), []any{1, r.list([]int64{5, 7, 100})}},
+	}
+}
+
 // Countings are the queries of counts of partition 1.
 func Countings(s Store) (all []Question) {
 	for _, g := range countGroups {

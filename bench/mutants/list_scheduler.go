@@ -159,4 +159,28 @@ var schedulerMutants = []mutant{
 		fault: "one task that may not be asked stops the request about the others",
 		run:   "^TestRequestAboutMany$",
 	},
+	{
+		name: "lifted-pause-is-forgotten", invariant: 11, file: "scheduler/pauses.go",
+		old: "p.park[slot], p.passed[slot], p.behind[slot] = true, 0, nil", new: "p.passed[slot], p.behind[slot] = 0, nil",
+		fault: "what a pause held is not taken up when it is lifted or over",
+		run:   "^(TestPauseHolds|TestPauseEnds)$",
+	},
+	{
+		name: "passed-and-forgotten", invariant: 11, file: "scheduler/pauses.go",
+		old: "p.park[slot], p.fresh[slot] = true, true\n\tp.putBehind(slot, number)", new: "p.park[slot], p.fresh[slot] = true, true\n\t_ = number",
+		fault: "a task that waits for room is not found where the look for such has passed its number",
+		run:   "^(TestHeldTasksAreOutOfTheWay|TestManyBehind)$",
+	},
+	{
+		name: "held-in-the-way", invariant: 12, file: "scheduler/apply.go",
+		old: "\tif held && len(more) > 0 {\n\t\tp.pass(", new: "\tif held && len(more) < 0 {\n\t\tp.pass(",
+		fault: "tasks that a pause holds keep others from the room at their agent",
+		run:   "^TestHeldTasksAreOutOfTheWay$", hangs: true,
+	},
+	{
+		name: "pin-to-a-dead-node", invariant: 11, file: "scheduler/place.go",
+		old: "case slices.Contains(nodes, w.Node):", new: "case w.Node != \"\":",
+		fault: "a partition that is pinned to a node which does not live is nobody's",
+		run:   "^TestPlaceBy$",
+	},
 }

@@ -37,6 +37,12 @@
 //	Conn.NewLease(key, value, ttl) → *Lease: Renew, Held, Release; Conn.Holder
 //	Conn.WatchNodes(ctx, func(live []string))
 //
+// # Operators
+//
+//	Conn.PutWish, Wish, WatchWishes             where partitions are to be
+//	Conn.AnnouncePauses, OnPausesChanged        what is held back has changed
+//	Conn.Instances(ctx, agents), Lags           who answers now, and how far owners are behind
+//
 // # Clients
 //
 //	Conn.OnLive, Conn.OnStatus

@@ -45,6 +45,7 @@
 //	Signer                                                     the tokens of replies
 //	AppendStatus, AppendEnding, AppendEvents                   statuses and endings
 //	AppendAccepted, AppendRefused                              answers to clients
+//	AppendWish, DecodeWish                                     where operators want partitions
 //	Names.CheckReplyTo, CheckTarget                            subjects that a request may name
 //
 // # Rules of the encodings

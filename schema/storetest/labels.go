@@ -123,6 +123,17 @@ func testLabelsList(r *rig) {
 		r.equal(fmt.Sprintf("in pages of %d", limit), r.listed(core.Filter{Limit: limit, Label: "k=v"}), want)
 	}
 	r.equal("of one", r.listed(core.Filter{Limit: 1, Label: "n=4"}), partitions)
+	// So many that they are not read at once, and few of them of the type that is asked for.
+	many := make([]core.TaskWrite, 500)
+	for i := range many {
+		many[i] = labelled(birth(1, int64(100+i), fmt.Sprintf("m%d", i)), core.Label{Key: "many", Value: "v"})
+		if i == 3 || i == 250 {
+			many[i].Task.Type = "rare"
+		}
+	}
+	r.write(many...)
+	r.equal("many", r.listed(core.Filter{Limit: 120, Label: "many=v"}), len(many))
+	r.equal("of a rare type", r.listed(core.Filter{Limit: 1, Label: "many=v", Type: "rare"}), 2)
 }
 
 // testLabelsForgotten: labels go with the row, not with its details: until then its tombstone is found by them.

@@ -10,4 +10,6 @@ CREATE TABLE IF NOT EXISTS labels (
     value     TEXT NOT NULL,
     PRIMARY KEY (partition, number, key)
 );
-CREATE INDEX IF NOT EXISTS labels_found ON labels (key, value, partition, number);
+-- Newest first. By -number, because no other index has that order: a planner would else walk the key of the table in the
+-- hope of a match, which may be far.
+CREATE INDEX IF NOT EXISTS labels_found ON labels (key, value, partition, (-number));

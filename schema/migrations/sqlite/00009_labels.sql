@@ -9,4 +9,5 @@ CREATE TABLE labels (
     value     TEXT NOT NULL,
     PRIMARY KEY (partition, number, key)
 ) WITHOUT ROWID;
-CREATE INDEX labels_found ON labels (key, value, partition, number);
+-- Newest first, as on PostgreSQL.
+CREATE INDEX labels_found ON labels (key, value, partition, (-number));
