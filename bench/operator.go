@@ -157,7 +157,7 @@ func operatorLoad(ctx context.Context, store schema.Store, s *settings, driver, 
 		fmt.Sprintf(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
 			SELECT 0, 2, n.i + 1, %s, 'node', 1, 1, CASE n.i WHEN 0 THEN 'submitted' ELSE 'asked' END, 'processing', 0, 0, FALSE FROM %s`, at(`n.i`), series(operatorJournal)),
 		fmt.Sprintf(`INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, outcome, request_id)
-			SELECT n.i + 1, %s, 'person' || n.i %% 20, 'operator', '10.0.0.1', 'http', CASE n.i %% 5 WHEN 0 THEN 'undo' ELSE 'resubmit' END, %s, 'because', 'done', '' FROM %s`,
+			SELECT n.i + 1, %s, 'person' || (n.i %% 20), 'operator', '10.0.0.1', 'http', CASE n.i %% 5 WHEN 0 THEN 'undo' ELSE 'resubmit' END, %s, 'because', 'done', '' FROM %s`,
 			at(`n.i`), fmt.Sprintf(d.text, `'task/order/t' || n.i`), series(operatorAudit)),
 		fmt.Sprintf(`UPDATE partitions SET next_number = %[1]d, next_end = %[1]d`, tasks/s.partitions+2),
 		d.analyze,
