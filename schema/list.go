@@ -120,9 +120,15 @@ func page(parts []part, limit int) core.Page {
 	return p
 }
 
-// source is the condition under which an index has tasks of a list in the order of their
-// numbers: without what only filters. It adds its parameters to c, whose first is the partition.
-type source func(c *conditions) string
+// source is where an index has tasks of a list in the order of their numbers: without what only filters. It adds
+// its parameters to c, whose first is the partition.
+type source func(c *conditions) place
+
+// place is a FROM and its WHERE, and the column that has the numbers in their order.
+type place struct{ from, where, order string }
+
+// inTasks is a place in the table itself.
+func inTasks(where string) place { return place{`tasks`, where, `number`} }
 
 // conditions are a WHERE that grows, with its parameters: ?1 is the partition.
 type conditions struct {
@@ -159,7 +165,7 @@ func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 	}
 	if f.Fingerprint == "" && f.Step == "" {
 		if f.State == "" {
-			return []source{func(*conditions) string { return `partition = ?1` }}, nil
+			return []source{func(*conditions) place { return inTasks(`partition = ?1`) }}, nil
 		}
 		return []source{stateSource(f.State)}, nil
 	}
@@ -175,14 +181,14 @@ func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 		}
 		for _, taskType := range types {
 			k := groupKey{state, taskType, f.Fingerprint}
-			all = append(all, func(c *conditions) string { return k.is(c) + ` AND partition = ?1` })
+			all = append(all, func(c *conditions) place { return inTasks(k.is(c) + ` AND partition = ?1`) })
 		}
 	}
 	return all, nil
 }
 
 func stateSource(s core.State) source {
-	return func(c *conditions) string { return `partition = ?1 AND ` + stateIs(s, c.param) }
+	return func(c *conditions) place { return inTasks(`partition = ?1 AND ` + stateIs(s, c.param)) }
 }
 
 // labelSource goes by the index of labels; all else only filters. Either all of a range of numbers is wanted, or the first
@@ -372,8 +378,10 @@ func (c *conditions) union(sources []source, columns string, below int64, limit 
 	top := c.param(below)
 	c.top, c.limit = top, limit
 	parts := make([]string, len(sources))
-	for i, is := range sources {
-		parts[i] = `SELECT ` + columns + ` FROM tasks WHERE ` + is(c) + ` AND number < ` + top + strings.Join(filter, "") + ` ORDER BY number DESC LIMIT ` + limit
+	for i, source := range sources {
+		p := source(c)
+		parts[i] = `SELECT ` + columns + ` FROM ` + p.from + ` WHERE ` + p.where + ` AND ` + p.order + ` < ` + top + strings.Join(filter, "") +
+			` ORDER BY ` + p.order + ` DESC LIMIT ` + limit
 		if len(sources) > 1 {
 			parts[i] = fmt.Sprintf(`SELECT * FROM (%s) AS part%d`, parts[i], i)
 		}

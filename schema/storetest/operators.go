@@ -892,8 +892,13 @@ func testDropExpired(r *rig) {
 	}
 	drop(op.Expires.Add(time.Second), 1)
 	drop(op.Expires.Add(time.Second), 0)
+	started.State, started.Ended, started.Epoch = operate.OperationDone, op.Expires, started.Epoch+1
+	r.must(r.s.Update(r.ctx, started, started.Epoch-1))
+	drop(op.Expires.Add(operate.OperationFor), 0)
 	r.equal("members of the dropped one", len(r.members("op", "", 100)), 0)
 	r.equal("members of the started one", len(r.members("started", "", 100)), int(op.Tasks))
+	drop(op.Expires.Add(operate.OperationFor+time.Second), 1)
+	r.equal("members of one that ended long ago", len(r.members("started", "", 100)), 0)
 	if _, err := r.s.Operation(r.ctx, "op"); !errors.Is(err, core.ErrNotFound) {
 		r.Errorf("a dropped operation: %v", err)
 	}
