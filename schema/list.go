@@ -134,11 +134,6 @@ func inTasks(where string) place { return place{`tasks`, where, `number`} }
 type conditions struct {
 	where []string
 	args  []any
-
-	// Of the union that is being written: from which number on, 0 for all; the parameters of below which number and of up
-	// to how many.
-	from       int64
-	top, limit string
 }
 
 func (c *conditions) add(format string, values ...any) {
@@ -160,9 +155,6 @@ func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 // sources are the parts of an index that hold what a filter selects: more than one where a
 // failure is of several types or states, none where there is no such failure.
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
-	if f.Label != "" {
-		return []source{labelSource(f.Label)}, nil
-	}
 	if f.Fingerprint == "" && f.Step == "" {
 		if f.State == "" {
 			return []source{func(*conditions) place { return inTasks(`partition = ?1`) }}, nil
@@ -189,21 +181,6 @@ func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 
 func stateSource(s core.State) source {
 	return func(c *conditions) place { return inTasks(`partition = ?1 AND ` + stateIs(s, c.param)) }
-}
-
-// labelSource goes by the index of labels; all else only filters. Either all of a range of numbers is wanted, or the first
-// of what has the label.
-func labelSource(label string) source {
-	key, value, _ := strings.Cut(label, "=")
-	return func(c *conditions) string {
-		in := `SELECT number FROM labels WHERE partition = ?1 AND key = ` + c.param(key) + ` AND value = ` + c.param(value) + ` AND number < ` + c.top
-		if c.from > 0 {
-			in += ` AND number >= ` + c.param(c.from)
-		} else {
-			in += ` ORDER BY number DESC LIMIT ` + c.limit
-		}
-		return `partition = ?1 AND number IN (` + in + `)`
-	}
 }
 
 // filters are the conditions of a filter that its sources do not see to.
@@ -237,6 +214,9 @@ const stepIs = `EXISTS (SELECT 1 FROM plan_steps ps WHERE ps.plan = tasks.type A
 
 // part reads one partition's part of a page: up to a limit and one more, of up to look rows.
 func (r *reader) part(ctx context.Context, partition, below int64, f core.Filter, sources []source, look int) (part, error) {
+	if f.Label != "" {
+		return r.labelled(ctx, partition, below, f, look)
+	}
 	var none conditions
 	if r.filters(&none, f); len(none.where) == 0 { // each row that is read is one of the list
 		entries, err := r.entries(ctx, partition, 0, below, f, sources)
@@ -355,7 +335,7 @@ func (r *reader) entries(ctx context.Context, partition, from, below int64, f co
 }
 
 func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources []source) (string, []any) {
-	c := conditions{args: []any{partition}, from: from}
+	c := conditions{args: []any{partition}}
 	limit := c.param(f.Limit + 1)
 	if from > 0 {
 		c.add(`number >= %s`, from)
@@ -376,7 +356,6 @@ func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources 
 // a limit.
 func (c *conditions) union(sources []source, columns string, below int64, limit string, filter ...string) string {
 	top := c.param(below)
-	c.top, c.limit = top, limit
 	parts := make([]string, len(sources))
 	for i, source := range sources {
 		p := source(c)
@@ -395,11 +374,11 @@ var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1) + `, COAL
 
 const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step), '')`
 
-// scanListed reads a row of listColumns. Of a task that has not ended, the journal may be
+// scanListed reads a row of listColumns, and what comes after them. Of a task that has not ended, the journal may be
 // newer than its row.
-func scanListed(rows *sql.Rows) (core.View, error) {
+func scanListed(rows *sql.Rows, more ...any) (core.View, error) {
 	var fingerprint, step string
-	t, err := scanTask(rows, &fingerprint, &step)
+	t, err := scanTask(rows, append([]any{&fingerprint, &step}, more...)...)
 	v := summary(&t)
 	v.Fingerprint, v.FailedStep = fingerprint, step
 	if failed(v.State) && fingerprint == "" {

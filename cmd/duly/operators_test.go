@@ -613,8 +613,9 @@ func TestTailAndWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w := &until2{cancel: cancel, lines: 2}
-	if code := run(ctx, []string{"tail", "--since", "7", "-s", e.url}, streams{strings.NewReader(""), w, io.Discard}); code != exitDone {
-		t.Errorf("exit %d", code)
+	var errs bytes.Buffer
+	if code := run(ctx, []string{"tail", "--since", "7", "-s", e.url}, streams{strings.NewReader(""), w, &errs}); code != exitDone || !strings.Contains(errs.String(), "it goes on with --since 9") {
+		t.Errorf("exit %d: %s", code, errs.String())
 	}
 	if got := w.String(); !strings.Contains(got, "o-1  processing  x\uFFFD[2J") || !strings.Contains(got, "o-2  undone") || strings.Count(got, "\n") != 2 {
 		t.Errorf("%q", got)

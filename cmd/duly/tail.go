@@ -25,8 +25,11 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	r := client.Request{Path: pathOf("events"), Query: queryOf(map[string]string{"type": c.Type, "status": c.Status}), Header: map[string]string{client.HeaderLast: c.Since}}
-	page, first := show.On(std.out), true
-	return conn.Follow(ctx, r, func(e client.Event) error {
+	page, first, last := show.On(std.out), true, ""
+	err = conn.Follow(ctx, r, func(e client.Event) error {
+		if e.ID != "" {
+			last = e.ID
+		}
 		switch c.Output {
 		case show.JSON:
 			return show.Raw(std.out, show.JSON, e.Data)
@@ -55,4 +58,8 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 		}
 		fmt.Fprintln(std.err, "duly: the events go on")
 	})
+	if err == nil && last != "" {
+		fmt.Fprintln(std.err, "duly: it goes on with --since", show.Clean(last))
+	}
+	return err
 }

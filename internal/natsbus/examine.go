@@ -107,5 +107,8 @@ func (c *Conn) Offered(ctx context.Context, replicas int) (int64, error) {
 	return o.free, err
 }
 
+// NewEnough reports whether Duly works with a server of a version.
+func NewEnough(version string) bool { return newEnough(version) }
+
 // ServerVersion is the version of the server that the connection is to.
 func (c *Conn) ServerVersion() string { return c.nc.ConnectedServerVersion() }

@@ -226,12 +226,27 @@ func (e *examiner) nats(ctx context.Context, named bool) {
 	default:
 		e.conn = conn
 		e.add(CheckNATS, FindingOK, "%s answers", conn.Server())
-		e.add(CheckNATSVersion, FindingOK, "%s", conn.ServerVersion())
+		e.versions(conn.ServerVersion(), monitors)
 		e.rights(ctx)
 		e.streams(ctx, monitors)
 		e.name(ctx, named)
 	}
 	e.sync(monitors)
+}
+
+// versions looks at the server that answers, and at all whose monitors are known.
+func (e *examiner) versions(here string, monitors []monitor) {
+	var old []string
+	for _, m := range monitors {
+		if m.err == nil && !natsbus.NewEnough(m.varz.Version) {
+			old = append(old, fmt.Sprintf("server %s has %s", m.varz.Name, m.varz.Version))
+		}
+	}
+	if len(old) > 0 {
+		e.add(CheckNATSVersion, FindingWrong, "%s, want 2.15 or newer", some(old))
+		return
+	}
+	e.add(CheckNATSVersion, FindingOK, "%s", here)
 }
 
 // permissions is the command that prints what the node's roles need.
@@ -483,6 +498,7 @@ type monitor struct {
 	err     error
 	varz    struct {
 		Name      string `json:"server_name"`
+		Version   string `json:"version"`
 		JetStream struct {
 			Config *struct {
 				MaxStore     int64         `json:"max_storage"`

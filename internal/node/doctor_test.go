@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -282,6 +284,16 @@ func TestDoctorFindsAnOldServer(t *testing.T) {
 	p.finds([]string{CheckNATSVersion}, old, "want 2.15 or newer")
 	if f := p.examine().of(CheckStreams); f.State != FindingUnknown {
 		t.Errorf("what could not be looked at is %s", f.State)
+	}
+	// Another server of the same cluster.
+	p.cfg.NATSURL = "nats://node:s3cret@" + p.nats.Addr().String()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"server_name":"other","version":"2.10.1","jetstream":{"config":{"max_storage":1073741824,"sync_always":true}}}`)
+	}))
+	t.Cleanup(other.Close)
+	all := findings(Examine(t.Context(), p.cfg, Examination{Monitors: []string{other.URL}}))
+	if f := all.of(CheckNATSVersion); f.State != FindingWrong || !strings.Contains(f.What, "server other has 2.10.1, want 2.15 or newer") {
+		t.Errorf("%+v", f)
 	}
 }
 

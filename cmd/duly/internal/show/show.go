@@ -245,64 +245,72 @@ func Paths(columns []string) []string {
 // keeps reports whether a column is never cut: what is copied into the next command.
 func keeps(path string) bool {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
-	case "id", "task", "number", "partition", "state", "outcome", "name", "type", "last", "at", "tasks":
+	case "id", "task", "number", "partition", "state", "name", "type", "last", "at", "tasks":
 		return true
 	}
 	return false
 }
 
 const (
-	gap      = 2 // between two columns
-	leastCut = 8 // a column is not cut below
+	gap       = 2  // between two columns
+	leastSaid = 16 // a column is cut to, as long as there are others to leave out
+	leastCut  = 8  // a column is not cut below
 )
 
-// Table prints rows under their heads. On a terminal long cells are cut so that a row is a line, then optional columns
-// are left out, which is said; where even that is too wide, each row becomes a block of lines.
+// Table prints rows under their heads. On a terminal long cells are cut so that a row is a line, and optional columns are
+// left out, which is said, before so little of a cell is left that it says nothing; where even that is too wide, each row
+// becomes a block of lines.
 func (p Page) Table(columns []string, rows []Object) {
 	all, needed := split(columns)
-	if p.table(all, rows) {
-		return
-	}
-	if len(needed) < len(all) && p.table(needed, rows) {
-		var out []string
-		for _, c := range all {
-			if !slices.Contains(needed, c) {
-				out = append(out, Head(c))
-			}
+	var out []string // the columns that are left out
+	for is := slices.Clone(all); ; {
+		if p.table(is, rows, leastSaid) || len(is) == len(needed) && p.table(is, rows, leastCut) {
+			break
 		}
-		fmt.Fprintf(p.W, "(no room for %s; -o csv has all)\n", strings.Join(out, ", "))
-		return
+		i := len(is) - 1
+		for i >= 0 && slices.Contains(needed, is[i]) {
+			i--
+		}
+		if i < 0 {
+			p.blocks(all, rows)
+			return
+		}
+		out = append(out, Head(is[i]))
+		is = slices.Delete(is, i, i+1)
 	}
+	if len(out) > 0 {
+		fmt.Fprintf(p.W, "(no room for %s; -o csv has all)\n", strings.Join(out, ", "))
+	}
+}
+
+// blocks prints each row as a block of lines.
+func (p Page) blocks(columns []string, rows []Object) {
 	for i, row := range rows {
 		if i > 0 {
 			fmt.Fprintln(p.W)
 		}
-		p.Fields(all, row)
+		p.Fields(columns, row)
 	}
 }
 
-// table prints a table unless it does not fit.
-func (p Page) table(columns []string, rows []Object) bool {
+// table prints a table unless it does not fit with so much of every cell.
+func (p Page) table(columns []string, rows []Object, least int) bool {
 	cells := make([][]string, 0, len(rows)+1)
-	head := make([]string, len(columns))
+	head, widths, whole := make([]string, len(columns)), make([]int, len(columns)), make([]bool, len(columns))
 	for i, c := range columns {
-		head[i] = Head(c)
+		head[i], widths[i] = Head(c), ansi.StringWidth(Head(c))
+		whole[i] = keeps(c) || slices.ContainsFunc(rows, func(row Object) bool { return isTime(at(row, c)) })
 	}
 	cells = append(cells, head)
 	for _, row := range rows {
 		line := make([]string, len(columns))
 		for i, c := range columns {
 			line[i] = p.cell(at(row, c))
+			widths[i] = max(widths[i], ansi.StringWidth(line[i]))
 		}
 		cells = append(cells, line)
 	}
-	widths := make([]int, len(columns))
-	for _, line := range cells {
-		for i, cell := range line {
-			widths[i] = max(widths[i], ansi.StringWidth(cell))
-		}
-	}
-	if !p.fit(columns, widths) {
+	if !p.fit(columns, widths, whole, least) {
 		return false
 	}
 	for n, line := range cells {
@@ -323,6 +331,16 @@ func (p Page) table(columns []string, rows []Object) bool {
 	return true
 }
 
+// isTime reports whether a value is a time, which is never cut.
+func isTime(v any) bool {
+	text, ok := v.(string)
+	if !ok {
+		return false
+	}
+	_, err := time.Parse(time.RFC3339Nano, text)
+	return err == nil
+}
+
 // cell is a value in a table: on a terminal a time is short, as the row is; Fields has all of it.
 func (p Page) cell(v any) string {
 	text, ok := v.(string)
@@ -337,8 +355,9 @@ func (p Page) cell(v any) string {
 	return moment.Format("2006-01-02")
 }
 
-// fit makes the widest columns narrower until a row is a line.
-func (p Page) fit(columns []string, widths []int) bool {
+// fit makes the widest columns narrower until a row is a line. Those that are shown whole stay as they are, and the
+// others keep so much.
+func (p Page) fit(columns []string, widths []int, whole []bool, least int) bool {
 	if p.Width <= 0 {
 		return true
 	}
@@ -347,7 +366,7 @@ func (p Page) fit(columns []string, widths []int) bool {
 		widest := -1
 		for i, w := range widths {
 			over += w
-			if least := max(leastCut, len(Head(columns[i]))); !keeps(columns[i]) && w > least && (widest < 0 || w > widths[widest]) {
+			if !whole[i] && w > max(least, len(Head(columns[i]))) && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}

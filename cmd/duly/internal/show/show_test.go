@@ -178,3 +178,22 @@ func TestValues(t *testing.T) {
 		}
 	}
 }
+
+// TestOptionalColumnsGoBeforeMeaning: a column is left out before others are cut to a few letters; times are whole.
+func TestOptionalColumnsGoBeforeMeaning(t *testing.T) {
+	rows := rowsOf(t, `[{"number":2,"at":"2026-11-25T13:05:06Z","until":"2026-11-25T13:06:07Z","actor":"ann","role":"admin","via":"http","action":"token.create",
+		"target":"token/sztdrvpmksggxrgd","outcome":"refused: needs the role admin","reason":"the drones are grounded by weather"}]`)
+	columns := []string{"number", "at", "until", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
+	for width, want := range map[int]struct{ line, note string }{
+		200: {"2       13:05:06Z  13:06:07Z  ann    admin  http  token.create  token/sztdrvpmksggxrgd  refused: needs the role admin  the drones are grounded by weather", ""},
+		110: {"2       13:05:06Z  13:06:07Z  ann    admin  token.create  token/sztdrvpmk…  refused: needs …  the drones are …", "(no room for VIA; -o csv has all)"},
+		96:  {"2       13:05:06Z  13:06:07Z  ann    token.create  token/sztdrv…  refused: need…  the drones ar…", "(no room for VIA, ROLE; -o csv has all)"},
+	} {
+		var b bytes.Buffer
+		Page{W: &b, Width: width, Now: now}.Table(columns, rows)
+		lines := strings.Split(b.String(), "\n")
+		if lines[1] != want.line || lines[2] != want.note || ansi.StringWidth(lines[1]) > width {
+			t.Errorf("%d columns:\n%s\nwant\n%s\n%s", width, b.String(), want.line, want.note)
+		}
+	}
+}

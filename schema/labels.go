@@ -1,0 +1,79 @@
+package schema
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The list of the tasks with a label goes by the index of labels, some numbers at a time, and reads the rows of those by
+// their key: two simple questions, because what a planner makes of a join depends on what it takes the tables for.
+
+// labelsLook is how many numbers are read at a time, at least.
+const labelsLook = 200
+
+const qLabelled = `SELECT number FROM labels WHERE partition = ?1 AND key = ?2 AND value = ?3 AND -number > ?4 ORDER BY -number LIMIT ?5`
+
+// labelled is part for a filter with a label; all else only filters.
+func (r *reader) labelled(ctx context.Context, partition, below int64, f core.Filter, look int) (part, error) {
+	key, value, _ := strings.Cut(f.Label, "=")
+	p := part{next: below, seen: math.MaxInt64}
+	for n := max(labelsLook, f.Limit+1); ; {
+		numbers, err := column[int64](ctx, r, qLabelled, partition, key, value, -p.next, n)
+		if err != nil || len(numbers) == 0 {
+			p.next = 0
+			return p, err
+		}
+		found, oldest, err := r.matching(ctx, partition, numbers, f)
+		if err != nil {
+			return p, err
+		}
+		for _, e := range found {
+			p.seen = min(p.seen, e.at)
+			e.at = p.seen
+			if p.entries = append(p.entries, e); len(p.entries) > f.Limit {
+				p.next = e.view.Number
+				return p, nil
+			}
+		}
+		p.next, p.seen = numbers[len(numbers)-1], min(p.seen, oldest)
+		if look -= len(numbers); len(numbers) < n {
+			p.next = 0
+		}
+		if p.next == 0 || look <= 0 {
+			return p, nil
+		}
+	}
+}
+
+// matching reads those of some tasks of a partition that match a filter's other conditions, the newest first, and when the
+// oldest of all of them was created.
+func (r *reader) matching(ctx context.Context, partition int64, numbers []int64, f core.Filter) (found []entry, oldest int64, err error) {
+	c := conditions{args: []any{partition, r.list(numbers)}}
+	r.filters(&c, f)
+	matches := `1 = 1`
+	if len(c.where) > 0 {
+		matches = c.String()
+	}
+	rows, err := r.query(ctx, `SELECT `+listColumns+`, created_at, CASE WHEN `+matches+` THEN 1 ELSE 0 END`+r.among("tasks", "number")+` ORDER BY number DESC`, c.args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	oldest = math.MaxInt64
+	for rows.Next() {
+		var created instant
+		var is int
+		v, err := scanListed(rows, &created, &is)
+		if err != nil {
+			return nil, 0, err
+		}
+		oldest = min(oldest, int64(created))
+		if is == 1 {
+			found = append(found, entry{int64(created), v})
+		}
+	}
+	return found, oldest, rows.Err()
+}
