@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/console"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
@@ -79,6 +80,7 @@ func (n *Node) ports() api.Ports {
 	p.Settings, _ = store.(operate.SettingStore)
 	if flow, err := n.Flow(); err == nil {
 		p.Pauses, p.Partitions, p.Agents = flow.Pauses, flow.Partitions, flow.Agents
+		p.Operations = n.repairs(flow.Agents)
 	}
 	return p
 }
@@ -112,6 +114,12 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	}
 	o.auth.Mount(mux)
 	mux.Handle("/", o.auth.Middleware(tasks))
+	pages, err := n.newConsole(&o.ports, o.live)
+	if err != nil || pages == nil {
+		return err
+	}
+	mux.Handle(console.Path, o.auth.Middleware(pages))
+	mux.Handle("GET /{$}", o.auth.Middleware(toConsole(tasks)))
 	return nil
 }
 

@@ -1,0 +1,220 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/alerts"
+	"duly.dev/duly/internal/api"
+	"duly.dev/duly/internal/auth"
+	"duly.dev/duly/internal/console"
+	"duly.dev/duly/internal/live"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/wire"
+)
+
+// newConsole makes the pages for operators over the ports that the API has; nil: there is nothing to read.
+func (n *Node) newConsole(p *api.Ports, l *live.Live) (http.Handler, error) {
+	if p.Reader == nil {
+		return nil, nil
+	}
+	base := ""
+	if u, err := url.Parse(n.cfg.URL); err == nil {
+		base = strings.TrimSuffix(u.Path, "/")
+	}
+	cfg := console.Config{
+		Base: base, PartitionOf: func(id string) int { return wire.PartitionOf(id, n.cfg.Partitions) },
+		Reader: p.Reader, Trail: p.Trail, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
+		Agents: p.Agents, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
+	}
+	if n.cfg.Auth != "" && auth.Mode(n.cfg.Auth) != auth.Off {
+		cfg.SignOut = auth.PathSignOut
+	}
+	if l != nil {
+		cfg.Live = consoleLive{l}
+	}
+	if p.Partitions != nil {
+		cfg.Partitions = consolePartitions{p.Partitions}
+	}
+	if p.Pauses != nil {
+		cfg.Pauses = consolePauses{p.Pauses}
+	}
+	if p.Tokens != nil {
+		cfg.Tokens = consoleTokens{p.Tokens, n.now}
+	}
+	if p.Settings != nil {
+		cfg.Alerts = consoleAlerts{n, p.Settings}
+	}
+	return console.New(cfg)
+}
+
+// consoleLive is console.Live on the one reader of the process.
+type consoleLive struct{ live *live.Live }
+
+// Current implements console.Live.
+func (l consoleLive) Current(ctx context.Context) (console.Snapshot, error) {
+	s, err := l.live.Current(ctx)
+	return console.Snapshot(s), err
+}
+
+// Samples implements console.Live.
+func (l consoleLive) Samples() []operate.Sample { return l.live.Samples() }
+
+// Subscribe implements console.Live.
+func (l consoleLive) Subscribe(ctx context.Context) <-chan console.Snapshot {
+	out := make(chan console.Snapshot, 1)
+	in := l.live.Subscribe(ctx)
+	go func() { // it ends with ctx, which closes in
+		defer close(out)
+		for s := range in {
+			select {
+			case out <- console.Snapshot(s):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// consolePartitions is console.Partitions. The port writes the audit trail.
+type consolePartitions struct{ of operate.Partitions }
+
+// Partitions implements console.Partitions.
+func (c consolePartitions) Partitions(ctx context.Context) ([]operate.Partition, error) {
+	return c.of.Partitions(ctx)
+}
+
+// StepDown implements console.Partitions.
+func (c consolePartitions) StepDown(ctx context.Context, by operate.Actor, partition int, reason string) error {
+	return c.of.StepDown(ctx, by, partition, reason)
+}
+
+// Pin implements console.Partitions.
+func (c consolePartitions) Pin(ctx context.Context, by operate.Actor, partition int, node, reason string) error {
+	if node == "" {
+		return c.of.Unpin(ctx, by, partition, reason)
+	}
+	return c.of.Pin(ctx, by, partition, node, reason)
+}
+
+// consolePauses is console.Pauses. The port writes the audit trail.
+type consolePauses struct{ pauses operate.PauseControl }
+
+// Held implements console.Pauses.
+func (c consolePauses) Held(ctx context.Context) ([]console.Held, error) {
+	all, err := c.pauses.Pauses(ctx)
+	held := make([]console.Held, len(all))
+	for i, p := range all {
+		held[i] = console.Held{Pause: p.Pause, Waiting: p.Waiting, Nearest: p.FirstDeadline}
+	}
+	return held, err
+}
+
+// Set implements console.Pauses.
+func (c consolePauses) Set(ctx context.Context, by operate.Actor, p operate.Pause) error {
+	_, err := c.pauses.SetPause(ctx, by, p)
+	return err
+}
+
+// Lift implements console.Pauses.
+func (c consolePauses) Lift(ctx context.Context, by operate.Actor, id, reason string) error {
+	return c.pauses.LiftPause(ctx, by, id, reason)
+}
+
+// consoleTokens is console.Tokens on the state store.
+type consoleTokens struct {
+	store operate.TokenStore
+	now   func() time.Time
+}
+
+// Tokens implements console.Tokens.
+func (c consoleTokens) Tokens(ctx context.Context) ([]operate.Token, error) {
+	return c.store.Tokens(ctx)
+}
+
+// Create implements console.Tokens.
+func (c consoleTokens) Create(ctx context.Context, by operate.Actor, name string, role operate.Role, expires time.Time) (string, error) {
+	_, secret, err := auth.CreateToken(ctx, c.store, name, role, by.Name, c.now(), expires)
+	return secret, err
+}
+
+// Revoke implements console.Tokens.
+func (c consoleTokens) Revoke(ctx context.Context, _ operate.Actor, id, _ string) error {
+	return c.store.RevokeToken(ctx, id, c.now())
+}
+
+// consoleAlerts is console.Alerts on the settings, and on this node's sender where it has the role supervisor.
+type consoleAlerts struct {
+	node  *Node
+	store operate.SettingStore
+}
+
+// Channels implements console.Alerts.
+func (c consoleAlerts) Channels(ctx context.Context) ([]console.Channel, error) {
+	documents, err := c.store.Settings(ctx, alerts.ChannelPrefix)
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]alerts.ChannelState{}
+	if sender := c.node.Alerts(); sender != nil {
+		for _, s := range sender.Channels() {
+			states[s.Name] = s
+		}
+	}
+	var all []console.Channel
+	for key, document := range documents {
+		name := strings.TrimPrefix(key, alerts.ChannelPrefix)
+		channel := console.Channel{Name: name, Last: states[name].At, Error: states[name].Error}
+		var is alerts.Channel
+		if err := json.Unmarshal(document, &is); err != nil {
+			channel.Error = "its document cannot be read: " + err.Error()
+		} else {
+			channel.Kind, channel.Events = is.Kind, is.Alerts
+			channel.To = strings.Join(is.To, ", ")
+			if is.URL != "" {
+				channel.To = originOf(is.URL)
+			}
+		}
+		all = append(all, channel)
+	}
+	slices.SortFunc(all, func(a, b console.Channel) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// originOf is what of a URL holds no secret.
+func originOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a URL that cannot be read"
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Test implements console.Alerts.
+func (c consoleAlerts) Test(ctx context.Context, _ operate.Actor, name string) error {
+	sender := c.node.Alerts()
+	if sender == nil {
+		return &operate.Refusal{Code: http.StatusServiceUnavailable, Detail: "This node does not deliver alerts: ask one with the role supervisor."}
+	}
+	if err := sender.Test(ctx, name); err != nil {
+		return &operate.Refusal{Code: http.StatusBadGateway, Detail: err.Error()}
+	}
+	return nil
+}
+
+// toConsole leads a browser that asks for nothing in particular to the pages.
+func toConsole(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			http.Redirect(w, r, strings.TrimPrefix(console.Path, "/"), http.StatusFound)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
