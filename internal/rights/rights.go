@@ -187,6 +187,11 @@ func (b *builder) ingest() {
 	b.publish(n.PatternPack(), n.PatternControl(), api+"CONSUMER.LIST."+n.StreamTasks())
 	// What operators ask of it: which agents live, and where partitions and pauses are to be.
 	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
+	// What becomes of tasks, for those who follow it over HTTP.
+	events := n.StreamEvents()
+	b.seldom(api+"STREAM.INFO."+events, api+"CONSUMER.CREATE."+events+".*."+n.PatternEvents(), api+"CONSUMER.MSG.NEXT."+events+".*",
+		api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
+	b.denyAlerts(events)
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
@@ -295,14 +300,18 @@ func (b *builder) submitter(taskType string) {
 		events := n.StreamEvents()
 		b.publish(api+"STREAM.INFO."+events, api+"CONSUMER.CREATE."+events+".*."+n.EventSubject(taskType, "*"),
 			api+"CONSUMER.MSG.NEXT."+events+".*", api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
-		// What supervisors read is not theirs. The names of other consumers cannot be guessed.
-		for _, what := range []string{"CREATE", "MSG.NEXT", "INFO", "DELETE"} {
-			deny := api + "CONSUMER." + what + "." + events + "." + wire.ConsumerAlerts
-			if what == "CREATE" {
-				deny += ".>"
-			}
-			b.set.DenyPublish = append(b.set.DenyPublish, deny)
+		b.denyAlerts(events)
+	}
+}
+
+// denyAlerts keeps what supervisors read from who reads other consumers, whose names cannot be guessed.
+func (b *builder) denyAlerts(events string) {
+	for _, what := range []string{"CREATE", "MSG.NEXT", "INFO", "DELETE"} {
+		deny := api + "CONSUMER." + what + "." + events + "." + wire.ConsumerAlerts
+		if what == "CREATE" {
+			deny += ".>"
 		}
+		b.set.DenyPublish = append(b.set.DenyPublish, deny)
 	}
 }
 
