@@ -404,7 +404,7 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 	if full, err := s.applyHeld(ctx); full || err != nil {
 		return full, err
 	}
-	for ; c.pos.control < len(c.mail.Controls); c.pos.control++ {
+	for ; c.pos.control < len(c.mail.Controls); c.pos.control, c.pos.number = c.pos.control+1, 0 {
 		if !s.roomy() {
 			return true, nil
 		}
@@ -428,19 +428,24 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 
 func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
 	c := &m.Control
-	ev := core.Event{Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As}
-	if c.Kind == 0 {
-		return false, nil
+	ev := core.Event{
+		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result,
 	}
-	if c.Kind == core.EventOverdue {
+	switch {
+	case c.Kind == 0:
+		return false, nil
+	case c.Kind == core.EventOverdue:
 		return s.applyOverdue(ctx, p, c.Numbers, &ev)
+	case len(c.Numbers) > 0:
+		return s.applyMany(ctx, p, c, &ev)
 	}
 	e, err := s.find(ctx, p, c.ID)
 	if err != nil {
 		return false, err
 	}
 	if e == nil {
-		if c.Kind == core.EventCancel && c.Type != "" {
+		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 {
 			if p.unread() && len(p.held) < heldMax {
 				p.held = append(p.held, *m)
 				return false, nil
@@ -454,15 +459,85 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	if e.created {
 		return true, nil // its row is in this very batch: after the commit
 	}
-	if e.plan == nil && c.Kind == core.EventResubmit { // its plan was unknown when it came
+	why, err := s.ask(ctx, p, e, &ev)
+	if why != nil {
+		s.log.Info("a request about a task changed nothing", "task", c.ID, "actor", c.Actor, "why", why)
+	}
+	return false, err
+}
+
+// ask applies a request to one task; why says that it changed nothing.
+func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
+	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
 		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0, false); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	if err := s.event(p, e, &ev); err != nil {
-		s.log.Info("a request about a task changed nothing", "task", c.ID, "actor", c.Actor, "why", err)
+	return s.event(p, e, ev), nil
+}
+
+// applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
+// One that is refused does not stop the others. A round that fills up goes on in the next one where it stopped. After a
+// crash the whole message is read again: what it has changed has other rows by then.
+func (s *Shard) applyMany(ctx context.Context, p *partition, c *core.Control, ev *core.Event) (full bool, err error) {
+	at := &s.cycle.pos.number
+	var some refusals
+	defer func() { some.log(s, c) }()
+	for *at < len(c.Numbers) {
+		room := s.cfg.BatchMax - len(s.cycle.batch.Writes)
+		if !s.roomy() {
+			return true, nil
+		}
+		part := c.Numbers[*at:min(len(c.Numbers), *at+min(room, max(1, s.cfg.Memory.fits(room))))]
+		if _, err := s.loadNumbers(ctx, p, part); err != nil {
+			return false, err
+		}
+		for _, number := range part {
+			e := p.tasks[number]
+			if e != nil && (e.created || !s.roomy()) {
+				return true, nil
+			}
+			one := *ev
+			one.IfSeq = c.Seqs[*at]
+			if err := s.askNumber(ctx, p, e, &one, &some); err != nil {
+				return false, err
+			}
+			*at++
+		}
 	}
 	return false, nil
+}
+
+// askNumber is ask for a task that may not be there.
+func (s *Shard) askNumber(ctx context.Context, p *partition, e *entry, ev *core.Event, some *refusals) error {
+	if e == nil {
+		some.unknown++
+		return nil
+	}
+	why, err := s.ask(ctx, p, e, ev)
+	if why != nil {
+		some.add(why)
+	}
+	return err
+}
+
+// refusals are the tasks of one request that it did not change.
+type refusals struct {
+	unknown, refused int
+	first            error
+}
+
+func (r *refusals) add(why error) {
+	if r.refused++; r.first == nil {
+		r.first = why
+	}
+}
+
+// log says it in one line for all.
+func (r *refusals) log(s *Shard, c *core.Control) {
+	if r.unknown+r.refused > 0 {
+		s.log.Info("a request about many tasks did not change all of them", "kind", c.Kind, "tasks", len(c.Numbers), "unknown", r.unknown, "refused", r.refused, "actor", c.Actor, "why", r.first)
+	}
 }
 
 // applyOverdue asks the core about each task the supervisor names. A round that

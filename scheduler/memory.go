@@ -83,6 +83,9 @@ const taskBytesBesides = 1 << 10
 // taskBytes is what a task in flight holds.
 func taskBytes(t *core.Task) int64 {
 	n := taskBytesBesides + len(t.Input)
+	for i := range t.Earlier {
+		n += len(t.Earlier[i])
+	}
 	for i := range t.Steps {
 		n += len(t.Steps[i].Result)
 	}

@@ -132,7 +132,7 @@ func (s *Shard) command(x *pending) {
 		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.commitOf(x.effect.Seq),
 		Task: task.ID, Type: task.Type, Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round,
 		CompleteBy: x.effect.At, Left: left,
-		Input: task.Input, Results: cy.results[from:len(cy.results):len(cy.results)], Trace: task.Trace,
+		Input: task.InputOf(x.effect.Step), Results: cy.results[from:len(cy.results):len(cy.results)], Trace: task.Trace,
 	}
 	if c.Undo {
 		c.Result = task.Steps[x.effect.Step].Result

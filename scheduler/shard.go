@@ -258,11 +258,12 @@ func (s *Shard) Doubt(e core.Evidence) bool {
 // caller has made sure that the task was not created in this round.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 	unsure := p.taken.MayHaveRun(e.task)
-	if unsure && ev.Kind != core.EventResubmit {
+	starts := ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit || ev.Kind == core.EventAccept
+	if unsure && !starts {
 		s.wentBack(p, e)
 	}
 	err := s.decide(p, e, ev)
-	if unsure && err == nil && ev.Kind == core.EventResubmit { // what the time that is lost made of it is not known either
+	if unsure && err == nil && starts { // what the time that is lost made of it is not known either
 		s.wentBack(p, e)
 	}
 	return err

@@ -132,11 +132,14 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 			return fmt.Errorf("journal row of partition %d: %w", partition, err)
 		}
 		if s := at[number]; s != nil {
-			s.Journal = append(s.Journal, rec)
-			s.Commits = append(s.Commits, commit)
-			if input != nil {
+			switch {
+			case rec.Seq > 1: // an edit's: from that row on
+				rec.Input = input
+			case input != nil:
 				s.Row.Input = input
 			}
+			s.Journal = append(s.Journal, rec)
+			s.Commits = append(s.Commits, commit)
 		}
 	}
 	return rows.Err()

@@ -11,15 +11,19 @@ import (
 const (
 	plainFormat   = 1
 	inputFormat   = 2 // with the task's input, which binaries of before look for in tasks
-	journalFormat = inputFormat
+	repairFormat  = 3 // of an edit, or of a step that was accepted: binaries of before would undo less, or by another input
+	journalFormat = repairFormat
 )
 
 // FormatOf is the format of a row that holds that input of its task.
-func FormatOf(input []byte) int16 {
-	if input == nil {
-		return plainFormat
+func FormatOf(r *core.Record, input []byte) int16 {
+	switch {
+	case r.Input != nil || r.Kind == core.KindAccepted:
+		return repairFormat
+	case input != nil:
+		return inputFormat
 	}
-	return inputFormat
+	return plainFormat
 }
 
 // StatusWord is the status of the row's step; without a step, of the zero

@@ -121,13 +121,13 @@ func complete(b *core.Batch) error {
 	return nil
 }
 
-// InputOf is the input of a task where it is written: in the first journal row,
-// because it is forgotten when the journal is.
+// InputOf is the input of a task where it is written: in the first journal row and
+// in that of an edit, because it is forgotten when the journal is.
 func InputOf(w *core.TaskWrite, record int) []byte {
 	if w.Birth && record == 0 {
 		return w.Task.Input
 	}
-	return nil
+	return w.Records[record].Input
 }
 
 // after names the steps that step i comes after.

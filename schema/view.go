@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -23,7 +24,7 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 			return core.View{}, err
 		}
 	}
-	return viewOf(plan, s)
+	return viewOf(plan, s, core.InstantOf(time.Now()))
 }
 
 // plan is one plan version, nil when it is not stored.
@@ -43,11 +44,12 @@ func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Pl
 }
 
 // viewOf shows a stored task with the steps its journal leads to. Of a purged
-// task the row is all there is; of one whose plan is unknown, all but the steps.
-func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
+// task the row is all there is; of one whose plan is unknown, all but the steps. at is now.
+func viewOf(plan *core.Plan, saved *core.Saved, at core.Instant) (core.View, error) {
 	if len(saved.Journal) == 0 {
 		v := summary(&saved.Row)
-		v.Input = saved.Row.Input
+		v.Input, v.Seq = saved.Row.Input, saved.Row.Seq
+		v.Sentence = saved.Row.Sentence(nil, at)
 		return v, nil
 	}
 	t, err := core.Replay(plan, saved)
@@ -55,7 +57,8 @@ func viewOf(plan *core.Plan, saved *core.Saved) (core.View, error) {
 		return core.View{}, err
 	}
 	v := summary(t) // the journal may be newer than the row
-	v.Reason, v.Input = t.Why, t.Input
+	v.Reason, v.Input, v.Seq = t.Why, t.Input, t.Seq
+	v.Sentence, v.Possible = t.Sentence(plan, at), t.Possible(plan)
 	if t.State == core.StateProcessed {
 		v.Reason = ""
 	} else if plan != nil && t.FailedStep > 0 && t.FailedStep <= len(plan.Steps) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/ingest"
@@ -98,9 +100,9 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 	view, err := a.look(ctx, &c, asked.Partition)
 	switch {
 	case err == nil && view.Type != c.Type:
-		return Asked{}, ingest.Refuse(409, ingest.CauseOtherType, "id %s is a task of type %s, not %s", core.QuoteShort(c.ID), core.QuoteShort(view.Type), core.QuoteShort(c.Type))
+		return Asked{}, otherType(&c, &view)
 	case err == nil:
-		outcome, bad := foresee(&c, view.State)
+		outcome, bad := foresee(&c, &view)
 		if bad != nil {
 			return Asked{}, bad
 		}
@@ -113,18 +115,37 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 		}
 		asked.Outcome = "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
 	case !c.EvenIfUnknown:
-		a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
-		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
+		return Asked{}, a.unread(&c, err)
 	default:
 		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
 	}
-	ctx, stop := context.WithTimeout(ctx, a.cfg.ControlMax)
-	defer stop()
-	if asked.Seq, err = a.controls.Ask(ctx, asked.Partition, c); err != nil {
-		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
-		return Asked{}, ingest.Refuse(503, ingest.CauseStore, "the request about task %s may not be stored, ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
+	if asked.Seq, bad = a.store(ctx, &c, asked.Partition); bad != nil {
+		return Asked{}, bad
 	}
 	return asked, nil
+}
+
+// store stores a request in the control stream and gives its position.
+func (a *Requests) store(ctx context.Context, c *core.Control, partition int) (uint64, *ingest.Refusal) {
+	ctx, stop := context.WithTimeout(ctx, a.cfg.ControlMax)
+	defer stop()
+	seq, err := a.controls.Ask(ctx, partition, *c)
+	if err != nil {
+		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
+		return 0, ingest.Refuse(503, ingest.CauseStore, "the request about task %s may not be stored, ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
+	}
+	return seq, nil
+}
+
+// otherType refuses a request that names a task by another type than its own.
+func otherType(c *core.Control, view *core.View) *ingest.Refusal {
+	return ingest.Refuse(409, ingest.CauseOtherType, "id %s is a task of type %s, not %s", core.QuoteShort(c.ID), core.QuoteShort(view.Type), core.QuoteShort(c.Type))
+}
+
+// unread says that the state store did not answer.
+func (a *Requests) unread(c *core.Control, err error) *ingest.Refusal {
+	a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
+	return ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
 }
 
 // look reads the task. An id that may be on its way to become one is looked for a while,
@@ -171,13 +192,19 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 	return nil
 }
 
-// foresee says what a request will lead to for a task in that state, or refuses what
-// would change nothing. What is asked for again after it was done is no error.
-func foresee(c *core.Control, state core.State) (outcome string, bad *ingest.Refusal) {
+// foresee says what a request will lead to for the task as it was seen, or refuses what
+// would change nothing, with the state and what is possible in it. What is asked for again after it was done is no error.
+func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refusal) {
+	state := view.State
 	no := func(why string) (string, *ingest.Refusal) {
-		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s", core.QuoteShort(c.ID), state, why)
+		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s; %s", core.QuoteShort(c.ID), state, why, possible(view))
+	}
+	if c.IfSeq != 0 && view.Seq != 0 && c.IfSeq != view.Seq {
+		return no(fmt.Sprintf("it is at journal row %d, and the request is about row %d, so it has changed since: look at it again", view.Seq, c.IfSeq))
 	}
 	open := state == core.StatePending || state == core.StateProcessing
+	// stuck reports whether a task in error cannot go on from where it stopped.
+	stuck := func(word string) bool { return len(view.Possible) > 0 && !slices.Contains(view.Possible, word) }
 	switch c.Kind {
 	case core.EventCancel, core.EventUndo:
 		switch {
@@ -189,11 +216,22 @@ func foresee(c *core.Control, state core.State) (outcome string, bad *ingest.Ref
 			return no("it is too late to cancel; ask for an undo to take back what it did")
 		}
 		return "what it did is undone, unless its last step ends first", nil
-	case core.EventResubmit:
+	case core.EventResubmit, core.EventEdit:
 		if state != core.StateError && state != core.StateUndone {
 			return no("only a task in error or undone can be resubmitted")
 		}
-		return "it starts again", nil
+		if stuck("resubmit") {
+			return no("it cannot start again from where it stopped")
+		}
+		return startsAgain(c, view), nil
+	case core.EventAccept:
+		if state != core.StateError {
+			return no("only a task in error has a step to accept")
+		}
+		if stuck("accept") {
+			return no("it cannot go on from where it stopped")
+		}
+		return "the step it stopped at counts as done, and it goes on", nil
 	case core.EventResolve:
 		if state != core.StateError {
 			return no("only a task in error can be resolved")
@@ -206,4 +244,23 @@ func foresee(c *core.Control, state core.State) (outcome string, bad *ingest.Ref
 		return "it has until " + timeText(c.Until), nil
 	}
 	return no("it cannot be asked that")
+}
+
+// startsAgain is what a resubmit or an edit leads to.
+func startsAgain(c *core.Control, view *core.View) string {
+	switch {
+	case c.Kind == core.EventResubmit:
+		return "it starts again"
+	case view.State == core.StateUndone:
+		return "it starts again with the new input, from its first step"
+	}
+	return "it starts again with the new input at the step it stopped at; if an earlier try of that step had an effect, its service may answer by the same key what it did by the old input"
+}
+
+// possible says what may be asked of a task.
+func possible(view *core.View) string {
+	if len(view.Possible) == 0 {
+		return "nothing else can be asked of it now"
+	}
+	return "possible now: " + strings.Join(view.Possible, ", ")
 }

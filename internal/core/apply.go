@@ -27,6 +27,9 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	if ev.Type != "" && ev.Type != t.Type {
 		return d.notAllowed("it is of type " + QuoteShort(t.Type) + ", not " + QuoteShort(ev.Type))
 	}
+	if ev.IfSeq != 0 && ev.IfSeq != t.Seq {
+		return d.notAllowed(fmt.Sprintf("the request is about its journal row %d, and it is at row %d by now", ev.IfSeq, t.Seq))
+	}
 	if p == nil || t.Steps == nil {
 		return d.withoutPlan()
 	}
@@ -43,8 +46,10 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 		return d.overdue()
 	case EventCancel, EventUndo:
 		return d.undo()
-	case EventResubmit:
+	case EventResubmit, EventEdit:
 		return d.resubmit()
+	case EventAccept:
+		return d.accept()
 	case EventResolve:
 		return d.resolve()
 	case EventExtend:

@@ -123,7 +123,7 @@ func (w *TaskWrite) Size() int {
 	}
 	for i := range w.Records {
 		r := &w.Records[i]
-		n += record + len(r.Actor) + len(r.Error) + len(r.Reason) + len(r.Result)
+		n += record + len(r.Actor) + len(r.Error) + len(r.Reason) + len(r.Result) + len(r.Input)
 	}
 	return n
 }

@@ -178,7 +178,7 @@ var never = map[State][]StepStatus{
 var probes = []string{
 	"reply", "reply-failed", "reply-refused", "reply-late", "reply-other", "unserved",
 	"wake-early", "wake", "claim", "claim-full", "overdue-early", "overdue",
-	"cancel", "undo", "resubmit", "resolve", "extend", "poison", "reply-full", "served",
+	"cancel", "undo", "resubmit", "resolve", "extend", "poison", "reply-full", "served", "accept", "edit",
 }
 
 func probe(name string, r *rig) Event {
@@ -212,6 +212,10 @@ func probe(name string, r *rig) Event {
 		ev.Kind, ev.As = EventResolve, StateUndone
 	case "extend":
 		ev.Kind, ev.Until = EventExtend, r.now.Add(time.Hour)
+	case "accept":
+		ev.Kind, ev.Result = EventAccept, []byte(`"by hand"`)
+	case "edit":
+		ev.Kind, ev.Input = EventEdit, []byte(`{"edited":true}`)
 	default:
 		ev.Kind = map[string]EventKind{
 			"unserved": EventUnserved, "cancel": EventCancel, "undo": EventUndo,
@@ -311,7 +315,7 @@ func TestCells(t *testing.T) {
 
 // applyCell applies ev; a task without steps is not followed into the store.
 func applyCell(r *rig, ev Event) error {
-	if r.task.Steps == nil && ev.Kind != EventResubmit {
+	if r.task.Steps == nil && ev.Kind != EventResubmit && ev.Kind != EventEdit {
 		return Apply(nil, r.task, &ev, &r.out)
 	}
 	return r.apply(ev)

@@ -18,6 +18,8 @@ const (
 	EventPoison                        // owner: the database refuses the task's row, or its plan is gone
 	EventWentBack                      // owner: the database went back at Until; what ran before is not known
 	EventServed                        // owner: the agent that a step waits for has answered another task
+	EventAccept                        // operator: the failed step of a task in error counts as done, with Result
+	EventEdit                          // operator: as Resubmit, with another input
 )
 
 // Event is one thing that happened to one task.
@@ -29,13 +31,15 @@ type Event struct {
 	Actor  string  // who raised it: a node, an agent, a person
 	Reason string  // a person's words
 	Type   string  // of a request: the type that the requester names; empty: it names none
+	IfSeq  int64   // of a request: the newest journal row that the requester knows; 0: whatever it is
 
 	Seq    int64   // of Reply, Unserved: journal row that issued the command
 	Code   int     // of Reply: 0 = success, else the Nats-Service-Error-Code
 	Error  string  // of Reply, Poison: text of the failure
-	Result []byte  // of Reply: JSON
-	Step   string  // of Resubmit: the step to start from; empty = the failed one
-	Until  Instant // of Extend and Resubmit: the new task deadline; 0 = the plan's time from now; of WentBack: when
+	Result []byte  // of Reply and Accept: JSON
+	Input  []byte  // of Edit: JSON
+	Step   string  // of Resubmit, Edit and Accept: the step meant; empty = the failed one
+	Until  Instant // of Extend, Resubmit, Edit and Accept: the new task deadline; 0 = the plan's time from now; of WentBack: when
 	As     State   // of Resolve: StateProcessed or StateUndone
 	// Full has bit i set when the agent of step i has no room in its in-flight
 	// window: a do that would start there parks the task instead.

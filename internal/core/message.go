@@ -131,18 +131,27 @@ type Status struct {
 	At     Instant
 }
 
+// ControlNumbersMax bounds the tasks that one control message names by number.
+const ControlNumbersMax = 1000
+
 // Control is one request about a task that exists, from the supervisor or a
 // person.
 type Control struct {
-	Kind    EventKind // Overdue, Cancel, Undo, Resubmit, Resolve, Extend
-	Numbers []int64   // of Overdue: the tasks asked about
-	ID      string    // of all others
-	Type    string    // of all others: the task's, or that of an id that is not known yet
+	Kind EventKind // Overdue, Cancel, Undo, Resubmit, Edit, Accept, Resolve, Extend
+	// Numbers are of Overdue, and of a request about many tasks of the partition at once (Undo, Resubmit, Edit, Accept,
+	// Resolve): then Seqs has the IfSeq of each, and there is no ID.
+	Numbers []int64
+	Seqs    []int64
+	ID      string // of one task
+	Type    string // the task's, or that of an id that is not known yet
 	Actor   string
 	Reason  string
 	Step    string
 	Until   Instant
 	As      State
+	IfSeq   int64  // of one task: refuse when its newest journal row is another; 0: whatever it is
+	Input   []byte // of Edit: JSON
+	Result  []byte // of Accept: JSON
 
 	EvenIfUnknown bool // of Cancel: also of an id that is not known yet
 }

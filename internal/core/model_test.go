@@ -18,7 +18,8 @@ type model struct {
 	zombies []*hand // copies that an owner committed but had not sent when it lost the task
 	timers  []Instant
 	effects map[effectKey]*effectAt
-	settled map[int]bool // rounds that a person settled by hand
+	settled map[int]bool         // rounds that a person settled by hand
+	inputs  map[effectKey]string // of the do that left last
 }
 
 // try is one command, known by the number of the journal row that issued it.
@@ -55,7 +56,7 @@ type effectAt struct {
 }
 
 func newModel(p *Plan) *model {
-	return &model{grace: Instant(0).Add(p.Grace), effects: map[effectKey]*effectAt{}, settled: map[int]bool{}}
+	return &model{grace: Instant(0).Add(p.Grace), effects: map[effectKey]*effectAt{}, settled: map[int]bool{}, inputs: map[effectKey]string{}}
 }
 
 func (m *model) effect(k effectKey) *effectAt {
@@ -152,6 +153,23 @@ func (m *model) checkSend(p *Plan, task *Task, e Effect, now Instant) string {
 		if p.Steps[j].Undoable && m.effect(effectKey{round, j}).live && !m.settled[round] && !passes(p, task, e.Step, j) {
 			return fmt.Sprintf("step %d is undone before step %d, whose effect is live", e.Step, j)
 		}
+	}
+	return ""
+}
+
+// checkInput wants an undo to carry the input of the do that it undoes.
+func (m *model) checkInput(t *Task, e Effect) string {
+	k := effectKey{t.Round, e.Step}
+	input := string(t.InputOf(e.Step))
+	if e.Kind == EffectDo {
+		m.inputs[k] = input
+		if input != string(t.Input) {
+			return fmt.Sprintf("a do of step %d leaves with an input from before an edit", e.Step)
+		}
+		return ""
+	}
+	if did, ok := m.inputs[k]; ok && did != input {
+		return fmt.Sprintf("the undo of step %d leaves with the input %s, its do left with %s", e.Step, input, did)
 	}
 	return ""
 }

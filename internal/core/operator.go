@@ -1,11 +1,28 @@
 package core
 
+import "fmt"
+
 // What people ask for, and what only a person can settle.
 
+// EditsMax bounds the edits of one round of a task: the inputs before them are kept for the undos of what ran by them.
+const EditsMax = 16
+
 // resubmit starts again: at the failed step of a task in error, or at the first
-// step, in a new round with new keys, of a task that was undone.
+// step, in a new round with new keys, of a task that was undone. An edit is a
+// resubmit with another input. What ran by the old one and is not tried again is undone by it.
 func (d *decision) resubmit() error {
-	step, err := d.restart()
+	step := -1
+	if d.t.State == StateUndone {
+		if d.ev.Step != "" && d.ev.Step != d.p.Steps[0].Name {
+			return d.notAllowed("after an undo a task starts again at its first step, " + d.p.Steps[0].Name)
+		}
+	} else {
+		var err error
+		if step, err = d.stopped("only a task in error or undone can be resubmitted"); err != nil {
+			return err
+		}
+	}
+	input, err := d.newInput()
 	if err != nil {
 		return err
 	}
@@ -14,7 +31,7 @@ func (d *decision) resubmit() error {
 		return err
 	}
 	r := d.record(KindResubmitted, step)
-	r.StepStatus, r.Attempt, r.Deadline = StepWaiting, 0, until
+	r.StepStatus, r.Attempt, r.Deadline, r.Input = StepWaiting, 0, until, input
 	if d.t.State == StateUndone {
 		r.Round++
 	}
@@ -22,35 +39,35 @@ func (d *decision) resubmit() error {
 	return nil
 }
 
-// restart finds the step that a resubmit starts from; -1: the first of a new
-// round.
-func (d *decision) restart() (int, error) {
-	switch d.t.State {
-	case StateUndone:
-		if d.ev.Step != "" && d.ev.Step != d.p.Steps[0].Name {
-			return -1, d.notAllowed("after an undo a task starts again at its first step, " + d.p.Steps[0].Name)
-		}
-		return -1, nil
-	case StateError:
-	default:
-		return -1, d.notAllowed("only a task in error or undone can be resubmitted")
+// accept lets the step that a task in error stopped at count as done, with a given result, and goes on. It may have
+// an effect, by whatever hand: it is undone with the task.
+func (d *decision) accept() error {
+	step, err := d.stopped("only a task in error has a step to accept")
+	if err != nil {
+		return err
 	}
-	at := -1
-	for i := range d.t.Steps {
-		switch d.t.Steps[i].Status {
-		case StepUndoing, StepUndone:
-			return -1, d.notAllowed("its undo has begun: finish the undo before a resubmit")
-		case StepRunning:
-			return -1, d.notAllowed("a command was out when it was stopped: undo it")
-		case StepFailed:
-			at = i
-		}
+	if n, most := len(d.ev.Result), d.p.Steps[step].ResultMax; n == 0 || n > most {
+		return d.notAllowed(fmt.Sprintf("the result has %d bytes, want 1 to %d, the result_max of step %s", n, most, d.p.Steps[step].Name))
 	}
-	if at < 0 { // it was stopped between two tries
-		at = d.t.nextStep(d.p)
+	until, err := d.newDeadline()
+	if err != nil {
+		return err
 	}
+	r := d.record(KindAccepted, step)
+	r.StepStatus, r.Result, r.Deadline = StepDone, d.ev.Result, until
+	d.finish(&r, StateProcessing)
+	return nil
+}
+
+// stopped finds the step that a task in error stopped at, and that may be tried again or accepted. why refuses a task
+// in another state.
+func (d *decision) stopped(why string) (int, error) {
+	if d.t.State != StateError {
+		return -1, d.notAllowed(why)
+	}
+	at, why := d.t.stoppedAt(d.p)
 	if at < 0 {
-		return -1, d.notAllowed("all its steps are done: undo it or resolve it")
+		return -1, d.notAllowed(why)
 	}
 	if d.ev.Step != "" && d.p.Steps[at].Name != d.ev.Step {
 		return -1, d.notAllowed("step " + QuoteShort(d.ev.Step) + " is not the one to start from; step " + d.p.Steps[at].Name + " is")
@@ -58,7 +75,43 @@ func (d *decision) restart() (int, error) {
 	return at, nil
 }
 
-// newDeadline is the deadline that a resubmit gives the task.
+// stoppedAt is the step that a task in error stopped at, or -1 and why it cannot go on from there.
+func (t *Task) stoppedAt(p *Plan) (at int, why string) {
+	at = -1
+	for i := range t.Steps {
+		switch t.Steps[i].Status {
+		case StepUndoing, StepUndone:
+			return -1, "its undo has begun: finish the undo before a resubmit"
+		case StepRunning:
+			return -1, "a command was out when it was stopped: undo it"
+		case StepFailed:
+			at = i
+		}
+	}
+	if at < 0 { // it was stopped between two tries
+		at = t.nextStep(p)
+	}
+	if at < 0 {
+		return -1, "all its steps are done: undo it or resolve it"
+	}
+	return at, ""
+}
+
+// newInput is the input that an edit gives the task; nil: it keeps its own.
+func (d *decision) newInput() ([]byte, error) {
+	if d.ev.Kind != EventEdit {
+		return nil, nil
+	}
+	if n := len(d.ev.Input); n == 0 || n > d.p.InputMax {
+		return nil, d.notAllowed(fmt.Sprintf("the new input has %d bytes, want 1 to %d, the input_max of plan %s", n, d.p.InputMax, d.p.Name))
+	}
+	if len(d.t.Earlier) >= EditsMax && d.t.State != StateUndone {
+		return nil, d.notAllowed(fmt.Sprintf("it has been edited %d times since its last undo, the limit: undo it first", len(d.t.Earlier)))
+	}
+	return d.ev.Input, nil
+}
+
+// newDeadline is the deadline that a resubmit or an accept gives the task.
 func (d *decision) newDeadline() (Instant, error) {
 	until := d.ev.Until
 	if until == 0 {
@@ -121,4 +174,42 @@ func (d *decision) poison() error {
 	}
 	d.finish(&r, StateError)
 	return nil
+}
+
+// Possible are the requests that the task's state allows now, as words, in the order in which operators know them:
+// cancel, undo, resubmit, edit, accept, resolve, extend. p is the task's plan, nil when that is unknown.
+func (t *Task) Possible(p *Plan) []string {
+	switch t.State {
+	case StatePending, StateProcessing:
+		if p == nil || t.Steps == nil {
+			return nil
+		}
+		return []string{"cancel", "undo", "extend"}
+	case StateProcessed:
+		if p == nil || t.Steps == nil {
+			return nil
+		}
+		return []string{"undo"}
+	case StateUndone:
+		if p == nil || t.Steps == nil {
+			return nil
+		}
+		return []string{"resubmit", "edit"}
+	case StateError:
+		return t.possibleInError(p)
+	}
+	return nil
+}
+
+func (t *Task) possibleInError(p *Plan) []string {
+	switch {
+	case t.PlanVersion == 0: // unknown when it came; once it is stored the task can begin
+		return []string{"undo", "resubmit", "edit", "resolve"}
+	case p == nil || t.Steps == nil:
+		return []string{"resolve"}
+	}
+	if at, _ := t.stoppedAt(p); at < 0 {
+		return []string{"undo", "resolve"}
+	}
+	return []string{"undo", "resubmit", "edit", "accept", "resolve"}
 }

@@ -11,9 +11,9 @@ func (d *decision) withoutPlan() error {
 		return d.resolve()
 	case EventPoison:
 		return d.poisonPlanless()
-	case EventResubmit:
+	case EventResubmit, EventEdit:
 		return d.resubmitPlanless()
-	case EventExtend:
+	case EventExtend, EventAccept:
 		return d.notAllowed("its plan is unknown")
 	case EventCancel, EventUndo:
 		return d.undoPlanless()
@@ -59,6 +59,10 @@ func (d *decision) resubmitPlanless() error {
 	case d.ev.Step != "" && d.ev.Step != d.p.Steps[0].Name:
 		return d.notAllowed("it starts at its first step, " + d.p.Steps[0].Name)
 	}
+	input, err := d.newInput()
+	if err != nil {
+		return err
+	}
 	until, err := d.newDeadline()
 	if err != nil {
 		return err
@@ -66,7 +70,7 @@ func (d *decision) resubmitPlanless() error {
 	d.t.PlanVersion = d.p.Version
 	d.t.Steps = make([]StepState, len(d.p.Steps))
 	r := d.record(KindResubmitted, -1)
-	r.Deadline = until
+	r.Deadline, r.Input = until, input
 	d.finish(&r, StateProcessing)
 	return nil
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -105,7 +106,9 @@ var errLost = errors.New("lost with its owner")
 type storm struct {
 	*rig
 	chance
-	m *model
+	m     *model
+	done  []func() // see guarded
+	edits int
 }
 
 func newStorm(rt *rapid.T) *storm {
@@ -265,7 +268,7 @@ func (s *storm) zombie() {
 }
 
 func (s *storm) people() {
-	switch who := s.n("who", 12); {
+	switch who := s.n("who", 16); {
 	case who < 1:
 		s.event(Event{Kind: EventCancel, Actor: "client", Node: node})
 	case who < 2:
@@ -280,6 +283,11 @@ func (s *storm) people() {
 		s.event(Event{Kind: EventExtend, Actor: person, Until: s.now.Add(time.Duration(s.n("until", 100)) * time.Second)})
 	case who < 11:
 		s.event(Event{Kind: EventPoison, Error: "refused by the database"})
+	case who < 13:
+		s.accept()
+	case who < 15:
+		s.edits++
+		s.guarded(Event{Kind: EventEdit, Actor: person, Node: node, Full: s.full(), Input: fmt.Appendf(nil, `{"edit":%d}`, s.edits)})
 	default:
 		as := pick(s.chance, "as", StateProcessed, StateUndone, StatePending)
 		round, was := s.task.Round, s.m.settled[s.task.Round]
@@ -288,6 +296,45 @@ func (s *storm) people() {
 			s.m.settled[round] = was
 		}
 	}
+}
+
+// accept: a person does by hand what the failed step should have done, and says so.
+func (s *storm) accept() {
+	ev := Event{Kind: EventAccept, Actor: person, Node: node, Full: s.full(), Result: []byte(`"by hand"`)}
+	at := -1
+	if s.task.State == StateError {
+		at, _ = s.task.stoppedAt(s.plan)
+	}
+	if err := s.guarded(ev, func() {
+		k := effectKey{s.task.Round, at}
+		s.m.effect(k).live = true
+		delete(s.m.inputs, k)
+	}); err == nil && at < 0 {
+		s.rt.Fatalf("accepted, and no step had stopped: %s", s.task)
+	}
+}
+
+// guarded is try with the number of the newest journal row, mostly the right one, and then comes a second time, as
+// after a crash: that changes nothing. done is called between commit and effects.
+func (s *storm) guarded(ev Event, done ...func()) error {
+	ev.IfSeq = s.task.Seq
+	wrong := s.one("another row", 5)
+	if wrong {
+		ev.IfSeq += pick(s.chance, "which row", int64(-1), 1)
+	}
+	s.done = done
+	err := s.try(ev)
+	s.done = nil
+	if wrong && ev.IfSeq != 0 && err == nil {
+		s.rt.Fatalf("a request about row %d changed a task at another: %s", ev.IfSeq, s.task)
+	}
+	if err != nil {
+		return err
+	}
+	if again := s.apply(ev); !errors.Is(again, ErrNotAllowed) {
+		s.rt.Fatalf("a request about row %d came twice, and then: %v; %s", ev.IfSeq, again, s.task)
+	}
+	return nil
 }
 
 // event is try for an event that may as well be refused.
@@ -315,6 +362,9 @@ func (s *storm) try(ev Event) error {
 	if err := s.apply(ev); err != nil {
 		return err
 	}
+	for _, done := range s.done {
+		done()
+	}
 	if t := s.m.find(ev.Seq); t != nil && len(s.out.Records) > 0 {
 		t.counted = t.counted || ev.Kind == EventReply
 	}
@@ -336,6 +386,7 @@ func (s *storm) leave(lost bool) {
 				at = s.out.Records[0].At
 			}
 			s.breach(s.m.checkSend(s.plan, s.task, e, at))
+			s.breach(s.m.checkInput(s.task, e))
 			s.m.send(e, s.task.Round, lost)
 		case EffectWake:
 			s.m.timers = append(s.m.timers, e.At)

@@ -21,7 +21,8 @@ const (
 	KindExpired      Kind = "expired"       // the task's deadline passed between two tries
 	KindCancelled    Kind = "cancelled"
 	KindUndoAsked    Kind = "undo_asked"
-	KindResubmitted  Kind = "resubmitted"
+	KindResubmitted  Kind = "resubmitted" // with Input: an edit
+	KindAccepted     Kind = "accepted"    // an operator says that the step is done, and with which result
 	KindResolved     Kind = "resolved"
 	KindExtended     Kind = "extended"
 	KindPoisoned     Kind = "poisoned"
@@ -45,7 +46,7 @@ type Record struct {
 	Attempt              int        // of Step, after this row; of Next when Step is -1
 	Code                 int        // of the failure
 	Error                string     // text of the failure, as bytes in SQL
-	Result               []byte     // of a do that is done
+	Result               []byte     // of a do that is done, or was accepted
 	EffectsPossibleUntil Instant    // of Step, after this row, when it changed; of WentBack: of all steps
 
 	Next        int     // step whose command this row issues; -1: none
@@ -53,4 +54,5 @@ type Record struct {
 	Undo        bool    // the command is an undo
 	Due         Instant // complete-by of that command; without Next, when the next try of Step may leave
 	Deadline    Instant // of the task, when this row set it
+	Input       []byte  // of the task from this row on, when an edit changed it
 }

@@ -10,7 +10,7 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 	t := saved.Row
 	endNumber, waitsFor, lockedBy := t.EndNumber, t.WaitsFor, t.LockedBy
 	t.Seq, t.Failures, t.Round = 0, 0, 0
-	t.FailedStep, t.Why = 0, ""
+	t.FailedStep, t.Why, t.Earlier = 0, "", nil
 	if p != nil {
 		t.Steps = make([]StepState, len(p.Steps))
 	}

@@ -180,8 +180,12 @@ func (r *rig) commit(before *Task) {
 		r.journal = append(r.journal, r.out.Records[i])
 	}
 	if r.out.Row {
+		input := r.row.Input // the row keeps that of the birth; an edit's is in its journal row
 		r.row = *r.task.clone()
-		r.row.Steps = nil
+		r.row.Steps, r.row.Earlier = nil, nil
+		if input != nil {
+			r.row.Input = input
+		}
 	}
 	r.check(before)
 }

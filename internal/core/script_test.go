@@ -138,7 +138,7 @@ func (p *player) submitUnknown() {
 var eventKinds = map[string]EventKind{
 	"reply": EventReply, "unserved": EventUnserved, "wake": EventWake, "claim": EventClaim,
 	"overdue": EventOverdue, "served": EventServed, "cancel": EventCancel, "undo": EventUndo, "resubmit": EventResubmit,
-	"resolve": EventResolve, "extend": EventExtend, "poison": EventPoison,
+	"resolve": EventResolve, "extend": EventExtend, "poison": EventPoison, "accept": EventAccept, "edit": EventEdit,
 }
 
 func (p *player) event(name string, a args) {
@@ -150,6 +150,7 @@ func (p *player) event(name string, a args) {
 	ev := Event{
 		Kind: kind, Rand: 0.5, Node: node, Actor: a["actor"], Reason: a["reason"], Seq: p.number(a["seq"]),
 		Code: int(p.number(a["code"])), Error: a["error"], Step: a["step"], As: State(a["as"]), Full: p.steps(a["full"]),
+		IfSeq: p.number(a["if-seq"]), Input: bytesOf(a["input"]), Result: bytesOf(a["result"]),
 	}
 	if until := a["until"]; until != "" {
 		ev.Until = birthTime.Add(p.duration(until))
@@ -158,6 +159,14 @@ func (p *player) event(name string, a args) {
 		ev.Seq = lastCommand(p.rig)
 	}
 	p.print(p.rig.apply(ev))
+}
+
+// bytesOf is nil for no text.
+func bytesOf(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return []byte(text)
 }
 
 // steps turns names joined by commas into the set that Event.Full is.
@@ -229,6 +238,12 @@ func (p *player) record(r *Record) {
 			s += ": " + text
 		}
 	}
+	if r.Kind == KindAccepted {
+		s += ", result " + string(r.Result)
+	}
+	if r.Input != nil {
+		s += ", input from now on " + string(r.Input)
+	}
 	p.line("%s", s)
 }
 
@@ -237,7 +252,11 @@ func (p *player) effect(e Effect) {
 	case EffectDo, EffectUndo:
 		verb := map[EffectKind]string{EffectDo: "do", EffectUndo: "undo"}[e.Kind]
 		name := p.rig.plan.Steps[e.Step].Name
-		p.line("→ %s %s.%d, number %d, by %s, key %s", verb, name, e.Attempt, e.Seq, at(e.At), Key("t1", name, p.rig.task.Round))
+		text := fmt.Sprintf("→ %s %s.%d, number %d, by %s, key %s", verb, name, e.Attempt, e.Seq, at(e.At), Key("t1", name, p.rig.task.Round))
+		if input := p.rig.task.InputOf(e.Step); string(input) != "{}" {
+			text += ", input " + string(input)
+		}
+		p.line("%s", text)
 	case EffectWake:
 		p.line("→ wake at %s", at(e.At))
 	case EffectReceived:

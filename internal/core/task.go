@@ -73,10 +73,11 @@ type Task struct {
 	Type        string
 	PlanVersion int64 // 0: the plan was unknown at submission
 	Input       []byte
-	InputHash   []byte // see HashInput
-	ReplyTo     string // the submitter's private status subject; may be empty
-	Trace       string // W3C traceparent; may be empty
-	Origin      uint64 // position of the submission in the task stream
+	Earlier     [][]byte // inputs before the edits of this round, the oldest first; see StepState.Input
+	InputHash   []byte   // of the submission, also after an edit; see HashInput
+	ReplyTo     string   // the submitter's private status subject; may be empty
+	Trace       string   // W3C traceparent; may be empty
+	Origin      uint64   // position of the submission in the task stream
 
 	State     State
 	Seq       int64   // number of the newest journal row
@@ -102,6 +103,7 @@ type Task struct {
 // StepState is what the owner knows of one step.
 type StepState struct {
 	Status               StepStatus
+	Input                uint8   // the input of its do: 1 + index of Task.Earlier; 0: the task's present one
 	Attempt              int     // tries of the present do or undo
 	Out                  int64   // number of the command now out, a journal row's; 0: none is out
 	Due                  Instant // of the command out: its complete-by; otherwise when the next try may leave
@@ -136,6 +138,14 @@ func (t *Task) Out() int {
 		}
 	}
 	return -1
+}
+
+// InputOf is the input that the commands of a step carry: an undo carries that of the do.
+func (t *Task) InputOf(step int) []byte {
+	if n := t.Steps[step].Input; n > 0 {
+		return t.Earlier[n-1]
+	}
+	return t.Input
 }
 
 // HashInput is the SHA-256 of a task's type and input, by which a submission under

@@ -11,8 +11,11 @@ func (t *Task) applyRecord(r *Record) {
 // ended.
 func (t *Task) beginTransition(r *Record) {
 	if r.Round > t.Round {
-		t.Round = r.Round
+		t.Round, t.Earlier = r.Round, nil
 		clear(t.Steps)
+	}
+	if r.Input != nil {
+		t.applyInput(r.Input)
 	}
 	if r.Deadline != 0 {
 		t.Deadline = r.Deadline
@@ -26,6 +29,20 @@ func (t *Task) beginTransition(r *Record) {
 	if r.Kind == KindWentBack {
 		t.applyWentBack(r)
 	}
+}
+
+// applyInput takes the input of an edit. Steps that have run keep the one that they ran with, for their undo.
+func (t *Task) applyInput(input []byte) {
+	used := false
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.MayHaveEffect && s.Input == 0 {
+			s.Input, used = uint8(len(t.Earlier)+1), true
+		}
+	}
+	if used {
+		t.Earlier = append(t.Earlier[:len(t.Earlier):len(t.Earlier)], t.Input)
+	}
+	t.Input = input
 }
 
 // applyWentBack makes every step one that may have an effect, or may have been undone:
@@ -60,7 +77,7 @@ func (t *Task) applyToStep(r *Record) {
 		s.Tries = 0
 	}
 	switch r.Kind {
-	case KindDone:
+	case KindDone, KindAccepted:
 		s.MayHaveEffect, s.Result = true, r.Result
 	case KindFailed, KindOverdue:
 		s.MayHaveEffect = true // no answer, or one that may hide an effect, is not "no effect"
@@ -111,12 +128,13 @@ func (t *Task) applyUndoAgain() {
 // applyNext puts out the command that the row issues.
 func (t *Task) applyNext(r *Record) {
 	s := &t.Steps[r.Next]
-	s.Status = StepRunning
 	if r.Undo {
 		s.Status = StepUndoing
 		if s.Since == 0 {
 			s.Since = r.At
 		}
+	} else {
+		s.Status, s.Input = StepRunning, 0
 	}
 	s.Out = r.Seq
 	if r.Step == r.Next && r.Kind == KindStarted {
@@ -165,7 +183,7 @@ func (t *Task) completeTransition(r *Record) {
 // wrong while undoing matters only when the undo gives up.
 func (t *Task) applyReason(r *Record) {
 	switch r.Kind {
-	case KindResubmitted:
+	case KindResubmitted, KindAccepted:
 		t.FailedStep, t.Why = 0, ""
 		return
 	case KindRefused, KindFailed, KindOverdue, KindUnserved:

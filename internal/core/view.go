@@ -26,6 +26,8 @@ type View struct {
 	Labels      []Label    // that the submission gave, in its order
 	// Sentence says in one sentence why the task is where it is and what comes next: see [Task.Sentence]. Empty in a list.
 	Sentence string
+	// Possible are the requests that the task's state allows now: see [Task.Possible]. Empty in a list.
+	Possible []string
 }
 
 // Label is one label of a submission.

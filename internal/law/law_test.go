@@ -72,7 +72,7 @@ var packages = map[string]place{
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause", "internal/operate", "internal/auth", "internal/live"}},
+	"internal/api": {imports: []string{"ingest", "internal/core", "internal/pause", "internal/quickjson", "internal/operate", "internal/auth", "internal/live"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
 	"internal/operate": {imports: []string{"internal/core"}},
 	// Actions on many tasks: previews, waves, rehearsals.

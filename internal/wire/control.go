@@ -7,10 +7,11 @@ import (
 	"strconv"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
-// NumbersMax bounds the tasks one overdue message asks about.
-const NumbersMax = 1000
+// NumbersMax bounds the tasks that one message asks about by number.
+const NumbersMax = core.ControlNumbersMax
 
 // controlKinds are the words of control messages.
 var controlKinds = [...]struct {
@@ -23,6 +24,8 @@ var controlKinds = [...]struct {
 	{"resubmit", core.EventResubmit},
 	{"resolve", core.EventResolve},
 	{"extend", core.EventExtend},
+	{"accept", core.EventAccept},
+	{"edit", core.EventEdit},
 }
 
 // ControlWord is the word of a kind of control message, or empty.
@@ -48,16 +51,8 @@ func controlKind(word string) core.EventKind {
 func AppendControl(dst []byte, c *core.Control) []byte {
 	dst = append(dst, `{"v":1,"kind":`...)
 	dst = appendString(dst, ControlWord(c.Kind))
-	if len(c.Numbers) > 0 {
-		dst = append(dst, `,"numbers":[`...)
-		for i, n := range c.Numbers {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = strconv.AppendInt(dst, n, 10)
-		}
-		dst = append(dst, ']')
-	}
+	dst = appendInts(dst, "numbers", c.Numbers)
+	dst = appendInts(dst, "seqs", c.Seqs)
 	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}} {
 		if m.value != "" {
 			dst = appendMember(dst, m.name, m.value)
@@ -69,12 +64,38 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	if c.EvenIfUnknown {
 		dst = append(dst, `,"even_if_unknown":true`...)
 	}
+	if c.IfSeq != 0 {
+		dst = strconv.AppendInt(append(dst, `,"if_seq":`...), c.IfSeq, 10)
+	}
+	if len(c.Input) > 0 {
+		dst = append(append(dst, `,"input":`...), c.Input...)
+	}
+	if len(c.Result) > 0 {
+		dst = append(append(dst, `,"result":`...), c.Result...)
+	}
 	return append(dst, '}')
+}
+
+// appendInts appends a member that is a list of numbers, if there are any.
+func appendInts(dst []byte, name string, list []int64) []byte {
+	if len(list) == 0 {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), name...), `":[`...)
+	for i, n := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(dst, n, 10)
+	}
+	return append(dst, ']')
 }
 
 // DecodeControl reads a control message. Errors wrap ErrUndecodable: not JSON,
 // another version, an unknown kind, names outside their alphabet, an overdue
-// without numbers, a resolve that is neither processed nor undone.
+// without numbers, a resolve that is neither processed nor undone, an edit
+// without an input, an accept without a result, more than NumbersMax numbers,
+// or others than there are seqs.
 func DecodeControl(data []byte) (core.Control, error) { return decodeControl(data, false) }
 
 // decodeControl reads a control message. strict refuses unknown fields, as in a request;
@@ -92,7 +113,11 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		As      string  `json:"as"`
 		Until   string  `json:"until"`
 
-		EvenIfUnknown bool `json:"even_if_unknown"`
+		EvenIfUnknown bool            `json:"even_if_unknown"`
+		Seqs          []int64         `json:"seqs"`
+		IfSeq         int64           `json:"if_seq"`
+		Input         json.RawMessage `json:"input"`
+		Result        json.RawMessage `json:"result"`
 	}
 	if err := json.Unmarshal(data, &j); err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
@@ -104,15 +129,22 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 			return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 		}
 	}
+	if strict && len(j.Numbers)+len(j.Seqs) > 0 { // a permission is for tasks of one type, each looked at by its id
+		return core.Control{}, fmt.Errorf("%w: control: numbers and seqs are not for requests; ask about each task by its id", ErrUndecodable)
+	}
 	if j.V != Version {
 		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d", ErrUndecodable, j.V, Version)
+	}
+	if len(j.Seqs) == 0 {
+		j.Seqs = nil
 	}
 	until, err := parseTime(j.Until)
 	if err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: until: %w", ErrUndecodable, err)
 	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: CutText(j.Actor),
-		Reason: CutText(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown}
+		Reason: CutText(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown,
+		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result}
 	if err := checkControl(&c, j.Kind); err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}
@@ -137,7 +169,17 @@ func checkControl(c *core.Control, word string) error {
 			return fmt.Errorf("extend of %s has no until", Short(c.ID))
 		}
 	}
-	if err := core.CheckName("id", c.ID); err != nil {
+	if err := checkPayloads(c, word); err != nil {
+		return err
+	}
+	if c.IfSeq < 0 {
+		return fmt.Errorf("if_seq is %d, want 0 or more", c.IfSeq)
+	}
+	if len(c.Numbers)+len(c.Seqs) > 0 {
+		if err := checkNumbers(c, word); err != nil {
+			return err
+		}
+	} else if err := core.CheckName("id", c.ID); err != nil {
 		return err
 	}
 	for _, n := range [...]struct{ field, name string }{{"type", c.Type}, {"step", c.Step}} {
@@ -147,6 +189,55 @@ func checkControl(c *core.Control, word string) error {
 		if err := core.CheckName(n.field, n.name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkPayloads holds an edit to its input and an accept to its result.
+func checkPayloads(c *core.Control, word string) error {
+	for _, x := range [...]struct {
+		field string
+		data  []byte
+		kind  core.EventKind
+		most  int
+	}{{"input", c.Input, core.EventEdit, core.InputBytesMax}, {"result", c.Result, core.EventAccept, core.ResultBytesMax}} {
+		switch n := len(x.data); {
+		case c.Kind != x.kind && n > 0:
+			return fmt.Errorf("%s has %s, which goes with %s only", word, x.field, ControlWord(x.kind))
+		case c.Kind != x.kind:
+		case n > x.most:
+			return fmt.Errorf("%s has %d bytes, the limit is %d", x.field, n, x.most)
+		default:
+			if err := quickjson.Check(x.field, x.data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkNumbers wants a request about many tasks to name each once, with the journal row that it is about: a message
+// that is read again must find what it has changed to be at another row.
+func checkNumbers(c *core.Control, word string) error {
+	switch c.Kind {
+	case core.EventUndo, core.EventResubmit, core.EventEdit, core.EventAccept, core.EventResolve:
+	default:
+		return fmt.Errorf("%s names tasks by number, which it cannot", word)
+	}
+	switch n := len(c.Numbers); {
+	case n > NumbersMax:
+		return fmt.Errorf("%s names %d tasks, the limit is %d", word, n, NumbersMax)
+	case n != len(c.Seqs):
+		return fmt.Errorf("%s has %d numbers and %d seqs, want as many", word, n, len(c.Seqs))
+	case c.ID != "" || c.IfSeq != 0:
+		return fmt.Errorf("%s names tasks by number, and id %s or if_seq %d besides", word, Short(c.ID), c.IfSeq)
+	}
+	seen := make(map[int64]bool, len(c.Numbers))
+	for i, n := range c.Numbers {
+		if n < 1 || c.Seqs[i] < 1 || seen[n] {
+			return fmt.Errorf("number %d of %s is %d at row %d, want each number once, and 1 or more of both", i+1, word, n, c.Seqs[i])
+		}
+		seen[n] = true
 	}
 	return nil
 }

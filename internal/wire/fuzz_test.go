@@ -176,6 +176,8 @@ func FuzzDecodeControl(f *testing.F) {
 	f.Add([]byte(`{"v":1,"kind":"overdue","numbers":[4,5]}`))
 	f.Add([]byte(`{"v":1,"kind":"resubmit","id":"o-1","step":"charge","until":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"v":1,"kind":"cancel","id":"o-1","type":"order","actor":"\ud800"}`))
+	f.Add([]byte(`{"v":1,"kind":"edit","numbers":[4,5],"seqs":[1,2],"input":{"a": [1]}}`))
+	f.Add([]byte(`{"v":1,"kind":"accept","id":"o-1","if_seq":4,"result":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := DecodeControl(data)
 		if err != nil {

@@ -329,6 +329,14 @@ func TestControlGolden(t *testing.T) {
 		{core.Control{Kind: core.EventResubmit, ID: "o-1", Step: "charge", Until: at}, `{"v":1,"kind":"resubmit","id":"o-1","step":"charge","until":"2026-01-02T03:04:05.000678Z"}`},
 		{core.Control{Kind: core.EventResolve, ID: "o-1", As: core.StateUndone}, `{"v":1,"kind":"resolve","id":"o-1","as":"undone"}`},
 		{core.Control{Kind: core.EventExtend, ID: "o-1", Until: at}, `{"v":1,"kind":"extend","id":"o-1","until":"2026-01-02T03:04:05.000678Z"}`},
+		{core.Control{Kind: core.EventCancel, ID: "o-1", IfSeq: 7}, `{"v":1,"kind":"cancel","id":"o-1","if_seq":7}`},
+		{core.Control{Kind: core.EventAccept, ID: "o-1", Type: "order", Actor: "ann", Reason: "paid by hand", Step: "charge", IfSeq: 7, Result: []byte(`{"id": 1}`)},
+			`{"v":1,"kind":"accept","id":"o-1","type":"order","actor":"ann","reason":"paid by hand","step":"charge","if_seq":7,"result":{"id": 1}}`},
+		{core.Control{Kind: core.EventEdit, ID: "o-1", Until: at, Input: []byte(`{"n":9007199254740993}`)},
+			`{"v":1,"kind":"edit","id":"o-1","until":"2026-01-02T03:04:05.000678Z","input":{"n":9007199254740993}}`},
+		{core.Control{Kind: core.EventUndo, Numbers: []int64{4, 9}, Seqs: []int64{3, 12}, Type: "order", Actor: "ann", Reason: "all"},
+			`{"v":1,"kind":"undo","numbers":[4,9],"seqs":[3,12],"type":"order","actor":"ann","reason":"all"}`},
+		{core.Control{Kind: core.EventResolve, Numbers: []int64{4}, Seqs: []int64{3}, As: core.StateProcessed}, `{"v":1,"kind":"resolve","numbers":[4],"seqs":[3],"as":"processed"}`},
 	} {
 		got := AppendControl(nil, &x.c)
 		if string(got) != x.want {
@@ -340,10 +348,31 @@ func TestControlGolden(t *testing.T) {
 	}
 	for _, bad := range []string{``, `{}`, `{"v":2,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"undo"}`,
 		`{"v":1,"kind":"undo","id":"a b"}`, `{"v":1,"kind":"resolve","id":"o","as":"error"}`, `{"v":1,"kind":"extend","id":"o"}`, `{"v":1,"kind":"cancel","id":"o","type":"."}`,
-		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`} {
+		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`,
+		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,
+		`{"v":1,"kind":"edit","id":"o","input":{},"result":{}}`, `{"v":1,"kind":"edit","id":"o","input":"\u0000"}`, `{"v":1,"kind":"cancel","numbers":[1],"seqs":[1]}`,
+		`{"v":1,"kind":"extend","numbers":[1],"seqs":[1],"until":"2026-01-02T03:04:05.000678Z"}`, `{"v":1,"kind":"undo","numbers":[1]}`, `{"v":1,"kind":"undo","seqs":[1]}`,
+		`{"v":1,"kind":"undo","numbers":[1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[0]}`, `{"v":1,"kind":"undo","numbers":[0],"seqs":[1]}`,
+		`{"v":1,"kind":"undo","numbers":[1,1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"id":"o"}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"if_seq":1}`,
+		`{"v":1,"kind":"resolve","numbers":[1],"seqs":[1],"as":"error"}`} {
 		if _, err := DecodeControl([]byte(bad)); !isUndecodable(err) {
 			t.Errorf("%s: error %v, want one that wraps ErrUndecodable", bad, err)
 		}
+	}
+}
+
+// What a client may ask is about one task, by its id: permissions are for types.
+func TestAskNamesOneTask(t *testing.T) {
+	many := `{"v":1,"kind":"undo","numbers":[1],"seqs":[1]}`
+	if _, err := DecodeControl([]byte(many)); err != nil {
+		t.Fatalf("as a stored message: %v", err)
+	}
+	if _, err := (Names{}).DecodeAsk(AskSubject("undo"), []byte(many)); !isUndecodable(err) {
+		t.Errorf("as a request: %v", err)
+	}
+	one := `{"v":1,"kind":"accept","id":"o-1","result":true,"if_seq":3}`
+	if c, err := (Names{}).DecodeAsk(AskSubject("accept"), []byte(one)); err != nil || c.IfSeq != 3 || string(c.Result) != "true" {
+		t.Errorf("accept: %+v, %v", c, err)
 	}
 }
 

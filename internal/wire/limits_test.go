@@ -29,6 +29,18 @@ func TestWireLimits(t *testing.T) {
 		_, err := DecodeControl(AppendControl(nil, &core.Control{Kind: core.EventOverdue, Numbers: make([]int64, n)}))
 		return err
 	}
+	many := func(n int) error {
+		c := core.Control{Kind: core.EventUndo}
+		for i := range n {
+			c.Numbers, c.Seqs = append(c.Numbers, int64(i+1)), append(c.Seqs, 1)
+		}
+		_, err := DecodeControl(AppendControl(nil, &c))
+		return err
+	}
+	newInput := func(n int) error {
+		_, err := DecodeControl(AppendControl(nil, &core.Control{Kind: core.EventEdit, ID: "o", Input: []byte(`"` + strings.Repeat("x", max(0, n-2)) + `"`)}))
+		return err
+	}
 	results := func(n int) error {
 		c := goldenCommand
 		c.Results = make([]core.StepResult, n)
@@ -59,6 +71,7 @@ func TestWireLimits(t *testing.T) {
 		none   bool // zero is taken too
 	}{
 		"pack items": {packed, PackItemsMax, false}, "batch items": {batch, batchItemsLimit, true}, "overdue numbers": {numbers, NumbersMax, false},
+		"undo numbers": {many, NumbersMax, false}, "new input": {newInput, core.InputBytesMax, true},
 		"results of a command": {results, core.StepsMax, true}, "bytes of a result": {result, core.ResultBytesMax, true},
 		"bytes of an input": {input, core.InputBytesMax, true}, "bytes of a reply-to": {replyTo, ReplyToBytesMax, false},
 	} {

@@ -1,0 +1,212 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// more are situations that differ in their sentence only, or that no event of a chain of three steps leads to.
+var more = map[string]func(t *testing.T) *rig{
+	"a chance of room is over": func(t *testing.T) *rig { return built(t, "paused", 30*time.Second) },
+	"deadline near":            func(t *testing.T) *rig { return built(t, "at work", 55*time.Second) },
+	"deadline passed":          func(t *testing.T) *rig { return built(t, "parked for room", time.Hour) },
+	"silent":                   func(t *testing.T) *rig { return built(t, "at work", 10*time.Second) },
+	"silent, cancelled":        func(t *testing.T) *rig { return built(t, "cancelled at work", 10*time.Second) },
+	"silent undo":              func(t *testing.T) *rig { return built(t, "undo at work", 10*time.Second) },
+	"its backoff is over":      func(t *testing.T) *rig { return built(t, "between tries", 10*time.Second) },
+	"undo asked": func(t *testing.T) *rig {
+		r := built(t, "processed", 0)
+		r.must(Event{Kind: EventUndo, Reason: "sent to the wrong\naddress"})
+		return r
+	},
+	"a long reason": func(t *testing.T) *rig {
+		r := built(t, "processed", 0)
+		r.must(Event{Kind: EventUndo, Reason: strings.Repeat("ä", 300)})
+		return r
+	},
+	"last step at work": func(t *testing.T) *rig {
+		r := built(t, "at work", 0)
+		r.answer(0)
+		return r
+	},
+	"several steps ready": func(t *testing.T) *rig {
+		r := diamond(t)
+		r.birth(0)
+		return r
+	},
+	"several steps ready, between tries": func(t *testing.T) *rig {
+		r := diamond(t)
+		r.birth(0)
+		r.answer(0)
+		r.answer(CodeAgentError)
+		return r
+	},
+	"several steps out": func(t *testing.T) *rig { // as an owner has it that lets steps run side by side
+		r := diamond(t)
+		r.birth(0)
+		r.answer(0)
+		r.task.Steps[2] = StepState{Status: StepRunning, Attempt: 1, Out: 9, Due: r.now.Add(5 * time.Second)}
+		return r
+	},
+	"a join waits for one of two": func(t *testing.T) *rig {
+		r := diamond(t)
+		r.birth(0)
+		r.answer(0)
+		r.answer(0)
+		return r
+	},
+	"several undos open, one in trouble": func(t *testing.T) *rig {
+		r := diamond(t)
+		r.plan.Steps[3].OnExhausted, r.plan.Steps[3].AttemptsMax = PolicyUndo, 1
+		r.birth(0)
+		for range 3 {
+			r.answer(0)
+		}
+		r.answer(CodeAgentError)
+		r.now = r.now.Add(undoAlertAfter)
+		r.must(Event{Kind: EventOverdue, Rand: 0.5})
+		return r
+	},
+	"plan gone": func(t *testing.T) *rig {
+		r := built(t, "at work", 0)
+		r.plan, r.task.Steps = nil, nil
+		return r
+	},
+	"plan gone, in error": func(t *testing.T) *rig {
+		r := built(t, "error by policy", 0)
+		r.plan, r.task.Steps = nil, nil
+		return r
+	},
+}
+
+// diamond is a plan of a, then b and c, then d.
+func diamond(t *testing.T) *rig {
+	p := stepsPlan(4)
+	p.Steps[1].After, p.Steps[2].After, p.Steps[3].After = []int{0}, []int{0}, []int{1, 2}
+	return newRig(t, p)
+}
+
+// built is a situation of the cells, some time later.
+func built(t *testing.T, name string, later time.Duration) *rig {
+	t.Helper()
+	r := newRig(t, stepsPlan(3))
+	situations[name](r)
+	r.now = r.now.Add(later)
+	return r
+}
+
+// tellsNext finds in a sentence what comes next, and when or on what.
+var tellsNext = regexp.MustCompile(`(has to answer by|has to come by|was to be answered by .* by|waits for the answer, until|leaves at|begins again at|was to leave at|is tried again at|may still act until) 20\d\d-|` +
+	`goes on as soon as there is room|begins again as soon as|is tried again within \d|leaves next|begins next|begins again next|has yet to say so|possible now: |goes to error unless|resubmit it, or|then resolve it`)
+
+var tellsStep = regexp.MustCompile(`\b[Ss]teps? [a-d]\b`)
+
+// checkSentence holds the sentence of an unfinished task to what it must name.
+func checkSentence(t *testing.T, name string, r *rig) string {
+	t.Helper()
+	text := r.task.Sentence(r.plan, r.now)
+	if strings.ContainsAny(text, "\n\r\t\x00") || !strings.HasSuffix(text, ".") {
+		t.Errorf("%s: not one line that ends: %q", name, text)
+	}
+	if r.task.State == StateProcessed || r.task.State == StateUndone {
+		return text
+	}
+	if !tellsNext.MatchString(text) {
+		t.Errorf("%s: it does not say what comes next: %s", name, text)
+	}
+	if r.task.Steps != nil && !tellsStep.MatchString(text) {
+		t.Errorf("%s: it names no step: %s", name, text)
+	}
+	return text
+}
+
+// TestSentences compares the sentence of every situation with testdata/sentences.txt, and holds the sentence of
+// every cell of cells.txt (a situation after an event) to what it must name: what its owner has in memory, and what a
+// reader replays from the store.
+//
+// covers: OP1
+func TestSentences(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Why a task is where it is, in every situation of cells.txt and some more. Where the store knows less than\n# the task's owner, its readers see the second sentence.\n")
+	tell := func(name string, r *rig) {
+		fmt.Fprintf(&b, "\n[%s]\n%s\n", name, checkSentence(t, name, r))
+		if r.task.Steps == nil || strings.HasPrefix(name, "several steps out") {
+			return
+		}
+		stored := *r
+		stored.task = r.replayed()
+		if text := checkSentence(t, name+", from the store", &stored); text != r.task.Sentence(r.plan, r.now) {
+			b.WriteString(text + "\n")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(readCells(t))) {
+		build, ok := situations[name]
+		if !ok {
+			t.Fatalf("cells.txt has a situation %q that no test builds", name)
+		}
+		r := newRig(t, stepsPlan(3))
+		build(r)
+		tell(name, r)
+		for _, p := range probes {
+			r := newRig(t, stepsPlan(3))
+			build(r)
+			ev := probe(p, r)
+			if err := applyCell(r, ev); err != nil {
+				continue
+			}
+			r.now = max(r.now, ev.At)
+			checkSentence(t, name+" after "+p, r)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		tell(name, more[name](t))
+	}
+	const file = "testdata/sentences.txt"
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("%s differs; the sentences are now:\n%s", file, b.String())
+	}
+}
+
+// What a task's Possible names is what Apply takes, in every situation.
+func TestPossible(t *testing.T) {
+	for name, build := range situations {
+		r := newRig(t, stepsPlan(3))
+		build(r)
+		state, says := r.task.State, r.task.Possible(planOf(r))
+		for _, word := range []string{"cancel", "undo", "resubmit", "edit", "accept", "resolve", "extend"} {
+			r := newRig(t, stepsPlan(3))
+			build(r)
+			err := applyCell(r, probe(word, r))
+			switch said := slices.Contains(says, word); {
+			case said && err != nil:
+				t.Errorf("%s: %s is said to be possible: %v", name, word, err)
+			case !said && err == nil && (word != "cancel" || state != StateError): // a cancel in error is an undo, and called so
+				t.Errorf("%s: %s is possible, and not said to be", name, word)
+			}
+		}
+	}
+}
+
+// planOf is nil for a task that never had one.
+func planOf(r *rig) *Plan {
+	if r.task.Steps == nil {
+		return nil
+	}
+	return r.plan
+}
