@@ -119,9 +119,11 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 	default:
 		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
 	}
-	if asked.Seq, bad = a.store(ctx, &c, asked.Partition); bad != nil {
+	seq, bad := a.store(ctx, &c, asked.Partition)
+	if bad != nil {
 		return Asked{}, bad
 	}
+	asked.Seq = seq
 	return asked, nil
 }
 

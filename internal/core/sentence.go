@@ -464,9 +464,23 @@ func (w *sentence) failed() {
 		w.say("it was stopped before %s was done%s", w.step(at), w.reason())
 	default:
 		w.say("it was stopped%s", w.reason())
+		w.notUndone()
 	}
 	w.mayAct()
 	w.say("; possible now: %s", joined(t.Possible(w.p), ", "))
+}
+
+// notUndone names the steps whose effects may be there.
+func (w *sentence) notUndone() {
+	var open []int
+	for i := range w.t.Steps {
+		if w.t.openUndo(w.p, i) {
+			open = append(open, i)
+		}
+	}
+	if len(open) > 0 {
+		w.say("; what %s did is not undone", w.steps(open))
+	}
 }
 
 // mayAct names the steps of a task in error whose do may still act.
