@@ -34,7 +34,7 @@ func TestLaterJournalFormatIsRefused(t *testing.T) {
 				"id":     func() error { _, err := s.LoadIDs(t.Context(), 0, []string{"t2"}); return err },
 				"get":    func() error { _, err := s.Get(t.Context(), 0, "t2"); return err },
 			} {
-				if err := read(); err == nil || !strings.Contains(err.Error(), "of task number 2 has format 3, this binary knows up to 2: use a newer binary") {
+				if err := read(); err == nil || !strings.Contains(err.Error(), "of task number 2 has format 4, this binary knows up to 3: use a newer binary") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -68,13 +68,13 @@ func two(t *testing.T, s schema.Store) {
 
 func later(t *testing.T, db *sql.DB) {
 	t.Helper()
-	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 3 WHERE number = 2`); err != nil {
+	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 4 WHERE number = 2`); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // A task's input is in its first journal row, which then has the format that says
-// so; rows that an earlier binary understands keep the earlier one. Whichever way a
+// so, and another in the row of an edit, which an earlier binary must not read, as that of an accepted step; rows that an earlier binary understands keep the earlier one. Whichever way a
 // commit goes: one with an id that is taken goes the careful way.
 func TestInputIsInTheFirstRow(t *testing.T) {
 	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
@@ -101,6 +101,15 @@ func TestInputIsInTheFirstRow(t *testing.T) {
 			commit(2, 0, three, parked(6, nil))
 			commit(3, 1, four, taken, parked(7, nil), moved(three))
 			commit(4, 0, moved(four))
+			edited, accepted := moved(moved(three)), moved(moved(four))
+			for _, w := range []core.TaskWrite{edited, accepted} {
+				w.Task.Seq, w.Records[0].Seq = 3, 3
+			}
+			edited.Records[0].Kind, edited.Records[0].Input = core.KindResubmitted, []byte(`33`)
+			accepted.Records[0].Kind = core.KindAccepted
+			commit(5, 0, edited)
+			taken.Task.Number = 8
+			commit(6, 1, accepted, taken) // the careful way
 			rows, err := schema.DB(s).Query(`SELECT number, seq, format, input FROM journal WHERE number > 2 ORDER BY number, seq`)
 			if err != nil {
 				t.Fatal(err)
@@ -116,7 +125,7 @@ func TestInputIsInTheFirstRow(t *testing.T) {
 				got = append(got, fmt.Sprintf("%d.%d: format %d, %q", number, seq, format, input))
 			}
 			want := []string{
-				`3.1: format 2, "3"`, `3.2: format 1, ""`, `4.1: format 2, "4"`, `4.2: format 1, ""`, `6.1: format 1, ""`, `7.1: format 1, ""`,
+				`3.1: format 2, "3"`, `3.2: format 1, ""`, `3.3: format 3, "33"`, `4.1: format 2, "4"`, `4.2: format 1, ""`, `4.3: format 3, ""`, `6.1: format 1, ""`, `7.1: format 1, ""`,
 			}
 			if err := rows.Err(); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%q, %v", got, err)

@@ -235,7 +235,9 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 		m.insert(r)
 	}
 	if w.Row && r.task.Seq < t.Seq {
+		input := r.task.Input // an edit's is in its journal row
 		r.task = columns(t)
+		r.task.Input = input
 	}
 	for i := range w.Records {
 		j := &w.Records[i]
@@ -261,7 +263,7 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 // columns is what the task's row keeps of it.
 func columns(t *core.Task) core.Task {
 	c := *t
-	c.Steps, c.FailedStep, c.Why = nil, 0, ""
+	c.Steps, c.FailedStep, c.Why, c.Earlier = nil, 0, "", nil
 	return c
 }
 

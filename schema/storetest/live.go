@@ -80,6 +80,7 @@ func (l *live) event(t *rapid.T, task *core.Task) core.Event {
 	kinds := []core.EventKind{
 		core.EventReply, core.EventReply, core.EventReply, core.EventReply, core.EventUnserved, core.EventWake, core.EventWake, core.EventClaim, core.EventOverdue,
 		core.EventOverdue, core.EventCancel, core.EventUndo, core.EventResubmit, core.EventResolve, core.EventExtend, core.EventPoison, core.EventWentBack,
+		core.EventAccept, core.EventEdit,
 	}
 	ev.Kind = rapid.SampledFrom(kinds).Draw(t, "event")
 	if i := task.Out(); i >= 0 {
@@ -97,6 +98,10 @@ func (l *live) event(t *rapid.T, task *core.Task) core.Event {
 		ev.As = rapid.SampledFrom([]core.State{core.StateProcessed, core.StateUndone}).Draw(t, "as")
 	case core.EventExtend, core.EventResubmit:
 		ev.Until = l.now.Add(time.Minute)
+	case core.EventAccept:
+		ev.Result = fmt.Appendf(nil, `"by hand %d"`, task.Seq)
+	case core.EventEdit:
+		ev.Input = fmt.Appendf(nil, `{"edit":%d}`, task.Seq)
 	case core.EventWentBack:
 		ev.Until = l.now
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -186,8 +187,11 @@ func testView(r *rig) {
 		Input: []byte(`{"n":1}`), InputHash: []byte("hash of t1-2"), CompleteBy: created.Add(time.Minute),
 		CreatedAt: created, UpdatedAt: created.Add(time.Second), EndedAt: created.Add(time.Second), Reason: "card declined", FailedStep: "charge",
 	}
+	if want := `It was undone at 2030-01-01T00:00:03Z, because step charge failed: "card declined".`; v.Sentence != want || v.Seq != 2 || !slices.Equal(v.Possible, []string{"resubmit", "edit"}) {
+		r.Errorf("sentence %s, want %s; seq %d, possible %v", v.Sentence, want, v.Seq, v.Possible)
+	}
 	steps := v.Steps
-	v.Steps, v.Failures, v.LockedBy = nil, 1, ""
+	v.Steps, v.Failures, v.LockedBy, v.Sentence, v.Seq, v.Possible = nil, 1, "", "", 0, nil
 	r.equal("view", v, want)
 	if len(steps) != 3 || steps[1].Status != "failed" || steps[1].Code != 422 || steps[1].Error != "card declined" || steps[2].Status != "skipped" ||
 		steps[1].Name != "charge" || steps[1].Agent != "payment" || steps[1].Attempt != 1 || steps[1].At != created.Add(time.Second) {

@@ -54,6 +54,7 @@ func testRoundTrip(r *rig) {
 	changed.Seq, changed.PlanVersion, changed.State, changed.Round, changed.Deadline, changed.Bound = 3, 7, core.StatePending, 8, start+21, start+22
 	changed.Failures, changed.LockedBy, changed.WaitsFor, changed.UpdatedAt, changed.EndedAt, changed.EndNumber = 9, "", "", start+24, 0, 0
 	third := fullRecord(3)
+	third.Input = []byte{2, 0, 0xfe} // an edit's: the row keeps that of the birth
 	r.write(core.TaskWrite{Task: &changed, Row: true, Records: []core.Record{third}})
 	r.comesBack(&changed, append(full.Records, third))
 }
@@ -66,7 +67,7 @@ func (r *rig) comesBack(t *core.Task, journal []core.Record) {
 		r.Fatalf("task %s is not stored", t.ID)
 	}
 	want := *t
-	want.Steps, want.FailedStep, want.Why = nil, 0, "" // they are the replay's
+	want.Steps, want.FailedStep, want.Why, want.Earlier = nil, 0, "", nil // they are the replay's
 	r.equal("row", got.Row, want)
 	r.equal("journal", got.Journal, journal)
 	r.equal("journal by itself", get(r.s.Journal(r.ctx, t.Partition, t.Number))(r), journal)
@@ -97,7 +98,7 @@ var (
 	anyState   = rapid.SampledFrom([]core.State{
 		core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
 	})
-	anyKind = rapid.SampledFrom([]core.Kind{core.KindSubmitted, core.KindDone, core.KindFailed, core.KindUndoOverdue, core.KindAsked})
+	anyKind = rapid.SampledFrom([]core.Kind{core.KindSubmitted, core.KindDone, core.KindFailed, core.KindUndoOverdue, core.KindAsked, core.KindResubmitted, core.KindAccepted})
 )
 
 func anyTask(t *rapid.T, number int64) *core.Task {
@@ -112,7 +113,7 @@ func anyTask(t *rapid.T, number int64) *core.Task {
 }
 
 func anyRecord(t *rapid.T, seq int64) core.Record {
-	return core.Record{
+	r := core.Record{
 		Seq: seq, Kind: anyKind.Draw(t, "kind"), At: anyTime.Draw(t, "at"), Actor: anyText.Draw(t, "actor"), Reason: anyWords.Draw(t, "reason"),
 		State: anyState.Draw(t, "state"), Round: rapid.IntRange(0, math.MaxInt32).Draw(t, "round"),
 		Step: rapid.IntRange(-1, core.StepsMax-1).Draw(t, "step"), StepStatus: core.StepStatus(rapid.IntRange(0, int(core.StepSkipped)).Draw(t, "status")),
@@ -121,4 +122,8 @@ func anyRecord(t *rapid.T, seq int64) core.Record {
 		Next: rapid.IntRange(-1, core.StepsMax-1).Draw(t, "next"), NextAttempt: rapid.IntRange(0, core.AttemptsLimit).Draw(t, "next attempt"),
 		Undo: rapid.Bool().Draw(t, "undo"), Due: anyInstant.Draw(t, "due"), Deadline: anyInstant.Draw(t, "deadline"),
 	}
+	if seq > 1 { // the first row has the birth's
+		r.Input = anyBytes.Draw(t, "input")
+	}
+	return r
 }
