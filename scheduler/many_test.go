@@ -59,7 +59,7 @@ func (r *rig) commitsAndAcks() []string {
 // One request about many tasks changes each that is still at its row, in as many commits as the batch limit asks for;
 // one that has moved on, or is not there, does not stop the others. The message is acknowledged after the last commit.
 //
-// covers: OP9
+// covers: OP2
 func TestRequestAboutMany(t *testing.T) {
 	r := inError(t, 5, scheduler.Config{BatchMax: 2})
 	c := aboutMany(core.EventResubmit, 5)
