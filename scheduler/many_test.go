@@ -250,7 +250,7 @@ func TestRequestAboutManyInLittleMemory(t *testing.T) {
 		r.state(fmt.Sprintf("t%d", i+1), core.StateUndone)
 	}
 	if loads < 2 {
-		t.Errorf("all were loaded at once")
+		t.Error("all were loaded at once")
 	}
 }
 
