@@ -335,7 +335,7 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 	page, wanted := room, room
 	if len(s.pauses.all) > 0 { // most of what is read may be held
-		page = max(1, s.cfg.Memory.fits(heldLook))
+		page = max(1, s.cfg.Memory.fits(min(heldLookMost, max(heldLookLeast, 4*room))))
 		room = min(room, page)
 	}
 	numbers := p.takeBehind(slot, room)

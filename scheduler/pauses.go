@@ -119,8 +119,9 @@ func (s *Shard) applyPauses() {
 const (
 	// behindMax bounds the tasks of an agent that are remembered one by one: beyond it all that is parked is looked at again.
 	behindMax = 4096
-	// heldLook is how many parked tasks of an agent are loaded at a time while some of them are held.
-	heldLook = 256
+	// So many parked tasks of an agent are loaded at a time while something is paused: four for each that has room, because
+	// some may be held, within these bounds.
+	heldLookLeast, heldLookMost = 32, 256
 )
 
 // parkedForRoom notes that a task waits for room at an agent. Where the look for such tasks has passed its number, over

@@ -374,7 +374,11 @@ func TestLiveAgents(t *testing.T) {
 	}
 	w.now = w.now.Add(operate.AgentsFresh)
 	w.said, w.more = w.said[2:], true
+	w.pauses["everything"] = operate.Pause{}
 	got, err := s.Agents(t.Context())
+	if slices.ContainsFunc(got, func(a operate.Agent) bool { return !a.Paused }) {
+		t.Errorf("when everything is paused: %+v", got)
+	}
 	if err != nil || w.asked != 2 || got[3].Name != "ship" || got[3].Instances != -1 || got[4].Instances != 1 {
 		t.Errorf("when there may be others: %+v, %v", got, err)
 	}

@@ -111,7 +111,7 @@ func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
 			a.Instances = -1
 		}
 		a.Paused = slices.ContainsFunc(pauses, func(p Pause) bool {
-			return p.Agent == name && p.Type == "" && p.Label == "" && (p.Until.IsZero() || now.Before(p.Until))
+			return (p.Agent == name || p.Agent == "") && p.Type == "" && p.Label == "" && (p.Until.IsZero() || now.Before(p.Until))
 		})
 		all = append(all, *a)
 	}
