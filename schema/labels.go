@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 
@@ -16,8 +17,23 @@ const labelsLook = 200
 
 const qLabelled = `SELECT number FROM labels WHERE partition = ?1 AND key = ?2 AND value = ?3 AND -number > ?4 ORDER BY -number LIMIT ?5`
 
-// labelled is part for a filter with a label; all else only filters.
-func (r *reader) labelled(ctx context.Context, partition, below int64, f core.Filter, look int) (part, error) {
+// labelled reads a list by label; all else only filters.
+func (r *reader) labelled(ctx context.Context, partitions []int64, at positions, f core.Filter) ([]part, error) {
+	parts := make([]part, len(partitions))
+	for i, p := range partitions {
+		if at[i] == 0 {
+			continue
+		}
+		var err error
+		if parts[i], err = r.labelledPart(ctx, p, at[i], f, max(lookMax/len(partitions), f.Limit+1)); err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p, err)
+		}
+	}
+	return parts, nil
+}
+
+// labelledPart reads one partition's part of a page: up to a limit and one more, of up to look labels.
+func (r *reader) labelledPart(ctx context.Context, partition, below int64, f core.Filter, look int) (part, error) {
 	key, value, _ := strings.Cut(f.Label, "=")
 	p := part{next: below, seen: math.MaxInt64}
 	for n := max(labelsLook, f.Limit+1); ; {
