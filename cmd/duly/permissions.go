@@ -23,7 +23,7 @@ type permissionsCmd struct {
 	StatusTo     []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"As of serve: where schedulers may send statuses. The inboxes of submitters in the same call are added where a prefix allows them."`
 	AnswerWithin time.Duration `default:"24h" help:"How long agents may take to answer one command: not less than the longest complete-by of their steps."`
 	PlainDoor    bool          `help:"Submitters may publish to the task stream themselves, which also lets them make NATS send its confirmations to any subject: see docs/operations/permissions.md."`
-	Events       bool          `help:"Submitters may read the event stream about their types, which has the same consequence. Without it Go clients say WithoutEvents."`
+	Events       bool          `help:"Submitters may read the event stream about their types, which has the same consequence, and nodes of role ingest all of it, for GET /v1/events. Without it Go clients say WithoutEvents."`
 	JSON         bool          `name:"json" help:"Print JSON, for tools that make users of it."`
 }
 

@@ -32,7 +32,7 @@ const (
 	newestMax   = 500 // endings of which a sample takes its percentiles
 	groupsMax   = operate.ListMax
 	runningMax  = 20 // operations of the first screen
-	riskMax     = operate.CountExactMax
+	riskMax     = operate.ListMax
 	countsExact = operate.CountExactMax
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -12,62 +12,84 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ErrPlaceGone: a place of the event stream that is not in it any more, or never was.
-var ErrPlaceGone = errors.New("place is not in the event stream")
+// ErrGone says that what was to be read on from is not in the stream any more.
+var ErrGone = errors.New("the stream does not go back that far")
 
-// FollowEvents calls take with the endings of one task type, or of all where it is empty, message by message with the
-// message's number in the stream, until ctx ends (nil), take fails, or reading does. It begins at the message of number
-// from; 0: with what is published from now on. Errors: ErrPlaceGone, what take returned.
-func (c *Conn) FollowEvents(ctx context.Context, taskType string, from uint64, take func(seq uint64, endings []core.Ending) error) error {
-	err := c.followEvents(ctx, taskType, from, take)
-	if ctx.Err() != nil {
-		return nil // whatever it was doing
-	}
-	return fmt.Errorf("event stream: %w", err)
+// EventPlace is a place in the event stream: a message, and one of its events.
+type EventPlace struct {
+	Seq   uint64 // 0: from now on
+	Index int    // within the message: 0, 1 …
 }
 
-func (c *Conn) followEvents(ctx context.Context, taskType string, from uint64, take func(uint64, []core.Ending) error) error {
-	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
-	if err != nil {
-		return err
+// What bounds a reader of events: a cluster that elects a leader makes mute readers, which are made again when they are
+// silent for twice the heartbeat, and one that is forgotten is removed by the server.
+const (
+	followHeartbeat = 1500 * time.Millisecond
+	followForgotten = 10 * time.Second
+	followBatch     = 64 // messages that are asked for at a time; each has up to wire.EventsMax events
+)
+
+// FollowEvents calls take with what the event stream tells of tasks of a type (empty: all) in a status (empty: all), in
+// order, after a place, until ctx ends or take fails. While take waits, no more than some messages are read ahead. What
+// cannot be decoded is passed over. Errors: ErrGone, what take returned, what the server said.
+func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.State, after EventPlace, take func(EventPlace, core.Ending) error) error {
+	config := jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{c.names.EventsAbout(taskType, string(status))}, DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: followForgotten,
 	}
-	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy, FilterSubjects: []string{c.names.PatternEvents()}}
-	if taskType != "" {
-		cfg.FilterSubjects = []string{c.names.EventSubject(taskType, "*")}
-	}
-	if from > 0 {
-		if state := stream.CachedInfo().State; from > state.LastSeq+1 || from < state.FirstSeq {
-			return fmt.Errorf("%w: %d, it has %d to %d", ErrPlaceGone, from, state.FirstSeq, state.LastSeq)
+	if after.Seq > 0 {
+		stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", c.names.StreamEvents(), err)
 		}
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
+		state := stream.CachedInfo().State
+		if after.Seq < state.FirstSeq || after.Seq > state.LastSeq {
+			return fmt.Errorf("event %d: the stream has %d to %d: %w", after.Seq, state.FirstSeq, state.LastSeq, ErrGone)
+		}
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after.Seq
 	}
-	consumer, err := stream.OrderedConsumer(ctx, cfg)
+	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), config)
 	if err != nil {
-		return err
+		return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 	}
-	messages, err := consumer.Messages()
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(followBatch), jetstream.PullHeartbeat(followHeartbeat))
 	if err != nil {
-		return err
+		return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 	}
 	defer messages.Stop()
 	for {
 		msg, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
-			return err
-		}
-		if strings.HasSuffix(msg.Subject(), "."+core.StatusRefused) {
-			continue
+			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
-			return err
+			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 		}
-		endings, err := wire.DecodeEndings(msg.Data())
+		events, err := decodeEvents(msg.Data())
 		if err != nil {
-			continue // what cannot be decoded is told by those who read it for alerts
+			c.log.Error("an event cannot be decoded", "subject", msg.Subject(), "error", err)
+			continue
 		}
-		if err := take(meta.Sequence.Stream, endings); err != nil {
-			return err
+		for i := range events {
+			if meta.Sequence.Stream == after.Seq && i <= after.Index {
+				continue
+			}
+			if err := take(EventPlace{meta.Sequence.Stream, i}, events[i]); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// decodeEvents reads what a message of the event stream tells: endings, or that a submission was refused.
+func decodeEvents(data []byte) ([]core.Ending, error) {
+	endings, err := wire.DecodeEndings(data)
+	if err == nil {
+		return endings, nil
+	}
+	status, refusal := wire.DecodeStatus(data)
+	if refusal != nil || status.Status != core.StatusRefused {
+		return nil, err
+	}
+	return []core.Ending{{ID: status.ID, Type: status.Type, State: core.StatusRefused, Error: status.Error, At: status.At}}, nil
 }

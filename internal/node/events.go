@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -13,51 +12,39 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// events is operate.Events on the event stream: how tasks ended. The place of an event is <message>.<ending in it>.
-type events struct{ conn *natsbus.Conn }
+// eventSource is operate.Events on the event stream of NATS: how tasks ended, and what was refused. The id of an event is
+// <position>.<index>.
+type eventSource struct{ conn *natsbus.Conn }
 
 // Follow implements operate.Events.
-func (e events) Follow(ctx context.Context, after string, f operate.EventFilter, send func(operate.Event) error) error {
-	from, index, err := placeOf(after)
-	if err != nil {
-		return err
+func (s eventSource) Follow(ctx context.Context, after string, f operate.EventFilter, send func(operate.Event) error) error {
+	place, bad := eventPlace(after)
+	if bad != nil {
+		return bad
 	}
-	err = e.conn.FollowEvents(ctx, f.Type, from, func(seq uint64, endings []core.Ending) error {
-		for i := range endings {
-			if seq == from && i <= index {
-				continue // it was told
-			}
-			if is := eventOf(seq, i, &endings[i]); (f.Task == "" || f.Task == is.Task) && (f.Status == "" || f.Status == is.Status) {
-				if err := send(is); err != nil {
-					return err
-				}
-			}
+	err := s.conn.FollowEvents(ctx, f.Type, f.Status, place, func(at natsbus.EventPlace, e core.Ending) error {
+		if f.Task != "" && e.ID != f.Task {
+			return nil
 		}
-		return nil
+		return send(operate.Event{ID: fmt.Sprintf("%d.%d", at.Seq, at.Index), Type: e.Type, Task: e.ID, Status: e.State, Partition: e.Partition, End: e.EndNumber,
+			Step: e.Step, Error: e.Error, At: e.At.Time()})
 	})
-	if errors.Is(err, natsbus.ErrPlaceGone) {
-		return &operate.Refusal{Code: http.StatusGone, Field: "Last-Event-ID", Detail: fmt.Sprintf("event %s is not there any more: begin without it, and read the list for what was missed", core.QuoteShort(after))}
+	if errors.Is(err, natsbus.ErrGone) {
+		return &operate.Refusal{Code: 400, Field: "Last-Event-ID", Detail: fmt.Sprintf("event %s is not in the stream any more; begin without an id, and read what happened meanwhile from the lists", core.QuoteShort(after))}
 	}
 	return err
 }
 
-func eventOf(seq uint64, index int, e *core.Ending) operate.Event {
-	return operate.Event{
-		ID: fmt.Sprintf("%d.%d", seq, index), Type: e.Type, Task: e.ID, Status: e.State, Partition: e.Partition, End: e.EndNumber,
-		Step: e.Step, Error: e.Error, At: e.At.Time(),
+// eventPlace reads the id of an event; empty is now.
+func eventPlace(id string) (natsbus.EventPlace, *operate.Refusal) {
+	if id == "" {
+		return natsbus.EventPlace{}, nil
 	}
-}
-
-// placeOf reads a place; an empty one is now.
-func placeOf(after string) (seq uint64, index int, err error) {
-	if after == "" {
-		return 0, 0, nil
+	seq, index, ok := strings.Cut(id, ".")
+	at, err1 := strconv.ParseUint(seq, 10, 64)
+	i, err2 := strconv.ParseUint(index, 10, 31)
+	if !ok || err1 != nil || err2 != nil || at == 0 {
+		return natsbus.EventPlace{}, &operate.Refusal{Code: 400, Field: "Last-Event-ID", Detail: fmt.Sprintf("Last-Event-ID is %s, want the id of an event, as 17.0", core.QuoteShort(id))}
 	}
-	number, part, ok := strings.Cut(after, ".")
-	seq, errSeq := strconv.ParseUint(number, 10, 64)
-	index, errIndex := strconv.Atoi(part)
-	if !ok || errSeq != nil || errIndex != nil || seq == 0 || index < 0 {
-		return 0, 0, &operate.Refusal{Code: http.StatusBadRequest, Field: "Last-Event-ID", Detail: fmt.Sprintf("event id %s, want <message>.<number> as an event had it", core.QuoteShort(after))}
-	}
-	return seq, index, nil
+	return natsbus.EventPlace{Seq: at, Index: int(i)}, nil
 }

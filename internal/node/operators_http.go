@@ -78,7 +78,7 @@ func (n *Node) ports() api.Ports {
 	p.Tokens, _ = store.(operate.TokenStore)
 	p.Notes, _ = store.(operate.NoteStore)
 	p.Settings, _ = store.(operate.SettingStore)
-	p.Events = events{n.conn}
+	p.Events = eventSource{n.conn}
 	if flow, err := n.Flow(); err == nil {
 		p.Pauses, p.Partitions, p.Agents = flow.Pauses, flow.Partitions, flow.Agents
 		p.Operations = n.repairs(flow.Agents)

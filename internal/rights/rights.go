@@ -69,7 +69,7 @@ type Options struct {
 	StatusTo, Inboxes []string
 	AnswerWithin      time.Duration // how long an agent may take for one command
 	PlainDoor         bool          // a submitter may publish to the task stream itself
-	Events            bool          // a submitter may read the event stream about its types
+	Events            bool          // a submitter may read the event stream about its types, a node with the role ingest all of it
 }
 
 // JetStream's subjects.
@@ -187,14 +187,12 @@ func (b *builder) ingest() {
 	b.publish(n.PatternPack(), n.PatternControl(), api+"CONSUMER.LIST."+n.StreamTasks())
 	// What operators ask of it: which agents live, and where partitions and pauses are to be.
 	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
-	// What becomes of tasks, for those who follow it over HTTP.
-	events := n.StreamEvents()
-	b.seldom(api+"STREAM.INFO."+events, api+"CONSUMER.CREATE."+events+".*."+n.PatternEvents(), api+"CONSUMER.MSG.NEXT."+events+".*",
-		api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
-	b.denyAlerts(events)
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
+	if b.o.Events {
+		b.events(n.PatternEvents())
+	}
 	b.set.Answers = answersSoon
 }
 
@@ -297,15 +295,16 @@ func (b *builder) submitter(taskType string) {
 		b.publish(n.InSubject(taskType, "*"))
 	}
 	if b.o.Events {
-		events := n.StreamEvents()
-		b.publish(api+"STREAM.INFO."+events, api+"CONSUMER.CREATE."+events+".*."+n.EventSubject(taskType, "*"),
-			api+"CONSUMER.MSG.NEXT."+events+".*", api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
-		b.denyAlerts(events)
+		b.events(n.EventSubject(taskType, "*"))
 	}
 }
 
-// denyAlerts keeps what supervisors read from who reads other consumers, whose names cannot be guessed.
-func (b *builder) denyAlerts(events string) {
+// events is to read the event stream about subjects, by readers of one's own.
+func (b *builder) events(subjects string) {
+	events := b.o.Names.StreamEvents()
+	b.publish(api+"STREAM.INFO."+events, api+"CONSUMER.CREATE."+events+".*."+subjects,
+		api+"CONSUMER.MSG.NEXT."+events+".*", api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
+	// What supervisors read is not theirs. The names of other consumers cannot be guessed.
 	for _, what := range []string{"CREATE", "MSG.NEXT", "INFO", "DELETE"} {
 		deny := api + "CONSUMER." + what + "." + events + "." + wire.ConsumerAlerts
 		if what == "CREATE" {

@@ -38,6 +38,7 @@ func TestNames(t *testing.T) {
 		{ControlSubject(3), "duly.control.3"},
 		{EventSubject("order", "processed"), "duly.events.order.processed"},
 		{EventSubject("no type", "refused"), "duly.events._.refused"},
+		{Names{}.EventsAbout("", ""), Names{}.PatternEvents()}, {Names{}.EventsAbout("order", ""), "duly.events.order.*"}, {Names{}.EventsAbout("", "error"), Names{}.PatternErrors()},
 		{LiveSubject("order", "o-1"), "duly.live.order.o-1"},
 		{DeadSubject("DULY_TASKS"), "duly.dead.DULY_TASKS"},
 		{AskSubject("cancel"), "duly.ask.cancel"},
