@@ -33,7 +33,7 @@ type run struct {
 	wave     wave    // the wave op.Wave
 	late     []*item // of earlier waves, asked and without an outcome
 	lastAsk  time.Time
-	limit    *rate.Limiter // of this operation; nil: none
+	limit    *rate.Limiter // of this operation, or the pace of all that have no rate
 	lookAt   time.Time
 	took     time.Duration // the last look
 	every    time.Duration // between two looks; grows while nothing comes of them
@@ -45,7 +45,7 @@ type run struct {
 
 // takeUp makes the operation this runner's: from its first write on, all others' are refused.
 func (r *Runner) takeUp(ctx context.Context, op operate.Operation) (*run, error) {
-	u := &run{r: r, op: op, lastAsk: r.cfg.Now()}
+	u := &run{r: r, op: op, lastAsk: r.cfg.Now(), limit: r.pace}
 	if op.Rate > 0 {
 		u.limit = rate.NewLimiter(rate.Limit(op.Rate), burst(op.Rate))
 	}
@@ -175,10 +175,7 @@ func (u *run) ask(ctx context.Context) error {
 	for i, it := range u.wave.members[from : from+n] {
 		it.Member, it.unsent = asked[i], true
 	}
-	u.r.pace.AllowN(now, n)
-	if u.limit != nil {
-		u.limit.AllowN(now, n)
-	}
+	u.limit.AllowN(now, n)
 	u.lastAsk = now
 	if soon := now.Add(u.gap()); u.lookAt.After(soon) {
 		u.lookAt = soon
@@ -189,13 +186,11 @@ func (u *run) ask(ctx context.Context) error {
 
 // room is how many of the members that could be asked may be asked now. Few at a time would cost a message each.
 func (u *run) room(now time.Time, could int) int {
-	room, few := could, could
-	for _, l := range []*rate.Limiter{u.r.pace, u.limit} {
-		if l != nil {
-			room, few = min(room, int(l.TokensAt(now))), min(few, max(1, l.Burst()/2))
-		}
+	if u.op.Rate > 0 {
+		u.r.limit(u.limit, u.op.Rate, now)
 	}
-	if room < few {
+	room := min(could, int(u.limit.TokensAt(now)))
+	if room < min(could, max(1, u.limit.Burst()/2)) {
 		return 0
 	}
 	return room

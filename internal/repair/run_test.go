@@ -572,7 +572,7 @@ func (l *load) set(over bool)    { l.mu.Lock(); defer l.mu.Unlock(); l.over = ov
 // covers: OP4
 func TestPace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		tasks := w.failing(core.PolicyError, 3000, "card declined")
+		tasks := w.failing(core.PolicyError, 6000, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
 		asked := func() int64 { op, _ := w.op(op.ID); return op.Tasks - op.Tally.Waiting }
 		rate := func(n int) {
@@ -596,6 +596,12 @@ func TestPace(t *testing.T) {
 		pass(5 * time.Second)
 		if n := asked() - before; n < 80 || n > 110 {
 			t.Errorf("%d in 5 seconds at a rate of 20", n)
+		}
+		rate(400) // an operator may say more than the pace
+		before = asked()
+		pass(2 * time.Second)
+		if n := asked() - before; n < 500 || n > 900 {
+			t.Errorf("%d in 2 seconds at a rate of 400", n)
 		}
 		rate(0)
 		l.set(true)

@@ -174,8 +174,8 @@ func filterWords(f *core.Filter) string {
 	return words
 }
 
-// Start implements operate.Operations. A brakePct of 0 is the default, a rate of 0 no limit but the pace of all
-// operations. It is audited, refused or not. Error: *operate.Refusal.
+// Start implements operate.Operations. A brakePct of 0 is the default, a rate of 0 the pace of all
+// operations that have none. It is audited, refused or not. Error: *operate.Refusal.
 func (s *Service) Start(ctx context.Context, by operate.Actor, token string, rate, brakePct int, reason string, confirm int64) (operate.Operation, error) {
 	after, _ := json.Marshal(map[string]any{"rate": rate, "brake": brakePct, "confirm": confirm})
 	var op operate.Operation
