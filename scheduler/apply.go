@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -438,7 +439,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	case c.Kind == core.EventOverdue:
 		return s.applyOverdue(ctx, p, c.Numbers, &ev)
 	case len(c.Numbers) > 0:
-		return s.applyMany(ctx, p, c, &ev)
+		return s.applyMany(ctx, p, m, &ev)
 	}
 	e, err := s.find(ctx, p, c.ID)
 	if err != nil {
@@ -479,8 +480,8 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 // applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
 // One that is refused does not stop the others. A round that fills up goes on in the next one where it stopped. After a
 // crash the whole message is read again: what it has changed has other rows by then.
-func (s *Shard) applyMany(ctx context.Context, p *partition, c *core.Control, ev *core.Event) (full bool, err error) {
-	at := &s.cycle.pos.number
+func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev *core.Event) (full bool, err error) {
+	c, at := &m.Control, &s.cycle.pos.number
 	var some refusals
 	defer func() { some.log(s, c) }()
 	for *at < len(c.Numbers) {
@@ -499,6 +500,9 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, c *core.Control, ev
 			}
 			one := *ev
 			one.IfSeq = c.Seqs[*at]
+			if p.another(m, number) {
+				e = nil
+			}
 			if err := s.askNumber(ctx, p, e, &one, &some); err != nil {
 				return false, err
 			}
@@ -507,6 +511,16 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, c *core.Control, ev
 	}
 	return false, nil
 }
+
+// another reports whether a number may be another task's than the one that a request means: it was given out in a time
+// that the database has lost, and again since.
+func (p *partition) another(m *ControlMail, number int64) bool {
+	back := p.taken.WentBackAt
+	return back != 0 && number >= p.taken.WentBackNumber && m.Stored <= back.Add(seenBefore)
+}
+
+// seenBefore is how long after the database went back a request by number may still be about what was seen before.
+const seenBefore = time.Minute
 
 // askNumber is ask for a task that may not be there.
 func (s *Shard) askNumber(ctx context.Context, p *partition, e *entry, ev *core.Event, some *refusals) error {

@@ -149,7 +149,7 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "resubmit-with-command-out", invariant: 7, file: "internal/core/operator.go",
-		old: "case StepRunning:\n\t\t\treturn -1, d.notAllowed(\"a command was out when it was stopped: undo it\")", new: "case StepRunning:",
+		old: "case StepRunning:\n\t\t\treturn -1, \"a command was out when it was stopped: undo it\"", new: "case StepRunning:",
 		fault: "a task stopped with a command out can be started again",
 		run:   "^TestPlanGoneAndBackWithAStepToGo$",
 	},
@@ -254,5 +254,29 @@ var coreMutants = []mutant{
 		old: "\t_, _ = h.Write([]byte(taskType))\n", new: "",
 		fault: "the same input of another type is the same task",
 		run:   "^TestHashOfTypeAndInput$",
+	},
+	{
+		name: "accept-forgets-the-effect", invariant: 8, file: "internal/core/transition.go",
+		old: "\t\ts.MayHaveEffect, s.Result = true, r.Result\n", new: "\t\ts.MayHaveEffect, s.Result = s.MayHaveEffect || r.Kind == KindDone, r.Result\n",
+		fault: "a step that was accepted is not undone with its task",
+		run:   "^(TestScripts|TestStormThenCalm)$",
+	},
+	{
+		name: "request-about-any-row", invariant: 9, file: "internal/core/apply.go",
+		old: "ev.IfSeq != 0 && ev.IfSeq != t.Seq", new: "ev.IfSeq < 0 && ev.IfSeq != t.Seq",
+		fault: "a request about one journal row changes a task that has moved on",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "undo-by-the-new-input", invariant: 8, file: "internal/core/task.go",
+		old: "return t.Earlier[n-1]", new: "return append(t.Input[:0:0], t.Input...)",
+		fault: "after an edit the undo of what ran before carries the new input",
+		run:   "^(TestScripts|TestStormThenCalm)$",
+	},
+	{
+		name: "accept-of-an-undo-begun", invariant: 7, file: "internal/core/operator.go",
+		old: "\t\tcase StepUndoing, StepUndone:\n", new: "\t\tcase StepUndone + 100:\n",
+		fault: "a task in error goes on although its undo has begun",
+		run:   "^(TestCells|TestPossible)$",
 	},
 }

@@ -346,4 +346,28 @@ var schedulerMutants = []mutant{
 		fault: "of two streams that went back only the one that was reported last is read again",
 		run:   "^TestOrdersAreOneOfAKind$",
 	},
+	{
+		name: "many-acknowledged-half-applied", invariant: 2, file: "scheduler/apply.go",
+		old: "\t\tif !s.roomy() {\n\t\t\treturn true, nil\n\t\t}\n\t\tpart :=", new: "\t\tif !s.roomy() {\n\t\t\treturn false, nil\n\t\t}\n\t\tpart :=",
+		fault: "a request about many tasks is acknowledged when the batch is full",
+		run:   "^TestRequestAboutMany$",
+	},
+	{
+		name: "many-begins-in-the-middle", invariant: 2, file: "scheduler/apply.go",
+		old: "c.pos.control, c.pos.number = c.pos.control+1, 0", new: "c.pos.control = c.pos.control + 1",
+		fault: "after a partition is lost the next request begins where the last one stopped",
+		run:   "^(TestPartitionLostInTheMiddleOfARequest|TestRequestAboutMany)",
+	},
+	{
+		name: "many-by-a-number-given-again", invariant: 9, file: "scheduler/apply.go",
+		old: "return back != 0 && number >=", new: "return back < 0 && number >=",
+		fault: "after the database went back a request changes the task that has another's number",
+		run:   "^TestRequestAboutManyAfterTheDatabaseWentBack$",
+	},
+	{
+		name: "many-stops-at-a-refusal", invariant: 11, file: "scheduler/apply.go",
+		old: "\tif why != nil {\n\t\tsome.add(why)\n\t}\n\treturn err\n", new: "\tif why != nil {\n\t\treturn why\n\t}\n\treturn err\n",
+		fault: "one task that may not be asked stops the request about the others",
+		run:   "^TestRequestAboutMany$",
+	},
 }

@@ -17,7 +17,7 @@ var wiringMutants = []mutant{
 	},
 	{
 		name: "cancel-answered-unstored", invariant: 1, file: "internal/api/requests.go",
-		old: "asked.Partition, c); err != nil {", new: "asked.Partition, c); err != nil && c.Kind != core.EventCancel {",
+		old: "partition, *c)\n\tif err != nil {", new: "partition, *c)\n\tif err != nil && c.Kind != core.EventCancel {",
 		fault: "a cancel is answered as taken though the control stream did not store it",
 		run:   "^TestStoreDown$",
 	},
@@ -231,5 +231,17 @@ var wiringMutants = []mutant{
 		old: "	if s.At > stored || stored.Sub(s.At) > submissionAge {", new: "	if s.At > stored && s.At < 0 {",
 		fault: "the clock of the door counts for a task's deadline, however wrong it is",
 		run:   "^TestClamp$",
+	},
+	{
+		name: "used-key-asks-again", invariant: 9, file: "internal/api/actions.go",
+		old: "\t\tif again.Outcome != \"\" {\n", new: "\t\tif again.Outcome == outcomeFailed {\n",
+		fault: "a key that was used for an action carries it out again",
+		run:   "^TestActionsOfOneKey$",
+	},
+	{
+		name: "action-about-whatever-row", invariant: 9, file: "internal/api/actions.go",
+		old: "control.IfSeq == 0 && guarded(r.Action, view.State)", new: "control.IfSeq < 0 && guarded(r.Action, view.State)",
+		fault: "an action that is asked again after a crash is about whatever row the task is at by then",
+		run:   "^(TestActionsAreWrittenDownAndAsked|TestActionsAfterACrash)$",
 	},
 }

@@ -504,13 +504,18 @@ func TestAskStates(t *testing.T) {
 		core.EventResubmit: {core.StateError, core.StateUndone},
 		core.EventResolve:  {core.StateError},
 		core.EventExtend:   {core.StatePending, core.StateProcessing},
+		core.EventEdit:     {core.StateError, core.StateUndone},
+		core.EventAccept:   {core.StateError},
 	} {
 		for _, state := range all {
 			s := newSite(t)
-			s.views["d-1"] = core.View{ID: "d-1", Type: "delivery", State: state}
+			s.views["d-1"] = core.View{ID: "d-1", Type: "delivery", State: state, Seq: 7}
 			_, bad := s.asks.Ask(t.Context(), core.Control{Kind: kind, ID: "d-1", Type: "delivery", As: core.StateUndone, Until: epoch})
 			if ok := slices.Contains(taken, state); ok != (bad == nil) || ok != (len(s.controls) == 1) {
 				t.Errorf("kind %d of a task that is %s: %v, %d stored", kind, state, bad, len(s.controls))
+			}
+			if kind == core.EventEdit && bad == nil && s.controls[0].IfSeq != 7 {
+				t.Errorf("an edit about whatever row: %+v", s.controls[0])
 			}
 			if bad != nil && (bad.Code != 409 || !strings.Contains(bad.Description, string(state))) {
 				t.Errorf("kind %d: %+v", kind, bad)

@@ -107,6 +107,9 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 			return Asked{}, bad
 		}
 		asked.State, asked.Outcome = view.State, outcome
+		if c.IfSeq == 0 && (c.Kind == core.EventEdit || c.Kind == core.EventAccept) {
+			c.IfSeq = view.Seq // when it is read again after a crash, it finds another row
+		}
 	case errors.Is(err, core.ErrNotFound) && !c.EvenIfUnknown:
 		return Asked{}, a.unknown(ctx, &c)
 	case errors.Is(err, core.ErrNotFound):

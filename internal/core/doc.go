@@ -45,7 +45,7 @@
 // do.go, undo.go, wait.go, await.go, operator.go, wentback.go and planless.go hold the
 // events, one method each;
 // due.go says what comes next and when; transition.go is what a journal row means;
-// replay.go is what a new owner does. testdata/cells.txt shows every event in
+// replay.go is what a new owner does; sentence.go tells a person why a task is where it is. testdata/cells.txt shows every event in
 // every situation, testdata/scripts whole lives of tasks.
 //
 // The package also holds the vocabulary that the roles and the adapters share:

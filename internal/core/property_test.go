@@ -287,7 +287,7 @@ func (s *storm) people() {
 		s.accept()
 	case who < 15:
 		s.edits++
-		s.guarded(Event{Kind: EventEdit, Actor: person, Node: node, Full: s.full(), Input: fmt.Appendf(nil, `{"edit":%d}`, s.edits)})
+		_ = s.guarded(Event{Kind: EventEdit, Actor: person, Node: node, Full: s.full(), Input: fmt.Appendf(nil, `{"edit":%d}`, s.edits)})
 	default:
 		as := pick(s.chance, "as", StateProcessed, StateUndone, StatePending)
 		round, was := s.task.Round, s.m.settled[s.task.Round]

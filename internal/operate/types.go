@@ -66,10 +66,10 @@ const (
 type Request struct {
 	Action Action          `json:"action"`
 	Reason string          `json:"reason,omitempty"` // required for undo, resolve, accept and edit
-	Step   string          `json:"step,omitempty"`   // of resubmit and accept: the step meant; empty: the failed one
+	Step   string          `json:"step,omitempty"`   // of resubmit, edit and accept: the step meant; empty: the failed one
 	Input  json.RawMessage `json:"input,omitempty"`  // of edit
 	Result json.RawMessage `json:"result,omitempty"` // of accept
-	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit and edit: the new deadline; zero: the plan's time from now
+	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now
 	As     core.State      `json:"as,omitempty"`     // of resolve: processed or undone
 	IfSeq  int64           `json:"if_seq,omitempty"` // refuse when the task's newest journal row is another; 0: whatever it is
 	Key    string          `json:"-"`                // Idempotency-Key: the same key is carried out once

@@ -32,6 +32,7 @@ func (b *books) do(c *core.Command, loose bool) {
 	}
 	w.tell(c.Task, -1, "%s takes effect", key)
 	b.live[key] = true
+	delete(w.asks.hand, key)
 	r := w.Store.ids[idKey{c.Partition, c.Task}]
 	if r != nil && r.task.State == core.StateUndone && r.task.Round == c.Round && !w.forgotten(c.Partition, key) {
 		w.wrong(c.Partition, c.Task, "do of %s takes effect in a task that is undone", key)

@@ -104,6 +104,10 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if answered != 0 && !w.said(commandRef{t.Partition, t.Number, answered, r.commits[answered-1]}, j) {
 		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
 	}
+	w.checkAsk(r, j)
+	if j.Kind == core.KindAccepted {
+		w.byHand(t, j)
+	}
 	if j.State.Ended() {
 		w.endedAt[t.ID] = append(w.endedAt[t.ID], w.now)
 	}

@@ -29,6 +29,7 @@ func (w *World) checkSend(c *core.Command) {
 	} else {
 		w.doSent[c.Key()] = w.now
 	}
+	w.checkInput(r, c)
 	at := commandRef{c.Partition, c.Number, c.Seq, c.Commit}
 	w.sends[at]++
 	if r.journal[c.Seq-1].Next < 0 {

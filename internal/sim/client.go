@@ -130,14 +130,14 @@ func subKey(s *core.Submission) string { return s.ID + "\x00" + s.Type + "\x00" 
 func (w *World) trouble(id string) {
 	c := core.Control{
 		ID: id, Type: w.planOf(id).Name, Actor: "olga", Reason: "because",
-		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend}[w.rand.IntN(4)],
+		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend, core.EventEdit, core.EventAccept}[w.rand.IntN(6)],
 	}
-	if c.Kind == core.EventExtend {
-		c.Until = w.now.Add(30 * time.Second)
+	w.fill(&c)
+	if r := w.Store.ids[idKey{w.partitionOf(id), id}]; r != nil && !r.purged && w.rand.IntN(2) == 0 {
+		c.Actor = fmt.Sprintf("olga-%d", w.asks.n)
+		c.IfSeq = w.guard(&c, r)
 	}
-	if !w.during(w.others) && !w.during(w.full) {
-		w.append(&w.controls, message{partition: w.partitionOf(id), control: c})
-	}
+	w.ask(message{partition: w.partitionOf(id), control: c})
 	if w.rand.IntN(2) == 0 {
 		w.after(w.upTo(time.Second), func() { w.trouble(id) })
 	}

@@ -55,6 +55,10 @@ const (
 	AskFails // not stored
 	AskAnswerLost
 
+	AskedTwice        // by an operator, or a face that got no answer
+	AskedAtAnotherRow // about a task that has moved on
+	AskedOfMany       // tasks of a partition, by number
+
 	ClockSkew
 	ClockStep  // a clock jumps, within the bound
 	ClockWrong // of an agent or a supervisor, by a minute and a half
@@ -131,6 +135,7 @@ var kinds = [faultCount]struct {
 
 	SupervisorCrash: {"supervisor crash", 0.01}, SupervisorFreeze: {"supervisor freeze", 0.01}, LeaseFails: {"lease fails", 0.1},
 	LeaseWrong: {"lease wrong", 0.2}, TwoLeaders: {name: "two leaders"}, AskFails: {"ask fails", 0.05}, AskAnswerLost: {"ask answer lost", 0.05},
+	AskedTwice: {"asked twice", 0.3}, AskedAtAnotherRow: {"asked at another row", 0.15}, AskedOfMany: {name: "asked of many"},
 
 	ClockSkew: {"clock skew", 0.7}, ClockStep: {"clock step", 0.3}, ClockWrong: {"clock wrong", 0.15},
 

@@ -99,7 +99,7 @@ func (n *node) pump(p int) {
 	for ; f.control < len(n.w.controls); f.control++ {
 		if m := n.w.controls[f.control]; m.partition == p {
 			pos := uint64(f.control + 1)
-			mail := scheduler.ControlMail{Partition: p, Pos: pos, Stored: m.at, Control: m.control, Ack: func() { n.point() }}
+			mail := scheduler.ControlMail{Partition: p, Pos: pos, Stored: m.at, Control: m.control, Ack: func() { n.w.ackedControl(m); n.point() }}
 			if m.garbage {
 				mail.Control = core.Control{} // and a dead letter by now
 			}

@@ -27,7 +27,7 @@ func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, 
 	rows := touched
 	for _, r := range m.publishedEnds(st) {
 		if r.task.EndedAt < detail && !r.purged && touched-rows < limit {
-			r.purged, r.task.Input, r.journal, r.commits = true, nil, nil, nil
+			r.purged, r.task.Input, r.journal, r.commits, r.past = true, nil, nil, nil, r.commits
 			touched++
 		}
 	}

@@ -60,6 +60,10 @@ func (r *referee) take(j *core.Record) (answered int64, err error) {
 		if j.State != core.StateUndoing || undo {
 			r.waits[j.Step] = j.Seq
 		}
+	case core.KindAccepted:
+		if r.out != 0 && r.step == j.Step {
+			return 0, fmt.Errorf("it accepts step %d while row %d's command is out", j.Step+1, r.out)
+		}
 	case core.KindPoisoned:
 		if j.Step >= 0 { // an owner without the plan cannot say which step was out: it still is
 			r.out = 0

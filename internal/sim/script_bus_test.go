@@ -25,7 +25,11 @@ func (b *stageBus) Send(cmds []core.Command) {
 			b.s.wrong("%s sends a command that is not committed: %+v", b.n.name, c)
 		}
 		c.Results = slices.Clone(c.Results)
-		b.s.say(b.n.name, "sends", "%s, try %d, as #%d, by %s", callOf(&c), c.Attempt, c.Seq, b.s.at(c.CompleteBy))
+		input := ""
+		if strings.Contains(string(c.Input), "edit") {
+			input = ", input " + string(c.Input)
+		}
+		b.s.say(b.n.name, "sends", "%s, try %d, as #%d, by %s%s", callOf(&c), c.Attempt, c.Seq, b.s.at(c.CompleteBy), input)
 		b.s.carry(b, c)
 	}
 }

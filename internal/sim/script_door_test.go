@@ -41,11 +41,15 @@ func (m *stageMessage) String() string {
 	case c.Kind == core.EventOverdue:
 		return fmt.Sprintf("overdue? %d of them, by %s", len(c.Numbers), c.Actor)
 	}
+	if n := len(c.Numbers); n > 0 {
+		return fmt.Sprintf("%s %d tasks, by %s", eventWords[c.Kind], n, c.Actor)
+	}
 	return fmt.Sprintf("%s %s, by %s", eventWords[c.Kind], c.ID, c.Actor)
 }
 
 var eventWords = map[core.EventKind]string{
 	core.EventCancel: "cancel", core.EventUndo: "undo", core.EventResubmit: "resubmit", core.EventResolve: "resolve", core.EventExtend: "extend",
+	core.EventAccept: "accept", core.EventEdit: "edit",
 }
 
 // end is the position of a partition's last message.
@@ -247,16 +251,53 @@ func (s *stage) flushDoor() {
 	}
 }
 
-// ask is a person or a client at the control stream: cancel t1 by=olga reason=why.
+// ask is a person or a client at the control stream: cancel t1 by=olga reason=why; about many tasks at once, each at
+// its journal row: undo t1@4,t2@4 by=olga; again=1: the same message once more.
 func (s *stage) ask(kind core.EventKind) func(string, args) {
 	return func(id string, a args) {
 		c := core.Control{
 			Kind: kind, ID: id, Type: a["type"], Actor: a.or("by", "client"), Reason: a["reason"], Step: a["step"], As: core.State(a["as"]),
+			IfSeq: int64(s.number(a["if-seq"])), Input: []byte(a["input"]), Result: []byte(a["result"]),
 		}
+		partition := s.nameMany(&c)
 		if until := a["until"]; until != "" {
 			c.Until = stageBegan.Add(s.duration(until))
 		}
-		pos := s.append(&s.controls, stageMessage{partition: s.partitionOf(id), control: c})
-		s.say(c.Actor, "asks", "controls %d: %s %s", pos, eventWords[kind], id)
+		for range 1 + s.number(a["again"]) {
+			pos := s.append(&s.controls, stageMessage{partition: partition, control: c})
+			s.say(c.Actor, "asks", "controls %d: %s %s", pos, eventWords[kind], id)
+		}
 	}
+}
+
+// nameMany turns the id t1@4,t2@4 of a request into numbers and journal rows. It returns the partition.
+func (s *stage) nameMany(c *core.Control) int {
+	if !strings.Contains(c.ID, "@") {
+		return s.partitionOf(c.ID)
+	}
+	ids := strings.Split(c.ID, ",")
+	c.ID = ""
+	for _, one := range ids {
+		id, seq, _ := strings.Cut(one, "@")
+		saved, ok := s.saved(id)
+		if !ok {
+			s.t.Fatalf("%s is no task", id)
+		}
+		c.Numbers, c.Seqs = append(c.Numbers, saved.Row.Number), append(c.Seqs, int64(s.number(seq)))
+		ids[0] = id
+	}
+	return s.partitionOf(ids[0])
+}
+
+// hand is a person who does what a step should have done: hand t1 step=ship by=olga.
+func (s *stage) hand(id string, a args) {
+	saved, ok := s.saved(id)
+	if !ok {
+		s.t.Fatalf("%s is no task", id)
+	}
+	plan := s.plans[saved.Row.Type][saved.Row.PlanVersion]
+	step := plan.Steps[plan.StepIndex(a["step"])]
+	key := core.Key(id, step.Name, saved.Row.Round)
+	s.agent(step.Agent).book.on[key] = true
+	s.say(a.or("by", "olga"), "does", "%s by hand", key)
 }

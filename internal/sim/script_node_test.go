@@ -146,11 +146,17 @@ func (s *stage) thaw(name string, _ args) {
 	n.wake()
 }
 
-// failCommit lets the next commit of a node fail with nothing written, or
-// succeed after another node has taken the partitions over: during=n2.
+// failCommit lets the next commit of a node, or the one after=2 others, fail with nothing written, or
+// succeed after another node has taken the partitions over: taken-by=n2.
 func (s *stage) failCommit(name string, a args) {
 	n := s.node(name)
-	n.beforeCommit = func() error {
+	left := s.number(a["after"])
+	var fail func() error
+	fail = func() error {
+		if left--; left >= 0 {
+			n.beforeCommit = fail
+			return nil
+		}
 		if other := a["taken-by"]; other != "" {
 			s.say(name, "stalls", "in the middle of a commit")
 			s.take(other, args{"p": a.or("p", "all")})
@@ -159,6 +165,7 @@ func (s *stage) failCommit(name string, a args) {
 		}
 		return errLost
 	}
+	n.beforeCommit = fail
 }
 
 // poison makes the database refuse one journal row of a task for good.

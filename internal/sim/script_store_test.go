@@ -210,6 +210,9 @@ func (s *stage) record(t *core.Task, r *core.Record) string {
 			b.WriteString(": " + words)
 		}
 	}
+	if r.Input != nil {
+		fmt.Fprintf(&b, ", input %s", r.Input)
+	}
 	fmt.Fprintf(&b, " (%s)", r.State)
 	if r.Next >= 0 {
 		verb := "do"

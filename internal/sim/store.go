@@ -64,6 +64,7 @@ type row struct {
 	journal []core.Record
 	commits []int64 // the commit_id of each journal row
 	purged  bool    // a tombstone: its input and journal are gone
+	past    []int64 // of one that is purged: the commits there were
 	ends    []ended // every end it has come to
 	referee referee
 }

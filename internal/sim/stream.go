@@ -11,6 +11,7 @@ type message struct {
 	partition int
 	subs      []core.Submission
 	control   core.Control
+	ids       []string     // of the tasks that the control names by number
 	at        core.Instant // when the stream took it
 	gone      bool         // removed, when all had read it
 	garbage   bool         // cannot be decoded: its reader makes it a dead letter and goes on

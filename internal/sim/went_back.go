@@ -73,8 +73,11 @@ func (w *World) loseAsks(from int) {
 		if i < from {
 			continue
 		}
-		if st := w.Store.partition(m.partition); m.control.ID != "" && (!w.readsControl(st.Stream) || uint64(i+1) > st.ControlCursor) {
-			w.forgot.asks[m.control.ID] = true
+		if st := w.Store.partition(m.partition); w.readsControl(st.Stream) && uint64(i+1) <= st.ControlCursor {
+			continue
+		}
+		for _, id := range append(m.ids, m.control.ID) {
+			w.forgot.asks[id] = true
 		}
 	}
 }
@@ -118,11 +121,20 @@ func (w *World) replaceStore(b backup) {
 		if was == nil || was.task.ID != is.task.ID {
 			w.forgot.ids[is.task.ID] = true
 		} else {
-			commits, ends = was.commits, was.ends
+			commits, ends = slices.Concat(was.commits, was.past), was.ends
 		}
-		for _, c := range is.commits {
+		for _, c := range is.past { // a former owner that has stood still may yet send by them
 			if !slices.Contains(commits, c) {
 				w.forgot.commits[c] = true
+			}
+		}
+		for i, c := range is.commits {
+			if slices.Contains(commits, c) {
+				continue
+			}
+			w.forgot.commits[c] = true
+			if j := &is.journal[i]; j.Kind == core.KindAccepted {
+				w.takeBack(&is.task, j)
 			}
 		}
 		for _, e := range is.ends {

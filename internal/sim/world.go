@@ -71,6 +71,7 @@ type World struct {
 	controls   []message
 	leasesLost bool // all at once
 	ground
+	asks       asks
 	eventsDown core.Instant
 	published  published
 	refused    map[string]bool
@@ -102,7 +103,7 @@ func New(cfg Config) *World {
 		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, ground: newGround(),
-		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(),
+		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(), asks: newAsks(),
 	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
@@ -156,6 +157,9 @@ func (w *World) run() *Violation {
 	w.moveGround()
 	w.stopEvents()
 	w.troubleAgents()
+	for range w.rand.IntN(4) {
+		w.after(w.upTo(w.cfg.Storm), w.troubleMany)
+	}
 	w.after(w.upTo(w.cfg.Storm), w.loseStream)
 	w.after(w.upTo(w.cfg.Storm), func() { w.leasesLost = w.fault(LeasesLost) })
 	w.until(w.now.Add(w.cfg.Storm), func() bool { return false })

@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// What operators ask of tasks, and what must be true of it: a request about a journal row changes the task at that row
+// or not at all, however often it is read; one about many tasks is acknowledged when it has come to each; a step that
+// is accepted was done by hand, and is undone with its task.
+
+// asks are the requests about journal rows, each by an actor of its own.
+type asks struct {
+	n    int
+	rows map[askKey]asked
+	hand map[string]bool // keys whose effect is there by hand alone
+}
+
+type askKey struct {
+	actor     string
+	partition int
+	number    int64
+}
+
+// asked is what a request is about.
+type asked struct {
+	id    string
+	seq   int64
+	ahead bool // the task is not there yet: it may come there when the request has been refused
+}
+
+func newAsks() asks {
+	return asks{rows: map[askKey]asked{}, hand: map[string]bool{}}
+}
+
+// askWords are what operators call the requests that may be about many tasks.
+var askWords = map[core.EventKind]string{
+	core.EventUndo: "undo", core.EventResubmit: "resubmit", core.EventEdit: "edit", core.EventAccept: "accept",
+}
+
+// fill gives a request what its kind needs.
+func (w *World) fill(c *core.Control) {
+	w.asks.n++
+	switch c.Kind {
+	case core.EventExtend:
+		c.Until = w.now.Add(30 * time.Second)
+	case core.EventEdit:
+		c.Input = fmt.Appendf(nil, `{"edit":%d}`, w.asks.n)
+	case core.EventAccept:
+		c.Result = fmt.Appendf(nil, `"by hand %d"`, w.asks.n)
+	}
+}
+
+// guard makes a request one about the row that the task is at, or now and then about another.
+func (w *World) guard(c *core.Control, r *row) int64 {
+	at := int64(len(r.journal))
+	seq := at
+	if w.fault(AskedAtAnotherRow) {
+		seq = max(1, at+int64(w.rand.IntN(2)*2-1))
+	}
+	w.asks.rows[askKey{c.Actor, r.task.Partition, r.task.Number}] = asked{r.task.ID, seq, seq > at}
+	return seq
+}
+
+// ask puts a request on the control stream, some twice.
+func (w *World) ask(m message) {
+	if w.during(w.others) || w.during(w.full) {
+		return
+	}
+	w.append(&w.controls, m)
+	if w.fault(AskedTwice) {
+		w.after(w.upTo(time.Second), func() {
+			if !w.during(w.others) && !w.during(w.full) {
+				w.append(&w.controls, m)
+			}
+		})
+	}
+}
+
+// troubleMany is an operator who asks something of many tasks of a partition at once.
+func (w *World) troubleMany() {
+	p := w.rand.IntN(w.cfg.Partitions)
+	c := core.Control{
+		Reason: "all of them",
+		Kind:   []core.EventKind{core.EventUndo, core.EventResubmit, core.EventEdit, core.EventAccept}[w.rand.IntN(4)],
+	}
+	w.fill(&c)
+	c.Actor = fmt.Sprintf("olga-%d", w.asks.n)
+	var ids []string
+	for _, r := range w.Store.byNumber[p] {
+		if r.purged || w.rand.IntN(4) == 0 {
+			continue
+		}
+		c.Numbers, c.Seqs = append(c.Numbers, r.task.Number), append(c.Seqs, w.guard(&c, r))
+		ids = append(ids, r.task.ID)
+	}
+	if len(ids) == 0 {
+		return
+	}
+	w.note(AskedOfMany)
+	w.ask(message{partition: p, control: c, ids: ids})
+}
+
+// checkAsk holds a row by a request about a row to that.
+func (w *World) checkAsk(r *row, j *core.Record) {
+	t := &r.task
+	is, ok := w.asks.rows[askKey{j.Actor, t.Partition, t.Number}]
+	switch {
+	case !ok:
+	case is.id != t.ID && w.unnoticed(t.Partition): // the number was given out again, and its owner does not know it
+	case is.id != t.ID:
+		w.wrong(t.Partition, t.ID, "row %d is by a request about task %s", j.Seq, is.id)
+	case j.Seq != is.seq+1 && (j.Seq < 2 || r.journal[j.Seq-2].Actor != j.Actor):
+		w.wrong(t.Partition, t.ID, "row %d is by a request about row %d", j.Seq, is.seq)
+	}
+}
+
+// unnoticed reports whether the database went back without an owner of the partition noticing.
+func (w *World) unnoticed(p int) bool {
+	return slices.ContainsFunc(w.forgot.times, func(lost lostTime) bool { return w.noticedAfter(p, lost.to) == 0 })
+}
+
+// ackedControl checks that a request about many tasks is acknowledged when each has moved on, or may not be asked that.
+func (w *World) ackedControl(m message) {
+	c := &m.control
+	if m.garbage || w.backs > 0 { // what the database has forgotten is read again
+		return
+	}
+	for i := range c.Seqs {
+		r := w.Store.rows[rowKey{m.partition, c.Numbers[i]}]
+		ahead := w.asks.rows[askKey{c.Actor, m.partition, c.Numbers[i]}].ahead
+		if r == nil || r.purged || ahead || r.task.PlanVersion == 0 || int64(len(r.journal)) != c.Seqs[i] {
+			continue
+		}
+		plan, t, err := w.Store.replay(r)
+		if err == nil && slices.Contains(t.Possible(plan), askWords[c.Kind]) {
+			w.wrong(m.partition, t.ID, "a request to %s is acknowledged, but the task is still at row %d", askWords[c.Kind], t.Seq)
+		}
+	}
+}
+
+// byHand books what a person has done in place of a step that is accepted.
+func (w *World) byHand(t *core.Task, j *core.Record) {
+	key := w.keyOf(t, j)
+	if key == "" {
+		return
+	}
+	if w.books.tomb[key] && !w.forgotten(t.Partition, key) {
+		w.wrong(t.Partition, t.ID, "row %d accepts a step that is undone", j.Seq)
+	}
+	w.asks.hand[key] = w.asks.hand[key] || !w.books.live[key]
+	w.books.live[key] = true
+	w.tell(t.ID, -1, "%s is done by hand", key)
+}
+
+// takeBack books that a person has taken back what a row says that the database has lost.
+func (w *World) takeBack(t *core.Task, j *core.Record) {
+	if key := w.keyOf(t, j); w.asks.hand[key] {
+		delete(w.asks.hand, key)
+		delete(w.books.live, key)
+	}
+}
+
+// keyOf is the key of a row's step; empty: it leaves no effect.
+func (w *World) keyOf(t *core.Task, j *core.Record) string {
+	plan := planBook{w}.Plan(t.Type, 0)
+	if plan == nil || !plan.Steps[j.Step].Undoable {
+		return ""
+	}
+	return core.Key(t.ID, plan.Steps[j.Step].Name, j.Round)
+}
+
+// checkInput: a command carries the input of the row that issued it, an undo that of the last do before it.
+func (w *World) checkInput(r *row, c *core.Command) {
+	input, want, known := string(r.task.Input), "", false
+	for i := range r.journal[:c.Seq] {
+		j := &r.journal[i]
+		if j.Input != nil {
+			input = string(j.Input)
+		}
+		step := j.Next
+		switch {
+		case step >= 0 && !j.Undo && j.Round == c.Round && w.stepName(c, step) == c.Step:
+			want, known = input, true
+		case j.Kind == core.KindAccepted && w.stepName(c, j.Step) == c.Step:
+			known = false // done by hand, by whatever input
+		}
+	}
+	if !c.Undo {
+		want, known = input, true
+	}
+	if known && want != string(c.Input) {
+		w.wrong(c.Partition, c.Task, "%s of %s leaves with the input %s, want %s", what(c.Undo), c.Key(), c.Input, want)
+	}
+}
+
+// stepName is the name of a step of the plan of a command's task.
+func (w *World) stepName(c *core.Command, step int) string {
+	return planBook{w}.Plan(c.Type, 0).Steps[step].Name
+}
