@@ -4,7 +4,7 @@
 // roles), the agents of the drone example over the wire, and a throwaway
 // PostgreSQL where that is the store. Every run ends with a check of the books.
 //
-//	go -C bench run . -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
+//	go -C bench run . -scenario peak|sustained|spike|idle|growth|operator -store sqlite|postgres
 //	go -C bench run . -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
 //	go -C bench run . -verify FILE...
 package main
@@ -71,12 +71,12 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var s settings
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&s.scenario, "scenario", "peak", "peak, sustained, spike, idle or growth")
+	f.StringVar(&s.scenario, "scenario", "peak", "peak, sustained, spike, idle, growth or operator")
 	f.StringVar(&s.store, "store", "sqlite", "sqlite or postgres (a throwaway server of this machine's binaries)")
 	f.StringVar(&s.wire, "wire", "single", "single: one command or reply per NATS message; batched: several, which our own agents understand")
 	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
 	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak: only this rate, no search; spike: the spike's; 0: the scenario's own")
-	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks")
+	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks; operator: all tasks")
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.IntVar(&s.shards, "shards", 0, "committers of the system under test; 0: as duly has them, 2")
 	f.DurationVar(&s.commitGap, "commit-gap", 0, "least time from one commit to the next, of the system under test; 0: as duly has it, 10 ms")
@@ -99,17 +99,21 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	command := "go -C bench run . " + strings.Join(args, " ")
+	if s.scenario == "operator" {
+		return operator(ctx, &s, command, out)
+	}
 	res, err := measure(ctx, &s)
 	if err != nil {
 		return err
 	}
-	res.Command = "go -C bench run . " + strings.Join(args, " ")
+	res.Command = command
 	return publish(&s, res, out)
 }
 
 func (s *settings) check() error {
-	if scenarios[s.scenario] == nil {
-		return fmt.Errorf("scenario %q: want peak, sustained, spike, idle or growth", s.scenario)
+	if scenarios[s.scenario] == nil && s.scenario != "operator" {
+		return fmt.Errorf("scenario %q: want peak, sustained, spike, idle, growth or operator", s.scenario)
 	}
 	if err := s.checkRunning(); err != nil {
 		return err
@@ -149,7 +153,7 @@ func (s *settings) checkRunning() error {
 		return errors.New("nats: want -database too, the URL of that system's state store: without it the books stay open")
 	case s.shards > 0 || s.commitGap > 0:
 		return errors.New("shards, commit-gap: not with -nats, that system has its own")
-	case s.scenario == "idle" || s.scenario == "growth":
+	case s.scenario == "idle" || s.scenario == "growth" || s.scenario == "operator":
 		return fmt.Errorf("scenario %q: not with -nats, because it needs the engine's process", s.scenario)
 	case s.preload > 0 || s.profiles != "":
 		return errors.New("preload, profiles: not with -nats, which drives a system that is there already")

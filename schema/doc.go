@@ -11,6 +11,10 @@
 // everything else happens in those partitions alone: births where the id is free, the
 // journal rows of what was born or lives already, and the rows of tasks whose state changed.
 //
+// What operators read and write ([duly.dev/duly/internal/operate.Store]) is on connections
+// of its own, and in tables of its own: list.go and groups.go read tasks in pages, trail.go,
+// operations.go and keep.go have the rest.
+//
 // A new column of tasks is
 //
 //   - a migration for each dialect; on PostgreSQL some numbers are Go code

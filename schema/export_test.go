@@ -59,6 +59,19 @@ func Listing(ctx context.Context, s Store, f core.Filter, below int64) ([]Questi
 	return []Question{{r.params(q), args}}, nil
 }
 
+// GroupQuestions are the queries by which a page of groups goes on, and the one about a group.
+func GroupQuestions(s Store) []Question {
+	r := readerOf(s)
+	k := groupKey{core.StateError, "order", "0000000000000030"}
+	var all []Question
+	for _, query := range []func(c *conditions) string{k.nextTypeQuery, k.nextFingerprintQuery, func(c *conditions) string { return r.groupQuery(c, k) }} {
+		c := conditions{}
+		q := query(&c)
+		all = append(all, Question{r.params(q), c.args})
+	}
+	return all
+}
+
 // Countings are the queries of counts of partition 1.
 func Countings(s Store) (all []Question) {
 	for _, g := range countGroups {

@@ -124,20 +124,26 @@ func (r *reader) typesWith(ctx context.Context, state core.State, taskType, fing
 // nextType is the first type after one that has tasks in a state; "" where there is none.
 func (r *reader) nextType(ctx context.Context, state core.State, after string) (string, error) {
 	c := conditions{}
-	query := `SELECT type FROM tasks WHERE ` + stateIs(state, c.param) + ` AND type > ` + c.param(after) + ` ORDER BY type LIMIT 1`
-	next, err := column[string](ctx, r, query, c.args...)
+	next, err := column[string](ctx, r, groupKey{state: state, taskType: after}.nextTypeQuery(&c), c.args...)
 	if err != nil || len(next) == 0 {
 		return "", err
 	}
 	return next[0], nil
 }
 
+func (k groupKey) nextTypeQuery(c *conditions) string {
+	return `SELECT type FROM tasks WHERE ` + stateIs(k.state, c.param) + ` AND type > ` + c.param(k.taskType) + ` ORDER BY type LIMIT 1`
+}
+
+func (k groupKey) nextFingerprintQuery(c *conditions) string {
+	return `SELECT fingerprint FROM tasks WHERE ` + stateIs(k.state, c.param) + ` AND type = ` + c.param(k.taskType) +
+		` AND fingerprint > ` + c.param(k.fingerprint) + ` ORDER BY fingerprint LIMIT 1`
+}
+
 // nextFingerprint is the first of a type after one, "" before all; false where there is none.
 func (r *reader) nextFingerprint(ctx context.Context, k groupKey) (string, bool, error) {
 	c := conditions{}
-	query := `SELECT fingerprint FROM tasks WHERE ` + stateIs(k.state, c.param) + ` AND type = ` + c.param(k.taskType) +
-		` AND fingerprint > ` + c.param(k.fingerprint) + ` ORDER BY fingerprint LIMIT 1`
-	next, err := column[string](ctx, r, query, c.args...)
+	next, err := column[string](ctx, r, k.nextFingerprintQuery(&c), c.args...)
 	if err != nil || len(next) == 0 {
 		return "", false, err
 	}
@@ -257,11 +263,7 @@ func (a *asked) Group(ctx context.Context, id string) (operate.Group, error) {
 // group reads what is shown of a group; false, if it has no tasks any more.
 func (r *reader) group(ctx context.Context, k groupKey) (operate.Group, bool, error) {
 	c := conditions{}
-	is := k.is(&c)
-	zero, most := c.param(r.time(1)), c.param(operate.CountExactMax+1)
-	query := `SELECT partition, number, id, COALESCE(failed_step, -1), ended_at, ` + failedStepName + `,
-	(SELECT min(ended_at) FROM tasks WHERE ` + is + `), (SELECT count(*) FROM (SELECT number FROM tasks WHERE ` + is + ` LIMIT ` + most + `) AS counted)
-	FROM tasks WHERE ` + is + ` AND ended_at >= ` + zero + ` ORDER BY ended_at DESC LIMIT 1`
+	query := r.groupQuery(&c, k)
 	g := operate.Group{GroupKey: operate.GroupKey{Type: k.taskType, State: k.state, Fingerprint: k.fingerprint}, ID: k.id()}
 	var partition, number, step int64
 	var newest, oldest instant
@@ -276,6 +278,14 @@ func (r *reader) group(ctx context.Context, k groupKey) (operate.Group, bool, er
 	g.First, g.Last = core.Instant(oldest).Time(), core.Instant(newest).Time()
 	g.Example, err = r.example(ctx, partition, number, step, k.fingerprint)
 	return g, true, err
+}
+
+// groupQuery asks for the newest task of a group, and for the oldest time and the number of all.
+func (r *reader) groupQuery(c *conditions, k groupKey) string {
+	is := k.is(c)
+	return `SELECT partition, number, id, COALESCE(failed_step, -1), ended_at, ` + failedStepName + `, (SELECT min(ended_at) FROM tasks WHERE ` + is + `),
+	(SELECT count(*) FROM (SELECT number FROM tasks WHERE ` + is + ` LIMIT ` + c.param(operate.CountExactMax+1) + `) AS counted)
+	FROM tasks WHERE ` + is + ` AND ended_at >= ` + c.param(r.time(1)) + ` ORDER BY ended_at DESC LIMIT 1`
 }
 
 // countUpTo is a count that was read up to one more than is counted exactly.

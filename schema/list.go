@@ -115,9 +115,15 @@ func page(parts []part, limit int) core.Page {
 	return p
 }
 
-// source is the condition under which an index has tasks of a list in the order of their
-// numbers: without what only filters. It adds its parameters to c, whose first is the partition.
-type source func(c *conditions) string
+// source is where an index has tasks of a list in the order of their numbers: without what only filters. It adds
+// its parameters to c, whose first is the partition.
+type source func(c *conditions) place
+
+// place is a FROM and its WHERE, and the column that has the numbers in their order.
+type place struct{ from, where, order string }
+
+// inTasks is a place in the table itself.
+func inTasks(where string) place { return place{`tasks`, where, `number`} }
 
 // conditions are a WHERE that grows, with its parameters: ?1 is the partition.
 type conditions struct {
@@ -146,7 +152,7 @@ func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 	if f.Fingerprint == "" && f.Step == "" {
 		if f.State == "" {
-			return []source{func(*conditions) string { return `partition = ?1` }}, nil
+			return []source{func(*conditions) place { return inTasks(`partition = ?1`) }}, nil
 		}
 		return []source{stateSource(f.State)}, nil
 	}
@@ -162,14 +168,14 @@ func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 		}
 		for _, taskType := range types {
 			k := groupKey{state, taskType, f.Fingerprint}
-			all = append(all, func(c *conditions) string { return k.is(c) + ` AND partition = ?1` })
+			all = append(all, func(c *conditions) place { return inTasks(k.is(c) + ` AND partition = ?1`) })
 		}
 	}
 	return all, nil
 }
 
 func stateSource(s core.State) source {
-	return func(c *conditions) string { return `partition = ?1 AND ` + stateIs(s, c.param) }
+	return func(c *conditions) place { return inTasks(`partition = ?1 AND ` + stateIs(s, c.param)) }
 }
 
 // filters are the conditions of a filter that its sources do not see to.
@@ -252,7 +258,7 @@ const qCreated = `SELECT created_at FROM tasks WHERE partition = ?1 AND number <
 // createdBefore is a number that no task has or is above that was created before a time, but for
 // what clocks are apart: found by halving.
 func (r *reader) createdBefore(ctx context.Context, partition int64, at core.Instant) (int64, error) {
-	above, err := column[int64](ctx, r, `SELECT next_number FROM partitions WHERE partition = ?1`, partition)
+	above, err := column[int64](ctx, r, `SELECT COALESCE(max(number), 0) + 1 FROM tasks WHERE partition = ?1`, partition)
 	if err != nil || len(above) == 0 {
 		return 0, err
 	}
@@ -324,6 +330,9 @@ func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources 
 	if len(c.where) > 0 {
 		filter = ` AND ` + c.String()
 	}
+	if len(sources) == 1 {
+		return c.union(sources, listColumns, below, limit, filter), c.args
+	}
 	query := `SELECT ` + listColumns + ` FROM (` + c.union(sources, `*`, below, limit, filter) + `) AS tasks ORDER BY number DESC LIMIT ` + limit
 	return query, c.args
 }
@@ -333,8 +342,10 @@ func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources 
 func (c *conditions) union(sources []source, columns string, below int64, limit string, filter ...string) string {
 	top := c.param(below)
 	parts := make([]string, len(sources))
-	for i, is := range sources {
-		parts[i] = `SELECT ` + columns + ` FROM tasks WHERE ` + is(c) + ` AND number < ` + top + strings.Join(filter, "") + ` ORDER BY number DESC LIMIT ` + limit
+	for i, source := range sources {
+		p := source(c)
+		parts[i] = `SELECT ` + columns + ` FROM ` + p.from + ` WHERE ` + p.where + ` AND ` + p.order + ` < ` + top + strings.Join(filter, "") +
+			` ORDER BY ` + p.order + ` DESC LIMIT ` + limit
 		if len(sources) > 1 {
 			parts[i] = fmt.Sprintf(`SELECT * FROM (%s) AS part%d`, parts[i], i)
 		}

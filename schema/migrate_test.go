@@ -302,14 +302,20 @@ func same(t *testing.T, got, want schema.Store) {
 			}
 			return all, err
 		},
-		"plans":    func(s schema.Store) (any, error) { return s.Plans(ctx) },
-		"active":   func(s schema.Store) (any, error) { return s.LoadActive(ctx, 1, 0, 100) },
-		"numbers":  func(s schema.Store) (any, error) { return s.LoadNumbers(ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7}) },
-		"waiting":  func(s schema.Store) (any, error) { return s.Waiting(ctx, 1, "payment", 0, 100) },
-		"agents":   func(s schema.Store) (any, error) { return s.WaitingAgents(ctx, 1) },
-		"untold":   func(s schema.Store) (any, error) { return s.Untold(ctx, 1, 0, 100) },
-		"overdue":  func(s schema.Store) (any, error) { return s.Overdue(ctx, 1<<60, core.Due{}, 100) },
-		"list":     func(s schema.Store) (any, error) { return s.List(ctx, core.Filter{Limit: 100}) },
+		"plans":   func(s schema.Store) (any, error) { return s.Plans(ctx) },
+		"active":  func(s schema.Store) (any, error) { return s.LoadActive(ctx, 1, 0, 100) },
+		"numbers": func(s schema.Store) (any, error) { return s.LoadNumbers(ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7}) },
+		"waiting": func(s schema.Store) (any, error) { return s.Waiting(ctx, 1, "payment", 0, 100) },
+		"agents":  func(s schema.Store) (any, error) { return s.WaitingAgents(ctx, 1) },
+		"untold":  func(s schema.Store) (any, error) { return s.Untold(ctx, 1, 0, 100) },
+		"overdue": func(s schema.Store) (any, error) { return s.Overdue(ctx, 1<<60, core.Due{}, 100) },
+		"list": func(s schema.Store) (any, error) {
+			page, err := s.List(ctx, core.Filter{Limit: 100})
+			for i := range page.Tasks {
+				page.Tasks[i].Fingerprint = "" // see TestFailedBeforeTheUpgrade
+			}
+			return page, err
+		},
 		"counts":   func(s schema.Store) (any, error) { return s.Counts(ctx) },
 		"existing": func(s schema.Store) (any, error) { return s.Existing(ctx, 1, []string{"t1", "t4", "t5"}) },
 		"books":    func(s schema.Store) (any, error) { return s.Books(ctx) },

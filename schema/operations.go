@@ -34,7 +34,7 @@ const (
 	expires_at = ?13, epoch = ?14 WHERE id = ?1 AND epoch = ?2 AND ` + seen
 	qTally = `UPDATE operations SET waiting = waiting + ?2, asked = asked + ?3, done = done + ?4, failed_again = failed_again + ?5, skipped = skipped + ?6 WHERE id = ?1`
 
-	qExpire = `UPDATE operations SET state = 'dropping' WHERE state IN ('preview', 'freezing') AND expires_at < ?1`
+	qExpire = `UPDATE operations SET state = 'dropping' WHERE state IN ('preview', 'freezing') AND expires_at < ?1 OR state IN ('stopped', 'done') AND ended_at < ?2`
 	qToDrop = `SELECT id FROM operations WHERE state = 'dropping' ORDER BY id LIMIT ?1`
 	qDrop   = `DELETE FROM operation_members WHERE operation = ?1 AND ordinal <= (SELECT min(m.ordinal) + ?2 FROM operation_members m WHERE m.operation = ?1)`
 	qGone   = `DELETE FROM operations WHERE id = ?1 AND state = 'dropping'`
@@ -276,7 +276,7 @@ func counter(t *operate.Tally, o operate.Outcome) *int64 {
 // DropExpired implements operate.OperationStore. What is cut off goes on the next time, and so does
 // what a Freeze left that was cut off.
 func (a *asked) DropExpired(ctx context.Context, now time.Time) (int, error) {
-	if _, err := a.execOne(ctx, qExpire, a.of.time(core.InstantOf(now))); err != nil {
+	if _, err := a.execOne(ctx, qExpire, a.of.time(core.InstantOf(now)), a.of.time(core.InstantOf(now.Add(-operate.OperationFor)))); err != nil {
 		return 0, fmt.Errorf("expired previews: %w", err)
 	}
 	ids, err := column[string](ctx, a.of, qToDrop, operate.ListMax)
@@ -374,7 +374,8 @@ func (a *asked) unfreeze(id string) error {
 // number. more reports whether others may follow a page of that many tasks, and from which number.
 type frozenPage struct {
 	partition int64
-	is        func(c *conditions) // adds the condition; ?1 is the partition
+	is        source
+	filter    func(c *conditions) // adds conditions
 	step      int64               // > 0: a page is that many numbers; 0: it is freezePage tasks
 	last      int64               // the highest number there was; with step
 }
@@ -382,8 +383,9 @@ type frozenPage struct {
 const (
 	// freezePage is how many tasks a page has at most.
 	freezePage = 5000
-	// freezeStep is how many numbers a page goes over where no index has just what is selected.
-	freezeStep = 20_000
+	// freezeStep is how many numbers a page goes over where no index has just what is selected. On SQLite a commit
+	// waits for a page.
+	freezeStep = 5000
 )
 
 // selected are the pages of a selection. Error: *operate.Refusal where it is wrong.
@@ -392,29 +394,23 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 	if err != nil {
 		return nil, err
 	}
-	var of []func(c *conditions)
-	step := int64(0)
+	var of []source
+	filter, step := func(*conditions) {}, int64(0)
 	switch {
 	case (sel.Group != "") && sel.Filter == nil && len(sel.IDs) == 0:
 		k, err := r.groupByID(ctx, sel.Group)
 		if err != nil {
 			return nil, err
 		}
-		of = append(of, func(c *conditions) { c.where = append(c.where, k.is(c)) })
+		of = append(of, func(c *conditions) place { return inTasks(k.is(c)) })
 	case sel.Filter != nil && sel.Group == "" && len(sel.IDs) == 0:
 		f := *sel.Filter
-		sources, err := r.sources(ctx, f)
-		if err != nil {
+		if of, err = r.sources(ctx, f); err != nil {
 			return nil, err
 		}
+		filter = func(c *conditions) { r.filters(c, f) }
 		if f.Fingerprint == "" && f.Step == "" && (f.State == "" || f.State == core.StateProcessed) {
 			step = freezeStep
-		}
-		for _, is := range sources {
-			of = append(of, func(c *conditions) {
-				c.where = append(c.where, is(c))
-				r.filters(c, f)
-			})
 		}
 	case len(sel.IDs) > 0 && len(sel.IDs) <= operate.ListMax && sel.Group == "" && sel.Filter == nil:
 		byType := map[string][]string{}
@@ -422,11 +418,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 			byType[ref.Type] = append(byType[ref.Type], ref.ID)
 		}
 		for taskType, ids := range byType {
-			of = append(of, func(c *conditions) {
-				c.add(`type = %s`, taskType)
-				c.where = append(c.where, `id IN (SELECT u.id FROM `+r.rows(len(c.args)+1, `id TEXT`)+`)`)
-				c.args = append(c.args, r.rowArgs(ids)...)
-			})
+			of = append(of, func(c *conditions) place { return inTasks(r.named(c, taskType, ids)) })
 		}
 	default:
 		return nil, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: want one of group, filter and ids, and at most %d ids, have %d", operate.ListMax, len(sel.IDs))}
@@ -434,17 +426,24 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 	var pages []frozenPage
 	for _, p := range partitions {
 		for _, is := range of {
-			pages = append(pages, frozenPage{partition: p.partition, is: is, step: step, last: p.number})
+			pages = append(pages, frozenPage{partition: p.partition, is: is, filter: filter, step: step, last: p.number})
 		}
 	}
 	return pages, nil
+}
+
+// named is the condition that tasks are of a type and have ids of a list.
+func (r *reader) named(c *conditions, taskType string, ids []string) string {
+	is := `type = ` + c.param(taskType) + ` AND id IN (SELECT u.id FROM ` + r.rows(len(c.args)+1, `id TEXT`) + `)`
+	c.args = append(c.args, r.rowArgs(ids)...)
+	return is
 }
 
 // lastNumbers are the partitions, each with the highest number of its tasks.
 func (r *reader) lastNumbers(ctx context.Context) ([]struct{ partition, number int64 }, error) {
 	return scanAll(ctx, r, func(row interface{ Scan(...any) error }) (p struct{ partition, number int64 }, err error) {
 		return p, row.Scan(&p.partition, &p.number)
-	}, `SELECT partition, next_number - 1 FROM partitions ORDER BY partition`)
+	}, `SELECT p.partition, (SELECT COALESCE(max(t.number), 0) FROM tasks t WHERE t.partition = p.partition) FROM partitions p ORDER BY p.partition`)
 }
 
 // fill stores the members of an operation, and returns how many there are.
@@ -490,12 +489,12 @@ func (a *asked) fillPage(ctx context.Context, operation string, p *frozenPage, a
 	head := `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome)
 	SELECT CAST(` + c.param(operation) + ` AS TEXT), ` + c.param(before) + ` + row_number() OVER (ORDER BY t.number), t.partition, t.number, t.id, t.type, ` + newestSeq + `,
 	COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = t.failed_step), ''), 0, 'waiting'
-	FROM (SELECT partition, number, id, type, plan_version, state, seq, failed_step FROM tasks WHERE `
+	FROM (SELECT partition, number, id, type, plan_version, state, seq, failed_step FROM `
 	c.add(`number > %s`, after)
 	c.add(`number <= %s`, to)
-	limit := c.param(most)
-	p.is(&c)
-	query := head + c.String() + ` ORDER BY number LIMIT ` + limit + `) AS t`
+	limit, in := c.param(most), p.is(&c)
+	p.filter(&c)
+	query := head + in.from + ` WHERE ` + in.where + ` AND ` + c.String() + ` ORDER BY number LIMIT ` + limit + `) AS t`
 	err = a.change(ctx, func(ch changes) error {
 		if n, err = ch.exec(query, c.args...); err != nil || n == 0 {
 			return err

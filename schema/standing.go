@@ -112,8 +112,8 @@ func (s *standing) add(actor, status, step string, text, reason []byte) {
 	if by := operate.OperationActor(s.member.Operation); actor == by || s.member.Operation == "" && strings.HasPrefix(actor, by) {
 		s.Asked, s.AskedBy = true, actor
 	}
-	if step != "" && step == s.member.Step {
-		s.Passed = status == core.StepDone.String() || s.Passed && status == core.StepUndone.String()
+	if step != "" && step == s.member.Step && status == core.StepDone.String() {
+		s.Passed = true
 	}
 	for _, t := range [][]byte{text, reason} {
 		if len(t) > 0 && failureOf(s.step, string(t)) == s.Fingerprint {

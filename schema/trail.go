@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -22,9 +23,8 @@ const (
 )
 
 const (
-	// auditFew is up to how many entries of a target are found by its index and sorted; of more,
-	// the trail is walked.
-	auditFew = 1000
+	// auditChunk is how many entries of a target are read at a time.
+	auditChunk = 1000
 	// auditSkewMax is by how much an entry's time may be off that of its neighbours.
 	auditSkewMax = time.Hour
 )
@@ -130,15 +130,20 @@ func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audit
 	if below = min(below, to); below <= from {
 		return page, nil
 	}
-	floor := max(from, below-lookMax) // the walk goes down to here
-	only, few, err := a.of.auditFew(ctx, f)
+	found, few, err := a.of.auditTarget(ctx, f.Target)
 	if err != nil {
 		return page, fmt.Errorf("audit: %w", err)
 	}
+	floor := from
 	if few {
-		floor = from
+		page.Entries, err = a.of.auditOf(ctx, f, from, below, found)
+	} else {
+		if f.Target != "" || (f.Actor == "") == (f.Action == "") { // no index has just these in the order of the trail
+			floor = max(from, below-lookMax)
+		}
+		page.Entries, err = a.of.auditEntries(ctx, f, floor, below, nil)
 	}
-	if page.Entries, err = a.of.auditEntries(ctx, f, floor, below, only); err != nil {
+	if err != nil {
 		return page, fmt.Errorf("audit: %w", err)
 	}
 	switch {
@@ -185,19 +190,36 @@ func (r *reader) auditRange(ctx context.Context, f operate.AuditFilter) (from, t
 	return from, to, nil
 }
 
-// auditFew returns the entries of a filter's target if they are few, and reports whether they are, or
-// the actor or action has an index in the order of the trail: then all are looked at.
-func (r *reader) auditFew(ctx context.Context, f operate.AuditFilter) (only []int64, few bool, err error) {
-	if f.Target == "" {
-		return nil, (f.Actor == "") != (f.Action == ""), nil
+// auditTarget returns the numbers of a target's entries, if they are fewer than lookMax. Of more the trail is
+// walked, in which they are many.
+func (r *reader) auditTarget(ctx context.Context, target string) (found []int64, few bool, err error) {
+	if target == "" {
+		return nil, false, nil
 	}
 	var c conditions
-	c.prefixed(`target`, f.Target)
-	found, err := column[int64](ctx, r, qAuditHas+c.String()+` LIMIT `+c.param(auditFew), c.args...)
-	if err != nil || len(found) == auditFew {
-		return nil, false, err
+	c.prefixed(`target`, target)
+	found, err = column[int64](ctx, r, qAuditHas+c.String()+` LIMIT `+c.param(lookMax), c.args...)
+	return found, len(found) < lookMax, err
+}
+
+// auditOf reads entries of a list, the newest first, up to the limit and one more.
+func (r *reader) auditOf(ctx context.Context, f operate.AuditFilter, from, below int64, numbers []int64) ([]operate.AuditEntry, error) {
+	slices.Sort(numbers)
+	slices.Reverse(numbers)
+	var all []operate.AuditEntry
+	for some := range slices.Chunk(numbers, auditChunk) {
+		if some[len(some)-1] >= below {
+			continue
+		}
+		entries, err := r.auditEntries(ctx, f, from, below, some)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, entries...); len(all) > f.Limit {
+			return all[:f.Limit+1], nil
+		}
 	}
-	return append([]int64{0}, found...), true, nil
+	return all, nil
 }
 
 // auditEntries reads entries between two numbers, the newest first, up to the limit and one more; of

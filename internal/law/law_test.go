@@ -45,7 +45,7 @@ var packages = map[string]place{
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/ground", "internal/localpg"},
+		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/operate", "internal/ground", "internal/localpg"},
 		links:   []string{"nats", "sql", "plots"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.

@@ -65,7 +65,7 @@ type OperationStore interface {
 	// SetMembers stores wave, outcome, text and fingerprint of members, and the operation as Update does, in one
 	// transaction, fenced as Update.
 	SetMembers(ctx context.Context, op Operation, was int64, members []Member) error
-	// DropExpired forgets previews that were never started and have expired.
+	// DropExpired forgets previews that were never started and have expired, and operations that ended OperationFor ago.
 	DropExpired(ctx context.Context, now time.Time) (int, error)
 	// Standing returns where tasks stand now, for the members of an operation; see Standing.
 	Standing(ctx context.Context, members []Member) ([]Standing, error)

@@ -17,6 +17,7 @@ const (
 	LabelBytesMax  = 64      // of a label's key, and of its value
 	MembersMax     = 1000000 // tasks of one operation
 	PreviewFor     = 15 * time.Minute
+	OperationFor   = 30 * 24 * time.Hour // after its end an operation is forgotten, with its members
 )
 
 // Count is a number of tasks that is exact, or says that it is not.

@@ -76,6 +76,22 @@ func TestPostgres(t *testing.T) {
 	run(t, pgtestdb.URL, schema.Options{})
 }
 
+// covers: OP5, OP21 in list_of_one_microsecond
+// covers: OP21 in list_beside_births
+// covers: OP5 in list_that_is_cut_off
+// covers: OP5 in groups
+// covers: OP16 in audit_trail
+// covers: OP16 in audit_trail_by_filter
+// covers: OP3 in freeze_a_group
+// covers: OP2 in members_and_tally
+func TestPostgresOperators(t *testing.T) {
+	t.Parallel()
+	storetest.RunOperators(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+		s := open(tb, pgtestdb.URL(tb), schema.Options{})
+		return s, dbOf(s)
+	})
+}
+
 func TestPostgresSerializable(t *testing.T) {
 	t.Parallel()
 	run(t, pgtestdb.URL, schema.Options{Serializable: true})

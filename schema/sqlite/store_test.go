@@ -66,6 +66,21 @@ func TestSQLite(t *testing.T) {
 	})
 }
 
+// covers: OP5, OP21 in list_of_one_microsecond
+// covers: OP21 in list_beside_births
+// covers: OP5 in list_that_is_cut_off
+// covers: OP5 in groups
+// covers: OP16 in audit_trail
+// covers: OP16 in audit_trail_by_filter
+// covers: OP3 in freeze_a_group
+// covers: OP2 in members_and_tally
+func TestSQLiteOperators(t *testing.T) {
+	storetest.RunOperators(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+		path := filepath.Join(tb.TempDir(), "duly.db")
+		return open(tb, path), beside(tb, path)
+	})
+}
+
 // owned is a store of one partition that is ours, and its file.
 func owned(tb testing.TB) (*sqlite.Store, core.PartitionWrite, string) {
 	tb.Helper()

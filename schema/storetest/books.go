@@ -53,8 +53,8 @@ func (r *rig) listed(f core.Filter) int {
 	last := map[int]int64{}
 	for {
 		page := get(r.s.List(r.ctx, f))(r)
-		if len(page.Tasks) > f.Limit || page.Next != "" && len(page.Tasks) < f.Limit {
-			r.Fatalf("page of %d, limit %d, next %q", len(page.Tasks), f.Limit, page.Next)
+		if len(page.Tasks) > f.Limit || page.Partial != (page.Next != "" && len(page.Tasks) < f.Limit) {
+			r.Fatalf("page of %d, limit %d, next %q, partial %v", len(page.Tasks), f.Limit, page.Next, page.Partial)
 		}
 		for i := range page.Tasks {
 			v := &page.Tasks[i]

@@ -123,11 +123,11 @@ func (r *rig) untold() []core.Ending {
 	all[1].Task.ReplyTo = "inbox.of.two"
 	r.write(all...)
 	refused := next(all[1].Task, true, func(t *core.Task, rec *core.Record) {
-		t.State, t.EndedAt, t.EndNumber = core.StateUndone, t.UpdatedAt, 2
+		t.State, t.EndedAt, t.EndNumber, t.FailedStep, t.Why = core.StateUndone, t.UpdatedAt, 2, 2, "card declined"
 		rec.Kind, rec.Step, rec.StepStatus, rec.Attempt, rec.Code, rec.Error = core.KindRefused, 1, core.StepFailed, 1, 422, "card declined"
 	})
 	failed := next(all[2].Task, true, func(t *core.Task, rec *core.Record) {
-		t.State, t.EndedAt, t.EndNumber = core.StateError, t.UpdatedAt, 1
+		t.State, t.EndedAt, t.EndNumber, t.FailedStep, t.Why = core.StateError, t.UpdatedAt, 1, 3, "gone"
 		rec.Kind, rec.Step, rec.StepStatus, rec.Attempt, rec.Code, rec.Error = core.KindUndoRefused, 2, core.StepUndoing, 1, 410, "gone"
 	})
 	r.write(ended(all[0].Task, core.StateProcessed, 3), refused, failed)

@@ -44,6 +44,7 @@ func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []
 	}
 	t.Run(dialect, func(t *testing.T) {
 		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect, o) })
+		storetest.RunOperators(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect, o) })
 		if dialect == "postgres" {
 			migrateInTrouble(t, p, o)
 		}

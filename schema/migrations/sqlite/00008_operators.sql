@@ -112,13 +112,13 @@ CREATE TABLE pauses (
     reason   TEXT    NOT NULL
 );
 -- Of tasks in error or undone: see the migration of PostgreSQL that builds the same indexes.
-CREATE INDEX tasks_by_state ON tasks (partition, state, number) WHERE state IN ('undone', 'error');
+CREATE INDEX tasks_by_state ON tasks (partition, state, number, type) WHERE state IN ('undone', 'error');
 CREATE INDEX tasks_groups ON tasks (state, type, fingerprint, partition, number) WHERE state IN ('undone', 'error');
 CREATE INDEX tasks_group_ends ON tasks (state, type, fingerprint, ended_at) WHERE state IN ('undone', 'error');
 DROP INDEX tasks_failed;
 ANALYZE sqlite_schema;
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
-    ('tasks', 'tasks_by_state', '100000 6000 3000 1'),
+    ('tasks', 'tasks_by_state', '100000 6000 3000 1 1'),
     ('tasks', 'tasks_groups', '100000 50000 25000 2000 125 1'),
     ('tasks', 'tasks_group_ends', '100000 50000 25000 2000 1'),
     ('operation_members', 'sqlite_autoindex_operation_members_1', '1000000 10000 1'),

@@ -1,0 +1,1035 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/schema"
+)
+
+// RunOperators holds a store to what operators read and write.
+func RunOperators(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name string
+		test func(*rig)
+	}{
+		{"filters of a list", testFilters},
+		{"list of one microsecond", testOneMicrosecond},
+		{"list beside births", testListBesideBirths},
+		{"list that is cut off", testPartialList},
+		{"list by time of creation", testCreatedRange},
+		{"counts of each state", testCountsOfStates},
+		{"journal from its end", testJournalPage},
+		{"groups", testGroups},
+		{"groups in pages", testGroupPages},
+		{"groups before the upgrade", testGroupsBefore},
+		{"a resubmitted task leaves its group", testLeavesGroup},
+		{"at risk", testAtRisk},
+		{"sample", testSample},
+		{"waiting for agents", testWaitingFor},
+		{"audit trail", testTrail},
+		{"audit trail by filter", testTrailFilters},
+		{"audit key at once", testTrailKeyAtOnce},
+		{"freeze a group", testFreezeGroup},
+		{"freeze a filter", testFreezeFilter},
+		{"freeze by ids", testFreezeIDs},
+		{"freeze refused", testFreezeRefused},
+		{"members and tally", testMembers},
+		{"operation is fenced", testOperationFenced},
+		{"operations in pages", testOperationPages},
+		{"expired previews", testDropExpired},
+		{"standing", testStanding},
+		{"tokens", testTokens},
+		{"notes", testNotes},
+		{"settings", testSettings},
+		{"pauses", testPauses},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, db := open(t)
+			c.test(newRig(t, s, db))
+		})
+	}
+}
+
+// failure is the write that ends a task badly, at a time, for a text.
+func failure(t *core.Task, state core.State, endNumber int64, step int, at core.Instant, text string) core.TaskWrite {
+	return next(t, true, func(t *core.Task, rec *core.Record) {
+		t.State, t.EndedAt, t.UpdatedAt, t.EndNumber, t.LockedBy, t.FailedStep, t.Why = state, at, at, endNumber, "", step+1, text
+		rec.At, rec.Kind, rec.Step, rec.StepStatus, rec.Attempt, rec.Code, rec.Error = at, core.KindRefused, step, core.StepFailed, 1, 422, text
+		if step < 0 {
+			rec.Kind, rec.Step, rec.Reason, rec.Error = core.KindCancelled, -1, text, ""
+		}
+	})
+}
+
+// ends gives end numbers by partition.
+type ends map[int]int64
+
+func (e ends) next(p int) int64 {
+	e[p]++
+	return e[p]
+}
+
+// failures are the suite's failures of one kind: that many in each partition, one second apart.
+type failures struct {
+	taskType string
+	state    core.State
+	step     int
+	text     string // with the task's number
+	n        int
+}
+
+// words is the text of one task.
+func (k failures) words(number int64) string {
+	if !strings.Contains(k.text, "%") {
+		return k.text
+	}
+	return fmt.Sprintf(k.text, number)
+}
+
+// fail makes failures in all partitions, and returns what was written last of each task.
+func (r *rig) fail(kinds ...failures) []core.TaskWrite {
+	r.Helper()
+	r.must(r.s.PutPlan(r.ctx, plan()))
+	var all []core.TaskWrite
+	e := ends{}
+	for p := range partitions {
+		var born, ended []core.TaskWrite
+		number := int64(0)
+		for _, k := range kinds {
+			for range k.n {
+				number++
+				w := birth(p, number, fmt.Sprintf("t%d-%d", p, number))
+				w.Task.Type = k.taskType
+				born = append(born, w)
+				ended = append(ended, failure(w.Task, k.state, e.next(p), k.step, start.Add(time.Duration(number)*time.Minute+time.Duration(p)*time.Second), k.words(number)))
+			}
+		}
+		r.write(born...)
+		r.write(ended...)
+		all = append(all, ended...)
+	}
+	return all
+}
+
+// someFailures are groups that differ in type, state, step and text.
+var someFailures = []failures{
+	{"order", core.StateError, 1, "order %d has no stock", 3},
+	{"order", core.StateUndone, 1, "order %d has no stock", 2},
+	{"order", core.StateUndone, 1, "card declined, try %d", 4},
+	{"order", core.StateUndone, 2, "card declined, try %d", 1},
+	{"order", core.StateUndone, -1, "not wanted", 1},
+	{"other", core.StateError, 0, "gone since 2026-11-%02d", 2},
+}
+
+// groups reads all groups in pages.
+func (r *rig) groups(f operate.GroupFilter) []operate.Group {
+	r.Helper()
+	var all []operate.Group
+	for {
+		page := get(r.s.Groups(r.ctx, f))(r)
+		if len(page.Groups) > f.Limit || page.Next != "" && len(page.Groups) == 0 || page.At.IsZero() {
+			r.Fatalf("page of %d groups, limit %d, next %q", len(page.Groups), f.Limit, page.Next)
+		}
+		all = append(all, page.Groups...)
+		if page.Next == "" {
+			return all
+		}
+		f.After = page.Next
+	}
+}
+
+func fingerprintOf(k failures) string {
+	return schema.FailureFingerprint(&core.Task{State: k.state, FailedStep: k.step + 1, Why: k.words(1)})
+}
+
+func testGroups(r *rig) {
+	if got := r.groups(operate.GroupFilter{Limit: 10}); len(got) != 0 {
+		r.Fatalf("groups of nothing: %+v", got)
+	}
+	r.fail(someFailures...)
+	all := r.groups(operate.GroupFilter{Limit: 100})
+	r.equal("groups", len(all), len(someFailures))
+	first := int64(0)
+	for _, k := range someFailures {
+		fingerprint := fingerprintOf(k)
+		i := slices.IndexFunc(all, func(g operate.Group) bool {
+			return g.Type == k.taskType && g.State == k.state && g.Fingerprint == fingerprint
+		})
+		if i < 0 {
+			r.Fatalf("no group of %+v in %+v", k, all)
+		}
+		g := all[i]
+		last := first + int64(k.n)
+		step := ""
+		if k.step >= 0 && k.taskType == "order" { // no plan of the other type is known
+			step = plan().Steps[k.step].Name
+		}
+		want := operate.Group{
+			GroupKey: operate.GroupKey{Type: k.taskType, State: k.state, Step: step, Fingerprint: fingerprint}, ID: g.ID,
+			Tasks: operate.Count{N: int64(k.n * partitions)}, Example: k.words(last), Task: fmt.Sprintf("t%d-%d", partitions-1, last),
+			First: start.Add(time.Duration(first+1) * time.Minute).Time(), Last: start.Add(time.Duration(last)*time.Minute + (partitions-1)*time.Second).Time(),
+		}
+		r.equal("group", g, want)
+		r.equal("the same by its id", get(r.s.Group(r.ctx, g.ID))(r), g)
+		r.equal("its tasks", r.listed(core.Filter{Limit: 3, Fingerprint: fingerprint, Type: k.taskType, State: k.state}), k.n*partitions)
+		first = last
+	}
+	get(r.s.AddNote(r.ctx, operate.Note{Target: "group/" + all[0].ID, At: start.Time(), By: "olga", Text: "known"}))(r)
+	r.equal("notes", []int{r.groups(operate.GroupFilter{Limit: 100})[0].Notes, get(r.s.Group(r.ctx, all[0].ID))(r).Notes}, []int{1, 1})
+	for _, id := range []string{"", "nonsense", "x" + all[0].ID[1:], all[0].ID[:17] + "00000000", strings.Repeat("e", 1000)} {
+		if _, err := r.s.Group(r.ctx, id); !errors.Is(err, core.ErrNotFound) {
+			r.Errorf("group %q: %v, want not found", id, err)
+		}
+	}
+}
+
+func testGroupPages(r *rig) {
+	r.fail(someFailures...)
+	all := r.groups(operate.GroupFilter{Limit: 100})
+	for _, limit := range []int{1, 2, 3, 5, 6} {
+		r.equal(fmt.Sprintf("pages of %d", limit), r.groups(operate.GroupFilter{Limit: limit}), all)
+	}
+	for _, c := range []struct {
+		f    operate.GroupFilter
+		want int
+	}{
+		{operate.GroupFilter{State: core.StateError}, 2},
+		{operate.GroupFilter{State: core.StateUndone}, 4},
+		{operate.GroupFilter{Type: "other"}, 1},
+		{operate.GroupFilter{Type: "order"}, 5},
+		{operate.GroupFilter{Type: "order", State: core.StateError}, 1},
+		{operate.GroupFilter{Type: "third"}, 0},
+	} {
+		for c.f.Limit = 1; c.f.Limit < 4; c.f.Limit++ {
+			got := r.groups(c.f)
+			r.equal(fmt.Sprintf("groups of %+v", c.f), len(got), c.want)
+			for _, g := range got {
+				if c.f.Type != "" && g.Type != c.f.Type || c.f.State != "" && g.State != c.f.State {
+					r.Errorf("%+v is not of %+v", g, c.f)
+				}
+			}
+		}
+	}
+	for _, f := range []operate.GroupFilter{{}, {Limit: operate.ListMax + 1}, {Limit: 1, State: core.StatePending}, {Limit: 1, After: "nonsense"}} {
+		if _, err := r.s.Groups(r.ctx, f); err == nil {
+			r.Errorf("filter %+v was taken", f)
+		}
+	}
+}
+
+// testGroupsBefore: tasks that failed before the columns were there are a group of their own, of which
+// the first text is shown, until they are started again.
+func testGroupsBefore(r *rig) {
+	if r.db == nil {
+		return
+	}
+	all := r.fail(someFailures[0])
+	get(r.db.ExecContext(r.ctx, `UPDATE tasks SET failed_step = NULL, fingerprint = NULL WHERE number <> 3`))(r)
+	groups := r.groups(operate.GroupFilter{Limit: 1})
+	r.equal("groups", len(groups), 2)
+	before := groups[0]
+	want := operate.Group{
+		GroupKey: operate.GroupKey{Type: "order", State: core.StateError, Fingerprint: operate.FingerprintBefore}, ID: before.ID, Tasks: operate.Count{N: 2 * partitions},
+		Example: "order 2 has no stock", Task: "t3-2", First: start.Add(time.Minute).Time(), Last: start.Add(2*time.Minute + 3*time.Second).Time(),
+	}
+	r.equal("the group before", before, want)
+	r.equal("the same by its id", get(r.s.Group(r.ctx, before.ID))(r), before)
+	r.equal("its tasks", r.listed(core.Filter{Limit: 3, Fingerprint: operate.FingerprintBefore}), 2*partitions)
+	r.equal("of a task", get(r.s.Get(r.ctx, 0, "t0-1"))(r).Fingerprint, operate.FingerprintBefore)
+	r.equal("members", get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: before.ID}))(r), int64(2*partitions))
+	again := next(all[0].Task, true, func(t *core.Task, rec *core.Record) { t.State, rec.Kind = core.StateProcessing, core.KindResubmitted })
+	r.write(again)
+	r.write(failure(again.Task, core.StateError, 9, 1, start.Add(time.Hour), "order 1 has no stock"))
+	r.equal("left before", get(r.s.Group(r.ctx, before.ID))(r).Tasks, operate.Count{N: 2*partitions - 1})
+	r.equal("of the other", get(r.s.Group(r.ctx, groups[1].ID))(r).Tasks, operate.Count{N: partitions + 1})
+}
+
+func testLeavesGroup(r *rig) {
+	all := r.fail(failures{"order", core.StateError, 1, "order %d has no stock", 1})
+	group := r.groups(operate.GroupFilter{Limit: 1})[0]
+	again := next(all[0].Task, true, func(t *core.Task, rec *core.Record) {
+		t.State, t.EndedAt, t.EndNumber, t.FailedStep, t.Why, rec.Kind = core.StateProcessing, 0, 0, 0, "", core.KindResubmitted
+	})
+	r.write(again)
+	r.equal("tasks of the group", get(r.s.Group(r.ctx, group.ID))(r).Tasks, operate.Count{N: partitions - 1})
+	v := get(r.s.List(r.ctx, core.Filter{Limit: 10, State: core.StateProcessing}))(r).Tasks
+	if len(v) != 1 || v[0].Fingerprint != "" || v[0].FailedStep != "" {
+		r.Errorf("started again: %+v", v)
+	}
+	r.write(failure(again.Task, core.StateUndone, 9, 2, start.Add(time.Hour), "gone"))
+	groups := r.groups(operate.GroupFilter{Limit: 5})
+	r.equal("groups", len(groups), 2)
+	r.equal("the new one", groups[1].GroupKey, operate.GroupKey{Type: "order", State: core.StateUndone, Step: "ship", Fingerprint: fingerprintOf(failures{state: core.StateUndone, step: 2, text: "gone"})})
+	for i := range all[1:] {
+		w := next(all[i+1].Task, true, func(t *core.Task, rec *core.Record) { t.State, rec.Kind = core.StateProcessed, core.KindResolved })
+		r.write(w)
+	}
+	if _, err := r.s.Group(r.ctx, group.ID); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("a group without tasks: %v", err)
+	}
+}
+
+func testFilters(r *rig) {
+	r.fail(someFailures...)
+	for _, c := range []struct {
+		f    core.Filter
+		want int // in each partition
+	}{
+		{core.Filter{}, 13},
+		{core.Filter{State: core.StateError}, 5},
+		{core.Filter{Step: "charge"}, 9},
+		{core.Filter{Step: "charge", State: core.StateUndone}, 6},
+		{core.Filter{Step: "charge", Type: "other"}, 0},
+		{core.Filter{Step: "ship"}, 1},
+		{core.Filter{Step: "none"}, 0},
+		{core.Filter{Step: "charge", State: core.StatePending}, 0},
+		{core.Filter{Type: "other"}, 2},
+		{core.Filter{Fingerprint: fingerprintOf(someFailures[4])}, 1},
+		{core.Filter{Fingerprint: fingerprintOf(someFailures[4]), State: core.StateError}, 0},
+		{core.Filter{Fingerprint: "0123456789abcdef"}, 0},
+		{core.Filter{CreatedFrom: start.Add(4 * time.Second)}, 10},
+		{core.Filter{CreatedTo: start.Add(4 * time.Second)}, 3},
+		{core.Filter{CreatedFrom: start.Add(4 * time.Second), CreatedTo: start.Add(6 * time.Second)}, 2},
+		{core.Filter{DeadlineTo: start.Add(time.Minute + 6*time.Second)}, 5},
+		{core.Filter{DeadlineTo: start.Add(time.Minute + 6*time.Second), State: core.StateUndone}, 2},
+	} {
+		for _, limit := range []int{1, 7, 1000} {
+			c.f.Limit = limit
+			r.equal(fmt.Sprintf("%+v", c.f), r.listed(c.f), c.want*partitions)
+		}
+	}
+	// The same failure in two states: one list, each by its state as well.
+	both := schema.FailureFingerprint(&core.Task{State: core.StateError, FailedStep: 2, Why: "order 1 has no stock"})
+	for state, want := range map[core.State]int{"": 5, core.StateError: 3, core.StateUndone: 2} {
+		r.equal("failures in "+string(state), r.listed(core.Filter{Limit: 2, Fingerprint: both, State: state}), want*partitions)
+	}
+	v := get(r.s.List(r.ctx, core.Filter{Limit: 1, Fingerprint: both, State: core.StateError}))(r).Tasks[0]
+	if v.Fingerprint != both || v.FailedStep != "charge" || v.Seq != 2 {
+		r.Errorf("a task in error: %+v", v)
+	}
+}
+
+// testOneMicrosecond: 10,000 tasks that were created at the same time are each seen once, in pages of any
+// size, with and without a filter.
+func testOneMicrosecond(r *rig) {
+	const n = 10_000
+	for p := range partitions {
+		var writes []core.TaskWrite
+		for i := range int64(n / partitions) {
+			w := birth(p, i+1, fmt.Sprintf("t%d-%d", p, i+1))
+			w.Task.CreatedAt = start
+			if i%3 == 0 {
+				w.Task.Type = "other"
+			}
+			writes = append(writes, w)
+		}
+		r.write(writes...)
+	}
+	for _, limit := range []int{97, 1000} {
+		r.equal(fmt.Sprintf("in pages of %d", limit), r.listed(core.Filter{Limit: limit}), n)
+		r.equal(fmt.Sprintf("of a type, in pages of %d", limit), r.listed(core.Filter{Limit: limit, Type: "other"}), partitions*((n/partitions+2)/3))
+		r.equal(fmt.Sprintf("processing, in pages of %d", limit), r.listed(core.Filter{Limit: limit, State: core.StateProcessing}), n)
+	}
+}
+
+// testListBesideBirths: what is born while a list is read is not in its later pages, and moves nothing.
+func testListBesideBirths(r *rig) {
+	for p := range partitions {
+		r.write(births(p, 10)...)
+	}
+	seen := map[string]bool{}
+	f := core.Filter{Limit: 7}
+	for page := int64(0); ; page++ {
+		got := get(r.s.List(r.ctx, f))(r)
+		for _, v := range got.Tasks {
+			if seen[v.ID] || strings.HasPrefix(v.ID, "late") {
+				r.Fatalf("%s in page %d", v.ID, page)
+			}
+			seen[v.ID] = true
+		}
+		if got.Next == "" {
+			break
+		}
+		f.After = got.Next
+		for p := range partitions {
+			late := birth(p, 11+page, fmt.Sprintf("late%d-%d", p, page))
+			late.Task.CreatedAt = start // older than all of them, by another clock
+			r.write(late)
+		}
+	}
+	r.equal("seen", len(seen), 10*partitions)
+}
+
+// testPartialList: a search that looked at too many tasks gives what it has, and goes on.
+func testPartialList(r *rig) {
+	if r.db == nil {
+		return
+	}
+	const n = 30_000
+	r.many(n)
+	wanted := []int64{17, 4000, 20_000, 29_990}
+	for _, number := range wanted {
+		get(r.db.ExecContext(r.ctx, fmt.Sprintf(`UPDATE tasks SET type = 'rare' WHERE partition = 1 AND number = %d`, number)))(r)
+	}
+	f := core.Filter{Limit: 3, Type: "rare"}
+	var seen []int64
+	pages, partial := 0, 0
+	for ; ; pages++ {
+		page := get(r.s.List(r.ctx, f))(r)
+		for _, v := range page.Tasks {
+			seen = append(seen, v.Number)
+		}
+		if page.Partial != (page.Next != "" && len(page.Tasks) < f.Limit) {
+			r.Fatalf("%d tasks, next %q, partial %v", len(page.Tasks), page.Next, page.Partial)
+		}
+		if page.Partial {
+			partial++
+		}
+		if page.Next == "" {
+			break
+		}
+		if pages > 20 {
+			r.Fatal("it does not end")
+		}
+		f.After = page.Next
+	}
+	slices.Reverse(seen)
+	r.equal("found", seen, wanted)
+	if partial < 2 {
+		r.Errorf("%d of %d pages were cut off: it looked at more than it may", partial, pages+1)
+	}
+}
+
+// many fills partition 1 with tasks that have ended, one second apart.
+func (r *rig) many(n int) {
+	r.Helper()
+	at := `'2030-01-01 00:00:00+00'::TIMESTAMPTZ + n.i * INTERVAL '1 second'`
+	rows := fmt.Sprintf(`(SELECT generate_series(1, %d) AS i) AS n`, n)
+	if r.s.Dialect() == "sqlite" {
+		at = fmt.Sprintf(`%d + n.i * 1000000`, start)
+		rows = fmt.Sprintf(`(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n) AS n`, n)
+	}
+	get(r.db.ExecContext(r.ctx, fmt.Sprintf(`INSERT INTO tasks (partition, number, id, type, plan_version, state, seq, round, failure_count, origin, created_at, updated_at, ended_at, end_number, commit_id)
+		SELECT 1, n.i, 't' || n.i, 'order', 1, 'processed', 2, 0, 0, 0, %[1]s, %[1]s, %[1]s, n.i, 1 FROM %[2]s`, at, rows)))(r)
+	get(r.db.ExecContext(r.ctx, fmt.Sprintf(`UPDATE partitions SET next_number = %[1]d, next_end = %[1]d WHERE partition = 1`, n+1)))(r)
+}
+
+// testCreatedRange: a range of time is found wherever it is, without a look at all that is newer.
+func testCreatedRange(r *rig) {
+	if r.db == nil {
+		return
+	}
+	const n = 60_000
+	r.many(n)
+	f := core.Filter{Limit: 50, CreatedFrom: start.Add(1000 * time.Second), CreatedTo: start.Add(1020 * time.Second)}
+	page := get(r.s.List(r.ctx, f))(r)
+	if len(page.Tasks) != 20 || page.Tasks[0].Number != 1019 || page.Partial || page.Next != "" {
+		r.Errorf("%d tasks of 20, next %q, partial %v", len(page.Tasks), page.Next, page.Partial)
+	}
+	f = core.Filter{Limit: 50, CreatedFrom: start.Add((n - 3) * time.Second)}
+	page = get(r.s.List(r.ctx, f))(r)
+	if len(page.Tasks) != 4 || page.Partial || page.Next != "" {
+		r.Errorf("%d tasks of 4, next %q, partial %v", len(page.Tasks), page.Next, page.Partial)
+	}
+}
+
+// testCountsOfStates: a few tasks in error are counted exactly beside many undone ones.
+func testCountsOfStates(r *rig) {
+	r.fail(failures{"order", core.StateUndone, 1, "declined", 9}, failures{"order", core.StateError, 1, "declined", 1})
+	for _, c := range get(r.s.CountsUpTo(r.ctx, 2*partitions))(r) {
+		switch c.State {
+		case core.StateError:
+			r.equal("in error", c, core.Count{Type: "order", State: core.StateError, Tasks: partitions})
+		case core.StateUndone:
+			r.equal("undone", c, core.Count{Type: "order", State: core.StateUndone, Tasks: 3 * partitions, AtLeast: true})
+		}
+	}
+}
+
+func testJournalPage(r *rig) {
+	w := birth(1, 1, "a")
+	r.write(w)
+	for range 24 {
+		w = next(w.Task, false, func(_ *core.Task, rec *core.Record) { rec.Kind = core.KindAsked })
+		r.write(w)
+	}
+	whole := get(r.s.Journal(r.ctx, 1, 1))(r)
+	slices.Reverse(whole)
+	for _, limit := range []int{1, 7, 25, 1000} {
+		var all []core.Record
+		for before := int64(0); ; {
+			page := get(r.s.JournalPage(r.ctx, 1, 1, before, limit))(r)
+			if len(page) == 0 {
+				break
+			}
+			if len(page) > limit {
+				r.Fatalf("%d rows, limit %d", len(page), limit)
+			}
+			all = append(all, page...)
+			before = page[len(page)-1].Seq
+		}
+		r.equal(fmt.Sprintf("journal in pages of %d", limit), all, whole)
+	}
+	for _, limit := range []int{0, operate.ListMax + 1} {
+		if _, err := r.s.JournalPage(r.ctx, 1, 1, 0, limit); err == nil {
+			r.Errorf("limit %d was taken", limit)
+		}
+	}
+}
+
+func testAtRisk(r *rig) {
+	var want []string
+	for p := range partitions {
+		var all []core.TaskWrite
+		for n := int64(1); n <= 8; n++ {
+			w := birth(p, n, fmt.Sprintf("t%d-%d", p, n))
+			w.Task.Deadline = start.Add(time.Duration(100-n)*time.Second + time.Duration(p)*time.Millisecond)
+			w.Task.Bound = start.Add(time.Duration(n) * time.Second)
+			switch n % 4 {
+			case 1:
+				w.Task.State, w.Task.WaitsFor, w.Task.LockedBy, w.Task.Bound = core.StatePending, "payment", "", w.Task.Deadline
+			case 2:
+				w.Task.State = core.StateUndoing
+			case 3:
+				w.Task.State, w.Task.Bound, w.Task.LockedBy, w.Task.EndedAt, w.Task.EndNumber = core.StateProcessed, 0, "", start, n
+			}
+			all = append(all, w)
+		}
+		r.write(all...)
+	}
+	for n := 8; n >= 1; n-- {
+		for p := range partitions {
+			if n%4 < 2 {
+				want = append(want, fmt.Sprintf("t%d-%d", p, n))
+			}
+		}
+	}
+	ids := func(tasks []core.View, more bool, err error) ([]string, bool) {
+		r.must(err)
+		var all []string
+		for _, v := range tasks {
+			all = append(all, v.ID)
+		}
+		return all, more
+	}
+	got, more := ids(r.s.AtRisk(r.ctx, start.Add(time.Hour), 100))
+	r.equal("all", got, want)
+	r.equal("more than all", more, false)
+	got, more = ids(r.s.AtRisk(r.ctx, start.Add(time.Hour), 5))
+	r.equal("some", got, want[:5])
+	r.equal("more than some", more, true)
+	got, more = ids(r.s.AtRisk(r.ctx, start.Add(95*time.Second+2*time.Millisecond), 100))
+	r.equal("before a time", got, want[:4+2])
+	r.equal("more before it", more, false)
+	got, _ = ids(r.s.AtRisk(r.ctx, start, 100))
+	r.equal("none", len(got), 0)
+}
+
+func testSample(r *rig) {
+	r.equal("of nothing", func() operate.Sample { s := get(r.s.Sample(r.ctx, 10))(r); s.At = time.Time{}; return s }(), operate.Sample{})
+	e := ends{}
+	for p := range 2 {
+		all := births(p, 50)
+		r.write(all...)
+		r.own[p].NextNumber, r.own[p].NextEnd = 51, 51
+		var over []core.TaskWrite
+		for i := range all {
+			over = append(over, next(all[i].Task, true, func(t *core.Task, _ *core.Record) {
+				t.State, t.LockedBy, t.EndNumber = core.StateProcessed, "", e.next(p)
+				t.EndedAt = t.CreatedAt.Add(time.Duration(i+1) * 10 * time.Millisecond)
+			}))
+		}
+		r.write(over...)
+	}
+	s := get(r.s.Sample(r.ctx, 1000))(r)
+	if s.At.IsZero() || s.Created != 100 || s.Ended != 100 || s.P50MS != 250 || s.P99MS != 500 {
+		r.Errorf("of all: %+v", s)
+	}
+	if s = get(r.s.Sample(r.ctx, 5*partitions))(r); s.P50MS != 480 || s.P99MS != 500 {
+		r.Errorf("of the newest: %+v", s)
+	}
+}
+
+func testWaitingFor(r *rig) {
+	r.equal("none", get(r.s.WaitingFor(r.ctx))(r), map[string]operate.Count{})
+	for p := range 2 {
+		all := births(p, 5)
+		for i := range all[:3+p] {
+			all[i].Task.State, all[i].Task.LockedBy, all[i].Task.WaitsFor = core.StatePending, "", []string{"a", "b", "a", "a"}[i]
+		}
+		r.write(all...)
+	}
+	r.equal("waiting", get(r.s.WaitingFor(r.ctx))(r), map[string]operate.Count{"a": {N: 5}, "b": {N: 2}})
+	if r.db == nil {
+		return
+	}
+	get(r.db.ExecContext(r.ctx, `DELETE FROM tasks WHERE partition = 1`))(r)
+	r.many(operate.CountExactMax + 5)
+	get(r.db.ExecContext(r.ctx, `UPDATE tasks SET state = 'pending', waits_for = 'c', ended_at = NULL, end_number = NULL WHERE plan_version = 1 AND partition = 1`))(r)
+	r.equal("waiting for a busy one", get(r.s.WaitingFor(r.ctx))(r)["c"], operate.Count{N: operate.CountExactMax, AtLeast: true})
+}
+
+// preview is an operation that is not started.
+func preview(id string) operate.Operation {
+	return operate.Operation{
+		ID: id, Action: operate.ActionResubmit, Selection: "a group", Request: operate.Request{Action: operate.ActionResubmit, Reason: "fixed"},
+		State: operate.OperationPreview, Rate: 10, BrakePct: 20, By: "olga", Reason: "fixed", Created: start.Add(time.Hour).Time(), Expires: start.Add(2 * time.Hour).Time(),
+	}
+}
+
+// members reads all members in pages.
+func (r *rig) members(id string, outcome operate.Outcome, limit int) []operate.Member {
+	r.Helper()
+	var all []operate.Member
+	for after := int64(0); ; {
+		page := get(r.s.Members(r.ctx, id, outcome, after, limit))(r)
+		if len(page) == 0 {
+			return all
+		}
+		if len(page) > limit {
+			r.Fatalf("%d members, limit %d", len(page), limit)
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].Ordinal
+	}
+}
+
+func testFreezeGroup(r *rig) {
+	all := r.fail(someFailures...)
+	i := slices.IndexFunc(all, func(w core.TaskWrite) bool { return w.Task.Number == 6 })
+	group := operate.Group{}
+	for _, g := range r.groups(operate.GroupFilter{Limit: 10}) {
+		if g.Fingerprint == schema.FailureFingerprint(all[i].Task) && g.State == core.StateUndone {
+			group = g
+		}
+	}
+	op := preview("op")
+	op.Group = group.ID
+	op.Rehearsal = &operate.Rehearsal{Repairable: 3, Reasons: []operate.ReasonCount{{Reason: "no time", Tasks: 1}}}
+	r.equal("members", get(r.s.Freeze(r.ctx, op, operate.Selection{Group: group.ID}))(r), int64(4*partitions))
+	want := op
+	want.Tasks, want.Tally.Waiting = 4*partitions, 4*partitions
+	r.equal("operation", get(r.s.Operation(r.ctx, "op"))(r), want)
+	var members []operate.Member
+	for p := range partitions {
+		for n := range int64(4) {
+			members = append(members, operate.Member{
+				Ordinal: int64(len(members) + 1), Partition: p, Number: n + 6, ID: fmt.Sprintf("t%d-%d", p, n+6), Type: "order", Seq: 2, Step: "charge", Outcome: operate.OutcomeWaiting,
+			})
+		}
+	}
+	for _, limit := range []int{1, 5, 1000} {
+		r.equal("members", r.members("op", "", limit), members)
+		r.equal("members that wait", r.members("op", operate.OutcomeWaiting, limit), members)
+		r.equal("members that are done", len(r.members("op", operate.OutcomeDone, limit)), 0)
+	}
+	if _, err := r.s.Freeze(r.ctx, op, operate.Selection{Group: group.ID}); err == nil {
+		r.Error("an id was taken twice")
+	}
+	r.equal("joined, of none", get(r.s.Joined(r.ctx, want))(r), operate.Count{})
+	// One fails again, one more fails for the first time: one has joined.
+	again := next(all[i].Task, true, func(t *core.Task, rec *core.Record) { t.State, rec.Kind = core.StateProcessing, core.KindResubmitted })
+	later := birth(0, 99, "late")
+	r.write(again, later)
+	r.write(failure(again.Task, core.StateUndone, 90, 1, op2(op, time.Second), "card declined, try 9"), failure(later.Task, core.StateUndone, 91, 1, op2(op, time.Second), "card declined, try 1"))
+	r.equal("joined", get(r.s.Joined(r.ctx, want))(r), operate.Count{N: 1})
+	r.equal("members afterwards", r.members("op", "", 1000), members)
+}
+
+// op2 is a time after an operation was made.
+func op2(op operate.Operation, later time.Duration) core.Instant {
+	return core.InstantOf(op.Created.Add(later))
+}
+
+func testFreezeFilter(r *rig) {
+	r.fail(someFailures...)
+	for i, c := range []struct {
+		f    core.Filter
+		want int64
+	}{
+		{core.Filter{State: core.StateError}, 5},
+		{core.Filter{}, 13},
+		{core.Filter{Type: "other"}, 2},
+		{core.Filter{State: core.StateUndone, Step: "charge"}, 6},
+		{core.Filter{Fingerprint: fingerprintOf(someFailures[4])}, 1},
+		{core.Filter{State: core.StateProcessed}, 0},
+		{core.Filter{CreatedTo: start.Add(4 * time.Second)}, 3},
+	} {
+		id := fmt.Sprint("op", i)
+		r.equal(fmt.Sprintf("%+v", c.f), get(r.s.Freeze(r.ctx, preview(id), operate.Selection{Filter: &c.f}))(r), c.want*partitions)
+		r.equal("operation", get(r.s.Operation(r.ctx, id))(r).Tasks, c.want*partitions)
+		r.equal("members", len(r.members(id, "", 1000)), int(c.want*partitions))
+	}
+	// Of a task that has not ended, the newest journal row is newer than its row.
+	w := birth(1, 50, "running")
+	r.write(w)
+	r.write(next(w.Task, false, func(_ *core.Task, rec *core.Record) { rec.Kind = core.KindAsked }))
+	r.equal("running", get(r.s.Freeze(r.ctx, preview("running"), operate.Selection{Filter: &core.Filter{State: core.StateProcessing}}))(r), int64(1))
+	r.equal("its newest row", r.members("running", "", 1)[0].Seq, int64(2))
+	if r.db == nil {
+		return
+	}
+	// More than a page of either kind.
+	get(r.db.ExecContext(r.ctx, `DELETE FROM tasks`))(r)
+	const n = 45_000
+	r.many(n)
+	r.equal("many, by numbers", get(r.s.Freeze(r.ctx, preview("many"), operate.Selection{Filter: &core.Filter{State: core.StateProcessed}}))(r), int64(n))
+	get(r.db.ExecContext(r.ctx, `UPDATE tasks SET state = 'error' WHERE partition = 1 AND number < 12346`))(r)
+	r.equal("many, by an index", get(r.s.Freeze(r.ctx, preview("indexed"), operate.Selection{Filter: &core.Filter{State: core.StateError}}))(r), int64(12_345))
+	last := get(r.s.Members(r.ctx, "indexed", "", 12_344, 10))(r)
+	if len(last) != 1 || last[0].Ordinal != 12_345 || last[0].Number != 12_345 {
+		r.Errorf("the last member: %+v", last)
+	}
+}
+
+func testFreezeIDs(r *rig) {
+	r.fail(someFailures...)
+	refs := []operate.TaskRef{{Type: "order", ID: "t0-1"}, {Type: "order", ID: "t3-2"}, {Type: "other", ID: "t1-12"}, {Type: "other", ID: "t0-2"}, {Type: "order", ID: "none"}}
+	r.equal("members", get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{IDs: refs}))(r), int64(3))
+	var ids []string
+	for _, m := range r.members("op", "", 10) {
+		ids = append(ids, m.Type+" "+m.ID)
+	}
+	slices.Sort(ids)
+	r.equal("which", ids, []string{"order t0-1", "order t3-2", "other t1-12"})
+}
+
+func testFreezeRefused(r *rig) {
+	r.fail(someFailures[0])
+	group := r.groups(operate.GroupFilter{Limit: 1})[0].ID
+	for _, sel := range []operate.Selection{
+		{}, {Group: group, Filter: &core.Filter{}}, {IDs: make([]operate.TaskRef, operate.ListMax+1)}, {Group: group, IDs: []operate.TaskRef{{Type: "order", ID: "t0-1"}}},
+	} {
+		var refused *operate.Refusal
+		if _, err := r.s.Freeze(r.ctx, preview("op"), sel); !errors.As(err, &refused) || refused.Field != "selection" {
+			r.Errorf("%+v: %v", sel, err)
+		}
+	}
+	if _, err := r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: "e0123456789abcdef01234567"}); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("a group that is not there: %v", err)
+	}
+	if _, err := r.s.Operation(r.ctx, "op"); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("an operation that was refused: %v", err)
+	}
+	if r.db != nil { // one that fails on its way leaves nothing
+		get(r.db.ExecContext(r.ctx, `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome) VALUES ('op', 5, 9, 9, 'x', 'x', 1, '', 0, 'waiting')`))(r)
+		if _, err := r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: group}); err == nil {
+			r.Error("a member was there, and was frozen again")
+		}
+		r.equal("members that are left", len(r.members("op", "", 100)), 0)
+		r.equal("frozen afterwards", get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: group}))(r), int64(3*partitions))
+		return
+	}
+	ops, _, err := r.s.Operations(r.ctx, nil, 10, "")
+	if err != nil || len(ops) != 0 {
+		r.Errorf("%d operations, %v", len(ops), err)
+	}
+}
+
+// frozen is an operation over ten tasks.
+func (r *rig) frozen() operate.Operation {
+	r.Helper()
+	r.fail(failures{"order", core.StateError, 1, "order %d has no stock", 5})
+	get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{Filter: &core.Filter{State: core.StateError}}))(r)
+	return get(r.s.Operation(r.ctx, "op"))(r)
+}
+
+// testMembers: the tally is that of the members at any moment, and adds up to the frozen total.
+func testMembers(r *rig) {
+	op := r.frozen()
+	members := r.members("op", "", 100)
+	set := func(wave int, outcome operate.Outcome, text string, which ...int) {
+		r.Helper()
+		var some []operate.Member
+		for _, i := range which {
+			members[i].Wave, members[i].Outcome, members[i].Text = wave, outcome, text
+			if outcome == operate.OutcomeFailedAgain {
+				members[i].Fingerprint = "0123456789abcdef"
+			}
+			some = append(some, members[i])
+		}
+		was := op.Epoch
+		op.Epoch++
+		op.Wave = wave
+		op.State = operate.OperationRunning
+		r.must(r.s.SetMembers(r.ctx, op, was, some))
+		got := get(r.s.Operation(r.ctx, "op"))(r)
+		var want operate.Tally
+		for _, m := range members {
+			switch m.Outcome {
+			case operate.OutcomeWaiting:
+				want.Waiting++
+			case operate.OutcomeAsked:
+				want.Asked++
+			case operate.OutcomeDone:
+				want.Done++
+			case operate.OutcomeFailedAgain:
+				want.FailedAgain++
+			case operate.OutcomeSkipped:
+				want.Skipped++
+			}
+		}
+		r.equal("tally", got.Tally, want)
+		r.equal("sum", got.Tally.Total(), got.Tasks)
+		r.equal("wave and state", fmt.Sprint(got.Wave, got.State, got.Epoch), fmt.Sprint(wave, operate.OperationRunning, op.Epoch))
+	}
+	set(1, operate.OutcomeAsked, "", 0, 1, 2)
+	set(1, operate.OutcomeDone, "", 0)
+	set(1, operate.OutcomeDone, "", 0)
+	set(2, operate.OutcomeFailedAgain, "no stock \x00\xff", 1)
+	members[1].Text = "no stock \uFFFD\uFFFD"
+	set(2, operate.OutcomeSkipped, "it changed", 2, 3)
+	r.equal("members", r.members("op", "", 3), members)
+	r.equal("skipped", r.members("op", operate.OutcomeSkipped, 1), members[2:4])
+	bad := members[5]
+	bad.Outcome = "lost"
+	for what, some := range map[string][]operate.Member{
+		"outcome": {bad}, "twice": {members[5], members[5]}, "not there": {{Ordinal: 999, Outcome: operate.OutcomeDone}},
+	} {
+		changed := op
+		changed.Epoch++
+		if err := r.s.SetMembers(r.ctx, changed, op.Epoch, some); err == nil {
+			r.Errorf("%s: was taken", what)
+		}
+		r.equal("the epoch after "+what, get(r.s.Operation(r.ctx, "op"))(r).Epoch, op.Epoch)
+	}
+}
+
+func testOperationFenced(r *rig) {
+	op := r.frozen()
+	changed := op
+	changed.State, changed.Why, changed.Wave, changed.Rate, changed.BrakePct, changed.Reason = operate.OperationBraked, "too many failed", 3, 7, 9, "another"
+	changed.Started, changed.Ended, changed.Epoch = start.Add(time.Hour).Time(), start.Add(2*time.Hour).Time(), 5
+	changed.Rehearsal = &operate.Rehearsal{Undone: 4, Sampled: 4}
+	r.must(r.s.Update(r.ctx, changed, op.Epoch))
+	r.equal("changed", get(r.s.Operation(r.ctx, "op"))(r), changed)
+	stale := changed
+	stale.State, stale.Epoch = operate.OperationDone, 6
+	one := r.members("op", "", 1)
+	one[0].Outcome = operate.OutcomeDone
+	for what, err := range map[string]error{
+		"update": r.s.Update(r.ctx, stale, op.Epoch), "members": r.s.SetMembers(r.ctx, stale, op.Epoch, one), "not there": r.s.Update(r.ctx, operate.Operation{ID: "none"}, 0),
+	} {
+		if !errors.Is(err, operate.ErrFenced) {
+			r.Errorf("%s by a stale runner: %v", what, err)
+		}
+	}
+	r.equal("still", get(r.s.Operation(r.ctx, "op"))(r), changed)
+	r.equal("members still", len(r.members("op", operate.OutcomeWaiting, 100)), int(op.Tasks))
+	if _, err := r.s.Operation(r.ctx, "none"); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("an operation that is not there: %v", err)
+	}
+}
+
+func testOperationPages(r *rig) {
+	r.fail(someFailures[0])
+	var want []string
+	for i := range 9 {
+		op := preview(fmt.Sprint("op", i))
+		op.Created = start.Add(time.Duration(i/3) * time.Second).Time() // ties
+		if i%2 == 0 {
+			op.State = operate.OperationRunning
+		}
+		get(r.s.Freeze(r.ctx, op, operate.Selection{Filter: &core.Filter{State: core.StateUndone}}))(r)
+		want = append([]string{op.ID}, want...)
+	}
+	for _, limit := range []int{1, 2, 4, 9} {
+		for _, states := range [][]operate.OperationState{nil, {operate.OperationRunning}, {operate.OperationRunning, operate.OperationPreview}, {operate.OperationDone}} {
+			var got []string
+			for after := ""; ; {
+				ops, next, err := r.s.Operations(r.ctx, states, limit, after)
+				r.must(err)
+				if len(ops) > limit {
+					r.Fatalf("%d operations, limit %d", len(ops), limit)
+				}
+				for i := range ops {
+					got = append(got, ops[i].ID)
+				}
+				if next == "" {
+					break
+				}
+				after = next
+			}
+			wanted := want
+			switch {
+			case len(states) == 1 && states[0] == operate.OperationRunning:
+				wanted = []string{"op8", "op6", "op4", "op2", "op0"}
+			case len(states) == 1:
+				wanted = nil
+			}
+			r.equal(fmt.Sprintf("operations in %v, pages of %d", states, limit), got, wanted)
+		}
+	}
+	if _, _, err := r.s.Operations(r.ctx, nil, 5, "nonsense"); !errors.Is(err, core.ErrCursor) {
+		r.Errorf("a cursor that is none: %v", err)
+	}
+}
+
+func testDropExpired(r *rig) {
+	op := r.frozen()
+	started := preview("started")
+	get(r.s.Freeze(r.ctx, started, operate.Selection{Filter: &core.Filter{State: core.StateError}}))(r)
+	started = get(r.s.Operation(r.ctx, "started"))(r)
+	started.State = operate.OperationRunning
+	r.must(r.s.Update(r.ctx, started, started.Epoch))
+	drop := func(at time.Time, want int) {
+		r.Helper()
+		r.equal("dropped", get(r.s.DropExpired(r.ctx, at))(r), want)
+	}
+	drop(op.Expires, 0)
+	if r.db != nil { // a freeze that was cut off, of which nothing was ever seen
+		get(r.db.ExecContext(r.ctx, `UPDATE operations SET state = 'freezing' WHERE id = 'op'`))(r)
+		if _, err := r.s.Operation(r.ctx, "op"); !errors.Is(err, core.ErrNotFound) {
+			r.Errorf("an operation that is being frozen: %v", err)
+		}
+	}
+	drop(op.Expires.Add(time.Second), 1)
+	drop(op.Expires.Add(time.Second), 0)
+	started.State, started.Ended, started.Epoch = operate.OperationDone, op.Expires, started.Epoch+1
+	r.must(r.s.Update(r.ctx, started, started.Epoch-1))
+	drop(op.Expires.Add(operate.OperationFor), 0)
+	r.equal("members of the dropped one", len(r.members("op", "", 100)), 0)
+	r.equal("members of the started one", len(r.members("started", "", 100)), int(op.Tasks))
+	drop(op.Expires.Add(operate.OperationFor+time.Second), 1)
+	r.equal("members of one that ended long ago", len(r.members("started", "", 100)), 0)
+	if _, err := r.s.Operation(r.ctx, "op"); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("a dropped operation: %v", err)
+	}
+}
+
+func testStanding(r *rig) {
+	r.must(r.s.PutPlan(r.ctx, plan()))
+	all := r.fail(failures{"order", core.StateError, 1, "order %d has no stock", 5})
+	r.equal("frozen", get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{Filter: &core.Filter{State: core.StateError}}))(r), int64(5*partitions))
+	members := r.members("op", "", 100)[:6]
+	asked := func(w core.TaskWrite) core.TaskWrite {
+		w = next(w.Task, true, func(t *core.Task, rec *core.Record) {
+			t.State, t.EndedAt, t.EndNumber, t.FailedStep, t.Why = core.StateProcessing, 0, 0, 0, ""
+			rec.Kind, rec.Actor, rec.Step, rec.StepStatus = core.KindResubmitted, "operation/op", 1, core.StepWaiting
+		})
+		r.write(w)
+		return w
+	}
+	done := func(w core.TaskWrite, step int) core.TaskWrite {
+		w = next(w.Task, false, func(_ *core.Task, rec *core.Record) {
+			rec.Step, rec.StepStatus, rec.Attempt = step, core.StepDone, 1
+		})
+		r.write(w)
+		return w
+	}
+	asked(all[1])                                                                                                    // and is under way
+	done(asked(all[2]), 1)                                                                                           // has passed, and goes on
+	r.write(failure(done(asked(all[3]), 0).Task, core.StateError, 90, 1, start.Add(time.Hour), "order 9 is broken")) // failed again, in another way
+	r.write(next(all[4].Task, true, func(t *core.Task, rec *core.Record) {                                           // settled by a person
+		t.State, rec.Kind, rec.Actor = core.StateProcessed, core.KindResolved, "olga"
+	}))
+	members[5].Number = 999
+	fp := func(text string) string {
+		return schema.FailureFingerprint(&core.Task{State: core.StateError, FailedStep: 2, Why: text})
+	}
+	by := "operation/op"
+	want := []operate.Standing{
+		{Ordinal: 1, State: core.StateError, Seq: 2, Step: "charge", Fingerprint: fp("order 1 has no stock")},
+		{Ordinal: 2, State: core.StateProcessing, Seq: 3, Asked: true, AskedBy: by},
+		{Ordinal: 3, State: core.StateProcessing, Seq: 4, Asked: true, AskedBy: by, Passed: true},
+		{Ordinal: 4, State: core.StateError, Seq: 5, Step: "charge", Fingerprint: fp("order 1 is broken"), Text: "order 9 is broken", Asked: true, AskedBy: by},
+		{Ordinal: 5, State: core.StateProcessed, Seq: 3},
+		{Ordinal: 6, Missing: true},
+	}
+	r.equal("standing", get(r.s.Standing(r.ctx, members))(r), want)
+	slices.Reverse(members)
+	slices.Reverse(want)
+	r.equal("standing, in the order of the members", get(r.s.Standing(r.ctx, members))(r), want)
+	r.equal("of none", len(get(r.s.Standing(r.ctx, nil))(r)), 0)
+	if _, err := r.s.Standing(r.ctx, make([]operate.Member, 1001)); err == nil {
+		r.Error("more than 1,000 members were taken")
+	}
+	r.equal("of as many as may be", len(get(r.s.Standing(r.ctx, slices.Repeat(members[:1], 1000)))(r)), 1000)
+	saved := get(r.s.Saved(r.ctx, 0, []int64{1, 3}))(r)
+	if len(saved) != 2 || len(saved[1].Journal) != 4 {
+		r.Errorf("saved: %+v", saved)
+	}
+}
+
+func testTokens(r *rig) {
+	t := operate.Token{ID: "abc", Name: "ci", Role: operate.RoleOperator, Hash: []byte{0, 1, 0xff}, Created: start.Time(), By: "olga"}
+	r.must(r.s.PutToken(r.ctx, t))
+	other := t
+	other.ID, other.Created, other.Expires, other.Role = "def", start.Add(time.Second).Time(), start.Add(time.Hour).Time(), operate.RoleViewer
+	r.must(r.s.PutToken(r.ctx, other))
+	r.equal("token", get(r.s.TokenByID(r.ctx, "abc"))(r), t)
+	r.equal("tokens", get(r.s.Tokens(r.ctx))(r), []operate.Token{t, other})
+	r.must(r.s.TouchToken(r.ctx, "abc", start.Add(2*time.Second).Time()))
+	r.must(r.s.TouchToken(r.ctx, "abc", start.Add(time.Second).Time())) // of another node, which comes late
+	t.LastUsed = start.Add(2 * time.Second).Time()
+	r.must(r.s.RevokeToken(r.ctx, "abc", start.Add(3*time.Second).Time()))
+	r.must(r.s.RevokeToken(r.ctx, "abc", start.Add(4*time.Second).Time()))
+	t.Revoked = start.Add(3 * time.Second).Time()
+	r.equal("revoked", get(r.s.TokenByID(r.ctx, "abc"))(r), t)
+	for what, err := range map[string]error{
+		"token": func() error { _, err := r.s.TokenByID(r.ctx, "none"); return err }(), "revoke": r.s.RevokeToken(r.ctx, "none", start.Time()),
+	} {
+		if !errors.Is(err, core.ErrNotFound) {
+			r.Errorf("%s that is not there: %v", what, err)
+		}
+	}
+}
+
+func testNotes(r *rig) {
+	var want []operate.Note
+	for i := range 5 {
+		n := get(r.s.AddNote(r.ctx, operate.Note{Target: "task/order/1", At: start.Add(time.Duration(i) * time.Second).Time(), By: "olga", Text: fmt.Sprint("note ", i)}))(r)
+		want = append([]operate.Note{n}, want...)
+	}
+	get(r.s.AddNote(r.ctx, operate.Note{Target: "task/order/10", At: start.Time(), By: "olga", Text: "of another"}))(r)
+	r.equal("notes", get(r.s.Notes(r.ctx, "task/order/1", 100))(r), want)
+	r.equal("the newest", get(r.s.Notes(r.ctx, "task/order/1", 2))(r), want[:2])
+	if want[0].Number <= want[1].Number || want[0].Text != "note 4" {
+		r.Errorf("notes: %+v", want)
+	}
+	var refused *operate.Refusal
+	if _, err := r.s.AddNote(r.ctx, operate.Note{Target: "task/order/1", Text: strings.Repeat("x", operate.ReasonBytesMax+1)}); !errors.As(err, &refused) {
+		r.Errorf("a note that is too long: %v", err)
+	}
+}
+
+func testSettings(r *rig) {
+	big := []byte(strings.Repeat("x", schema.SettingBytesMax))
+	r.must(r.s.PutSetting(r.ctx, "view/a", []byte(`{"a":1}`)))
+	r.must(r.s.PutSetting(r.ctx, "view/a", []byte(`{"a":2}`)))
+	r.must(r.s.PutSetting(r.ctx, "view/b", big))
+	r.must(r.s.PutSetting(r.ctx, "channel/a", nil))
+	r.equal("setting", string(get(r.s.Setting(r.ctx, "view/a"))(r)), `{"a":2}`)
+	r.equal("settings", get(r.s.Settings(r.ctx, "view/"))(r), map[string][]byte{"view/a": []byte(`{"a":2}`), "view/b": big})
+	r.equal("all", len(get(r.s.Settings(r.ctx, ""))(r)), 3)
+	r.must(r.s.DeleteSetting(r.ctx, "view/a"))
+	r.must(r.s.DeleteSetting(r.ctx, "view/a"))
+	if _, err := r.s.Setting(r.ctx, "view/a"); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("a setting that is not there: %v", err)
+	}
+	var refused *operate.Refusal
+	if err := r.s.PutSetting(r.ctx, "view/c", append(big, 'x')); !errors.As(err, &refused) || refused.Field != "document" {
+		r.Errorf("a document that is too large: %v", err)
+	}
+}
+
+func testPauses(r *rig) {
+	a := operate.Pause{ID: "a", Type: "order", Step: "charge", Until: start.Add(time.Hour).Time(), At: start.Time(), By: "olga", Reason: "payment is down"}
+	b := operate.Pause{ID: "b", Agent: "ship", Label: "tenant=x", At: start.Add(time.Second).Time(), By: "olga", Reason: "strike"}
+	r.must(r.s.PutPause(r.ctx, b))
+	r.must(r.s.PutPause(r.ctx, a))
+	r.equal("pauses", get(r.s.Pauses(r.ctx))(r), []operate.Pause{a, b})
+	a.Until = time.Time{}
+	r.must(r.s.PutPause(r.ctx, a))
+	r.equal("changed", get(r.s.Pauses(r.ctx))(r), []operate.Pause{a, b})
+	r.must(r.s.DeletePause(r.ctx, "a"))
+	r.must(r.s.DeletePause(r.ctx, "a"))
+	r.equal("left", get(r.s.Pauses(r.ctx))(r), []operate.Pause{b})
+}

@@ -1,0 +1,197 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+func entry(i int) operate.AuditEntry {
+	return operate.AuditEntry{
+		At: start.Add(time.Duration(i) * time.Second).Time(), Actor: []string{"olga", "ivan"}[i%2], Role: operate.RoleOperator, From: "10.0.0.7", Via: "http",
+		Action: []string{"undo", "resubmit", "token.create"}[i%3], Target: fmt.Sprintf("task/order/%d", i), Reason: "because", Outcome: "asked", Request: fmt.Sprint("r", i),
+	}
+}
+
+// audit reads the whole trail that a filter selects, in pages.
+func (r *rig) audit(f operate.AuditFilter) []operate.AuditEntry {
+	r.Helper()
+	var all []operate.AuditEntry
+	for range 1000 {
+		page := get(r.s.Audit(r.ctx, f))(r)
+		if len(page.Entries) > f.Limit {
+			r.Fatalf("%d entries, limit %d", len(page.Entries), f.Limit)
+		}
+		all = append(all, page.Entries...)
+		if page.Next == "" {
+			return all
+		}
+		f.After = page.Next
+	}
+	r.Fatal("the trail does not end")
+	return nil
+}
+
+// testTrail: entries have rising numbers, a key is used once, an outcome is added once, and nothing
+// else changes an entry.
+func testTrail(r *rig) {
+	r.equal("nothing yet", len(r.audit(operate.AuditFilter{Limit: 5})), 0)
+	var want []operate.AuditEntry
+	for i := range 5 {
+		e := entry(i)
+		if i == 3 {
+			e.Key, e.Before, e.After, e.Outcome = "key-3", []byte(`{"a": 1}`), []byte(`{"b":18446744073709551616}`), "refused: no"
+		}
+		number, again, err := r.s.Append(r.ctx, e)
+		r.must(err)
+		if again != nil || i > 0 && number <= want[0].Number {
+			r.Fatalf("number %d after %d, again %v", number, want[0].Number, again)
+		}
+		e.Number = number
+		want = append([]operate.AuditEntry{e}, want...)
+	}
+	r.equal("the trail", r.audit(operate.AuditFilter{Limit: 2}), want)
+	other := entry(9)
+	other.Key = "key-3"
+	number, again, err := r.s.Append(r.ctx, other)
+	r.must(err)
+	if again == nil || number != again.Number {
+		r.Fatalf("number %d, again %v", number, again)
+	}
+	r.equal("the entry that has the key", *again, want[1])
+	r.must(r.s.SetOutcome(r.ctx, want[0].Number, "done"))
+	r.must(r.s.SetOutcome(r.ctx, want[0].Number, "done"))
+	if err := r.s.SetOutcome(r.ctx, want[0].Number, "failed: no"); err == nil {
+		r.Error("an outcome was changed")
+	}
+	if err := r.s.SetOutcome(r.ctx, 999, "done"); !errors.Is(err, core.ErrNotFound) {
+		r.Errorf("outcome of an entry that is not there: %v", err)
+	}
+	want[0].Outcome = "done"
+	r.equal("the trail afterwards", r.audit(operate.AuditFilter{Limit: 100}), want)
+}
+
+func testTrailFilters(r *rig) {
+	const n = 30
+	var all []operate.AuditEntry
+	for i := range n {
+		e := entry(i)
+		var err error
+		if e.Number, _, err = r.s.Append(r.ctx, e); err != nil {
+			r.Fatal(err)
+		}
+		all = append([]operate.AuditEntry{e}, all...)
+	}
+	for _, c := range []struct {
+		f    operate.AuditFilter
+		want int
+	}{
+		{operate.AuditFilter{}, n},
+		{operate.AuditFilter{Actor: "olga"}, 15},
+		{operate.AuditFilter{Action: "undo"}, 10},
+		{operate.AuditFilter{Action: "undo", Actor: "ivan"}, 5},
+		{operate.AuditFilter{Target: "task/order/1"}, 11},
+		{operate.AuditFilter{Target: "task/order/17"}, 1},
+		{operate.AuditFilter{Target: "task/"}, n},
+		{operate.AuditFilter{Target: "operation/"}, 0},
+		{operate.AuditFilter{Target: "task/order/1", Actor: "olga"}, 5},
+		{operate.AuditFilter{From: start.Add(10 * time.Second).Time()}, 20},
+		{operate.AuditFilter{To: start.Add(10 * time.Second).Time()}, 10},
+		{operate.AuditFilter{From: start.Add(10 * time.Second).Time(), To: start.Add(12 * time.Second).Time()}, 2},
+		{operate.AuditFilter{From: start.Add(100 * time.Hour).Time()}, 0},
+		{operate.AuditFilter{To: start.Add(-100 * time.Hour).Time()}, 0},
+		{operate.AuditFilter{From: start.Add(10 * time.Second).Time(), Action: "undo"}, 6},
+	} {
+		for _, limit := range []int{1, 4, 1000} {
+			c.f.Limit = limit
+			got := r.audit(c.f)
+			r.equal(fmt.Sprintf("entries of %+v", c.f), len(got), c.want)
+			for i := range got {
+				at := slices.IndexFunc(all, func(e operate.AuditEntry) bool { return e.Number == got[i].Number })
+				r.equal("entry", got[i], all[at])
+				if i > 0 && got[i].Number >= got[i-1].Number {
+					r.Fatalf("%d after %d", got[i].Number, got[i-1].Number)
+				}
+			}
+		}
+	}
+	for _, f := range []operate.AuditFilter{{}, {Limit: operate.ListMax + 1}, {Limit: 1, After: "nonsense"}, {Limit: 1, After: "-1"}} {
+		if _, err := r.s.Audit(r.ctx, f); err == nil {
+			r.Errorf("filter %+v was taken", f)
+		}
+	}
+	r.longTrail(all)
+}
+
+// longTrail has so many entries that no call looks at all of them.
+func (r *rig) longTrail(all []operate.AuditEntry) {
+	r.Helper()
+	if r.db == nil {
+		return
+	}
+	const n = 50_000
+	at, rows := `'2030-01-01 00:01:00+00'::TIMESTAMPTZ + i * INTERVAL '1 second'`, fmt.Sprintf(`generate_series(1000, %d) AS n(i)`, 1000+n)
+	target := `convert_to('agent/' || i, 'UTF8')`
+	if r.s.Dialect() == "sqlite" {
+		at, target = fmt.Sprintf(`%d + i * 1000000`, start.Add(time.Minute)), `CAST('agent/' || i AS BLOB)`
+		rows = fmt.Sprintf(`(WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n)`, 1000+n)
+	}
+	get(r.db.ExecContext(r.ctx, `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, outcome, request_id)
+		SELECT i, `+at+`, 'robot', 'operator', '', 'http', 'extend', `+target+`, '', 'done', '' FROM `+rows))(r)
+	for _, c := range []struct {
+		f       operate.AuditFilter
+		want    int
+		atOnce  bool
+		because string
+	}{
+		{operate.AuditFilter{Limit: 100, Target: "task/order/17"}, 1, true, "a target has few entries"},
+		{operate.AuditFilter{Limit: 100, Actor: "olga"}, 15, true, "an actor has an index"},
+		{operate.AuditFilter{Limit: 100, Action: "undo"}, 10, true, "an action has an index"},
+		{operate.AuditFilter{Limit: 100, To: start.Add(20 * time.Second).Time()}, 20, true, "the range ends far below"},
+		{operate.AuditFilter{Limit: 100, Action: "undo", Actor: "ivan"}, 5, false, "of both it is walked"},
+	} {
+		r.equal(fmt.Sprintf("entries of %+v", c.f), len(r.audit(c.f)), c.want)
+		page := get(r.s.Audit(r.ctx, c.f))(r)
+		if (len(page.Entries) == c.want) != c.atOnce || c.atOnce == (page.Next != "") {
+			r.Errorf("%+v: %d entries at first, next %q, although %s", c.f, len(page.Entries), page.Next, c.because)
+		}
+	}
+	r.equal("all", len(r.audit(operate.AuditFilter{Limit: 1000})), n+1+len(all))
+}
+
+// testTrailKeyAtOnce: of many that use one key at once, one is carried out.
+func testTrailKeyAtOnce(r *rig) {
+	const n = 8
+	type answer struct {
+		number int64
+		again  bool
+		err    error
+	}
+	answers := make(chan answer, n)
+	for i := range n {
+		go func() {
+			e := entry(i)
+			e.Key = "key"
+			number, again, err := r.s.Append(r.ctx, e)
+			answers <- answer{number, again != nil, err}
+		}()
+	}
+	first, number := 0, int64(0)
+	for range n {
+		a := <-answers
+		r.must(a.err)
+		if !a.again {
+			first++
+		}
+		if number == 0 {
+			number = a.number
+		}
+		r.equal("number", a.number, number)
+	}
+	r.equal("carried out", first, 1)
+	r.equal("entries", len(r.audit(operate.AuditFilter{Limit: 100})), 1)
+}
