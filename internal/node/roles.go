@@ -289,7 +289,8 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 	runner := supervisor.NewRunner(cfg, sup, alertReader{n.conn}, alerter, n.log)
 	n.setSupervisor(runner)
 	defer n.setSupervisor(nil)
-	defer n.runRepairs(ctx, runner)()
+	endRepairs := n.runRepairs(ctx, runner)
+	defer endRepairs()
 	return runner.Run(ctx)
 }
 

@@ -101,7 +101,7 @@ func TestRunUndoes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 6, "card declined")
 		op := w.started(operate.Selection{Filter: &core.Filter{State: core.StateError}}, operate.Request{Action: operate.ActionUndo})
-		w.answer = func(tk *task, step string, undo bool) answer {
+		w.answer = func(tk *task, _ string, undo bool) answer {
 			if undo && tk == tasks[3] {
 				return answer{code: core.CodeRefused, text: "the parcel has left"}
 			}

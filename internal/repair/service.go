@@ -83,14 +83,11 @@ func (s *Service) checkPreview(by operate.Actor, sel *operate.Selection, r *oper
 	if err := checkRequest(r, now); err != nil {
 		return err
 	}
-	if err := checkSelection(sel); err != nil {
-		return err
-	}
-	return nil
+	return checkSelection(sel)
 }
 
 // checkSelection refuses what selects nothing, or in two ways.
-func checkSelection(sel *operate.Selection) *operate.Refusal {
+func checkSelection(sel *operate.Selection) error {
 	ways := 0
 	for _, given := range []bool{sel.Group != "", sel.Filter != nil, len(sel.IDs) > 0} {
 		if given {

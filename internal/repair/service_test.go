@@ -39,7 +39,7 @@ func TestPreviewFreezes(t *testing.T) {
 		if p.Tasks != 30 || len(p.Sample) != 10 || p.Selection != "tasks of type order that are in error and failed in step pay like: card 17 declined" {
 			t.Errorf("preview %+v", p)
 		}
-		if len(p.Token) < 26 || p.Expires.Sub(time.Now()) > 15*time.Minute || p.Expires.Sub(time.Now()) < 14*time.Minute {
+		if len(p.Token) < 26 || time.Until(p.Expires) > 15*time.Minute || time.Until(p.Expires) < 14*time.Minute {
 			t.Errorf("token %q until %v", p.Token, p.Expires)
 		}
 		op, err := w.service().Start(t.Context(), anna, p.Token, 100, 30, "the bank is back", 0)
