@@ -21,7 +21,7 @@ const (
 	lateEvery  = 5 * time.Second        // how often tasks of earlier waves are looked at
 	lookMax    = time.Second            // how seldom those of the present wave are looked at, at most
 	lookShare  = 9                      // a look is followed by this many times as long without one
-	refusedMax = 3                      // how often a task is asked whose owner does nothing though the core would allow it
+	ignoredMax = 3                      // how often a task is asked whose owner does nothing though the core would allow it
 	sendAgain  = time.Second            // after a message that could not be stored
 )
 
@@ -341,9 +341,19 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 			case v.outcome != operate.OutcomeAsked:
 				done = append(done, decided{it, v})
 			case !v.still || it.unsent:
-			case it.position == 0, now.Sub(it.sent) >= u.r.cfg.AskAgain:
+			case it.position == 0:
 				it.unsent = true
-			case read[it.Partition] >= it.position:
+			case now.Sub(it.sent) >= u.r.cfg.AskAgain:
+				if it.allowed {
+					it.ignored++
+				}
+				if it.ignored == ignoredMax {
+					why := fmt.Sprintf("its owner was asked %d times and did nothing", ignoredMax)
+					done = append(done, decided{it, verdict{outcome: operate.OutcomeSkipped, text: why}})
+					continue
+				}
+				it.unsent, it.allowed = true, false
+			case read[it.Partition] >= it.position && !it.allowed:
 				refused = append(refused, it)
 			}
 		}
@@ -351,7 +361,8 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 	return u.refusals(ctx, refused, done)
 }
 
-// refusals asks the core why owners did nothing. What it would allow is asked again a few times.
+// refusals asks the core why owners did nothing. What it would allow is asked again after a time: a control stream that
+// was lost begins again with low positions.
 func (u *run) refusals(ctx context.Context, items []*item, done []decided) ([]decided, error) {
 	if len(items) == 0 {
 		return done, nil
@@ -368,11 +379,8 @@ func (u *run) refusals(ctx context.Context, items []*item, done []decided) ([]de
 	err = p.play(ctx, members, core.InstantOf(u.r.cfg.Now()), func(m *operate.Member, f fate, why string) {
 		it := byOrdinal[m.Ordinal]
 		if f != fateRefused {
-			if it.refused++; it.refused < refusedMax {
-				it.unsent = true
-				return
-			}
-			why = fmt.Sprintf("its owner was asked %d times and did nothing", it.refused)
+			it.allowed = true
+			return
 		}
 		done = append(done, decided{it, verdict{outcome: operate.OutcomeSkipped, text: "refused: " + why}})
 	})

@@ -521,6 +521,22 @@ func TestRefusedIsSkipped(t *testing.T) {
 	})
 }
 
+// A task whose owner does nothing though the core would allow it, as one that cannot read its plan, is asked a few times
+// and then skipped; one whose owner does so once is not.
+func TestOwnerThatDoesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tasks := w.failing(core.PolicyError, 6, "card declined")
+		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
+		times := map[*task]int{}
+		w.ignore = func(tk *task) bool { times[tk]++; return tk == tasks[2] || tk == tasks[4] && times[tk] == 1 }
+		defer w.runner(t.Context(), config())()
+		got, members := w.until(op.ID, operate.OperationDone)
+		if want := (operate.Tally{Done: 5, Skipped: 1}); got.Tally != want || members[2].Text != "its owner was asked 3 times and did nothing" || times[tasks[2]] != 3 {
+			t.Errorf("tally %+v, want %+v; %+v, asked %d times", got.Tally, want, members[2], times[tasks[2]])
+		}
+	})
+}
+
 // A wave whose tasks get no outcome is left after its time, the next is no larger, and there is a bound to how many are
 // out.
 //

@@ -60,7 +60,7 @@ type world struct {
 
 	answer func(t *task, step string, undo bool) answer
 	drop   func(c core.Control) bool // whether a message that was stored is lost with its stream
-	frozen bool                      // owners do nothing
+	ignore func(t *task) bool        // whether its owner does nothing when it is asked about a task
 }
 
 // backend is a state store.
@@ -108,7 +108,7 @@ func now() core.Instant { return core.InstantOf(time.Now()) }
 func newWorld(t failer) *world {
 	w := &world{t: t, ops: map[string]*frozenOp{}, rows: map[string]int{},
 		answer: func(*task, string, bool) answer { return answer{} },
-		drop:   func(core.Control) bool { return false }}
+		drop:   func(core.Control) bool { return false }, ignore: func(*task) bool { return false }}
 	w.db = w
 	return w
 }
@@ -236,9 +236,6 @@ func (w *world) turn() (rest bool) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.frozen {
-		return false
-	}
 	for _, m := range w.queue {
 		w.control(&m)
 		w.read[m.partition] = m.pos
@@ -276,7 +273,7 @@ func (w *world) control(m *queued) {
 	c := &m.c
 	for i, number := range c.Numbers {
 		t := w.task(m.partition, number)
-		if t == nil {
+		if t == nil || w.ignore(t) {
 			continue
 		}
 		_ = w.apply(t, core.Event{Kind: c.Kind, Actor: c.Actor, Reason: c.Reason, Step: c.Step, Until: c.Until, As: c.As,
