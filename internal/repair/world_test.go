@@ -160,14 +160,16 @@ func (w *world) failing(policy core.Policy, n int, text string) []*task {
 // failingOf makes n tasks of a plan whose payment is refused after a time.
 func (w *world) failingOf(p core.Plan, n int, text string, after time.Duration) []*task {
 	w.t.Helper()
-	w.answer = func(_ *task, step string, undo bool) answer {
-		if step == "pay" && !undo {
-			return answer{code: core.CodeRefused, text: text, after: after}
+	w.set(func() {
+		w.answer = func(_ *task, step string, undo bool) answer {
+			if step == "pay" && !undo {
+				return answer{code: core.CodeRefused, text: text, after: after}
+			}
+			return answer{}
 		}
-		return answer{}
-	}
+	})
 	born := w.birth(p, n)
-	w.answer = func(*task, string, bool) answer { return answer{} }
+	w.set(func() { w.answer = func(*task, string, bool) answer { return answer{} } })
 	return born
 }
 
@@ -219,6 +221,13 @@ func (w *world) apply(t *task, ev core.Event) error {
 	}
 	w.commit(t, &out)
 	return nil
+}
+
+// set changes what owners and agents do.
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
 }
 
 // by is an event that a person asks for.
@@ -740,8 +749,17 @@ func (t *task) asked(id string) (n int) {
 // bubble runs a test in a world whose owners live.
 func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
+	bubbleOf(t, nil, test)
+}
+
+// bubbleOf is bubble whose world fails another test than t, if that is not nil: one of a property.
+func bubbleOf(t *testing.T, f failer, test func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		if f != nil {
+			w.t = f
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { w.live(ctx) })
