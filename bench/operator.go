@@ -185,8 +185,9 @@ func operatorAsk(ctx context.Context, store schema.Store, partitions int, res *O
 		return fmt.Errorf("%d groups, want %d", len(first.Groups), operatorGroups)
 	}
 	group := first.Groups[0]
-	// The time of the last task, plus what is left of its deadline.
-	near := core.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Add(time.Duration(res.Tasks/20+600_000) * time.Millisecond)
+	// One task a millisecond was born, each with a deadline of ten minutes.
+	born := core.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	near := born.Add(time.Duration(res.Tasks/20+600_000) * time.Millisecond)
 	page := func(f core.Filter) func() (int, error) {
 		f.Limit = operatorPage
 		return func() (int, error) {
@@ -212,7 +213,7 @@ func operatorAsk(ctx context.Context, store schema.Store, partitions int, res *O
 		{"list, by failed step", page(core.Filter{Step: "step3"})},
 		{"list, of a group", page(core.Filter{Type: group.Type, State: group.State, Fingerprint: group.Fingerprint})},
 		{"list, by fingerprint alone", page(core.Filter{Fingerprint: group.Fingerprint})},
-		{"list, created in an hour long ago", page(core.Filter{CreatedFrom: near - 4e9, CreatedTo: near - 4e9 + 36e8})},
+		{"list, created in a range long ago", page(core.Filter{CreatedFrom: born, CreatedTo: born.Add(time.Second)})},
 		{"groups, a page of 50", func() (int, error) {
 			g, err := store.Groups(ctx, operate.GroupFilter{Limit: operatorPage})
 			return len(g.Groups), err

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -113,12 +112,13 @@ func (c *conditions) prefixed(column, prefix string) {
 
 // afterPrefix is the first value after all that begin with a prefix; nil: there is none.
 func afterPrefix(prefix string) []byte {
-	end := []byte(strings.TrimRight(prefix, "\xff"))
-	if len(end) == 0 {
-		return nil
+	for end := []byte(prefix); len(end) > 0; end = end[:len(end)-1] {
+		if last := &end[len(end)-1]; *last < 0xff {
+			*last++
+			return end
+		}
 	}
-	end[len(end)-1]++
-	return end
+	return nil
 }
 
 // notThere is core.ErrNotFound about what a name names.

@@ -18,14 +18,13 @@ const (
 	// lookMax is how many rows a search looks at, of all partitions, before it gives what it
 	// has found.
 	lookMax = 20_000
-	// lookFirst is how many it looks at in a partition at first, times the limit.
-	lookFirst = 4
-	// lookGrowth is how many times more it looks at each time that was not enough.
-	lookGrowth = 8
+	// lookFirst is how many it looks at in a partition at first, and where that was not enough as many again as
+	// before.
+	lookFirst = 64
 	// clockSkewMax is by how much the clocks of owners are apart at most: a task with a lower
-	// number is not created later by more. It bounds how far a search by time of creation goes
-	// beyond it.
-	clockSkewMax = time.Hour
+	// number is not created later by more. A node whose clock is off by half of it is not ready.
+	// A search by time of creation goes that far beyond its range.
+	clockSkewMax = time.Minute
 )
 
 // List implements operate.Reader: newest first. Within a partition the newer task has the
@@ -53,14 +52,18 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	if err != nil {
 		return core.Page{}, fmt.Errorf("list: %w", err)
 	}
-	parts := make([]part, len(partitions))
-	for i, p := range partitions {
-		if at[i] == 0 || len(sources) == 0 {
-			continue
-		}
-		if parts[i], err = r.part(ctx, p, at[i], f, sources, max(lookMax/len(partitions), f.Limit+1)); err != nil {
-			return core.Page{}, fmt.Errorf("list of partition %d: %w", p, err)
-		}
+	if len(sources) == 0 {
+		return core.Page{}, nil
+	}
+	var parts []part
+	var filters conditions
+	if r.filters(&filters, f); len(filters.where) == 0 {
+		parts, err = r.whole(ctx, partitions, at, f, sources)
+	} else {
+		parts, err = r.search(ctx, partitions, at, f, sources)
+	}
+	if err != nil {
+		return core.Page{}, fmt.Errorf("list: %w", err)
 	}
 	return page(parts, f.Limit), nil
 }
@@ -78,6 +81,7 @@ type part struct {
 	entries []entry
 	next    int64 // below which number the part goes on after the entries; 0: there are no more
 	seen    int64 // it was looked at down to tasks of that time; of what is older nothing is known yet
+	looked  int   // rows that were looked at
 }
 
 // page puts parts together. What is older than where the search in another partition was cut
@@ -200,56 +204,108 @@ func (r *reader) filters(c *conditions, f core.Filter) {
 // stepIs finds the step by the task's own version of its plan.
 const stepIs = `EXISTS (SELECT 1 FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step AND ps.name = %s)`
 
-// part reads one partition's part of a page: up to a limit and one more, of up to look rows.
-func (r *reader) part(ctx context.Context, partition, below int64, f core.Filter, sources []source, look int) (part, error) {
-	var none conditions
-	if r.filters(&none, f); len(none.where) == 0 { // each row that is read is one of the list
-		entries, err := r.entries(ctx, partition, 0, below, f, sources)
-		p := part{entries: entries}
-		if err == nil && len(entries) > f.Limit {
-			last := &entries[len(entries)-1]
-			p.next, p.seen = last.view.Number, last.at
+// whole reads a list that nothing filters: of each partition a limit and one more.
+func (r *reader) whole(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
+	parts := make([]part, len(partitions))
+	for i, p := range partitions {
+		if at[i] == 0 {
+			continue
 		}
-		return p, err
-	}
-	if f.CreatedTo != 0 && f.After == "" {
-		top, err := r.createdBefore(ctx, partition, f.CreatedTo.Add(clockSkewMax))
+		entries, err := r.entries(ctx, p, 0, at[i], f, sources)
 		if err != nil {
-			return part{}, err
+			return nil, fmt.Errorf("partition %d: %w", p, err)
 		}
-		below = min(below, top)
+		if parts[i].entries = entries; len(entries) > f.Limit {
+			last := &entries[f.Limit]
+			parts[i].next, parts[i].seen = last.view.Number, last.at
+		}
 	}
-	p := part{next: below, seen: math.MaxInt64}
-	for some := min(lookFirst*(f.Limit+1), look); ; some = min(some*lookGrowth, look) {
-		looked, err := r.looked(ctx, partition, p.next, sources, some)
-		if err != nil || looked.rows == 0 {
-			p.next = 0
-			return p, err
+	return parts, nil
+}
+
+// search reads a list of which some tasks are filtered out. It looks on in the partition where it knows least, until
+// a page is full, there are no more, or it has looked at lookMax rows.
+func (r *reader) search(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
+	parts := make([]part, len(partitions))
+	for i, p := range partitions {
+		parts[i] = part{next: at[i], seen: math.MaxInt64}
+		if f.CreatedTo == 0 || f.After != "" {
+			continue
 		}
-		rest := f
-		rest.Limit = f.Limit - len(p.entries)
-		found, err := r.entries(ctx, partition, looked.number, p.next, rest, sources)
+		top, err := r.createdBefore(ctx, p, f.CreatedTo.Add(clockSkewMax))
 		if err != nil {
-			return p, err
+			return nil, fmt.Errorf("partition %d: %w", p, err)
 		}
-		for i := range found { // each stands by the oldest above it
-			found[i].at = min(found[i].at, p.seen)
+		parts[i].next = min(at[i], top)
+	}
+	// All partitions have to be looked at once, or a page might get nowhere.
+	first := max(1, min(lookFirst, lookMax/(2*max(1, len(parts)))))
+	for total := 0; total < lookMax; {
+		i := newestSeen(parts)
+		if i < 0 || known(parts, parts[i].seen) >= f.Limit {
+			break
 		}
-		p.entries = append(p.entries, found...)
-		if len(p.entries) > f.Limit {
-			last := &p.entries[len(p.entries)-1]
-			p.next, p.seen = last.view.Number, last.at
-			return p, nil
+		some := min(max(first, parts[i].looked), lookMax-total)
+		n, err := r.lookOn(ctx, partitions[i], &parts[i], f, sources, some)
+		if err != nil {
+			return nil, fmt.Errorf("partition %d: %w", partitions[i], err)
 		}
-		p.next, p.seen = looked.number, min(p.seen, looked.created)
-		if looked.rows < some || f.CreatedFrom != 0 && looked.created < int64(f.CreatedFrom.Add(-clockSkewMax)) {
-			p.next = 0
-			return p, nil
-		}
-		if look -= looked.rows; look <= 0 {
-			return p, nil
+		total += n
+	}
+	return parts, nil
+}
+
+// newestSeen is the part that is looked at down to the newest time and has more; -1: none has.
+func newestSeen(parts []part) int {
+	newest := -1
+	for i := range parts {
+		if parts[i].next > 0 && (newest < 0 || parts[i].seen > parts[newest].seen) {
+			newest = i
 		}
 	}
+	return newest
+}
+
+// known is how many entries stand by a time or a newer one.
+func known(parts []part, seen int64) int {
+	n := 0
+	for i := range parts {
+		for k := range parts[i].entries {
+			if parts[i].entries[k].at >= seen {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// lookOn looks at some more rows of a partition, and returns how many there were.
+func (r *reader) lookOn(ctx context.Context, partition int64, p *part, f core.Filter, sources []source, some int) (int, error) {
+	looked, err := r.looked(ctx, partition, p.next, sources, some)
+	if err != nil || looked.rows == 0 {
+		p.next = 0
+		return 0, err
+	}
+	f.Limit -= len(p.entries)
+	found, err := r.entries(ctx, partition, looked.number, p.next, f, sources)
+	if err != nil {
+		return 0, err
+	}
+	for i := range found { // each stands by the oldest above it
+		found[i].at = min(found[i].at, p.seen)
+	}
+	p.entries = append(p.entries, found...)
+	p.looked += looked.rows
+	if len(found) > f.Limit {
+		last := &found[f.Limit]
+		p.next, p.seen = last.view.Number, last.at
+		return looked.rows, nil
+	}
+	p.next, p.seen = looked.number, min(p.seen, looked.created)
+	if looked.rows < some || f.CreatedFrom != 0 && looked.created < int64(f.CreatedFrom.Add(-clockSkewMax)) {
+		p.next = 0
+	}
+	return looked.rows, nil
 }
 
 // qCreated is when the task with a number, or the next below it, was created.
@@ -263,7 +319,7 @@ func (r *reader) createdBefore(ctx context.Context, partition int64, at core.Ins
 		return 0, err
 	}
 	low, high := int64(0), above[0] // all from high on is too new; low is not known to be
-	for high-low > lookFirst*operate.ListDefault {
+	for high-low > lookFirst {
 		middle := low + (high-low)/2
 		created, err := column[instant](ctx, r, qCreated, partition, middle)
 		if err != nil {

@@ -14,12 +14,8 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// States of an operation that no reader sees.
-const (
-	operationFreezing = "freezing" // its members are not all there yet
-	operationDropping = "dropping" // they go
-)
-
+// An operation is 'freezing' until its members are all there, and 'dropping' while they go: no reader sees it in
+// these states.
 const (
 	operationColumns = `id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate, brake,
 	by_name, reason, created_at, started_at, ended_at, expires_at, epoch`

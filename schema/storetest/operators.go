@@ -372,9 +372,9 @@ func testPartialList(r *rig) {
 	if r.db == nil {
 		return
 	}
-	const n = 30_000
+	const n = 50_000
 	r.many(n)
-	wanted := []int64{17, 4000, 20_000, 29_990}
+	wanted := []int64{17, 4000, 20_000, 49_990}
 	for _, number := range wanted {
 		get(r.db.ExecContext(r.ctx, fmt.Sprintf(`UPDATE tasks SET type = 'rare' WHERE partition = 1 AND number = %d`, number)))(r)
 	}
