@@ -22,9 +22,9 @@ const (
 	// before.
 	lookFirst = 64
 	// clockSkewMax is by how much the clocks of owners are apart at most: a task with a lower
-	// number is not created later by more. It bounds how far a search by time of creation goes
-	// beyond it.
-	clockSkewMax = time.Hour
+	// number is not created later by more. A node whose clock is off by half of it is not ready.
+	// A search by time of creation goes that far beyond its range.
+	clockSkewMax = time.Minute
 )
 
 // List implements operate.Reader: newest first. Within a partition the newer task has the

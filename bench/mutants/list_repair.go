@@ -17,7 +17,7 @@ var repairMutants = []mutant{
 	},
 	{
 		name: "repair-unsent-forgotten", invariant: 2, file: "internal/repair/run.go",
-		old: "u.r.cfg.AskAgain:\n				it.unsent = true", new: "u.r.cfg.AskAgain:\n				it.unsent = it.position != 0",
+		old: "case it.position == 0:\n				it.unsent = true", new: "case it.position == 0:\n				it.unsent = false",
 		fault: "a request that was stored as asked and not sent before a crash is never sent",
 		run:   "^TestKillAtEveryPoint$",
 	},

@@ -308,7 +308,8 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 	if err := n.deliver(ctx, &wg); err != nil {
 		return err
 	}
-	defer n.runRepairs(ctx, runner)()
+	endRepairs := n.runRepairs(ctx, runner)
+	defer endRepairs()
 	return runner.Run(ctx)
 }
 

@@ -241,7 +241,7 @@ type Operation struct {
 	Tally     Tally          `json:"tally"`
 	Since     Count          `json:"since"`            // tasks that joined the group after the freeze, and are not touched
 	Wave      int            `json:"wave"`             // 1, 2, 3 …
-	Rate      int            `json:"rate"`             // tasks a second at most; 0: no limit but the waves
+	Rate      int            `json:"rate"`             // tasks a second at most; 0: the pace of all operations that have none
 	BrakePct  int            `json:"brake"`            // a wave stops the operation when more than this percentage fails alike
 	By        string         `json:"by"`               // the actor
 	Reason    string         `json:"reason"`           //

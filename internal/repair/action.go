@@ -45,7 +45,7 @@ func until(r *operate.Request) core.Instant {
 }
 
 // checkRequest refuses what cannot be asked of any task.
-func checkRequest(r *operate.Request, now time.Time) *operate.Refusal {
+func checkRequest(r *operate.Request, now time.Time) error {
 	_, many := kinds[r.Action]
 	switch {
 	case !many:

@@ -31,7 +31,7 @@ type Config struct {
 	RehearseMax int           // members that a rehearsal plays; of more, a sample
 	RehearseFor time.Duration // how long it may take
 
-	Pace        int           // tasks a second that all operations together ask
+	Pace        int           // tasks a second that all operations ask together that were started without a rate
 	WaveMax     int           // tasks of the largest wave
 	WaveFor     time.Duration // how long after its last request a wave waits for outcomes
 	Outstanding int           // tasks of one operation that may be asked and have no outcome; at more the next wave waits

@@ -76,6 +76,3 @@ func counter(t *operate.Tally, o operate.Outcome) *int64 {
 	}
 	return &t.Waiting
 }
-
-// open reports whether a member has no outcome yet.
-func open(o operate.Outcome) bool { return o == operate.OutcomeWaiting || o == operate.OutcomeAsked }

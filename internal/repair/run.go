@@ -21,7 +21,7 @@ const (
 	lateEvery  = 5 * time.Second        // how often tasks of earlier waves are looked at
 	lookMax    = time.Second            // how seldom those of the present wave are looked at, at most
 	lookShare  = 9                      // a look is followed by this many times as long without one
-	refusedMax = 3                      // how often a task is asked whose owner does nothing though the core would allow it
+	ignoredMax = 3                      // how often a task is asked whose owner does nothing though the core would allow it
 	sendAgain  = time.Second            // after a message that could not be stored
 )
 
@@ -33,7 +33,7 @@ type run struct {
 	wave     wave    // the wave op.Wave
 	late     []*item // of earlier waves, asked and without an outcome
 	lastAsk  time.Time
-	limit    *rate.Limiter // of this operation; nil: none
+	limit    *rate.Limiter // of this operation, or the pace of all that have no rate
 	lookAt   time.Time
 	took     time.Duration // the last look
 	every    time.Duration // between two looks; grows while nothing comes of them
@@ -45,7 +45,7 @@ type run struct {
 
 // takeUp makes the operation this runner's: from its first write on, all others' are refused.
 func (r *Runner) takeUp(ctx context.Context, op operate.Operation) (*run, error) {
-	u := &run{r: r, op: op, lastAsk: r.cfg.Now()}
+	u := &run{r: r, op: op, lastAsk: r.cfg.Now(), limit: r.pace}
 	if op.Rate > 0 {
 		u.limit = rate.NewLimiter(rate.Limit(op.Rate), burst(op.Rate))
 	}
@@ -175,10 +175,7 @@ func (u *run) ask(ctx context.Context) error {
 	for i, it := range u.wave.members[from : from+n] {
 		it.Member, it.unsent = asked[i], true
 	}
-	u.r.pace.AllowN(now, n)
-	if u.limit != nil {
-		u.limit.AllowN(now, n)
-	}
+	u.limit.AllowN(now, n)
 	u.lastAsk = now
 	if soon := now.Add(u.gap()); u.lookAt.After(soon) {
 		u.lookAt = soon
@@ -189,13 +186,11 @@ func (u *run) ask(ctx context.Context) error {
 
 // room is how many of the members that could be asked may be asked now. Few at a time would cost a message each.
 func (u *run) room(now time.Time, could int) int {
-	room, few := could, could
-	for _, l := range []*rate.Limiter{u.r.pace, u.limit} {
-		if l != nil {
-			room, few = min(room, int(l.TokensAt(now))), min(few, max(1, l.Burst()/2))
-		}
+	if u.op.Rate > 0 {
+		u.r.limit(u.limit, u.op.Rate, now)
 	}
-	if room < few {
+	room := min(could, int(u.limit.TokensAt(now)))
+	if room < min(could, max(1, u.limit.Burst()/2)) {
 		return 0
 	}
 	return room
@@ -346,9 +341,19 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 			case v.outcome != operate.OutcomeAsked:
 				done = append(done, decided{it, v})
 			case !v.still || it.unsent:
-			case it.position == 0, now.Sub(it.sent) >= u.r.cfg.AskAgain:
+			case it.position == 0:
 				it.unsent = true
-			case read[it.Partition] >= it.position:
+			case now.Sub(it.sent) >= u.r.cfg.AskAgain:
+				if it.allowed {
+					it.ignored++
+				}
+				if it.ignored == ignoredMax {
+					why := fmt.Sprintf("its owner was asked %d times and did nothing", ignoredMax)
+					done = append(done, decided{it, verdict{outcome: operate.OutcomeSkipped, text: why}})
+					continue
+				}
+				it.unsent, it.allowed = true, false
+			case read[it.Partition] >= it.position && !it.allowed:
 				refused = append(refused, it)
 			}
 		}
@@ -356,7 +361,8 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 	return u.refusals(ctx, refused, done)
 }
 
-// refusals asks the core why owners did nothing. What it would allow is asked again a few times.
+// refusals asks the core why owners did nothing. What it would allow is asked again after a time: a control stream that
+// was lost begins again with low positions.
 func (u *run) refusals(ctx context.Context, items []*item, done []decided) ([]decided, error) {
 	if len(items) == 0 {
 		return done, nil
@@ -373,11 +379,8 @@ func (u *run) refusals(ctx context.Context, items []*item, done []decided) ([]de
 	err = p.play(ctx, members, core.InstantOf(u.r.cfg.Now()), func(m *operate.Member, f fate, why string) {
 		it := byOrdinal[m.Ordinal]
 		if f != fateRefused {
-			if it.refused++; it.refused < refusedMax {
-				it.unsent = true
-				return
-			}
-			why = fmt.Sprintf("its owner was asked %d times and did nothing", it.refused)
+			it.allowed = true
+			return
 		}
 		done = append(done, decided{it, verdict{outcome: operate.OutcomeSkipped, text: "refused: " + why}})
 	})

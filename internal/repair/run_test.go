@@ -28,12 +28,14 @@ func TestRunAsksInWaves(t *testing.T) {
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
 		late := w.failing(core.PolicyError, 37, "card declined")
 		w.by(tasks[100], core.EventUndo) // it changes before its turn comes
-		w.answer = func(tk *task, step string, _ bool) answer {
-			if tk == tasks[50] && step == "pay" {
-				return answer{code: core.CodeRefused, text: "no such account 17"}
+		w.set(func() {
+			w.answer = func(tk *task, step string, _ bool) answer {
+				if tk == tasks[50] && step == "pay" {
+					return answer{code: core.CodeRefused, text: "no such account 17"}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		defer w.runner(t.Context(), config())()
 		got, members := w.until(op.ID, operate.OperationDone)
 		if want := (operate.Tally{Done: 198, FailedAgain: 1, Skipped: 1}); got.Tally != want {
@@ -79,7 +81,7 @@ func TestRunCountsNothingBeforeItPassed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 3, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
-		w.answer = func(*task, string, bool) answer { return answer{after: 5 * time.Second} }
+		w.set(func() { w.answer = func(*task, string, bool) answer { return answer{after: 5 * time.Second} } })
 		defer w.runner(t.Context(), config())()
 		got, _ := w.reaches(op.ID, "the first request", func(op *operate.Operation) bool { return op.Tally.Asked == 1 })
 		pass(4 * time.Second)
@@ -101,12 +103,14 @@ func TestRunUndoes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 6, "card declined")
 		op := w.started(operate.Selection{Filter: &core.Filter{State: core.StateError}}, operate.Request{Action: operate.ActionUndo})
-		w.answer = func(tk *task, step string, undo bool) answer {
-			if undo && tk == tasks[3] {
-				return answer{code: core.CodeRefused, text: "the parcel has left"}
+		w.set(func() {
+			w.answer = func(tk *task, _ string, undo bool) answer {
+				if undo && tk == tasks[3] {
+					return answer{code: core.CodeRefused, text: "the parcel has left"}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		defer w.runner(t.Context(), config())()
 		got, members := w.until(op.ID, operate.OperationDone)
 		if want := (operate.Tally{Done: 5, FailedAgain: 1}); got.Tally != want {
@@ -126,12 +130,14 @@ func TestBrakeWithinThirtyOne(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 5000, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
-		w.answer = func(tk *task, step string, _ bool) answer {
-			if step == "pay" && (tk.live.Partition+int(tk.live.Number))%2 == 0 {
-				return answer{code: core.CodeRefused, text: fmt.Sprintf("card declined for account %d", tk.live.Number)}
+		w.set(func() {
+			w.answer = func(tk *task, step string, _ bool) answer {
+				if step == "pay" && (tk.live.Partition+int(tk.live.Number))%2 == 0 {
+					return answer{code: core.CodeRefused, text: fmt.Sprintf("card declined for account %d", tk.live.Number)}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		defer w.runner(t.Context(), config())()
 		got, members := w.until(op.ID, operate.OperationBraked)
 		asked := 0
@@ -321,12 +327,14 @@ func killed(ctx context.Context, t failer, w *world, cfg Config, at int) (result
 	place := func(number int64, partition int) int { return int(number-1)*partitions + partition - first }
 	w.by(tasks[3], core.EventUndo)
 	w.settle()
-	w.answer = func(tk *task, step string, _ bool) answer {
-		if step == "pay" && place(tk.live.Number, tk.live.Partition)/4%4 == 1 {
-			return answer{code: core.CodeRefused, text: "no such account"}
+	w.set(func() {
+		w.answer = func(tk *task, step string, _ bool) answer {
+			if step == "pay" && place(tk.live.Number, tk.live.Partition)/4%4 == 1 {
+				return answer{code: core.CodeRefused, text: "no such account"}
+			}
+			return answer{after: 30 * time.Millisecond}
 		}
-		return answer{after: 30 * time.Millisecond}
-	}
+	})
 	op := w.started(operate.Selection{Filter: &core.Filter{Type: plan.Name, Step: "pay"}}, resubmit)
 	w.by(tasks[20], core.EventUndo)
 	m := dying(w, at)
@@ -444,7 +452,7 @@ func TestLostMessageIsSentAgain(t *testing.T) {
 		tasks := w.failing(core.PolicyError, 6, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
 		lost := 0
-		w.drop = func(core.Control) bool { lost++; return lost <= 2 }
+		w.set(func() { w.drop = func(core.Control) bool { lost++; return lost <= 2 } })
 		defer w.runner(t.Context(), config())()
 		if got, _ := w.until(op.ID, operate.OperationDone); got.Tally.Done != 6 {
 			t.Errorf("tally %+v", got.Tally)
@@ -501,12 +509,14 @@ func (a *awayFor) Ask(ctx context.Context, partition int, c core.Control) (uint6
 func TestRefusedIsSkipped(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 6, "card declined")
-		w.answer = func(_ *task, _ string, undo bool) answer {
-			if undo {
-				return answer{code: core.CodeRefused, text: "too late"}
+		w.set(func() {
+			w.answer = func(_ *task, _ string, undo bool) answer {
+				if undo {
+					return answer{code: core.CodeRefused, text: "too late"}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		w.by(tasks[2], core.EventUndo) // its undo gives up: it cannot be resubmitted
 		pass(time.Second)
 		op := w.started(operate.Selection{Filter: &core.Filter{State: core.StateError}}, resubmit)
@@ -521,6 +531,26 @@ func TestRefusedIsSkipped(t *testing.T) {
 	})
 }
 
+// A task whose owner does nothing though the core would allow it, as one that cannot read its plan, is asked a few times
+// and then skipped; one whose owner does so once is not.
+func TestOwnerThatDoesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tasks := w.failing(core.PolicyError, 6, "card declined")
+		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
+		times := map[*task]int{}
+		w.set(func() {
+			w.ignore = func(tk *task) bool { times[tk]++; return tk == tasks[2] || tk == tasks[4] && times[tk] == 1 }
+		})
+		defer w.runner(t.Context(), config())()
+		got, members := w.until(op.ID, operate.OperationDone)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if want := (operate.Tally{Done: 5, Skipped: 1}); got.Tally != want || members[2].Text != "its owner was asked 3 times and did nothing" || times[tasks[2]] != 3 {
+			t.Errorf("tally %+v, want %+v; %+v, asked %d times", got.Tally, want, members[2], times[tasks[2]])
+		}
+	})
+}
+
 // A wave whose tasks get no outcome is left after its time, the next is no larger, and there is a bound to how many are
 // out.
 //
@@ -531,14 +561,16 @@ func TestWaveWithoutOutcomes(t *testing.T) {
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
 		var mu sync.Mutex
 		silent := true
-		w.answer = func(tk *task, step string, _ bool) answer {
-			mu.Lock()
-			defer mu.Unlock()
-			if silent && step == "pay" && tk != tasks[0] {
-				return answer{after: 8 * time.Second}
+		w.set(func() {
+			w.answer = func(tk *task, step string, _ bool) answer {
+				mu.Lock()
+				defer mu.Unlock()
+				if silent && step == "pay" && tk != tasks[0] {
+					return answer{after: 8 * time.Second}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		cfg := config()
 		cfg.WaveFor, cfg.Outstanding = 2*time.Second, 12
 		defer w.runner(t.Context(), cfg)()
@@ -572,7 +604,7 @@ func (l *load) set(over bool)    { l.mu.Lock(); defer l.mu.Unlock(); l.over = ov
 // covers: OP4
 func TestPace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		tasks := w.failing(core.PolicyError, 3000, "card declined")
+		tasks := w.failing(core.PolicyError, 6000, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
 		asked := func() int64 { op, _ := w.op(op.ID); return op.Tasks - op.Tally.Waiting }
 		rate := func(n int) {
@@ -596,6 +628,12 @@ func TestPace(t *testing.T) {
 		pass(5 * time.Second)
 		if n := asked() - before; n < 80 || n > 110 {
 			t.Errorf("%d in 5 seconds at a rate of 20", n)
+		}
+		rate(400) // an operator may say more than the pace
+		before = asked()
+		pass(2 * time.Second)
+		if n := asked() - before; n < 500 || n > 900 {
+			t.Errorf("%d in 2 seconds at a rate of 400", n)
 		}
 		rate(0)
 		l.set(true)

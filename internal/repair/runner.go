@@ -19,8 +19,8 @@ const (
 	stepMax     = 30 * time.Second // of one step of an operation
 	expireEvery = time.Minute      // expired previews are forgotten so often
 	stoppedMax  = 100              // operations that were stopped last, whose outcomes are still read
-	easeFrom    = 10               // after an overload the pace begins at this part of it
-	easeEvery   = time.Second      // and doubles so often
+	easeFrom    = 10               // after an overload rates begin at this part of them
+	easeEvery   = time.Second      // and double so often
 )
 
 // Runner runs operations while this process leads. It is not safe for concurrent use.
@@ -38,8 +38,9 @@ type Runner struct {
 	turn    int // which operation is stepped first: each has its turn
 	findAt  time.Time
 	dropAt  time.Time
-	pace    *rate.Limiter // of all operations together
-	easedAt time.Time     // when the pace was last changed; zero: it is whole
+	pace    *rate.Limiter // of all operations without a rate of their own
+	eased   float64       // part of each rate that an overload has left; 1: all of it
+	easedAt time.Time     // when that was last changed
 }
 
 // NewRunner makes a runner, which does nothing until Run. report takes the outcome of what is tried again and again,
@@ -48,7 +49,7 @@ func NewRunner(cfg Config, store Store, controls Controls, trail operate.Trail, 
 	cfg = cfg.WithDefaults()
 	return &Runner{
 		cfg: cfg, store: store, controls: controls, trail: trail, leader: leader, load: load, report: report, log: log,
-		runs: map[string]*run{}, pace: rate.NewLimiter(rate.Limit(cfg.Pace), burst(cfg.Pace)),
+		runs: map[string]*run{}, pace: rate.NewLimiter(rate.Limit(cfg.Pace), burst(cfg.Pace)), eased: 1,
 	}
 }
 
@@ -158,20 +159,21 @@ func (r *Runner) find(ctx context.Context, now time.Time) error {
 	return failed
 }
 
-// ease lowers the pace after an overload, and raises it again step by step.
+// ease lowers all rates after an overload, and raises them again step by step.
 func (r *Runner) ease(now time.Time) {
-	full := rate.Limit(r.cfg.Pace)
 	switch {
 	case r.overloaded():
-		r.pace.SetLimitAt(now, max(1, full/easeFrom))
-		r.easedAt = now
-	case !r.easedAt.IsZero() && now.Sub(r.easedAt) >= easeEvery:
-		r.easedAt = now
-		limit := min(r.pace.Limit()*2, full)
-		r.pace.SetLimitAt(now, limit)
-		if limit == full {
-			r.easedAt = time.Time{}
-		}
+		r.eased, r.easedAt = 1./easeFrom, now
+	case r.eased < 1 && now.Sub(r.easedAt) >= easeEvery:
+		r.eased, r.easedAt = min(1, r.eased*2), now
+	}
+	r.limit(r.pace, r.cfg.Pace, now)
+}
+
+// limit sets a limiter to so many tasks a second, or to the part of them that an overload has left.
+func (r *Runner) limit(l *rate.Limiter, perSecond int, now time.Time) {
+	if want := rate.Limit(float64(perSecond) * r.eased); want != l.Limit() {
+		l.SetLimitAt(now, want)
 	}
 }
 

@@ -83,14 +83,11 @@ func (s *Service) checkPreview(by operate.Actor, sel *operate.Selection, r *oper
 	if err := checkRequest(r, now); err != nil {
 		return err
 	}
-	if err := checkSelection(sel); err != nil {
-		return err
-	}
-	return nil
+	return checkSelection(sel)
 }
 
 // checkSelection refuses what selects nothing, or in two ways.
-func checkSelection(sel *operate.Selection) *operate.Refusal {
+func checkSelection(sel *operate.Selection) error {
 	ways := 0
 	for _, given := range []bool{sel.Group != "", sel.Filter != nil, len(sel.IDs) > 0} {
 		if given {
@@ -174,8 +171,8 @@ func filterWords(f *core.Filter) string {
 	return words
 }
 
-// Start implements operate.Operations. A brakePct of 0 is the default, a rate of 0 no limit but the pace of all
-// operations. It is audited, refused or not. Error: *operate.Refusal.
+// Start implements operate.Operations. A brakePct of 0 is the default, a rate of 0 the pace of all
+// operations that have none. It is audited, refused or not. Error: *operate.Refusal.
 func (s *Service) Start(ctx context.Context, by operate.Actor, token string, rate, brakePct int, reason string, confirm int64) (operate.Operation, error) {
 	after, _ := json.Marshal(map[string]any{"rate": rate, "brake": brakePct, "confirm": confirm})
 	var op operate.Operation

@@ -39,7 +39,7 @@ func TestPreviewFreezes(t *testing.T) {
 		if p.Tasks != 30 || len(p.Sample) != 10 || p.Selection != "tasks of type order that are in error and failed in step pay like: card 17 declined" {
 			t.Errorf("preview %+v", p)
 		}
-		if len(p.Token) < 26 || p.Expires.Sub(time.Now()) > 15*time.Minute || p.Expires.Sub(time.Now()) < 14*time.Minute {
+		if len(p.Token) < 26 || time.Until(p.Expires) > 15*time.Minute || time.Until(p.Expires) < 14*time.Minute {
 			t.Errorf("token %q until %v", p.Token, p.Expires)
 		}
 		op, err := w.service().Start(t.Context(), anna, p.Token, 100, 30, "the bank is back", 0)
@@ -387,18 +387,20 @@ func TestRehearsalTellsWhatHappens(t *testing.T) {
 			}
 			return answer{}
 		}
-		w.answer = gaveUp
+		w.set(func() { w.answer = gaveUp })
 		for _, tk := range tasks[:6] { // their undo gave up
 			w.by(tk, core.EventUndo)
 		}
 		pass(time.Second)
 		// Those of another plan wait: the agent of their failed step is away.
-		w.answer = func(_ *task, step string, _ bool) answer {
-			if step == "ask" {
-				return answer{code: core.CodeRefused, text: "no"}
+		w.set(func() {
+			w.answer = func(_ *task, step string, _ bool) answer {
+				if step == "ask" {
+					return answer{code: core.CodeRefused, text: "no"}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		w.birth(core.Plan{Name: "quote", Version: 1, CompleteBy: time.Hour, Steps: []core.Step{
 			{Name: "ask", Agent: "oracle", OnExhausted: core.PolicyError}}}.WithDefaults(), 11)
 		s := NewService(config(), w, w, w, holding{"oracle": "its agent oracle is away"}, w, quiet)
@@ -414,12 +416,14 @@ func TestRehearsalTellsWhatHappens(t *testing.T) {
 		if fmt.Sprint(r.Reasons) != fmt.Sprint(want) {
 			t.Errorf("reasons %v, want %v", r.Reasons, want)
 		}
-		w.answer = func(_ *task, step string, _ bool) answer {
-			if step == "ask" {
-				return answer{after: time.Hour / 2}
+		w.set(func() {
+			w.answer = func(_ *task, step string, _ bool) answer {
+				if step == "ask" {
+					return answer{after: time.Hour / 2}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		op, err := s.Start(t.Context(), anna, p.Token, 0, 0, "the bank is back", p.Tasks)
 		if err != nil {
 			t.Fatal(err)
@@ -458,12 +462,14 @@ func TestRehearsalOfEachAction(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				tasks := w.failingOf(orders(core.PolicyError), int(test.got.Total()), "card declined", 3*time.Second)
 				op := w.started(operate.Selection{Group: groupOf(tasks[0])}, test.r)
-				w.answer = func(_ *task, step string, undo bool) answer {
-					if step == "pay" && !undo {
-						return answer{after: 3 * time.Second}
+				w.set(func() {
+					w.answer = func(_ *task, step string, undo bool) answer {
+						if step == "pay" && !undo {
+							return answer{after: 3 * time.Second}
+						}
+						return answer{}
 					}
-					return answer{}
-				}
+				})
 				r := *op.Rehearsal
 				r.Reasons = nil
 				if fmt.Sprint(r) != fmt.Sprint(test.want) {
@@ -543,24 +549,25 @@ func TestTallyAddsUp(t *testing.T) {
 		n := rapid.IntRange(1, 60).Draw(rt, "tasks")
 		fails := rapid.SliceOfN(rapid.IntRange(0, 9), n, n).Draw(rt, "fates")
 		turns := rapid.SliceOfN(rapid.IntRange(0, 9), 0, 25).Draw(rt, "turns")
-		bubble(t, func(t *testing.T, w *world) {
-			w.t = rt
+		bubbleOf(t, rt, func(t *testing.T, w *world) {
 			plan := orders(core.PolicyUndo)
 			plan.Steps[1].CompleteBy, plan.Grace = 200*time.Millisecond, 50*time.Millisecond
 			tasks := w.failingOf(plan, n, "card declined", 0)
 			op := w.started(operate.Selection{Filter: &core.Filter{Step: "pay"}}, resubmit)
-			w.answer = func(tk *task, step string, undo bool) answer {
-				f := fails[int(tk.live.Number-1)*partitions+tk.live.Partition]
-				switch {
-				case undo || step != "pay" || f > 4:
-					return answer{}
-				case f == 0:
-					return answer{after: -1} // silent
-				case f == 1:
-					return answer{code: core.CodeAgentError, text: "later", after: 100 * time.Millisecond}
+			w.set(func() {
+				w.answer = func(tk *task, step string, undo bool) answer {
+					f := fails[int(tk.live.Number-1)*partitions+tk.live.Partition]
+					switch {
+					case undo || step != "pay" || f > 4:
+						return answer{}
+					case f == 0:
+						return answer{after: -1} // silent
+					case f == 1:
+						return answer{code: core.CodeAgentError, text: "later", after: 100 * time.Millisecond}
+					}
+					return answer{code: core.CodeRefused, text: fmt.Sprintf("refused %d for %s", tk.live.Number, []string{"fraud", "age", "limit"}[f-2])}
 				}
-				return answer{code: core.CodeRefused, text: fmt.Sprintf("refused %d for %s", tk.live.Number, []string{"fraud", "age", "limit"}[f-2])}
-			}
+			})
 			m := dying(w, 0)
 			runner := func() (stop func()) {
 				return start(t.Context(), NewRunner(config(), m, m, m, leads(true), nil, func(error) {}, quiet))

@@ -151,12 +151,14 @@ func TestOnDatabases(t *testing.T) {
 		w.failing(core.PolicyError, 7, "card 18 declined")
 		w.by(tasks[100], core.EventUndo)
 		w.settle()
-		w.answer = func(tk *task, step string, _ bool) answer {
-			if tk == tasks[50] && step == "pay" {
-				return answer{code: core.CodeRefused, text: "no such account 17"}
+		w.set(func() {
+			w.answer = func(tk *task, step string, _ bool) answer {
+				if tk == tasks[50] && step == "pay" {
+					return answer{code: core.CodeRefused, text: "no such account 17"}
+				}
+				return answer{}
 			}
-			return answer{}
-		}
+		})
 		stop := w.runner(t.Context(), hasty())
 		got, members := w.until(op.ID, operate.OperationDone)
 		stop()
@@ -210,12 +212,14 @@ func TestUndoOnDatabases(t *testing.T) {
 	onDatabases(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 30, "card declined")
 		op := w.started(operate.Selection{Filter: &core.Filter{State: core.StateError}}, operate.Request{Action: operate.ActionUndo})
-		w.answer = func(tk *task, _ string, undo bool) answer {
-			if undo && tk == tasks[7] {
-				return answer{code: core.CodeRefused, text: "the parcel has left"}
+		w.set(func() {
+			w.answer = func(tk *task, _ string, undo bool) answer {
+				if undo && tk == tasks[7] {
+					return answer{code: core.CodeRefused, text: "the parcel has left"}
+				}
+				return answer{after: 20 * time.Millisecond}
 			}
-			return answer{after: 20 * time.Millisecond}
-		}
+		})
 		defer w.runner(t.Context(), hasty())()
 		got, members := w.until(op.ID, operate.OperationDone)
 		if want := (operate.Tally{Done: 29, FailedAgain: 1}); got.Tally != want {

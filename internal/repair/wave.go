@@ -20,7 +20,8 @@ type item struct {
 	position uint64    // of the newest message about it; 0: none of this runner's
 	sent     time.Time // when that left
 	unsent   bool      // a message about it must leave
-	refused  int       // how often its owner did nothing though the core would allow it
+	allowed  bool      // its owner has read the message and done nothing, and the core would allow it
+	ignored  int       // how often that was so
 }
 
 // wave is one wave of an operation.

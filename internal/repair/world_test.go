@@ -60,7 +60,7 @@ type world struct {
 
 	answer func(t *task, step string, undo bool) answer
 	drop   func(c core.Control) bool // whether a message that was stored is lost with its stream
-	frozen bool                      // owners do nothing
+	ignore func(t *task) bool        // whether its owner does nothing when it is asked about a task
 }
 
 // backend is a state store.
@@ -108,7 +108,7 @@ func now() core.Instant { return core.InstantOf(time.Now()) }
 func newWorld(t failer) *world {
 	w := &world{t: t, ops: map[string]*frozenOp{}, rows: map[string]int{},
 		answer: func(*task, string, bool) answer { return answer{} },
-		drop:   func(core.Control) bool { return false }}
+		drop:   func(core.Control) bool { return false }, ignore: func(*task) bool { return false }}
 	w.db = w
 	return w
 }
@@ -160,14 +160,16 @@ func (w *world) failing(policy core.Policy, n int, text string) []*task {
 // failingOf makes n tasks of a plan whose payment is refused after a time.
 func (w *world) failingOf(p core.Plan, n int, text string, after time.Duration) []*task {
 	w.t.Helper()
-	w.answer = func(_ *task, step string, undo bool) answer {
-		if step == "pay" && !undo {
-			return answer{code: core.CodeRefused, text: text, after: after}
+	w.set(func() {
+		w.answer = func(_ *task, step string, undo bool) answer {
+			if step == "pay" && !undo {
+				return answer{code: core.CodeRefused, text: text, after: after}
+			}
+			return answer{}
 		}
-		return answer{}
-	}
+	})
 	born := w.birth(p, n)
-	w.answer = func(*task, string, bool) answer { return answer{} }
+	w.set(func() { w.answer = func(*task, string, bool) answer { return answer{} } })
 	return born
 }
 
@@ -221,6 +223,13 @@ func (w *world) apply(t *task, ev core.Event) error {
 	return nil
 }
 
+// set changes what owners and agents do.
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
 // by is an event that a person asks for.
 func (w *world) by(t *task, kind core.EventKind) {
 	w.t.Helper()
@@ -236,9 +245,6 @@ func (w *world) turn() (rest bool) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.frozen {
-		return false
-	}
 	for _, m := range w.queue {
 		w.control(&m)
 		w.read[m.partition] = m.pos
@@ -276,7 +282,7 @@ func (w *world) control(m *queued) {
 	c := &m.c
 	for i, number := range c.Numbers {
 		t := w.task(m.partition, number)
-		if t == nil {
+		if t == nil || w.ignore(t) {
 			continue
 		}
 		_ = w.apply(t, core.Event{Kind: c.Kind, Actor: c.Actor, Reason: c.Reason, Step: c.Step, Until: c.Until, As: c.As,
@@ -743,8 +749,17 @@ func (t *task) asked(id string) (n int) {
 // bubble runs a test in a world whose owners live.
 func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
+	bubbleOf(t, nil, test)
+}
+
+// bubbleOf is bubble whose world fails another test than t, if that is not nil: one of a property.
+func bubbleOf(t *testing.T, f failer, test func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		if f != nil {
+			w.t = f
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { w.live(ctx) })
