@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/auth"
+	"duly.dev/duly/internal/operate"
 )
 
 // door answers at once.
@@ -24,10 +27,10 @@ func BenchmarkSubmit(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	handler = asLocal(handler)
+	ctx := operate.WithActor(context.Background(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http"})
 	body := `{"item":"` + strings.Repeat("x", 400) + `"}`
 	for b.Loop() {
-		r := httptest.NewRequest("POST", "/v1/tasks/delivery", strings.NewReader(body))
+		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/tasks/delivery", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set(headerKey, "d-1")
 		w := httptest.NewRecorder()

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"duly.dev/duly/internal/api"
@@ -832,7 +833,9 @@ func TestEvents(t *testing.T) {
 }
 
 // TestSlowReaderIsDropped: a reader that does not keep up is let go with a reason, and holds no source up.
-func TestSlowReaderIsDropped(t *testing.T) {
+func TestSlowReaderIsDropped(t *testing.T) { synctest.Test(t, testSlowReader) }
+
+func testSlowReader(t *testing.T) {
 	source := &counted{ended: make(chan int)}
 	w, handler := world(t, func(c *api.Config) { source.Events, c.Ports.Events = c.Ports.Events, source })
 	for range 300 {

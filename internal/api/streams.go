@@ -20,7 +20,8 @@ import (
 // Bounds of an event stream.
 const (
 	streamWindow   = 256              // events that wait for a reader
-	streamWriteMax = 5 * time.Second  // for a reader to take one
+	streamWriteMax = 20 * time.Second // for a reader to take one
+	streamSlowMax  = 10 * time.Second // for a reader with a full window to make room
 	streamBeat     = 15 * time.Second // between two signs of life
 	streamRetry    = 2 * time.Second  // for a browser to come again
 	streamIDMax    = 64               // bytes of Last-Event-ID
@@ -152,6 +153,16 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilt
 			case events <- e:
 				return nil
 			default:
+			}
+			// The source waits with its reader: nothing is read ahead of a slow one.
+			slow := time.NewTimer(streamSlowMax)
+			defer slow.Stop()
+			select {
+			case events <- e:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-slow.C:
 				return errSlow
 			}
 		})
@@ -189,7 +200,7 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 			refused, ok := errors.AsType[*operate.Refusal](err)
 			switch {
 			case errors.Is(err, errSlow):
-				s.drop(ingest.Refuse(429, ingest.CauseFull, "%d events waited for this reader, the limit; come again with Last-Event-ID", streamWindow).After(streamRetry))
+				s.drop(ingest.Refuse(429, ingest.CauseFull, "%d events waited for this reader for %v; come again with Last-Event-ID", streamWindow, streamSlowMax).After(streamRetry))
 			case ok:
 				p := refusalOf(refused)
 				_ = s.send("dropped", "", p)

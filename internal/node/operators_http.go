@@ -78,6 +78,7 @@ func (n *Node) ports() api.Ports {
 	p.Tokens, _ = store.(operate.TokenStore)
 	p.Notes, _ = store.(operate.NoteStore)
 	p.Settings, _ = store.(operate.SettingStore)
+	p.Events = eventSource{n.conn}
 	return p
 }
 

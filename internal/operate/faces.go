@@ -51,7 +51,7 @@ type EventFilter struct {
 // Events follows what becomes of tasks.
 type Events interface {
 	// Follow calls send with each event after a place, in order, until ctx ends or send fails; an empty place is now.
-	// send does not block. Errors: *Refusal of a place that is not there any more, what send returned.
+	// send may wait for its reader: no more than a bounded number of events is read ahead. Errors: *Refusal of a place that is not there any more, what send returned.
 	Follow(ctx context.Context, after string, f EventFilter, send func(Event) error) error
 }
 

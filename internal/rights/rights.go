@@ -69,7 +69,7 @@ type Options struct {
 	StatusTo, Inboxes []string
 	AnswerWithin      time.Duration // how long an agent may take for one command
 	PlainDoor         bool          // a submitter may publish to the task stream itself
-	Events            bool          // a submitter may read the event stream about its types
+	Events            bool          // a submitter may read the event stream about its types, a node with the role ingest all of it
 }
 
 // JetStream's subjects.
@@ -187,6 +187,9 @@ func (b *builder) ingest() {
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
+	if b.o.Events {
+		b.events(n.PatternEvents())
+	}
 	b.set.Answers = answersSoon
 }
 
@@ -282,17 +285,22 @@ func (b *builder) submitter(taskType string) {
 		b.publish(n.InSubject(taskType, "*"))
 	}
 	if b.o.Events {
-		events := n.StreamEvents()
-		b.publish(api+"STREAM.INFO."+events, api+"CONSUMER.CREATE."+events+".*."+n.EventSubject(taskType, "*"),
-			api+"CONSUMER.MSG.NEXT."+events+".*", api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
-		// What supervisors read is not theirs. The names of other consumers cannot be guessed.
-		for _, what := range []string{"CREATE", "MSG.NEXT", "INFO", "DELETE"} {
-			deny := api + "CONSUMER." + what + "." + events + "." + wire.ConsumerAlerts
-			if what == "CREATE" {
-				deny += ".>"
-			}
-			b.set.DenyPublish = append(b.set.DenyPublish, deny)
+		b.events(n.EventSubject(taskType, "*"))
+	}
+}
+
+// events is to read the event stream about subjects, by readers of one's own.
+func (b *builder) events(subjects string) {
+	events := b.o.Names.StreamEvents()
+	b.publish(api+"STREAM.INFO."+events, api+"CONSUMER.CREATE."+events+".*."+subjects,
+		api+"CONSUMER.MSG.NEXT."+events+".*", api+"CONSUMER.INFO."+events+".*", api+"CONSUMER.DELETE."+events+".*")
+	// What supervisors read is not theirs. The names of other consumers cannot be guessed.
+	for _, what := range []string{"CREATE", "MSG.NEXT", "INFO", "DELETE"} {
+		deny := api + "CONSUMER." + what + "." + events + "." + wire.ConsumerAlerts
+		if what == "CREATE" {
+			deny += ".>"
 		}
+		b.set.DenyPublish = append(b.set.DenyPublish, deny)
 	}
 }
 

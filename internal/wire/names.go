@@ -257,6 +257,18 @@ func (n Names) EventSubject(taskType, state string) string {
 	return n.get().events + safeType(taskType) + "." + state
 }
 
+// EventsAbout matches the event stream's subjects of a type and a state; what is empty is any.
+func (n Names) EventsAbout(taskType, state string) string {
+	about := "*"
+	if taskType != "" {
+		about = safeType(taskType)
+	}
+	if state == "" {
+		state = "*"
+	}
+	return n.get().events + about + "." + state
+}
+
 // LiveSubject is where a task's statuses are published as they happen; they are not stored.
 func (n Names) LiveSubject(taskType, id string) string { return n.get().live + taskType + "." + id }
 

@@ -1,0 +1,95 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// ErrGone says that what was to be read on from is not in the stream any more.
+var ErrGone = errors.New("the stream does not go back that far")
+
+// EventPlace is a place in the event stream: a message, and one of its events.
+type EventPlace struct {
+	Seq   uint64 // 0: from now on
+	Index int    // within the message: 0, 1 …
+}
+
+// What bounds a reader of events: a cluster that elects a leader makes mute readers, which are made again when they are
+// silent for twice the heartbeat, and one that is forgotten is removed by the server.
+const (
+	followHeartbeat = 1500 * time.Millisecond
+	followForgotten = 10 * time.Second
+	followBatch     = 64 // messages that are asked for at a time; each has up to wire.EventsMax events
+)
+
+// FollowEvents calls take with what the event stream tells of tasks of a type (empty: all) in a status (empty: all), in
+// order, after a place, until ctx ends or take fails. While take waits, no more than some messages are read ahead. What
+// cannot be decoded is passed over. Errors: ErrGone, what take returned, what the server said.
+func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.State, after EventPlace, take func(EventPlace, core.Ending) error) error {
+	config := jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{c.names.EventsAbout(taskType, string(status))}, DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: followForgotten,
+	}
+	if after.Seq > 0 {
+		stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", c.names.StreamEvents(), err)
+		}
+		state := stream.CachedInfo().State
+		if after.Seq < state.FirstSeq || after.Seq > state.LastSeq {
+			return fmt.Errorf("event %d: the stream has %d to %d: %w", after.Seq, state.FirstSeq, state.LastSeq, ErrGone)
+		}
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after.Seq
+	}
+	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), config)
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(followBatch), jetstream.PullHeartbeat(followHeartbeat))
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
+	}
+	defer messages.Stop()
+	for {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
+		}
+		events, err := decodeEvents(msg.Data())
+		if err != nil {
+			c.log.Error("an event cannot be decoded", "subject", msg.Subject(), "error", err)
+			continue
+		}
+		for i := range events {
+			if meta.Sequence.Stream == after.Seq && i <= after.Index {
+				continue
+			}
+			if err := take(EventPlace{meta.Sequence.Stream, i}, events[i]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// decodeEvents reads what a message of the event stream tells: endings, or that a submission was refused.
+func decodeEvents(data []byte) ([]core.Ending, error) {
+	endings, err := wire.DecodeEndings(data)
+	if err == nil {
+		return endings, nil
+	}
+	status, refusal := wire.DecodeStatus(data)
+	if refusal != nil || status.Status != core.StatusRefused {
+		return nil, err
+	}
+	return []core.Ending{{ID: status.ID, Type: status.Type, State: core.StatusRefused, Error: status.Error, At: status.At}}, nil
+}
