@@ -201,13 +201,17 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
+// headerLabels carries the labels of a submission.
+const headerLabels = "Duly-Labels"
+
 type submitCmd struct {
 	Type       string `arg:"" help:"Task type: the name of its plan."`
 	ID         string `arg:"" help:"Task id, yours: the same id again is the same task."`
 	Input      string `arg:"" optional:"" help:"Input as JSON; without it, or with -, it is read from standard input."`
 	CompleteBy string `help:"Deadline: RFC 3339, or a duration such as 30s."`
 
-	PlanVersion string `help:"Version of the plan, which must be stored; newest unless said."`
+	PlanVersion string   `help:"Version of the plan, which must be stored; newest unless said."`
+	Label       []string `short:"l" help:"Labels, each key=value, up to 8: for lists, pauses and operations."`
 	server
 }
 
@@ -220,7 +224,7 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 			return fmt.Errorf("read the input: %w", err)
 		}
 	}
-	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion}
+	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(c.Label, ",")}
 	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: input, Header: header})
 	if err != nil {
 		return err

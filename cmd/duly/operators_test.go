@@ -406,6 +406,32 @@ func TestActionsOnATask(t *testing.T) {
 	e.run(exitState, "task resubmit order o-1", `task "o-1" is processed; possible now: undo (409)`)
 }
 
+// TestSubmissionIsWhole: what belongs to a submission stands in its headers, and its input is as it was given.
+func TestSubmissionIsWhole(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	var got *http.Request
+	var body []byte
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, `{"id":"o-1","stream_position":"1.5"}`)
+	}))
+	t.Cleanup(s.Close)
+	code, out, errs := command(t, `{"n":18446744073709551615, "a":1}`, "task", "submit", "order", "o-1", "-", "--complete-by", "30s", "--plan-version", "2", "-l", "region=eu", "-l", "tier=gold", "-s", s.URL)
+	if code != exitDone || out != "o-1 is stored at 1.5\n" {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	if got.Method != http.MethodPut || got.URL.Path != "/v1/tasks/order/o-1" || string(body) != `{"n":18446744073709551615, "a":1}` {
+		t.Errorf("%s %s %s", got.Method, got.URL.Path, body)
+	}
+	for name, want := range map[string]string{"Duly-Complete-By": "30s", "Duly-Plan-Version": "2", "Duly-Labels": "region=eu,tier=gold"} {
+		if is := got.Header.Get(name); is != want {
+			t.Errorf("%s: %q, want %q", name, is, want)
+		}
+	}
+}
+
 // TestLists: what is listed, in every format.
 //
 // covers: OP23, OP25

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -517,7 +518,7 @@ func (e *examiner) monitors(ctx context.Context) []monitor {
 	var all []monitor
 	for _, address := range e.o.Monitors {
 		m := monitor{address: address}
-		if data, err := e.get(ctx, strings.TrimSuffix(address, "/")+"/varz"); err != nil {
+		if data, err := e.get(ctx, strings.TrimSuffix(address, "/")+"/varz", false); err != nil {
 			m.err = fmt.Errorf("nats-monitor %s: %w", redact.Text(address), err)
 		} else if err := json.Unmarshal(data, &m.varz); err != nil {
 			m.err = fmt.Errorf("nats-monitor %s: no /varz of a NATS server: %w", redact.Text(address), err)
@@ -527,8 +528,8 @@ func (e *examiner) monitors(ctx context.Context) []monitor {
 	return all
 }
 
-// get reads what is at a URL, whatever its status.
-func (e *examiner) get(ctx context.Context, address string) ([]byte, error) {
+// get reads what is at a URL, whatever its status; own: of the node itself, on this machine.
+func (e *examiner) get(ctx context.Context, address string, own bool) ([]byte, error) {
 	ctx, cancel := e.within(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
@@ -536,6 +537,10 @@ func (e *examiner) get(ctx context.Context, address string) ([]byte, error) {
 		return nil, err
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
+	if own {
+		// Nothing secret is sent, and the certificate of a node is not for 127.0.0.1.
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
@@ -615,7 +620,10 @@ func (e *examiner) name(ctx context.Context, named bool) {
 		return
 	}
 	failing, err := e.readiness(ctx)
+	var none *net.OpError
 	switch {
+	case err != nil && !(errors.As(err, &none) && none.Op == "dial"):
+		e.unknown(fmt.Sprintf("a live node is called %s; whether it is this one cannot be asked: %v", e.cfg.NodeName, err), CheckName)
 	case err != nil:
 		e.add(CheckName, FindingWrong, "%v; and no node serves http-addr %s here: it is another one", taken, cmp.Or(e.cfg.HTTPAddr, "(none)"))
 	case slices.ContainsFunc(failing, func(f failingCondition) bool { return f.Name == condNodeLease }):
@@ -655,7 +663,11 @@ func (e *examiner) readiness(ctx context.Context) ([]failingCondition, error) {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	data, err := e.get(ctx, "http://"+net.JoinHostPort(host, port)+health.PathReady)
+	scheme := "http"
+	if e.cfg.TLSCert != "" {
+		scheme = "https"
+	}
+	data, err := e.get(ctx, scheme+"://"+net.JoinHostPort(host, port)+health.PathReady, true)
 	if err != nil {
 		return nil, err
 	}

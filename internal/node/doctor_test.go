@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -496,9 +497,10 @@ func TestDoctorFindsANodesNameTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := p.cfg
-	mine.HTTPAddr = address
+	mine.HTTPAddr, mine.TLSCert, mine.TLSKey = address, filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	writeCertificate(t, "n1", mine.TLSCert, mine.TLSKey)
 	running(t, mine)
-	p.cfg.HTTPAddr = address
+	p.cfg.HTTPAddr, p.cfg.TLSCert, p.cfg.TLSKey = address, mine.TLSCert, mine.TLSKey
 	until(t, "the node is ready", func() bool { return p.examine().of(CheckNode).State == FindingOK })
 	p.finds(nil)
 	if f := p.examine().of(CheckName); !strings.Contains(f.What, "is the node that serves http-addr "+address) {
@@ -506,6 +508,10 @@ func TestDoctorFindsANodesNameTwice(t *testing.T) {
 	}
 	p.cfg.HTTPAddr = "127.0.0.1:1"
 	p.finds([]string{CheckName}, `another live process has it: "n1", since`)
+	p.cfg.HTTPAddr = p.nats.MonitorAddr().String() // something else serves there
+	if f := p.examine().of(CheckName); f.State != FindingUnknown || !strings.Contains(f.What, "whether it is this one cannot be asked") {
+		t.Errorf("%+v", f)
+	}
 }
 
 // TestDoctorLooksAtWhatItCan: with NATS and database away each is told, and nothing else is called well or wrong.
