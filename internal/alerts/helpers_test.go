@@ -187,7 +187,7 @@ func (r *receiver) quiet(t *testing.T) {
 }
 
 // starts runs a sender until stop, which waits for it.
-func starts(t *testing.T, cfg Config) (s *Sender, stop func()) {
+func starts(t *testing.T, cfg Config) (_ *Sender, stop func()) {
 	t.Helper()
 	cfg.AllowLocal = true
 	if cfg.Leads == nil {
@@ -197,13 +197,13 @@ func starts(t *testing.T, cfg Config) (s *Sender, stop func()) {
 	if cfg.Look == 0 {
 		cfg.Look = 50 * time.Millisecond
 	}
-	s, err := New(cfg)
+	sender, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- sender.Run(ctx) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
@@ -214,7 +214,7 @@ func starts(t *testing.T, cfg Config) (s *Sender, stop func()) {
 		})
 	}
 	t.Cleanup(stop)
-	return s, stop
+	return sender, stop
 }
 
 func until(t *testing.T, what string, holds func() bool) {
