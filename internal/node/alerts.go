@@ -250,7 +250,7 @@ func deadlinesNear(now core.Instant, tasks []core.View, more bool) error {
 	near, first := 0, (*core.View)(nil)
 	for i := range tasks {
 		t := &tasks[i]
-		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left*riskPart <= t.CompleteBy.Sub(t.CreatedAt) {
+		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left <= t.CompleteBy.Sub(t.CreatedAt)/riskPart {
 			near++
 			if first == nil {
 				first = t

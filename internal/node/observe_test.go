@@ -26,6 +26,7 @@ import (
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/schema"
 )
@@ -393,7 +394,103 @@ func TestAlertsLeaveTheNode(t *testing.T) {
 		t.Errorf("%v", data)
 	}
 	next("streams", "end")
-	if raised, dropped := w.raiser.raised.Load(), w.raiser.dropped.Load(); raised < 4 || dropped != 0 {
+	// So is that of the alerts, and what is told meanwhile waits for it; delivery goes on.
+	if err := js.DeleteStream("DULY_ALERTS"); err != nil {
+		t.Fatal(err)
+	}
+	w.ends(t, ctx, failing, "f-2", duly.StateError)
+	for told := map[string]bool{}; !told["task-error"]; {
+		select {
+		case data := <-got:
+			told[fmt.Sprint(data["name"])] = true // the trouble of the stream itself may come before or after
+		case <-time.After(time.Minute):
+			t.Fatalf("told: %v", told)
+		}
+	}
+	if raised, dropped := w.raiser.raised.Load(), w.raiser.dropped.Load(); raised < 5 || dropped > 5 { // each try of task-error that found no stream
 		t.Errorf("%d alerts raised, %d dropped", raised, dropped)
+	}
+}
+
+// TestDeadlinesNear: a task is at risk when a tenth of its time is left, and not because its time is short.
+func TestDeadlinesNear(t *testing.T) {
+	const now = core.Instant(1_000_000_000)
+	task := func(id string, whole, left time.Duration) core.View {
+		return core.View{ID: id, Type: "order", CompleteBy: now.Add(left), CreatedAt: now.Add(left - whole)}
+	}
+	for _, x := range []struct {
+		tasks []core.View
+		more  bool
+		want  string
+	}{
+		{nil, false, ""},
+		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 7*time.Minute), {ID: "none"}}, true, ""},
+		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 6*time.Minute), task("c", time.Hour, time.Minute)}, false, "2 unfinished tasks have used nine tenths of their time; the first is b of type order"},
+		{[]core.View{task("late", time.Minute, -time.Second)}, true, "at least 1 unfinished tasks"},
+	} {
+		err := deadlinesNear(now, x.tasks, x.more)
+		if (err == nil) != (x.want == "") || err != nil && !strings.HasPrefix(err.Error(), x.want) {
+			t.Errorf("%v: %v, want %q", x.tasks, err, x.want)
+		}
+	}
+}
+
+// TestOperationsAreCounted: by state and by outcome, and a state that no operation is in is 0.
+func TestOperationsAreCounted(t *testing.T) {
+	c := countOperations([]operate.Operation{{State: operate.OperationRunning, Tally: operate.Tally{Waiting: 5, Done: 2}}, {State: operate.OperationBraked, Tally: operate.Tally{Waiting: 1, FailedAgain: 3}}})
+	if fmt.Sprint(c.states) != "map[braked:1 paused:0 running:1]" || fmt.Sprint(c.members) != "map[asked:0 done:2 failed_again:3 skipped:0 waiting:6]" {
+		t.Errorf("%v %v", c.states, c.members)
+	}
+}
+
+// watchingStore is a store with operations and tasks at risk.
+type watchingStore struct {
+	schema.Store
+	operate.OperationStore
+	ops  []operate.Operation
+	risk []core.View
+	err  error
+}
+
+// Operations implements operate.OperationStore.
+func (s watchingStore) Operations(_ context.Context, states []operate.OperationState, _ int, _ string) ([]operate.Operation, string, error) {
+	var found []operate.Operation
+	for i := range s.ops {
+		for _, state := range states {
+			if s.ops[i].State == state {
+				found = append(found, s.ops[i])
+			}
+		}
+	}
+	return found, "", s.err
+}
+
+// AtRisk implements operate.Reader.
+func (s watchingStore) AtRisk(context.Context, core.Instant, int) ([]core.View, bool, error) {
+	return s.risk, false, s.err
+}
+
+// TestOnlyTheLeaderLooks: deadlines and operations are looked at by the leader alone; a store that does not answer is no
+// trouble of theirs.
+func TestOnlyTheLeaderLooks(t *testing.T) {
+	w := watches(t, nil, func(a *duly.Agent) error { return duly.NewCheck[order, string]("c", "till").Serve(a, paid) })
+	until(t, "it leads", w.leads)
+	store := watchingStore{Store: w.store, ops: []operate.Operation{{ID: "op-1", State: operate.OperationBraked, Why: "too many of wave 3 failed alike"}, {ID: "op-2", State: operate.OperationRunning}},
+		risk: []core.View{{ID: "late", Type: "order", CreatedAt: 1, CompleteBy: 2}}}
+	leader := &Node{store: store, clock: w.clock, sup: w.supervising()}
+	if found := leader.probeOperations(t.Context()); len(found) != 1 || found[0].Key != "op-1" || found[0].Err.Error() != "too many of wave 3 failed alike" {
+		t.Errorf("%+v", found)
+	}
+	if err := leader.probeDeadlines(t.Context()); err == nil || !strings.Contains(err.Error(), "late") {
+		t.Error(err)
+	}
+	other := &Node{store: store, clock: w.clock}
+	if found, err := other.probeOperations(t.Context()), other.probeDeadlines(t.Context()); len(found) != 0 || err != nil {
+		t.Errorf("one that does not lead: %v, %v", found, err)
+	}
+	store.err = errors.New("away")
+	leader.store = store
+	if found, err := leader.probeOperations(t.Context()), leader.probeDeadlines(t.Context()); len(found) != 0 || err != nil {
+		t.Errorf("a database that is away: %v, %v", found, err)
 	}
 }
