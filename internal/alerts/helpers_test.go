@@ -82,6 +82,7 @@ func (s *settings) channel(t *testing.T, name string, c map[string]any) {
 type stream struct {
 	mu      sync.Mutex
 	left    []core.Alert
+	twice   bool // each comes twice, as if it had been under way for too long
 	changed chan struct{}
 }
 
@@ -114,7 +115,7 @@ func (s *stream) Read(ctx context.Context, take func(Message)) error {
 				continue
 			}
 			handed[a.ID] = true
-			take(Message{Alert: a, Working: func() error { return nil }, Done: func() error {
+			m := Message{Alert: a, Working: func() error { return nil }, Done: func() error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				for i := range s.left {
@@ -124,7 +125,10 @@ func (s *stream) Read(ctx context.Context, take func(Message)) error {
 					}
 				}
 				return nil
-			}})
+			}}
+			if take(m); s.twice {
+				take(m)
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -160,6 +160,21 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestComesTwice: an alert that comes again while it is being delivered is delivered once.
+func TestComesTwice(t *testing.T) {
+	release := make(chan struct{})
+	r := newReceiver(t, func(int64, http.ResponseWriter, *http.Request) { <-release })
+	store, in := newSettings(), newStream()
+	in.twice = true
+	store.channel(t, "ops", map[string]any{"kind": "webhook", "url": r.URL})
+	starts(t, Config{Store: store, Source: in})
+	in.put(once("t1", "task-error"))
+	r.next(t)
+	close(release)
+	until(t, "it is done with", func() bool { return in.open() == 0 })
+	r.quiet(t)
+}
+
 // TestGivenUp: a receiver that fails for longer than is retried does not get the alert, which is counted and over.
 func TestGivenUp(t *testing.T) {
 	r := newReceiver(t, func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/schema"
@@ -492,5 +494,89 @@ func TestOnlyTheLeaderLooks(t *testing.T) {
 	leader.store = store
 	if found, err := leader.probeOperations(t.Context()), leader.probeDeadlines(t.Context()); len(found) != 0 || err != nil {
 		t.Errorf("a database that is away: %v, %v", found, err)
+	}
+}
+
+// TestAlertsSurviveAKill: a supervisor is killed while a channel does not take an alert. The stream gives the alert to the
+// next one, which delivers it by the same id, and once.
+func TestAlertsSurviveAKill(t *testing.T) {
+	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	})
+	var up atomic.Bool
+	got := make(chan string, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !up.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		got <- r.Header.Get("webhook-id")
+	}))
+	t.Cleanup(receiver.Close)
+	store := withSettings(nil)
+	store.all[alerts.ChannelPrefix+"ops"] = fmt.Appendf(nil, `{"kind":"webhook","url":%q}`, receiver.URL)
+	// life is a supervisor; kill ends it as kill -9 does: nothing is acknowledged, nothing said.
+	life := func() (c *natsbus.Conn, kill func()) {
+		c, err := natsbus.Dial(t.Context(), natsbus.Options{URL: server.ClientURL(), Logger: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			_, err = c.Setup(t.Context(), natsbus.StreamConfig{Partitions: 1})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sender, err := alerts.New(alerts.Config{Store: store, Source: alertSource{c}, Leads: func() bool { return true }, Namespace: "duly", AllowLocal: true, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- sender.Run(ctx) }()
+		return c, sync.OnceFunc(func() {
+			c.NATS().Close()
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		})
+	}
+	next := func() string {
+		t.Helper()
+		select {
+		case id := <-got:
+			return id
+		case <-time.After(patience):
+			t.Fatal("nothing is delivered")
+			return ""
+		}
+	}
+	first, kill := life()
+	defer kill()
+	if err := first.PublishAlert(t.Context(), core.Alert{ID: "a-1", Name: "task-error", Node: "n1", Phase: core.AlertOnce, Severity: core.SeverityCritical, Text: "text", At: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if id := next(); id != "a-1" {
+		t.Fatalf("id %q", id)
+	}
+	kill()
+	for len(got) > 0 { // its last tries
+		<-got
+	}
+	up.Store(true)
+	second, end := life()
+	defer end()
+	if id := next(); id != "a-1" {
+		t.Errorf("id %q", id)
+	}
+	if err := second.PublishAlert(t.Context(), core.Alert{ID: "a-2", Name: "task-error", Node: "n1", Phase: core.AlertOnce, Severity: core.SeverityCritical, Text: "text", At: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if id := next(); id != "a-2" {
+		t.Errorf("id %q, want the next alert: the first was delivered", id)
 	}
 }
