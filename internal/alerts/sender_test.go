@@ -107,8 +107,13 @@ func TestKilledSender(t *testing.T) {
 	}
 	until(t, "all are done with", func() bool { return in.open() == 0 })
 	stop()
-	starts(t, Config{Store: store, Source: in})
+	_, stop = starts(t, Config{Store: store, Source: in})
 	in.put(begins("n2", "streams", "A", true), begins("n1", "streams", "A", true)) // the second as if its acknowledgement had been lost
+	until(t, "it is done with", func() bool { return in.open() == 0 })
+	r.quiet(t)
+	stop()
+	starts(t, Config{Store: store, Source: in})
+	in.put(ends("n1", "streams", "A", true)) // n2 is in it still
 	until(t, "it is done with", func() bool { return in.open() == 0 })
 	r.quiet(t)
 }
