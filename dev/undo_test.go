@@ -68,8 +68,8 @@ func TestUndoInTroubleIsTold(t *testing.T) {
 	close(mended)
 	w.ends("trouble", "u1", "undone")
 	w.ends("trouble", "u2", "undone")
-	if n := told(); n != 1 || w.lines("name=task-error") != 0 {
-		t.Errorf("%d alerts of trouble, want one, and %d of tasks in error", n, w.lines("name=task-error"))
+	if n, failed := told(), w.lines("name=task-error")+w.lines("name=undo-exhausted"); n != 1 || failed != 0 {
+		t.Errorf("%d alerts of trouble, want one, and %d of tasks in error", n, failed)
 	}
 
 	w.plan(`{"name":"lost","version":1,"grace_ms":50,"steps":[
@@ -83,7 +83,7 @@ func TestUndoInTroubleIsTold(t *testing.T) {
 	if v.Steps[0].Status != "undone" || !strings.Contains(v.Reason, "the undo of step pay gave up") {
 		t.Errorf("%+v", v)
 	}
-	w.until("it is told", func() bool { return w.lines("alert=once name=task-error") == 1 })
+	w.until("it is told", func() bool { return w.lines("alert=once name=undo-exhausted") == 1 })
 	if w.lines("task=l1") == 0 || told() != 1 {
 		t.Error("the alert names no task, or an undo that gave up was told to go on")
 	}

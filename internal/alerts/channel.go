@@ -147,7 +147,7 @@ func (c *Channel) check() error {
 func (c *Channel) checkWebhook() error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
-		return fmt.Errorf("url: want https://host/…, or http:// where the network is yours")
+		return errors.New("url: want https://host/…, or http:// where the network is yours")
 	}
 	if strings.Contains(c.URL, secretInURL) && c.SecretFile == "" && c.SecretEnv == "" {
 		return fmt.Errorf("url: it has %s, but there is no secret_file and no secret_env", secretInURL)

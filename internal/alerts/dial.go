@@ -18,7 +18,7 @@ const (
 	tryMax  = 15 * time.Second // all of it
 )
 
-// ErrLocal: a channel leads to this machine or to what only its neighbours can reach.
+// ErrLocal is wrapped by the error about a channel that leads to this machine or to what only its neighbours can reach.
 var ErrLocal = errors.New("address refused: alerts do not go to loopback, link-local or multicast addresses without --alerts-allow-local")
 
 // nat64 holds IPv4 addresses within IPv6.

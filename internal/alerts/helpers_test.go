@@ -82,6 +82,7 @@ func (s *settings) channel(t *testing.T, name string, c map[string]any) {
 type stream struct {
 	mu      sync.Mutex
 	left    []core.Alert
+	twice   bool // each comes twice, as if it had been under way for too long
 	changed chan struct{}
 }
 
@@ -114,7 +115,7 @@ func (s *stream) Read(ctx context.Context, take func(Message)) error {
 				continue
 			}
 			handed[a.ID] = true
-			take(Message{Alert: a, Working: func() error { return nil }, Done: func() error {
+			m := Message{Alert: a, Working: func() error { return nil }, Done: func() error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				for i := range s.left {
@@ -124,7 +125,10 @@ func (s *stream) Read(ctx context.Context, take func(Message)) error {
 					}
 				}
 				return nil
-			}})
+			}}
+			if take(m); s.twice {
+				take(m)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -187,7 +191,7 @@ func (r *receiver) quiet(t *testing.T) {
 }
 
 // starts runs a sender until stop, which waits for it.
-func starts(t *testing.T, cfg Config) (s *Sender, stop func()) {
+func starts(t *testing.T, cfg Config) (_ *Sender, stop func()) {
 	t.Helper()
 	cfg.AllowLocal = true
 	if cfg.Leads == nil {
@@ -197,13 +201,13 @@ func starts(t *testing.T, cfg Config) (s *Sender, stop func()) {
 	if cfg.Look == 0 {
 		cfg.Look = 50 * time.Millisecond
 	}
-	s, err := New(cfg)
+	sender, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- sender.Run(ctx) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
@@ -214,7 +218,7 @@ func starts(t *testing.T, cfg Config) (s *Sender, stop func()) {
 		})
 	}
 	t.Cleanup(stop)
-	return s, stop
+	return sender, stop
 }
 
 func until(t *testing.T, what string, holds func() bool) {

@@ -99,6 +99,12 @@ func (l *leader) run(messages <-chan Message, failed <-chan error) error {
 // take takes a message of the stream.
 func (l *leader) take(m Message) {
 	a := m.Alert
+	for f := range l.flights {
+		if f.message != nil && f.alert.ID == a.ID { // it came again because we were slow to say that it is under way
+			f.message = &m
+			return
+		}
+	}
 	tell := l.open.take(&a)
 	l.save()
 	if !tell {

@@ -32,10 +32,10 @@ const (
 const (
 	backoffFirst = time.Second
 	backoffMost  = time.Minute
-	leadEvery    = time.Second      // between two looks whether this sender leads
-	workingEvery = 10 * time.Second // between two words that an alert is still being delivered
-	saveMax      = 2 * time.Second  // how long the store may take for the state
-	textMax      = 512              // bytes of a failure that is shown
+	leadEvery    = time.Second     // between two looks whether this sender leads
+	workingEvery = 2 * time.Second // between two words that an alert is still being delivered
+	saveMax      = 2 * time.Second // how long the store may take for the state
+	textMax      = 512             // bytes of a failure that is shown
 )
 
 // Message is an alert of the stream. Until Done is called it comes again, to this sender or to the next one.

@@ -107,8 +107,13 @@ func TestKilledSender(t *testing.T) {
 	}
 	until(t, "all are done with", func() bool { return in.open() == 0 })
 	stop()
+	_, stop = starts(t, Config{Store: store, Source: in})
+	in.put(begins("n2", "streams", "A", true), begins("n1", "streams", "A", true)) // the second as if its acknowledgement had been lost
+	until(t, "it is done with", func() bool { return in.open() == 0 })
+	r.quiet(t)
+	stop()
 	starts(t, Config{Store: store, Source: in})
-	in.put(begins("n2", "streams", "A", true))
+	in.put(ends("n1", "streams", "A", true)) // n2 is in it still
 	until(t, "it is done with", func() bool { return in.open() == 0 })
 	r.quiet(t)
 }
@@ -158,6 +163,21 @@ func TestRetries(t *testing.T) {
 	if all := s.Channels(); len(all) != 3 || all[2].Name != "refuses" || all[2].Failed != 1 || all[2].Error == "" || all[1].Sent != 1 {
 		t.Errorf("%+v", all)
 	}
+}
+
+// TestComesTwice: an alert that comes again while it is being delivered is delivered once.
+func TestComesTwice(t *testing.T) {
+	release := make(chan struct{})
+	r := newReceiver(t, func(int64, http.ResponseWriter, *http.Request) { <-release })
+	store, in := newSettings(), newStream()
+	in.twice = true
+	store.channel(t, "ops", map[string]any{"kind": "webhook", "url": r.URL})
+	starts(t, Config{Store: store, Source: in})
+	in.put(once("t1", "task-error"))
+	r.next(t)
+	close(release)
+	until(t, "it is done with", func() bool { return in.open() == 0 })
+	r.quiet(t)
 }
 
 // TestGivenUp: a receiver that fails for longer than is retried does not get the alert, which is counted and over.

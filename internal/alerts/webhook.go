@@ -77,8 +77,7 @@ func Sign(keys [][]byte, id string, at time.Time, body []byte) string {
 	var all []string
 	for _, key := range keys {
 		h := hmac.New(sha256.New, key)
-		fmt.Fprintf(h, "%s.%d.", id, at.Unix())
-		h.Write(body)
+		fmt.Fprintf(h, "%s.%d.%s", id, at.Unix(), body)
 		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(h.Sum(nil)))
 	}
 	return strings.Join(all, " ")

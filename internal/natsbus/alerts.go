@@ -70,7 +70,7 @@ func (c *Conn) takeError(msg jetstream.Msg, take func(core.Ending) error) error 
 
 // Times of the delivery of alerts.
 const (
-	deliveryAckWait = 30 * time.Second // after it an alert comes again whose reader has died
+	deliveryAckWait = 10 * time.Second // after it an alert comes again whose reader has died
 	deliveryMost    = 64               // alerts that are handed out and not done
 )
 

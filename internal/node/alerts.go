@@ -105,10 +105,8 @@ func (r *raiser) run(ctx context.Context, n *Node) {
 		case a := <-r.queue:
 			r.store(ctx, n, a)
 		case <-ctx.Done():
-			last, cancel := n.ending(ctx, raiseLast)
-			defer cancel()
-			for len(r.queue) > 0 {
-				r.count(n.conn.PublishAlert(last, <-r.queue))
+			for well := true; well && len(r.queue) > 0; {
+				well = r.last(ctx, n, <-r.queue)
 			}
 			return
 		}
@@ -126,12 +124,19 @@ func (r *raiser) store(ctx context.Context, n *Node, a core.Alert) {
 			return
 		}
 		if pause.For(ctx, core.Backoff(100*time.Millisecond, raiseAgain, try, 1)) != nil {
-			last, cancel := n.ending(ctx, raiseLast)
-			defer cancel()
-			r.count(n.conn.PublishAlert(last, a))
+			r.last(ctx, n, a)
 			return
 		}
 	}
+}
+
+// last tries once more when the node ends, and reports whether there is time for another.
+func (r *raiser) last(ctx context.Context, n *Node, a core.Alert) bool {
+	bounded, cancel := n.ending(ctx, raiseLast)
+	defer cancel()
+	err := n.conn.PublishAlert(bounded, a)
+	r.count(err)
+	return err == nil
 }
 
 func (r *raiser) count(err error) {
@@ -245,7 +250,7 @@ func deadlinesNear(now core.Instant, tasks []core.View, more bool) error {
 	near, first := 0, (*core.View)(nil)
 	for i := range tasks {
 		t := &tasks[i]
-		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left*riskPart <= t.CompleteBy.Sub(t.CreatedAt) {
+		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left <= t.CompleteBy.Sub(t.CreatedAt)/riskPart {
 			near++
 			if first == nil {
 				first = t

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ import (
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/schema"
 )
@@ -393,7 +396,187 @@ func TestAlertsLeaveTheNode(t *testing.T) {
 		t.Errorf("%v", data)
 	}
 	next("streams", "end")
-	if raised, dropped := w.raiser.raised.Load(), w.raiser.dropped.Load(); raised < 4 || dropped != 0 {
+	// So is that of the alerts, and what is told meanwhile waits for it; delivery goes on.
+	if err := js.DeleteStream("DULY_ALERTS"); err != nil {
+		t.Fatal(err)
+	}
+	w.ends(t, ctx, failing, "f-2", duly.StateError)
+	for told := map[string]bool{}; !told["task-error"]; {
+		select {
+		case data := <-got:
+			told[fmt.Sprint(data["name"])] = true // the trouble of the stream itself may come before or after
+		case <-time.After(time.Minute):
+			t.Fatalf("told: %v", told)
+		}
+	}
+	if raised, dropped := w.raiser.raised.Load(), w.raiser.dropped.Load(); raised < 5 || dropped > 5 { // each try of task-error that found no stream
 		t.Errorf("%d alerts raised, %d dropped", raised, dropped)
+	}
+}
+
+// TestDeadlinesNear: a task is at risk when a tenth of its time is left, and not because its time is short.
+func TestDeadlinesNear(t *testing.T) {
+	const now = core.Instant(1_000_000_000)
+	task := func(id string, whole, left time.Duration) core.View {
+		return core.View{ID: id, Type: "order", CompleteBy: now.Add(left), CreatedAt: now.Add(left - whole)}
+	}
+	for _, x := range []struct {
+		tasks []core.View
+		more  bool
+		want  string
+	}{
+		{nil, false, ""},
+		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 7*time.Minute), {ID: "none"}}, true, ""},
+		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 6*time.Minute), task("c", time.Hour, time.Minute)}, false, "2 unfinished tasks have used nine tenths of their time; the first is b of type order"},
+		{[]core.View{task("late", time.Minute, -time.Second)}, true, "at least 1 unfinished tasks"},
+	} {
+		err := deadlinesNear(now, x.tasks, x.more)
+		if (err == nil) != (x.want == "") || err != nil && !strings.HasPrefix(err.Error(), x.want) {
+			t.Errorf("%v: %v, want %q", x.tasks, err, x.want)
+		}
+	}
+}
+
+// TestOperationsAreCounted: by state and by outcome, and a state that no operation is in is 0.
+func TestOperationsAreCounted(t *testing.T) {
+	c := countOperations([]operate.Operation{{State: operate.OperationRunning, Tally: operate.Tally{Waiting: 5, Done: 2}}, {State: operate.OperationBraked, Tally: operate.Tally{Waiting: 1, FailedAgain: 3}}})
+	if fmt.Sprint(c.states) != "map[braked:1 paused:0 running:1]" || fmt.Sprint(c.members) != "map[asked:0 done:2 failed_again:3 skipped:0 waiting:6]" {
+		t.Errorf("%v %v", c.states, c.members)
+	}
+}
+
+// watchingStore is a store with operations and tasks at risk.
+type watchingStore struct {
+	schema.Store
+	operate.OperationStore
+	ops  []operate.Operation
+	risk []core.View
+	err  error
+}
+
+// Operations implements operate.OperationStore.
+func (s watchingStore) Operations(_ context.Context, states []operate.OperationState, _ int, _ string) ([]operate.Operation, string, error) {
+	var found []operate.Operation
+	for i := range s.ops {
+		for _, state := range states {
+			if s.ops[i].State == state {
+				found = append(found, s.ops[i])
+			}
+		}
+	}
+	return found, "", s.err
+}
+
+// AtRisk implements operate.Reader.
+func (s watchingStore) AtRisk(context.Context, core.Instant, int) ([]core.View, bool, error) {
+	return s.risk, false, s.err
+}
+
+// TestOnlyTheLeaderLooks: deadlines and operations are looked at by the leader alone; a store that does not answer is no
+// trouble of theirs.
+func TestOnlyTheLeaderLooks(t *testing.T) {
+	w := watches(t, nil, func(a *duly.Agent) error { return duly.NewCheck[order, string]("c", "till").Serve(a, paid) })
+	until(t, "it leads", w.leads)
+	store := watchingStore{Store: w.store, ops: []operate.Operation{{ID: "op-1", State: operate.OperationBraked, Why: "too many of wave 3 failed alike"}, {ID: "op-2", State: operate.OperationRunning}},
+		risk: []core.View{{ID: "late", Type: "order", CreatedAt: 1, CompleteBy: 2}}}
+	leader := &Node{store: store, clock: w.clock, sup: w.supervising()}
+	if found := leader.probeOperations(t.Context()); len(found) != 1 || found[0].Key != "op-1" || found[0].Err.Error() != "too many of wave 3 failed alike" {
+		t.Errorf("%+v", found)
+	}
+	if err := leader.probeDeadlines(t.Context()); err == nil || !strings.Contains(err.Error(), "late") {
+		t.Error(err)
+	}
+	other := &Node{store: store, clock: w.clock}
+	if found, err := other.probeOperations(t.Context()), other.probeDeadlines(t.Context()); len(found) != 0 || err != nil {
+		t.Errorf("one that does not lead: %v, %v", found, err)
+	}
+	store.err = errors.New("away")
+	leader.store = store
+	if found, err := leader.probeOperations(t.Context()), leader.probeDeadlines(t.Context()); len(found) != 0 || err != nil {
+		t.Errorf("a database that is away: %v, %v", found, err)
+	}
+}
+
+// TestAlertsSurviveAKill: a supervisor is killed while a channel does not take an alert. The stream gives the alert to the
+// next one, which delivers it by the same id, and once.
+func TestAlertsSurviveAKill(t *testing.T) {
+	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	})
+	var up atomic.Bool
+	got := make(chan string, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !up.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		got <- r.Header.Get("webhook-id")
+	}))
+	t.Cleanup(receiver.Close)
+	store := withSettings(nil)
+	store.all[alerts.ChannelPrefix+"ops"] = fmt.Appendf(nil, `{"kind":"webhook","url":%q}`, receiver.URL)
+	// life is a supervisor; kill ends it as kill -9 does: nothing is acknowledged, nothing said.
+	life := func() (c *natsbus.Conn, kill func()) {
+		c, err := natsbus.Dial(t.Context(), natsbus.Options{URL: server.ClientURL(), Logger: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			_, err = c.Setup(t.Context(), natsbus.StreamConfig{Partitions: 1})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sender, err := alerts.New(alerts.Config{Store: store, Source: alertSource{c}, Leads: func() bool { return true }, Namespace: "duly", AllowLocal: true, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- sender.Run(ctx) }()
+		return c, sync.OnceFunc(func() {
+			c.NATS().Close()
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		})
+	}
+	next := func() string {
+		t.Helper()
+		select {
+		case id := <-got:
+			return id
+		case <-time.After(patience):
+			t.Fatal("nothing is delivered")
+			return ""
+		}
+	}
+	first, kill := life()
+	defer kill()
+	if err := first.PublishAlert(t.Context(), core.Alert{ID: "a-1", Name: "task-error", Node: "n1", Phase: core.AlertOnce, Severity: core.SeverityCritical, Text: "text", At: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if id := next(); id != "a-1" {
+		t.Fatalf("id %q", id)
+	}
+	kill()
+	for len(got) > 0 { // its last tries
+		<-got
+	}
+	up.Store(true)
+	second, end := life()
+	defer end()
+	if id := next(); id != "a-1" {
+		t.Errorf("id %q", id)
+	}
+	if err := second.PublishAlert(t.Context(), core.Alert{ID: "a-2", Name: "task-error", Node: "n1", Phase: core.AlertOnce, Severity: core.SeverityCritical, Text: "text", At: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if id := next(); id != "a-2" {
+		t.Errorf("id %q, want the next alert: the first was delivered", id)
 	}
 }

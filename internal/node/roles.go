@@ -159,7 +159,8 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	defer wg.Wait()
 	roomy, stop := context.WithCancel(ctx)
 	defer stop()
-	defer n.followTraces()()
+	stopTraces := n.followTraces()
+	defer stopTraces()
 	wg.Go(func() { n.keepRoom(roomy) })
 	n.setOwner(s) // ready only now: plans can be applied
 	defer n.setOwner(nil)

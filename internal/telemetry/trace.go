@@ -73,7 +73,7 @@ const otlpPath = "/v1/traces"
 func CheckOTLP(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return nil, fmt.Errorf("otlp-endpoint: want http://host:4318 or https://…, without user and password")
+		return nil, errors.New("otlp-endpoint: want http://host:4318 or https://…, without user and password")
 	}
 	return u, nil
 }
@@ -198,16 +198,13 @@ func parse(text string) (trace.SpanContext, bool) {
 // Ids of spans are made of what they are about: another node knows the id of a span that it did not make.
 
 func spanID(id trace.TraceID, what string, key taskKey, task string, n int64) (span trace.SpanID) {
-	h := sha256.New()
-	h.Write(id[:])
-	h.Write([]byte(what))
-	var b [24]byte
-	binary.BigEndian.PutUint64(b[:], uint64(key.partition))
-	binary.BigEndian.PutUint64(b[8:], uint64(key.number))
-	binary.BigEndian.PutUint64(b[16:], uint64(n))
-	h.Write(b[:])
-	h.Write([]byte(task))
-	copy(span[:], h.Sum(nil))
+	var a [192]byte
+	b := append(append(a[:0], id[:]...), what...)
+	for _, number := range [...]int64{int64(key.partition), key.number, n} {
+		b = binary.BigEndian.AppendUint64(b, uint64(number))
+	}
+	sum := sha256.Sum256(append(b, task...))
+	copy(span[:], sum[:])
 	span[0] |= 1 // none is zero
 	return span
 }

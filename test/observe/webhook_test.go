@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,5 +101,23 @@ func TestWebhookIsStandard(t *testing.T) {
 	data := map[string]any{}
 	if err := event.DataAs(&data); err != nil || data["name"] != "test" {
 		t.Errorf("%v, %v", data, err)
+	}
+}
+
+// TestPageVerifies: the code that the page gives to receivers is that of verify, which is tried above.
+func TestPageVerifies(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations/observe.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.ReadFile("webhook_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, found := strings.Cut(string(page), "```go\n")
+	code, _, ends := strings.Cut(code, "```")
+	squeezed := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	if !found || !ends || !strings.Contains(squeezed(string(here)), squeezed(code)) {
+		t.Errorf("the page has other code:\n%s", code)
 	}
 }

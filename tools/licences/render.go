@@ -36,5 +36,5 @@ func notices(modules []*module) string {
 	if len(all) == 0 {
 		return "these modules have none"
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, ",\n") // a line each: they can be many
 }
