@@ -432,8 +432,7 @@ func TestStreams(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var readers []*bufio.Reader
-	for range 3 {
+	listen := func() *bufio.Reader {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+Path+"live", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -442,12 +441,13 @@ func TestStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
+		t.Cleanup(func() { _ = resp.Body.Close() })
 		if resp.Header.Get("Content-Type") != "text/event-stream" {
 			t.Fatalf("%d %s", resp.StatusCode, resp.Header)
 		}
-		readers = append(readers, bufio.NewReader(resp.Body))
+		return bufio.NewReader(resp.Body)
 	}
+	readers := []*bufio.Reader{listen(), listen(), listen()}
 	data := func(r *bufio.Reader) string {
 		for {
 			line, err := r.ReadString('\n')

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -423,8 +423,8 @@ func (w *world) groupsAll() []operate.Group {
 		}
 		all = append(all, *g)
 	}
-	sort.Slice(all, func(i, j int) bool {
-		return all[i].Tasks.N > all[j].Tasks.N || all[i].Tasks.N == all[j].Tasks.N && all[i].ID < all[j].ID
+	slices.SortFunc(all, func(a, b operate.Group) int {
+		return cmp.Or(cmp.Compare(b.Tasks.N, a.Tasks.N), strings.Compare(a.ID, b.ID))
 	})
 	return all
 }
