@@ -129,9 +129,12 @@ type Config struct {
 	// AtRiskWithin is how near a deadline must be to need someone; 0: 5 minutes.
 	AtRiskWithin time.Duration
 	StreamsMax   int // streams of events at a time; 0: 1000
-	Version      string
-	Now          func() time.Time // nil: time.Now
-	Log          *slog.Logger     // nil: slog.Default
+	// Ending is closed when the node ends: streams of events end then, and hold no shutdown up. nil: they end with their
+	// connection alone.
+	Ending  <-chan struct{}
+	Version string
+	Now     func() time.Time // nil: time.Now
+	Log     *slog.Logger     // nil: slog.Default
 }
 
 // console is the handler's state.
@@ -179,6 +182,17 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	return c.routes()
+}
+
+// Home sends a browser that asks for / to the console below base; everything else is for next.
+func Home(base string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			http.Redirect(w, r, base+Path, http.StatusFound)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (c *console) routes() (http.Handler, error) {

@@ -600,3 +600,140 @@ func TestCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamsOutliveTheServersLimit: a stream lasts longer than the server lets one answer take, and ends when the node
+// does.
+//
+// covers: OP6
+func TestStreamsOutliveTheServersLimit(t *testing.T) {
+	w := newWorld(time.Now)
+	cfg := w.config()
+	ending := make(chan struct{})
+	cfg.Ending = ending
+	server := httptest.NewUnstartedServer(as(operate.RoleViewer, newConsole(t, cfg)))
+	server.Config.WriteTimeout, server.Config.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Start()
+	defer server.Close()
+	resp, err := http.Get(server.URL + Path + "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r := bufio.NewReader(resp.Body)
+	for range 2 {
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatalf("the stream ended: %v", err)
+			}
+			if strings.HasPrefix(line, "data: ") {
+				break
+			}
+		}
+		<-time.After(500 * time.Millisecond)
+		w.tell("")
+	}
+	close(ending)
+	var rest bytes.Buffer
+	if _, err := rest.ReadFrom(r); err != nil {
+		t.Errorf("the end of the node: %v", err)
+	}
+}
+
+// TestHome: a browser that asks for / is sent to the console; a program is not.
+func TestHome(t *testing.T) {
+	h := Home("/ops", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for accept, want := range map[string]int{"text/html,application/xhtml+xml": http.StatusFound, "*/*": http.StatusTeapot, "": http.StatusTeapot} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept", accept)
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if rec.Code != want || want == http.StatusFound && rec.Header().Get("Location") != "/ops/console/" {
+			t.Errorf("Accept %q: %d %s", accept, rec.Code, rec.Header().Get("Location"))
+		}
+	}
+}
+
+// TestViews: a filter is saved under a name, used from the list, and deleted, each with its audit entry.
+//
+// covers: OP8, OP16
+func TestViews(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	rec := post(t, h, Path+"views", url.Values{"name": {"EU errors"}, "query": {"state=error&label=region%3Deu&after=77&limit=3"}})
+	if to := rec.Header().Get("Location"); rec.Code != http.StatusSeeOther || to != Path+"tasks?label=region%3Deu&state=error" {
+		t.Fatalf("%d %s", rec.Code, to)
+	}
+	if body := get(t, h, Path+"tasks?label=region%3Deu&state=error").Body.String(); !strings.Contains(body, `href="/console/tasks?label=region%3Deu&amp;state=error" aria-current="true">EU errors</a>`) {
+		t.Error("the saved view is not on the list")
+	}
+	for _, form := range []url.Values{{"name": {""}, "query": {"state=error"}}, {"name": {strings.Repeat("x", 65)}, "query": {"state=error"}}, {"name": {"x"}, "query": {"state=gone"}}, {"name": {"x"}, "query": {"%zz"}}} {
+		if rec := post(t, h, Path+"views", form); rec.Code < 400 || rec.Code > 499 || len(w.settings) != 1 {
+			t.Errorf("%v: %d", form, rec.Code)
+		}
+	}
+	views, err := (&console{Config: w.config()}).views(t.Context())
+	if err != nil || len(views) != 1 {
+		t.Fatalf("%v, %v", views, err)
+	}
+	if rec := post(t, h, Path+"views/"+views[0].ID+"/delete", nil); rec.Code != http.StatusSeeOther || len(w.settings) != 0 {
+		t.Errorf("delete: %d", rec.Code)
+	}
+	last := w.entries[len(w.entries)-2:]
+	if last[0].Action != "view.save" || last[0].Outcome != "done" || last[1].Action != "view.delete" || len(last[1].Before) == 0 {
+		t.Errorf("audit: %+v", last)
+	}
+}
+
+// TestPauses: a pause says what waits behind it and until when; it is set and lifted with a reason, and what is wrong is
+// said in the dialog.
+//
+// covers: OP10, OP16, OP19
+func TestPauses(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	body := get(t, h, Path+"pauses").Body.String()
+	for _, want := range []string{"agent ship.v1", ">312</td>", `datetime="2026-03-01T12:04:00Z"`, "carrier is down until 18:00"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for field, form := range map[string]url.Values{
+		"reason": {"agent": {"check.v1"}},
+		"type":   {"reason": {"x"}},
+		"step":   {"agent": {"check.v1"}, "step": {"a"}, "reason": {"x"}},
+		"agent":  {"agent": {"a b"}, "reason": {"x"}},
+		"for":    {"agent": {"check.v1"}, "for": {"soon"}, "reason": {"x"}},
+	} {
+		rec := post(t, h, Path+"pauses/new", form)
+		if rec.Code != http.StatusUnprocessableEntity || !regexp.MustCompile(`id="d-`+field+`"[^>]*aria-invalid="true"`).MatchString(rec.Body.String()) || len(w.held) != 1 {
+			t.Errorf("%v: %d", form, rec.Code)
+		}
+	}
+	if rec := post(t, h, Path+"pauses/new", url.Values{"agent": {"check.v1"}, "for": {"30m"}, "reason": {"bank is down"}}); rec.Code != http.StatusSeeOther || len(w.held) != 2 || !w.held[1].Until.Equal(noon.Add(30*time.Minute)) || w.held[1].By != "ada" {
+		t.Fatalf("set: %d %+v", rec.Code, w.held)
+	}
+	if e := w.entries[len(w.entries)-1]; e.Action != "pause.set" || e.Outcome != "done" || e.Reason != "bank is down" || !strings.Contains(string(e.After), "check.v1") {
+		t.Errorf("audit: %+v", e)
+	}
+	if rec := post(t, h, Path+"pauses/p1/lift", nil); rec.Code != http.StatusSeeOther || len(w.held) != 1 {
+		t.Errorf("lift: %d", rec.Code)
+	}
+	admin := as(operate.RoleAdmin, newConsole(t, w.config()))
+	if rec := post(t, admin, Path+"partitions/3/pin", url.Values{"node": {"nobody"}, "reason": {"x"}}); rec.Code != 422 || !strings.Contains(rec.Body.String(), "There is no node nobody.") {
+		t.Errorf("pin: %d", rec.Code)
+	}
+	if e := w.entries[len(w.entries)-1]; e.Action != "partition.pin" || !strings.HasPrefix(e.Outcome, "failed: ") {
+		t.Errorf("audit of a refused pin: %+v", e)
+	}
+	rec := post(t, admin, Path+"settings/alerts/on-call/test", nil)
+	r := httptest.NewRequest(http.MethodGet, Path+"settings", nil)
+	for _, c := range rec.Result().Cookies() {
+		r.AddCookie(c)
+	}
+	shown := httptest.NewRecorder()
+	admin.ServeHTTP(shown, r)
+	if !strings.Contains(shown.Body.String(), "The test alert failed: connection refused") {
+		t.Errorf("a test that fails: %d", rec.Code)
+	}
+}
