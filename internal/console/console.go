@@ -56,7 +56,7 @@ type Agents interface {
 	Agents(ctx context.Context) ([]operate.Agent, error)
 }
 
-// Partitions tells of partitions, and moves them. The console writes the audit entry before it calls.
+// Partitions tells of partitions, and moves them. It writes the audit entries of what it changes and refuses.
 type Partitions interface {
 	Partitions(ctx context.Context) ([]operate.Partition, error)
 	// Pin keeps a partition at a node; an empty node lets it go again. Error: *operate.Refusal.
@@ -72,7 +72,7 @@ type Held struct {
 	Nearest time.Time     // the nearest deadline of these: then the first of them is undone; zero: none waits
 }
 
-// Pauses sets and lifts pauses. The console writes the audit entry before it calls.
+// Pauses sets and lifts pauses. It writes the audit entries of what it changes and refuses.
 type Pauses interface {
 	Held(ctx context.Context) ([]Held, error)
 	// Set begins a pause. Error: *operate.Refusal.
@@ -347,7 +347,9 @@ func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error)
 	}
 	err := do()
 	outcome := "done"
-	if err != nil {
+	if refusal := new(operate.Refusal); errors.As(err, &refusal) {
+		outcome = "refused: " + refusal.Detail
+	} else if err != nil {
 		outcome = "failed: " + err.Error()
 	}
 	if c.Trail != nil {

@@ -208,7 +208,8 @@ func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, sect
 	c.show(w, r, code, "confirm", page{Title: d.Title, Section: sectionID, Data: d})
 }
 
-// carry asks for a change with its audit entry; what is refused is shown in the dialog again.
+// carry asks for a change; what is refused is shown in the dialog again. An entry without an action is written by the port
+// that is asked.
 func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string, d confirmData, e operate.AuditEntry, told string, do func(ctx context.Context) error) {
 	ctx, cancel := reading(r)
 	defer cancel()
@@ -224,7 +225,12 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 	case len(d.Reason) > operate.ReasonBytesMax:
 		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: fmt.Sprintf("The reason has %d bytes, the limit is %d.", len(d.Reason), operate.ReasonBytesMax)}
 	default:
-		err := c.record(r, e, func() error { return do(ctx) })
+		err := error(nil)
+		if e.Action == "" {
+			err = do(ctx)
+		} else {
+			err = c.record(r, e, func() error { return do(ctx) })
+		}
 		if err == nil {
 			if told != "" {
 				c.done(w, r, d.Back, told)
@@ -307,12 +313,8 @@ func (c *console) changePartition(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	node, reason := strings.TrimSpace(r.PostForm.Get("node")), strings.TrimSpace(r.PostForm.Get("reason"))
-	e := operate.AuditEntry{Action: "partition." + r.PathValue("change"), Target: fmt.Sprintf("partition/%d", p)}
 	told := fmt.Sprintf("Partition %d was asked to move.", p)
-	if r.PathValue("change") == "pin" {
-		e.After = quoted(node)
-	}
-	c.carry(w, r, "partitions", d, e, told, func(ctx context.Context) error {
+	c.carry(w, r, "partitions", d, operate.AuditEntry{}, told, func(ctx context.Context) error {
 		if r.PathValue("change") == "pin" {
 			return c.Partitions.Pin(ctx, actorOf(r), p, node, reason)
 		}
@@ -393,12 +395,7 @@ func (c *console) pause(w http.ResponseWriter, r *http.Request) {
 	}
 	get := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	p := operate.Pause{Type: get("type"), Step: get("step"), Agent: get("agent"), Label: get("label"), At: c.Now(), By: actorOf(r).Name, Reason: get("reason")}
-	after, err := json.Marshal(p)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.carry(w, r, "pauses", d, operate.AuditEntry{Action: "pause.set", Target: "pause/" + strings.Trim(p.Type+"."+p.Step+"."+p.Agent+"."+p.Label, "."), After: after}, "Paused.", func(ctx context.Context) error {
+	c.carry(w, r, "pauses", d, operate.AuditEntry{}, "Paused.", func(ctx context.Context) error {
 		refuse := func(field, format string, args ...any) error {
 			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 		}
@@ -437,7 +434,7 @@ func (c *console) liftDialog(r *http.Request) (confirmData, error) {
 	if c.Pauses == nil {
 		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve pauses."}
 	}
-	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), What: "What waits behind it goes on at once."}, nil
+	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), ReasonIs: true, What: "What waits behind it goes on at once."}, nil
 }
 
 func (c *console) liftForm(w http.ResponseWriter, r *http.Request) {
@@ -456,7 +453,7 @@ func (c *console) lift(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	c.carry(w, r, "pauses", d, operate.AuditEntry{Action: "pause.lift", Target: "pause/" + core.ShortText(id, core.NameBytesMax)}, "Lifted. What waited goes on.", func(ctx context.Context) error {
+	c.carry(w, r, "pauses", d, operate.AuditEntry{}, "Lifted. What waited goes on.", func(ctx context.Context) error {
 		return c.Pauses.Lift(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
 	})
 }

@@ -713,17 +713,20 @@ func TestPauses(t *testing.T) {
 	if rec := post(t, h, Path+"pauses/new", url.Values{"agent": {"check.v1"}, "for": {"30m"}, "reason": {"bank is down"}}); rec.Code != http.StatusSeeOther || len(w.held) != 2 || !w.held[1].Until.Equal(noon.Add(30*time.Minute)) || w.held[1].By != "ada" {
 		t.Fatalf("set: %d %+v", rec.Code, w.held)
 	}
-	if e := w.entries[len(w.entries)-1]; e.Action != "pause.set" || e.Outcome != "done" || e.Reason != "bank is down" || !strings.Contains(string(e.After), "check.v1") {
-		t.Errorf("audit: %+v", e)
+	if e := w.entries[len(w.entries)-1]; len(w.entries) != 121 || e.Action != "pause.set" || e.Reason != "bank is down" || e.Via != "console" {
+		t.Errorf("%d entries, the newest is %+v", len(w.entries), e)
 	}
-	if rec := post(t, h, Path+"pauses/p1/lift", nil); rec.Code != http.StatusSeeOther || len(w.held) != 1 {
+	if rec := post(t, h, Path+"pauses/p1/lift", nil); rec.Code != http.StatusUnprocessableEntity || len(w.held) != 2 {
+		t.Errorf("lift without a reason: %d", rec.Code)
+	}
+	if rec := post(t, h, Path+"pauses/p1/lift", url.Values{"reason": {"the carrier is back"}}); rec.Code != http.StatusSeeOther || len(w.held) != 1 {
 		t.Errorf("lift: %d", rec.Code)
 	}
 	admin := as(operate.RoleAdmin, newConsole(t, w.config()))
 	if rec := post(t, admin, Path+"partitions/3/pin", url.Values{"node": {"nobody"}, "reason": {"x"}}); rec.Code != 422 || !strings.Contains(rec.Body.String(), "There is no node nobody.") {
 		t.Errorf("pin: %d", rec.Code)
 	}
-	if e := w.entries[len(w.entries)-1]; e.Action != "partition.pin" || !strings.HasPrefix(e.Outcome, "failed: ") {
+	if e := w.entries[len(w.entries)-1]; len(w.entries) != 122 || e.Action != "partition.pin" || e.Outcome != "refused: no such node" {
 		t.Errorf("audit of a refused pin: %+v", e)
 	}
 	rec := post(t, admin, Path+"settings/alerts/on-call/test", nil)
