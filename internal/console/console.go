@@ -151,6 +151,15 @@ type console struct {
 // New returns the handler of everything below Base+[Path]. It also serves the same paths without Base, for a proxy that
 // takes the prefix off. Callers need an actor in the request's context (operate.WithActor), or they read nothing.
 func New(cfg Config) (http.Handler, error) {
+	c, err := build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c.routes(), nil
+}
+
+// build checks the configuration, and reads assets and templates.
+func build(cfg Config) (*console, error) {
 	switch {
 	case cfg.Reader == nil || cfg.PartitionOf == nil:
 		return nil, errors.New("console: Reader and PartitionOf are required")
@@ -181,7 +190,7 @@ func New(cfg Config) (http.Handler, error) {
 	if c.pages, err = c.parse(sources); err != nil {
 		return nil, err
 	}
-	return c.routes()
+	return c, nil
 }
 
 // Home sends a browser that asks for / to the console below base; everything else is for next.
@@ -195,7 +204,8 @@ func Home(base string, next http.Handler) http.Handler {
 	})
 }
 
-func (c *console) routes() (http.Handler, error) {
+// routes is the handler of all paths.
+func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
 	get := func(path string, h http.HandlerFunc) { mux.HandleFunc("GET "+Path+path, c.reads(h)) }
 	post := func(path string, needs operate.Role, h http.HandlerFunc) {
@@ -265,7 +275,7 @@ func (c *console) routes() (http.Handler, error) {
 			return
 		}
 		inner.ServeHTTP(w, r)
-	}), nil
+	})
 }
 
 // policy lets a page load nothing but what this console serves: no inline script or style, no eval, no frame around it.

@@ -740,3 +740,26 @@ func TestPauses(t *testing.T) {
 		t.Errorf("a test that fails: %d", rec.Code)
 	}
 }
+
+// TestOneEncoding: the event of a look is made once, whatever the number of streams.
+//
+// covers: OP6
+func TestOneEncoding(t *testing.T) {
+	w := fixedWorld()
+	c, err := build(w.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.snapshot()
+	first, _, err := c.encode(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := c.encode(t.Context(), s); err != nil || &again[0] != &first[0] {
+		t.Errorf("the same look was made into an event twice: %v", err)
+	}
+	s.Overview.At = s.Overview.At.Add(time.Second)
+	if later, _, err := c.encode(t.Context(), s); err != nil || &later[0] == &first[0] {
+		t.Errorf("a later look is not told: %v", err)
+	}
+}
