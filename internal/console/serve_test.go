@@ -763,3 +763,39 @@ func TestOneEncoding(t *testing.T) {
 		t.Errorf("a later look is not told: %v", err)
 	}
 }
+
+// TestManyGroups: 10,000 failure groups are pages like any other.
+//
+// covers: OP5, OP21
+func TestManyGroups(t *testing.T) {
+	w := fixedWorld()
+	for i := range 10_000 {
+		l := w.born(&w.plansAll[0], fmt.Sprintf("alone-%05d", i), time.Hour, `{}`)
+		l.stops(time.Second, 0, 500, "x")
+		l.view.Fingerprint = fmt.Sprintf("f%05d", i)
+	}
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	next, seen := "failures?state=error", map[string]bool{}
+	row := regexp.MustCompile(`href="/console/failures/(g[^"]+)"`)
+	for range 3 {
+		body := get(t, h, Path+next).Body.String()
+		rows := row.FindAllStringSubmatch(body, -1)
+		if len(rows) != rowsOfList || len(body) > 150_000 {
+			t.Fatalf("%s: %d rows in %d bytes", next, len(rows), len(body))
+		}
+		for _, m := range rows {
+			if seen[m[1]] {
+				t.Errorf("group %s is on two pages", m[1])
+			}
+			seen[m[1]] = true
+		}
+		m := regexp.MustCompile(`href="(\?[^"]*)">Next page`).FindStringSubmatch(body)
+		if m == nil {
+			t.Fatalf("%s has no next page", next)
+		}
+		next = "failures" + html.UnescapeString(m[1])
+	}
+	if body := get(t, h, Path).Body.String(); len(row.FindAllString(body, -1)) != groupsOnTop {
+		t.Error("the first screen does not keep to its few groups")
+	}
+}
