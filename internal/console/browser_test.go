@@ -295,6 +295,8 @@ func TestPagesInABrowser(t *testing.T) {
 		}
 		b.size(640, 450, 2) // a window of 1280 by 900 at 200 %
 		b.fits(path + " at 200 %")
+		eval[chromedp.Void](b, `document.documentElement.dir = "rtl"`)
+		b.fits(path + " from right to left")
 		b.clean(path)
 	}
 }

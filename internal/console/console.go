@@ -56,7 +56,7 @@ type Agents interface {
 	Agents(ctx context.Context) ([]operate.Agent, error)
 }
 
-// Partitions tells of partitions, and moves them. It writes the audit entries itself.
+// Partitions tells of partitions, and moves them. It writes the audit entries of what it changes and refuses.
 type Partitions interface {
 	Partitions(ctx context.Context) ([]operate.Partition, error)
 	// Pin keeps a partition at a node; an empty node lets it go again. Error: *operate.Refusal.
@@ -72,7 +72,7 @@ type Held struct {
 	Nearest time.Time     // the nearest deadline of these: then the first of them is undone; zero: none waits
 }
 
-// Pauses sets and lifts pauses. It writes the audit entries itself.
+// Pauses sets and lifts pauses. It writes the audit entries of what it changes and refuses.
 type Pauses interface {
 	Held(ctx context.Context) ([]Held, error)
 	// Set begins a pause. Error: *operate.Refusal.
@@ -129,9 +129,12 @@ type Config struct {
 	// AtRiskWithin is how near a deadline must be to need someone; 0: 5 minutes.
 	AtRiskWithin time.Duration
 	StreamsMax   int // streams of events at a time; 0: 1000
-	Version      string
-	Now          func() time.Time // nil: time.Now
-	Log          *slog.Logger     // nil: slog.Default
+	// Ending is closed when the node ends: streams of events end then, and hold no shutdown up. nil: they end with their
+	// connection alone.
+	Ending  <-chan struct{}
+	Version string
+	Now     func() time.Time // nil: time.Now
+	Log     *slog.Logger     // nil: slog.Default
 }
 
 // console is the handler's state.
@@ -148,6 +151,15 @@ type console struct {
 // New returns the handler of everything below Base+[Path]. It also serves the same paths without Base, for a proxy that
 // takes the prefix off. Callers need an actor in the request's context (operate.WithActor), or they read nothing.
 func New(cfg Config) (http.Handler, error) {
+	c, err := build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c.routes(), nil
+}
+
+// build checks the configuration, and reads assets and templates.
+func build(cfg Config) (*console, error) {
 	switch {
 	case cfg.Reader == nil || cfg.PartitionOf == nil:
 		return nil, errors.New("console: Reader and PartitionOf are required")
@@ -178,10 +190,22 @@ func New(cfg Config) (http.Handler, error) {
 	if c.pages, err = c.parse(sources); err != nil {
 		return nil, err
 	}
-	return c.routes()
+	return c, nil
 }
 
-func (c *console) routes() (http.Handler, error) {
+// Home sends a browser that asks for / to the console below base; everything else is for next.
+func Home(base string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			http.Redirect(w, r, base+Path, http.StatusFound)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// routes is the handler of all paths.
+func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
 	get := func(path string, h http.HandlerFunc) { mux.HandleFunc("GET "+Path+path, c.reads(h)) }
 	post := func(path string, needs operate.Role, h http.HandlerFunc) {
@@ -251,7 +275,7 @@ func (c *console) routes() (http.Handler, error) {
 			return
 		}
 		inner.ServeHTTP(w, r)
-	}), nil
+	})
 }
 
 // policy lets a page load nothing but what this console serves: no inline script or style, no eval, no frame around it.
@@ -333,7 +357,9 @@ func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error)
 	}
 	err := do()
 	outcome := "done"
-	if err != nil {
+	if refusal := new(operate.Refusal); errors.As(err, &refusal) {
+		outcome = "refused: " + refusal.Detail
+	} else if err != nil {
 		outcome = "failed: " + err.Error()
 	}
 	if c.Trail != nil {

@@ -1,11 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
 	"slices"
-	"sort"
 	"strings"
 )
 
@@ -143,7 +143,7 @@ func (g *graph) order() {
 					middle[v] = float64(sum) / float64(len(beside))
 				}
 			}
-			sort.SliceStable(g.layers[l], func(a, b int) bool { return middle[g.layers[l][a]] < middle[g.layers[l][b]] })
+			slices.SortStableFunc(g.layers[l], func(a, b int) int { return cmp.Compare(middle[a], middle[b]) })
 			for i, v := range g.layers[l] {
 				g.places[v].order = i
 			}

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -117,6 +119,7 @@ type liveCache struct {
 type event struct {
 	At      time.Time         `json:"at"`
 	Trouble string            `json:"trouble"`
+	Warn    string            `json:"warn"`  // what of this node does not hold, in one sentence
 	Needs   string            `json:"needs"` // the first screen's list, as HTML made by the same template
 	Count   int               `json:"count"` // of needs
 	States  map[string]string `json:"states"`
@@ -143,6 +146,13 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 	e := event{At: s.Overview.At, Trouble: d.Trouble, Needs: needs.String(), Count: len(d.Needs), States: map[string]string{}, Ops: map[string]string{}, Points: points(c.Live.Samples(), s.Overview.Counts)}
 	for _, sc := range s.Overview.Counts {
 		e.States[string(sc.State)] = count(sc.Tasks)
+	}
+	var holdsNot []string
+	for i := range s.Overview.Troubles {
+		holdsNot = append(holdsNot, s.Overview.Troubles[i].Name+": "+s.Overview.Troubles[i].Text)
+	}
+	if len(holdsNot) > 0 {
+		e.Warn = "This node has trouble. " + core.ShortText(strings.Join(holdsNot, "; "), 400)
 	}
 	for i := range s.Overview.Operations {
 		op := &s.Overview.Operations[i]
@@ -201,6 +211,8 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case <-r.Context().Done():
+			return
+		case <-c.Ending:
 			return
 		case <-beat.C:
 			if !send([]byte(": \n\n")) {

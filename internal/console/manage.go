@@ -208,7 +208,8 @@ func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, sect
 	c.show(w, r, code, "confirm", page{Title: d.Title, Section: sectionID, Data: d})
 }
 
-// carry asks for a change with its audit entry; without an action the port writes that itself. What is refused is shown in the dialog again.
+// carry asks for a change; what is refused is shown in the dialog again. An entry without an action is written by the port
+// that is asked.
 func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string, d confirmData, e operate.AuditEntry, told string, do func(ctx context.Context) error) {
 	ctx, cancel := reading(r)
 	defer cancel()
@@ -224,7 +225,12 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 	case len(d.Reason) > operate.ReasonBytesMax:
 		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: fmt.Sprintf("The reason has %d bytes, the limit is %d.", len(d.Reason), operate.ReasonBytesMax)}
 	default:
-		err := c.recorded(r, e, func() error { return do(ctx) })
+		err := error(nil)
+		if e.Action == "" {
+			err = do(ctx)
+		} else {
+			err = c.record(r, e, func() error { return do(ctx) })
+		}
 		if err == nil {
 			if told != "" {
 				c.done(w, r, d.Back, told)
@@ -238,14 +244,6 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 	}
 	d.Bad, d.Field = bad.Detail, bad.Field
 	c.confirm(w, r, bad.Code, sectionID, d)
-}
-
-// recorded is record, unless the port that makes the change writes the entry.
-func (c *console) recorded(r *http.Request, e operate.AuditEntry, do func() error) error {
-	if e.Action == "" {
-		return do()
-	}
-	return c.record(r, e, do)
 }
 
 // partitions shows who owns what.
@@ -436,7 +434,7 @@ func (c *console) liftDialog(r *http.Request) (confirmData, error) {
 	if c.Pauses == nil {
 		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve pauses."}
 	}
-	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), What: "What waits behind it goes on at once."}, nil
+	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), ReasonIs: true, What: "What waits behind it goes on at once."}, nil
 }
 
 func (c *console) liftForm(w http.ResponseWriter, r *http.Request) {

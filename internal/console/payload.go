@@ -90,7 +90,9 @@ func mask(indented string) (string, int) {
 		if key != "" && secretKey.MatchString(name) {
 			if opens := strings.TrimSuffix(value, ","); opens == "{" || opens == "[" {
 				closing := indent + map[string]string{"{": "}", "[": "]"}[opens]
-				for i++; i < len(lines) && lines[i] != closing && lines[i] != closing+","; i++ {
+				i++
+				for i < len(lines) && lines[i] != closing && lines[i] != closing+"," {
+					i++
 				}
 				if i < len(lines) {
 					value = strings.TrimSpace(lines[i])
@@ -133,8 +135,8 @@ func checkJSON(field, text string, bytesMax int) error {
 	if len(text) > bytesMax {
 		return fmt.Errorf("%s has %d bytes, the limit is %d", field, len(text), bytesMax)
 	}
-	var any json.RawMessage
-	err := json.Unmarshal([]byte(text), &any)
+	var document json.RawMessage
+	err := json.Unmarshal([]byte(text), &document)
 	if err == nil {
 		return nil
 	}

@@ -432,8 +432,7 @@ func TestStreams(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var readers []*bufio.Reader
-	for range 3 {
+	listen := func() *bufio.Reader {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+Path+"live", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -442,12 +441,13 @@ func TestStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
+		t.Cleanup(func() { _ = resp.Body.Close() })
 		if resp.Header.Get("Content-Type") != "text/event-stream" {
 			t.Fatalf("%d %s", resp.StatusCode, resp.Header)
 		}
-		readers = append(readers, bufio.NewReader(resp.Body))
+		return bufio.NewReader(resp.Body)
 	}
+	readers := []*bufio.Reader{listen(), listen(), listen()}
 	data := func(r *bufio.Reader) string {
 		for {
 			line, err := r.ReadString('\n')
@@ -598,5 +598,204 @@ func TestCounts(t *testing.T) {
 		if got := duration(d); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
 		}
+	}
+}
+
+// TestStreamsOutliveTheServersLimit: a stream lasts longer than the server lets one answer take, and ends when the node
+// does.
+//
+// covers: OP6
+func TestStreamsOutliveTheServersLimit(t *testing.T) {
+	w := newWorld(time.Now)
+	cfg := w.config()
+	ending := make(chan struct{})
+	cfg.Ending = ending
+	server := httptest.NewUnstartedServer(as(operate.RoleViewer, newConsole(t, cfg)))
+	server.Config.WriteTimeout, server.Config.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Start()
+	defer server.Close()
+	resp, err := http.Get(server.URL + Path + "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r := bufio.NewReader(resp.Body)
+	for range 2 {
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatalf("the stream ended: %v", err)
+			}
+			if strings.HasPrefix(line, "data: ") {
+				break
+			}
+		}
+		<-time.After(500 * time.Millisecond)
+		w.tell("")
+	}
+	close(ending)
+	var rest bytes.Buffer
+	if _, err := rest.ReadFrom(r); err != nil {
+		t.Errorf("the end of the node: %v", err)
+	}
+}
+
+// TestHome: a browser that asks for / is sent to the console; a program is not.
+func TestHome(t *testing.T) {
+	h := Home("/ops", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for accept, want := range map[string]int{"text/html,application/xhtml+xml": http.StatusFound, "*/*": http.StatusTeapot, "": http.StatusTeapot} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept", accept)
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if rec.Code != want || want == http.StatusFound && rec.Header().Get("Location") != "/ops/console/" {
+			t.Errorf("Accept %q: %d %s", accept, rec.Code, rec.Header().Get("Location"))
+		}
+	}
+}
+
+// TestViews: a filter is saved under a name, used from the list, and deleted, each with its audit entry.
+//
+// covers: OP8, OP16
+func TestViews(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	rec := post(t, h, Path+"views", url.Values{"name": {"EU errors"}, "query": {"state=error&label=region%3Deu&after=77&limit=3"}})
+	if to := rec.Header().Get("Location"); rec.Code != http.StatusSeeOther || to != Path+"tasks?label=region%3Deu&state=error" {
+		t.Fatalf("%d %s", rec.Code, to)
+	}
+	if body := get(t, h, Path+"tasks?label=region%3Deu&state=error").Body.String(); !strings.Contains(body, `href="/console/tasks?label=region%3Deu&amp;state=error" aria-current="true">EU errors</a>`) {
+		t.Error("the saved view is not on the list")
+	}
+	for _, form := range []url.Values{{"name": {""}, "query": {"state=error"}}, {"name": {strings.Repeat("x", 65)}, "query": {"state=error"}}, {"name": {"x"}, "query": {"state=gone"}}, {"name": {"x"}, "query": {"%zz"}}} {
+		if rec := post(t, h, Path+"views", form); rec.Code < 400 || rec.Code > 499 || len(w.settings) != 1 {
+			t.Errorf("%v: %d", form, rec.Code)
+		}
+	}
+	views, err := (&console{Config: w.config()}).views(t.Context())
+	if err != nil || len(views) != 1 {
+		t.Fatalf("%v, %v", views, err)
+	}
+	if rec := post(t, h, Path+"views/"+views[0].ID+"/delete", nil); rec.Code != http.StatusSeeOther || len(w.settings) != 0 {
+		t.Errorf("delete: %d", rec.Code)
+	}
+	last := w.entries[len(w.entries)-2:]
+	if last[0].Action != "view.save" || last[0].Outcome != "done" || last[1].Action != "view.delete" || len(last[1].Before) == 0 {
+		t.Errorf("audit: %+v", last)
+	}
+}
+
+// TestPauses: a pause says what waits behind it and until when; it is set and lifted with a reason, and what is wrong is
+// said in the dialog.
+//
+// covers: OP10, OP16, OP19
+func TestPauses(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	body := get(t, h, Path+"pauses").Body.String()
+	for _, want := range []string{"agent ship.v1", ">312</td>", `datetime="2026-03-01T12:04:00Z"`, "carrier is down until 18:00"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for field, form := range map[string]url.Values{
+		"reason": {"agent": {"check.v1"}},
+		"type":   {"reason": {"x"}},
+		"step":   {"agent": {"check.v1"}, "step": {"a"}, "reason": {"x"}},
+		"agent":  {"agent": {"a b"}, "reason": {"x"}},
+		"for":    {"agent": {"check.v1"}, "for": {"soon"}, "reason": {"x"}},
+	} {
+		rec := post(t, h, Path+"pauses/new", form)
+		if rec.Code != http.StatusUnprocessableEntity || !regexp.MustCompile(`id="d-`+field+`"[^>]*aria-invalid="true"`).MatchString(rec.Body.String()) || len(w.held) != 1 {
+			t.Errorf("%v: %d", form, rec.Code)
+		}
+	}
+	if rec := post(t, h, Path+"pauses/new", url.Values{"agent": {"check.v1"}, "for": {"30m"}, "reason": {"bank is down"}}); rec.Code != http.StatusSeeOther || len(w.held) != 2 || !w.held[1].Until.Equal(noon.Add(30*time.Minute)) || w.held[1].By != "ada" {
+		t.Fatalf("set: %d %+v", rec.Code, w.held)
+	}
+	if e := w.entries[len(w.entries)-1]; len(w.entries) != 121 || e.Action != "pause.set" || e.Reason != "bank is down" || e.Via != "console" {
+		t.Errorf("%d entries, the newest is %+v", len(w.entries), e)
+	}
+	if rec := post(t, h, Path+"pauses/p1/lift", nil); rec.Code != http.StatusUnprocessableEntity || len(w.held) != 2 {
+		t.Errorf("lift without a reason: %d", rec.Code)
+	}
+	if rec := post(t, h, Path+"pauses/p1/lift", url.Values{"reason": {"the carrier is back"}}); rec.Code != http.StatusSeeOther || len(w.held) != 1 {
+		t.Errorf("lift: %d", rec.Code)
+	}
+	admin := as(operate.RoleAdmin, newConsole(t, w.config()))
+	if rec := post(t, admin, Path+"partitions/3/pin", url.Values{"node": {"nobody"}, "reason": {"x"}}); rec.Code != 422 || !strings.Contains(rec.Body.String(), "There is no node nobody.") {
+		t.Errorf("pin: %d", rec.Code)
+	}
+	if e := w.entries[len(w.entries)-1]; len(w.entries) != 122 || e.Action != "partition.pin" || e.Outcome != "refused: no such node" {
+		t.Errorf("audit of a refused pin: %+v", e)
+	}
+	rec := post(t, admin, Path+"settings/alerts/on-call/test", nil)
+	r := httptest.NewRequest(http.MethodGet, Path+"settings", nil)
+	for _, c := range rec.Result().Cookies() {
+		r.AddCookie(c)
+	}
+	shown := httptest.NewRecorder()
+	admin.ServeHTTP(shown, r)
+	if !strings.Contains(shown.Body.String(), "The test alert failed: connection refused") {
+		t.Errorf("a test that fails: %d", rec.Code)
+	}
+}
+
+// TestOneEncoding: the event of a look is made once, whatever the number of streams.
+//
+// covers: OP6
+func TestOneEncoding(t *testing.T) {
+	w := fixedWorld()
+	c, err := build(w.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.snapshot()
+	first, _, err := c.encode(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := c.encode(t.Context(), s); err != nil || &again[0] != &first[0] {
+		t.Errorf("the same look was made into an event twice: %v", err)
+	}
+	s.Overview.At = s.Overview.At.Add(time.Second)
+	if later, _, err := c.encode(t.Context(), s); err != nil || &later[0] == &first[0] {
+		t.Errorf("a later look is not told: %v", err)
+	}
+}
+
+// TestManyGroups: 10,000 failure groups are pages like any other.
+//
+// covers: OP5, OP21
+func TestManyGroups(t *testing.T) {
+	w := fixedWorld()
+	for i := range 10_000 {
+		l := w.born(&w.plansAll[0], fmt.Sprintf("alone-%05d", i), time.Hour, `{}`)
+		l.stops(time.Second, 0, 500, "x")
+		l.view.Fingerprint = fmt.Sprintf("f%05d", i)
+	}
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	next, seen := "failures?state=error", map[string]bool{}
+	row := regexp.MustCompile(`href="/console/failures/(g[^"]+)"`)
+	for range 3 {
+		body := get(t, h, Path+next).Body.String()
+		rows := row.FindAllStringSubmatch(body, -1)
+		if len(rows) != rowsOfList || len(body) > 150_000 {
+			t.Fatalf("%s: %d rows in %d bytes", next, len(rows), len(body))
+		}
+		for _, m := range rows {
+			if seen[m[1]] {
+				t.Errorf("group %s is on two pages", m[1])
+			}
+			seen[m[1]] = true
+		}
+		m := regexp.MustCompile(`href="(\?[^"]*)">Next page`).FindStringSubmatch(body)
+		if m == nil {
+			t.Fatalf("%s has no next page", next)
+		}
+		next = "failures" + html.UnescapeString(m[1])
+	}
+	if body := get(t, h, Path).Body.String(); len(row.FindAllString(body, -1)) != groupsOnTop {
+		t.Error("the first screen does not keep to its few groups")
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -257,8 +257,8 @@ func (c *console) views(ctx context.Context) ([]savedView, error) {
 		}
 		all = append(all, v)
 	}
-	sort.Slice(all, func(i, j int) bool {
-		return all[i].Name < all[j].Name || all[i].Name == all[j].Name && all[i].ID < all[j].ID
+	slices.SortFunc(all, func(a, b savedView) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 	})
 	return all, nil
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -423,8 +423,8 @@ func (w *world) groupsAll() []operate.Group {
 		}
 		all = append(all, *g)
 	}
-	sort.Slice(all, func(i, j int) bool {
-		return all[i].Tasks.N > all[j].Tasks.N || all[i].Tasks.N == all[j].Tasks.N && all[i].ID < all[j].ID
+	slices.SortFunc(all, func(a, b operate.Group) int {
+		return cmp.Or(cmp.Compare(b.Tasks.N, a.Tasks.N), strings.Compare(a.ID, b.ID))
 	})
 	return all
 }
@@ -776,7 +776,7 @@ func (w *world) Start(_ context.Context, by operate.Actor, token string, rate, b
 			continue
 		}
 		if op.Tasks > 100 && confirm != op.Tasks {
-			return *op, refuse(422, "confirm", "type the number")
+			return *op, refuse(400, "confirm", "the number is another")
 		}
 		op.State, op.Rate, op.BrakePct, op.Reason, op.Started, op.Ended, op.Wave = operate.OperationDone, rate, brake, reason, w.now(), w.now(), 6
 		op.Tally = operate.Tally{Done: op.Tasks}
@@ -815,17 +815,22 @@ type agents struct{ *world }
 func (a agents) Agents(context.Context) ([]operate.Agent, error) { return a.agentsIn, a.broken }
 
 func (w *world) Partitions(context.Context) ([]operate.Partition, error) { return w.parts, w.broken }
-func (w *world) Pin(_ context.Context, _ operate.Actor, p int, node, _ string) error {
+func (w *world) Pin(_ context.Context, by operate.Actor, p int, node, reason string) error {
+	e := operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "partition.pin", Target: fmt.Sprintf("partition/%d", p), Reason: reason, Outcome: "done"}
 	if node == "nobody" {
+		e.Outcome = "refused: no such node"
+		w.append(e)
 		return refuse(422, "node", "There is no node nobody.")
 	}
+	w.append(e)
 	w.parts[p].Pinned = node
 	return nil
 }
 func (w *world) StepDown(context.Context, operate.Actor, int, string) error { return nil }
 
 func (w *world) Held(context.Context) ([]Held, error) { return w.held, w.broken }
-func (w *world) Set(_ context.Context, _ operate.Actor, p operate.Pause) error {
+func (w *world) Set(_ context.Context, by operate.Actor, p operate.Pause) error {
+	w.append(operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "pause.set", Target: "pause/x", Reason: p.Reason, Outcome: "done"})
 	p.ID = fmt.Sprintf("p%d", len(w.held)+1)
 	w.held = append(w.held, Held{Pause: p})
 	return nil

@@ -30,7 +30,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 // import of the others. Arrows point down only.
 //
 //	programs   cmd/duly        bench (its own module)          examples
-//	doors      dev  ui           ↓         duly (the root package)
+//	doors      dev               ↓         duly (the root package)
 //	wiring     internal/node     ↓               ↓
 //	roles      ingest scheduler agents supervisor | adapters: internal/natsbus schema
 //	wire       internal/wire                         (names and encodings, no connection)

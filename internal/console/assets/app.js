@@ -224,11 +224,11 @@
   // --- Live: one stream for a tab that is seen and not paused.
   var source = null, retry = 0, heard = 0, lostAt = 0, url = document.body.dataset.live;
   var paused = sessionStorage.getItem("duly-paused") === "1", pauseButton = $("#pause-live"), needsText = null;
-  function banner(text) {
+  function banner(text, fresh) {
     var b = $("#banner");
     b.hidden = !text;
     put(b, text || "");
-    document.body.classList.toggle("stale", Boolean(text));
+    document.body.classList.toggle("stale", Boolean(text) && !fresh);
   }
   function lost() {
     if (!lostAt) lostAt = Date.now();
@@ -252,7 +252,7 @@
   }
   function live(e) {
     heard = Date.now(); lostAt = 0;
-    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(new Date(e.at)) + "." : "");
+    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(new Date(e.at)) + "." : e.warn || "", !e.trouble);
     var fresh = $("#fresh time");
     if (fresh) fresh.dateTime = e.at;
     var pill = $("#needs-pill");
