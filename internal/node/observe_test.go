@@ -448,7 +448,6 @@ func TestOperationsAreCounted(t *testing.T) {
 // watchingStore is a store with operations and tasks at risk.
 type watchingStore struct {
 	schema.Store
-	operate.OperationStore
 	ops  []operate.Operation
 	risk []core.View
 	err  error

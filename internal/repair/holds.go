@@ -3,6 +3,7 @@ package repair
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -61,8 +62,8 @@ func (h holds) Holds(ctx context.Context) (Hold, error) {
 	}, nil
 }
 
-// covers reports whether a pause holds the do commands of a step of a task. Of a pause by label it is not known here.
+// covers reports whether a pause holds the do commands of a step of a task.
 func covers(p *operate.Pause, t *core.Task, s *core.Step) bool {
 	return (p.Type == "" || p.Type == t.Type) && (p.Step == "" || p.Step == s.Name) && (p.Agent == "" || p.Agent == s.Agent) &&
-		p.Label == ""
+		(p.Label == "" || slices.ContainsFunc(t.Labels, func(l core.Label) bool { return l.String() == p.Label }))
 }

@@ -407,6 +407,7 @@ func (s *Service) operation(ctx context.Context, id string) (operate.Operation, 
 // audited writes the entry, does what it says, and notes what became of it.
 func (s *Service) audited(ctx context.Context, by operate.Actor, e operate.AuditEntry, do func() error) error {
 	e.At, e.Actor, e.Role, e.From, e.Via, e.Outcome = s.cfg.Now(), by.Name, by.Role, by.From, by.Via, "asked"
+	e.Request = operate.RequestFrom(ctx)
 	e.Target = core.CutText(e.Target, 100) // a stranger's word
 	e.Reason = core.CutText(e.Reason, operate.ReasonBytesMax)
 	number, _, err := s.trail.Append(ctx, e)
