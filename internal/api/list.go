@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -245,6 +246,8 @@ func cell(v reflect.Value) string {
 		return strconv.FormatInt(value.N, 10)
 	case json.RawMessage:
 		return string(value)
+	case []byte:
+		return base64.StdEncoding.EncodeToString(value)
 	}
 	switch v.Kind() {
 	case reflect.String:
