@@ -61,7 +61,7 @@ func (c *console) plans(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
-	all, err := c.Reader.Plans(ctx)
+	all, unread, err := c.readPlans(ctx)
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -83,7 +83,10 @@ func (c *console) plans(w http.ResponseWriter, r *http.Request) {
 		sorted = append(sorted, row)
 	}
 	slices.SortFunc(sorted, func(a, b *planRow) int { return strings.Compare(a.Plan.Name, b.Plan.Name) })
-	c.show(w, r, http.StatusOK, "plans", page{Title: "Plans", Section: "plans", Data: sorted})
+	c.show(w, r, http.StatusOK, "plans", page{Title: "Plans", Section: "plans", Data: struct {
+		Rows   []*planRow
+		Unread core.UnreadablePlans
+	}{sorted, unread}})
 }
 
 type planData struct {
@@ -109,7 +112,7 @@ func (c *console) plan(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
-	all, err := c.Reader.Plans(ctx)
+	all, unread, err := c.readPlans(ctx)
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -124,6 +127,10 @@ func (c *console) plan(w http.ResponseWriter, r *http.Request) {
 	}
 	slices.Sort(d.Versions)
 	slices.Reverse(d.Versions)
+	if newer := unread.Newest(r.PathValue("name")); len(d.Versions) == 0 && newer > 0 {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("Plan %s, version %d, was stored by a newer node, and this one cannot read it.", r.PathValue("name"), newer)})
+		return
+	}
 	if len(d.Versions) == 0 {
 		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("This node knows no plan %s.", core.QuoteShort(r.PathValue("name")))})
 		return

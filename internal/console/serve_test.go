@@ -799,3 +799,20 @@ func TestManyGroups(t *testing.T) {
 		t.Error("the first screen does not keep to its few groups")
 	}
 }
+
+// TestNewerPlans: plans that a newer node stored are named, and keep no page from being shown.
+//
+// covers: OP22
+func TestNewerPlans(t *testing.T) {
+	w := fixedWorld()
+	w.newer = core.UnreadablePlans{{Name: "order", Version: 3, Err: errors.New("steps[0].loop")}, {Name: "future", Version: 1, Err: errors.New("steps[0].loop")}}
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	for path, want := range map[string]string{"tasks?state=processing": "order-1005", "tasks/order/order-1002": "Forward and back", "plans/order": "version 2", "plans": "Version 3 of plan order cannot be read here"} {
+		if rec := get(t, h, Path+path); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("%s: %d, no %q", path, rec.Code, want)
+		}
+	}
+	if rec := get(t, h, Path+"plans/future"); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), "was stored by a newer node") {
+		t.Errorf("a plan that only a newer node can read: %d", rec.Code)
+	}
+}

@@ -30,9 +30,18 @@ func (c *console) view(ctx context.Context, r *http.Request) (core.View, error) 
 	return v, err
 }
 
+// readPlans reads the plans. Those that a newer node stored and this one cannot read are named apart: all else goes on.
+func (c *console) readPlans(ctx context.Context) ([]core.Plan, core.UnreadablePlans, error) {
+	plans, err := c.Reader.Plans(ctx)
+	if unread, some := errors.AsType[core.UnreadablePlans](err); some {
+		return plans, unread, nil
+	}
+	return plans, nil, err
+}
+
 // planOf is the plan of a task; nil: this node does not know it.
 func (c *console) planOf(ctx context.Context, name string, version int64) (*core.Plan, error) {
-	plans, err := c.Reader.Plans(ctx)
+	plans, _, err := c.readPlans(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plans: %w", err)
 	}

@@ -184,7 +184,7 @@ func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
 
 // typeNames are the task types that the plans name.
 func (c *console) typeNames(ctx context.Context) ([]string, error) {
-	plans, err := c.Reader.Plans(ctx)
+	plans, _, err := c.readPlans(ctx)
 	if err != nil {
 		return nil, err
 	}

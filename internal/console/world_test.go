@@ -44,6 +44,7 @@ type world struct {
 	trouble  []operate.Trouble
 	risky    bool  // tasks run out of time
 	broken   error // every read fails
+	newer    core.UnreadablePlans
 	subs     map[chan Snapshot]struct{}
 	reads    int
 	keys     map[string]operate.Answer
@@ -494,6 +495,9 @@ func (w *world) Plans(context.Context) ([]core.Plan, error) {
 	defer w.mu.Unlock()
 	if err := w.read(); err != nil {
 		return nil, err
+	}
+	if len(w.newer) > 0 {
+		return slices.Clone(w.plansAll), w.newer
 	}
 	return slices.Clone(w.plansAll), nil
 }
