@@ -119,9 +119,20 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	if err != nil || pages == nil {
 		return err
 	}
-	mux.Handle(console.Path, o.auth.Middleware(pages))
+	mux.Handle(console.Path, o.auth.Middleware(o.signedIn(pages)))
 	mux.Handle("GET /{$}", o.auth.Middleware(toConsole(tasks)))
 	return nil
+}
+
+// signedIn leads a browser without an actor to the page for signing in, and back.
+func (o *operatorsHTTP) signedIn(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := operate.ActorFrom(r.Context()); !ok && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			http.Redirect(w, r, o.auth.SignInURL(r.URL.RequestURI()), http.StatusSeeOther)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // run runs what the faces need until ctx ends.
