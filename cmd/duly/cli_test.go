@@ -50,7 +50,7 @@ func TestCLI(t *testing.T) {
 		t.Helper()
 		until(t, id+" ends", func() bool {
 			_, out, _ := command(t, "", "get", "delivery", id, "-s", url)
-			return strings.Contains(out, state)
+			return strings.Contains(out, id+"  "+state)
 		})
 	}
 	ends("d-1", "processed")

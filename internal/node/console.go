@@ -19,16 +19,12 @@ import (
 )
 
 // newConsole makes the pages for operators over the ports that the API has; nil: there is nothing to read.
-func (n *Node) newConsole(p *api.Ports, l *live.Live) (http.Handler, error) {
+func (n *Node) newConsole(p *api.Ports, l *live.Live, closing <-chan struct{}) (http.Handler, error) {
 	if p.Reader == nil {
 		return nil, nil
 	}
-	base := ""
-	if u, err := url.Parse(n.cfg.URL); err == nil {
-		base = strings.TrimSuffix(u.Path, "/")
-	}
 	cfg := console.Config{
-		Base: base, PartitionOf: func(id string) int { return wire.PartitionOf(id, n.cfg.Partitions) },
+		Base: n.basePath(), Ending: closing, PartitionOf: func(id string) int { return wire.PartitionOf(id, n.cfg.Partitions) },
 		Reader: p.Reader, Trail: p.Trail, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
 		Agents: p.Agents, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
 	}
@@ -51,6 +47,15 @@ func (n *Node) newConsole(p *api.Ports, l *live.Live) (http.Handler, error) {
 		cfg.Alerts = consoleAlerts{n, p.Settings}
 	}
 	return console.New(cfg)
+}
+
+// basePath is what the path of every URL begins with where a proxy serves this node below a path of its own; empty: none.
+func (n *Node) basePath() string {
+	u, err := url.Parse(n.cfg.URL)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.Path, "/")
 }
 
 // consoleLive is console.Live on the one reader of the process.
@@ -206,15 +211,4 @@ func (c consoleAlerts) Test(ctx context.Context, _ operate.Actor, name string) e
 		return &operate.Refusal{Code: http.StatusBadGateway, Detail: err.Error()}
 	}
 	return nil
-}
-
-// toConsole leads a browser that asks for nothing in particular to the pages.
-func toConsole(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.Header.Get("Accept"), "text/html") {
-			http.Redirect(w, r, strings.TrimPrefix(console.Path, "/"), http.StatusFound)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

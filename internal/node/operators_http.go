@@ -114,13 +114,20 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 		return err
 	}
 	o.auth.Mount(mux)
-	mux.Handle("/", o.auth.Middleware(tasks))
-	pages, err := n.newConsole(&o.ports, o.live)
-	if err != nil || pages == nil {
+	pages, err := n.newConsole(&o.ports, o.live, o.closing)
+	if err != nil {
 		return err
 	}
-	mux.Handle(console.Path, o.auth.Middleware(o.signedIn(pages)))
-	mux.Handle("GET /{$}", o.auth.Middleware(toConsole(tasks)))
+	mux.Handle("/", o.auth.Middleware(tasks))
+	if pages == nil {
+		return nil
+	}
+	base, pages := n.basePath(), o.auth.Middleware(o.signedIn(pages))
+	mux.Handle(console.Path, pages)
+	if base != "" {
+		mux.Handle(base+console.Path, pages)
+	}
+	mux.Handle("GET /{$}", o.auth.Middleware(console.Home(base, tasks)))
 	return nil
 }
 
