@@ -135,11 +135,14 @@ func (c *devCmd) greet(std streams, s *dev.System, dir string) {
 		http = "a free port; the log line \"http is up\" names it"
 	}
 	fmt.Fprintf(std.out, "duly is up\n  http  %s\n  nats  %s\n  data  %s\n", http, s.NATSURL, dir)
+	if c.Port != 0 {
+		fmt.Fprintf(std.out, "  open  %s/console/\n", http)
+	}
 	if c.DataDir == "" {
 		fmt.Fprintln(std.out, "        (removed at the end; --data-dir keeps it)")
 	}
 	if c.Demo {
-		fmt.Fprintf(std.out, "try\n  duly submit delivery d-1 '%s'\n  duly get delivery d-1\n", sampleDelivery)
+		fmt.Fprintf(std.out, "try\n  duly failures list\n  duly submit delivery d-1 '%s'\n  duly get delivery d-1\n", sampleDelivery)
 	} else {
 		fmt.Fprintln(std.out, "try\n  duly dev --demo      (adds a plan and agents to submit to)\n  duly list")
 	}
