@@ -63,12 +63,10 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 			}
 		})
 	}
-	for _, b := range s.books {
-		served, err := b.serve(ctx, conn)
-		if err != nil {
-			return fmt.Errorf("books of agent %s: %w", b.name, err)
-		}
-		defer served.Stop()
+	stopBooks, err := s.serveBooks(ctx, conn)
+	defer stopBooks()
+	if err != nil {
+		return err
 	}
 	select {
 	case err := <-denied:
@@ -78,6 +76,24 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 	case <-closed:
 		return nats.ErrConnectionClosed
 	}
+}
+
+// serveBooks answers for all books until stop is called. On an error some may be served.
+func (s source) serveBooks(ctx context.Context, conn *natsbus.Conn) (stop func(), err error) {
+	var all []*natsbus.Subscription
+	stop = func() {
+		for _, served := range all {
+			served.Stop()
+		}
+	}
+	for _, b := range s.books {
+		served, err := b.serve(ctx, conn)
+		if err != nil {
+			return stop, fmt.Errorf("books of agent %s: %w", b.name, err)
+		}
+		all = append(all, served)
+	}
+	return stop, nil
 }
 
 // request sends one message and gives the payload of its answer.

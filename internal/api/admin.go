@@ -36,8 +36,6 @@ type change struct {
 	before, after          any
 }
 
-func target(kind string, number int) string { return fmt.Sprintf("%s/%d", kind, number) }
-
 // audited writes a change into the trail, makes it, and notes what became of it. Without a trail nothing is changed.
 func (a *api) audited(ctx context.Context, c change, do func() error) error {
 	if a.ports.Trail == nil {

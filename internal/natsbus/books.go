@@ -11,7 +11,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ErrNoBooks: no instance of the agent listens on its books' subject.
+// ErrNoBooks says that no instance of the agent listens on its books' subject.
 var ErrNoBooks = errors.New("agent keeps no books")
 
 // AskBooks asks an agent which effects its service has. Errors: ErrNoBooks, one that wraps wire.ErrUndecodable, what

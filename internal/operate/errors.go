@@ -2,7 +2,7 @@ package operate
 
 import "errors"
 
-// ErrFenced: another runner has taken the operation over since.
+// ErrFenced says that another runner has taken the operation over since.
 var ErrFenced = errors.New("operation taken over by another runner")
 
 // Refusal is a request that is not carried out, with what to do about it.
