@@ -504,8 +504,19 @@ func (w *World) Standing(context.Context, []operate.Member) ([]operate.Standing,
 	return nil, errUnused
 }
 
-// Saved implements operate.OperationStore; the API does not call it.
-func (w *World) Saved(context.Context, int, []int64) ([]core.Saved, error) { return nil, errUnused }
+// Saved implements operate.OperationStore.
+func (w *World) Saved(_ context.Context, _ int, numbers []int64) (all []core.Saved, err error) {
+	err = w.do(func() error {
+		for _, v := range w.Tasks {
+			if slices.Contains(numbers, v.Number) {
+				row := core.Task{Partition: v.Partition, Number: v.Number, ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Input: v.Input, State: v.State, CreatedAt: v.CreatedAt}
+				all = append(all, core.Saved{Row: row, Journal: slices.Clone(w.Records[v.ID])})
+			}
+		}
+		return nil
+	})
+	return all, err
+}
 
 // Agents implements operate.Agents.
 func (w *World) Agents(context.Context) (all []operate.Agent, err error) {

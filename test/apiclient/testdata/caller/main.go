@@ -58,6 +58,8 @@ func main() {
 	check("countTasks", err, counts != nil && counts.JSON200 != nil && len(counts.JSON200.Counts) == 6, body(counts))
 	journal, err := c.GetJournalWithResponse(ctx, "order", "t-5", nil)
 	check("getJournal", err, journal != nil && journal.JSON200 != nil && len(journal.JSON200.Records) == 3, body(journal))
+	exported, err := c.ExportTaskWithResponse(ctx, "order", "t-5")
+	check("exportTask", err, exported != nil && exported.JSON200 != nil && (*exported.JSON200)["format"] == "duly-task/1", body(exported))
 
 	for what, call := range map[string]func() (*client.Answer, []byte, error){
 		"cancelTask": func() (*client.Answer, []byte, error) {
@@ -149,7 +151,8 @@ func main() {
 	check("setPause", err, paused != nil && paused.JSON201 != nil && paused.JSON201.Id != "", body(paused))
 	pauses, err := c.ListPausesWithResponse(ctx, nil)
 	check("listPauses", err, pauses != nil && pauses.JSON200 != nil && len(pauses.JSON200.Pauses) == 1, body(pauses))
-	lifted, err := c.LiftPauseWithResponse(ctx, paused.JSON201.Id, nil)
+	mended := "mended"
+	lifted, err := c.LiftPauseWithResponse(ctx, paused.JSON201.Id, &client.LiftPauseParams{Reason: &mended})
 	check("liftPause", err, lifted != nil && lifted.StatusCode() == 204, body(lifted))
 	overview, err := c.GetOverviewWithResponse(ctx)
 	check("getOverview", err, overview != nil && overview.JSON200 != nil && overview.JSON200.Errors.N == 1, body(overview))
