@@ -64,6 +64,7 @@ func testLabels(r *rig) {
 		{Label: "tier=gold", Limit: 10, State: core.StateError}:          nil,
 		{Label: "tier=gold", Limit: 10, Type: "other"}:                   nil,
 		{Label: "tier=silver", Limit: 10}:                                nil,
+		{Label: "tier=gold", Limit: 10, Fingerprint: "0000000000000030"}: nil,
 		{Label: "acme=tenant", Limit: 10}:                                nil,
 		{Label: "tenant=acme", Limit: 10, Type: "order", State: "error"}: nil,
 	} {

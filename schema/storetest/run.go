@@ -69,6 +69,7 @@ func Run(t *testing.T, open Open, except ...string) {
 		{"purge is fenced", testPurgeFenced},
 		{"purge after a takeover", testPurgeAfterTakeover},
 		{"audit", testAudit},
+		{"room", testRoom},
 	} {
 		if slices.Contains(except, c.name) {
 			continue
