@@ -50,8 +50,8 @@ func NewToken(name string, role operate.Role, by string, now, expires time.Time)
 	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires}, TokenPrefix + id + "_" + secret, nil
 }
 
-// CreateToken makes a token and stores it. Whoever can write to the database may make one: so the first admin token is
-// made.
+// CreateToken makes a token and stores it. It needs no token, only the right to write to the database: so the first
+// admin token is made.
 func CreateToken(ctx context.Context, store operate.TokenStore, name string, role operate.Role, by string, now, expires time.Time) (t operate.Token, text string, err error) {
 	if t, text, err = NewToken(name, role, by, now, expires); err != nil {
 		return t, "", err

@@ -75,7 +75,7 @@ func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInsta
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return all, more, nil // all that answer in time
-		case errors.Is(err, nats.ErrNoResponders): // nobody listens for one of them
+		case errors.Is(err, nats.ErrNoResponders): // one of them has no listener
 			unserved++
 			continue
 		case err != nil:

@@ -7,7 +7,7 @@
 //
 // The runner's memory is a cache. What an operation has come to is in the state store: a member counts as asked before
 // the message about it leaves, and a message names the journal row that it is about, so that one that is sent again
-// changes nothing twice. Whoever writes raises the operation's epoch in the same transaction; a runner whose write is
+// changes nothing twice. Each write raises the operation's epoch in the same transaction; a runner whose write is
 // refused forgets the operation and reads it again. Two runners at once are therefore harmless, and the supervisor's
 // lease only saves work.
 //

@@ -124,7 +124,7 @@ func (u *run) write(ctx context.Context, members []operate.Member) error {
 		err = u.r.store.SetMembers(ctx, op, u.op.Epoch, members)
 	}
 	if err != nil {
-		return fmt.Errorf("write: %w", err) // stored or not: whoever reads it again will see
+		return fmt.Errorf("write: %w", err) // stored or not: the next reading shows which
 	}
 	u.op = op
 	return nil

@@ -114,12 +114,13 @@ func (h *house) add(at string, text []byte) error {
 
 func (h *house) print() {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\nthe product\tnow\twanted")
-	fmt.Fprintf(table, "lines of code, without tests, laboratory and examples\t%d\t19000 or less\n", h.code)
-	fmt.Fprintf(table, "comments\t%.1f %%\t18 to 25 %%\n", 100*float64(h.comments)/float64(h.code+h.comments))
-	fmt.Fprintf(table, "words of documentation\t%d\t25000 or less\n", h.words)
-	fmt.Fprintf(table, "settings, and constants that are their defaults\t%d and %d\t25 or less\n", h.settings, h.constants)
-	fmt.Fprintf(table, "words that hide a component\t%d\t0\n", h.vague)
-	fmt.Fprintf(table, "direct dependencies of the root module\t%d\t–\n", h.dependencies)
+	// The wanted values were set for the engine before operators' tools and the moved ground; a row that is beyond says why.
+	fmt.Fprintln(table, "\nthe product\tnow\twanted\twhy not")
+	fmt.Fprintf(table, "lines of code, without tests, laboratory and examples\t%d\t19000 or less\tthe ground (9,000) and the operators' tools (25,000) came after the value\n", h.code)
+	fmt.Fprintf(table, "comments\t%.1f %%\t18 to 25 %%\tnames say it; pages of the console and command line need few\n", 100*float64(h.comments)/float64(h.code+h.comments))
+	fmt.Fprintf(table, "words of documentation\t%d\t25000 or less\t9,000 are for operators; a test holds 34,000 of what is written by hand\n", h.words)
+	fmt.Fprintf(table, "settings, and constants that are their defaults\t%d and %d\t25 or less\tsettings name addresses, rights, sizes and times that installations differ in\n", h.settings, h.constants)
+	fmt.Fprintf(table, "words that hide a component\t%d\t0\ta user of the operating system, a constant of net/http, words of tests\n", h.vague)
+	fmt.Fprintf(table, "direct dependencies of the root module\t%d\t–\t\n", h.dependencies)
 	table.Flush()
 }
