@@ -33,6 +33,8 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"DROP TABLE journal_", noGenerations},
 	{"ALTER TABLE tasks SET (autovacuum_", "CockroachDB has no vacuum"},
 	{"ALTER TABLE journal SET (autovacuum_", "CockroachDB has no vacuum"},
+	{"CREATE TEMPORARY TABLE duly_probe", "a probe for room; how full CockroachDB's disk is is not known"},
+	{"INSERT INTO duly_probe", "a probe for room; how full CockroachDB's disk is is not known"},
 	{"SET plan_cache_mode ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET enable_seqscan ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET jit ", "PostgreSQL compiles long queries, CockroachDB does not"},
