@@ -35,7 +35,7 @@ func (t *Task) beginTransition(r *Record) {
 func (t *Task) applyInput(input []byte) {
 	used := false
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.MayHaveEffect && s.Input == 0 {
+		if s := &t.Steps[i]; (s.MayHaveEffect || s.Status == StepFailed) && s.Input == 0 {
 			s.Input, used = uint8(len(t.Earlier)+1), true
 		}
 	}
