@@ -205,7 +205,7 @@ func (c changes) setMembers(operation string, members []operate.Member) error {
 	to := make(map[int64]operate.Outcome, n)
 	for i := range members {
 		m := &members[i]
-		if counter(&operate.Tally{}, m.Outcome) == nil {
+		if new(operate.Tally).Of(m.Outcome) == nil {
 			return fmt.Errorf("member %d: outcome %s is none", m.Ordinal, core.QuoteShort(string(m.Outcome)))
 		}
 		ordinals[i], waves[i], outcomes[i], texts[i], fingerprints[i] = m.Ordinal, int64(m.Wave), string(m.Outcome), words(m.Text), words(m.Fingerprint)
@@ -244,29 +244,12 @@ func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.
 		if err := rows.Scan(&ordinal, &outcome); err != nil {
 			return delta, err
 		}
-		if from := counter(&delta, operate.Outcome(outcome)); from != nil {
+		if from := delta.Of(operate.Outcome(outcome)); from != nil {
 			*from--
 		}
-		*counter(&delta, to[ordinal])++
+		*delta.Of(to[ordinal])++
 	}
 	return delta, rows.Err()
-}
-
-// counter is where a tally counts an outcome; nil where it is none.
-func counter(t *operate.Tally, o operate.Outcome) *int64 {
-	switch o {
-	case operate.OutcomeWaiting:
-		return &t.Waiting
-	case operate.OutcomeAsked:
-		return &t.Asked
-	case operate.OutcomeDone:
-		return &t.Done
-	case operate.OutcomeFailedAgain:
-		return &t.FailedAgain
-	case operate.OutcomeSkipped:
-		return &t.Skipped
-	}
-	return nil
 }
 
 // DropExpired implements operate.OperationStore. What is cut off goes on the next time, and so does

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -34,11 +35,7 @@ const (
 const Path = "/console/"
 
 // Snapshot is what the reader of everything live read last.
-type Snapshot struct {
-	Overview operate.Overview
-	Sample   operate.Sample
-	Trouble  string // why the newest read failed; what stands beside it is then as old as its time says
-}
+type Snapshot = live.Snapshot
 
 // Live is the one reader of a process for everything that is shown live.
 type Live interface {

@@ -32,7 +32,7 @@ func (n *Node) newConsole(p *api.Ports, l *live.Live, closing <-chan struct{}) (
 		cfg.SignOut = auth.PathSignOut
 	}
 	if l != nil {
-		cfg.Live = consoleLive{l}
+		cfg.Live = l
 	}
 	if p.Partitions != nil {
 		cfg.Partitions = consolePartitions{p.Partitions}
@@ -56,35 +56,6 @@ func (n *Node) basePath() string {
 		return ""
 	}
 	return strings.TrimSuffix(u.Path, "/")
-}
-
-// consoleLive is console.Live on the one reader of the process.
-type consoleLive struct{ live *live.Live }
-
-// Current implements console.Live.
-func (l consoleLive) Current(ctx context.Context) (console.Snapshot, error) {
-	s, err := l.live.Current(ctx)
-	return console.Snapshot(s), err
-}
-
-// Samples implements console.Live.
-func (l consoleLive) Samples() []operate.Sample { return l.live.Samples() }
-
-// Subscribe implements console.Live.
-func (l consoleLive) Subscribe(ctx context.Context) <-chan console.Snapshot {
-	out := make(chan console.Snapshot, 1)
-	in := l.live.Subscribe(ctx)
-	go func() { // it ends with ctx, which closes in
-		defer close(out)
-		for s := range in {
-			select {
-			case out <- console.Snapshot(s):
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out
 }
 
 // consolePartitions is console.Partitions. The port writes the audit trail.

@@ -186,6 +186,23 @@ type Tally struct {
 // Total is the number of members.
 func (t Tally) Total() int64 { return t.Waiting + t.Asked + t.Done + t.FailedAgain + t.Skipped }
 
+// Of is where members of an outcome are counted; nil: it is none.
+func (t *Tally) Of(o Outcome) *int64 {
+	switch o {
+	case OutcomeWaiting:
+		return &t.Waiting
+	case OutcomeAsked:
+		return &t.Asked
+	case OutcomeDone:
+		return &t.Done
+	case OutcomeFailedAgain:
+		return &t.FailedAgain
+	case OutcomeSkipped:
+		return &t.Skipped
+	}
+	return nil
+}
+
 // Rehearsal is what an operation would come to if nothing else happened meanwhile, played on the pure core.
 type Rehearsal struct {
 	Repairable int64         `json:"repairable"` // the action is allowed, and there is time

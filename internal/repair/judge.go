@@ -59,20 +59,6 @@ func judge(r *operate.Request, m *operate.Member, s *operate.Standing) verdict {
 
 // tally moves one member from an outcome to another.
 func tally(t *operate.Tally, from, to operate.Outcome) {
-	*counter(t, from)--
-	*counter(t, to)++
-}
-
-func counter(t *operate.Tally, o operate.Outcome) *int64 {
-	switch o {
-	case operate.OutcomeAsked:
-		return &t.Asked
-	case operate.OutcomeDone:
-		return &t.Done
-	case operate.OutcomeFailedAgain:
-		return &t.FailedAgain
-	case operate.OutcomeSkipped:
-		return &t.Skipped
-	}
-	return &t.Waiting
+	*t.Of(from)--
+	*t.Of(to)++
 }

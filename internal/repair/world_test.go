@@ -484,7 +484,7 @@ func (w *world) SetMembers(_ context.Context, op operate.Operation, was int64, m
 	}
 	var counted operate.Tally
 	for i := range rows {
-		*counter(&counted, rows[i].Outcome)++
+		*counted.Of(rows[i].Outcome)++
 	}
 	if op.Tally != counted || counted.Total() != s.op.Tasks {
 		w.t.Errorf("operation %s: the tally is %+v, and its members are %+v of %d", op.ID, op.Tally, counted, s.op.Tasks)
