@@ -180,7 +180,7 @@ var schedulerMutants = []mutant{
 	{
 		name: "pin-to-a-dead-node", invariant: 11, file: "scheduler/place.go",
 		old: "case slices.Contains(nodes, w.Node):", new: "case w.Node != \"\":",
-		fault: "a partition that is pinned to a node which does not live is nobody's",
+		fault: "a partition that is pinned to a node which does not live has no owner",
 		run:   "^TestPlaceBy$",
 	},
 }

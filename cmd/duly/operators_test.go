@@ -238,7 +238,7 @@ func (e *engine) StepDown(_ context.Context, _ operate.Actor, partition int, rea
 	return e.refuse
 }
 
-// Follow tells one event a time, and then breaks off, so that whoever follows must go on after it.
+// Follow tells one event a time, and then breaks off, so that a follower must go on after it.
 func (e *engine) Follow(ctx context.Context, after string, _ operate.EventFilter, send func(operate.Event) error) error {
 	e.mu.Lock()
 	e.follows = append(e.follows, after)
