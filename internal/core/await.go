@@ -125,7 +125,7 @@ func (d *decision) heard(i int) {
 	r.Attempt = s.Attempt
 	resent := s.Resent
 	d.t.beginTransition(&r)
-	d.t.completeTransition(&r)
+	d.t.completeTransition(&r, d.t.State)
 	s.Resent = resent
 	d.out.Records = append(d.out.Records, r)
 	d.touchRow()

@@ -33,6 +33,7 @@ func (d *decision) record(kind Kind, step int) Record {
 // finish keeps what r says so far, moves the task to state, lets it advance as
 // far as it can, and closes the record.
 func (d *decision) finish(r *Record, state State) {
+	was := d.t.State
 	d.t.beginTransition(r)
 	if d.retryAt != 0 {
 		d.t.Steps[r.Step].Due = d.retryAt
@@ -40,7 +41,7 @@ func (d *decision) finish(r *Record, state State) {
 	d.t.State = state
 	d.advance(r)
 	r.State = d.t.State
-	d.t.completeTransition(r)
+	d.t.completeTransition(r, was)
 	d.lock()
 	if d.t.State.Ended() {
 		d.out.Effects = append(d.out.Effects, Effect{Kind: EffectEnded, Seq: r.Seq})

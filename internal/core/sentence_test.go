@@ -26,6 +26,40 @@ var more = map[string]func(t *testing.T) *rig{
 		r.must(Event{Kind: EventUndo, Reason: "sent to the wrong\naddress"})
 		return r
 	},
+	"in error, undo asked": func(t *testing.T) *rig { // the person's reason is not the step's failure
+		r := built(t, "error by policy", 0)
+		r.must(Event{Kind: EventUndo, Reason: "the gateway is down"})
+		return r
+	},
+	"in error, undo asked without a reason": func(t *testing.T) *rig {
+		r := built(t, "error by policy", 0)
+		r.must(Event{Kind: EventUndo})
+		return r
+	},
+	"between tries, cancelled": func(t *testing.T) *rig {
+		r := built(t, "between tries", 0)
+		r.must(Event{Kind: EventCancel, Reason: "the customer called"})
+		return r
+	},
+	"cancelled at work, then it failed": func(t *testing.T) *rig {
+		r := built(t, "at work", 0)
+		r.must(Event{Kind: EventCancel, Reason: "the customer called"})
+		r.answer(CodeAgentError)
+		return r
+	},
+	"cancelled at work, then it was refused": func(t *testing.T) *rig {
+		r := built(t, "at work", 0)
+		r.must(Event{Kind: EventCancel, Reason: "the customer called"})
+		r.answer(409)
+		return r
+	},
+	"cancelled at work, then silent": func(t *testing.T) *rig {
+		r := built(t, "at work", 0)
+		r.must(Event{Kind: EventCancel, Reason: "the customer called"})
+		r.now = r.now.Add(10 * time.Second)
+		r.must(Event{Kind: EventOverdue, Rand: 0.5})
+		return r
+	},
 	"a long reason": func(t *testing.T) *rig {
 		r := built(t, "processed", 0)
 		r.must(Event{Kind: EventUndo, Reason: strings.Repeat("ä", 300)})

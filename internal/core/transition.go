@@ -4,7 +4,7 @@ package core
 // about what comes next between them, so a replayed task equals the live one.
 func (t *Task) applyRecord(r *Record) {
 	t.beginTransition(r)
-	t.completeTransition(r)
+	t.completeTransition(r, t.State)
 }
 
 // beginTransition keeps what r says of the round, the deadline and the step whose try
@@ -146,7 +146,7 @@ func (t *Task) applyNext(r *Record) {
 
 // completeTransition keeps the command that r issues, the task's state, and what follows
 // from it.
-func (t *Task) completeTransition(r *Record) {
+func (t *Task) completeTransition(r *Record, was State) {
 	if r.Next >= 0 {
 		t.applyNext(r)
 	}
@@ -158,7 +158,7 @@ func (t *Task) completeTransition(r *Record) {
 		}
 	}
 	t.Seq, t.State, t.UpdatedAt = r.Seq, r.State, r.At
-	t.applyReason(r)
+	t.applyReason(r, was)
 	if t.State != StatePending {
 		t.WaitsFor = ""
 	} else {
@@ -181,13 +181,19 @@ func (t *Task) completeTransition(r *Record) {
 
 // applyReason keeps what a person asks first: which step failed and why. What goes
 // wrong while undoing matters only when the undo gives up.
-func (t *Task) applyReason(r *Record) {
+func (t *Task) applyReason(r *Record, was State) {
 	switch r.Kind {
 	case KindResubmitted, KindAccepted:
 		t.FailedStep, t.Why = 0, ""
 		return
+	case KindCancelled, KindUndoAsked:
+		if r.Reason != "" { // a person's words are no failure of a step
+			t.FailedStep, t.Why = 0, r.Reason
+		}
+		return
 	case KindRefused, KindFailed, KindOverdue, KindUnserved:
-		if t.State == StateUndoing && t.FailedStep != 0 && r.StepStatus != StepFailed {
+		if was == StateUndoing { // what began the undo is the reason, not the end of what was still out
+			t.applyUndoReason(r)
 			return
 		}
 		t.FailedStep = r.Step + 1

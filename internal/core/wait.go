@@ -146,7 +146,7 @@ func (d *decision) silent(i int) {
 func (d *decision) raise(r *Record, due Instant) {
 	r.State = d.t.State
 	d.t.beginTransition(r)
-	d.t.completeTransition(r)
+	d.t.completeTransition(r, d.t.State)
 	d.t.Bound = due
 	d.out.Row = true
 	d.out.Records = append(d.out.Records, *r)

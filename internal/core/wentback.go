@@ -17,7 +17,7 @@ func (d *decision) wentBack() error {
 	r.State = d.t.State
 	r.EffectsPossibleUntil = d.quietBefore()
 	d.t.beginTransition(&r)
-	d.t.completeTransition(&r)
+	d.t.completeTransition(&r, d.t.State)
 	d.touchRow() // of a task that is being undone another step may be next
 	d.out.Records = append(d.out.Records, r)
 	return nil
