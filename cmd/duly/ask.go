@@ -68,7 +68,10 @@ func reasonOf(std streams, given string, needed bool) (string, error) {
 }
 
 // moment reads a time: RFC 3339, or a duration from now.
-func moment(name, text string) (time.Time, error) {
+func moment(name, text string) (time.Time, error) { return momentFrom(name, text, 1) }
+
+// momentFrom is moment with durations that count from now by sign: 1 after it, -1 before it.
+func momentFrom(name, text string, sign time.Duration) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -79,7 +82,7 @@ func moment(name, text string) (time.Time, error) {
 	if err != nil || d <= 0 {
 		return time.Time{}, misuse("%s: %q, want a time as 2026-01-31T12:00:00Z or a duration as 30m", name, text)
 	}
-	return time.Now().Add(d), nil
+	return time.Now().Add(sign * d), nil
 }
 
 // document reads JSON that is given as text, as @file or as - for standard input.
@@ -320,7 +323,7 @@ func (c *extendCmd) Run(ctx context.Context, std streams) error {
 }
 
 type whyCmd struct {
-	Task []string `arg:"" name:"task" help:"The task: type and id, or the id alone."`
+	Task []string `arg:"" name:"task" help:"The task: type and id, type/id, or the id alone."`
 	server
 }
 
@@ -339,12 +342,16 @@ func (c *whyCmd) Run(ctx context.Context, std streams) error {
 
 // find reads the task. An id is of one task whatever its type, so the types are tried one by one where none is given.
 func (c *whyCmd) find(ctx context.Context) ([]byte, error) {
-	switch len(c.Task) {
+	words := c.Task
+	if len(words) == 1 && strings.Contains(words[0], "/") { // as audit trail and tables of the console write it
+		words = strings.SplitN(words[0], "/", 2)
+	}
+	switch len(words) {
 	case 2:
-		return c.read(ctx, taskPath(c.Task[0], c.Task[1]), nil)
+		return c.read(ctx, taskPath(words[0], words[1]), nil)
 	case 1:
 	default:
-		return nil, misuse("task: %d words, want type and id, or the id alone", len(c.Task))
+		return nil, misuse("task: %d words, want type and id, type/id, or the id alone", len(words))
 	}
 	plans, err := c.read(ctx, pathOf("plans"), nil)
 	if err != nil {

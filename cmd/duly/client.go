@@ -323,9 +323,9 @@ type listCmd struct {
 	Step        string `help:"Only tasks in which this step failed."`
 	Fingerprint string `help:"Only tasks that failed in this way: field fingerprint of a failure group."`
 	Label       string `short:"l" help:"Only tasks with this label: key=value."`
-	CreatedFrom string `help:"Only tasks created at this time (RFC 3339) or after."`
-	CreatedTo   string `help:"Only tasks created before this time."`
-	DeadlineTo  string `help:"Only tasks whose deadline is before this time."`
+	CreatedFrom string `help:"Only tasks created at this time or after: a time (RFC 3339), or how long ago, as 2h."`
+	CreatedTo   string `help:"Only tasks created before this time: a time, or how long ago."`
+	DeadlineTo  string `help:"Only tasks whose deadline is before this time: a time, or a duration from now, as 10m."`
 	Limit       int    `default:"50" help:"How many, 1 to 1000."`
 	After       string `help:"Cursor that the page before ended with."`
 	server
@@ -333,14 +333,33 @@ type listCmd struct {
 
 // Run lists tasks.
 func (c *listCmd) Run(ctx context.Context, std streams) error {
+	from, to, deadline, err := c.times()
+	if err != nil {
+		return err
+	}
 	data, err := c.read(ctx, pathOf("tasks"), queryOf(map[string]string{
-		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "created_from": c.CreatedFrom,
-		"created_to": c.CreatedTo, "deadline_to": c.DeadlineTo, "after": c.After, "limit": fmt.Sprint(c.Limit),
+		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "created_from": from,
+		"created_to": to, "deadline_to": deadline, "after": c.After, "limit": fmt.Sprint(c.Limit),
 	}))
 	if err != nil {
 		return err
 	}
 	return c.list(std, data, "tasks", "no task", taskListColumns)
+}
+
+// times are the times of the filter as the API reads them.
+func (c *listCmd) times() (from, to, deadline string, err error) {
+	read := func(name, text string, sign time.Duration) string {
+		at, wrong := momentFrom(name, text, sign)
+		if err == nil {
+			err = wrong
+		}
+		if at.IsZero() {
+			return ""
+		}
+		return at.UTC().Format(time.RFC3339Nano)
+	}
+	return read("created-from", c.CreatedFrom, -1), read("created-to", c.CreatedTo, -1), read("deadline-to", c.DeadlineTo, 1), err
 }
 
 type cancelCmd struct {

@@ -476,7 +476,7 @@ func TestLists(t *testing.T) {
 	e.run(exitNotFound, "failures show g-2")
 	e.run(exitNotFound, "why o-9", "no task")
 	out := e.run(exitDone, "why o-1")
-	if out != e.view.Sentence+"\n" || out != e.run(exitDone, "task why order o-1") {
+	if out != e.view.Sentence+"\n" || out != e.run(exitDone, "task why order o-1") || out != e.run(exitDone, "why order/o-1") {
 		t.Errorf("why: %q", out)
 	}
 	file := filepath.Join(t.TempDir(), "plan.yaml")
@@ -541,6 +541,8 @@ func TestExitStatuses(t *testing.T) {
 	e.run(exitForbidden, "token list", "needs the role admin")
 	e.run(exitNotFound, "task get order o-9", "no task")
 	e.run(exitUse, "list --limit 0", "limit")
+	e.run(exitDone, "task list --deadline-to 10m --created-from 2h --created-to 2099-01-31T12:00:00Z", "o-1")
+	e.run(exitUse, "task list --deadline-to soon", `deadline-to: "soon", want a time`)
 	e.token(operate.RoleOperator)
 	e.refuse = &operate.Refusal{Code: 409, Detail: "not now"}
 	e.run(exitState, "task resubmit order o-1", "not now")

@@ -161,6 +161,10 @@ type roomProber interface {
 }
 
 func (e *examiner) database(ctx context.Context) {
+	if e.cfg.DatabaseURL == "" {
+		e.unknown("no database was named: --database-url or DATABASE_URL", CheckDatabase, CheckTables, CheckDatabaseDisk)
+		return
+	}
 	ctx, cancel := e.within(ctx)
 	defer cancel()
 	store, err := dialects.Open(ctx, e.cfg.DatabaseURL, schema.Options{MaxConns: 2, Timeout: e.o.Timeout})

@@ -531,6 +531,12 @@ func TestDoctorLooksAtWhatItCan(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
+	cfg.DatabaseURL = ""
+	for _, check := range []string{CheckDatabase, CheckTables, CheckDatabaseDisk} {
+		if f := findings(Examine(t.Context(), cfg, Examination{Timeout: time.Second})).of(check); f.State != FindingUnknown || !strings.Contains(f.What, "--database-url") {
+			t.Errorf("%+v", f)
+		}
+	}
 	cfg.Partitions = 0
 	if all := Examine(t.Context(), cfg, Examination{}); len(all) != 1 || all[0].State != FindingWrong || !strings.Contains(all[0].What, "partitions: 0") {
 		t.Errorf("%+v", all)

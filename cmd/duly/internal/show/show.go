@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -169,7 +170,7 @@ func Value(v any) string {
 		}
 		return "no"
 	case json.Number:
-		return v.String()
+		return short(v)
 	case []any:
 		all := make([]string, len(v))
 		for i, e := range v {
@@ -185,6 +186,19 @@ func Value(v any) string {
 		}
 	}
 	return Clean(plain(v))
+}
+
+// short is a number with at most three digits after its point; programs get all of them.
+func short(n json.Number) string {
+	text := n.String()
+	if !strings.ContainsAny(text, ".eE") {
+		return text
+	}
+	f, err := n.Float64()
+	if err != nil {
+		return text
+	}
+	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(f, 'f', 3, 64), "0"), ".")
 }
 
 // Count is a number of tasks: 4,312 or ≥ 10,000.

@@ -159,7 +159,7 @@ func TestForPrograms(t *testing.T) {
 // TestValues: each kind of value as people read it.
 func TestValues(t *testing.T) {
 	for in, want := range map[string]string{
-		`null`: "-", `""`: "-", `"a"`: "a", `true`: "yes", `false`: "no", `12345678`: "12345678", `{"n":1234567}`: "1,234,567", `{"n":100,"at_least":true}`: "≥ 100",
+		`null`: "-", `""`: "-", `"a"`: "a", `true`: "yes", `false`: "no", `12345678`: "12345678", `0.014657982142857143`: "0.015", `12.5`: "12.5", `3.0`: "3", `1e-9`: "0", `1e21`: "1000000000000000000000", `{"n":1234567}`: "1,234,567", `{"n":100,"at_least":true}`: "≥ 100",
 		`["a","b"]`: "a, b", `[]`: "-", `"0001-01-01T00:00:00Z"`: "-", `"2026-11-25T13:05:06.9+01:00"`: "2026-11-25T12:05:06Z", `{"k":"v"}`: `{"k":"v"}`,
 	} {
 		var v any

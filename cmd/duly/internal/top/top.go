@@ -521,7 +521,7 @@ func (m *model) needs(o *operate.Overview) []string {
 		add(alarm, "✗ agents gone: %s (4)", strings.Join(o.AgentsGone, ", "))
 	}
 	if o.AtRisk.N > 0 {
-		add(warn, "! %s tasks near their deadline (duly task list --deadline-to …)", count(o.AtRisk))
+		add(warn, "! %s tasks near their deadline (duly task list --deadline-to 10m)", count(o.AtRisk))
 	}
 	return all
 }
