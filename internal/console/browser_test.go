@@ -54,7 +54,7 @@ type browser struct {
 }
 
 // expected are lines of the browser's console that a test provokes.
-var expected = regexp.MustCompile(`status of (4\d\d|503)|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_NETWORK_CHANGED`)
+var expected = regexp.MustCompile(`status of (4\d\d|503)|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_NETWORK_CHANGED|Cross-Origin-Opener-Policy header has been ignored`)
 
 // newBrowser serves a handler and opens a browser on it. It ends with the test.
 func newBrowser(t *testing.T, h http.Handler) *browser {
