@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -200,4 +201,57 @@ func TestFormerOwnerIsHeard(t *testing.T) {
 	if st := r.store.Partition(0); st.WentBackAt == 0 || st.Epoch != 3 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// After the database went back, a request about the row that was seen is about the task as it was seen: what the owner
+// notes because of the request does not count. A task in error is undone with all that may have run, is done again by
+// key, and no step of it is accepted.
+func TestRequestsAfterTheDatabaseWentBack(t *testing.T) {
+	r := inError(t, 3, scheduler.Config{})
+	r.tasks(0, order("live"))
+	r.cycle()
+	r.start("n2")
+	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: r.pos, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+		t.Fatal(err)
+	}
+	r.cycle()
+	r.bus.take()
+	for i, kind := range []core.EventKind{core.EventUndo, core.EventResubmit, core.EventAccept} {
+		r.control(core.Control{Kind: kind, ID: fmt.Sprintf("t%d", i+1), Type: "strict", Actor: "olga", IfSeq: 2, Result: []byte(`"by hand"`)})
+	}
+	r.control(core.Control{Kind: core.EventExtend, ID: "live", Type: "order", Actor: "olga", IfSeq: 1, Until: r.now.Add(24 * time.Hour)})
+	r.cycle()
+	for id, want := range map[string]string{"t1": "went_back undo_asked", "t2": "went_back resubmitted", "t3": "", "live": "went_back extended"} {
+		if got := r.kindsAfter(id, map[bool]int{true: 1, false: 2}[id == "live"]); got != want {
+			t.Errorf("%s has the rows %q, want %q", id, got, want)
+		}
+	}
+	r.logged("whether step a was undone meanwhile is not known")
+	for range 40 {
+		for _, c := range r.bus.take() {
+			r.answer(c, 0)
+		}
+		r.now = r.now.Add(time.Second)
+		r.cycle()
+	}
+	r.state("t1", core.StateUndone)
+	r.state("t2", core.StateProcessed)
+	r.state("t3", core.StateError)
+	if notes := strings.Join(r.bus.list, "\n"); !strings.Contains(notes, "undo t1/b/0") || !strings.Contains(notes, "undo t1/a/0") {
+		t.Errorf("t1 is undone, but not every step was: %s", notes)
+	}
+}
+
+// kindsAfter are the kinds of a task's journal rows behind the first n.
+func (r *rig) kindsAfter(id string, n int) string {
+	r.t.Helper()
+	saved, err := r.store.LoadIDs(r.t.Context(), 0, []string{id})
+	if err != nil || len(saved) != 1 {
+		r.t.Fatalf("task %s: %v", id, err)
+	}
+	var kinds []string
+	for _, j := range saved[0].Journal[n:] {
+		kinds = append(kinds, string(j.Kind))
+	}
+	return strings.Join(kinds, " ")
 }
