@@ -86,4 +86,22 @@ var wentBackMutants = []mutant{
 		fault: "what the owner notes because of a request makes it refuse the request",
 		run:   "^TestRequestsAfterTheDatabaseWentBack$",
 	},
+	{
+		name: "takeover-with-an-old-end", invariant: 8, file: "scheduler/takeover.go",
+		old: "(st.Found.WentBack || s.cfg.Now() > ", new: "(s.cfg.Now() > ",
+		fault: "after the database went back, submissions that came while the node stood still count as new",
+		run:   "^TestTakeoverAfterAnOldLook$",
+	},
+	{
+		name: "takeover-with-old-evidence", invariant: 8, file: "scheduler/takeover.go",
+		old: "(st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor))", new: "st.Found.WentBack",
+		fault: "a node that stood still takes over without what others recorded meanwhile",
+		run:   "^TestTakeoverAfterAnOldLook$",
+	},
+	{
+		name: "takeover-of-another-database", invariant: 4, file: "scheduler/takeover.go",
+		old: "(st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit)", new: "st.Found.Epoch < 0",
+		fault: "a node goes by what it looked at before the database went back once more",
+		run:   "^TestTakeoverOvertakenWhileItLooks$",
+	},
 }
