@@ -290,7 +290,7 @@ func (c *Committer) adopt(ctx context.Context, p int) {
 
 // tryAdopt listens to replies before commands are sent again: an answer that comes earlier would be lost.
 func (c *Committer) tryAdopt(ctx context.Context, p int) error {
-	ground, err := c.s.wires.Ground(ctx, p)
+	ground, err := c.look(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -315,6 +315,14 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 	}
 	c.s.log.Debug("partition taken over", "partition", p, "epoch", from.Epoch, "cursor", from.Cursor, "resumed", from.Resumed)
 	return nil
+}
+
+// look finds what there is of a partition outside the database, now.
+func (c *Committer) look(ctx context.Context, p int) (Ground, error) {
+	at := c.s.cfg.Now()
+	g, err := c.s.wires.Ground(ctx, p)
+	g.At, g.Again = at, func(ctx context.Context) (Ground, error) { return c.look(ctx, p) }
+	return g, err
 }
 
 // drop forgets a partition and stops what brings its mail.

@@ -270,20 +270,22 @@ func (s *Shard) Doubt(e core.Evidence) bool {
 // event applies one event to one task in flight and keeps what it led to. The
 // caller has made sure that the task was not created in this round.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
-	unsure := p.taken.MayHaveRun(e.task)
-	starts := ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit || ev.Kind == core.EventAccept
-	if unsure && !starts {
+	switch back := p.taken.WentBackAt; {
+	case !p.taken.MayHaveRun(e.task):
+	case e.task.State.Ended(): // a request that takes it up again notes it
+		ev.WentBack, ev.At = back, max(ev.At, back)
+	default:
+		seq := e.task.Seq
 		s.wentBack(p, e)
+		if ev.IfSeq == seq { // what is noted now is nothing that the requester could have seen
+			ev.IfSeq = e.task.Seq
+		}
 	}
-	err := s.decide(p, e, ev)
-	if unsure && err == nil && starts { // what the time that is lost made of it is not known either
-		s.wentBack(p, e)
-	}
-	return err
+	return s.decide(p, e, ev)
 }
 
 // wentBack notes in a task's journal that steps of it may have run which the journal
-// does not know. A task that has ended has no need of it.
+// does not know.
 func (s *Shard) wentBack(p *partition, e *entry) {
 	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
 }

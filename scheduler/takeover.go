@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -28,7 +29,13 @@ type Ground struct {
 	End      uint64        // position of the partition's last message in it
 	Evidence core.Evidence // of the owner that recorded last
 	Former   core.Evidence // of the last owner that lost it
+
+	At    core.Instant                          // when it was looked at
+	Again func(context.Context) (Ground, error) // looks again; nil: what there is does not change meanwhile
 }
+
+// groundFor is how old what was looked at may be when the takeover is committed.
+const groundFor = 100 * time.Millisecond
 
 // Adopt takes a partition over: it raises the epoch, which locks out any other
 // owner; rebuilds from the journal the tasks that have a command out; sends
@@ -39,14 +46,10 @@ type Ground struct {
 // is evidence of commits that the store does not have, what may have run then is noted:
 // both are alerts.
 func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (Adopted, error) {
-	known := s.evidence[id]
-	if known.Newer(g.Evidence) {
-		g.Evidence = known
+	st, err := s.claimOn(ctx, now, id, &g)
+	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor)) {
+		st, err = s.claimAgain(ctx, st, &g)
 	}
-	st, err := s.store.TakeOver(ctx, id, core.Claim{
-		Owner: s.cfg.Node, Commit: s.cfg.IDs.next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
-		RewoundTasks: s.rewound[id].tasks, RewoundControl: s.rewound[id].control,
-	})
 	if err != nil {
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
@@ -79,6 +82,39 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, CursorStored: p.cursorStored, ControlStored: p.controlStored,
 		Stream: g.Stream, Resumed: len(p.tasks),
 	}, nil
+}
+
+// claimOn takes a partition over on what was found outside the database.
+func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground) (core.PartitionState, error) {
+	if known := s.evidence[id]; known.Newer(g.Evidence) {
+		g.Evidence = known
+	}
+	return s.store.TakeOver(ctx, id, core.Claim{
+		Owner: s.cfg.Node, Commit: s.cfg.IDs.next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
+		RewoundTasks: s.rewound[id].tasks, RewoundControl: s.rewound[id].control,
+	})
+}
+
+// claimAgain takes a partition over once more, on what is outside the database now. What was looked at before the first
+// takeover may be older than the database's going back: this node stood still in between, others owned the partition
+// meanwhile and read on, and all that is lost. What is looked at after it is not, if the row is then as the first left it.
+func (s *Shard) claimAgain(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
+	now, err := g.Again(ctx)
+	if err != nil {
+		return first, err
+	}
+	*g = now
+	found := first.Found
+	if found.WentBack || core.WentBack(found.Epoch, found.Commit, g.Evidence) || core.WentBack(found.Epoch, found.Commit, g.Former) {
+		s.doubted[first.Partition] = true
+	}
+	st, err := s.claimOn(ctx, s.cfg.Now(), first.Partition, g)
+	if err == nil && (st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit) {
+		err = fmt.Errorf("%w: epoch %d, commit %d instead of epoch %d, commit %d", ErrOvertaken, st.Found.Epoch, st.Found.Commit, first.Epoch, first.LastCommit)
+	}
+	found.WentBack = st.Found.WentBack
+	st.Found = found // the row as it was before this node
+	return st, err
 }
 
 // warn logs that a takeover did not find what there should be.

@@ -1,12 +1,16 @@
 package scheduler_test
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/sim"
 	"duly.dev/duly/scheduler"
 )
 
@@ -199,5 +203,134 @@ func TestFormerOwnerIsHeard(t *testing.T) {
 	r.logged("ALERT: the database went back")
 	if st := r.store.Partition(0); st.WentBackAt == 0 || st.Epoch != 3 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// After the database went back, a request about the row that was seen is about the task as it was seen: what the owner
+// notes because of the request does not count. A task in error is undone with all that may have run, is done again by
+// key, and no step of it is accepted.
+func TestRequestsAfterTheDatabaseWentBack(t *testing.T) {
+	r := inError(t, 3, scheduler.Config{})
+	r.tasks(0, order("live"))
+	r.cycle()
+	r.start("n2")
+	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: r.pos, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+		t.Fatal(err)
+	}
+	r.cycle()
+	r.bus.take()
+	for i, kind := range []core.EventKind{core.EventUndo, core.EventResubmit, core.EventAccept} {
+		r.control(core.Control{Kind: kind, ID: fmt.Sprintf("t%d", i+1), Type: "strict", Actor: "olga", IfSeq: 2, Result: []byte(`"by hand"`)})
+	}
+	r.control(core.Control{Kind: core.EventExtend, ID: "live", Type: "order", Actor: "olga", IfSeq: 1, Until: r.now.Add(24 * time.Hour)})
+	r.cycle()
+	for id, want := range map[string]string{"t1": "went_back undo_asked", "t2": "went_back resubmitted", "t3": "", "live": "went_back extended"} {
+		if got := r.kindsAfter(id, map[bool]int{true: 1, false: 2}[id == "live"]); got != want {
+			t.Errorf("%s has the rows %q, want %q", id, got, want)
+		}
+	}
+	r.logged("whether step a was undone meanwhile is not known")
+	for range 40 {
+		for _, c := range r.bus.take() {
+			r.answer(c, 0)
+		}
+		r.now = r.now.Add(time.Second)
+		r.cycle()
+	}
+	r.state("t1", core.StateUndone)
+	r.state("t2", core.StateProcessed)
+	r.state("t3", core.StateError)
+	if notes := strings.Join(r.bus.list, "\n"); !strings.Contains(notes, "undo t1/b/0") || !strings.Contains(notes, "undo t1/a/0") {
+		t.Errorf("t1 is undone, but not every step was: %s", notes)
+	}
+}
+
+// kindsAfter are the kinds of a task's journal rows behind the first n.
+func (r *rig) kindsAfter(id string, n int) string {
+	r.t.Helper()
+	saved, err := r.store.LoadIDs(r.t.Context(), 0, []string{id})
+	if err != nil || len(saved) != 1 {
+		r.t.Fatalf("task %s: %v", id, err)
+	}
+	var kinds []string
+	for _, j := range saved[0].Journal[n:] {
+		kinds = append(kinds, string(j.Kind))
+	}
+	return strings.Join(kinds, " ")
+}
+
+// A node that stands still between its look outside the database and its takeover looks again after it: meanwhile others
+// owned the partition and read on, and the database lost that.
+func TestTakeoverAfterAnOldLook(t *testing.T) {
+	for name, c := range map[string]struct {
+		old  func(lost core.Evidence) core.Evidence // what the first look found
+		late time.Duration                          // how old it was
+		back bool
+	}{
+		"the first look tells that it went back": {old: func(lost core.Evidence) core.Evidence { return lost }, back: true},
+		"the second look tells":                  {old: func(core.Evidence) core.Evidence { return core.Evidence{} }, late: time.Second, back: true},
+		"it is not old":                          {old: func(core.Evidence) core.Evidence { return core.Evidence{} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, scheduler.Config{})
+			r.flush()
+			standby := r.store.Copy()
+			r.tasks(0, order("t1"))
+			r.cycle()
+			lost := core.Evidence{Epoch: 1, Commit: r.store.Partition(0).LastCommit}
+			r.store.Replace(standby)
+			r.start("n2")
+			looks := 0
+			again := func(context.Context) (scheduler.Ground, error) {
+				looks++
+				return scheduler.Ground{Stream: "stream-1", End: 1, Evidence: lost, At: r.now}, nil
+			}
+			from, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", Evidence: c.old(lost), At: r.now.Add(-c.late), Again: again})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := r.store.Partition(0)
+			if !c.back {
+				if looks != 0 || st.Epoch != 2 {
+					t.Errorf("%d looks, %+v", looks, st)
+				}
+				return
+			}
+			if looks != 1 || st.WentBackAt == 0 || st.WentBackUntil != 1 || from.Epoch != st.Epoch {
+				t.Fatalf("%d looks, owns %+v, stored %+v", looks, from, st)
+			}
+			r.logged("ALERT: the database went back")
+			r.pos = from.Cursor
+			r.tasks(0, order("t1"))
+			r.cycle()
+			if got := r.kindsAfter("t1", 0); got != "went_back" {
+				t.Errorf("t1 has the rows %q, want went_back", got)
+			}
+		})
+	}
+}
+
+// What is looked at after the first takeover is of another database if the row is not as that left it.
+func TestTakeoverOvertakenWhileItLooks(t *testing.T) {
+	for name, meddle := range map[string]func(r *rig, standby *sim.MemStore){
+		"by another node": func(r *rig, _ *sim.MemStore) { r.steal(0) },
+		"by the database": func(r *rig, standby *sim.MemStore) { r.store.Replace(standby) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, scheduler.Config{})
+			standby := r.store.Copy()
+			r.start("n2")
+			again := func(context.Context) (scheduler.Ground, error) {
+				meddle(r, standby)
+				return scheduler.Ground{Stream: "stream-1", At: r.now}, nil
+			}
+			_, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", At: r.now.Add(-time.Second), Again: again})
+			if !errors.Is(err, scheduler.ErrOvertaken) {
+				t.Fatalf("adopted: %v", err)
+			}
+			if _, ok := r.shard.Owns(0); ok {
+				t.Error("it owns the partition")
+			}
+		})
 	}
 }

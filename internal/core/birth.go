@@ -22,7 +22,7 @@ func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 	t.Steps = make([]StepState, len(p.Steps))
 	r := d.record(KindSubmitted, -1)
 	if ev.Kind == EventWentBack {
-		r.Kind, r.EffectsPossibleUntil = KindWentBack, d.quietBefore()
+		r.Kind, r.EffectsPossibleUntil = KindWentBack, d.quietBefore(ev.Until)
 	}
 	r.Deadline = t.Deadline
 	if r.Deadline == 0 {

@@ -41,6 +41,9 @@ type Event struct {
 	Step   string  // of Resubmit, Edit and Accept: the step meant; empty = the failed one
 	Until  Instant // of Extend, Resubmit, Edit and Accept: the new task deadline; 0 = the plan's time from now; of WentBack: when
 	As     State   // of Resolve: StateProcessed or StateUndone
+	// WentBack is when the database went back, of a request about a task that has ended and whose journal does not note
+	// it yet; 0: nothing is to be noted. What the task goes on with is noted before the request.
+	WentBack Instant
 	// Full has bit i set when the agent of step i has no room in its in-flight
 	// window, or a pause holds the step: a do that would start there parks the task instead.
 	Full uint64

@@ -20,6 +20,7 @@ type model struct {
 	effects map[effectKey]*effectAt
 	settled map[int]bool         // rounds that a person settled by hand
 	inputs  map[effectKey]string // of the do that left last
+	hand    map[effectKey]bool   // accepted: done by hand
 }
 
 // try is one command, known by the number of the journal row that issued it.
@@ -56,7 +57,7 @@ type effectAt struct {
 }
 
 func newModel(p *Plan) *model {
-	return &model{grace: Instant(0).Add(p.Grace), effects: map[effectKey]*effectAt{}, settled: map[int]bool{}, inputs: map[effectKey]string{}}
+	return &model{grace: Instant(0).Add(p.Grace), effects: map[effectKey]*effectAt{}, settled: map[int]bool{}, inputs: map[effectKey]string{}, hand: map[effectKey]bool{}}
 }
 
 func (m *model) effect(k effectKey) *effectAt {
@@ -140,6 +141,9 @@ func (m *model) checkSend(p *Plan, task *Task, e Effect, now Instant) string {
 	round := task.Round
 	k := effectKey{round, e.Step}
 	if e.Kind == EffectDo {
+		if m.hand[k] {
+			return fmt.Sprintf("a do of step %d leaves, which was done by hand", e.Step)
+		}
 		if m.effect(k).tombstone && !m.settled[round] {
 			return fmt.Sprintf("a do of step %d leaves after its undo", e.Step)
 		}
@@ -162,9 +166,12 @@ func (m *model) checkInput(t *Task, e Effect) string {
 	k := effectKey{t.Round, e.Step}
 	input := string(t.InputOf(e.Step))
 	if e.Kind == EffectDo {
-		m.inputs[k] = input
-		if input != string(t.Input) {
-			return fmt.Sprintf("a do of step %d leaves with an input from before an edit", e.Step)
+		want := string(t.Input)
+		if did, ok := m.inputs[k]; ok && t.Steps[e.Step].Repeats {
+			want = did
+		}
+		if m.inputs[k] = input; input != want {
+			return fmt.Sprintf("a do of step %d leaves with the input %s, want %s", e.Step, input, want)
 		}
 		return ""
 	}

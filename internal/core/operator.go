@@ -30,6 +30,10 @@ func (d *decision) resubmit() error {
 	if err != nil {
 		return err
 	}
+	if step := d.t.acceptedStep(d.p); d.ev.WentBack != 0 && d.t.State == StateError && step >= 0 {
+		return d.notAllowed(d.acceptedAndLost(step) + ": undo it, or resolve it")
+	}
+	d.noteBefore()
 	r := d.record(KindResubmitted, step)
 	r.StepStatus, r.Attempt, r.Deadline, r.Input = StepWaiting, 0, until, input
 	if d.t.State == StateUndone {
@@ -40,11 +44,16 @@ func (d *decision) resubmit() error {
 }
 
 // accept lets the step that a task in error stopped at count as done, with a given result, and goes on. It may have
-// an effect, by whatever hand: it is undone with the task.
+// an effect, by whatever hand: it is undone with the task. After the database went back it is not allowed any more: a
+// service takes the undo of a key once, and may have taken it in the time that is lost; what is accepted then could not
+// be undone.
 func (d *decision) accept() error {
 	step, err := d.stopped("only a task in error has a step to accept")
 	if err != nil {
 		return err
+	}
+	if d.ev.WentBack != 0 || d.t.WentBackAt != 0 {
+		return d.notAllowed("the database went back since it began, and whether step " + d.p.Steps[step].Name + " was undone meanwhile is not known: resubmit it, undo it or resolve it")
 	}
 	if n, most := len(d.ev.Result), d.p.Steps[step].ResultMax; n == 0 || n > most {
 		return d.notAllowed(fmt.Sprintf("the result has %d bytes, want 1 to %d, the result_max of step %s", n, most, d.p.Steps[step].Name))
@@ -210,6 +219,9 @@ func (t *Task) possibleInError(p *Plan) []string {
 	}
 	if at, _ := t.stoppedAt(p); at < 0 {
 		return []string{"undo", "resolve"}
+	}
+	if t.WentBackAt != 0 {
+		return []string{"undo", "resubmit", "edit", "resolve"}
 	}
 	return []string{"undo", "resubmit", "edit", "accept", "resolve"}
 }

@@ -72,5 +72,9 @@ func (d *decision) resubmitPlanless() error {
 	r := d.record(KindResubmitted, -1)
 	r.Deadline, r.Input = until, input
 	d.finish(&r, StateProcessing)
+	if d.ev.WentBack != 0 && !d.t.State.Ended() { // in the time that is lost it may have begun as well
+		d.noteBefore()
+		d.touchRow()
+	}
 	return nil
 }

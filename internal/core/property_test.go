@@ -137,7 +137,7 @@ func (s *storm) step() {
 		s.people()
 		return
 	}
-	switch what := s.n("what", 40); {
+	switch what := s.n("what", 41); {
 	case what < 10:
 		s.work()
 	case what < 20:
@@ -158,6 +158,8 @@ func (s *storm) step() {
 		s.takeover()
 	case what < 37:
 		s.zombie()
+	case what < 38:
+		s.event(Event{Kind: EventWentBack, Until: s.now})
 	default:
 		s.people()
 	}
@@ -307,7 +309,7 @@ func (s *storm) accept() {
 	}
 	if err := s.guarded(ev, func() {
 		k := effectKey{s.task.Round, at}
-		s.m.effect(k).live = true
+		s.m.effect(k).live, s.m.hand[k] = true, true
 		delete(s.m.inputs, k)
 	}); err == nil && at < 0 {
 		s.rt.Fatalf("accepted, and no step had stopped: %s", s.task)
@@ -349,6 +351,9 @@ func (s *storm) try(ev Event) error {
 	}
 	if ev.Actor == "" {
 		ev.Actor = node
+	}
+	if s.task.State.Ended() && s.one("went back", 10) { // and no request has taken it up since
+		ev.WentBack = s.now
 	}
 	if s.one("crash before commit", 40) {
 		var out Outcome

@@ -11,6 +11,7 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 	endNumber, waitsFor, lockedBy := t.EndNumber, t.WaitsFor, t.LockedBy
 	t.Seq, t.Failures, t.Round = 0, 0, 0
 	t.FailedStep, t.Why, t.Earlier = 0, "", nil
+	t.WentBackAt, t.LostUntil = 0, 0
 	if p != nil {
 		t.Steps = make([]StepState, len(p.Steps))
 	}

@@ -94,6 +94,7 @@ type Task struct {
 	EndNumber int64 // partition-wide number of its ending, given by the owner; 0 while unended
 
 	WentBackAt Instant // when it was last noted that steps may have run which the journal does not know; 0: never
+	LostUntil  Instant // after this no command of the time that the database has lost can take effect; 0: none was lost
 
 	FailedStep int    // 1 + index of the step that failed last in this round; 0: none
 	Why        string // text of the newest failure or reason that says why the task is where it is
@@ -111,6 +112,8 @@ type StepState struct {
 	EffectsPossibleUntil Instant // no do of this step can still take effect after this
 	MayHaveEffect        bool    // a do may have left an effect that no undo has removed
 	Resent               bool    // the command out may be in more than one pair of hands; not journalled
+	ByHand               bool    // it is done because an operator accepted it: its service may not know of it
+	Repeats              bool    // it was done before the database went back, and is done again by the input that it had
 	Result               []byte  // what do answered
 
 	// A step that waits for its agent. What its retries come to is not journalled.

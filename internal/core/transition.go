@@ -10,12 +10,16 @@ func (t *Task) applyRecord(r *Record) {
 // beginTransition keeps what r says of the round, the deadline and the step whose try
 // ended.
 func (t *Task) beginTransition(r *Record) {
-	if r.Round > t.Round {
+	round := r.Round > t.Round
+	if round {
 		t.Round, t.Earlier = r.Round, nil
 		clear(t.Steps)
 	}
 	if r.Input != nil {
 		t.applyInput(r.Input)
+	}
+	if round && t.WentBackAt != 0 {
+		t.applyRoundAfterWentBack()
 	}
 	if r.Deadline != 0 {
 		t.Deadline = r.Deadline
@@ -46,19 +50,39 @@ func (t *Task) applyInput(input []byte) {
 }
 
 // applyWentBack makes every step one that may have an effect, or may have been undone:
-// what is done is done again, by the same key.
+// what is done is done again, by the same key and the same input. What was done by hand is not: its service would do it
+// a second time.
 func (t *Task) applyWentBack(r *Record) {
-	t.WentBackAt = r.At
+	t.WentBackAt, t.LostUntil = r.At, max(t.LostUntil, r.EffectsPossibleUntil)
+	again := r.State == StatePending || r.State == StateProcessing || r.State == StateError && !t.undoBegun()
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		if r.State == StateUndoing && s.Status == StepUndone {
+		if s.Status == StepUndone {
 			continue // its tombstone is from before, or from after the time that is lost
 		}
 		s.MayHaveEffect, s.EffectsPossibleUntil = true, max(s.EffectsPossibleUntil, r.EffectsPossibleUntil)
-		if r.State != StateUndoing && s.Status == StepDone {
-			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
+		if again && s.Status == StepDone && !s.ByHand {
+			s.Status, s.Attempt, s.Due, s.Repeats = StepWaiting, 0, 0, true
 		}
 	}
+}
+
+// applyRoundAfterWentBack makes the steps of a new round ones that may have an effect: in the time that is lost the task
+// may have come to this round as well, by the same keys.
+func (t *Task) applyRoundAfterWentBack() {
+	for i := range t.Steps {
+		t.Steps[i].MayHaveEffect, t.Steps[i].EffectsPossibleUntil = true, t.LostUntil
+	}
+}
+
+// undoBegun reports whether the undo of a step has begun.
+func (t *Task) undoBegun() bool {
+	for i := range t.Steps {
+		if s := t.Steps[i].Status; s == StepUndoing || s == StepUndone {
+			return true
+		}
+	}
+	return false
 }
 
 // applyToStep changes the step whose try ended, or that was reset.
@@ -79,6 +103,9 @@ func (t *Task) applyToStep(r *Record) {
 	switch r.Kind {
 	case KindDone, KindAccepted:
 		s.MayHaveEffect, s.Result = true, r.Result
+		s.ByHand, s.Repeats = r.Kind == KindAccepted, false
+	case KindResubmitted:
+		s.Repeats = s.Repeats && r.Input == nil
 	case KindFailed, KindOverdue:
 		s.MayHaveEffect = true // no answer, or one that may hide an effect, is not "no effect"
 		t.Failures++
@@ -134,7 +161,10 @@ func (t *Task) applyNext(r *Record) {
 			s.Since = r.At
 		}
 	} else {
-		s.Status, s.Input = StepRunning, 0
+		s.Status = StepRunning
+		if !s.Repeats {
+			s.Input = 0
+		}
 	}
 	s.Out = r.Seq
 	if r.Step == r.Next && r.Kind == KindStarted {

@@ -39,6 +39,7 @@ func (d *decision) undo() error {
 			return d.stale("it is too late to cancel")
 		}
 	}
+	d.noteBefore()
 	d.journalRetry()
 	step := d.t.awaiting() // its wait ends with this row
 	for i := range d.t.Steps {

@@ -8,27 +8,62 @@ package core
 // never started: commands of the lost time may be at work until their complete-by and
 // the grace.
 //
-// For a task that has ended the event is stale.
+// A step that an operator accepted can neither be done again, which would do it twice, nor be taken for done: it may
+// have been undone. So its task is undone.
+//
+// For a task that has ended the event is stale: what takes it up again notes it, by [Event.WentBack].
 func (d *decision) wentBack() error {
 	if d.t.State.Ended() {
 		return d.stale("it has ended")
 	}
-	r := d.record(KindWentBack, -1)
-	r.State = d.t.State
-	r.EffectsPossibleUntil = d.quietBefore()
-	d.t.beginTransition(&r)
-	d.t.completeTransition(&r, d.t.State)
+	d.noteWentBack(d.ev.Until, d.ev.Actor)
+	if step := d.t.acceptedStep(d.p); step >= 0 && d.t.State != StateUndoing {
+		ev := *d.ev
+		ev.Kind, ev.Reason = EventUndo, d.acceptedAndLost(step)
+		d.ev = &ev
+		return d.undo()
+	}
 	d.touchRow() // of a task that is being undone another step may be next
-	d.out.Records = append(d.out.Records, r)
 	return nil
 }
 
-// quietBefore is when the last command of the time that is lost can take no effect any
+// noteWentBack writes the row by which the journal knows of it, at the time of the event and by the owner.
+func (d *decision) noteWentBack(at Instant, owner string) {
+	r := d.record(KindWentBack, -1)
+	r.Actor, r.Reason = owner, ""
+	r.EffectsPossibleUntil = d.quietBefore(at)
+	d.t.beginTransition(&r)
+	d.t.completeTransition(&r, d.t.State)
+	d.out.Records = append(d.out.Records, r)
+}
+
+// noteBefore is noteWentBack for a request that takes up a task that has ended.
+func (d *decision) noteBefore() {
+	if d.ev.WentBack != 0 {
+		d.noteWentBack(d.ev.WentBack, d.ev.Node)
+	}
+}
+
+// acceptedStep is a step that is done by an operator's word, and that an undo of the task undoes; -1: there is none.
+func (t *Task) acceptedStep(p *Plan) int {
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.ByHand && s.Status == StepDone && p.Steps[i].Undoable {
+			return i
+		}
+	}
+	return -1
+}
+
+func (d *decision) acceptedAndLost(step int) string {
+	return "step " + d.p.Steps[step].Name + " was accepted, and the database went back since: whether it was undone meanwhile is not known"
+}
+
+// quietBefore is when the last command of the time that is lost, which ended at that instant, can take no effect any
 // more.
-func (d *decision) quietBefore() Instant {
+func (d *decision) quietBefore(until Instant) Instant {
 	var quiet Instant
 	for i := range d.p.Steps {
-		quiet = max(quiet, d.ev.Until.Add(d.p.Steps[i].CompleteBy).Add(d.p.Grace))
+		quiet = max(quiet, until.Add(d.p.Steps[i].CompleteBy).Add(d.p.Grace))
 	}
 	return quiet
 }

@@ -85,6 +85,9 @@ func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 	}
 }
 
+// roundsMax is more rounds than operators let a task begin.
+const roundsMax = 32
+
 // checkOrphans holds every effect to a step that may have it.
 func (w *World) checkOrphans() {
 	known := map[string]bool{}
@@ -94,7 +97,7 @@ func (w *World) checkOrphans() {
 		// it submitted again, and what that was for is over now.
 		lost := w.lost[id] || w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
 		for _, s := range w.planOf(id).Steps {
-			for round := range 3 {
+			for round := range roundsMax {
 				if key := core.Key(id, s.Name, round); lost || w.backs > 0 && stored != nil && round > stored.task.Round || w.forgotten(w.partitionOf(id), key) {
 					known[key] = true
 				}

@@ -109,7 +109,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if j.Kind == core.KindAccepted {
 		w.byHand(t, j)
 	}
-	if j.State.Ended() {
+	if endsBy(j) {
 		w.endedAt[t.ID] = append(w.endedAt[t.ID], w.now)
 	}
 	if which := w.refusedOf(t.ID); j.Kind == core.KindPoisoned && t.PlanVersion != 0 && (which == 0 || which > 5) {
@@ -118,7 +118,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	switch {
 	case j.State == core.StatePending && t.WaitsFor != "":
 		w.note(WindowFull) // or paused
-	case j.State == core.StateProcessed || j.State == core.StateUndone:
+	case endsBy(j) && j.State != core.StateError:
 		w.checkBooks(t, j.Round, j.State)
 	}
 	if out := r.referee.out; (j.Kind == core.KindCancelled || j.Kind == core.KindUndoAsked) && out != 0 && !r.referee.undo {

@@ -32,7 +32,11 @@ func (w *World) submitAll() {
 			other.sub.Input = []byte(`{"id":"` + id + `","other":true}`)
 			w.after(at+w.upTo(time.Second), other.submit)
 		}
+		meddlers := w.more(3)
 		if w.rand.IntN(4) == 0 {
+			meddlers++
+		}
+		for range meddlers {
 			w.after(w.upTo(w.cfg.Storm), func() { w.trouble(id) })
 		}
 	}

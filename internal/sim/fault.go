@@ -178,6 +178,9 @@ func (w *World) drawOdds() {
 	for f := range w.odds {
 		w.odds[f] = kinds[f].p * factors[w.rand.IntN(len(factors))]
 	}
+	if w.cfg.Operators {
+		w.odds[SQLWentBack], w.odds[AgentRefuses] = 1, 0.2 // a refusal is what they are asked about
+	}
 }
 
 // fault draws whether a fault happens now; in the calm none does.

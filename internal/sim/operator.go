@@ -54,6 +54,14 @@ func (w *World) fill(c *core.Control) {
 	}
 }
 
+// more is n where operators do more than they would, else 0.
+func (w *World) more(n int) int {
+	if w.cfg.Operators {
+		return n
+	}
+	return 0
+}
+
 // guard makes a request one about the row that the task is at, or now and then about another.
 func (w *World) guard(c *core.Control, r *row) int64 {
 	at := int64(len(r.journal))
@@ -108,12 +116,13 @@ func (w *World) troubleMany() {
 func (w *World) checkAsk(r *row, j *core.Record) {
 	t := &r.task
 	is, ok := w.asks.rows[askKey{j.Actor, t.Partition, t.Number}]
+	noted := j.Seq > 1 && r.journal[j.Seq-2].Kind == core.KindWentBack && j.Seq == is.seq+2 // because of the request
 	switch {
 	case !ok:
 	case is.id != t.ID && w.unnoticed(t.Partition): // the number was given out again, and its owner does not know it
 	case is.id != t.ID:
 		w.wrong(t.Partition, t.ID, "row %d is by a request about task %s", j.Seq, is.id)
-	case j.Seq != is.seq+1 && (j.Seq < 2 || r.journal[j.Seq-2].Actor != j.Actor):
+	case j.Seq != is.seq+1 && !noted && (j.Seq < 2 || r.journal[j.Seq-2].Actor != j.Actor):
 		w.wrong(t.Partition, t.ID, "row %d is by a request about row %d", j.Seq, is.seq)
 	}
 }
@@ -173,24 +182,36 @@ func (w *World) keyOf(t *core.Task, j *core.Record) string {
 	return core.Key(t.ID, plan.Steps[j.Step].Name, j.Round)
 }
 
-// checkInput: a command carries the input of the row that issued it, an undo that of the last do before it.
+// checkInput: a command carries the input of the row that issued it, an undo that of the last do before it. What was
+// done before the database went back is done again by the input that it was done by.
 func (w *World) checkInput(r *row, c *core.Command) {
 	input, want, known := string(r.task.Input), "", false
+	done, repeats := false, false
 	for i := range r.journal[:c.Seq] {
 		j := &r.journal[i]
 		if j.Input != nil {
 			input = string(j.Input)
 		}
-		step := j.Next
-		switch {
-		case step >= 0 && !j.Undo && j.Round == c.Round && w.stepName(c, step) == c.Step:
-			want, known = input, true
-		case j.Kind == core.KindAccepted && w.stepName(c, j.Step) == c.Step:
-			known = false // done by hand, by whatever input
+		if j.Round != c.Round {
+			continue
 		}
-	}
-	if !c.Undo {
-		want, known = input, true
+		if j.Step >= 0 && w.stepName(c, j.Step) == c.Step {
+			switch {
+			case j.Kind == core.KindDone:
+				done, repeats = true, false
+			case j.Kind == core.KindAccepted: // done by hand, by whatever input
+				done, repeats, known = false, false, false
+			case j.Kind == core.KindResubmitted && j.Input != nil:
+				repeats = false
+			}
+		}
+		repeats = repeats || done && j.Kind == core.KindWentBack
+		if j.Next >= 0 && !j.Undo && w.stepName(c, j.Next) == c.Step {
+			done, known = false, true
+			if !repeats {
+				want = input
+			}
+		}
 	}
 	if known && want != string(c.Input) {
 		w.wrong(c.Partition, c.Task, "%s of %s leaves with the input %s, want %s", what(c.Undo), c.Key(), c.Input, want)

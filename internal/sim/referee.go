@@ -10,13 +10,16 @@ import (
 // referee follows the journal of one task by rules of its own, knowing nothing
 // of how the core came to it: one command is out at a time; only that one is
 // answered, once, and before its complete-by; only after it is it overdue; time
-// does not go back.
+// does not go back; what an operator accepted as done is not done again.
 type referee struct {
 	out  int64 // row that issued the command which is out; 0: none
 	step int
 	undo bool
 	due  core.Instant
 	at   core.Instant
+
+	round int
+	hand  [core.StepsMax]bool // by step: an operator has accepted it in this round
 
 	waits [core.StepsMax]int64 // by step that waits for its agent: the row under whose number its retries leave
 }
@@ -28,6 +31,10 @@ func (r *referee) take(j *core.Record) (answered int64, err error) {
 		return 0, fmt.Errorf("it is dated %d, before the row before it at %d", j.At, r.at)
 	}
 	r.at = j.At
+	if j.Round != r.round {
+		r.round = j.Round
+		clear(r.hand[:])
+	}
 	if err := r.retry(j); err != nil {
 		return 0, err
 	}
@@ -64,6 +71,7 @@ func (r *referee) take(j *core.Record) (answered int64, err error) {
 		if r.out != 0 && r.step == j.Step {
 			return 0, fmt.Errorf("it accepts step %d while row %d's command is out", j.Step+1, r.out)
 		}
+		r.hand[j.Step] = true
 	case core.KindPoisoned:
 		if j.Step >= 0 { // an owner without the plan cannot say which step was out: it still is
 			r.out = 0
@@ -72,6 +80,9 @@ func (r *referee) take(j *core.Record) (answered int64, err error) {
 	if err == nil && j.Next >= 0 {
 		if r.out != 0 {
 			return 0, fmt.Errorf("it issues a command while row %d's is out", r.out)
+		}
+		if !j.Undo && r.hand[j.Next] {
+			return 0, fmt.Errorf("it does step %d again, which was done by hand", j.Next+1)
 		}
 		r.out, r.step, r.undo, r.due = j.Seq, j.Next, j.Undo, j.Due
 		if number := r.waits[j.Next]; number != 0 && j.Kind == core.KindStarted && j.Step == j.Next {

@@ -249,7 +249,7 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 		}
 		r.journal = append(r.journal, *j)
 		r.commits = append(r.commits, commit)
-		if j.State.Ended() {
+		if endsBy(j) {
 			r.ends = append(r.ends, ended{j.Seq, j.State})
 		}
 		answered, err := r.referee.take(j)
@@ -261,6 +261,12 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 		}
 	}
 	return m.verify(r, t)
+}
+
+// endsBy reports whether a task ends by a row. One that has ended notes that the database went back when a request takes
+// it up: the row of that follows.
+func endsBy(j *core.Record) bool {
+	return j.State.Ended() && (j.Kind != core.KindWentBack || j.Seq == 1)
 }
 
 // columns is what the task's row keeps of it.

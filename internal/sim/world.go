@@ -20,6 +20,7 @@ type Config struct {
 	Tasks      int
 	Storm      time.Duration // how long faults are drawn, and tasks submitted
 	Calm       time.Duration // by when, after the storm, everything must have ended
+	Operators  bool          // they meddle with every task again and again, and the database goes back in every storm
 	Log        *slog.Logger  // of the roles; nil: none
 }
 
@@ -161,7 +162,7 @@ func (w *World) run() *Violation {
 	w.troubleAgents()
 	w.pauseLater()
 	w.pinLater()
-	for range w.rand.IntN(4) {
+	for range w.rand.IntN(4) + w.more(6) {
 		w.after(w.upTo(w.cfg.Storm), w.troubleMany)
 	}
 	w.after(w.upTo(w.cfg.Storm), w.loseStream)

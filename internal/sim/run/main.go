@@ -29,6 +29,7 @@ func run(args []string, out, errs io.Writer) int {
 	first := flags.Uint64("seed", 1, "the first of them")
 	workers := flags.Int("workers", runtime.GOMAXPROCS(0), "worlds at a time")
 	flags.IntVar(&r.tasks, "tasks", 0, "tasks of a world; 0: as the seed has it")
+	flags.BoolVar(&r.operators, "operators", false, "operators meddle with every task again and again, and the database goes back in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
 	faults := flags.Bool("faults", false, "print how often each fault happened")
 	profile := flags.String("cpuprofile", "", "write a profile of the processor's time to this file")
@@ -75,6 +76,7 @@ func startProfile(file string) (stop func(), err error) {
 type runner struct {
 	out         io.Writer
 	tasks, show int
+	operators   bool
 
 	mu         sync.Mutex
 	seeds      int
@@ -98,6 +100,7 @@ func (r *runner) all(first uint64, seeds, workers int) {
 
 func (r *runner) config(seed uint64) sim.Config {
 	cfg := sim.Draw(seed)
+	cfg.Operators = r.operators
 	if r.tasks > 0 {
 		cfg.Tasks = r.tasks
 	}
@@ -123,7 +126,11 @@ func (r *runner) one(seed uint64) {
 	}
 	r.violations++
 	if r.violations <= r.show {
-		fmt.Fprintf(r.out, "%v\nagain with: go run ./internal/sim/run -seeds 1 -seed %d -tasks %d\n\n", err, seed, cfg.Tasks)
+		more := ""
+		if r.operators {
+			more = " -operators"
+		}
+		fmt.Fprintf(r.out, "%v\nagain with: go run ./internal/sim/run -seeds 1 -seed %d -tasks %d%s\n\n", err, seed, cfg.Tasks, more)
 	}
 }
 

@@ -26,6 +26,17 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
+// Operators who meddle with everything, while the database goes back in every world.
+func TestOperators(t *testing.T) {
+	var out strings.Builder
+	if status := run([]string{"-seeds", "200", "-operators", "-faults"}, &out, io.Discard); status != 0 {
+		t.Fatalf("status %d\n%s", status, &out)
+	}
+	if !regexp.MustCompile(`(?m)^ +[1-9]\d\d  SQL went back$`).MatchString(out.String()) {
+		t.Errorf("the database seldom went back:\n%s", &out)
+	}
+}
+
 func TestBadFlags(t *testing.T) {
 	for _, args := range []string{"-seeds -1", "-workers 0", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-what"} {
 		var errs strings.Builder
