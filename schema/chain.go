@@ -150,11 +150,17 @@ func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error)
 		}
 		at, ok := place[w.Task.Partition]
 		if !ok {
-			if err := b.beginLink(&l, w.Task.Partition); err != nil {
+			at = len(l.All)
+			switch err := b.beginLink(&l, w.Task.Partition); {
+			case errors.Is(err, errLinked):
+				at = -1
+			case err != nil:
 				return l, fmt.Errorf("commit %d: %w", batch.ID, err)
 			}
-			at = len(l.All) - 1
 			place[w.Task.Partition] = at
+		}
+		if at < 0 {
+			continue
 		}
 		nameRows(&l.All[at], w, batch.ID, &h)
 	}
@@ -172,6 +178,9 @@ func (b *Base) beginLink(l *Links, partition int) error {
 	if !ok {
 		return fmt.Errorf("chain of partition %d: its end is not known: it was not taken over here", partition)
 	}
+	if head.commit == l.batch.ID { // it is sent again, and its link stands
+		return errLinked
+	}
 	link := chain.Link{Partition: partition, Height: head.height + 1, Epoch: head.epoch, Commit: l.batch.ID, Kind: chain.KindCommit}
 	link.Content = make([]byte, 0, linkBytes)
 	if t := b.chains.trims[partition]; t != nil && !t.named {
@@ -180,6 +189,9 @@ func (b *Base) beginLink(l *Links, partition int) error {
 	l.All, l.heads = append(l.All, link), append(l.heads, head)
 	return nil
 }
+
+// errLinked is that a batch has its link in a partition.
+var errLinked = errors.New("it is linked already")
 
 // linkBytes is room for the content of most links.
 const linkBytes = 256

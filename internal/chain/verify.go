@@ -85,15 +85,15 @@ type Checked struct {
 	Last      int64        `json:"last"`
 	Commit    int64        `json:"commit"` // of the last link
 	Hash      Hash         `json:"hash"`
-	Since     core.Instant `json:"since,omitempty"`  // of the first link: when the chain, or what is left of it, begins
-	Began     int          `json:"began"`            // how often it began, also again
+	Since     core.Instant `json:"since,omitempty"`     // of the first link: when the chain, or what is left of it, begins
+	Began     int          `json:"began"`               // how often it began, also again
 	WentBack  core.Instant `json:"went_back,omitempty"` // when an owner last found that the database had gone back
-	Rows      int64        `json:"rows"`             // journal rows that fit
-	Tasks     int64        `json:"tasks"`            // rows of tasks that fit
-	Purged    int64        `json:"purged"`           // rows that retention removed
-	Before    int64        `json:"before"`           // rows that are older than the chain, or written while none was kept
-	Heads     int          `json:"heads"`            // heads that fit
-	HeadAt    core.Instant `json:"head_at,omitempty"` // of the newest of these
+	Rows      int64        `json:"rows"`                // journal rows that fit
+	Tasks     int64        `json:"tasks"`               // rows of tasks that fit
+	Purged    int64        `json:"purged"`              // rows that retention removed
+	Before    int64        `json:"before"`              // rows that are older than the chain, or written while none was kept
+	Heads     int          `json:"heads"`               // heads that fit
+	HeadAt    core.Instant `json:"head_at,omitempty"`   // of the newest of these
 	HeadsOld  int          `json:"heads_old,omitempty"` // heads of links that are not kept any more
 }
 
@@ -102,7 +102,7 @@ type Report struct {
 	Installation string       `json:"installation"`
 	At           core.Instant `json:"at"`
 	Partitions   []Checked    `json:"partitions"`
-	Findings     []Finding    `json:"findings"` // in the order of the chains: the first is the first that does not fit
+	Findings     []Finding    `json:"findings"`           // in the order of the chains: the first is the first that does not fit
 	More         int          `json:"more,omitempty"`     // findings that are not listed
 	Unsigned     int          `json:"unsigned,omitempty"` // heads without a signature
 	Unheld       int          `json:"unheld,omitempty"`   // heads with a signature that no key was given for
@@ -577,4 +577,44 @@ func (c *check) missing(there map[int64]bool) {
 		c.find(Finding{What: Removed, Height: is.height, Commit: is.commit, Table: "tasks", Number: number, Seq: is.seq,
 			Text: fmt.Sprintf("the row of task number %d, of commit %d, is gone, and it is too early for retention", number, is.commit)})
 	}
+}
+
+// Proven reports whether there is a chain, and nothing was found that does not fit it.
+func (r *Report) Proven() bool { return r.Fits() && r.links() > 0 }
+
+// links is how many partitions have a chain.
+func (r *Report) links() (chains int) {
+	for i := range r.Partitions {
+		if r.Partitions[i].Last > 0 {
+			chains++
+		}
+	}
+	return chains
+}
+
+// Sentence is the report in a line.
+func (r *Report) Sentence() string {
+	var rows, purged, before int64
+	heads := 0
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		rows, purged, before, heads = rows+p.Rows+p.Tasks, purged+p.Purged, before+p.Before, heads+p.Heads
+	}
+	switch {
+	case !r.Fits():
+		f := &r.Findings[0]
+		return fmt.Sprintf("does not fit: %d findings; the first is in partition %d: %s", len(r.Findings)+r.More, f.Partition, f.Text)
+	case r.links() == 0:
+		return "nothing to check: no partition has a chain"
+	}
+	text := fmt.Sprintf("fits: %d rows of %d partitions, %d purged by retention, %d older than the chain; ", rows, r.links(), purged, before)
+	switch {
+	case heads == 0:
+		return text + "no head: what was cut off at the end, or replaced as a whole, would not be seen"
+	case r.Unsigned > 0:
+		return text + fmt.Sprintf("%d heads, of which %d are not signed", heads, r.Unsigned)
+	case r.Unheld > 0:
+		return text + fmt.Sprintf("%d heads, whose signatures were not checked for want of a key", heads)
+	}
+	return text + fmt.Sprintf("%d signed heads", heads)
 }

@@ -59,7 +59,7 @@ func make64(s string) []string {
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
 	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
-	"Level": true, "Version": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
+	"Level": true, "Version": true, "Chain": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.

@@ -24,7 +24,7 @@ const (
 	journalSQL = `INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error,
 		fingerprint, reason, result, quiet, next, next_attempt, undo, due, deadline, input)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	labelSQL         = `INSERT INTO labels (partition, number, key, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	labelSQL = `INSERT INTO labels (partition, number, key, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	// One that stands is of an earlier sending of the same commit, or it is not ours.
 	linkSQL = `INSERT INTO chain (partition, height, epoch, commit_id, at, kind, content, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (partition, height) DO UPDATE SET at = excluded.at, content = excluded.content, hash = excluded.hash
