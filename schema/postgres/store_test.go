@@ -160,7 +160,6 @@ func chained(tb testing.TB) (schema.Store, schema.Store, *sql.DB) {
 	return opened(tb, at, schema.Options{Chain: true}), plain, dbOf(plain)
 }
 
-// covers: OP16 in planted_changes
 func TestPostgresChained(t *testing.T) {
 	t.Parallel()
 	storetest.RunChained(t, chained)

@@ -189,5 +189,4 @@ func chained(tb testing.TB) (schema.Store, schema.Store, *sql.DB) {
 	return s, plain, beside(tb, path)
 }
 
-// covers: OP16 in planted_changes
 func TestSQLiteChained(t *testing.T) { storetest.RunChained(t, chained) }
