@@ -102,7 +102,7 @@ type Report struct {
 	Installation string       `json:"installation"`
 	At           core.Instant `json:"at"`
 	Partitions   []Checked    `json:"partitions"`
-	Findings     []Finding    `json:"findings"`           // in the order of the chains: the first is the first that does not fit
+	Findings     []Finding    `json:"findings"`           // of each partition broken links first, then rows in the order of the chain
 	More         int          `json:"more,omitempty"`     // findings that are not listed
 	Unsigned     int          `json:"unsigned,omitempty"` // heads without a signature
 	Unheld       int          `json:"unheld,omitempty"`   // heads with a signature that no key was given for
@@ -211,9 +211,15 @@ func (r *Report) partition(ctx context.Context, s Source, partition int, heads [
 		}
 		low = high
 	}
-	// In the order of the chain; what no link names comes after it.
+	// Where the chain itself is broken, what it says of rows is in doubt. Then in its order; what no link names is last.
+	broken := func(f *Finding) int {
+		if f.What == BadLink {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(c.found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(uint64(a.Height-1), uint64(b.Height-1)), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Seq, b.Seq))
+		return cmp.Or(broken(&a)-broken(&b), cmp.Compare(uint64(a.Height-1), uint64(b.Height-1)), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Seq, b.Seq))
 	})
 	for _, f := range c.found {
 		r.add(f)

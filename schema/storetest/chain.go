@@ -34,7 +34,7 @@ func RunChained(t *testing.T, open OpenChained) {
 			r := newRig(t, s, db)
 			c.test(r)
 			if !t.Failed() {
-				r.fits(r.verify())
+				r.fits(r.verify(func(o *chain.Options) { o.RetainDetail, o.RetainRow = time.Minute, time.Minute }))
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func testChainTakenID(r *chainRig) {
 func testChainFenced(r *chainRig) {
 	r.history()
 	stale := r.batch(birth(1, 5, "late"), birth(2, 4, "on time"))
-	get(r.s.TakeOver(r.ctx, 1, core.Claim{Owner: "successor", Commit: 900}))(r)
+	get(r.s.TakeOver(r.ctx, 1, core.Claim{Owner: "successor", Commit: 900}))(r.rig)
 	r.result(stale, core.CommitResult{Fenced: []int{1}})
 	r.fits(r.verify(withHeads(r.heads())))
 	r.equal("heights", r.heights(), map[int]int64{1: 4, 2: 5})
@@ -482,7 +482,7 @@ var planted = []struct {
 	{"journal rows in another order", []string{`UPDATE journal SET seq = 3 - seq + 100 WHERE partition = 1 AND number = 1`, `UPDATE journal SET seq = seq - 100 WHERE partition = 1 AND number = 1`},
 		chain.Finding{What: chain.Changed, Partition: 1, Height: 2, Table: "journal", Number: 1, Seq: 1, Task: "t1-1"}},
 	{"a task moved to another partition", []string{`UPDATE journal SET partition = 0 WHERE partition = 2 AND number = 3`, `UPDATE tasks SET partition = 0 WHERE partition = 2 AND number = 3`},
-		chain.Finding{What: chain.Inserted, Partition: 0, Table: "journal", Number: 3, Seq: 1, Task: "t2-3"}},
+		chain.Finding{What: chain.Inserted, Partition: 0, Table: "tasks", Number: 3, Seq: 1, Task: "t2-3"}},
 	{"the end of a task's row", []string{`UPDATE tasks SET state = 'processed' WHERE partition = 2 AND number = 1`},
 		chain.Finding{What: chain.Changed, Partition: 2, Height: 3, Table: "tasks", Number: 1, Seq: 2, Task: "t2-1"}},
 	{"the id of a task", []string{`UPDATE tasks SET id = 'other' WHERE partition = 1 AND number = 4`},
