@@ -38,7 +38,8 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Auth":                  {[]any{"", AuthOff, AuthToken}, []any{"x", AuthOIDC, strings.Repeat("x", 100)}},
 	"URL":                   {[]any{"", "https://ops.example.org", "http://ops/duly"}, []any{"ops", "ftp://ops", "https://", "https://a@ops", "https://ops?x", "\x00"}},
 	"Hosts":                 {[]any{[]string(nil), []string{"a"}, make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
-	"TLSCert":               {[]any{""}, []any{"cert.pem"}}, // without TLSKey
+	"TLSCert":               {[]any{""}, []any{"cert.pem"}},  // without TLSKey
+	"ChainKey":              {[]any{""}, []any{"chain.key"}}, // without Chain
 	"TLSKey":                {[]any{""}, []any{"key.pem"}},
 	"OIDCViewers":           {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
 	"OIDCOperators":         {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},

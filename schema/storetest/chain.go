@@ -30,8 +30,9 @@ func RunChained(t *testing.T, open OpenChained) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			s, _, db := open(t)
+			s, plain, db := open(t)
 			r := newRig(t, s, db)
+			r.calm = plain
 			c.test(r)
 			if !t.Failed() {
 				r.fits(r.verify(func(o *chain.Options) { o.RetainDetail, o.RetainRow = time.Minute, time.Minute }))
@@ -66,7 +67,9 @@ func RunChains(t *testing.T, open OpenChained) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, plain, db := open(t)
-			c.test(&chainRig{rig: newRig(t, s, db), plain: plain, t: t})
+			r := &chainRig{rig: newRig(t, s, db), plain: plain, t: t}
+			r.calm = plain
+			c.test(r)
 		})
 	}
 }
@@ -96,11 +99,10 @@ func (r *rig) verify(change ...func(*chain.Options)) *chain.Report {
 	return get(chain.Verify(r.ctx, r.source(), o))(r)
 }
 
-// source is the database as it is looked at an hour after the suite's time begins; reading it
-// is tried again.
+// source is the database as it is looked at an hour after the suite's time begins.
 func (r *rig) source() chain.Source {
 	r.Helper()
-	s := get(r.s.Chain(r.ctx))(r)
+	s := get(r.calm.Chain(r.ctx))(r)
 	return later{s, start.Add(time.Hour)}
 }
 
@@ -114,14 +116,14 @@ func (r *rig) fits(report *chain.Report) {
 // heights are the last heights of the chains by partition.
 func (r *rig) heights() map[int]int64 {
 	r.Helper()
-	return get(r.s.ChainEnds(r.ctx))(r)
+	return get(r.calm.ChainEnds(r.ctx))(r)
 }
 
 // heads are the heads of all chains.
 func (r *rig) heads() []chain.Head {
 	r.Helper()
 	all := r.s.ChainHeads()
-	id := get(r.s.Installation(r.ctx, ""))(r)
+	id := get(r.calm.Installation(r.ctx, ""))(r)
 	for i := range all {
 		all[i].Installation, all[i].At = id, start.Add(time.Minute)
 	}
@@ -508,7 +510,7 @@ func testPlanted(r *chainRig) {
 	for _, c := range planted {
 		r.t.Run(c.name, func(t *testing.T) {
 			in := *r
-			in.rig = &rig{TB: t, ctx: r.ctx, s: r.s, db: r.db, own: r.own, commit: r.commit}
+			in.rig = &rig{TB: t, ctx: r.ctx, s: r.s, calm: r.calm, db: r.db, own: r.own, commit: r.commit}
 			in.fits(in.verify())
 			undo := in.saved()
 			in.plant(c.statements...)
