@@ -58,8 +58,8 @@ type chainSide struct {
 	wal      int64
 }
 
-// roundTasks is how many tasks a round ends, about.
-const roundTasks = 1000
+// roundTasks is how many tasks a round ends, at least, of a stream of that size.
+func roundTasks(size int) int { return max(60, 2*size) }
 
 func newChainSide(b *testing.B, at string, size int, chained bool) *chainSide {
 	b.Helper()
@@ -81,7 +81,7 @@ func (c *chainSide) round(b *testing.B) {
 		server, wal = c.backendCPU(), c.m.lsn()
 	}
 	c.x.ended, c.m.client = 0, 0
-	for c.x.ended < roundTasks {
+	for c.x.ended < roundTasks(len(c.stream)) {
 		if err := c.x.step(c.stream, &c.m); err != nil {
 			b.Fatal(err)
 		}
