@@ -568,6 +568,11 @@ func testPlantedHeads(r *chainRig) {
 	r.fits(r.verify()) // which is what heads are for
 	r.first(r.verify(held(signed...)), chain.Finding{What: chain.Truncated, Partition: 2, Height: 4})
 	undo()
+	undo = r.saved()
+	r.plant(`UPDATE journal SET actor = 'mallory' WHERE partition = 1 AND number = 2 AND seq = 2`)
+	r.remake(1, 3)
+	r.first(r.verify(), chain.Finding{What: chain.BadLink, Partition: 1, Height: 4}) // the next one does not follow
+	undo()
 	r.plant(`UPDATE journal SET actor = 'mallory' WHERE partition = 1 AND number = 4`)
 	r.remake(1, 4)
 	r.fits(r.verify())
