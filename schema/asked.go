@@ -17,6 +17,7 @@ type asked struct {
 	of         *reader
 	changing   *sql.DB          // writes what operators change
 	rolledBack func(error) bool // see Dialect
+	snapshot   *sql.TxOptions   // see Dialect
 }
 
 // Get implements Store.

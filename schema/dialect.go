@@ -35,6 +35,8 @@ type Dialect struct {
 	RolledBack func(error) bool
 	// Redact is an error of a commit as it may be shown, without any value; nil: all may be.
 	Redact func(error) error
+	// Snapshot begins a transaction whose reads all see one moment; nil: each does.
+	Snapshot *sql.TxOptions
 }
 
 // Base is the part of a store that is the same in every dialect: all of its reading, the
@@ -43,6 +45,7 @@ type Base struct {
 	running
 	commits
 	asked
+	chains chains
 	writer *sql.DB
 	again  func(error) bool
 }
@@ -51,7 +54,7 @@ type Base struct {
 // its owner needs through the second, answers questions of people through the third and
 // writes what they change through the fourth. They may be the same; none is closed by Base.
 func NewBase(d Dialect, writer, reading, asking, changing *sql.DB) *Base {
-	a := asked{of: new(d.reader(asking)), changing: changing, rolledBack: d.RolledBack}
+	a := asked{of: new(d.reader(asking)), changing: changing, rolledBack: d.RolledBack, snapshot: d.Snapshot}
 	b := &Base{running: running{d.reader(reading)}, asked: a, writer: writer, again: d.Again}
 	b.redact = d.Redact
 	return b

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"duly.dev/duly/internal/chain"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
@@ -91,6 +92,13 @@ type Store interface {
 	Journal(ctx context.Context, partition int, number int64) ([]core.Record, error)
 	// Books reads all tasks and the journal for a check of the books.
 	Books(ctx context.Context) (Books, error)
+	// Chain is the journal and its proof as of now, for a check of it.
+	Chain(ctx context.Context) (chain.Source, error)
+	// ChainEnds are the heights of the last links by partition; one without a chain is missing.
+	ChainEnds(ctx context.Context) (map[int]int64, error)
+	// ChainHeads are the last links of the partitions that were taken over here, as of their
+	// last commits here, without installation and time. It reads memory.
+	ChainHeads() []chain.Head
 }
 
 // Options change how a store is opened.
@@ -99,6 +107,7 @@ type Options struct {
 	Serializable bool          // PostgreSQL: isolation level SERIALIZABLE instead of READ COMMITTED
 	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
 	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
+	Chain        bool          // keep the chains of the partitions that are taken over
 }
 
 // complete refuses a batch with a write whose partition it does not move: the

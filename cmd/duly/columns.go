@@ -21,7 +21,7 @@ var (
 	opFields         = []string{"id", "state", "why", "action", "selection", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting",
 		"since", "wave", "rate", "brake", "by", "reason", "created", "started", "ended"}
 	agentColumns     = []string{"name", "instances", "waiting", "paused", "~calls", "errors", "latency_ms", "~since"}
-	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight"}
+	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight", "~chain.height", "~chain.head_at"}
 	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
 	auditColumns     = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
 	auditRecord      = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}

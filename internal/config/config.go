@@ -75,6 +75,7 @@ type Config struct {
 	Links   `embed:""`
 	Logs    `embed:""`
 	Watched `embed:""`
+	Chained `embed:""`
 }
 
 // Links are what a node connects to.
@@ -229,6 +230,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("drain: %v, want more than 0 and at most %v", c.Drain, drainMax)
 	}
 	if err := c.HTTP.validate(c.HTTPAddr); err != nil {
+		return err
+	}
+	if err := c.Chained.validate(); err != nil {
 		return err
 	}
 	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {

@@ -38,7 +38,8 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Auth":                  {[]any{"", AuthOff, AuthToken}, []any{"x", AuthOIDC, strings.Repeat("x", 100)}},
 	"URL":                   {[]any{"", "https://ops.example.org", "http://ops/duly"}, []any{"ops", "ftp://ops", "https://", "https://a@ops", "https://ops?x", "\x00"}},
 	"Hosts":                 {[]any{[]string(nil), []string{"a"}, make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
-	"TLSCert":               {[]any{""}, []any{"cert.pem"}}, // without TLSKey
+	"TLSCert":               {[]any{""}, []any{"cert.pem"}},  // without TLSKey
+	"ChainKey":              {[]any{""}, []any{"chain.key"}}, // without Chain
 	"TLSKey":                {[]any{""}, []any{"key.pem"}},
 	"OIDCViewers":           {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
 	"OIDCOperators":         {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
@@ -59,7 +60,7 @@ func make64(s string) []string {
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
 	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
-	"Level": true, "Version": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
+	"Level": true, "Version": true, "Chain": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
 }
 
 // TestLimits walks every field of Config, so that a new one must be listed.

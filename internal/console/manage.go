@@ -277,7 +277,8 @@ func (c *console) partitions(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "partitions", page{Title: "Partitions", Section: "partitions", Data: struct {
 		Partitions []operate.Partition
 		Why        string
-	}{all, why}})
+		Chained    bool // some partition has a hash chain
+	}{all, why, slices.ContainsFunc(all, func(p operate.Partition) bool { return p.Chain.Height > 0 })}})
 }
 
 // partitionChange reads which partition is to be moved, and how.

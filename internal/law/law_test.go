@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -67,7 +67,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
 		links:   []string{"nats"},
 	},
 
@@ -92,6 +92,7 @@ var packages = map[string]place{
 	// Journal and services compared; the journal played again and proven.
 	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
+	"internal/chain":  {imports: []string{"internal/core"}},
 
 	// Every setting of a node.
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
@@ -103,11 +104,11 @@ var packages = map[string]place{
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
-	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":       {imports: []string{"schema", "internal/core", "internal/operate"}, links: []string{"sql"}},
+	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
+	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
-	"schema":          {imports: []string{"internal/core", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
-	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/operate", "internal/pause"}, links: []string{"sql"}},
+	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
+	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/pause"}, links: []string{"sql"}},
 	"schema/sqlite":   {imports: []string{"schema", "internal/core", "internal/operate"}, links: []string{"sql"}},
 	"schema/dialects": {imports: []string{"schema", "schema/postgres", "schema/sqlite"}},
 

@@ -138,8 +138,11 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 }
 
 func (n *Node) open(ctx context.Context) error {
-	var err error
-	if n.store, err = dialects.Open(ctx, n.cfg.DatabaseURL, schema.Options{MaxConns: n.cfg.Shards + 6}); err != nil {
+	key, err := chainKeyOf(&n.cfg)
+	if err != nil {
+		return err
+	}
+	if n.store, err = dialects.Open(ctx, n.cfg.DatabaseURL, schema.Options{MaxConns: n.cfg.Shards + 6, Chain: n.cfg.Chain}); err != nil {
 		return err
 	}
 	n.log.Info("connected to the database", "dialect", n.store.Dialect(), "version", n.store.Version())
@@ -179,6 +182,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.unguard = cancel
 	n.guarded.Go(func() { n.conn.Guard(guard) })
 	n.guarded.Go(func() { n.keepPaired(guard) })
+	n.guarded.Go(func() { n.signHeads(guard, key) })
 	// Before the roles, so that none of them begins with a wrong time.
 	n.lookAtClocks(ctx)
 	return nil

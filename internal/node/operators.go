@@ -27,6 +27,7 @@ type flowStore interface {
 	operate.FlowReader
 	operate.PauseStore
 	operate.TrailWriter
+	chainStore
 }
 
 // errNoFlow says that the state store lacks what operators need to change the flow.
@@ -57,6 +58,7 @@ func (n *Node) flowOf(store flowStore) *Flow {
 				}
 				return pending, err
 			},
+			Chains: n.chainsOf(store),
 		},
 		Agents: &operate.LiveAgents{Flow: store, Instances: n.instances, Pauses: store.Pauses, Now: n.now},
 	}

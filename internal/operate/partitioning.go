@@ -17,9 +17,11 @@ type Wishes interface {
 	PutWish(ctx context.Context, w core.Wish) error
 }
 
-// Partitioning is Partitions over the state store and the places that all schedulers see. All fields are required. It is
+// Partitioning is Partitions over the state store and the places that all schedulers see. All fields but Chains are required. It is
 // safe for concurrent use.
 type Partitioning struct {
+	// Chains returns how far the chains of commits are, by partition; one without a chain is missing. nil: none is kept.
+	Chains func(ctx context.Context) (map[int]ChainEnd, error)
 	Flow   FlowReader
 	Wishes Wishes
 	Trail  TrailWriter
@@ -45,6 +47,12 @@ func (s *Partitioning) Partitions(ctx context.Context) ([]Partition, error) {
 	if err != nil {
 		return nil, err
 	}
+	var chains map[int]ChainEnd
+	if s.Chains != nil {
+		if chains, err = s.Chains(ctx); err != nil {
+			return nil, err
+		}
+	}
 	live, known := s.Live()
 	all := make([]Partition, len(states))
 	for i := range states {
@@ -55,7 +63,7 @@ func (s *Partitioning) Partitions(ctx context.Context) ([]Partition, error) {
 			return nil, err
 		}
 		all[i] = Partition{
-			Partition: st.Partition, Owner: st.Owner, Epoch: st.Epoch, Lag: lag, LagUnknown: !read, Pinned: w.Node, InFlight: inFlight[st.Partition],
+			Partition: st.Partition, Owner: st.Owner, Epoch: st.Epoch, Lag: lag, LagUnknown: !read, Pinned: w.Node, InFlight: inFlight[st.Partition], Chain: chains[st.Partition],
 			OwnerGone:  known && st.Owner != "" && !slices.Contains(live, st.Owner),
 			PinIgnored: known && w.Node != "" && !slices.Contains(live, w.Node),
 		}

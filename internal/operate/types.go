@@ -354,6 +354,16 @@ type Partition struct {
 	PinIgnored       bool      `json:"pin_ignored,omitempty"`  // it is pinned to a node that is not live
 	SteppedDown      string    `json:"stepped_down,omitempty"` // node that has stepped down from it
 	SteppedDownUntil time.Time `json:"stepped_down_until,omitzero"`
+
+	Chain ChainEnd `json:"chain,omitzero"`
+}
+
+// ChainEnd is how far the hash chain of a partition's commits is.
+type ChainEnd struct {
+	Height int64     `json:"height"`         // of its last link
+	Head   int64     `json:"head,omitempty"` // height of the newest head that is kept outside the database; 0: there is none
+	HeadAt time.Time `json:"head_at,omitzero"`
+	Signed bool      `json:"signed,omitempty"` // that head is signed
 }
 
 // Agent is one agent as an operator sees it.

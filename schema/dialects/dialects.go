@@ -12,15 +12,15 @@ import (
 	"duly.dev/duly/schema/sqlite"
 )
 
-// Open opens the store of a URL: postgres://… or sqlite:PATH. It does not migrate. The
-// options are PostgreSQL's; SQLite has none.
+// Open opens the store of a URL: postgres://… or sqlite:PATH. It does not migrate. All options
+// but Chain are PostgreSQL's.
 func Open(ctx context.Context, url string, o schema.Options) (schema.Store, error) {
 	scheme, path, ok := strings.Cut(url, ":")
 	switch {
 	case url == "":
 		return nil, errors.New("database URL: none given, want postgres://… or sqlite:PATH")
 	case scheme == "sqlite" && ok:
-		return opened(sqlite.Open(ctx, path))
+		return opened(sqlite.OpenWith(ctx, path, o))
 	case (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(path, "//"):
 		return opened(postgres.Open(ctx, url, o))
 	case !ok || strings.ContainsAny(scheme, " =@/"): // not to be shown: it may hold a password

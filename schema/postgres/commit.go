@@ -44,6 +44,12 @@ var (
 	labelsSQL = `INSERT INTO labels (` + names(labelFields) + `) SELECT ` + values(labelFields) + ` FROM ` + unnest(1, labelFields) +
 		` JOIN tasks AS t ON t.partition = u.partition AND t.number = u.number ON CONFLICT DO NOTHING`
 
+	copyLinksSQL = `COPY chain (` + names(linkFields) + `) FROM STDIN (FORMAT binary)`
+	// linksSQL writes links, also over those of an earlier sending of the same commit.
+	linksSQL = `INSERT INTO chain AS c (` + names(linkFields) + `) SELECT ` + values(linkFields) + ` FROM ` + unnest(1, linkFields) +
+		` ON CONFLICT (partition, height) DO UPDATE SET at = excluded.at, content = excluded.content, hash = excluded.hash` +
+		` WHERE c.epoch = excluded.epoch AND c.commit_id = excluded.commit_id RETURNING 1`
+
 	// fallbackSQL is the fence, and of births and journal what is ours and new.
 	fallbackSQL = `WITH own AS (` + moveSQL + `), born AS (
     INSERT INTO tasks (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(firstBirth, taskFields) + ` JOIN own ON own.partition = u.partition
@@ -76,12 +82,17 @@ WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	e := p.encoded.Get().(*encoded)
 	defer p.encoded.Put(e)
+	links, err := p.Links(b)
+	if err != nil {
+		return core.CommitResult{}, err
+	}
 	var past sendings
 	return p.CommitBy(ctx, b, func(ctx context.Context) (res core.CommitResult, again bool, err error) {
-		res, err = p.sendOnce(ctx, b, e, past.tries > 0)
+		res, written, err := p.sendOnce(ctx, b, links, e, past.tries > 0)
 		past.tries++
 		switch {
 		case err == nil:
+			p.Linked(written, res.Fenced)
 			return res, false, nil
 		case ctx.Err() != nil:
 			return res, false, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, ctx.Err())
@@ -98,22 +109,21 @@ func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 
 // sendOnce takes the fast path, unless the batch was sent before, or the database is a
 // CockroachDB, whose transactions have to be such that they can be tried again.
-func (p *Store) sendOnce(ctx context.Context, b *core.Batch, e *encoded, before bool) (core.CommitResult, error) {
+// It returns the links that were written with it.
+func (p *Store) sendOnce(ctx context.Context, b *core.Batch, links schema.Links, e *encoded, before bool) (res core.CommitResult, written schema.Links, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
 	if !before && p.dialect != "cockroach" {
-		err := p.commitFast(ctx, b, e)
+		err := p.commitFast(ctx, b, links, e)
 		if state := sqlState(err); state != "22012" && state != "23505" { // the fence, and a taken key
-			return core.CommitResult{}, err
+			return core.CommitResult{}, links, err
 		}
 	}
-	var res core.CommitResult
-	err := p.once(ctx, func(tx pgx.Tx) error {
-		var err error
-		res, err = commitFallback(ctx, tx, b, e)
+	err = p.once(ctx, func(tx pgx.Tx) error {
+		res, written, err = commitFallback(ctx, tx, b, links, e)
 		return err
 	})
-	return res, err
+	return res, written, err
 }
 
 // statement is one that is prepared under a name.
@@ -124,16 +134,23 @@ var fastStatements = []statement{
 	{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_journal", copyJournalSQL}, {"duly_update", updateSQL},
 }
 
-// labelStatement is prepared on the first commit with labels.
-var labelStatement = statement{"duly_labels", copyLabelsSQL}
+// labelStatement is prepared on the first commit with labels, linkStatement with links.
+var (
+	labelStatement = statement{"duly_labels", copyLabelsSQL}
+	linkStatement  = statement{"duly_links", copyLinksSQL}
+)
 
 // commitFast sends the statements up to a sync, which are one transaction on PostgreSQL.
-func (p *Store) commitFast(ctx context.Context, b *core.Batch, e *encoded) error {
+func (p *Store) commitFast(ctx context.Context, b *core.Batch, links schema.Links, e *encoded) error {
 	e.fill(b, func(int) bool { return true })
+	e.fillLinks(links, func(int) bool { return true })
 	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		prepared := fastStatements
 		if e.labels.n > 0 {
 			prepared = append(slices.Clip(prepared), labelStatement)
+		}
+		if e.links.n > 0 {
+			prepared = append(slices.Clip(prepared), linkStatement)
 		}
 		for _, s := range prepared {
 			if _, err := c.Conn().Prepare(ctx, s.name, s.sql); err != nil {
@@ -151,6 +168,7 @@ func (e *encoded) send(to io.Writer) error {
 	m.copy("duly_births", e.births.buf)
 	m.copy("duly_journal", e.journal.buf)
 	m.copy(labelStatement.name, e.labels.buf)
+	m.copy(linkStatement.name, e.links.buf)
 	if e.updates.n > 0 {
 		m.execute("duly_update", e.updates.params())
 	}
@@ -202,11 +220,54 @@ func (p *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
 }
 
 // commitFallback leaves out what is not ours or not new, and says what.
-func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (core.CommitResult, error) {
-	var res core.CommitResult
+func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.Links, e *encoded) (core.CommitResult, schema.Links, error) {
+	res, own, err := writeRows(ctx, tx, b, e)
+	if err != nil {
+		return res, links, err
+	}
+	owned := func(partition int) bool { return slices.Contains(own, int64(partition)) }
+	if links, err = links.Without(res.Duplicates); err == nil {
+		err = writeLinks(ctx, tx, b, links, owned, e)
+	}
+	if err != nil {
+		return res, links, err
+	}
+	e.fill(b, owned)
+	if e.labels.n > 0 {
+		if err := execute(ctx, tx, "duly_labels_new", labelsSQL, e.labels.params(), func(pgx.Rows) error { return nil }); err != nil {
+			return res, links, err
+		}
+	}
+	if e.updates.n == 0 {
+		return res, links, nil
+	}
+	return res, links, execute(ctx, tx, "duly_update", updateSQL, e.updates.params(), func(pgx.Rows) error { return nil })
+}
+
+// writeLinks writes the links of the partitions that are ours. One that stands has to be of an
+// earlier sending of this batch.
+func writeLinks(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.Links, owned func(int) bool, e *encoded) error {
+	e.fillLinks(links, owned)
+	if e.links.n == 0 {
+		return nil
+	}
+	ours := 0
+	err := execute(ctx, tx, "duly_links_new", linksSQL, e.links.params(), func(pgx.Rows) error {
+		ours++
+		return nil
+	})
+	if err == nil && ours != e.links.n {
+		err = fmt.Errorf("commit %d: %d of %d links are ours: %w", b.ID, ours, e.links.n, core.ErrForeignRow)
+	}
+	return err
+}
+
+// writeRows writes births and journal rows that are ours and new. It returns what it left out
+// and the partitions that are ours.
+func writeRows(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (res core.CommitResult, own []int64, err error) {
 	own, born, written, err := writeNew(ctx, tx, b, e)
 	if err != nil {
-		return res, err
+		return res, own, err
 	}
 	owned := func(partition int) bool { return slices.Contains(own, int64(partition)) }
 	for i := range b.Partitions {
@@ -218,29 +279,20 @@ func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (
 	if born != births {
 		left, err := leftOut(ctx, tx, b, owned, &res)
 		if err != nil {
-			return res, err
+			return res, own, err
 		}
 		records -= left
 	}
 	if written != records {
 		ours, err := standing(ctx, tx, b, own)
 		if err != nil {
-			return res, err
+			return res, own, err
 		}
 		if ours != records {
-			return res, fmt.Errorf("commit %d: %d of %d journal rows are ours: %w", b.ID, ours, records, core.ErrForeignRow)
+			return res, own, fmt.Errorf("commit %d: %d of %d journal rows are ours: %w", b.ID, ours, records, core.ErrForeignRow)
 		}
 	}
-	e.fill(b, owned)
-	if e.labels.n > 0 {
-		if err := execute(ctx, tx, "duly_labels_new", labelsSQL, e.labels.params(), func(pgx.Rows) error { return nil }); err != nil {
-			return res, err
-		}
-	}
-	if e.updates.n == 0 {
-		return res, nil
-	}
-	return res, execute(ctx, tx, "duly_update", updateSQL, e.updates.params(), func(pgx.Rows) error { return nil })
+	return res, own, nil
 }
 
 // writeNew runs the fence, the births and the journal. It returns the partitions that are

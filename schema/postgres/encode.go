@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"duly.dev/duly/internal/chain"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
 )
@@ -130,6 +131,18 @@ var labelFields = []field[labelRow]{
 	{"value", sqlText, func(c *cells, r *labelRow) { c.text(r.Value) }},
 }
 
+// linkFields are the columns of chain.
+var linkFields = []field[chain.Link]{
+	{"partition", sqlInt8, func(c *cells, r *chain.Link) { c.int(int64(r.Partition)) }},
+	{"height", sqlInt8, func(c *cells, r *chain.Link) { c.int(r.Height) }},
+	{"epoch", sqlInt8, func(c *cells, r *chain.Link) { c.int(r.Epoch) }},
+	{"commit_id", sqlInt8, func(c *cells, r *chain.Link) { c.int(r.Commit) }},
+	{"at", sqlTime, func(c *cells, r *chain.Link) { c.time(r.At) }},
+	{"kind", sqlInt2, func(c *cells, r *chain.Link) { c.int2(int16(r.Kind)) }},
+	{"content", sqlBytes, func(c *cells, r *chain.Link) { c.bytes(r.Content) }},
+	{"hash", sqlBytes, func(c *cells, r *chain.Link) { c.bytes(r.Hash[:]) }},
+}
+
 // journalFields are the columns of the journal.
 var journalFields = []field[journalRow]{
 	{"partition", sqlInt8, func(c *cells, r *journalRow) { c.int(int64(r.task.Partition)) }},
@@ -233,12 +246,16 @@ func (c *cells) someText(s string) {
 	c.text(s)
 }
 
+func (c *cells) bytes(b []byte) {
+	c.buf = append(binary.BigEndian.AppendUint32(c.buf, uint32(len(b))), b...)
+}
+
 func (c *cells) someBytes(b []byte) {
 	if len(b) == 0 {
 		c.null()
 		return
 	}
-	c.buf = append(binary.BigEndian.AppendUint32(c.buf, uint32(len(b))), b...)
+	c.bytes(b)
 }
 
 // epoch2000 is where PostgreSQL's timestamps begin, 2000-01-01, in microseconds.
@@ -319,6 +336,7 @@ type encoded struct {
 	updates    rows[taskRow]
 	journal    rows[journalRow]
 	labels     rows[labelRow]
+	links      rows[chain.Link]
 	wire       []byte
 }
 
@@ -327,6 +345,7 @@ func newEncoded() *encoded {
 		partitions: rows[partitionRow]{fields: partitionFields},
 		births:     rows[taskRow]{fields: taskFields}, updates: rows[taskRow]{fields: taskFields},
 		journal: rows[journalRow]{fields: journalFields}, labels: rows[labelRow]{fields: labelFields},
+		links: rows[chain.Link]{fields: linkFields},
 	}
 }
 
@@ -356,6 +375,16 @@ func (e *encoded) fill(b *core.Batch, own func(partition int) bool) {
 		}
 		for k := range w.Records {
 			e.journal.add(journalRow{&w.Records[k], w.Task, schema.InputOf(w, k), w.Birth, b.ID})
+		}
+	}
+}
+
+// fillLinks takes the links of partitions for which own is true.
+func (e *encoded) fillLinks(l schema.Links, own func(partition int) bool) {
+	e.links.reset()
+	for i := range l.All {
+		if own(l.All[i].Partition) {
+			e.links.add(l.All[i])
 		}
 	}
 }

@@ -85,6 +85,9 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 	}
 	p.db, p.askDB = stdlib.OpenDBFromPool(p.pool), stdlib.OpenDBFromPool(p.asking)
 	p.Base = schema.NewBase(shared, p.db, p.db, p.askDB, p.askDB)
+	if o.Chain {
+		p.KeepChain()
+	}
 	return p, nil
 }
 
@@ -92,6 +95,7 @@ var shared = schema.Dialect{
 	Params: dollars, List: func(v any) any { return v }, Among: among, Time: func(i core.Instant) any { return i.Time() },
 	Again: again, RolledBack: retryable, Redact: redact,
 	Rows: asRows, RowArgs: func(lists ...any) []any { return lists },
+	Snapshot: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 }
 
 func (p *Store) detect(ctx context.Context) error {
@@ -183,6 +187,7 @@ func (p *Store) Partitions(ctx context.Context, n int) error {
 func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
 	p.ForgetPurged(partition)
 	var st core.PartitionState
+	var continued func()
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		var err error
 		st, err = schema.ScanPartition(tx.QueryRow(ctx, dollars(schema.PartitionSQL)+` FOR UPDATE`, partition))
@@ -193,10 +198,27 @@ func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 			return err
 		}
 		st.Take(c)
-		_, err = tx.Exec(ctx, dollars(schema.TakeOverSQL), p.TakeOverArgs(&st)...)
+		if _, err = tx.Exec(ctx, dollars(schema.TakeOverSQL), p.TakeOverArgs(&st)...); err == nil {
+			continued, err = p.Continue(ctx, chainTx{tx}, &st, c.At)
+		}
 		return err
 	})
+	if err == nil {
+		continued()
+	}
 	return st, err
+}
+
+// chainTx implements [schema.ChainTx].
+type chainTx struct{ tx pgx.Tx }
+
+func (t chainTx) Row(ctx context.Context, query string, args []any, into ...any) error {
+	return t.tx.QueryRow(ctx, dollars(query), args...).Scan(into...)
+}
+
+func (t chainTx) Exec(ctx context.Context, query string, args ...any) error {
+	_, err := t.tx.Exec(ctx, dollars(query), args...)
+	return err
 }
 
 // Bind implements [schema.Store].

@@ -12,13 +12,17 @@ import (
 
 // Purge implements [schema.Store].
 func (p *Store) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
-	return p.PurgeBy(ctx, partition, detail, row, limit, func(c *schema.Old) (touched int, err error) {
+	touched, err := p.PurgeBy(ctx, partition, detail, row, limit, func(c *schema.Old) (touched int, err error) {
 		err = p.run(ctx, func(tx pgx.Tx) error {
 			touched, err = forget(ctx, tx, partition, epoch, c, detail, row)
 			return err
 		})
 		return touched, err
 	})
+	if err != nil {
+		return touched, err
+	}
+	return touched, p.TrimChain(ctx, partition, epoch, detail)
 }
 
 // forget is the purge itself. Commits of the partition, ours and a successor's, wait

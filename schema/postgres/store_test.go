@@ -151,3 +151,16 @@ func cockroachURL(tb testing.TB, server string) string {
 	at.Path = "/" + name
 	return at.String()
 }
+
+// chained opens two stores of one database, of which the first keeps chains.
+func chained(tb testing.TB) (schema.Store, schema.Store, *sql.DB) {
+	tb.Helper()
+	at := pgtestdb.URL(tb)
+	plain := open(tb, at, schema.Options{})
+	return opened(tb, at, schema.Options{Chain: true}), plain, dbOf(plain)
+}
+
+func TestPostgresChained(t *testing.T) {
+	t.Parallel()
+	storetest.RunChained(t, chained)
+}

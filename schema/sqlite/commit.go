@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 const (
@@ -23,7 +24,11 @@ const (
 	journalSQL = `INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error,
 		fingerprint, reason, result, quiet, next, next_attempt, undo, due, deadline, input)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	labelSQL         = `INSERT INTO labels (partition, number, key, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	labelSQL = `INSERT INTO labels (partition, number, key, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	// One that stands is of an earlier sending of the same commit, or it is not ours.
+	linkSQL = `INSERT INTO chain (partition, height, epoch, commit_id, at, kind, content, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (partition, height) DO UPDATE SET at = excluded.at, content = excluded.content, hash = excluded.hash
+		WHERE chain.epoch = excluded.epoch AND chain.commit_id = excluded.commit_id`
 	existingSQL      = `SELECT number, id, type, input_hash, state, commit_id FROM tasks WHERE partition = ? AND id = ?`
 	journalCommitSQL = `SELECT commit_id FROM journal WHERE partition = ? AND number = ? AND seq = ?`
 )
@@ -36,12 +41,19 @@ func (s *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 			return core.CommitResult{}, fmt.Errorf("task %d of partition %d: a text is not UTF-8 or holds a NUL: %w", t.Number, t.Partition, core.ErrRowRefused)
 		}
 	}
+	links, err := s.Links(b)
+	if err != nil {
+		return core.CommitResult{}, err
+	}
 	probed := false
 	return s.CommitBy(ctx, b, func(ctx context.Context) (res core.CommitResult, again bool, err error) {
-		if res, err = s.commitOnce(ctx, b); err != nil {
+		res, written, err := s.commitOnce(ctx, b, links)
+		if err != nil {
 			again, err = s.judge(ctx, b, err, &probed)
+			return res, again, err
 		}
-		return res, again, err
+		s.Linked(written, res.Fenced)
+		return res, false, nil
 	})
 }
 
@@ -55,13 +67,13 @@ func storable(t *core.Task) bool {
 	return true
 }
 
-func (s *Store) commitOnce(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
-	c := commit{b: b, statements: map[string]*sql.Stmt{}, own: map[int]bool{}}
+func (s *Store) commitOnce(ctx context.Context, b *core.Batch, links schema.Links) (core.CommitResult, schema.Links, error) {
+	c := commit{b: b, links: links, statements: map[string]*sql.Stmt{}, own: map[int]bool{}}
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		c.ctx, c.tx = ctx, tx
 		return c.write()
 	})
-	return c.res, err
+	return c.res, c.links, err
 }
 
 // commit is one transaction that writes a batch.
@@ -69,6 +81,7 @@ type commit struct {
 	ctx        context.Context
 	tx         *sql.Tx
 	b          *core.Batch
+	links      schema.Links
 	statements map[string]*sql.Stmt // by their SQL; the transaction closes them
 	own        map[int]bool         // partitions whose epoch is still ours
 	res        core.CommitResult
@@ -101,6 +114,27 @@ func (c *commit) write() error {
 		}
 		if err := c.writeTask(w); err != nil {
 			return fmt.Errorf("task %s: %w", w.Task.ID, err)
+		}
+	}
+	return c.writeLinks()
+}
+
+// writeLinks writes the links of the partitions that are ours.
+func (c *commit) writeLinks() (err error) {
+	if c.links, err = c.links.Without(c.res.Duplicates); err != nil {
+		return err
+	}
+	for i := range c.links.All {
+		l := &c.links.All[i]
+		if !c.own[l.Partition] {
+			continue
+		}
+		n, err := c.exec(linkSQL, l.Partition, l.Height, l.Epoch, l.Commit, instant(l.At), int64(l.Kind), l.Content, l.Hash[:])
+		if err == nil && n == 0 {
+			err = core.ErrForeignRow
+		}
+		if err != nil {
+			return fmt.Errorf("link %d of partition %d: %w", l.Height, l.Partition, err)
 		}
 	}
 	return nil

@@ -10,13 +10,17 @@ import (
 
 // Purge implements [schema.Store].
 func (s *Store) Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
-	return s.PurgeBy(ctx, partition, detail, row, limit, func(old *schema.Old) (touched int, err error) {
+	touched, err := s.PurgeBy(ctx, partition, detail, row, limit, func(old *schema.Old) (touched int, err error) {
 		err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			touched, err = forget(ctx, tx, partition, epoch, old, detail, row)
 			return err
 		})
 		return touched, err
 	})
+	if err != nil {
+		return touched, err
+	}
+	return touched, s.TrimChain(ctx, partition, epoch, detail)
 }
 
 // forget takes what is old, if the epoch is still that one. It returns how many tasks it

@@ -41,6 +41,11 @@ var pragmas = []string{
 
 // Open opens the store in a file, which it makes if there is none. It does not migrate.
 func Open(ctx context.Context, path string) (*Store, error) {
+	return OpenWith(ctx, path, schema.Options{})
+}
+
+// OpenWith is Open with options, of which all but Chain are PostgreSQL's.
+func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("database URL: sqlite: without a path")
 	}
@@ -62,6 +67,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.close())
 	}
 	s.Base = schema.NewBase(dialect, s.writer, s.reader, s.asking, s.writer)
+	if o.Chain {
+		s.KeepChain()
+	}
 	return s, nil
 }
 
@@ -193,6 +201,7 @@ func (s *Store) Partitions(ctx context.Context, n int) error {
 func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
 	s.ForgetPurged(partition)
 	var st core.PartitionState
+	var continued func()
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var err error
 		st, err = schema.ScanPartition(tx.QueryRowContext(ctx, schema.PartitionSQL, partition))
@@ -203,10 +212,27 @@ func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 			return err
 		}
 		st.Take(c)
-		_, err = tx.ExecContext(ctx, schema.TakeOverSQL, s.TakeOverArgs(&st)...)
+		if _, err = tx.ExecContext(ctx, schema.TakeOverSQL, s.TakeOverArgs(&st)...); err == nil {
+			continued, err = s.Continue(ctx, chainTx{tx}, &st, c.At)
+		}
 		return err
 	})
+	if err == nil {
+		continued()
+	}
 	return st, err
+}
+
+// chainTx implements [schema.ChainTx].
+type chainTx struct{ tx *sql.Tx }
+
+func (t chainTx) Row(ctx context.Context, query string, args []any, into ...any) error {
+	return t.tx.QueryRowContext(ctx, query, args...).Scan(into...)
+}
+
+func (t chainTx) Exec(ctx context.Context, query string, args ...any) error {
+	_, err := t.tx.ExecContext(ctx, query, args...)
+	return err
 }
 
 // Release implements [schema.Store].

@@ -171,3 +171,22 @@ func TestCommitCancelled(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 }
+
+// chained opens two stores of one file, of which the first keeps chains.
+func chained(tb testing.TB) (schema.Store, schema.Store, *sql.DB) {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "duly.db")
+	plain := open(tb, path)
+	s, err := sqlite.OpenWith(context.Background(), path, schema.Options{Chain: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s, plain, beside(tb, path)
+}
+
+func TestSQLiteChained(t *testing.T) { storetest.RunChained(t, chained) }

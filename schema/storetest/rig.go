@@ -29,7 +29,8 @@ type rig struct {
 
 	ctx    context.Context
 	s      schema.Store
-	db     *sql.DB // nil: not to be had
+	db     *sql.DB      // nil: not to be had
+	calm   schema.Store // what chains are checked through; nil: s
 	own    map[int]*core.PartitionState
 	commit int64
 }

@@ -46,6 +46,12 @@ func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []
 		storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect, o) })
 		if !o.Serializable { // what operators read and write is the same there
 			storetest.RunOperators(t, func(tb testing.TB) (schema.Store, *sql.DB) { return open(tb, p, dialect, o) })
+			storetest.RunChains(t, func(tb testing.TB) (chained, plain schema.Store, db *sql.DB) {
+				plain, db = open(tb, p, dialect, o)
+				keeps := o
+				keeps.Chain = true
+				return beside(tb, p, db, keeps), plain, db
+			})
 		}
 		if dialect == "postgres" {
 			migrateInTrouble(t, p, o)
@@ -101,6 +107,30 @@ func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// beside is another store of a database, behind the proxy.
+func beside(tb testing.TB, p *pgfault.Proxy, db *sql.DB, o schema.Options) schema.Store {
+	tb.Helper()
+	through, err := url.Parse(p.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var name string
+	if err := db.QueryRow(`SELECT current_database()`).Scan(&name); err != nil {
+		tb.Fatal(err)
+	}
+	through.Path = "/" + name
+	s, err := postgres.Open(context.Background(), through.String(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
 }
 
 // open is a store behind the proxy, and its database without it.

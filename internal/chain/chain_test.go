@@ -1,0 +1,204 @@
+package chain_test
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/chain"
+)
+
+// TestDigestCoversEveryValue: whichever value of a row is another, its digest is, and no value
+// can be moved into its neighbour.
+func TestDigestCoversEveryValue(t *testing.T) {
+	each(t, chain.Row{Step: -1, Next: -1}, func(h *chain.Hasher, r chain.Row) chain.Digest { return h.Row(&r) })
+	each(t, chain.Task{FailedStep: -1}, func(h *chain.Hasher, r chain.Task) chain.Digest { return h.Task(&r) })
+}
+
+func each[R any](t *testing.T, zero R, digest func(*chain.Hasher, R) chain.Digest) {
+	t.Helper()
+	var h chain.Hasher
+	seen := map[chain.Digest]string{digest(&h, zero): "none"}
+	for f := range reflect.TypeFor[R]().Fields() {
+		row := zero
+		v := reflect.ValueOf(&row).Elem().FieldByIndex(f.Index)
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Slice:
+			v.SetBytes([]byte("x"))
+		case reflect.Bool:
+			v.SetBool(true)
+		default:
+			v.SetInt(v.Int() + 77)
+		}
+		d := digest(&h, row)
+		if was, ok := seen[d]; ok {
+			t.Errorf("%T: another %s has the digest of another %s", row, f.Name, was)
+		}
+		seen[d] = f.Name
+	}
+}
+
+// A link's hash covers all of it.
+func TestHashCoversTheLink(t *testing.T) {
+	is := chain.Link{Partition: 1, Height: 2, Epoch: 3, Commit: 4, At: 5, Kind: chain.KindCommit, Content: []byte("c")}
+	seen := map[chain.Hash]bool{is.HashAfter(chain.Hash{}): true, is.HashAfter(chain.Hash{1}): true}
+	for _, change := range []func(*chain.Link){
+		func(l *chain.Link) { l.Partition++ }, func(l *chain.Link) { l.Height++ }, func(l *chain.Link) { l.Epoch++ }, func(l *chain.Link) { l.Commit++ },
+		func(l *chain.Link) { l.At++ }, func(l *chain.Link) { l.Kind++ }, func(l *chain.Link) { l.Content = []byte("d") },
+		func(l *chain.Link) { l.Content = nil },
+	} {
+		l := is
+		change(&l)
+		seen[l.HashAfter(chain.Hash{})] = true
+	}
+	if len(seen) != 10 {
+		t.Errorf("%d different hashes, want 10", len(seen))
+	}
+}
+
+func TestContentComesBack(t *testing.T) {
+	want := chain.Content{
+		Entries: []chain.Entry{{Number: 1, Seq: 2, Digest: chain.Digest{3}}, {Number: 1 << 40, Seq: 300, Task: true, Digest: chain.Digest{4}}, {Number: 9, Seq: 1, Task: true, EndedAt: 77}},
+		Carried: []chain.Entry{{Number: 5, Seq: 6}, {Number: 7, Seq: 8, Task: true, EndedAt: 9}},
+		Trim:    &chain.Trim{Height: 12, Hash: chain.Hash{1, 2}},
+		Begins:  []chain.Begin{{NextNumber: 3, Since: 4, At: 5}, {NextNumber: 6}},
+	}
+	b := chain.AppendTrim(nil, want.Trim)
+	for i := range want.Begins {
+		b = chain.AppendBegin(b, &want.Begins[i])
+	}
+	for i := range want.Entries {
+		b = chain.AppendEntry(b, &want.Entries[i], false)
+	}
+	for i := range want.Carried {
+		b = chain.AppendEntry(b, &want.Carried[i], true)
+	}
+	got, err := chain.DecodeContent(b)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	for n := range b {
+		if c, err := chain.DecodeContent(b[:n]); err == nil && len(c.Entries)+len(c.Carried)+len(c.Begins) >= 7 {
+			t.Errorf("the first %d of %d bytes have all of it", n, len(b))
+		}
+	}
+}
+
+func FuzzContent(f *testing.F) {
+	f.Add([]byte{1, 2, 3})
+	f.Add(chain.AppendTrim(nil, &chain.Trim{Height: 1}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := chain.DecodeContent(b)
+		if n := len(c.Entries) + len(c.Carried); err == nil && n*(chain.DigestBytes+3) > len(b) {
+			t.Errorf("%d entries in %d bytes", n, len(b))
+		}
+	})
+}
+
+func TestHeads(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := chain.Head{Installation: "i", Partition: 1, Height: 2, Epoch: 3, Commit: 4, At: 5, Hash: chain.Hash{6}}
+	if err := h.Check(public); err == nil || !strings.Contains(err.Error(), "not signed") {
+		t.Errorf("an unsigned head: %v", err)
+	}
+	h.Sign(private)
+	if err := h.Check(public); err != nil {
+		t.Error(err)
+	}
+	if err := h.Check(other); err == nil {
+		t.Error("the signature is of another key too")
+	}
+	for _, change := range []func(*chain.Head){
+		func(h *chain.Head) { h.Installation = "j" }, func(h *chain.Head) { h.Partition++ }, func(h *chain.Head) { h.Height++ }, func(h *chain.Head) { h.Epoch++ },
+		func(h *chain.Head) { h.Commit++ }, func(h *chain.Head) { h.At++ }, func(h *chain.Head) { h.Hash[0]++ },
+	} {
+		forged := h
+		change(&forged)
+		if err := forged.Check(public); err == nil {
+			t.Errorf("the signature fits %+v too", forged)
+		}
+	}
+	var file strings.Builder
+	if err := chain.WriteHeads(&file, []chain.Head{h, h}); err != nil {
+		t.Fatal(err)
+	}
+	read, err := chain.ReadHeads(strings.NewReader(file.String() + "\n"))
+	if err != nil || !reflect.DeepEqual(read, []chain.Head{h, h}) {
+		t.Errorf("read %+v, %v", read, err)
+	}
+	for _, bad := range []string{"{", `{"partition":1}`, `{"height":1,"hash":"00"}`} {
+		if _, err := chain.ReadHeads(strings.NewReader(bad)); err == nil || !strings.Contains(err.Error(), "line 1") {
+			t.Errorf("heads %s: %v", bad, err)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if der, err = x509.MarshalPKIXPublicKey(public); err != nil {
+		t.Fatal(err)
+	}
+	open := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	if key, err := chain.ReadKey(secret); err != nil || !key.Equal(private) {
+		t.Errorf("private key: %v", err)
+	}
+	for _, text := range [][]byte{secret, open} {
+		if key, err := chain.ReadPublicKey(text); err != nil || !key.Equal(public) {
+			t.Errorf("public key: %v", err)
+		}
+	}
+	for _, bad := range []string{"", string(open), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
+		if _, err := chain.ReadKey([]byte(bad)); err == nil {
+			t.Errorf("a private key was read of %q", bad)
+		}
+	}
+	if _, err := chain.ReadPublicKey([]byte("no key")); err == nil {
+		t.Error("a public key was read of no key")
+	}
+}
+
+func TestForeignFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"":     "cut off",
+		"{}\n": "no export of a journal",
+		`{"form":"duly journal","version":9}` + "\n":                                                 "version 9",
+		`{"form":"duly journal","version":1}` + "\n":                                                 "cut off",
+		`{"form":"duly journal","version":1}` + "\n" + `{"end":true}` + "\n" + `{"end":true}` + "\n": "after the end",
+		"nothing\n": "line 1",
+	} {
+		if _, err := chain.OpenFile(t.Context(), strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a file of %q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func ExampleReport_Sentence() {
+	r := chain.Report{Partitions: []chain.Checked{{Partition: 0, First: 1, Last: 9, Rows: 20, Tasks: 4}}}
+	fmt.Println(r.Sentence())
+	r.Findings = []chain.Finding{{What: chain.Changed, Partition: 0, Text: `row 2 of task "order-17" is not as commit 12 wrote it`}}
+	fmt.Println(r.Sentence())
+	// Output:
+	// fits: 24 rows of 1 partitions, 0 purged by retention, 0 older than the chain; no head: what was cut off at the end, or replaced as a whole, would not be seen
+	// does not fit: 1 findings; the first is in partition 0: row 2 of task "order-17" is not as commit 12 wrote it
+}

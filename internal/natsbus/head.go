@@ -1,0 +1,51 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/chain"
+	"duly.dev/duly/internal/wire"
+)
+
+// RecordHead keeps the newest head of a partition's chain outside the database. It does not
+// wait: done hears what came of it, from any goroutine.
+func (c *Conn) RecordHead(h *chain.Head, done func(error)) {
+	data, err := json.Marshal(h)
+	if err != nil {
+		done(err)
+		return
+	}
+	c.acks.publish(c.names.HeadSubject(h.Partition), nil, data, func(_ uint64, err error) { done(err) })
+}
+
+// Heads are the newest heads of the chains of partitions below a number, as far as some
+// were recorded. Error: what is there cannot be read.
+func (c *Conn) Heads(ctx context.Context, partitions int) (all []chain.Head, err error) {
+	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("heads of chains: %w", err)
+	}
+	for p := range partitions {
+		entry, err := kv.Get(ctx, wire.HeadKey(p))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		}
+		var h chain.Head
+		if err == nil {
+			err = json.Unmarshal(entry.Value(), &h)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("head of the chain of partition %d: %w", p, err)
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}

@@ -1,0 +1,647 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/chain"
+	"duly.dev/duly/internal/core"
+)
+
+// The chain of a partition (package internal/chain) is continued by its owner alone: a
+// takeover reads the last link, under the row of the partition that it holds, and from then
+// on the owner's memory has it. A commit writes the next link in the transaction that moves
+// the partition's row, so a link stands if and only if its commit does, and two owners
+// cannot write one of the same height. Nothing else writes links.
+
+// chains is what a store knows of the chains of the partitions that were taken over through it.
+type chains struct {
+	kept bool // new links are written
+
+	mu    sync.Mutex
+	heads map[int]chainHead
+	trims map[int]*trimming
+}
+
+// chainHead is the last link of a partition.
+type chainHead struct {
+	epoch, height, commit int64
+	hash                  chain.Hash
+}
+
+// KeepChain makes the store keep the chains of what it takes over from now on.
+func (b *Base) KeepChain() {
+	b.chains.kept = true
+	b.chains.heads, b.chains.trims = map[int]chainHead{}, map[int]*trimming{}
+}
+
+// Statements of a takeover that keeps the chain.
+const (
+	qKeptUntil  = `SELECT p.chain_epoch, (SELECT COALESCE(max(c.height), 0) FROM chain c WHERE c.partition = ?1) FROM partitions p WHERE p.partition = ?1`
+	qLastLink   = `SELECT at, hash FROM chain WHERE partition = ?1 AND height = ?2`
+	qChainEpoch = `UPDATE partitions SET chain_epoch = epoch WHERE partition = ?1`
+	qLink       = `INSERT INTO chain (partition, height, epoch, commit_id, at, kind, content, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
+)
+
+// ChainTx is the transaction of a takeover, with the statements of this package.
+type ChainTx interface {
+	Row(ctx context.Context, query string, args []any, into ...any) error
+	Exec(ctx context.Context, query string, args ...any) error
+}
+
+// Continue continues the chain of a partition that a transaction takes over: it reads its
+// end, and adds a link where the chain begins, or begins again because owners between kept
+// none, or where the database has gone back. done takes note of it once the transaction is
+// committed.
+func (b *Base) Continue(ctx context.Context, tx ChainTx, st *core.PartitionState, at core.Instant) (done func(), err error) {
+	if !b.chains.kept {
+		return func() {}, nil
+	}
+	var epoch, height int64
+	var last instant
+	var hash []byte
+	if err := tx.Row(ctx, qKeptUntil, []any{st.Partition}, &epoch, &height); err != nil {
+		return nil, fmt.Errorf("chain of partition %d: %w", st.Partition, err)
+	}
+	head := chainHead{epoch: st.Epoch, height: height}
+	if height > 0 {
+		if err = tx.Row(ctx, qLastLink, []any{st.Partition, height}, &last, &hash); err == nil {
+			head.hash, err = chain.HashOf(hash)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, height, err)
+		}
+	}
+	link := chain.Link{Partition: st.Partition, Height: height + 1, Epoch: st.Epoch, Commit: st.LastCommit, At: at, Content: []byte{}}
+	switch {
+	case height == 0 || epoch != st.Found.Epoch:
+		link.Kind = chain.KindBegin
+		link.Content = chain.AppendBegin(link.Content, &chain.Begin{NextNumber: st.NextNumber, Since: core.Instant(last), At: at})
+	case st.Found.WentBack:
+		link.Kind = chain.KindWentBack
+	}
+	if link.Kind != 0 {
+		link.Hash = link.HashAfter(head.hash)
+		if err := tx.Exec(ctx, qLink, b.linkArgs(&link)...); err != nil {
+			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, link.Height, err)
+		}
+		head.height, head.hash = link.Height, link.Hash
+	}
+	head.commit = link.Commit
+	if err := tx.Exec(ctx, qChainEpoch, st.Partition); err != nil {
+		return nil, fmt.Errorf("chain of partition %d: %w", st.Partition, err)
+	}
+	return func() {
+		b.chains.mu.Lock()
+		defer b.chains.mu.Unlock()
+		b.chains.heads[st.Partition] = head
+		delete(b.chains.trims, st.Partition)
+	}, nil
+}
+
+func (b *Base) linkArgs(l *chain.Link) []any {
+	var at any
+	if l.At != 0 {
+		at = b.time(l.At)
+	}
+	return []any{l.Partition, l.Height, l.Epoch, l.Commit, at, int64(l.Kind), l.Content, l.Hash[:]}
+}
+
+// Links are the links that a commit writes, one for each of its partitions with a task in
+// it; none where no chain is kept. Without returns them less what the commit leaves out.
+type Links struct {
+	All   []chain.Link
+	heads []chainHead // before each
+	of    *Base
+	batch *core.Batch
+}
+
+// Links makes the links of a batch. Error: a partition that was not taken over through this
+// store.
+func (b *Base) Links(batch *core.Batch) (l Links, err error) {
+	if !b.chains.kept || len(batch.Writes) == 0 {
+		return l, nil
+	}
+	return b.links(batch, nil)
+}
+
+// Without are the links without the births that were duplicates. Fenced partitions keep
+// theirs, which are not to be written.
+func (l Links) Without(duplicates []core.Duplicate) (Links, error) {
+	if len(l.All) == 0 || len(duplicates) == 0 {
+		return l, nil
+	}
+	return l.of.links(l.batch, duplicates)
+}
+
+func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error) {
+	l := Links{of: b, batch: batch}
+	place := make(map[int]int, len(batch.Partitions))
+	var h chain.Hasher
+	for i := range batch.Writes {
+		w := &batch.Writes[i]
+		if w.Birth && slices.ContainsFunc(without, func(d core.Duplicate) bool { return d.Partition == w.Task.Partition && d.Number == w.Task.Number }) {
+			continue
+		}
+		at, ok := place[w.Task.Partition]
+		if !ok {
+			at = len(l.All)
+			switch err := b.beginLink(&l, w.Task.Partition); {
+			case errors.Is(err, errLinked):
+				at = -1
+			case err != nil:
+				return l, fmt.Errorf("commit %d: %w", batch.ID, err)
+			}
+			place[w.Task.Partition] = at
+		}
+		if at < 0 {
+			continue
+		}
+		nameRows(&l.All[at], w, batch.ID, &h)
+	}
+	for i := range l.All {
+		l.All[i].Hash = l.All[i].HashAfter(l.heads[i].hash)
+	}
+	return l, nil
+}
+
+// beginLink adds the next link of a partition, with what is to be named again there.
+func (b *Base) beginLink(l *Links, partition int) error {
+	b.chains.mu.Lock()
+	defer b.chains.mu.Unlock()
+	head, ok := b.chains.heads[partition]
+	if !ok {
+		return fmt.Errorf("chain of partition %d: its end is not known: it was not taken over here", partition)
+	}
+	if head.commit == l.batch.ID { // it is sent again, and its link stands
+		return errLinked
+	}
+	link := chain.Link{Partition: partition, Height: head.height + 1, Epoch: head.epoch, Commit: l.batch.ID, Kind: chain.KindCommit}
+	link.Content = make([]byte, 0, linkBytes)
+	if t := b.chains.trims[partition]; t != nil && !t.named {
+		link.Content = append(link.Content, t.content...)
+	}
+	l.All, l.heads = append(l.All, link), append(l.heads, head)
+	return nil
+}
+
+// errLinked is that a batch has its link in a partition.
+var errLinked = errors.New("it is linked already")
+
+// linkBytes is room for the content of most links.
+const linkBytes = 256
+
+// nameRows adds the rows of a write to a link.
+func nameRows(l *chain.Link, w *core.TaskWrite, commit int64, h *chain.Hasher) {
+	for k := range w.Records {
+		row := rowOf(w, k, commit)
+		e := chain.Entry{Number: row.Number, Seq: row.Seq, Digest: h.Row(&row)}
+		l.Content = chain.AppendEntry(l.Content, &e, false)
+		l.At = max(l.At, row.At)
+	}
+	if !w.Birth && (!w.Row || len(w.Records) == 0) { // a row is written only where its seq rises
+		return
+	}
+	task := taskOf(w.Task, commit)
+	e := chain.Entry{Number: task.Number, Seq: task.Seq, Task: true, Digest: h.Task(&task)}
+	if w.Task.State == core.StateProcessed || w.Task.State == core.StateUndone {
+		e.EndedAt = w.Task.EndedAt
+	}
+	l.Content = chain.AppendEntry(l.Content, &e, false)
+}
+
+// rowOf is a journal row as a commit writes it.
+func rowOf(w *core.TaskWrite, record int, commit int64) chain.Row {
+	r, input := &w.Records[record], InputOf(w, record)
+	return chain.Row{
+		Partition: w.Task.Partition, Number: w.Task.Number, Seq: r.Seq, At: r.At, Actor: words(r.Actor), Commit: commit, Format: FormatOf(r, input),
+		Kind: string(r.Kind), State: string(r.State), Round: int64(r.Round), Step: int64(r.Step), StepStatus: StatusWord(r), Attempt: int64(r.Attempt),
+		Code: int64(r.Code), Error: chain.Bytes(r.Error), Fingerprint: Fingerprint(r), Reason: chain.Bytes(r.Reason), Result: r.Result,
+		Quiet: r.EffectsPossibleUntil, Next: int64(r.Next), NextAttempt: int64(r.NextAttempt), Undo: r.Undo, Due: r.Due, Deadline: r.Deadline, Input: input,
+	}
+}
+
+// taskOf is the row of a task as a commit writes it.
+func taskOf(t *core.Task, commit int64) chain.Task {
+	return chain.Task{
+		Partition: t.Partition, Number: t.Number, ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, InputHash: t.InputHash, State: string(t.State),
+		Seq: t.Seq, Round: int64(t.Round), LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, CompleteBy: t.Bound, Deadline: t.Deadline, Failures: int64(t.Failures),
+		ReplyTo: t.ReplyTo, Trace: t.Trace, Labels: core.FormatLabels(t.Labels), Origin: int64(t.Origin), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		EndedAt: t.EndedAt, EndNumber: t.EndNumber, FailedStep: FailedStep(t), Fingerprint: FailureFingerprint(t), Commit: commit,
+	}
+}
+
+// Linked takes note of links whose commit has come through.
+func (b *Base) Linked(l Links, fenced []int) {
+	if len(l.All) == 0 {
+		return
+	}
+	b.chains.mu.Lock()
+	defer b.chains.mu.Unlock()
+	for i := range l.All {
+		link := &l.All[i]
+		if slices.Contains(fenced, link.Partition) || b.chains.heads[link.Partition] != l.heads[i] {
+			continue // it was taken over meanwhile
+		}
+		b.chains.heads[link.Partition] = chainHead{epoch: link.Epoch, height: link.Height, commit: link.Commit, hash: link.Hash}
+		if t := b.chains.trims[link.Partition]; t != nil {
+			t.named = true
+		}
+	}
+}
+
+// ChainHeads are the last links of the partitions that were taken over here, as of their
+// last commits here; none where no chain is kept. Installation and At are not filled in.
+func (b *Base) ChainHeads() []chain.Head {
+	b.chains.mu.Lock()
+	defer b.chains.mu.Unlock()
+	var all []chain.Head
+	for p, h := range b.chains.heads {
+		if h.height > 0 {
+			all = append(all, chain.Head{Partition: p, Height: h.height, Epoch: h.epoch, Commit: h.commit, Hash: h.hash})
+		}
+	}
+	slices.SortFunc(all, func(a, b chain.Head) int { return a.Partition - b.Partition })
+	return all
+}
+
+// ChainEnds are the heights of the last links of all partitions, by partition; one without
+// a chain is missing.
+func (a *asked) ChainEnds(ctx context.Context) (map[int]int64, error) {
+	partitions, err := column[int](ctx, a.of, `SELECT partition FROM partitions`)
+	if err != nil {
+		return nil, fmt.Errorf("chains: %w", err)
+	}
+	ends := map[int]int64{}
+	for _, p := range partitions {
+		height, err := column[int64](ctx, a.of, qChainEnd, p)
+		if err != nil {
+			return nil, fmt.Errorf("chain of partition %d: %w", p, err)
+		}
+		if len(height) > 0 {
+			ends[p] = height[0]
+		}
+	}
+	return ends, nil
+}
+
+const qChainEnd = `SELECT height FROM chain WHERE partition = ?1 ORDER BY height DESC LIMIT 1`
+
+// Retention of links. Nothing is taken from the middle of a chain: when the oldest links are
+// older than what is kept of a task, the next commit's link names again what of them still
+// lives, and says up to where; after that they go. A partition without commits keeps its
+// links.
+
+// trimming is what the next link of a partition is to name again.
+type trimming struct {
+	below   int64 // the links that may go then
+	content []byte
+	named   bool // by a link that is committed
+}
+
+const (
+	// trimLeast is how many links there have to be for that, trimMost and trimBytes how many
+	// go at a time.
+	trimLeast = 64
+	trimMost  = 1024
+	trimBytes = 1 << 20
+)
+
+const (
+	qOldLinks = `SELECT height, at, content, hash FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
+	qOldEdge  = `SELECT at FROM chain WHERE partition = ?1 AND height = (SELECT min(x.height) FROM chain x WHERE x.partition = ?1) + ?2`
+	qLiving   = `SELECT DISTINCT number`
+	qTrim     = `DELETE FROM chain WHERE partition = ?1 AND height < ?2 AND EXISTS (SELECT 1 FROM partitions p WHERE p.partition = ?1 AND p.epoch = ?3)`
+)
+
+// TrimChain takes a step in the retention of a partition's links, for tasks that ended
+// before detail; 0: none are forgotten.
+func (b *Base) TrimChain(ctx context.Context, partition int, epoch int64, detail core.Instant) error {
+	if !b.chains.kept || detail == 0 {
+		return nil
+	}
+	b.chains.mu.Lock()
+	head, ours := b.chains.heads[partition]
+	t := b.chains.trims[partition]
+	b.chains.mu.Unlock()
+	switch {
+	case !ours || head.epoch != epoch:
+		return nil
+	case t == nil:
+		return b.planTrim(ctx, partition, head, detail)
+	case !t.named:
+		return nil
+	}
+	if _, err := b.writer.ExecContext(ctx, b.params(qTrim), partition, t.below, epoch); err != nil {
+		return fmt.Errorf("chain of partition %d: links below %d: %w", partition, t.below, err)
+	}
+	b.setTrim(partition, head.epoch, nil)
+	return nil
+}
+
+// setTrim sets what the next link is to name, unless the partition was taken over meanwhile.
+func (b *Base) setTrim(partition int, epoch int64, t *trimming) {
+	b.chains.mu.Lock()
+	defer b.chains.mu.Unlock()
+	if b.chains.heads[partition].epoch != epoch {
+		return
+	}
+	if t == nil {
+		delete(b.chains.trims, partition)
+		return
+	}
+	b.chains.trims[partition] = t
+}
+
+// planTrim looks whether there are enough old links, and what of them lives.
+func (b *Base) planTrim(ctx context.Context, partition int, head chainHead, detail core.Instant) error {
+	edge, err := column[instant](ctx, &b.running.reader, qOldEdge, partition, trimLeast)
+	if err != nil {
+		return fmt.Errorf("chain of partition %d: %w", partition, err)
+	}
+	if len(edge) == 0 || core.Instant(edge[0]) >= detail {
+		return nil
+	}
+	old, err := b.oldLinks(ctx, partition, detail)
+	if err != nil || old.last.Height == 0 {
+		return err
+	}
+	living, err := b.living(ctx, partition, old.entries)
+	if err != nil {
+		return err
+	}
+	t := &trimming{below: old.last.Height}
+	t.content = chain.AppendTrim(t.content, &chain.Trim{Height: old.last.Height, Hash: old.last.Hash})
+	for i := range old.begins {
+		t.content = chain.AppendBegin(t.content, &old.begins[i])
+	}
+	for i := range old.entries {
+		if e := &old.entries[i]; living[e.Number] {
+			t.content = chain.AppendEntry(t.content, e, true)
+		}
+	}
+	b.setTrim(partition, head.epoch, t)
+	return nil
+}
+
+// oldLinks are the oldest links of a partition.
+type oldLinks struct {
+	last    chain.Link // without its content
+	entries []chain.Entry
+	begins  []chain.Begin
+}
+
+// beginsMax bounds how many beginnings are named again; those before are taken as one.
+const beginsMax = 32
+
+func (o *oldLinks) begin(all []chain.Begin) {
+	for _, b := range all {
+		if n := len(o.begins); n >= beginsMax {
+			last := &o.begins[n-1]
+			last.NextNumber, last.Since, last.At = max(last.NextNumber, b.NextNumber), min(last.Since, b.Since), max(last.At, b.At)
+			continue
+		}
+		o.begins = append(o.begins, b)
+	}
+}
+
+func (b *Base) oldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
+	rows, err := b.query(ctx, qOldLinks, partition, 0, trimMost)
+	if err != nil {
+		return old, fmt.Errorf("chain of partition %d: %w", partition, err)
+	}
+	defer rows.Close()
+	first, size := true, 0
+	for rows.Next() && size < trimBytes {
+		var height int64
+		var at instant
+		var content, hash []byte
+		if err := rows.Scan(&height, &at, &content, &hash); err != nil {
+			return old, fmt.Errorf("chain of partition %d: %w", partition, err)
+		}
+		if core.Instant(at) >= before {
+			break
+		}
+		says, err := chain.DecodeContent(content)
+		if err == nil {
+			old.last.Hash, err = chain.HashOf(hash)
+		}
+		if err != nil {
+			return old, fmt.Errorf("chain of partition %d: link %d: %w", partition, height, err)
+		}
+		old.last.Height = height
+		size += len(content)
+		if !first || height == 1 { // what lives of the first one that is left is named by a later link already
+			old.entries = append(append(old.entries, says.Entries...), says.Carried...)
+			old.begin(says.Begins)
+		}
+		first = false
+	}
+	return old, rows.Err()
+}
+
+// living are the tasks of entries that have rows in the journal.
+func (b *Base) living(ctx context.Context, partition int, entries []chain.Entry) (map[int64]bool, error) {
+	var numbers []int64
+	for i := range entries {
+		numbers = append(numbers, entries[i].Number)
+	}
+	slices.Sort(numbers)
+	living := map[int64]bool{}
+	for some := range slices.Chunk(slices.Compact(numbers), livingPage) {
+		found, err := column[int64](ctx, &b.running.reader, qLiving+b.among("journal", "number"), partition, b.list(some))
+		if err != nil {
+			return nil, fmt.Errorf("chain of partition %d: living tasks: %w", partition, err)
+		}
+		for _, n := range found {
+			living[n] = true
+		}
+	}
+	return living, nil
+}
+
+// livingPage is how many tasks are looked for at a time.
+const livingPage = 1000
+
+// Chain is the source of a check of the journal, as of now. Each view is a transaction that
+// reads.
+func (a *asked) Chain(ctx context.Context) (chain.Source, error) {
+	s := &chainSource{r: a.of, options: a.snapshot, at: core.InstantOf(time.Now())}
+	if err := a.of.db.QueryRowContext(ctx, qInstallation).Scan(&s.installation, new(string)); err != nil {
+		return nil, fmt.Errorf("installation of this database: %w", err)
+	}
+	var err error
+	if s.partitions, err = column[int](ctx, a.of, `SELECT partition FROM partitions ORDER BY partition`); err != nil {
+		return nil, fmt.Errorf("partitions: %w", err)
+	}
+	return s, nil
+}
+
+// chainSource implements chain.Source.
+type chainSource struct {
+	r            *reader
+	options      *sql.TxOptions
+	installation string
+	at           core.Instant
+	partitions   []int
+}
+
+// Installation implements chain.Source.
+func (s *chainSource) Installation() string { return s.installation }
+
+// At implements chain.Source.
+func (s *chainSource) At() core.Instant { return s.at }
+
+// Partitions implements chain.Source.
+func (s *chainSource) Partitions() []int { return s.partitions }
+
+// View implements chain.Source.
+func (s *chainSource) View(ctx context.Context, partition int) (chain.View, error) {
+	tx, err := s.r.db.BeginTx(ctx, s.options)
+	if err != nil {
+		return nil, fmt.Errorf("partition %d: %w", partition, err)
+	}
+	return &chainView{s.r, tx, partition}, nil
+}
+
+type chainView struct {
+	r         *reader
+	tx        *sql.Tx
+	partition int
+}
+
+// Close implements chain.View.
+func (v *chainView) Close() error {
+	if err := v.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	return nil
+}
+
+// How much one statement reads, so that none runs long.
+const (
+	linksPage = 256
+	rowsPage  = 512
+)
+
+const (
+	qViewLinks = `SELECT height, epoch, commit_id, at, kind, content, hash FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
+	qViewRows  = `SELECT number, seq, at, actor, commit_id, format, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
+	error, COALESCE(fingerprint, ''), reason, result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, input
+	FROM journal WHERE partition = ?1 AND (number, seq) > (?2, ?3) AND number < ?4 ORDER BY number, seq LIMIT ?5`
+	qViewTasks = `SELECT number, id, type, plan_version, input_hash, state, seq, round, COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline,
+	failure_count, COALESCE(reply_to, ''), COALESCE(trace, ''), COALESCE(labels, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0),
+	COALESCE(failed_step, -1), COALESCE(fingerprint, ''), commit_id FROM tasks WHERE partition = ?1 AND number >= ?2 AND number < ?3 ORDER BY number LIMIT ?4`
+)
+
+// paged reads pages until one is not full. page returns how many rows it had.
+func paged(full int, page func() (int, error)) error {
+	for {
+		n, err := page()
+		if err != nil || n < full {
+			return err
+		}
+	}
+}
+
+// read scans all rows of a query.
+func (v *chainView) read(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) (err error) {
+	rows, err := v.tx.QueryContext(ctx, v.r.params(query), args...)
+	if err == nil {
+		defer rows.Close()
+		for err == nil && rows.Next() {
+			err = scan(rows)
+		}
+		if err == nil {
+			err = rows.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s of partition %d: %w", what, v.partition, err)
+	}
+	return nil
+}
+
+// Links implements chain.View.
+func (v *chainView) Links(ctx context.Context, from int64, yield func(*chain.Link) error) error {
+	return paged(linksPage, func() (int, error) {
+		var page []chain.Link
+		err := v.read(ctx, "chain", qViewLinks, []any{v.partition, from, linksPage}, func(rows *sql.Rows) error {
+			l := chain.Link{Partition: v.partition}
+			var at instant
+			var hash []byte
+			if err := rows.Scan(&l.Height, &l.Epoch, &l.Commit, &at, &l.Kind, &l.Content, &hash); err != nil {
+				return err
+			}
+			l.At = core.Instant(at)
+			copy(l.Hash[:], hash) // one of another length fits nothing
+			page = append(page, l)
+			return nil
+		})
+		for i := range page {
+			if err == nil {
+				err = yield(&page[i])
+			}
+			from = page[i].Height + 1
+		}
+		return len(page), err
+	})
+}
+
+// Rows implements chain.View.
+func (v *chainView) Rows(ctx context.Context, low, high int64, yield func(*chain.Row) error) error {
+	number, seq := low-1, int64(maxSeq)
+	return paged(rowsPage, func() (int, error) {
+		var page []chain.Row
+		err := v.read(ctx, "journal", qViewRows, []any{v.partition, number, seq, high, rowsPage}, func(rows *sql.Rows) error {
+			r := chain.Row{Partition: v.partition}
+			var at, quiet, due, deadline instant
+			var text, reason []byte
+			err := rows.Scan(&r.Number, &r.Seq, &at, &r.Actor, &r.Commit, &r.Format, &r.Kind, &r.State, &r.Round, &r.Step, &r.StepStatus, &r.Attempt, &r.Code,
+				&text, &r.Fingerprint, &reason, &r.Result, &quiet, &r.Next, &r.NextAttempt, &r.Undo, &due, &deadline, &r.Input)
+			r.At, r.Quiet, r.Due, r.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
+			r.Error, r.Reason = chain.Bytes(text), chain.Bytes(reason)
+			page = append(page, r)
+			return err
+		})
+		for i := range page {
+			if err == nil {
+				err = yield(&page[i])
+			}
+			number, seq = page[i].Number, page[i].Seq
+		}
+		return len(page), err
+	})
+}
+
+// maxSeq is above that of every journal row.
+const maxSeq = 1<<63 - 1
+
+// Tasks implements chain.View.
+func (v *chainView) Tasks(ctx context.Context, low, high int64, yield func(*chain.Task) error) error {
+	return paged(rowsPage, func() (int, error) {
+		var page []chain.Task
+		err := v.read(ctx, "tasks", qViewTasks, []any{v.partition, low, high, rowsPage}, func(rows *sql.Rows) error {
+			t := chain.Task{Partition: v.partition}
+			var by, deadline, created, updated, ended instant
+			err := rows.Scan(&t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.InputHash, &t.State, &t.Seq, &t.Round, &t.LockedBy, &t.WaitsFor, &by, &deadline,
+				&t.Failures, &t.ReplyTo, &t.Trace, &t.Labels, &t.Origin, &created, &updated, &ended, &t.EndNumber, &t.FailedStep, &t.Fingerprint, &t.Commit)
+			t.CompleteBy, t.Deadline, t.CreatedAt = core.Instant(by), core.Instant(deadline), core.Instant(created)
+			t.UpdatedAt, t.EndedAt = core.Instant(updated), core.Instant(ended)
+			page = append(page, t)
+			return err
+		})
+		for i := range page {
+			if err == nil {
+				err = yield(&page[i])
+			}
+			low = page[i].Number + 1
+		}
+		return len(page), err
+	})
+}
