@@ -32,12 +32,20 @@ func (d *decision) undo() error {
 		kind = KindUndoAsked
 	}
 	switch d.t.State {
-	case StateUndoing, StateUndone:
+	case StateUndone:
+		if kind == KindUndoAsked && d.ev.Step != "" {
+			return d.undoOnceMore()
+		}
+		return d.stale("it is undone already or about to be")
+	case StateUndoing:
 		return d.stale("it is undone already or about to be")
 	case StateProcessed:
 		if kind == KindCancelled {
 			return d.stale("it is too late to cancel")
 		}
+	}
+	if d.ev.Step != "" {
+		return d.notAllowed("only the undo of a task that is undone names a step")
 	}
 	d.journalRetry()
 	step := d.t.awaiting() // its wait ends with this row
@@ -52,6 +60,24 @@ func (d *decision) undo() error {
 	}
 	d.finish(&r, StateUndoing)
 	return nil
+}
+
+// undoOnceMore undoes one step of a task that is undone once more, because the step's service says that its effect stands,
+// whatever the journal says of it. An effect that is possible now is what the row tells replays.
+func (d *decision) undoOnceMore() error {
+	for i := range d.p.Steps {
+		if d.p.Steps[i].Name != d.ev.Step {
+			continue
+		}
+		if !d.p.Steps[i].Undoable {
+			return d.notAllowed("step " + d.ev.Step + " is a check and leaves no effect")
+		}
+		r := d.record(KindUndoAsked, i)
+		r.Attempt, r.EffectsPossibleUntil = 0, max(r.EffectsPossibleUntil, d.at)
+		d.finish(&r, StateUndoing)
+		return nil
+	}
+	return d.notAllowed("its plan has no step " + QuoteShort(d.ev.Step))
 }
 
 // backward undoes, last step first, whatever may have left an effect. An undo
