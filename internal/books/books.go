@@ -340,13 +340,9 @@ func doubledText(times int) string {
 	return fmt.Sprintf("the service made the effect %d times: it does not go by the key; take back what is too many by hand and accept it, or undo", times)
 }
 
-func stepNamed(plan *core.Plan, name string) int {
-	return slices.IndexFunc(plan.Steps, func(s core.Step) bool { return s.Name == name })
-}
-
 // stands reports whether a step of an ended task may have an effect.
 func stands(plan *core.Plan, t *core.Task, step string) bool {
-	i := stepNamed(plan, step)
+	i := plan.StepIndex(step)
 	return i >= 0 && (t.Steps[i].MayHaveEffect || t.Steps[i].Status == core.StepDone)
 }
 
@@ -356,7 +352,7 @@ func undoable(plan *core.Plan, t *core.Task, key wire.EffectKey) bool {
 	if plan == nil || key.Round != t.Round || t.Steps == nil {
 		return false
 	}
-	i := stepNamed(plan, key.Step)
+	i := plan.StepIndex(key.Step)
 	return i >= 0 && plan.Steps[i].Undoable && (t.State == core.StateProcessed || t.State == core.StateUndone)
 }
 

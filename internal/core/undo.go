@@ -65,19 +65,17 @@ func (d *decision) undo() error {
 // undoOnceMore undoes one step of a task that is undone once more, because the step's service says that its effect stands,
 // whatever the journal says of it. An effect that is possible now is what the row tells replays.
 func (d *decision) undoOnceMore() error {
-	for i := range d.p.Steps {
-		if d.p.Steps[i].Name != d.ev.Step {
-			continue
-		}
-		if !d.p.Steps[i].Undoable {
-			return d.notAllowed("step " + d.ev.Step + " is a check and leaves no effect")
-		}
-		r := d.record(KindUndoAsked, i)
-		r.Attempt, r.EffectsPossibleUntil = 0, max(r.EffectsPossibleUntil, d.at)
-		d.finish(&r, StateUndoing)
-		return nil
+	i := d.p.StepIndex(d.ev.Step)
+	switch {
+	case i < 0:
+		return d.notAllowed("its plan has no step " + QuoteShort(d.ev.Step))
+	case !d.p.Steps[i].Undoable:
+		return d.notAllowed("step " + d.ev.Step + " is a check and leaves no effect")
 	}
-	return d.notAllowed("its plan has no step " + QuoteShort(d.ev.Step))
+	r := d.record(KindUndoAsked, i)
+	r.Attempt, r.EffectsPossibleUntil = 0, max(r.EffectsPossibleUntil, d.at)
+	d.finish(&r, StateUndoing)
+	return nil
 }
 
 // backward undoes, last step first, whatever may have left an effect. An undo
