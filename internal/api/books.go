@@ -24,7 +24,7 @@ type (
 			Reason string `json:"reason,omitempty" maxLength:"1000"`
 		}
 	}
-	booksOut  struct{ Body operate.BooksView }
+	booksOut struct{ Body operate.BooksView }
 	repairIn struct {
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"the same key is carried out once"`
 		Body struct {

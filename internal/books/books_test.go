@@ -285,7 +285,9 @@ func TestAccepted(t *testing.T) {
 	w := newWorld()
 	w.run(t, "doubled", 0, 0, 0)
 	w.effects["payment"]["doubled/charge/0"] = 2
-	accepted := func(g *operate.Ghost) bool { return g.Key == "doubled/charge/0" && g.Kind == operate.GhostDoubled && g.Times == 2 }
+	accepted := func(g *operate.Ghost) bool {
+		return g.Key == "doubled/charge/0" && g.Kind == operate.GhostDoubled && g.Times == 2
+	}
 	if r := w.compareWith(t, Options{Accepted: accepted}); !r.Closed || r.Accepted != 1 || len(r.Ghosts) != 0 || !strings.HasSuffix(r.Sentence(), ", 1 accepted") {
 		t.Errorf("%s: %+v", r.Sentence(), r)
 	}

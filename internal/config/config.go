@@ -139,16 +139,16 @@ func collect(t reflect.Type, all *[]Setting) {
 // What is longer than these is a slip: a dead node would keep its place, or a
 // stop would not end.
 const (
-	leaseMax   = time.Hour
+	leaseMax         = time.Hour
 	booksIntervalMin = 10 * time.Second
 	booksIntervalMax = 7 * 24 * time.Hour
 	booksWindowMin   = time.Minute
 	booksWindowMax   = 365 * 24 * time.Hour
 	booksRateMax     = 1000
 	booksPagesMax    = 1_000_000
-	recentMax  = 96 << 20
-	drainMax   = time.Hour
-	replyToMax = 64
+	recentMax        = 96 << 20
+	drainMax         = time.Hour
+	replyToMax       = 64
 )
 
 // MemoryLeast is the least that a node may be given, in bytes: below it what is

@@ -71,13 +71,13 @@ type Ghost struct {
 	Found time.Time  `json:"found,omitzero"`  // when a comparison found it first
 
 	Status  GhostStatus `json:"status"`
-	Repairs []Repair    `json:"repairs"`           // that may be asked for
-	By      string      `json:"by,omitempty"`      // who asked for the newest repair
-	Decided time.Time   `json:"decided,omitzero"`  // when
-	Repair  Repair      `json:"repair,omitempty"`  // which
-	Reason  string      `json:"reason,omitempty"`  // why
-	Audit   int64       `json:"audit,omitempty"`   // number of its entry in the audit trail
-	Again   bool        `json:"again,omitempty"`   // a comparison found it again after an undo was asked for
+	Repairs []Repair    `json:"repairs"`          // that may be asked for
+	By      string      `json:"by,omitempty"`     // who asked for the newest repair
+	Decided time.Time   `json:"decided,omitzero"` // when
+	Repair  Repair      `json:"repair,omitempty"` // which
+	Reason  string      `json:"reason,omitempty"` // why
+	Audit   int64       `json:"audit,omitempty"`  // number of its entry in the audit trail
+	Again   bool        `json:"again,omitempty"`  // a comparison found it again after an undo was asked for
 }
 
 // Can reports whether a repair may be asked for.
@@ -104,15 +104,15 @@ type BooksResult struct {
 	Begun    time.Time           `json:"begun,omitzero"`
 	At       time.Time           `json:"at,omitzero"`
 	Agents   []AgentBooks        `json:"agents"`
-	Effects  int64               `json:"effects"`  // that were compared
-	Tasks    int64               `json:"tasks"`    // processed ones whose effects were looked for
-	Open     int64               `json:"open"`     // effects of tasks that have not ended: to be compared later
-	Total    int64               `json:"total"`    // of ghosts that are not accepted
-	Accepted int64               `json:"accepted"` // ghosts that were found, and are accepted
-	Kinds    map[GhostKind]int64 `json:"kinds"`    // of the total
+	Effects  int64               `json:"effects"`           // that were compared
+	Tasks    int64               `json:"tasks"`             // processed ones whose effects were looked for
+	Open     int64               `json:"open"`              // effects of tasks that have not ended: to be compared later
+	Total    int64               `json:"total"`             // of ghosts that are not accepted
+	Accepted int64               `json:"accepted"`          // ghosts that were found, and are accepted
+	Kinds    map[GhostKind]int64 `json:"kinds"`             // of the total
 	Answers  string              `json:"answers,omitempty"` // id of the newest request for a comparison when it began
-	Cut      bool                `json:"cut,omitempty"` // it ended at its limit of pages, so not all was compared
-	Closed   bool                `json:"closed"`        // some agent keeps books, all that do answered, all was compared, and there is no ghost
+	Cut      bool                `json:"cut,omitempty"`     // it ended at its limit of pages, so not all was compared
+	Closed   bool                `json:"closed"`            // some agent keeps books, all that do answered, all was compared, and there is no ghost
 }
 
 // Kept is how many agents keep books, whether or not they answered.

@@ -34,9 +34,9 @@ func full() Snapshot {
 			Cycles: Times{Bounds: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Counts: []int64{1, 2, 3}, Sum: 500 * time.Millisecond}},
 		Supervisor: &Supervisor{Leads: true, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3},
 			Books: &Books{At: time.Unix(1700000000, 0), Effects: 12, Accepted: 1, Silent: 1, Ghosts: map[string]int64{"effect_missing": 2}}},
-		Pools:      []Pool{{"commits", 8, 2, 1, 4, 1500 * time.Millisecond}},
-		NATS:       NATS{Connected: true, Reconnects: 2, In: 100, Out: 200, InBytes: 1000, OutBytes: 2000, Dropped: 1},
-		Spans:      &Spans{5, 1},
+		Pools: []Pool{{"commits", 8, 2, 1, 4, 1500 * time.Millisecond}},
+		NATS:  NATS{Connected: true, Reconnects: 2, In: 100, Out: 200, InBytes: 1000, OutBytes: 2000, Dropped: 1},
+		Spans: &Spans{5, 1},
 	}
 	return s
 }
