@@ -74,6 +74,9 @@ func (d *decision) undoOnceMore() error {
 	}
 	r := d.record(KindUndoAsked, i)
 	r.Attempt, r.EffectsPossibleUntil = 0, max(r.EffectsPossibleUntil, d.at)
+	if r.StepStatus == StepSkipped {
+		r.StepStatus = StepWaiting
+	}
 	d.finish(&r, StateUndoing)
 	return nil
 }
