@@ -203,7 +203,7 @@ func reconciled(t *testing.T, n *Node, v *vault) {
 		slices.Sort(keys)
 		return keys
 	}
-	if view := compare(); view.Total != 3 || view.Closed || view.Effects != 6 {
+	if view := compare(); view.Total != 3 || view.Closed || view.Effects != 4 {
 		t.Fatalf("%+v", view)
 	}
 	until(t, "operators are told", func() bool {
