@@ -250,7 +250,10 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 	for _, twice := range audit.DoneTwice {
 		outcomes.AddDone(twice.Task, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
 	}
-	found := w.services.Books().Check(w.load.accepted, outcomes)
+	found, err := w.compare(ctx, store, outcomes)
+	if err != nil {
+		return err
+	}
 	for _, e := range found.Examples {
 		fmt.Fprintf(w.out, "%s: task %s: %s\n", e.Finding, e.Task, e.Why)
 		w.tellExample(ctx, e.Task, string(e.Finding)+": "+e.Why)

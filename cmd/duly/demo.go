@@ -18,7 +18,9 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/books"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -355,7 +357,12 @@ func (d *demo) count(ctx context.Context) (*demoReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := d.services.Books().Check(d.accepted, outcomes)
+	compared, err := d.system.CompareBooks(ctx, d.services.Books().ByAgent())
+	if err != nil {
+		return nil, err
+	}
+	r := d.services.Books().CheckBeside(d.accepted, outcomes)
+	addGhosts(&r, compared)
 	return &demoReport{
 		Store: d.cmd.Store, Faults: d.cmd.Faults, Seed: d.cmd.Seed, Submitted: d.cmd.Tasks,
 		Accepted: r.Accepted, Refused: int(d.refused.Load()), Unknown: int(d.unknown.Load()),
@@ -364,6 +371,16 @@ func (d *demo) count(ctx context.Context) (*demoReport, error) {
 		StepsPerS: float64(steps) / took.Seconds(), TasksPerS: float64(r.Accepted) / took.Seconds(), Seconds: took.Seconds(),
 		Restarts: d.system.Restarts(), Examples: r.Examples,
 	}, nil
+}
+
+// addGhosts adds what journal and services do not agree on.
+func addGhosts(r *drone.Report, compared *books.Report) {
+	for i := range compared.Ghosts {
+		g := &compared.Ghosts[i]
+		r.Ghost(g.Kind == operate.GhostDoubled, g.Task, g.Key+" at "+g.Agent+": "+g.Text)
+	}
+	doubled := compared.Kinds[operate.GhostDoubled]
+	r.Doubled, r.HalfDone = max(r.Doubled, int(doubled)), max(r.HalfDone, int(compared.Total-doubled)) // those that are not named count
 }
 
 // outcomes reads from the state store how every task ended, and how many step

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
+	"duly.dev/duly/dev"
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/pgtestdb"
@@ -164,7 +165,12 @@ func (c *cluster) clean(d *delivery) drone.Report {
 	for _, twice := range audit.DoneTwice {
 		m.AddDone(twice.Task, drone.DoneRows{Step: twice.Step, Round: twice.Round, Rows: twice.Rows})
 	}
-	r := d.services.Books().Check(d.accepted, m)
+	compared, err := dev.CompareBooks(ctx, c.store, 8, d.services.Books().ByAgent())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r := d.services.Books().CheckBeside(d.accepted, m)
+	addGhosts(&r, compared)
 	if !r.Clean() || r.Accepted != len(d.accepted) || r.Processed+r.Undone != r.Accepted {
 		c.t.Errorf("the books are not clean: %+v", r)
 	}

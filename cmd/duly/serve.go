@@ -94,7 +94,7 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 	}
 	cfg := demoConfig()
 	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
-	cfg.Namespace = c.Namespace
+	cfg.Namespace, cfg.BooksInterval = c.Namespace, booksOfDev
 	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
 		return err
@@ -154,6 +154,7 @@ const sampleDelivery = `{"deliveryId":"d-1","ownerId":"o-1","pickupLocation":"A"
 const (
 	orderEvery = 400 * time.Millisecond
 	mendAfter  = 2 * time.Minute // until the payment gateway is back, so that failed orders can be mended
+	booksOfDev = 30 * time.Second
 )
 
 // serveShop stores the plans of a shop, serves its agents and submits its orders.
@@ -178,7 +179,11 @@ func serveDrone(ctx context.Context, url, namespace string) error {
 		return err
 	}
 	flow := drone.NewWorkflow(drone.PlanOptions{})
-	agent, err := drone.NewAgent(nc, flow, services, duly.Namespace(namespace))
+	options := []duly.AgentOption{duly.Namespace(namespace)}
+	for name, kept := range services.Books().ByAgent() {
+		options = append(options, duly.WithBooks(name, kept))
+	}
+	agent, err := drone.NewAgent(nc, flow, services, options...)
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,7 @@ type Report struct {
 	HalfDone int `json:"half_done"` // processed without everything, or undone with something
 
 	Examples []Example `json:"examples,omitempty"` // up to ExamplesMax per finding
+	examples map[Finding]int
 }
 
 // ExamplesMax bounds the examples of each finding.
@@ -103,7 +104,17 @@ func (r *Report) Clean() bool { return r.Lost == 0 && r.Doubled == 0 && r.HalfDo
 // answer was lost are held to the same promises, less that of being found.
 // Nothing may run while it counts: see Services.Settle.
 func (b *Books) Check(accepted []string, outcomes Outcomes) Report {
-	c := checker{books: b, outcomes: outcomes}
+	return b.check(accepted, &checker{books: b, outcomes: outcomes})
+}
+
+// CheckBeside is Check without what a comparison of Duly's journal with these books finds by the keys of effects: see
+// ByAgent, and Report.Ghost, which adds that. It finds what is lost, what was done or took effect where it must not, and
+// whose checks or drones are wrong.
+func (b *Books) CheckBeside(accepted []string, outcomes Outcomes) Report {
+	return b.check(accepted, &checker{books: b, outcomes: outcomes, beside: true})
+}
+
+func (b *Books) check(accepted []string, c *checker) Report {
 	known := make(map[string]struct{}, len(accepted))
 	for _, id := range accepted {
 		if _, twice := known[id]; twice {
@@ -133,8 +144,8 @@ func (b *Books) Check(accepted []string, outcomes Outcomes) Report {
 type checker struct {
 	books    *Books
 	outcomes Outcomes
+	beside   bool // which effects stand is looked at elsewhere
 	report   Report
-	examples map[Finding]int
 }
 
 func (c *checker) accepted(id string) {
@@ -142,7 +153,7 @@ func (c *checker) accepted(id string) {
 	o, ok := c.outcomes.Outcome(id)
 	switch {
 	case !ok:
-		c.found(FoundLost, id, "accepted, but the store does not know it")
+		c.report.found(FoundLost, id, "accepted, but the store does not know it")
 	case o.State == StateProcessed:
 		c.report.Processed++
 	case o.State == StateUndone:
@@ -150,7 +161,7 @@ func (c *checker) accepted(id string) {
 	case o.State == StateError:
 		c.report.Error++
 	default:
-		c.found(FoundLost, id, fmt.Sprintf("accepted, but still %q", o.State))
+		c.report.found(FoundLost, id, fmt.Sprintf("accepted, but still %q", o.State))
 	}
 	hash := hashText(id)
 	sh := c.books.shard(hash)
@@ -167,8 +178,8 @@ func (c *checker) unaccepted(id string, r rounds) {
 		return
 	}
 	for step := range Step(StepCount) {
-		if r.sum(step).Live > 0 {
-			c.found(FoundHalfDone, id, fmt.Sprintf("the store does not know it, but the effect of step %s stands", step))
+		if r.sum(step).Live > 0 && !c.beside {
+			c.report.found(FoundHalfDone, id, fmt.Sprintf("the store does not know it, but the effect of step %s stands", step))
 			break
 		}
 	}
@@ -177,28 +188,28 @@ func (c *checker) unaccepted(id string, r rounds) {
 
 // effects holds a task's books against its state. The shard is held.
 func (c *checker) effects(id string, r rounds, o Outcome) {
-	if why := doubled(r, o); why != "" {
-		c.found(FoundDoubled, id, why)
+	if why := c.doubled(r, o); why != "" {
+		c.report.found(FoundDoubled, id, why)
 	}
 	why := ""
 	switch o.State {
 	case StateProcessed:
-		why = missing(r)
+		why = c.missing(r)
 	case StateUndone:
-		why = remaining(r)
+		why = c.remaining(r)
 	}
 	if why != "" {
-		c.found(FoundHalfDone, id, why)
+		c.report.found(FoundHalfDone, id, why)
 	}
 }
 
 // doubled: more than one live effect for a step, an effect made after its
 // tombstone, or two `done` rows for one step and round.
-func doubled(r rounds, o Outcome) string {
+func (c *checker) doubled(r rounds, o Outcome) string {
 	for step := range Step(StepCount) {
 		e := r.sum(step)
 		switch {
-		case e.Live > 1:
+		case e.Live > 1 && !c.beside:
 			return fmt.Sprintf("step %s has %d live effects", step, e.Live)
 		case e.Ghosts > 0:
 			return fmt.Sprintf("step %s took effect after its tombstone", step)
@@ -214,10 +225,10 @@ func doubled(r rounds, o Outcome) string {
 
 // missing: a processed task needs three live effects and two successful checks,
 // and its delivery flies with its own drone.
-func missing(r rounds) string {
+func (c *checker) missing(r rounds) string {
 	for step := range Step(StepCount) {
 		e := r.sum(step)
-		if step.Undoable() && e.Live == 0 {
+		if step.Undoable() && e.Live == 0 && !c.beside {
 			return fmt.Sprintf("processed, but step %s has no live effect", step)
 		}
 		if e.Applied == 0 {
@@ -232,28 +243,28 @@ func missing(r rounds) string {
 }
 
 // remaining: an undone task leaves nothing behind.
-func remaining(r rounds) string {
+func (c *checker) remaining(r rounds) string {
 	for step := range Step(StepCount) {
-		if r.sum(step).Live > 0 {
+		if r.sum(step).Live > 0 && !c.beside {
 			return fmt.Sprintf("undone, but the effect of step %s stands", step)
 		}
 	}
 	return ""
 }
 
-func (c *checker) found(f Finding, id, why string) {
+func (r *Report) found(f Finding, id, why string) {
 	switch f {
 	case FoundLost:
-		c.report.Lost++
+		r.Lost++
 	case FoundDoubled:
-		c.report.Doubled++
+		r.Doubled++
 	case FoundHalfDone:
-		c.report.HalfDone++
+		r.HalfDone++
 	}
-	if c.examples == nil {
-		c.examples = make(map[Finding]int)
+	if r.examples == nil {
+		r.examples = make(map[Finding]int)
 	}
-	if c.examples[f]++; c.examples[f] <= ExamplesMax {
-		c.report.Examples = append(c.report.Examples, Example{Task: id, Finding: f, Why: why})
+	if r.examples[f]++; r.examples[f] <= ExamplesMax {
+		r.Examples = append(r.Examples, Example{Task: id, Finding: f, Why: why})
 	}
 }

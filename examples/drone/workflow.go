@@ -54,10 +54,10 @@ func NewWorkflow(o PlanOptions) *Workflow {
 	}
 	w := &Workflow{
 		Account:   duly.NewCheck[Request, AccountStatus](StepAccount.String(), "account.check", checks...),
-		Package:   duly.NewStep[Request, PackageReceipt](StepPackage.String(), "package.create", steps...),
+		Package:   duly.NewStep[Request, PackageReceipt](StepPackage.String(), agentPackage, steps...),
 		Transport: duly.NewCheck[Request, Transport](StepTransport.String(), "transport.check", checks...),
-		Drone:     duly.NewStep[Request, Assignment](StepDrone.String(), "drone.schedule", steps...),
-		Delivery:  duly.NewStep[Request, Confirmed](StepDelivery.String(), "delivery.create", steps...),
+		Drone:     duly.NewStep[Request, Assignment](StepDrone.String(), agentDrone, steps...),
+		Delivery:  duly.NewStep[Request, Confirmed](StepDelivery.String(), agentDelivery, steps...),
 	}
 	w.Plan = duly.NewPlan(Type, max(o.Version, 1), w.Account, w.Package, w.Transport, w.Drone, w.Delivery).
 		With(duly.InputMax(BodyBytesMax))

@@ -4,7 +4,8 @@
 // An order reserves stock, has a card authorized and charged, books a courier and prints a label. Out of 100 orders
 //
 //   - 4 are refused because an item is not in stock: undone, nothing to do;
-//   - 3 are refused by the card's bank: undone, the reservation is taken back;
+//   - 3 are refused by the card's bank: undone, the reservation is taken back; of one of these the warehouse forgets to,
+//     which its books tell (`duly books`) and a second undo mends;
 //   - 4 meet a payment gateway that is down, until it is mended: in error, a resubmit works once it is back;
 //   - 2 have an address that no courier knows: in error until the input is edited;
 //   - 1 is refused by the bank, and its stock cannot be taken back: in error, its undo incomplete.
@@ -82,6 +83,8 @@ type Shop struct {
 	label     *duly.Check[Order, Printed]
 
 	mended atomic.Bool // the payment gateway is back
+
+	stock, payments, parcels ledger // what the services have done
 }
 
 // New makes a shop whose payment gateway is down.
@@ -128,6 +131,7 @@ func (s *Shop) Run(ctx context.Context, nc *nats.Conn, namespace string, every, 
 
 // Agent serves the steps of orders.
 func (s *Shop) Agent(nc *nats.Conn, options ...duly.AgentOption) (*duly.Agent, error) {
+	options = append(options, duly.WithBooks("warehouse.reserve", &s.stock), duly.WithBooks("payment.charge", &s.payments), duly.WithBooks("courier.book", &s.parcels))
 	agent, err := duly.NewAgent(nc, options...)
 	if err != nil {
 		return nil, err
@@ -146,12 +150,14 @@ func (s *Shop) serveReserve(agent *duly.Agent) error {
 			if share(c.Task) < 4 {
 				return Reserved{}, duly.Refuse(fmt.Errorf("item %s is not in stock in warehouse B", c.Input.Item))
 			}
+			s.stock.do(c.Key)
 			return Reserved{Reservation: "r-" + c.Task}, nil
 		},
 		func(_ context.Context, u duly.Undo[Order, Reserved]) error {
 			if share(u.Task) == 13 {
 				return duly.Refuse(fmt.Errorf("reservation r-%s has been picked and packed", u.Task))
 			}
+			s.stock.undo(u.Key, share(u.Task) == 6)
 			return nil
 		})
 }
@@ -171,9 +177,10 @@ func (s *Shop) serveCharge(agent *duly.Agent) error {
 			if n := share(c.Task); n >= 7 && n < 11 && !s.mended.Load() {
 				return Charged{}, fmt.Errorf("payment gateway answered 502 to request %s", c.Key)
 			}
+			s.payments.do(c.Key)
 			return Charged{Payment: "p-" + c.Task, Cents: c.Input.Cents}, nil
 		},
-		func(context.Context, duly.Undo[Order, Charged]) error { return nil })
+		func(_ context.Context, u duly.Undo[Order, Charged]) error { s.payments.undo(u.Key, false); return nil })
 }
 
 func (s *Shop) serveCourier(agent *duly.Agent) error {
@@ -182,9 +189,10 @@ func (s *Shop) serveCourier(agent *duly.Agent) error {
 			if strings.TrimSpace(c.Input.Address) == noAddress {
 				return Booked{}, fmt.Errorf("address %q is not known", c.Input.Address)
 			}
+			s.parcels.do(c.Key)
 			return Booked{Parcel: "c-" + c.Task}, nil
 		},
-		func(context.Context, duly.Undo[Order, Booked]) error { return nil })
+		func(_ context.Context, u duly.Undo[Order, Booked]) error { s.parcels.undo(u.Key, false); return nil })
 }
 
 func (s *Shop) serveLabel(agent *duly.Agent) error {

@@ -16,7 +16,7 @@ type (
 	actionJSON struct {
 		Action operate.Action `json:"action,omitempty" doc:"as in the path, or absent"`
 		Reason string         `json:"reason,omitempty" maxLength:"1000" doc:"required for undo, resolve, accept and edit"`
-		Step   string         `json:"step,omitempty" maxLength:"64" doc:"of resubmit and accept: the step meant; absent: the failed one"`
+		Step   string         `json:"step,omitempty" maxLength:"64" doc:"of resubmit and accept: the step meant; absent: the failed one; of undo: the step of an undone task whose effect stands"`
 		Input  anyJSON        `json:"input,omitempty" doc:"of edit"`
 		Result anyJSON        `json:"result,omitempty" doc:"of accept"`
 		Until  *time.Time     `json:"until,omitempty" doc:"of extend, resubmit and edit: the new deadline; absent: the plan's time from now"`
@@ -102,7 +102,7 @@ func needsOf(r *operate.Request) *ingest.Refusal {
 		{"until", !r.Until.IsZero(), true, []operate.Action{operate.ActionExtend}},
 		{"until", !r.Until.IsZero(), false, []operate.Action{operate.ActionExtend, operate.ActionResubmit, operate.ActionEdit}},
 		{"result", len(r.Result) > 0, false, []operate.Action{operate.ActionAccept}},
-		{"step", r.Step != "", false, []operate.Action{operate.ActionAccept, operate.ActionResubmit, operate.ActionEdit}},
+		{"step", r.Step != "", false, []operate.Action{operate.ActionAccept, operate.ActionResubmit, operate.ActionEdit, operate.ActionUndo}},
 	} {
 		mine := false
 		for _, action := range one.takes {

@@ -266,7 +266,7 @@ func checkStep(r *operate.Request) *operate.Refusal {
 		return nil
 	}
 	switch r.Action {
-	case operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept:
+	case operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept, operate.ActionUndo:
 	default:
 		return misplaced("step", r.Action)
 	}

@@ -73,6 +73,7 @@ type Ports struct {
 	Tokens         operate.TokenStore
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
+	Books          operate.Books
 	Live           *live.Live
 }
 
@@ -136,6 +137,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.operationRoutes()
 	a.engineRoutes()
 	a.adminRoutes()
+	a.booksRoutes()
 	a.serveDocument()
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))

@@ -303,6 +303,15 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/pauses", "", 200, `{"pauses":[]}`},
 		{"POST", "/v1/pauses", `{"type":"order","step":"charge","reason":"bank is down","until":"2026-01-31T13:00:00Z"}`, 201, `"by":"the-admin","reason":"bank is down"`},
 		{"DELETE", "/v1/pauses/nope", "", 404, `no pause`},
+		{"GET", "/v1/books", "", 200, `"sentence":"not closed at 12:00: 2 of 12 effects do not agree with the journal"`},
+		{"GET", "/v1/books?limit=1", "", 200, `"next":"payment.charge gone/charge/0"`},
+		{"GET", "/v1/books?limit=1&after=payment.charge+gone/charge/0", "", 200, `"key":"t-4/charge/1","task":"t-4","type":"order","step":"charge","state":"undone","seq":3`},
+		{"GET", "/v1/books?status=accepted", "", 200, `"ghosts":[]`},
+		{"POST", "/v1/books/compare", "", 202, `"asked":{"id":"`},
+		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"t-4/charge/1","repair":"undo","reason":"r"}`, 202, `"action":"undo"`},
+		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"gone/charge/0","repair":"accept","reason":"r"}`, 202, `"action":"accept"`},
+		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"gone/charge/0","repair":"undo","reason":"r"}`, 409, `cannot be undone by its task`},
+		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"none/charge/0","repair":"undo","reason":"r"}`, 404, `no ghost of agent`},
 		{"GET", "/v1/audit?actor=olga&action=undo&target=task/order&from=2026-01-31T12:00:00Z&to=2026-01-31T12:00:01Z", "", 200, `"reason":"asked by mail"`},
 		{"GET", "/v1/overview", "", 200, `"errors":{"n":1},"groups":1,"at_risk":{"n":3},"agents_gone":["payment.charge"],"operations":[{"id":"op1"`},
 		{"GET", "/v1/stats", "", 200, `"samples":[{"at":"2026-01-31T12:00:00Z","created":6`},
@@ -335,7 +344,7 @@ func TestNotServed(t *testing.T) {
 	bodies := map[string]string{
 		"undoTask": `{"reason":"r"}`, "editTask": `{"reason":"r","input":{}}`, "acceptTask": `{"reason":"r"}`, "resolveTask": `{"reason":"r","as":"undone"}`, "extendTask": `{"until":"2027-01-01T00:00:00Z"}`,
 		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
-		"changeOperation": `{"state":"paused","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
+		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
 	}
 	for _, op := range operations(doc) {
 		if slices.Contains(served, op.id) {
@@ -412,6 +421,13 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/v1/pauses", `{"label":"x","reason":"r"}`, `field label`},
 		{"POST", "/v1/pauses", `{"agent":"a b","reason":"r"}`, `agent`},
 		{"POST", "/v1/pauses", `{"reason":"r","until":"2026-01-31T12:00:00Z"}`, `field until`},
+		{"GET", "/v1/books?status=gone", "", `query parameter status`},
+		{"POST", "/v1/books/compare", `{"reason":"` + long + `"}`, `1000`},
+		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"t-4/charge/1","repair":"undo"}`, `reason`},
+		{"POST", "/v1/books/repair", `{"agent":"a b","effect":"t-4/charge/1","repair":"undo","reason":"r"}`, `field agent`},
+		{"POST", "/v1/books/repair", `{"agent":"a","effect":"a\u0000","repair":"undo","reason":"r"}`, `field effect`},
+		{"POST", "/v1/books/repair", `{"agent":"a","effect":"` + long + `","repair":"undo","reason":"r"}`, `150`},
+		{"POST", "/v1/books/repair", `{"agent":"a","effect":"x","repair":"burn","reason":"r"}`, `field repair is \"burn\"`},
 		{"POST", "/v1/tokens", `{"name":"x","role":"root"}`, `field role is \"root\"`},
 		{"POST", "/v1/tokens", `{"name":"a\nb","role":"viewer"}`, `name`},
 		{"POST", "/v1/tokens", `{"name":"x","role":"viewer","expires":"2026-01-01T00:00:00Z"}`, `expires`},
@@ -495,6 +511,8 @@ func TestChangesAreAudited(t *testing.T) {
 		{"DELETE", "/v1/settings/views/late", "", "view.delete"},
 		{"POST", "/v1/partitions/0/pin", `{"node":"n","reason":"r"}`, "partition.pin"},
 		{"POST", "/v1/failures/g1/notes", `{"text":"x"}`, "note.add"},
+		{"POST", "/v1/books/compare", `{"reason":"r"}`, "books.compare"},
+		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"gone/charge/0","repair":"accept","reason":"r"}`, "books.accept"},
 	} {
 		if got := ask(as, x.method, x.target, x.body); got.Code >= 300 || len(w.Trail) != 4+i || w.Trail[3+i].Action != x.action || w.Trail[3+i].Outcome != "done" {
 			t.Errorf("%s %s: %d %s, trail %+v", x.method, x.target, got.Code, got.Body, w.Trail[3:])
@@ -517,7 +535,7 @@ func TestStoreAway(t *testing.T) {
 	w, handler := world(t, nil)
 	w.Err = errors.New("host=10.0.0.1 password=secret")
 	for _, target := range []string{"/v1/tasks/order/t-5", "/v1/tasks", "/v1/tasks/order/t-5/journal", "/v1/plans", "/v1/agents", "/v1/partitions", "/v1/failures", "/v1/failures/g1", "/v1/operations", "/v1/operations/op1",
-		"/v1/pauses", "/v1/audit", "/v1/overview", "/v1/stats", "/v1/tokens", "/v1/settings/views", "/v1/counts"} {
+		"/v1/pauses", "/v1/audit", "/v1/overview", "/v1/stats", "/v1/tokens", "/v1/settings/views", "/v1/counts", "/v1/books"} {
 		got := ask(apitest.As(operate.RoleAdmin, handler), "GET", target, "")
 		if got.Code != 503 || got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), "secret") {
 			t.Errorf("%s: %d %v %s", target, got.Code, got.Header(), got.Body)
@@ -578,7 +596,7 @@ func TestExport(t *testing.T) {
 	}
 	for target, first := range map[string]string{
 		"/v1/audit": "number", "/v1/failures": "type", "/v1/operations": "id", "/v1/operations/op1/members": "ordinal", "/v1/agents": "name", "/v1/partitions": "partition", "/v1/plans": "v",
-		"/v1/tasks/order/t-5/journal": "seq", "/v1/pauses": "id", "/v1/settings/views": "name", "/v1/failures/g1/notes": "number",
+		"/v1/tasks/order/t-5/journal": "seq", "/v1/pauses": "id", "/v1/settings/views": "name", "/v1/failures/g1/notes": "number", "/v1/books": "kind",
 	} {
 		text, header := get(target, "text/csv")
 		if rows, err := csv.NewReader(strings.NewReader(text)).ReadAll(); err != nil || len(rows) == 0 || rows[0][0] != first || !strings.HasPrefix(header.Get("Content-Type"), "text/csv") {

@@ -213,6 +213,10 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 	switch c.Kind {
 	case core.EventCancel, core.EventUndo:
 		switch {
+		case state == core.StateUndone && c.Step != "":
+			return "step " + c.Step + " is undone once more", nil
+		case c.Step != "":
+			return no("only the undo of a task that is undone names a step")
 		case state == core.StateUndone:
 			return "it is undone already; nothing changes", nil
 		case state == core.StateUndoing:

@@ -206,6 +206,7 @@ var tags = []*huma.Tag{
 	{Name: "tasks", Description: "Submit, read and act on single tasks."},
 	{Name: "failures", Description: "Tasks that failed, grouped by step and error."},
 	{Name: "operations", Description: "One action over many tasks."},
+	{Name: "books", Description: "The journal compared with what the services say, and repairs of what does not agree."},
 	{Name: "engine", Description: "Plans, agents, partitions, pauses, numbers."},
 	{Name: "admin", Description: "Audit trail, tokens, settings."},
 }

@@ -9,89 +9,36 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
 )
 
 // Bounds of one comparison.
 const (
-	ghostsMax   = 1000 // that are named; all are counted
-	pagesMax    = 100_000
+	PagesMax    = 100_000 // of one agent, and of processed tasks, unless Options says otherwise
 	tasksOfPage = 500
 	answerMax   = 10 * time.Second // of an agent, to one question
+	reasonMax   = 300              // bytes of why an agent's books are not known
 )
 
 // Asker asks agents.
 type Asker interface {
-	// AskBooks asks one agent. Error: it keeps no books, did not answer in time, or not what can be read.
+	// AskBooks asks one agent. Error: wire.ErrNoBooks where it keeps none; it did not answer in time, or not what can be
+	// read.
 	AskBooks(ctx context.Context, agent string, q wire.BooksQuestion) (wire.BooksAnswer, error)
 }
 
 // Store is what is read of the state store.
 type Store interface {
 	Plans(ctx context.Context) ([]core.Plan, error)
-	LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error)
+	SavedIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error)
 	List(ctx context.Context, f core.Filter) (core.Page, error)
 }
 
-// GhostKind says what is wrong between journal and service.
-type GhostKind string
-
-// The kinds of ghost.
-const (
-	GhostOfUndone GhostKind = "effect_of_undone" // an effect stands whose step was undone, or never done
-	GhostMissing  GhostKind = "effect_missing"   // a task is processed, and the effect of a step of it does not stand
-	GhostDoubled  GhostKind = "effect_doubled"   // an effect was made more than once
-	GhostUnknown  GhostKind = "effect_of_none"   // an effect of a task that is not known
-)
-
-// Ghost is one thing that does not agree.
-type Ghost struct {
-	Kind  GhostKind  `json:"kind"`
-	Agent string     `json:"agent"`
-	Key   string     `json:"key"`
-	Task  string     `json:"task"`
-	Type  string     `json:"type,omitempty"`
-	Step  string     `json:"step"`
-	State core.State `json:"state,omitempty"` // of the task
-	Text  string     `json:"text"`            // one sentence: what is wrong, and what mends it
-}
-
-// AgentBooks is what one agent answered.
-type AgentBooks struct {
-	Agent   string `json:"agent"`
-	Effects int64  `json:"effects"`
-	Error   string `json:"error,omitempty"` // why its books are not known; empty: they are
-}
-
-// Report is the outcome of a comparison.
+// Report is the outcome of a comparison, with the first of its ghosts.
 type Report struct {
-	Since   time.Time    `json:"since"`
-	At      time.Time    `json:"at"`
-	Agents  []AgentBooks `json:"agents"`
-	Effects int64        `json:"effects"` // that were compared
-	Tasks   int64        `json:"tasks"`   // processed ones whose effects were looked for
-	Open    int64        `json:"open"`    // effects of tasks that have not ended: to be compared later
-	Total   int64        `json:"total"`   // of ghosts
-	Ghosts  []Ghost      `json:"ghosts"`  // the first of them
-	Closed  bool         `json:"closed"`  // every agent answered, and there is no ghost
-}
-
-// Sentence is the report in one line.
-func (r *Report) Sentence() string {
-	silent := 0
-	for _, a := range r.Agents {
-		if a.Error != "" {
-			silent++
-		}
-	}
-	at := r.At.UTC().Format("15:04")
-	switch {
-	case r.Total > 0:
-		return fmt.Sprintf("not closed at %s: %d of %d effects do not agree with the journal", at, r.Total, r.Effects)
-	case silent > 0:
-		return fmt.Sprintf("not known at %s: %d of %d agents answer no books; the others agree, %d effects, %d open", at, silent, len(r.Agents), r.Effects, r.Open)
-	}
-	return fmt.Sprintf("closed at %s: %d effects, %d open", at, r.Effects, r.Open)
+	operate.BooksResult
+	Ghosts []operate.Ghost `json:"ghosts"`
 }
 
 // Books compares. It is safe for concurrent use.
@@ -111,34 +58,54 @@ func New(store Store, asker Asker, partitions int, partitionOf func(string, int)
 	return &Books{store: store, asker: asker, partitions: partitions, partitionOf: partitionOf, now: now}
 }
 
+// Options are of one comparison. The zero value has no limit but PagesMax, and nothing is accepted.
+type Options struct {
+	PagesMax int // of one agent, and of processed tasks; 0: PagesMax
+	// Pace is called before each page: it may wait, and its error ends the comparison. nil: pages follow one another.
+	Pace func(ctx context.Context) error
+	// Accepted reports whether an operator has accepted a ghost. nil: none.
+	Accepted func(g *operate.Ghost) bool
+	// Kept are the agents that kept books before: where one is not there, its books are not known. Of any other it is
+	// taken that it keeps none.
+	Kept []string
+}
+
 func (b *Books) ask(ctx context.Context, agent string, q wire.BooksQuestion) (wire.BooksAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerMax)
 	defer cancel()
 	return b.asker.AskBooks(ctx, agent, q)
 }
 
-// Compare compares effects and tasks since a time. Error: the state store could not be read; what an agent does not
-// answer is in the report.
-func (b *Books) Compare(ctx context.Context, since time.Time) (*Report, error) {
+// Compare compares effects and tasks since a time. Error: the state store could not be read, or Pace ended it; what an
+// agent does not answer is in the report.
+func (b *Books) Compare(ctx context.Context, since time.Time, o Options) (*Report, error) {
+	if o.PagesMax == 0 {
+		o.PagesMax = PagesMax
+	}
+	begun := b.now().UTC()
 	plans, err := b.store.Plans(ctx)
 	if unreadable := (core.UnreadablePlans)(nil); err != nil && !errors.As(err, &unreadable) {
 		return nil, fmt.Errorf("books: %w", err)
 	}
-	c := &comparison{b: b, report: &Report{Since: since, Agents: []AgentBooks{}, Ghosts: []Ghost{}}, plans: map[planKey]*core.Plan{}, silent: map[string]bool{}}
+	c := &comparison{b: b, o: o, plans: map[planKey]*core.Plan{}, deaf: map[string]bool{}, report: &Report{Ghosts: []operate.Ghost{}}}
+	c.report.BooksResult = operate.BooksResult{Since: since.UTC(), Begun: begun, Agents: []operate.AgentBooks{}, Kinds: map[operate.GhostKind]int64{}}
 	for i := range plans {
 		c.plans[planKey{plans[i].Name, plans[i].Version}] = &plans[i]
 	}
-	for _, agent := range undoableAgents(plans) {
+	agents := undoableAgents(plans)
+	for _, agent := range agents {
 		if err := c.agent(ctx, agent); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.processed(ctx); err != nil {
-		return nil, err
+	if len(c.deaf) < len(agents) {
+		if err := c.processed(ctx); err != nil {
+			return nil, err
+		}
 	}
 	r := c.report
-	r.At = b.now()
-	r.Closed = r.Total == 0 && len(c.silent) == 0
+	r.At = b.now().UTC()
+	r.Closed = r.Kept() > 0 && r.Total == 0 && r.Silent() == 0 && !r.Cut
 	return r, nil
 }
 
@@ -164,42 +131,101 @@ func undoableAgents(plans []core.Plan) []string {
 // comparison is one under way.
 type comparison struct {
 	b      *Books
+	o      Options
 	report *Report
 	plans  map[planKey]*core.Plan
-	silent map[string]bool // agents whose books are not known
+	deaf   map[string]bool // agents that keep no books, or do not answer for them
 }
 
-func (c *comparison) ghost(g Ghost) {
+// agentError is what is wrong with one agent's books. The others go on.
+type agentError struct{ err error }
+
+// Error is the reason.
+func (e *agentError) Error() string { return e.err.Error() }
+
+// Unwrap is the reason.
+func (e *agentError) Unwrap() error { return e.err }
+
+func (c *comparison) pace(ctx context.Context) error {
+	if c.o.Pace == nil {
+		return ctx.Err()
+	}
+	return c.o.Pace(ctx)
+}
+
+// ask asks an agent. Error: *agentError, or that ctx has ended.
+func (c *comparison) ask(ctx context.Context, agent string, q wire.BooksQuestion) (wire.BooksAnswer, error) {
+	answer, err := c.b.ask(ctx, agent, q)
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() != nil:
+		return answer, fmt.Errorf("books of agent %s: %w", agent, err)
+	}
+	return answer, &agentError{err}
+}
+
+func (c *comparison) ghost(g operate.Ghost) {
+	if c.o.Accepted != nil && c.o.Accepted(&g) {
+		c.report.Accepted++
+		return
+	}
+	g.Status = operate.GhostOpen
 	c.report.Total++
-	if len(c.report.Ghosts) < ghostsMax {
+	c.report.Kinds[g.Kind]++
+	if len(c.report.Ghosts) < operate.GhostsMax {
 		c.report.Ghosts = append(c.report.Ghosts, g)
 	}
 }
 
 // agent compares all effects of one agent since the time with their tasks.
 func (c *comparison) agent(ctx context.Context, agent string) error {
-	books := AgentBooks{Agent: agent}
-	q := wire.BooksQuestion{Since: c.report.Since, Limit: tasksOfPage}
-	for range pagesMax {
-		page, err := c.b.ask(ctx, agent, q)
-		if err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("books of agent %s: %w", agent, err)
-			}
-			books.Error, c.silent[agent] = err.Error(), true
-			break
+	books := operate.AgentBooks{Agent: agent}
+	err := c.pages(ctx, &books)
+	if wrong, ok := errors.AsType[*agentError](err); ok {
+		c.deaf[agent] = true
+		if books.None = errors.Is(err, wire.ErrNoBooks) && books.Effects == 0 && !slices.Contains(c.o.Kept, agent); !books.None {
+			books.Error = core.ShortText(wrong.Error(), reasonMax)
 		}
-		books.Effects += int64(len(page.Effects))
-		if err := c.effects(ctx, agent, page.Effects, false); err != nil {
-			return err
-		}
-		if page.Next == "" || page.Next == q.After {
-			break
-		}
-		q.After = page.Next
+		err = nil
 	}
 	c.report.Effects += books.Effects
 	c.report.Agents = append(c.report.Agents, books)
+	return err
+}
+
+// keyOf reads the key of an effect, which an agent may have made up.
+func keyOf(text string) (wire.EffectKey, error) {
+	key, err := wire.ParseKey(text)
+	if err == nil {
+		err = errors.Join(core.CheckName("task", key.Task), core.CheckName("step", key.Step))
+	}
+	if err != nil {
+		return key, &agentError{err}
+	}
+	return key, nil
+}
+
+func (c *comparison) pages(ctx context.Context, books *operate.AgentBooks) error {
+	q := wire.BooksQuestion{Since: c.report.Since, Limit: tasksOfPage}
+	for range c.o.PagesMax {
+		if err := c.pace(ctx); err != nil {
+			return err
+		}
+		page, err := c.ask(ctx, books.Agent, q)
+		if err != nil {
+			return err
+		}
+		books.Effects += int64(len(page.Effects))
+		if err := c.effects(ctx, books.Agent, page.Effects, false); err != nil {
+			return err
+		}
+		if page.Next == "" || page.Next == q.After {
+			return nil
+		}
+		q.After = page.Next
+	}
+	c.report.Cut = true
 	return nil
 }
 
@@ -212,9 +238,9 @@ func (c *comparison) effects(ctx context.Context, agent string, effects []wire.B
 	}
 	var suspects []string
 	for _, e := range effects {
-		key, err := wire.ParseKey(e.Key)
+		key, err := keyOf(e.Key)
 		if err != nil {
-			return fmt.Errorf("books of agent %s: %w", agent, err)
+			return err
 		}
 		g, open, err := c.judge(agent, e, key, tasks[key.Task])
 		switch {
@@ -231,9 +257,9 @@ func (c *comparison) effects(ctx context.Context, agent string, effects []wire.B
 	if len(suspects) == 0 {
 		return nil
 	}
-	page, err := c.b.ask(ctx, agent, wire.BooksQuestion{Keys: suspects})
+	page, err := c.ask(ctx, agent, wire.BooksQuestion{Keys: suspects})
 	if err != nil {
-		return fmt.Errorf("books of agent %s, %d effects asked for again: %w", agent, len(suspects), err)
+		return err
 	}
 	return c.effects(ctx, agent, page.Effects, true)
 }
@@ -243,9 +269,9 @@ func (c *comparison) tasks(ctx context.Context, effects []wire.BooksEffect) (map
 	byPartition := map[int][]string{}
 	seen := map[string]bool{}
 	for _, e := range effects {
-		key, err := wire.ParseKey(e.Key)
+		key, err := keyOf(e.Key)
 		if err != nil {
-			return nil, fmt.Errorf("books: %w", err)
+			return nil, err
 		}
 		if !seen[key.Task] {
 			seen[key.Task] = true
@@ -255,7 +281,7 @@ func (c *comparison) tasks(ctx context.Context, effects []wire.BooksEffect) (map
 	}
 	tasks := map[string]*core.Saved{}
 	for p, ids := range byPartition {
-		saved, err := c.b.store.LoadIDs(ctx, p, ids)
+		saved, err := c.b.store.SavedIDs(ctx, p, ids)
 		if err != nil {
 			return nil, fmt.Errorf("books: tasks of partition %d: %w", p, err)
 		}
@@ -267,22 +293,25 @@ func (c *comparison) tasks(ctx context.Context, effects []wire.BooksEffect) (map
 }
 
 // judge says what is wrong with an effect; nil: nothing. open: its task has not ended.
-func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey, saved *core.Saved) (g *Ghost, open bool, err error) {
-	g = &Ghost{Agent: agent, Key: e.Key, Task: key.Task, Step: key.Step}
+func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey, saved *core.Saved) (g *operate.Ghost, open bool, err error) {
+	g = &operate.Ghost{Agent: agent, Key: e.Key, Task: key.Task, Step: key.Step, Times: e.Times, Repairs: operate.RepairsOf(false)}
+	if !e.At.IsZero() {
+		g.Made = e.At.UTC()
+	}
 	if saved == nil {
-		g.Kind, g.Text = GhostUnknown, "the service has an effect of a task that is not known: it was forgotten, or never submitted here"
+		g.Kind, g.Text = operate.GhostUnknown, "the service has an effect of a task that is not known: it was forgotten, or never submitted here"
 		return g, false, nil
 	}
 	g.Type, g.State = saved.Row.Type, saved.Row.State
-	if e.Times > 1 {
-		g.Kind, g.Text = GhostDoubled, fmt.Sprintf("the service made the effect %d times: it does not go by the key; take back what is too many by hand", e.Times)
-		return g, false, nil
-	}
 	if len(saved.Journal) == 0 {
-		if saved.Row.State == core.StateProcessed { // its detail is forgotten, and every step of it was done
+		switch {
+		case e.Times > 1:
+			g.Kind, g.Text = operate.GhostDoubled, doubledText(e.Times)
+		case saved.Row.State == core.StateProcessed: // its detail is forgotten, and every step of it was done
 			return nil, false, nil
+		default:
+			g.Kind, g.Text = operate.GhostOfUndone, "the task was undone, its journal is forgotten, and the effect stands: take it back by hand"
 		}
-		g.Kind, g.Text = GhostOfUndone, "the task was undone, its journal is forgotten, and the effect stands: take it back by hand"
 		return g, false, nil
 	}
 	plan := c.plans[planKey{saved.Row.Type, saved.Row.PlanVersion}]
@@ -290,30 +319,50 @@ func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey,
 	if err != nil {
 		return nil, false, fmt.Errorf("books: task %s: %w", key.Task, err)
 	}
-	g.State = t.State
-	if !t.State.Ended() {
+	g.State, g.Seq = t.State, t.Seq
+	g.Repairs = operate.RepairsOf(undoable(plan, t, key))
+	switch {
+	case e.Times > 1:
+		g.Kind, g.Text = operate.GhostDoubled, doubledText(e.Times)
+		return g, false, nil
+	case !t.State.Ended():
 		return nil, true, nil
-	}
-	if plan == nil {
+	case plan == nil:
 		return nil, true, nil // what its steps left is not known without the plan
-	}
-	if key.Round == t.Round && c.stands(plan, t, key.Step) {
+	case key.Round == t.Round && stands(plan, t, key.Step):
 		return nil, false, nil
 	}
-	g.Kind, g.Text = GhostOfUndone, "the step was undone, or never done, and its effect stands: ask the agent to undo the key, or take it back by hand"
+	g.Kind, g.Text = operate.GhostOfUndone, "the step was undone, or never done, and its effect stands: undo it again, or take it back by hand and accept it"
 	return g, false, nil
 }
 
+func doubledText(times int) string {
+	return fmt.Sprintf("the service made the effect %d times: it does not go by the key; take back what is too many by hand and accept it, or undo", times)
+}
+
 // stands reports whether a step of an ended task may have an effect.
-func (c *comparison) stands(plan *core.Plan, t *core.Task, step string) bool {
-	i := slices.IndexFunc(plan.Steps, func(s core.Step) bool { return s.Name == step })
+func stands(plan *core.Plan, t *core.Task, step string) bool {
+	i := plan.StepIndex(step)
 	return i >= 0 && (t.Steps[i].MayHaveEffect || t.Steps[i].Status == core.StepDone)
+}
+
+// undoable reports whether the task's owner would undo the effect: of a processed task with all else, of an undone one
+// alone.
+func undoable(plan *core.Plan, t *core.Task, key wire.EffectKey) bool {
+	if plan == nil || key.Round != t.Round || t.Steps == nil {
+		return false
+	}
+	i := plan.StepIndex(key.Step)
+	return i >= 0 && plan.Steps[i].Undoable && (t.State == core.StateProcessed || t.State == core.StateUndone)
 }
 
 // processed looks for the effects of processed tasks at the agents that keep books.
 func (c *comparison) processed(ctx context.Context) error {
 	filter := core.Filter{State: core.StateProcessed, CreatedFrom: core.InstantOf(c.report.Since), Limit: tasksOfPage}
-	for range pagesMax {
+	for range c.o.PagesMax {
+		if err := c.pace(ctx); err != nil {
+			return err
+		}
 		page, err := c.b.store.List(ctx, filter)
 		if err != nil {
 			return fmt.Errorf("books: processed tasks: %w", err)
@@ -327,6 +376,7 @@ func (c *comparison) processed(ctx context.Context) error {
 		}
 		filter.After = page.Next
 	}
+	c.report.Cut = true
 	return nil
 }
 
@@ -341,7 +391,7 @@ func (c *comparison) missing(ctx context.Context, tasks []core.View) error {
 			continue
 		}
 		for k := range plan.Steps {
-			if s := &plan.Steps[k]; s.Undoable && !c.silent[s.Agent] {
+			if s := &plan.Steps[k]; s.Undoable && !c.deaf[s.Agent] {
 				key := core.Key(v.ID, s.Name, v.Round)
 				wanted[s.Agent], of[key] = append(wanted[s.Agent], key), v
 			}
@@ -349,7 +399,12 @@ func (c *comparison) missing(ctx context.Context, tasks []core.View) error {
 	}
 	for _, agent := range slices.Sorted(maps.Keys(wanted)) {
 		for keys := range slices.Chunk(wanted[agent], wire.BooksMax) {
-			if err := c.missingAt(ctx, agent, keys, of); err != nil {
+			err := c.missingAt(ctx, agent, keys, of)
+			if wrong, ok := errors.AsType[*agentError](err); ok {
+				c.fellSilent(agent, wrong)
+				break
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -357,10 +412,20 @@ func (c *comparison) missing(ctx context.Context, tasks []core.View) error {
 	return nil
 }
 
+// fellSilent notes that an agent answers no more.
+func (c *comparison) fellSilent(agent string, why *agentError) {
+	c.deaf[agent] = true
+	for i := range c.report.Agents {
+		if a := &c.report.Agents[i]; a.Agent == agent {
+			a.Error = core.ShortText(why.Error(), reasonMax)
+		}
+	}
+}
+
 func (c *comparison) missingAt(ctx context.Context, agent string, keys []string, of map[string]*core.View) error {
-	page, err := c.b.ask(ctx, agent, wire.BooksQuestion{Keys: keys})
+	page, err := c.ask(ctx, agent, wire.BooksQuestion{Keys: keys})
 	if err != nil {
-		return fmt.Errorf("books of agent %s: effects of %d processed tasks: %w", agent, len(keys), err)
+		return err
 	}
 	there := map[string]bool{}
 	for _, e := range page.Effects {
@@ -375,35 +440,40 @@ func (c *comparison) missingAt(ctx context.Context, agent string, keys []string,
 			return fmt.Errorf("books: %w", err)
 		}
 		v := of[text]
-		still, err := c.stillWanted(ctx, v, key)
+		saved, err := c.stillWanted(ctx, v, key)
 		if err != nil {
 			return err
 		}
-		if still {
-			c.ghost(Ghost{Kind: GhostMissing, Agent: agent, Key: text, Task: v.ID, Type: v.Type, Step: key.Step, State: v.State,
-				Text: "the task is processed and the service has no effect of the step: it answered done without doing it, or lost it; do it by hand, or undo the task"})
+		if saved == nil {
+			continue
 		}
+		g := operate.Ghost{Kind: operate.GhostMissing, Agent: agent, Key: text, Task: v.ID, Type: v.Type, Step: key.Step, State: v.State, Repairs: operate.RepairsOf(len(saved.Journal) > 0),
+			Text: "the task is processed and the service has no effect of the step: it answered done without doing it, or lost it; do it by hand and accept it, or undo the task"}
+		if n := len(saved.Journal); n > 0 {
+			g.Seq = saved.Journal[n-1].Seq
+		}
+		c.ghost(g)
 	}
 	return nil
 }
 
 // stillWanted looks at a task again: it may have been undone since, or an operator may have accepted the step without an
-// effect.
-func (c *comparison) stillWanted(ctx context.Context, v *core.View, key wire.EffectKey) (bool, error) {
-	saved, err := c.b.store.LoadIDs(ctx, v.Partition, []string{v.ID})
+// effect; then it is nil.
+func (c *comparison) stillWanted(ctx context.Context, v *core.View, key wire.EffectKey) (*core.Saved, error) {
+	saved, err := c.b.store.SavedIDs(ctx, v.Partition, []string{v.ID})
 	if err != nil {
-		return false, fmt.Errorf("books: task %s: %w", v.ID, err)
+		return nil, fmt.Errorf("books: task %s: %w", v.ID, err)
 	}
 	if len(saved) == 0 || saved[0].Row.State != core.StateProcessed {
-		return false, nil
+		return nil, nil
 	}
 	plan := c.plans[planKey{v.Type, v.PlanVersion}]
 	for i := range saved[0].Journal {
 		r := &saved[0].Journal[i]
 		byHand := r.Kind == core.KindAccepted && plan.Steps[r.Step].Name == key.Step || r.Kind == core.KindResolved
 		if byHand && r.Round == key.Round {
-			return false, nil
+			return nil, nil
 		}
 	}
-	return true, nil
+	return &saved[0], nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -21,11 +22,13 @@ type world struct {
 	tasks   []core.Saved
 	effects map[string]map[string]int // by agent and key: how often it was made
 	silent  map[string]bool
+	none    map[string]bool // agents that keep no books
 	onAsk   func(agent string)
+	lists   int // pages of tasks that were read
 }
 
 func newWorld() *world {
-	w := &world{effects: map[string]map[string]int{"warehouse": {}, "payment": {}}, silent: map[string]bool{}}
+	w := &world{effects: map[string]map[string]int{"warehouse": {}, "payment": {}}, silent: map[string]bool{}, none: map[string]bool{}}
 	w.plan = core.Plan{Name: "order", Version: 1, Steps: []core.Step{
 		{Name: "check", Agent: "account"},
 		{Name: "reserve", Agent: "warehouse", Undoable: true, After: []int{0}},
@@ -77,7 +80,7 @@ func (w *world) run(t *testing.T, id string, codes ...int) *core.Task {
 
 func (w *world) Plans(context.Context) ([]core.Plan, error) { return []core.Plan{w.plan}, nil }
 
-func (w *world) LoadIDs(_ context.Context, _ int, ids []string) (found []core.Saved, err error) {
+func (w *world) SavedIDs(_ context.Context, _ int, ids []string) (found []core.Saved, err error) {
 	for _, s := range w.tasks {
 		if slices.Contains(ids, s.Row.ID) {
 			found = append(found, s)
@@ -87,9 +90,10 @@ func (w *world) LoadIDs(_ context.Context, _ int, ids []string) (found []core.Sa
 }
 
 func (w *world) List(_ context.Context, f core.Filter) (page core.Page, err error) {
+	w.lists++
 	for _, s := range w.tasks {
 		if s.Row.State == f.State && s.Row.CreatedAt >= f.CreatedFrom {
-			page.Tasks = append(page.Tasks, core.View{ID: s.Row.ID, Type: s.Row.Type, PlanVersion: s.Row.PlanVersion, State: s.Row.State, Round: s.Row.Round})
+			page.Tasks = append(page.Tasks, core.View{ID: s.Row.ID, Type: s.Row.Type, PlanVersion: s.Row.PlanVersion, State: s.Row.State, Round: s.Row.Round, Partition: s.Row.Partition})
 		}
 	}
 	return page, nil
@@ -98,6 +102,9 @@ func (w *world) List(_ context.Context, f core.Filter) (page core.Page, err erro
 func (w *world) AskBooks(_ context.Context, agent string, q wire.BooksQuestion) (a wire.BooksAnswer, err error) {
 	if w.onAsk != nil {
 		w.onAsk(agent)
+	}
+	if w.none[agent] {
+		return a, fmt.Errorf("agent %s: %w", agent, wire.ErrNoBooks)
 	}
 	if w.silent[agent] {
 		return a, errors.New("no answer")
@@ -115,10 +122,15 @@ func (w *world) AskBooks(_ context.Context, agent string, q wire.BooksQuestion) 
 	return a, nil
 }
 
-func (w *world) compare(t *testing.T) *Report {
+func (w *world) books() *Books {
+	return New(w, w, 1, func(string, int) int { return 0 }, func() time.Time { return noon.Add(2 * time.Hour) })
+}
+
+func (w *world) compare(t *testing.T) *Report { return w.compareWith(t, Options{}) }
+
+func (w *world) compareWith(t *testing.T, o Options) *Report {
 	t.Helper()
-	b := New(w, w, 1, func(string, int) int { return 0 }, func() time.Time { return noon.Add(2 * time.Hour) })
-	r, err := b.Compare(t.Context(), noon.Add(-time.Hour))
+	r, err := w.books().Compare(t.Context(), noon.Add(-time.Hour), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,14 +168,20 @@ func TestGhosts(t *testing.T) {
 	w.effects["warehouse"]["undone/reserve/0"] = 1
 	w.effects["warehouse"]["nobody/reserve/0"] = 1
 	r := w.compare(t)
-	want := map[string]GhostKind{
-		"missing/charge/0": GhostMissing, "doubled/charge/0": GhostDoubled, "undone/reserve/0": GhostOfUndone, "nobody/reserve/0": GhostUnknown,
+	want := map[string]operate.GhostKind{
+		"missing/charge/0": operate.GhostMissing, "doubled/charge/0": operate.GhostDoubled, "undone/reserve/0": operate.GhostOfUndone, "nobody/reserve/0": operate.GhostUnknown,
 	}
 	for _, g := range r.Ghosts {
 		if want[g.Key] != g.Kind || g.Text == "" {
 			t.Errorf("ghost %+v, want %s", g, want[g.Key])
 		}
 		delete(want, g.Key)
+	}
+	for _, g := range r.Ghosts { // what mends each, and about which journal row
+		undo := g.Kind != operate.GhostUnknown
+		if g.Can(operate.RepairUndo) != undo || !g.Can(operate.RepairAccept) || undo == (g.Seq == 0) || g.Status != operate.GhostOpen || r.Kinds[g.Kind] != 1 {
+			t.Errorf("%s: %+v", g.Kind, g)
+		}
 	}
 	if len(want) > 0 || r.Total != 4 || r.Closed {
 		t.Errorf("not named: %v; report %+v", want, r)
@@ -219,5 +237,84 @@ func TestAcceptedStepNeedsNoEffect(t *testing.T) {
 	saved.Row.State = full.State
 	if r := w.compare(t); full.State != core.StateProcessed || r.Total != 0 {
 		t.Errorf("task is %s, ghosts %+v", full.State, r.Ghosts)
+	}
+}
+
+// TestNoBooks: agents that keep no books are named and do not keep those of others from closing; one that kept some before
+// is missed; where none keeps any, no task is looked for.
+func TestNoBooks(t *testing.T) {
+	w := newWorld()
+	w.run(t, "good", 0, 0, 0)
+	w.none["payment"] = true
+	if r := w.compare(t); !r.Closed || r.Sentence() != "closed at 14:00: 1 effect, 0 open; 1 agent keeps no books" {
+		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+	if r := w.compareWith(t, Options{Kept: []string{"payment"}}); r.Closed || r.Silent() != 1 {
+		t.Errorf("an agent that kept books is gone: %s: %+v", r.Sentence(), r)
+	}
+	w.none["warehouse"], w.lists = true, 0
+	if r := w.compare(t); r.Closed || w.lists != 0 || r.Sentence() != "not kept at 14:00: no agent keeps books" {
+		t.Errorf("%s: %d pages of tasks, %+v", r.Sentence(), w.lists, r)
+	}
+}
+
+// TestAgentThatFallsSilent: what an agent does not answer on the way, or makes up, is its own trouble alone.
+func TestAgentThatFallsSilent(t *testing.T) {
+	w := newWorld()
+	w.run(t, "good", 0, 0, 0)
+	asked := 0
+	w.onAsk = func(agent string) {
+		if agent == "payment" {
+			asked++
+			w.silent[agent] = asked > 1 // its pages were read; it is asked once more for those of processed tasks
+		}
+	}
+	if r := w.compare(t); r.Closed || r.Total != 0 || r.Silent() != 1 || r.Effects != 2 {
+		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+	w = newWorld()
+	w.run(t, "good", 0, 0, 0)
+	w.effects["payment"]["a b/charge/0"] = 1
+	if r := w.compare(t); r.Closed || r.Total != 0 || !strings.Contains(r.Agents[0].Error, "task") {
+		t.Errorf("a key that cannot be: %s: %+v", r.Sentence(), r)
+	}
+}
+
+// TestAccepted: what an operator accepted is counted and not named; of another kind, or made once more, it is.
+func TestAccepted(t *testing.T) {
+	w := newWorld()
+	w.run(t, "doubled", 0, 0, 0)
+	w.effects["payment"]["doubled/charge/0"] = 2
+	accepted := func(g *operate.Ghost) bool {
+		return g.Key == "doubled/charge/0" && g.Kind == operate.GhostDoubled && g.Times == 2
+	}
+	if r := w.compareWith(t, Options{Accepted: accepted}); !r.Closed || r.Accepted != 1 || len(r.Ghosts) != 0 || !strings.HasSuffix(r.Sentence(), ", 1 accepted") {
+		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+	w.effects["payment"]["doubled/charge/0"] = 3
+	if r := w.compareWith(t, Options{Accepted: accepted}); r.Closed || r.Total != 1 {
+		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+}
+
+// TestCut: a comparison that reaches its limit of pages does not call the books closed.
+func TestCut(t *testing.T) {
+	w := newWorld()
+	for i := range 7 {
+		w.run(t, fmt.Sprintf("good-%d", i), 0, 0, 0)
+	}
+	if r := w.compareWith(t, Options{PagesMax: 2}); !r.Cut || r.Closed || !strings.Contains(r.Sentence(), "limit of pages") {
+		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+}
+
+// TestGhostOfEarlierRound: what an earlier round of a task left cannot be undone by the task, which is in a later one.
+func TestGhostOfEarlierRound(t *testing.T) {
+	w := newWorld()
+	w.run(t, "again", 0, 0, 0)
+	w.effects["payment"]["again/charge/7"] = 1
+	r := w.compare(t)
+	if r.Total != 1 || r.Ghosts[0].Kind != operate.GhostOfUndone || r.Ghosts[0].Can(operate.RepairUndo) {
+		t.Errorf("%+v", r)
 	}
 }

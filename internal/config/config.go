@@ -63,6 +63,11 @@ type Config struct {
 	StreamEventsMaxBytes  int64 `name:"stream-events-max-bytes" env:"DULY_STREAM_EVENTS_MAX_BYTES" default:"0" help:"Size of the event stream, in bytes; the oldest events go first. 0: 20 % of what NATS offers, at most 4 GiB."`
 	StreamDeadMaxBytes    int64 `name:"stream-dead-max-bytes" env:"DULY_STREAM_DEAD_MAX_BYTES" default:"0" help:"Size of the stream of dead letters, in bytes; the oldest go first. 0: 5 % of what NATS offers, at most 1 GiB."`
 
+	BooksInterval time.Duration `name:"books-interval" env:"DULY_BOOKS_INTERVAL" default:"1h" help:"How often the leading supervisor compares the journal with the books of the services. 0: only when someone asks."`
+	BooksWindow   time.Duration `name:"books-window" env:"DULY_BOOKS_WINDOW" default:"24h" help:"How far back it compares effects and tasks. 0: the default."`
+	BooksRate     int           `name:"books-rate" env:"DULY_BOOKS_RATE" default:"10" help:"Pages of 500 effects or tasks that it reads a second at most. 0: the default."`
+	BooksPages    int           `name:"books-pages" env:"DULY_BOOKS_PAGES" default:"100000" help:"Pages of one agent, and of processed tasks, that one comparison reads at most; more, and the books are not closed. 0: the default."`
+
 	SyncAlways     bool `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
 	StreamReplicas int  `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
 
@@ -135,10 +140,16 @@ func collect(t reflect.Type, all *[]Setting) {
 // What is longer than these is a slip: a dead node would keep its place, or a
 // stop would not end.
 const (
-	leaseMax   = time.Hour
-	recentMax  = 96 << 20
-	drainMax   = time.Hour
-	replyToMax = 64
+	leaseMax         = time.Hour
+	booksIntervalMin = 10 * time.Second
+	booksIntervalMax = 7 * 24 * time.Hour
+	booksWindowMin   = time.Minute
+	booksWindowMax   = 365 * 24 * time.Hour
+	booksRateMax     = 1000
+	booksPagesMax    = 1_000_000
+	recentMax        = 96 << 20
+	drainMax         = time.Hour
+	replyToMax       = 64
 )
 
 // MemoryLeast is the least that a node may be given, in bytes: below it what is
@@ -238,7 +249,25 @@ func (c *Config) Validate() error {
 	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
 		return errors.New("otlp-endpoint: want http://host:4318 or https://host, without user and password")
 	}
+	if err := c.validateBooks(); err != nil {
+		return err
+	}
 	return c.validateStreams()
+}
+
+// validateBooks checks how journal and services are compared.
+func (c *Config) validateBooks() error {
+	switch {
+	case c.BooksInterval != 0 && (c.BooksInterval < booksIntervalMin || c.BooksInterval > booksIntervalMax):
+		return fmt.Errorf("books-interval: %v, want 0 (when someone asks), or %v to %v", c.BooksInterval, booksIntervalMin, booksIntervalMax)
+	case c.BooksWindow != 0 && (c.BooksWindow < booksWindowMin || c.BooksWindow > booksWindowMax):
+		return fmt.Errorf("books-window: %v, want 0 (the default), or %v to %v", c.BooksWindow, booksWindowMin, booksWindowMax)
+	case c.BooksRate < 0 || c.BooksRate > booksRateMax:
+		return fmt.Errorf("books-rate: %d, want 0 (the default) to %d", c.BooksRate, booksRateMax)
+	case c.BooksPages < 0 || c.BooksPages > booksPagesMax:
+		return fmt.Errorf("books-pages: %d, want 0 (the default) to %d", c.BooksPages, booksPagesMax)
+	}
+	return nil
 }
 
 // validateStreams checks what the streams are made with; 0 is the default.

@@ -45,6 +45,10 @@ var limits = map[string]struct{ taken, refused []any }{
 	"OIDCOperators":         {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
 	"OIDCAdmins":            {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
 	"Streams":               {[]any{0, 1, streamsMax}, []any{-1, streamsMax + 1, math.MaxInt}},
+	"BooksInterval":         {[]any{time.Duration(0), booksIntervalMin, booksIntervalMax}, []any{time.Duration(-1), booksIntervalMin - 1, booksIntervalMax + 1}},
+	"BooksWindow":           {[]any{time.Duration(0), booksWindowMin, booksWindowMax}, []any{time.Duration(-1), booksWindowMin - 1, booksWindowMax + 1}},
+	"BooksRate":             {[]any{0, 1, booksRateMax}, []any{-1, booksRateMax + 1, math.MaxInt}},
+	"BooksPages":            {[]any{0, 1, booksPagesMax}, []any{-1, booksPagesMax + 1, math.MaxInt}},
 	"LiveInterval":          {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
 }
 

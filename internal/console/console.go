@@ -117,6 +117,7 @@ type Config struct {
 	Repairs     operate.Operations
 	Live        Live
 	Agents      Agents
+	Books       operate.Books
 	Partitions  Partitions
 	Pauses      Pauses
 	Tokens      Tokens
@@ -141,6 +142,7 @@ type console struct {
 	files   map[string]*file
 	groups  recent[operate.Groups]
 	soon    recent[soonest]
+	closed  recent[*operate.BooksView]
 	streams chan struct{} // one element a stream of events
 	live    liveCache
 }
@@ -235,6 +237,11 @@ func (c *console) routes() http.Handler {
 	post("operations/preview", operate.RoleOperator, c.preview)
 	post("operations/start", operate.RoleOperator, c.start)
 	get("agents", c.agents)
+	get("books", c.books)
+	get("books/compare", c.compareForm)
+	get("books/repair", c.repairForm)
+	post("books/compare", operate.RoleOperator, c.compareBooks)
+	post("books/repair", operate.RoleOperator, c.repairBooks)
 	get("plans", c.plans)
 	get("plans/{name}", c.plan)
 	get("partitions", c.partitions)

@@ -162,6 +162,8 @@ var looks = map[string]look{
 	"left":         {"warning", "still there", "bad"},
 	"refused":      {"cross", "refused, left nothing", "calm"},
 	"gave up":      {"warning", "gave up", "bad"},
+	"open":         {"warning", "open", "bad"},
+	"accepted":     {"check", "accepted", "calm"},
 }
 
 func lookOf(state any) look {
@@ -200,6 +202,7 @@ var paths = map[string]string{
 	"slices":   "M8 2v12M2 8h12M8 2a6 6 0 100 12A6 6 0 008 2",
 	"audit":    "M4 2.5h6l2.5 2.5v8.5H4zM6 7h4M6 9.5h4",
 	"gear":     "M8 5.8a2.2 2.2 0 100 4.4 2.2 2.2 0 000-4.4M8 1.8v2M8 12.2v2M1.8 8h2M12.2 8h2M3.6 3.6L5 5M11 11l1.4 1.4M12.4 3.6L11 5M5 11l-1.4 1.4",
+	"books":    "M3 3h4a1 1 0 011 1v9a1 1 0 00-1-1H3zM13 3H9a1 1 0 00-1 1v9a1 1 0 011-1h4z",
 	"search":   "M7 2.8a4.2 4.2 0 100 8.4 4.2 4.2 0 000-8.4M10.2 10.2l3.3 3.3",
 }
 

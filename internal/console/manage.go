@@ -202,6 +202,7 @@ type confirmData struct {
 	Danger                     bool
 	Bad, Field                 string
 	Secret                     string // told once
+	Hidden                     map[string]string
 }
 
 // field is one line of such a dialog.

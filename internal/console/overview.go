@@ -70,6 +70,7 @@ type overviewData struct {
 	Figures []figure
 	Points  []point
 	HasLive bool
+	Books   *operate.BooksView // nil: this node does not serve them
 }
 
 // overview is the first screen: what needs someone, and how the engine does.
@@ -128,6 +129,9 @@ func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) er
 	}
 	c.needOperations(d, o.Operations)
 	if err := c.needSoon(ctx, d, o); err != nil {
+		return err
+	}
+	if err := c.needBooks(ctx, d); err != nil {
 		return err
 	}
 	if len(o.AgentsGone) > 0 {

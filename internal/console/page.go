@@ -45,6 +45,7 @@ var sections = []section{
 	{"operations", "operations", "Operations", "wave"},
 	{"agents", "agents", "Agents", "agent"},
 	{"pauses", "pauses", "Pauses", "pause"},
+	{"books", "books", "Books", "books"},
 	{"plans", "plans", "Plans", "plan"},
 	{"partitions", "partitions", "Partitions", "slices"},
 	{"audit", "audit", "Audit", "audit"},

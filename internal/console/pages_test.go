@@ -17,13 +17,14 @@ var everyPage = []string{
 	"tasks/order/order-1001", "tasks/order/order-1002", "tasks/order/order-1003", "tasks/order/order-1004", "tasks/order/order-1005", "tasks/settlement/settle-2026-11", "tasks/ledger/ledger-7",
 	"tasks/onboarding/a-very-long-id-that-uses-all-the-room-there-is-0123456789-abcdef", "tasks/order/order-1002/payload?of=input", "tasks/order/none-such",
 	"failures", "failures?state=undone", "operations", "operations/op-7", "operations/op-7?outcome=failed_again", "operations/op-6",
-	"agents", "pauses", "plans", "plans/order", "plans/order?version=2&with=1", "plans/ledger", "partitions", "audit", "audit?action=edit", "settings",
+	"agents", "books", "books?status=accepted", "pauses", "plans", "plans/order", "plans/order?version=2&with=1", "plans/ledger", "partitions", "audit", "audit?action=edit", "settings",
 }
 
 var everyDialog = []string{
 	"tasks/order/order-1002/act/resubmit", "tasks/order/order-1002/act/edit", "tasks/order/order-1002/act/accept", "tasks/order/order-1002/act/undo", "tasks/order/order-1002/act/resolve",
 	"tasks/order/order-1005/act/cancel", "tasks/order/order-1005/act/extend", "operations/new?action=undo&scope=matching&filter=state%3Derror", "operations/new?action=edit&id=order/order-1002",
 	"operations/op-7/change/pause", "operations/op-7/change/resume", "operations/op-7/change/rate", "operations/op-7/change/stop", "pauses/new?agent=ship.v1", "pauses/p1/lift",
+	"books/compare", "books/repair?agent=charge.v1&effect=order-1004/charge/0&repair=undo", "books/repair?agent=charge.v1&effect=order-9/charge/0&repair=accept",
 	"partitions/3/pin", "partitions/3/stepdown", "settings/tokens/new", "settings/tokens/t1a9/revoke",
 }
 

@@ -42,6 +42,8 @@ var mutating = map[string]url.Values{
 	"settings/alerts/ops-hook/test":       {},
 	"views":                               {"name": {"x"}, "query": {"state=error"}},
 	"views/abc/delete":                    {},
+	"books/compare":                       {},
+	"books/repair":                        {"agent": {"charge.v1"}, "effect": {"order-1004/charge/0"}, "repair": {"undo"}, "reason": {"x"}},
 }
 
 // needsAdmin are those of them that an operator may not use.
@@ -212,7 +214,7 @@ func TestFilters(t *testing.T) {
 	for path, want := range map[string]string{
 		"tasks?state=gone": "state is &#34;gone&#34;, want one of", "tasks?label=x": "want key=value", "tasks?created_to=yesterday": "want a time in UTC", "tasks?limit=1001": "want 1 to 1000", "tasks?stat=error": "does not know",
 		"tasks?after=" + strings.Repeat("9", 600): "the limit is 512", "tasks?after=zz": "cannot be found", "failures?state=processed": "want error, undone", "operations?state=x": "want one of", "operations/op-7?outcome=x": "want waiting",
-		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC",
+		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC", "books?status=x": "want one of", "books/repair?repair=undo": "nothing by this name",
 		"plans/order?version=9": "has the versions [2 1]", "plans/none": "knows no plan", "find?id=a%20b": "want A–Z", "operations/new?action=fly": "want one of", "operations/new?action=undo": "No task is selected",
 		"tasks/order/order-1002/act/fly": "There is no action", "partitions/x/pin": "want a number", "nowhere": "no such page",
 	} {
@@ -399,6 +401,7 @@ func TestOverview(t *testing.T) {
 	}
 	quiet := fixedWorld()
 	quiet.tasks, quiet.ops, quiet.agentsIn = quiet.tasks[:1], nil, nil
+	quiet.agreed()
 	body = get(t, as(operate.RoleViewer, newConsole(t, quiet.config())), Path).Body.String()
 	if !strings.Contains(body, "Nothing needs you.") || !strings.Contains(body, `Last looked at <time class="x" datetime="2026-03-01T12:00:00Z"`) || strings.Contains(body, `class="need `) {
 		t.Error("an empty first screen is not green with the time of the look")

@@ -40,6 +40,8 @@ type world struct {
 	agentsIn []operate.Agent
 	parts    []operate.Partition
 	channels []Channel
+	compared operate.BooksView
+	haunting []operate.Ghost
 	samples  []operate.Sample
 	trouble  []operate.Trouble
 	risky    bool  // tasks run out of time
@@ -303,6 +305,7 @@ func newWorld(now func() time.Time) *world {
 		created := int64(1_000_000 + i*900 + (i*i)%170)
 		w.samples = append(w.samples, operate.Sample{At: t, Created: created, Ended: created - 9000 + int64((i*37)%211), P50MS: 40 + float64(i%9), P99MS: 310 + float64((i*13)%90)})
 	}
+	w.haunted()
 	return w
 }
 
@@ -951,7 +954,7 @@ func (w *world) listeners() int {
 
 // config is a console that serves everything of a world.
 func (w *world) config() Config {
-	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Partitions: w, Pauses: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Partitions: w, Pauses: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // as serves a handler to an actor.

@@ -11,7 +11,7 @@ const (
 	EventClaim                         // owner: the agent a parked task waits for has room again, or the pause is lifted
 	EventOverdue                       // supervisor: the complete_by of the row has passed
 	EventCancel                        // client: end it; undo what was done
-	EventUndo                          // operator: undo it, also after processed, also again after an undo gave up
+	EventUndo                          // operator: undo it, also after processed, also again after an undo gave up; with Step, that step of an undone task once more
 	EventResubmit                      // operator: start again at the failed step, or from the first after an undo
 	EventResolve                       // operator: a task in error was settled by hand; As says how
 	EventExtend                        // operator: a later task deadline
@@ -38,7 +38,7 @@ type Event struct {
 	Error  string  // of Reply, Poison: text of the failure
 	Result []byte  // of Reply and Accept: JSON
 	Input  []byte  // of Edit: JSON
-	Step   string  // of Resubmit, Edit and Accept: the step meant; empty = the failed one
+	Step   string  // of Resubmit, Edit and Accept: the step meant; empty = the failed one; of Undo: see EventUndo
 	Until  Instant // of Extend, Resubmit, Edit and Accept: the new task deadline; 0 = the plan's time from now; of WentBack: when
 	As     State   // of Resolve: StateProcessed or StateUndone
 	// WentBack is when the database went back, of a request about a task that has ended and whose journal does not note

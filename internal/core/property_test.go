@@ -275,6 +275,8 @@ func (s *storm) people() {
 		s.event(Event{Kind: EventCancel, Actor: "client", Node: node})
 	case who < 2:
 		s.event(Event{Kind: EventUndo, Actor: person, Node: node})
+	case who < 3:
+		s.undoOnceMore()
 	case who < 8:
 		ev := Event{Kind: EventResubmit, Actor: person, Node: node, Full: s.full()}
 		if s.one("another deadline", 2) {
@@ -297,6 +299,22 @@ func (s *storm) people() {
 		if s.try(Event{Kind: EventResolve, Actor: person, As: as}) != nil {
 			s.m.settled[round] = was
 		}
+	}
+}
+
+// undoOnceMore: the service of a step still has an effect of an undone task, whatever the journal says.
+func (s *storm) undoOnceMore() {
+	i := s.n("which step", len(s.plan.Steps))
+	ev := Event{Kind: EventUndo, Actor: person, Node: node, Step: s.plan.Steps[i].Name}
+	undone, undoable := s.task.State == StateUndone && s.task.Steps != nil, s.plan.Steps[i].Undoable
+	err := s.guarded(ev, func() {
+		k := effectKey{s.task.Round, i}
+		s.m.effect(k).live = true
+		delete(s.m.inputs, k)
+		s.m.settled[s.task.Round] = false
+	})
+	if err == nil && (!undone || !undoable) {
+		s.rt.Fatalf("step %d was undone once more, and it was not to be: %s", i, s.task)
 	}
 }
 

@@ -141,11 +141,14 @@ func (t *Task) applyToStep(r *Record) {
 	}
 }
 
-// applyUndoAgain lets undos that gave up, or are in trouble, begin again.
+// applyUndoAgain lets undos that gave up, or are in trouble, begin again, and that of a task which was undone.
 func (t *Task) applyUndoAgain() {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
+		if s.Status == StepSkipped {
+			s.Status = StepWaiting
+		}
 		if s.Status == StepUndoing {
 			s.Attempt, s.Due = 0, 0
 		}

@@ -32,12 +32,20 @@ func (d *decision) undo() error {
 		kind = KindUndoAsked
 	}
 	switch d.t.State {
-	case StateUndoing, StateUndone:
+	case StateUndone:
+		if kind == KindUndoAsked && d.ev.Step != "" {
+			return d.undoOnceMore()
+		}
+		return d.stale("it is undone already or about to be")
+	case StateUndoing:
 		return d.stale("it is undone already or about to be")
 	case StateProcessed:
 		if kind == KindCancelled {
 			return d.stale("it is too late to cancel")
 		}
+	}
+	if d.ev.Step != "" {
+		return d.notAllowed("only the undo of a task that is undone names a step")
 	}
 	d.noteBefore()
 	d.journalRetry()
@@ -50,6 +58,26 @@ func (d *decision) undo() error {
 	r := d.record(kind, step)
 	if step < 0 || r.StepStatus == StepUndoing {
 		r.Attempt = 0
+	}
+	d.finish(&r, StateUndoing)
+	return nil
+}
+
+// undoOnceMore undoes one step of a task that is undone once more, because the step's service says that its effect stands,
+// whatever the journal says of it. An effect that is possible now is what the row tells replays.
+func (d *decision) undoOnceMore() error {
+	i := d.p.StepIndex(d.ev.Step)
+	switch {
+	case i < 0:
+		return d.notAllowed("its plan has no step " + QuoteShort(d.ev.Step))
+	case !d.p.Steps[i].Undoable:
+		return d.notAllowed("step " + d.ev.Step + " is a check and leaves no effect")
+	}
+	d.noteBefore()
+	r := d.record(KindUndoAsked, i)
+	r.Attempt, r.EffectsPossibleUntil = 0, max(r.EffectsPossibleUntil, d.at)
+	if r.StepStatus == StepSkipped {
+		r.StepStatus = StepWaiting
 	}
 	d.finish(&r, StateUndoing)
 	return nil

@@ -53,7 +53,7 @@ var packages = map[string]place{
 
 	// Doors.
 	"dev": {
-		imports: []string{"dev/natsserver", ".", "ui", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/localpg"},
+		imports: []string{"dev/natsserver", ".", "ui", "internal/books", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/localpg"},
 		links:   []string{"nats"},
 	},
 	// The embedded server, and the only package that links it.
@@ -90,7 +90,7 @@ var packages = map[string]place{
 	// Metrics and traces.
 	"internal/telemetry": {imports: []string{"internal/core", "internal/operate"}, links: []string{"metrics", "spans"}},
 	// Journal and services compared; the journal played again and proven.
-	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/wire"}},
+	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
 	"internal/chain":  {imports: []string{"internal/core"}},
 

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoBooks says that no instance of the agent listens on its books' subject.
-var ErrNoBooks = errors.New("agent keeps no books")
+var ErrNoBooks = wire.ErrNoBooks
 
 // AskBooks asks an agent which effects its service has. Errors: ErrNoBooks, one that wraps wire.ErrUndecodable, what
 // the agent answered instead, or ctx's.

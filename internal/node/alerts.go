@@ -203,6 +203,7 @@ func (n *Node) operatorConditions(scheduler, supervisor bool) []ground.Condition
 			Name: condDelivery, Wanted: "channels take alerts", Begin: "a channel does not take alerts", End: "all channels take alerts again",
 			Shared: true,
 		})
+		all = append(all, n.booksConditions()...)
 	}
 	return all
 }

@@ -1,19 +1,142 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"duly.dev/duly/internal/books"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
+	"duly.dev/duly/supervisor"
 )
+
+// Names of the conditions of the books.
+const (
+	condBooks  = "books"        // comparisons come to their end
+	condGhosts = "books-ghosts" // journal and services agree
+)
+
+// The defaults of the settings of the books, where they are 0.
+const (
+	booksWindow = 24 * time.Hour
+	booksRate   = 10
+)
+
+// booksConditions are what an operator is told of the books.
+func (n *Node) booksConditions() []ground.Condition {
+	return []ground.Condition{{
+		Name: condBooks, Wanted: "the journal can be compared with the books of the services", Begin: "the journal cannot be compared with the books of the services",
+		End: "the journal is compared with the books of the services again",
+	}, {
+		Name: condGhosts, Wanted: "journal and services agree", Begin: "an effect of a service does not agree with the journal", End: "all effects agree with the journal again",
+		Shared: true, Grace: ground.AtOnce, Every: watchEvery, Each: n.probeGhosts,
+	}}
+}
+
+// probeGhosts are the kinds of ghost that the newest comparison found.
+func (n *Node) probeGhosts(context.Context) []ground.Found {
+	r, ok := n.lastBooks()
+	if !ok {
+		return nil
+	}
+	var all []ground.Found
+	for _, kind := range operate.GhostKinds {
+		if found := r.Kinds[kind]; found > 0 {
+			all = append(all, ground.Found{Key: string(kind), Err: fmt.Errorf("%d of kind %s; %s", found, kind, r.Sentence())})
+		}
+	}
+	return all
+}
+
+// lastBooks is the newest result where this node's supervisor leads; false: it does not, or there is none.
+func (n *Node) lastBooks() (operate.BooksResult, bool) {
+	r := n.reconciler.Load()
+	if r == nil || !n.leads() {
+		return operate.BooksResult{}, false
+	}
+	return r.Last()
+}
+
+// bookkeeping is how operators see the books and repair them; nil: actions is.
+func (n *Node) bookkeeping(actions operate.Actions) operate.Books {
+	if actions == nil {
+		return nil
+	}
+	return &operate.Bookkeeping{Store: n.store, Settings: n.store, Trail: n.store, Actions: actions, Now: n.clock.time}
+}
+
+// runBooks compares journal and services while the supervisor of this node leads, and returns what ends that and waits for
+// its end.
+func (n *Node) runBooks(ctx context.Context, sup *supervisor.Runner) (end func(), err error) {
+	compared := books.New(n.store, n.conn, n.cfg.Partitions, wire.PartitionOf, n.clock.time)
+	r, err := books.NewReconciler(books.Config{
+		Interval: n.cfg.BooksInterval, Window: cmp.Or(n.cfg.BooksWindow, booksWindow), Pages: cmp.Or(n.cfg.BooksRate, booksRate), PagesMax: n.cfg.BooksPages,
+		Look: n.booksLook(), Now: n.clock.time, Overloaded: n.overloaded, Report: func(err error) { n.report(condBooks, err) },
+	}, compared, n.store, supervises{sup})
+	if err != nil {
+		return nil, err
+	}
+	n.reconciler.Store(r)
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.Run(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+		n.reconciler.Store(nil)
+	}, nil
+}
+
+// booksLook is how often the leader looks whether someone wants a comparison: with its scans, and no more than every five
+// seconds.
+func (n *Node) booksLook() time.Duration { return min(5*time.Second, 5*n.cfg.ScanInterval) }
+
+// booksSnapshot is what the metrics show of the books; nil: nothing.
+func (n *Node) booksSnapshot() *telemetry.Books {
+	r, ok := n.lastBooks()
+	if !ok {
+		return nil
+	}
+	b := &telemetry.Books{At: r.At, Closed: r.Closed, Effects: r.Effects, Accepted: r.Accepted, Silent: int64(r.Silent()), Ghosts: map[string]int64{}}
+	for _, kind := range operate.GhostKinds {
+		b.Ghosts[string(kind)] = r.Kinds[kind]
+	}
+	return b
+}
+
+// compareMost is how long the reading of what was compared before may take.
+const compareMost = 10 * time.Second
+
+// comparing are the options of a comparison beside the reconciler: what operators accepted counts the same.
+func comparing(ctx context.Context, store operate.BooksStore) (o books.Options, err error) {
+	ctx, cancel := context.WithTimeout(ctx, compareMost)
+	defer cancel()
+	if o.Accepted, err = books.Accepted(ctx, store); err != nil {
+		return o, err
+	}
+	last, err := store.LastBooks(ctx)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return o, err
+	}
+	for _, a := range last.Agents {
+		if !a.None {
+			o.Kept = append(o.Kept, a.Agent)
+		}
+	}
+	return o, nil
+}
 
 // CompareBooks compares the journal with the books of all agents that keep some, over the settings of a node, for effects
 // and tasks since a time. It changes nothing. Error: settings that cannot work, or database or NATS that cannot be reached.
@@ -40,5 +163,15 @@ func CompareBooks(ctx context.Context, cfg config.Config, since time.Time) (repo
 		return nil, err
 	}
 	defer conn.Close()
-	return books.New(store, conn, cfg.Partitions, wire.PartitionOf, time.Now).Compare(ctx, since)
+	options, err := comparing(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	return books.New(store, conn, cfg.Partitions, wire.PartitionOf, time.Now).Compare(ctx, since, options)
 }
+
+// Journal is the state store as a comparison with the books of services reads it.
+func (n *Node) Journal() books.Store { return n.store }
+
+// Partitions is how many partitions there are.
+func (n *Node) Partitions() int { return n.cfg.Partitions }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,8 +16,9 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
-	"duly.dev/duly/internal/books"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -29,7 +31,7 @@ type vault struct {
 func (v *vault) change(key string, by int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.effects[key] += by; v.effects[key] == 0 {
+	if v.effects[key] += by; v.effects[key] <= 0 {
 		delete(v.effects, key)
 	}
 }
@@ -66,7 +68,11 @@ func (v *vault) Find(_ context.Context, keys []string) (found []duly.Effect, err
 	return found, nil
 }
 
-// TestCompareBooks: over a real node, agent and NATS the books close, and what is planted in them is named.
+// TestCompareBooks: over a real node, agent and NATS the books close, and what is planted in them is named; by the command
+// beside the node, and by the node's own reconciler, which tells operators, repairs what the task's owner can undo, and
+// remembers what was accepted.
+//
+// covers: OP10, OP16
 func TestCompareBooks(t *testing.T) {
 	ctx := t.Context()
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
@@ -152,11 +158,82 @@ func TestCompareBooks(t *testing.T) {
 	if report, err = CompareBooks(ctx, cfg, time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]books.GhostKind{}
+	got := map[string]operate.GhostKind{}
 	for _, g := range report.Ghosts {
 		got[g.Key] = g.Kind
 	}
-	if len(got) != 3 || got["d-1/put/0"] != books.GhostMissing || got["d-2/put/0"] != books.GhostDoubled || got["d-0/put/0"] != books.GhostOfUndone || report.Closed {
+	if len(got) != 3 || got["d-1/put/0"] != operate.GhostMissing || got["d-2/put/0"] != operate.GhostDoubled || got["d-0/put/0"] != operate.GhostOfUndone || report.Closed {
 		t.Errorf("%+v", report)
 	}
+	reconciled(t, n, v)
+}
+
+// reconciled has the node compare, and repairs each of the three ghosts that are planted.
+func reconciled(t *testing.T, n *Node, v *vault) {
+	t.Helper()
+	ctx := t.Context()
+	asks, err := n.newRequests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions, err := api.NewActions(asks, n.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, by := n.bookkeeping(actions), operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "http"}
+	compare := func() operate.BooksView {
+		t.Helper()
+		asked, err := b.Compare(ctx, by, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var view operate.BooksView
+		until(t, "the node compares", func() bool {
+			view, err = b.Books(ctx)
+			return err == nil && view.Answers == asked.Asked.ID
+		})
+		return view
+	}
+	in := func(name string) (keys []string) {
+		for _, trouble := range n.ground.Troubles() {
+			if trouble.Name == name {
+				keys = append(keys, trouble.Key)
+			}
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	if view := compare(); view.Total != 3 || view.Closed || view.Effects != 4 {
+		t.Fatalf("%+v", view)
+	}
+	until(t, "operators are told", func() bool {
+		return slices.Equal(in(condGhosts), []string{"effect_doubled", "effect_missing", "effect_of_undone"})
+	})
+	if s := n.Snapshot().Supervisor.Books; s == nil || s.Closed || s.Ghosts["effect_missing"] != 1 {
+		t.Errorf("metrics %+v", s)
+	}
+	for effect, repair := range map[string]operate.Repair{"d-0/put/0": operate.RepairUndo, "d-1/put/0": operate.RepairUndo, "d-2/put/0": operate.RepairAccept} {
+		if _, err := b.Repair(ctx, by, operate.RepairRequest{Agent: "vault", Effect: effect, Repair: repair, Reason: "seen to", Key: effect}); err != nil {
+			t.Fatalf("%s of %s: %v", repair, effect, err)
+		}
+	}
+	state := func(id string) core.State {
+		view, err := n.store.Get(ctx, wire.PartitionOf(id, n.cfg.Partitions), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return view.State
+	}
+	until(t, "the effect of the undone task is taken back", func() bool {
+		found, _ := v.Find(ctx, []string{"d-0/put/0"})
+		return len(found) == 0 && state("d-0") == core.StateUndone
+	})
+	until(t, "the task without its effect is undone", func() bool { return state("d-1") == core.StateUndone })
+	if view := compare(); !view.Closed || view.Accepted != 1 || !strings.HasSuffix(view.Sentence, ", 1 accepted") {
+		t.Errorf("after the repairs: %+v", view)
+	}
+	if ghosts, _, err := b.Ghosts(ctx, []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked}, 10, ""); err != nil || len(ghosts) != 0 {
+		t.Errorf("%+v, %v", ghosts, err)
+	}
+	until(t, "operators are told of the end", func() bool { return len(in(condGhosts)) == 0 })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/alerts"
+	"duly.dev/duly/internal/books"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
@@ -56,6 +57,9 @@ type Node struct {
 	raiser *raiser
 	told   ground.Sink // the log
 	sender atomic.Pointer[alerts.Sender]
+
+	reconciler atomic.Pointer[books.Reconciler] // of the role supervisor, while it runs
+
 	survey survey
 	tracer *telemetry.Tracer // nil: no one traces
 

@@ -107,6 +107,7 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 		if o.ports.Actions, err = api.NewActions(asks, o.ports.Trail); err != nil {
 			return err
 		}
+		o.ports.Books = n.bookkeeping(o.ports.Actions)
 	}
 	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing},
 		n, doorReader{n.store}, asks, n.log)

@@ -311,6 +311,11 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 	}
 	endRepairs := n.runRepairs(ctx, runner)
 	defer endRepairs()
+	endBooks, err := n.runBooks(ctx, runner)
+	if err != nil {
+		return err
+	}
+	defer endBooks()
 	return runner.Run(ctx)
 }
 

@@ -121,6 +121,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 				s.Supervisor.Channels = append(s.Supervisor.Channels, telemetry.Channel{Kind: c.Kind, Sent: c.Sent, Failed: c.Failed})
 			}
 		}
+		s.Supervisor.Books = n.booksSnapshot()
 		if ops := n.survey.operations.Load(); ops != nil {
 			s.Supervisor.Operations, s.Supervisor.Members = ops.states, ops.members
 		}

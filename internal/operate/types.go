@@ -60,7 +60,7 @@ type Action string
 // The actions. Each says in which states it is allowed.
 const (
 	ActionCancel   Action = "cancel"   // pending, processing: what it did is undone
-	ActionUndo     Action = "undo"     // any state but undone; again after an undo gave up
+	ActionUndo     Action = "undo"     // any state but undone; again after an undo gave up; undone: a step whose effect stands
 	ActionResubmit Action = "resubmit" // error: from the failed step on; undone: from the first, in a new round
 	ActionEdit     Action = "edit"     // as resubmit, with another input
 	ActionAccept   Action = "accept"   // error: the failed step counts as done, with a given result
@@ -72,7 +72,7 @@ const (
 type Request struct {
 	Action Action          `json:"action"`
 	Reason string          `json:"reason,omitempty"` // required for undo, resolve, accept and edit
-	Step   string          `json:"step,omitempty"`   // of resubmit, edit and accept: the step meant; empty: the failed one
+	Step   string          `json:"step,omitempty"`   // of resubmit, edit and accept: the step meant; empty: the failed one; of undo: the step of an undone task whose effect stands
 	Input  json.RawMessage `json:"input,omitempty"`  // of edit
 	Result json.RawMessage `json:"result,omitempty"` // of accept
 	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now

@@ -64,6 +64,8 @@ func checkRequest(r *operate.Request, now time.Time) error {
 		return bad("as", "as is %s; a resolve settles tasks as processed or undone", core.QuoteShort(string(r.As)))
 	case r.Action != operate.ActionResolve && r.As != "":
 		return bad("as", "as is %s, and only a resolve takes one", core.QuoteShort(string(r.As)))
+	case r.Action == operate.ActionUndo && r.Step != "":
+		return bad("step", "step is %s; an undo of many tasks takes none", core.QuoteShort(r.Step))
 	case !r.Until.IsZero() && !r.Until.After(now):
 		return bad("until", "until is %s, which has passed", r.Until.UTC().Format(time.RFC3339))
 	}

@@ -212,11 +212,26 @@ func merged(all []Type) []Type {
 	return out
 }
 
+func (e emitter) books(b *Books) {
+	if b == nil {
+		return
+	}
+	e.flag(booksClosed, b.Closed)
+	e.put(booksAt, float64(b.At.Unix()))
+	e.count(booksEffects, b.Effects)
+	e.count(booksAccepted, b.Accepted)
+	e.count(booksSilent, b.Silent)
+	for kind, n := range b.Ghosts {
+		e.count(booksGhosts, n, kind)
+	}
+}
+
 func (e emitter) supervisor(s *Supervisor) {
 	if s == nil {
 		return
 	}
 	e.flag(leads, s.Leads)
+	e.books(s.Books)
 	e.count(overdueAsked, s.Asked)
 	for _, c := range s.Channels {
 		e.count(alertsSent, c.Sent, c.Kind)

@@ -66,6 +66,13 @@ var (
 	operations    = metric("duly_operations", Gauge, "Operations over many tasks that are under way, by state; told by the leader.", "3", "state")
 	opMembers     = metric("duly_operation_tasks", Gauge, "Tasks of operations that are under way, by outcome; told by the leader.", "5", "outcome")
 
+	booksClosed   = metric("duly_books_closed", Gauge, "1: journal and services agreed when they were last compared; told by the leader.", "1")
+	booksAt       = metric("duly_books_compared_timestamp_seconds", Gauge, "When journal and services were last compared; told by the leader.", "1")
+	booksEffects  = metric("duly_books_effects", Gauge, "Effects that the newest comparison looked at; told by the leader.", "1")
+	booksGhosts   = metric("duly_books_ghosts", Gauge, "Effects that did not agree with the journal and are not accepted, by kind; told by the leader.", "4", "kind")
+	booksAccepted = metric("duly_books_ghosts_accepted", Gauge, "Effects that did not agree and are accepted; told by the leader.", "1")
+	booksSilent   = metric("duly_books_agents_silent", Gauge, "Agents that keep books and did not answer; told by the leader.", "1")
+
 	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool")
 	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool")
 	poolIdle     = metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "3", "pool")

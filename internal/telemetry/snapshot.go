@@ -70,6 +70,17 @@ type Supervisor struct {
 	Channels   []Channel
 	Operations map[string]int64 // under way, by state; nil: not known here
 	Members    map[string]int64 // of these, by outcome
+	Books      *Books           // nil: not known here, or not compared yet
+}
+
+// Books is the newest comparison of journal and services.
+type Books struct {
+	At       time.Time
+	Closed   bool
+	Effects  int64
+	Accepted int64
+	Silent   int64            // agents
+	Ghosts   map[string]int64 // by kind
 }
 
 // Channel is what became of alerts at the channels of one kind.

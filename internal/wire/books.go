@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 
 // BooksMax is how many effects an answer, and how many keys a question, may have.
 const BooksMax = 1000
+
+// ErrNoBooks says that nothing listens on the subject of an agent's books: it keeps none, or no instance of it runs.
+var ErrNoBooks = errors.New("agent keeps no books")
 
 // SubjectBooks is where an agent answers what effects its service has.
 func (n Names) SubjectBooks(agent string) string { return n.get().root + "books." + agent }

@@ -49,6 +49,8 @@ func RunOperators(t *testing.T, open Open) {
 		{"notes", testNotes},
 		{"settings", testSettings},
 		{"pauses", testPauses},
+		{"books", testBooks},
+		{"ghosts in pages", testGhostPages},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, db := open(t)

@@ -42,6 +42,8 @@ type World struct {
 	Notebook   []operate.Note
 	Documents  map[string][]byte
 	Held       []operate.Pause
+	Compared   operate.BooksResult
+	Haunting   []operate.Ghost
 	AgentList  []operate.Agent
 	Owners     []operate.Partition
 	EventLog   []operate.Event
@@ -70,6 +72,12 @@ func New() *World {
 	w.AgentList = []operate.Agent{{Name: "credit.check", Instances: 2, Calls: 10, LatencyMS: 1.5, Since: At}, {Name: "payment.charge"}}
 	for i := range Partitions {
 		w.Owners = append(w.Owners, operate.Partition{Partition: i, Owner: "node-a", Epoch: 3, InFlight: operate.Count{N: 1}})
+	}
+	w.Compared = operate.BooksResult{Since: At.Add(-24 * time.Hour), Begun: At.Add(-time.Minute), At: At, Agents: []operate.AgentBooks{{Agent: "payment.charge", Effects: 12}},
+		Effects: 12, Tasks: 4, Open: 1, Total: 2, Kinds: map[operate.GhostKind]int64{operate.GhostOfUndone: 1, operate.GhostUnknown: 1}}
+	w.Haunting = []operate.Ghost{
+		{Kind: operate.GhostUnknown, Agent: "payment.charge", Key: "gone/charge/0", Task: "gone", Step: "charge", Times: 1, Text: "the task is not known", Found: At, Status: operate.GhostOpen, Repairs: operate.RepairsOf(false)},
+		{Kind: operate.GhostOfUndone, Agent: "payment.charge", Key: "t-4/charge/1", Task: "t-4", Type: "order", Step: "charge", State: core.StateUndone, Seq: 3, Times: 1, Text: "the effect stands", Found: At, Status: operate.GhostOpen, Repairs: operate.RepairsOf(true)},
 	}
 	w.Trail = []operate.AuditEntry{{Number: 1, At: At, Actor: "olga", Role: operate.RoleOperator, Via: "http", Action: "undo", Target: "task/order/t-4", Reason: "asked by mail", Outcome: "done"}}
 	return w
@@ -105,7 +113,8 @@ func PartitionOf(id string, partitions int) int {
 
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
-	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Tokens: w, Notes: w, Settings: w, Live: l}
+	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Tokens: w, Notes: w, Settings: w, Live: l,
+		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}}
 }
 
 // Handler is the API over the world, without authentication before it.
@@ -733,6 +742,73 @@ func (w *World) Pauses(context.Context) (all []operate.Pause, err error) {
 	err = w.do(func() error { all = slices.Clone(w.Held); return nil })
 	return all, err
 }
+
+// PutBooks implements operate.BooksStore.
+func (w *World) PutBooks(_ context.Context, r operate.BooksResult, ghosts []operate.Ghost) error {
+	return w.do(func() error { w.Compared, w.Haunting = r, ghosts; return nil })
+}
+
+// LastBooks implements operate.BooksStore.
+func (w *World) LastBooks(context.Context) (r operate.BooksResult, err error) {
+	err = w.do(func() error { r = w.Compared; return nil })
+	return r, err
+}
+
+// Ghosts implements operate.BooksStore.
+func (w *World) Ghosts(_ context.Context, statuses []operate.GhostStatus, limit int, after string) (page []operate.Ghost, next string, err error) {
+	err = w.do(func() error {
+		for _, g := range w.Haunting {
+			switch {
+			case len(statuses) > 0 && !slices.Contains(statuses, g.Status) || g.Agent+" "+g.Key <= after:
+			case len(page) == limit:
+				next = page[limit-1].Agent + " " + page[limit-1].Key
+				return nil
+			default:
+				page = append(page, g)
+			}
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+// haunt finds a ghost; nil: there is none.
+func (w *World) haunt(agent, key string) *operate.Ghost {
+	for i := range w.Haunting {
+		if g := &w.Haunting[i]; g.Agent == agent && g.Key == key {
+			return g
+		}
+	}
+	return nil
+}
+
+// Ghost implements operate.BooksStore.
+func (w *World) Ghost(_ context.Context, agent, key string) (g operate.Ghost, err error) {
+	err = w.do(func() error {
+		found := w.haunt(agent, key)
+		if found == nil {
+			return fmt.Errorf("ghost %s: %w", key, core.ErrNotFound)
+		}
+		g = *found
+		return nil
+	})
+	return g, err
+}
+
+// DecideGhost implements operate.BooksStore.
+func (w *World) DecideGhost(_ context.Context, g operate.Ghost) error {
+	return w.do(func() error {
+		found := w.haunt(g.Agent, g.Key)
+		if found == nil {
+			return fmt.Errorf("ghost %s: %w", g.Key, core.ErrNotFound)
+		}
+		*found = g
+		return nil
+	})
+}
+
+// SavedIDs implements operate.BooksStore.
+func (w *World) SavedIDs(context.Context, int, []string) ([]core.Saved, error) { return nil, nil }
 
 // possible is what may be asked of a task by its state, as the core has it.
 var possible = map[core.State][]string{

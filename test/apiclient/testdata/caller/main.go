@@ -159,6 +159,13 @@ func main() {
 	stats, err := c.GetStatsWithResponse(ctx)
 	check("getStats", err, stats != nil && stats.JSON200 != nil && len(stats.JSON200.Samples) > 0, body(stats))
 
+	books, err := c.GetBooksWithResponse(ctx, nil)
+	check("getBooks", err, books != nil && books.JSON200 != nil && len(books.JSON200.Ghosts) == 2 && books.JSON200.Total == 2 && books.JSON200.Sentence != "", body(books))
+	compared, err := c.CompareBooksWithResponse(ctx, client.CompareRequest{Reason: text("r")})
+	check("compareBooks", err, compared != nil && compared.JSON202 != nil && compared.JSON202.Asked != nil, body(compared))
+	repaired, err := c.RepairBooksWithResponse(ctx, nil, client.RepairRequest{Agent: "payment.charge", Effect: "t-4/charge/1", Repair: "undo", Reason: "r"})
+	check("repairBooks", err, repaired != nil && repaired.JSON202 != nil && repaired.JSON202.Audit > 0, body(repaired))
+
 	audit, err := c.ListAuditWithResponse(ctx, &client.ListAuditParams{Actor: text("the-admin")})
 	check("listAudit", err, audit != nil && audit.JSON200 != nil && len(audit.JSON200.Entries) > 10, body(audit))
 	made, err := c.CreateTokenWithResponse(ctx, client.TokenRequest{Name: "shop", Role: "client"})

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+type (
+	booksIn struct {
+		Status string `query:"status" enum:"open,asked,accepted" doc:"of the ghosts; absent: open and asked"`
+		PageIn
+	}
+	booksPage struct {
+		operate.BooksView
+		Ghosts []operate.Ghost `json:"ghosts"`
+		Next   string          `json:"next,omitempty"`
+	}
+	compareIn struct {
+		Body *struct {
+			Reason string `json:"reason,omitempty" maxLength:"1000"`
+		}
+	}
+	booksOut struct{ Body operate.BooksView }
+	repairIn struct {
+		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"the same key is carried out once"`
+		Body struct {
+			Agent  string         `json:"agent" minLength:"1" maxLength:"259"`
+			Effect string         `json:"effect" minLength:"1" maxLength:"150" doc:"key of the ghost"`
+			Repair operate.Repair `json:"repair" enum:"undo,accept"`
+			Reason string         `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+)
+
+// booksRoutes are the books of the services, compared with the journal.
+func (a *api) booksRoutes() {
+	const tag = "books"
+	listing(a, route{method: "GET", path: "/v1/books", id: "getBooks", tag: tag, needs: operate.RoleViewer,
+		summary: "The newest comparison of journal and services, with what does not agree",
+		about:   "A ghost that was accepted is shown by status=accepted alone."},
+		func(ctx context.Context, in *booksIn, after string, limit int) (page booksPage, rows []operate.Ghost, next string, err error) {
+			if a.ports.Books == nil {
+				return page, nil, "", notServed("books")
+			}
+			statuses := []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked}
+			if in.Status != "" {
+				statuses = []operate.GhostStatus{operate.GhostStatus(in.Status)}
+			}
+			if page.BooksView, err = a.ports.Books.Books(ctx); err != nil {
+				return page, nil, "", err
+			}
+			rows, page.Next, err = a.ports.Books.Ghosts(ctx, statuses, limit, after)
+			page.Ghosts = some(rows)
+			return page, page.Ghosts, page.Next, err
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/books/compare", id: "compareBooks", tag: tag, needs: operate.RoleOperator, status: 202,
+		summary: "Compare now", about: "The leader begins within seconds; answers in the result has the id of the request when it has ended."},
+		func(ctx context.Context, in *compareIn) (*booksOut, error) {
+			if a.ports.Books == nil {
+				return nil, notServed("books")
+			}
+			reason := ""
+			if in.Body != nil {
+				reason = in.Body.Reason
+			}
+			if bad := checkReason(reason); bad != nil {
+				return nil, bad
+			}
+			actor, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
+			view, err := a.ports.Books.Compare(ctx, actor, reason)
+			return &booksOut{view}, err
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/books/repair", id: "repairBooks", tag: tag, needs: operate.RoleOperator, status: 202,
+		summary: "Repair what does not agree",
+		about:   "undo: the task's owner undoes the step of an undone task once more, or a processed task. accept: it is explained, and counts no more. Which of them a ghost has stands in its repairs."},
+		func(ctx context.Context, in *repairIn) (*answerOut, error) {
+			if a.ports.Books == nil {
+				return nil, notServed("books")
+			}
+			b := &in.Body
+			if err := core.CheckAgent(b.Agent); err != nil {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "field agent: %v", err)
+			}
+			if !plainText(b.Effect) {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "field effect is %s, want text without control characters", core.QuoteShort(b.Effect))
+			}
+			if bad := checkReason(b.Reason); bad != nil {
+				return nil, bad
+			}
+			actor, _ := operate.ActorFrom(ctx)
+			answer, err := a.ports.Books.Repair(ctx, actor, operate.RepairRequest{Agent: b.Agent, Effect: b.Effect, Repair: b.Repair, Reason: b.Reason, Key: in.Key})
+			return &answerOut{answer}, err
+		})
+}

@@ -1,0 +1,233 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// needBooks shows whether journal and services agree, and names what does not.
+func (c *console) needBooks(ctx context.Context, d *overviewData) error {
+	if c.Books == nil {
+		return nil
+	}
+	view, err := c.closed.get(ctx, d.Now, func(ctx context.Context) (*operate.BooksView, error) {
+		v, err := c.Books.Books(ctx)
+		return &v, err
+	})
+	if err != nil {
+		return fmt.Errorf("books: %w", err)
+	}
+	d.Books = view
+	if view.Total == 0 {
+		return nil
+	}
+	n := need{Icon: "books", Class: "bad", URL: c.url("books"), Title: fmt.Sprintf("%s not agree with the journal", effectsDo(view.Total))}
+	for _, kind := range operate.GhostKinds {
+		if found := view.Kinds[kind]; found > 0 {
+			n.Lines = append(n.Lines, needLine{Text: fmt.Sprintf("%s: %s", number(found), kindWords[kind]), URL: c.url("books")})
+		}
+	}
+	d.Needs = append(d.Needs, n)
+	return nil
+}
+
+func effectsDo(n int64) string {
+	if n == 1 {
+		return "1 effect does"
+	}
+	return number(n) + " effects do"
+}
+
+// kindWords say what a kind of ghost is.
+var kindWords = map[operate.GhostKind]string{
+	operate.GhostOfUndone: "an effect of an undone step",
+	operate.GhostMissing:  "processed without its effect",
+	operate.GhostDoubled:  "made more than once",
+	operate.GhostUnknown:  "an effect of no task",
+}
+
+// ghostRow is a ghost with what may be done about it.
+type ghostRow struct {
+	operate.Ghost
+	Words   string
+	TaskURL string
+	Buttons []changeButton
+}
+
+type booksData struct {
+	View     operate.BooksView
+	Class    string
+	Ghosts   []ghostRow
+	Statuses []operate.GhostStatus
+	Status   operate.GhostStatus // that is shown; empty: open and asked
+	Next     string
+	First    bool
+	Query    string
+	Why      string // why nothing may be pressed; empty: it may
+}
+
+// ghostStatuses are what the page can be asked for.
+var ghostStatuses = []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked, operate.GhostAccepted}
+
+var booksAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve books."}
+
+// books shows the newest comparison of journal and services.
+func (c *console) books(w http.ResponseWriter, r *http.Request) {
+	if c.Books == nil {
+		c.absent(w, r, "books", "Books")
+		return
+	}
+	if bad := known(r, "status", "after"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	q := r.URL.Query()
+	d := booksData{Statuses: ghostStatuses, Status: operate.GhostStatus(q.Get("status")), First: q.Get("after") == ""}
+	wanted := []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked}
+	if d.Status != "" {
+		if !slices.Contains(ghostStatuses, d.Status) {
+			c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "status", Detail: fmt.Sprintf("status is %s, want one of %v.", core.QuoteShort(string(d.Status)), ghostStatuses)})
+			return
+		}
+		wanted, d.Query = []operate.GhostStatus{d.Status}, "status="+string(d.Status)
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	var err error
+	if d.View, err = c.Books.Books(ctx); err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	ghosts, next, err := c.Books.Ghosts(ctx, wanted, rowsOfList, q.Get("after"))
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	d.Class, d.Next = d.View.Class(), nextPage(r, next)
+	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
+		d.Why = notAllowed(by.Role, operate.RoleOperator).Detail
+	}
+	for _, g := range ghosts {
+		row := ghostRow{Ghost: g, Words: kindWords[g.Kind]}
+		if g.Type != "" {
+			row.TaskURL = c.taskURL(g.Type, g.Task)
+		}
+		for _, b := range c.repairButtons(&g) {
+			if b.Why == "" {
+				b.Why = d.Why
+			}
+			row.Buttons = append(row.Buttons, b)
+		}
+		d.Ghosts = append(d.Ghosts, row)
+	}
+	c.show(w, r, http.StatusOK, "books", page{Title: "Books", Section: "books", Data: d})
+}
+
+// repairButtons are the repairs of a ghost.
+func (c *console) repairButtons(g *operate.Ghost) []changeButton {
+	if g.Status == operate.GhostAccepted {
+		return nil
+	}
+	address := func(r operate.Repair) string {
+		return c.url("books", "repair") + "?" + url.Values{"agent": {g.Agent}, "effect": {g.Key}, "repair": {string(r)}}.Encode()
+	}
+	undo := changeButton{Change: string(operate.RepairUndo), Title: "Undo", URL: address(operate.RepairUndo), Danger: true}
+	if !g.Can(operate.RepairUndo) {
+		undo.Why = "Its task cannot undo it: take it back by hand, then accept."
+	}
+	return []changeButton{undo, {Change: string(operate.RepairAccept), Title: "Accept", URL: address(operate.RepairAccept)}}
+}
+
+// compareDialog asks for a comparison.
+func (c *console) compareDialog() confirmData {
+	return confirmData{Title: "Compare now", Go: "Compare", URL: c.url("books", "compare"), Back: c.url("books"),
+		What: "The leading supervisor asks every agent for its effects and holds them against the journal, a page at a time. Nothing is changed."}
+}
+
+func (c *console) compareForm(w http.ResponseWriter, r *http.Request) {
+	if c.Books == nil {
+		c.fail(w, r, booksAbsent)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "books", c.compareDialog())
+}
+
+func (c *console) compareBooks(w http.ResponseWriter, r *http.Request) {
+	if c.Books == nil {
+		c.fail(w, r, booksAbsent)
+		return
+	}
+	c.carry(w, r, "books", c.compareDialog(), operate.AuditEntry{}, "A comparison was asked for; the page shows it when it has ended.", func(ctx context.Context) error {
+		_, err := c.Books.Compare(ctx, actorOf(r), strings.TrimSpace(r.PostForm.Get("reason")))
+		return err
+	})
+}
+
+// repairDialog reads which repair of which ghost is meant.
+func (c *console) repairDialog(r *http.Request, q url.Values) (confirmData, operate.RepairRequest, error) {
+	asked := operate.RepairRequest{Agent: q.Get("agent"), Effect: q.Get("effect"), Repair: operate.Repair(q.Get("repair"))}
+	if c.Books == nil {
+		return confirmData{}, asked, booksAbsent
+	}
+	ctx, cancel := reading(r)
+	defer cancel()
+	g, err := c.Books.Ghost(ctx, asked.Agent, asked.Effect)
+	if err != nil {
+		return confirmData{}, asked, err
+	}
+	d := confirmData{URL: c.url("books", "repair"), Back: c.url("books"), ReasonIs: true, Hidden: map[string]string{"agent": g.Agent, "effect": g.Key, "repair": string(asked.Repair), "key": newKey()}}
+	switch {
+	case asked.Repair == operate.RepairAccept:
+		d.Title, d.Go = "Accept "+g.Key, "Accept"
+		d.What = fmt.Sprintf("It is remembered as known and explained, and counts no more: %s.", g.Text)
+	case asked.Repair == operate.RepairUndo && g.State == core.StateProcessed:
+		d.Title, d.Go, d.Danger = "Undo task "+g.Task, "Undo", true
+		d.What = fmt.Sprintf("The whole task is undone: agent %s and those of its other steps take back what they did. A resubmit then begins it again.", g.Agent)
+	case asked.Repair == operate.RepairUndo:
+		d.Title, d.Go, d.Danger = "Undo "+g.Key, "Undo", true
+		d.What = fmt.Sprintf("Agent %s is asked once more to undo step %s of the task, which stays undone. The next comparison says whether that helped.", g.Agent, g.Step)
+	default:
+		return d, asked, &operate.Refusal{Code: http.StatusBadRequest, Field: "repair", Detail: fmt.Sprintf("repair is %s, want undo or accept.", core.QuoteShort(string(asked.Repair)))}
+	}
+	return d, asked, nil
+}
+
+func (c *console) repairForm(w http.ResponseWriter, r *http.Request) {
+	if bad := known(r, "agent", "effect", "repair"); bad != nil {
+		c.fail(w, r, bad)
+		return
+	}
+	d, _, err := c.repairDialog(r, r.URL.Query())
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "books", d)
+}
+
+func (c *console) repairBooks(w http.ResponseWriter, r *http.Request) {
+	d, asked, err := c.repairDialog(r, r.PostForm)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	if key := r.PostForm.Get("key"); key != "" {
+		d.Hidden["key"] = core.ShortText(key, 100)
+	}
+	told := "It is accepted."
+	if asked.Repair == operate.RepairUndo {
+		told = "The task's owner was asked; the next comparison says whether it helped."
+	}
+	c.carry(w, r, "books", d, operate.AuditEntry{}, told, func(ctx context.Context) error {
+		asked.Reason, asked.Key = strings.TrimSpace(r.PostForm.Get("reason")), d.Hidden["key"]
+		_, err := c.Books.Repair(ctx, actorOf(r), asked)
+		return err
+	})
+}
