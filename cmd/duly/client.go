@@ -12,8 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"duly.dev/duly"
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/core"
 )
 
 // server is the node that the client commands talk to.
@@ -212,6 +214,7 @@ type submitCmd struct {
 
 	PlanVersion string   `help:"Version of the plan, which must be stored; newest unless said."`
 	Label       []string `short:"l" help:"Labels, each key=value, up to 8: for lists, pauses and operations."`
+	payloads
 	server
 }
 
@@ -224,8 +227,15 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 			return fmt.Errorf("read the input: %w", err)
 		}
 	}
+	sent, err := c.encode(duly.Place{Type: c.Type, Task: c.ID}, input, core.InputBytesMax)
+	if err != nil {
+		return err
+	}
 	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(c.Label, ",")}
-	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: input, Header: header})
+	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: sent, Header: header})
+	if err != nil {
+		data, err = c.again(ctx, input, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -280,12 +290,16 @@ func (t *task) ended() bool {
 type getCmd struct {
 	Type string `arg:"" help:"Task type."`
 	ID   string `arg:"" help:"Task id."`
+	payloads
 	server
 }
 
 // Run shows one task.
 func (c *getCmd) Run(ctx context.Context, std streams) error {
 	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+	if err == nil {
+		data, err = c.open(std, data)
+	}
 	if err != nil {
 		return err
 	}
@@ -308,7 +322,7 @@ func (t *task) print(w io.Writer) {
 	tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tBY\tRESULT OR ERROR")
 	for _, s := range t.Steps {
-		last := string(s.Result)
+		last := shown(s.Result)
 		if s.Error != "" {
 			last = s.Error
 		}

@@ -346,6 +346,27 @@ func TestEditShowsBothInputs(t *testing.T) {
 	}
 }
 
+// TestEncryptedPayloads: an encrypted input is a state of its own, with its key, and is edited where the key is.
+//
+// covers: OP11, OP18
+func TestEncryptedPayloads(t *testing.T) {
+	w := fixedWorld()
+	w.find("order-1002").view.Input = []byte(`{"duly.enc":"A256GCM-1","key":"k-7","data":"UVVJVEU="}`)
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	if body := get(t, h, Path+"tasks/order/order-1002").Body.String(); !strings.Contains(body, `encrypted</span> with key <span class="mono">k-7</span>`) || !strings.Contains(body, "As it is stored, ") {
+		t.Error("the page of the task does not say that its input is encrypted, and with what")
+	}
+	for _, action := range []string{"edit", "accept"} {
+		body := get(t, h, Path+"tasks/order/order-1002/act/"+action).Body.String()
+		if strings.Contains(body, "<textarea") || strings.Contains(body, "UVVJVEU") || !strings.Contains(body, "duly task "+action+" order order-1002 --payload-keys FILE") {
+			t.Errorf("%s: the dialog does not say how it is done with the key: %s", action, body)
+		}
+	}
+	if body := get(t, h, Path+"tasks/order/order-1002/act/resubmit").Body.String(); !strings.Contains(body, "<textarea") {
+		t.Error("a resubmit is not to be had")
+	}
+}
+
 // TestErrorsAreAnswers: whatever is away, each page is a sentence with a next step.
 //
 // covers: OP22
