@@ -25,6 +25,7 @@ type server struct {
 	Profile string        `env:"DULY_PROFILE" help:"Profile with address and token (default: the one in use, see duly profile)."`
 	Timeout time.Duration `default:"10s" help:"How long to wait for an answer."`
 	Output  string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
+	trust
 }
 
 // defaultServer is where a node serves its API unless told otherwise.
@@ -47,7 +48,9 @@ func (s *server) client() (*client.Client, error) {
 		}
 	}
 	c.Base = cmp.Or(c.Base, defaultServer)
-	return c, nil
+	var err error
+	c.By, err = s.transport()
+	return c, err
 }
 
 // ask makes one request and returns the body of a good answer.
@@ -392,14 +395,19 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 type healthCmd struct {
 	Server  string        `short:"s" env:"DULY_URL" default:"http://127.0.0.1:7310" help:"Address of the node's HTTP server."`
 	Timeout time.Duration `default:"3s" help:"How long to wait."`
+	trust
 }
 
 // Run asks a node whether it is ready.
 func (c *healthCmd) Run(ctx context.Context, std streams) error {
-	asked := client.Client{Base: c.Server, Timeout: c.Timeout}
+	by, err := c.transport()
+	if err != nil {
+		return err
+	}
+	asked := client.Client{Base: c.Server, Timeout: c.Timeout, By: by}
 	if _, err := asked.Do(ctx, client.Request{Method: http.MethodGet, Path: "/readyz"}); err != nil {
 		return fmt.Errorf("not ready: %v", err) //nolint:errorlint // a container's check knows 0 and 1 alone
 	}
-	_, err := fmt.Fprintln(std.out, "ready")
+	_, err = fmt.Fprintln(std.out, "ready")
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
@@ -74,6 +75,8 @@ type Ports struct {
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Live           *live.Live
+	Alerts         *alerts.Book
+	Level          *slog.LevelVar // of the log of this node
 }
 
 // api serves the paths below /v1.
@@ -136,6 +139,8 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.operationRoutes()
 	a.engineRoutes()
 	a.adminRoutes()
+	a.alertRoutes()
+	a.levelRoutes()
 	a.serveDocument()
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))

@@ -41,6 +41,8 @@ type Config struct {
 	Mode   Mode
 	Tokens operate.TokenStore // required unless Mode is Off
 	OIDC   Provider           // of Mode OIDC
+	// Sessions keeps the sessions of all nodes; nil: each node has its own, in its memory.
+	Sessions operate.SessionStore
 	// URL is what browsers call this server, with the path that a proxy puts before ours, as https://ops.example.org/duly.
 	// Empty: as the request says, which is enough where nothing but tokens is used.
 	URL string
@@ -98,9 +100,13 @@ func New(cfg Config) (*Auth, error) {
 		return nil, errors.New("auth: a store of tokens is required")
 	}
 	a.tokens = newTokens(cfg.Tokens, cfg.Now, cfg.Log)
+	var kept scs.Store = newSessionStore(cfg.Now)
+	if cfg.Sessions != nil {
+		kept = newSharedSessions(cfg.Sessions, cfg.Now, cfg.Log)
+	}
 	// Not by scs.New, which begins a store of its own, and a goroutine of that.
 	a.sessions = &scs.SessionManager{
-		Lifetime: sessionFor, Store: newSessionStore(cfg.Now), Codec: scs.GobCodec{}, HashTokenInStore: true,
+		Lifetime: sessionFor, Store: kept, Codec: scs.GobCodec{}, HashTokenInStore: true,
 		Cookie: scs.SessionCookie{Name: a.cookie("duly-session"), Path: "/", HttpOnly: true, Secure: a.secure(), SameSite: http.SameSiteLaxMode}, // Lax: the provider leads back here
 	}
 	if cfg.Mode == OIDC {
@@ -173,6 +179,9 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 		return operate.Actor{}, nil
 	}
 	ctx, err := a.sessions.Load(r.Context(), cookie.Value)
+	if errors.Is(err, errTooMany) || errors.Is(err, errStore) {
+		return operate.Actor{}, err
+	}
 	if err != nil {
 		return operate.Actor{}, nil // what cannot be read is no session
 	}

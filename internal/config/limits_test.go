@@ -24,6 +24,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Drain":                 {[]any{time.Duration(1), time.Hour}, []any{time.Duration(0), -time.Second, time.Hour + 1, time.Duration(math.MaxInt64)}},
 	"ReplyTo":               {[]any{[]string(nil), []string{"a"}, make64("a.")}, []any{[]string{""}, []string{"a", ""}, append(make64("a."), "b.")}},
 	"RetainDetail":          {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
+	"RetainAudit":           {[]any{time.Duration(0), 24 * time.Hour, time.Duration(math.MaxInt64)}, []any{time.Duration(-1), 24*time.Hour - 1, time.Duration(1), time.Duration(math.MinInt64)}},
 	"RetainRow":             {[]any{time.Duration(0)}, []any{time.Duration(1), time.Duration(-1), time.Duration(math.MinInt64)}}, // without RetainDetail
 	"StreamMaxAge":          {[]any{time.Duration(0), time.Second, time.Duration(math.MaxInt64)}, []any{time.Duration(1), time.Second - 1, -time.Second}},
 	"Memory":                {[]any{int64(0), int64(MemoryLeast), int64(math.MaxInt64)}, []any{int64(-1), int64(1), int64(MemoryLeast - 1), int64(math.MinInt64)}},

@@ -25,6 +25,7 @@ var everyDialog = []string{
 	"tasks/order/order-1005/act/cancel", "tasks/order/order-1005/act/extend", "operations/new?action=undo&scope=matching&filter=state%3Derror", "operations/new?action=edit&id=order/order-1002",
 	"operations/op-7/change/pause", "operations/op-7/change/resume", "operations/op-7/change/rate", "operations/op-7/change/stop", "pauses/new?agent=ship.v1", "pauses/p1/lift",
 	"partitions/3/pin", "partitions/3/stepdown", "settings/tokens/new", "settings/tokens/t1a9/revoke",
+	"settings/alerts/new", "settings/alerts/ops-hook/edit", "settings/alerts/ops-hook/delete",
 }
 
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/config"
@@ -47,6 +48,7 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 		o.ports.Live = o.live
 	}
 	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: o.ports.Tokens, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}
+	c.Sessions, _ = any(n.store).(operate.SessionStore)
 	if c.Mode == "" {
 		c.Mode = auth.Off
 	}
@@ -79,6 +81,10 @@ func (n *Node) ports() api.Ports {
 	p.Notes, _ = store.(operate.NoteStore)
 	p.Settings, _ = store.(operate.SettingStore)
 	p.Events = eventSource{n.conn}
+	p.Level = n.cfg.Level
+	if p.Settings != nil {
+		p.Alerts = &alerts.Book{Store: p.Settings, Sender: n.Alerts}
+	}
 	if flow, err := n.Flow(); err == nil {
 		p.Pauses, p.Partitions, p.Agents = flow.Pauses, flow.Partitions, flow.Agents
 		p.Operations = n.repairs(flow.Agents)

@@ -132,6 +132,7 @@ type Store interface {
 	NoteStore
 	SettingStore
 	PauseStore
+	SessionStore
 }
 
 // Actions carries out what operators ask of single tasks.
