@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/dulytest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/seal"
+	"duly.dev/duly/internal/wire"
 )
 
 // keyOf is a key that is the same whenever it is asked for.
@@ -143,7 +144,7 @@ func TestKeys(t *testing.T) {
 // them; the handlers, and who reads the task with the key, see it as it was.
 func TestCodecFromEndToEnd(t *testing.T) {
 	old, now := keyOf("old", 1), keyOf("now", 2)
-	r := newRigIn(t, "", duly.WithCodec(codecOf(t, old)))
+	r := newRigIn(t, wire.DefaultNamespace, duly.WithCodec(codecOf(t, old)))
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestCodecFromEndToEnd(t *testing.T) {
 
 // TestCodecLimits: the limit is of what is stored, and says so.
 func TestCodecLimits(t *testing.T) {
-	r := newRigIn(t, "", duly.WithCodec(codecOf(t, keyOf("k", 1))))
+	r := newRigIn(t, wire.DefaultNamespace, duly.WithCodec(codecOf(t, keyOf("k", 1))))
 	big := []byte(`"` + strings.Repeat("x", core.InputBytesMax-2) + `"`)
 	_, err := r.SubmitRaw(t.Context(), "order", "big", big)
 	var refused *duly.SubmitError

@@ -126,7 +126,7 @@ func likeEncodingJSON[T any](t *testing.T, data []byte) {
 	}
 	call, err := callOf[T](nil, &core.Command{Task: "a", Step: "s", Input: data})
 	expect("input", call.Input, err)
-	undo, err := undoOf[T, T](&core.Command{Task: "a", Step: "s", Input: data, Result: data})
+	undo, err := undoOf[T, T](nil, &core.Command{Task: "a", Step: "s", Input: data, Result: data})
 	expect("input of an undo", undo.Input, err)
 	if err == nil {
 		expect("result of a do", undo.Result, nil)

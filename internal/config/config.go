@@ -83,6 +83,9 @@ type Links struct {
 	NATSURL     string `name:"nats-url" env:"NATS_URL" help:"NATS servers, 2.15 or newer, with JetStream (default: those of the context, or nats://127.0.0.1:4222)."`
 	NATSContext string `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by; nats-url and nats-creds, where given, go before it."`
 	NATSCreds   string `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
+	NATSCA      string `name:"nats-ca" env:"NATS_CA" help:"File with the certificates, PEM, that the one of NATS is checked against; read for each connection."`
+	NATSCert    string `name:"nats-cert" env:"NATS_CERT" help:"File with the certificate, PEM, that NATS is shown; read for each connection."`
+	NATSKey     string `name:"nats-key" env:"NATS_KEY" help:"File with its key, PEM."`
 	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers of NATS to this node come to (default: that of the context, or _INBOX). Users that must not read each other's answers have one each."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
 }
@@ -233,6 +236,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Drain <= 0 || c.Drain > drainMax {
 		return fmt.Errorf("drain: %v, want more than 0 and at most %v", c.Drain, drainMax)
+	}
+	if (c.NATSCert == "") != (c.NATSKey == "") {
+		return errors.New("nats-cert and nats-key go together: one is given, want both or none")
 	}
 	if err := c.HTTP.validate(c.HTTPAddr); err != nil {
 		return err

@@ -869,14 +869,14 @@ func (w *world) Test(_ context.Context, _ operate.Actor, name string) error {
 
 func (w *world) Document(_ context.Context, name string) ([]byte, error) {
 	if !slices.ContainsFunc(w.channels, func(c Channel) bool { return c.Name == name }) {
-		return nil, refuse(404, "", "no channel "+name)
+		return nil, refuse(404, "", "no channel %s", name)
 	}
 	return []byte(`{"kind":"webhook","url":"https://hooks.example.test/duly"}`), w.broken
 }
 
 func (w *world) Check(name string, document []byte) ([]byte, error) {
 	if !json.Valid(document) {
-		return nil, refuse(422, "document", "channel "+name+": no JSON")
+		return nil, refuse(422, "document", "channel %s: no JSON", name)
 	}
 	return document, nil
 }

@@ -65,6 +65,9 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 			operate.RoleViewer: n.cfg.OIDCViewers, operate.RoleOperator: n.cfg.OIDCOperators, operate.RoleAdmin: n.cfg.OIDCAdmins,
 		}}
 	}
+	if n.cfg.ClientCA != "" {
+		c.Certificates = auth.Certificates{operate.RoleClient: n.cfg.CertClients, operate.RoleViewer: n.cfg.CertViewers, operate.RoleOperator: n.cfg.CertOperators, operate.RoleAdmin: n.cfg.CertAdmins}
+	}
 	var err error
 	o.auth, err = auth.New(c)
 	return o, err
@@ -234,7 +237,15 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}, nil
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
+	if n.cfg.ClientCA != "" {
+		ca, err := newClientCAs(n.cfg.ClientCA, time.Now, func(err error) { n.log.Warn("the authorities of client certificates stay as they were", "error", err) })
+		if err != nil {
+			return nil, err
+		}
+		ca.ask(secure)
+	}
+	return secure, nil
 }
 
 // checkOpen refuses to serve everyone where that was not said: the address that is listened at counts, whatever its name

@@ -494,11 +494,7 @@ func TestPreviewOfEncryptedTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 3, "card declined")
 		w.set(func() {
-			for i := range tasks[2].Journal {
-				if tasks[2].Journal[i].Input != nil {
-					tasks[2].Journal[i].Input = []byte(`{"duly.enc":"A256GCM-1","key":"k-7","data":"ZGF0YQ=="}`)
-				}
-			}
+			tasks[2].Row.Input = []byte(`{"duly.enc":"A256GCM-1","key":"k-7","data":"ZGF0YQ=="}`)
 		})
 		group := operate.Selection{Group: groupOf(tasks[0])}
 		for _, r := range []operate.Request{{Action: operate.ActionEdit, Input: []byte(`{"card":2}`)}, {Action: operate.ActionAccept, Result: []byte(`1`)}} {

@@ -81,7 +81,9 @@ func testForgetAudit(r *rig) {
 	for i := range 10 {
 		e := entry(i)
 		e.Key = fmt.Sprint("key-", i)
-		get2(r.s.Append(r.ctx, e))(r)
+		if _, _, err := r.s.Append(r.ctx, e); err != nil {
+			r.Fatal(err)
+		}
 	}
 	before := r.audit(operate.AuditFilter{Limit: 100})
 	at := start.Add(6 * time.Second) // six are older
