@@ -78,7 +78,11 @@ func TestEncryptedTask(t *testing.T) {
 	}
 	e.run(exitDone, `task edit order o-1 --reason why --input {"cents":2,"item":"lamp"} --payload-keys `+file, `-  "cents": 18446744073709551615,`, `+  "cents": 2,`)
 	e.run(exitDone, "task accept order o-1 --reason why --result 5 --payload-keys "+file)
-	e.run(exitUse, "task accept order o-1 --reason why --result "+strings.Repeat("5", core.ResultBytesMax)+" --payload-keys "+file, fmt.Sprintf("(%d before), the limit is %d", core.ResultBytesMax, core.ResultBytesMax))
+	big := filepath.Join(t.TempDir(), "big.json")
+	if err := os.WriteFile(big, []byte(`"`+strings.Repeat("5", core.ResultBytesMax-2)+`"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.run(exitUse, "task accept order o-1 --reason why --result @"+big+" --payload-keys "+file, fmt.Sprintf("(%d before), the limit is %d", core.ResultBytesMax, core.ResultBytesMax))
 	for i, want := range []struct{ step, payload string }{{"", `{"cents":2,"item":"lamp"}`}, {"charge", "5"}} {
 		asked, payload := e.done[i], e.done[i].Input
 		if want.step != "" {
