@@ -206,3 +206,11 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 }
+
+// TestRetentionIsTheSchedulers: what is kept, and how long, is what the settings say.
+func TestRetentionIsTheSchedulers(t *testing.T) {
+	n := &Node{cfg: config.Config{RetainDetail: time.Hour, RetainRow: 2 * time.Hour, RetainAudit: 3 * time.Hour}}
+	if got := n.schedulerConfig().Retain; got.Detail != time.Hour || got.Row != 2*time.Hour || got.Audit != 3*time.Hour {
+		t.Errorf("retention %+v", got)
+	}
+}
