@@ -10,15 +10,16 @@ BIN := bin
 # Go's own lines about each package, said again at the end: the demo comes last
 # and would push them off the screen.
 SUMMARY := $(BIN)/test-summary.txt
+VULNERABLE := $(BIN)/vulncheck.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
+.PHONY: help test vulncheck test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-test: deps fmt-check vet lint law unit nested e2e chaos-brief test-compose summary ## everything that must hold
+test: deps fmt-check vet lint vulncheck law unit nested e2e chaos-brief test-compose summary ## everything that must hold
 
 deps: ## install, or name, what the machine lacks
 	$(call heading,dependencies of the machine)
@@ -42,6 +43,11 @@ vet: ## go vet in every module
 lint: ## staticcheck and revive in every module, and docs/third-party.md against go.mod
 	$(call heading,linters)
 	@scripts/lint
+
+vulncheck: ## known vulnerabilities of what is called, and withdrawn versions; it says so where it cannot look
+	$(call heading,known vulnerabilities)
+	@mkdir -p $(BIN); : >$(VULNERABLE)
+	@scripts/vulncheck 2>&1 | tee $(VULNERABLE)
 
 licences: ## write docs/third-party.md: what the binary links, under which licences
 	@scripts/licences
@@ -93,7 +99,7 @@ e2e: build ## the demo with faults, on both stores
 # The lines were printed before; a failure never gets here.
 summary:
 	$(call heading,all parts passed)
-	@grep -E '^ok[[:space:]]|^compose: .*(failed|NOT RUN)' $(SUMMARY) | grep -v 'no tests to run'
+	@touch $(VULNERABLE); grep -hE '^ok[[:space:]]|^compose: .*(failed|NOT RUN)|^vulncheck: NOT RUN' $(SUMMARY) $(VULNERABLE) | grep -v 'no tests to run'
 
 demo: build ## the demo, as the README shows it
 	@$(BIN)/duly demo --tasks 1000 --faults some

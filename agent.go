@@ -25,6 +25,7 @@ type Agent struct {
 	names   wire.Names
 	who     string // see Instance
 	books   []agentBooks
+	codec   Codec // nil: payloads are as they are
 }
 
 // agentConfig is what options change.
@@ -34,6 +35,7 @@ type agentConfig struct {
 	namespace string
 	instance  string
 	books     []agentBooks
+	codec     Codec
 	err       error // the first option that says what cannot be
 }
 
@@ -158,7 +160,7 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new agent: %w", err)
 	}
-	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single, who: config.instance, books: config.books}, nil
+	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single, who: config.instance, books: config.books, codec: config.codec}, nil
 }
 
 // Run performs the served steps until ctx ends; then it takes no new command,
@@ -183,6 +185,9 @@ func (a *Agent) flush(ctx context.Context) error {
 	defer cancel()
 	return a.nc.FlushWithContext(ctx)
 }
+
+// Codec is what [WithCodec] gave; nil: payloads are as they are. Package dulytest encodes with it.
+func (a *Agent) Codec() Codec { return a.codec }
 
 // Runtime is the agent without its connection: what package dulytest plays
 // commands against.

@@ -19,6 +19,7 @@ type Call[In any] struct {
 	Input   In
 
 	results []core.StepResult
+	codec   Codec
 }
 
 // Undo is one call to take a step back. It is known by its key, and must work
@@ -32,24 +33,36 @@ type Undo[In, Out any] struct {
 // Earlier is a [Call] or an [Undo]: where the results of earlier steps are read.
 type Earlier[In any] interface {
 	takes(In)
-	find(step string) (result []byte, task string, ok bool)
+	find(step string) (result []byte, task string, ok bool, err error)
 }
 
 func (c Call[In]) takes(In) {}
 
-func (c Call[In]) find(step string) ([]byte, string, bool) {
+func (c Call[In]) find(step string) ([]byte, string, bool, error) {
 	for _, r := range c.results {
 		if r.Step == step {
-			return r.Result, c.Task, true
+			data, err := decode(c.codec, Place{c.Type, c.Task, step}, r.Result)
+			return data, c.Task, true, err
 		}
 	}
-	return nil, c.Task, false
+	return nil, c.Task, false, nil
+}
+
+// decode gives a payload as it was before a codec encoded it; none is none.
+func decode(codec Codec, at Place, stored []byte) ([]byte, error) {
+	if codec == nil || len(stored) == 0 {
+		return stored, nil
+	}
+	return codec.Decode(at, stored)
 }
 
 // result reads one earlier result; an empty one is null.
 func result[Out, In any](step string, in Earlier[In]) (Out, error) {
 	var out Out
-	data, task, ok := in.find(step)
+	data, task, ok, err := in.find(step)
+	if err != nil {
+		return out, err
+	}
 	if !ok {
 		return out, fmt.Errorf("task %s: no result of step %s here: is it an earlier step of the plan?", task, step)
 	}
@@ -62,12 +75,16 @@ func result[Out, In any](step string, in Earlier[In]) (Out, error) {
 	return out, nil
 }
 
-func callOf[In any](cmd *core.Command) (Call[In], error) {
+func callOf[In any](codec Codec, cmd *core.Command) (Call[In], error) {
 	call := Call[In]{
 		Task: cmd.Task, Type: cmd.Type, Step: cmd.Step, Key: cmd.Key(), Attempt: cmd.Attempt,
-		Trace: cmd.Trace, results: cmd.Results,
+		Trace: cmd.Trace, results: cmd.Results, codec: codec,
 	}
-	if err := json.Unmarshal(cmd.Input, &call.Input); err != nil {
+	input, err := decode(codec, Place{Type: cmd.Type, Task: cmd.Task}, cmd.Input)
+	if err != nil {
+		return call, err
+	}
+	if err := json.Unmarshal(input, &call.Input); err != nil {
 		return call, fmt.Errorf("input of task %s is not what step %s expects: %w", cmd.Task, cmd.Step, err)
 	}
 	return call, nil

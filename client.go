@@ -22,6 +22,7 @@ type Client struct {
 	clock agents.Time
 	actor string
 	names wire.Names
+	codec Codec // nil: payloads are as they are
 
 	namespace string // as the options have it
 	noEvents  bool

@@ -124,9 +124,9 @@ func likeEncodingJSON[T any](t *testing.T, data []byte) {
 			t.Errorf("%s of %T, %d bytes, %s: %+v, encoding/json gives %+v", what, want, len(data), text, got, want)
 		}
 	}
-	call, err := callOf[T](&core.Command{Task: "a", Step: "s", Input: data})
+	call, err := callOf[T](nil, &core.Command{Task: "a", Step: "s", Input: data})
 	expect("input", call.Input, err)
-	undo, err := undoOf[T, T](&core.Command{Task: "a", Step: "s", Input: data, Result: data})
+	undo, err := undoOf[T, T](nil, &core.Command{Task: "a", Step: "s", Input: data, Result: data})
 	expect("input of an undo", undo.Input, err)
 	if err == nil {
 		expect("result of a do", undo.Result, nil)
@@ -154,7 +154,7 @@ func FuzzTypedInput(f *testing.F) {
 
 // errors.Is and errors.As see through to what encoding/json said.
 func TestInputErrorIsWrapped(t *testing.T) {
-	_, err := callOf[jsonTimes](&core.Command{Task: "a", Step: "s", Input: []byte(`{"wait":"1s"}`)})
+	_, err := callOf[jsonTimes](nil, &core.Command{Task: "a", Step: "s", Input: []byte(`{"wait":"1s"}`)})
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok || wrong.Field != "wait" {
 		t.Errorf("got %v", err)

@@ -37,7 +37,7 @@ func (c *Check[In, Out]) Agent() string { return c.def.step.Agent }
 
 // Serve lets a perform the check with do, from [Agent.Run] on.
 func (c *Check[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out, error)) error {
-	return c.def.serve(a, agents.Handlers{Do: doHandler(do)})
+	return c.def.serve(a, agents.Handlers{Do: doHandler(a.codec, do)})
 }
 
 // ServeAsync is Serve for a do that does not wait for its work: it returns at once,
@@ -47,7 +47,7 @@ func (c *Check[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out
 // complete-by, and with done. done must be called once; what is said after that is ignored, and
 // a command whose done is never called keeps its place among those at work (see [Running]).
 func (c *Check[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call Call[In], done func(Out, error))) error {
-	return c.def.serve(a, agents.Handlers{Start: doStarter(do)})
+	return c.def.serve(a, agents.Handlers{Start: doStarter(a.codec, do)})
 }
 
 // Result reads what the check answered, in a later step of the same task.
@@ -94,14 +94,14 @@ func (s *Step[In, Out]) Agent() string { return s.def.step.Agent }
 // for a do that never did anything. Both must cope, or the agent keeps a ledger:
 // see [WithLedger]. dulytest.RunTwice tries it out.
 func (s *Step[In, Out]) Serve(a *Agent, do func(context.Context, Call[In]) (Out, error), undo func(context.Context, Undo[In, Out]) error) error {
-	return s.def.serve(a, agents.Handlers{Do: doHandler(do), Undo: undoHandler(undo)})
+	return s.def.serve(a, agents.Handlers{Do: doHandler(a.codec, do), Undo: undoHandler(a.codec, undo)})
 }
 
 // ServeAsync is Serve for handlers that do not wait for their work: see
 // [Check.ServeAsync]. An agent with a ledger waits for the work all the same, on a
 // goroutine for each call.
 func (s *Step[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call Call[In], done func(Out, error)), undo func(ctx context.Context, undo Undo[In, Out], done func(error))) error {
-	return s.def.serve(a, agents.Handlers{Start: doStarter(do), StartUndo: undoStarter(undo)})
+	return s.def.serve(a, agents.Handlers{Start: doStarter(a.codec, do), StartUndo: undoStarter(a.codec, undo)})
 }
 
 // Result reads what the step answered, in a later step of the same task.
@@ -130,62 +130,65 @@ func (d *definition) serve(a *Agent, handlers agents.Handlers) error {
 }
 
 // doHandler keeps a nil do nil, as its like below do, so that it is refused where it is served.
-func doHandler[In, Out any](do func(context.Context, Call[In]) (Out, error)) agents.Handler {
+func doHandler[In, Out any](codec Codec, do func(context.Context, Call[In]) (Out, error)) agents.Handler {
 	if do == nil {
 		return nil
 	}
 	return func(ctx context.Context, cmd *core.Command) ([]byte, error) {
-		call, err := doCallOf[In](cmd)
+		call, err := doCallOf[In](codec, cmd)
 		if err != nil {
 			return nil, err
 		}
 		out, err := do(ctx, call)
-		return encode(cmd, out, err)
+		return encode(codec, cmd, out, err)
 	}
 }
 
 // doStarter is doHandler for a do that answers by done.
-func doStarter[In, Out any](do func(context.Context, Call[In], func(Out, error))) agents.Starter {
+func doStarter[In, Out any](codec Codec, do func(context.Context, Call[In], func(Out, error))) agents.Starter {
 	if do == nil {
 		return nil
 	}
 	return func(ctx context.Context, cmd *core.Command, done func([]byte, error)) {
-		call, err := doCallOf[In](cmd)
+		call, err := doCallOf[In](codec, cmd)
 		if err != nil {
 			done(nil, err)
 			return
 		}
-		do(ctx, call, func(out Out, err error) { done(encode(cmd, out, err)) })
+		do(ctx, call, func(out Out, err error) { done(encode(codec, cmd, out, err)) })
 	}
 }
 
-// doCallOf is callOf for a do: what does not decode now will not the next time.
-func doCallOf[In any](cmd *core.Command) (Call[In], error) {
-	call, err := callOf[In](cmd)
-	if err != nil {
+// doCallOf is callOf for a do: what does not decode now will not the next time, but for a key that is on its way.
+func doCallOf[In any](codec Codec, cmd *core.Command) (Call[In], error) {
+	call, err := callOf[In](codec, cmd)
+	if err != nil && !errors.Is(err, ErrKeyUnknown) {
 		return call, agents.Refuse(400, err)
 	}
-	return call, nil
+	return call, err
 }
 
 // encode makes the result of a do that gave out and err.
-func encode[Out any](cmd *core.Command, out Out, err error) ([]byte, error) {
+func encode[Out any](codec Codec, cmd *core.Command, out Out, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(out)
+	if err == nil && codec != nil {
+		data, err = codec.Encode(Place{cmd.Type, cmd.Task, cmd.Step}, data)
+	}
 	if err != nil {
 		return nil, &agents.Error{Code: core.CodeBadResult, Err: fmt.Errorf("result of step %s: %w", cmd.Step, err)}
 	}
 	return data, nil
 }
 
-func undoHandler[In, Out any](undo func(context.Context, Undo[In, Out]) error) agents.Handler {
+func undoHandler[In, Out any](codec Codec, undo func(context.Context, Undo[In, Out]) error) agents.Handler {
 	if undo == nil {
 		return nil
 	}
 	return func(ctx context.Context, cmd *core.Command) ([]byte, error) {
-		u, err := undoOf[In, Out](cmd)
+		u, err := undoOf[In, Out](codec, cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -193,12 +196,12 @@ func undoHandler[In, Out any](undo func(context.Context, Undo[In, Out]) error) a
 	}
 }
 
-func undoStarter[In, Out any](undo func(context.Context, Undo[In, Out], func(error))) agents.Starter {
+func undoStarter[In, Out any](codec Codec, undo func(context.Context, Undo[In, Out], func(error))) agents.Starter {
 	if undo == nil {
 		return nil
 	}
 	return func(ctx context.Context, cmd *core.Command, done func([]byte, error)) {
-		u, err := undoOf[In, Out](cmd)
+		u, err := undoOf[In, Out](codec, cmd)
 		if err != nil {
 			done(nil, err)
 			return
@@ -209,11 +212,15 @@ func undoStarter[In, Out any](undo func(context.Context, Undo[In, Out], func(err
 
 // undoOf is the call of an undo. What does not decode is tried again: an undo that is
 // given up is work for a person, and a corrected agent may be on its way.
-func undoOf[In, Out any](cmd *core.Command) (Undo[In, Out], error) {
-	call, err := callOf[In](cmd)
+func undoOf[In, Out any](codec Codec, cmd *core.Command) (Undo[In, Out], error) {
+	call, err := callOf[In](codec, cmd)
 	u := Undo[In, Out]{Call: call, Known: cmd.Result != nil}
 	if err == nil && len(cmd.Result) > 0 {
-		if err = json.Unmarshal(cmd.Result, &u.Result); err != nil {
+		result, bad := decode(codec, Place{cmd.Type, cmd.Task, cmd.Step}, cmd.Result)
+		if bad != nil {
+			return u, bad
+		}
+		if err = json.Unmarshal(result, &u.Result); err != nil {
 			err = fmt.Errorf("result of step %s of task %s is not what its undo expects: %w", cmd.Step, cmd.Task, err)
 		}
 	}

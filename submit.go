@@ -1,8 +1,10 @@
 package duly
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +19,8 @@ type Receipt struct {
 	Partition int
 	At        time.Time // when this call began; see Since
 
-	hash string // of type and input, as core.HashInput
+	hash  string // of type and input as it was sent, as core.HashInput
+	plain string // the same of the input before a codec encoded it; empty: there is none
 }
 
 // SubmitOption changes one submission.
@@ -109,6 +112,10 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 	if err := checkInput(typ, id, input, inputMax); err != nil {
 		return Receipt{}, what.failed(err)
 	}
+	sent, err := c.encoded(typ, id, input, inputMax)
+	if err != nil {
+		return Receipt{}, what.failed(err)
+	}
 	var s submission
 	for _, option := range options {
 		option(&s)
@@ -130,16 +137,54 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 		defer cancel()
 	}
 	receipt := Receipt{}
-	err := persist(ctx, c.clock, what, func(ctx context.Context) error {
+	hand := func(ctx context.Context) error {
 		var err error
-		receipt, err = c.hand(ctx, typ, id, input, &s, c.clock.Now().Sub(began))
+		receipt, err = c.hand(ctx, typ, id, sent, &s, c.clock.Now().Sub(began))
 		return err
-	})
+	}
+	err = persist(ctx, c.clock, what, hand)
+	if c.codec != nil && errors.Is(err, ErrTaken) {
+		// The same payload may be there as another key made it.
+		if stored, same := c.stored(ctx, typ, id, input); same {
+			sent = stored
+			err = persist(ctx, c.clock, what, hand)
+		}
+	}
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt.At, receipt.hash = began.Time(), string(core.HashInput(typ, input))
+	receipt.At, receipt.hash = began.Time(), string(core.HashInput(typ, sent))
+	if c.codec != nil {
+		receipt.plain = string(core.HashInput(typ, input))
+	}
 	return receipt, nil
+}
+
+// encoded is an input as it is sent.
+func (c *Client) encoded(typ, id string, input []byte, inputMax int) ([]byte, error) {
+	if c.codec == nil {
+		return input, nil
+	}
+	sent, err := c.codec.Encode(Place{Type: typ, Task: id}, input)
+	if err != nil {
+		return nil, &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
+	}
+	if len(sent) > inputMax {
+		return nil, &SubmitError{Type: typ, Task: id, Code: 413, Description: fmt.Sprintf("input has %d bytes as the codec makes it (%d before), the limit is %d", len(sent), len(input), inputMax)}
+	}
+	return sent, nil
+}
+
+// stored is the input of a task as it is stored, if it is that one to the codec.
+func (c *Client) stored(ctx context.Context, typ, id string, input []byte) ([]byte, bool) {
+	ctx, cancel := c.clock.WithTimeout(ctx, tryMax)
+	defer cancel()
+	task, err := c.get(ctx, typ, id)
+	if err != nil {
+		return nil, false
+	}
+	is, err := decode(c.codec, Place{Type: typ, Task: id}, task.Input)
+	return task.Input, err == nil && bytes.Equal(is, input)
 }
 
 // left is how long the task has from now, if the submission says so.

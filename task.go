@@ -64,7 +64,8 @@ type Page struct {
 }
 
 // Get reads one task. Errors: [ErrNotFound]; names outside their alphabet, as an
-// [ErrRefused]. While the server does not answer it tries again, until ctx ends
+// [ErrRefused]; of a client with a codec, what does not decode: the task is returned beside the error, with that payload
+// as it is stored. While the server does not answer it tries again, until ctx ends
 // ([ErrTimeout]).
 func (c *Client) Get(ctx context.Context, typ, id string) (Task, error) {
 	what := operation{"get", fmt.Sprintf("task %s of type %s", id, typ)}
@@ -77,10 +78,34 @@ func (c *Client) Get(ctx context.Context, typ, id string) (Task, error) {
 		task, err = c.get(ctx, typ, id)
 		return err
 	})
+	if err != nil || c.codec == nil {
+		return task, err
+	}
+	if err = c.decoded(&task); err != nil {
+		err = what.failed(err)
+	}
 	return task, err
 }
 
-// get asks once.
+// decoded decodes the payloads of a task.
+func (c *Client) decoded(t *Task) error {
+	var failed []error
+	take := func(step string, payload *json.RawMessage) {
+		data, err := decode(c.codec, Place{t.Type, t.ID, step}, *payload)
+		if err != nil {
+			failed = append(failed, err)
+			return
+		}
+		*payload = data
+	}
+	take("", &t.Input)
+	for i := range t.Steps {
+		take(t.Steps[i].Name, &t.Steps[i].Result)
+	}
+	return errors.Join(failed...)
+}
+
+// get asks once. Payloads are as they are stored.
 func (c *Client) get(ctx context.Context, typ, id string) (Task, error) {
 	subject, data, err := c.names.GetRequest(typ, id)
 	if err != nil {

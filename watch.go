@@ -20,6 +20,7 @@ type WatchOption func(*watch)
 type watch struct {
 	since time.Time
 	hash  string // of the submission that is watched; empty: not known
+	plain string // see Receipt
 }
 
 // Since is how far back Watch looks for news of the task, besides asking the server what
@@ -31,7 +32,7 @@ func Since(t time.Time) WatchOption { return func(w *watch) { w.since = t } }
 // id turns out to be another submission's task, Watch ends with that refusal (409), and
 // a refusal of another submission under the id does not end it.
 func Of(receipt Receipt) WatchOption {
-	return func(w *watch) { w.since, w.hash = receipt.At, receipt.hash }
+	return func(w *watch) { w.since, w.hash, w.plain = receipt.At, receipt.hash, receipt.plain }
 }
 
 // codeTaken: the id is a task already, with another input or of another type.
@@ -89,6 +90,7 @@ type news struct {
 	typ     string
 	id      string
 	hash    string // see watch
+	plain   string // see watch
 	live    chan *nats.Msg
 	ended   chan Status // from the event stream, or from the store
 	failed  chan error
@@ -101,7 +103,7 @@ type news struct {
 // the consumer is a round trip, so the subscription stands by then.
 func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, error) {
 	since := w.since.Add(-skewMax)
-	n := &news{client: c, refused: c.names.EventSubject(typ, core.StatusRefused), typ: typ, id: id, hash: w.hash, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1), hint: make(chan struct{}, 1)}
+	n := &news{client: c, refused: c.names.EventSubject(typ, core.StatusRefused), typ: typ, id: id, hash: w.hash, plain: w.plain, live: make(chan *nats.Msg, 64), ended: make(chan Status), failed: make(chan error, 1), hint: make(chan struct{}, 1)}
 	sub, err := c.nc.ChanSubscribe(c.names.LiveSubject(typ, id), n.live)
 	if err != nil {
 		return nil, err
@@ -242,10 +244,19 @@ func (n *news) judge(ctx context.Context, s Status) (own Status, ok bool) {
 	switch {
 	case err != nil:
 		return s, true // the store does not know, or does not answer
-	case task.hash == n.hash:
+	case n.own(&task):
 		return s, s.State != StateRefused
 	}
 	return n.taken(&task), true
+}
+
+// own reports whether a task is that of the submission: also where another key of the codec made its input.
+func (n *news) own(task *Task) bool {
+	if task.hash == n.hash || n.plain == "" {
+		return task.hash == n.hash
+	}
+	input, err := decode(n.client.codec, Place{Type: n.typ, Task: n.id}, task.Input)
+	return err == nil && string(core.HashInput(n.typ, input)) == n.plain
 }
 
 // taken is the refusal of a submission whose id is that other task's.
@@ -260,7 +271,7 @@ func (n *news) taken(task *Task) Status {
 // stored tells what the store has of the task.
 func (n *news) stored(ctx context.Context, task *Task) {
 	s := task.status()
-	if n.hash != "" && task.hash != n.hash {
+	if n.hash != "" && !n.own(task) {
 		s = n.taken(task)
 	}
 	if !s.State.Ended() {

@@ -30,6 +30,7 @@ type world struct {
 	nc  *nats.Conn
 	js  nats.JetStreamContext
 	url string // of the HTTP API
+	dir string // of everything it stores
 	log *addrLog
 }
 
@@ -87,7 +88,8 @@ func startIn(t *testing.T, cfg config.Config, store string) *world {
 	t.Helper()
 	log := &addrLog{addr: make(chan string, 1)}
 	t.Cleanup(func() { log.tell(t) })
-	sys, err := dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Store: store, Config: cfg, Log: slog.New(slog.NewTextHandler(log, nil))})
+	dir := t.TempDir()
+	sys, err := dev.Start(t.Context(), dev.Options{Dir: dir, Store: store, Config: cfg, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func startIn(t *testing.T, cfg config.Config, store string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, sys: sys, nc: nc, js: js, log: log}
+	w := &world{t: t, sys: sys, nc: nc, js: js, dir: dir, log: log}
 	select {
 	case addr := <-log.addr:
 		w.url = "http://" + addr

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"duly.dev/duly"
@@ -87,8 +88,32 @@ func RunTwice[In, Out any](t T, agent *duly.Agent, step *duly.Step[In, Out], inp
 				Input: data, Results: c.results,
 			},
 		}
+		if err := s.encode(); err != nil {
+			t.Errorf("%s: %v", s.name, err)
+			return
+		}
 		life.play(&s)
 	}
+}
+
+// encode has the payloads as the agent's codec makes them, if it has one.
+func (s *scene) encode() error {
+	codec := s.agent.Codec()
+	if codec == nil {
+		return nil
+	}
+	var err error
+	if s.cmd.Input, err = codec.Encode(duly.Place{Type: s.cmd.Type, Task: s.cmd.Task}, s.cmd.Input); err != nil {
+		return err
+	}
+	s.cmd.Results = slices.Clone(s.cmd.Results)
+	for i := range s.cmd.Results {
+		r := &s.cmd.Results[i]
+		if r.Result, err = codec.Encode(duly.Place{Type: s.cmd.Type, Task: s.cmd.Task, Step: r.Step}, r.Result); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var lives = []struct {

@@ -13,6 +13,7 @@ import (
 type Retention struct {
 	Detail time.Duration // input, results and journal; 0: for ever
 	Row    time.Duration // id, hash of the input and end state; 0: for ever
+	Audit  time.Duration // entries of the audit trail; 0: for ever
 }
 
 // Purger forgets old tasks. See schema.Store.
@@ -20,11 +21,19 @@ type Purger interface {
 	Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error)
 }
 
+// AuditPurger forgets old entries of the audit trail: up to most that are older. It returns how many.
+type AuditPurger interface {
+	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)
+}
+
 // How tasks are forgotten: little at a time, because a partition cannot commit
 // meanwhile.
 const (
 	purgeEvery = time.Second
 	purgeMost  = 250
+	// The trail is of no partition: the owner of this one sees to it.
+	auditPartition = 0
+	auditEvery     = time.Minute
 	// keepAfter is how long nothing is forgotten after the database went back: requests
 	// that are read again may be about tasks that ended long before.
 	keepAfter = time.Hour
@@ -37,6 +46,8 @@ func (s *Scheduler) purge(ctx context.Context) {
 	}
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
+	trail, _ := s.store.(AuditPurger)
+	audited := s.cfg.Now() // when the trail was last seen to
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,10 +60,34 @@ func (s *Scheduler) purge(ctx context.Context) {
 				if err := s.purgeOne(ctx, c, partition, is); err != nil && failed == nil {
 					failed = fmt.Errorf("partition %d: %w", partition, err)
 				}
+				if now := s.cfg.Now(); partition == auditPartition && trail != nil && s.cfg.Retain.Audit != 0 && now.Sub(audited) >= auditEvery {
+					audited = now
+					if err := s.purgeAudit(ctx, trail, is); err != nil && failed == nil {
+						failed = fmt.Errorf("audit trail: %w", err)
+					}
+				}
 			}
 		}
 		s.reportUnlessEnded(ctx, TroubleForget, failed)
 	}
+}
+
+// purgeAudit forgets the entries of the trail that are old, a few in each transaction, which holds no partition up.
+func (s *Scheduler) purgeAudit(ctx context.Context, trail AuditPurger, is ownership) error {
+	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
+		return nil
+	}
+	gone := 0
+	for ctx.Err() == nil {
+		n, err := trail.ForgetAudit(ctx, s.cfg.Now().Add(-s.cfg.Retain.Audit), purgeMost)
+		if gone += n; err != nil || n < purgeMost {
+			if gone > 0 {
+				s.log.Info("old entries of the audit trail are gone", "entries", gone, "older_than", s.cfg.Retain.Audit)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // purgeOne forgets what is old in one partition.

@@ -98,6 +98,65 @@ func TestNothingIsForgottenUnasked(t *testing.T) {
 	})
 }
 
+// trailStore has old entries of the audit trail as well.
+type trailStore struct {
+	*oldStore
+	entries int
+	before  []core.Instant
+	away    bool // the next call fails
+}
+
+func (s *trailStore) ForgetAudit(_ context.Context, before core.Instant, most int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = append(s.before, before)
+	if s.away {
+		s.away = false
+		return 0, errors.New("database is away")
+	}
+	n := min(most, s.entries)
+	s.entries -= n
+	return n, nil
+}
+
+// Old entries of the audit trail go once a minute, a few at a time, at the owner of one partition alone; without a
+// retention none goes.
+//
+// covers: OP16
+func TestOldAuditEntriesAreForgotten(t *testing.T) {
+	for _, keep := range []time.Duration{0, 400 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			store := &trailStore{oldStore: &oldStore{spyStore: c.store, old: map[int]int{}}, entries: 600, away: true}
+			cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")), Retain: scheduler.Retention{Detail: time.Hour, Audit: keep}}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
+			c.setLive("a")
+			pass(3*time.Minute + 10*time.Second)
+			stop()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			calls, left := 1+3+1, 0 // failed; 250, 250 and 100; none
+			if keep == 0 {
+				calls, left = 0, 600
+			}
+			if len(store.before) != calls || store.entries != left {
+				t.Errorf("kept for %v: %d calls, %d entries left, want %d and %d", keep, len(store.before), store.entries, calls, left)
+			}
+			now := core.InstantOf(time.Now())
+			for _, at := range store.before {
+				if age := now.Sub(at) - keep; age < 0 || age > 4*time.Minute {
+					t.Errorf("entries before %v are forgotten, which is %v too far", at, age)
+				}
+			}
+		})
+	}
+}
+
 // A task that is taken up again keeps its journal, however long the commit takes
 // that says so: without it no later owner could finish it.
 //

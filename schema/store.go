@@ -84,6 +84,9 @@ type Store interface {
 
 	// Store is what operators read and write.
 	operate.Store
+	// ForgetAudit deletes up to most of the oldest audit entries that were made before a time, and returns how many. Nothing
+	// else deletes one.
+	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)
 	// Joined counts the tasks that have joined an operation's failure group since its
 	// members were frozen, exactly up to operate.CountExactMax.
 	Joined(ctx context.Context, op operate.Operation) (operate.Count, error)

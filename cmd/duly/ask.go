@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 	"golang.org/x/term"
 
+	"duly.dev/duly"
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
@@ -190,6 +192,7 @@ type editCmd struct {
 	Input string `help:"New input: JSON, @file or - (default: the present one in your editor, at a terminal)."`
 	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now)."`
 	Yes   bool   `help:"Do not ask after showing what differs."`
+	payloads
 	acting
 }
 
@@ -200,12 +203,18 @@ func (c *editCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+	if err == nil {
+		data, err = c.open(std, data)
+	}
 	if err != nil {
 		return err
 	}
 	var t task
 	if err := json.Unmarshal(data, &t); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
+	}
+	if err := c.needs("input", t.Input); err != nil {
+		return err
 	}
 	var input json.RawMessage
 	if c.Input == "" {
@@ -234,6 +243,9 @@ func (c *editCmd) Run(ctx context.Context, std streams) error {
 		if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
 			return misuse("nothing was asked")
 		}
+	}
+	if input, err = c.encode(duly.Place{Type: c.Type, Task: c.ID}, input, core.InputBytesMax); err != nil {
+		return err
 	}
 	return c.act(ctx, std, operate.Request{Action: operate.ActionEdit, Input: input, Until: until}, true)
 }
@@ -286,6 +298,7 @@ func (c *editCmd) edited(ctx context.Context, std streams, input json.RawMessage
 type acceptCmd struct {
 	Result string `required:"" help:"Result of the step: JSON, @file or -."`
 	Step   string `help:"The step meant (default: the failed one)."`
+	payloads
 	acting
 }
 
@@ -294,6 +307,24 @@ func (c *acceptCmd) Run(ctx context.Context, std streams) error {
 	result, err := document(std, "result", c.Result)
 	if err != nil {
 		return err
+	}
+	if c.PayloadKeys != "" {
+		data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+		if err != nil {
+			return err
+		}
+		var t task
+		if err := json.Unmarshal(data, &t); err != nil {
+			return fmt.Errorf("answer of the API: %w", err)
+		}
+		at, err := c.placeOf(&t)
+		if err != nil {
+			return err
+		}
+		if result, err = c.encode(at, result, core.ResultBytesMax); err != nil {
+			return err
+		}
+		c.Step, c.IfSeq = at.Step, cmp.Or(c.IfSeq, t.Seq) // what it was encrypted for is what is accepted
 	}
 	return c.act(ctx, std, operate.Request{Action: operate.ActionAccept, Step: c.Step, Result: result}, true)
 }
@@ -324,6 +355,7 @@ func (c *extendCmd) Run(ctx context.Context, std streams) error {
 
 type whyCmd struct {
 	Task []string `arg:"" name:"task" help:"The task: type and id, type/id, or the id alone."`
+	payloads
 	server
 }
 
@@ -333,6 +365,9 @@ const whyTypesMax = 100
 // Run says the sentence that the core makes.
 func (c *whyCmd) Run(ctx context.Context, std streams) error {
 	data, err := c.find(ctx)
+	if err == nil {
+		data, err = c.open(std, data)
+	}
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"duly.dev/duly"
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/core"
 )
 
 // server is the node that the client commands talk to.
@@ -23,6 +25,7 @@ type server struct {
 	Profile string        `env:"DULY_PROFILE" help:"Profile with address and token (default: the one in use, see duly profile)."`
 	Timeout time.Duration `default:"10s" help:"How long to wait for an answer."`
 	Output  string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
+	trust
 }
 
 // defaultServer is where a node serves its API unless told otherwise.
@@ -45,7 +48,9 @@ func (s *server) client() (*client.Client, error) {
 		}
 	}
 	c.Base = cmp.Or(c.Base, defaultServer)
-	return c, nil
+	var err error
+	c.By, err = s.transport()
+	return c, err
 }
 
 // ask makes one request and returns the body of a good answer.
@@ -212,6 +217,7 @@ type submitCmd struct {
 
 	PlanVersion string   `help:"Version of the plan, which must be stored; newest unless said."`
 	Label       []string `short:"l" help:"Labels, each key=value, up to 8: for lists, pauses and operations."`
+	payloads
 	server
 }
 
@@ -224,8 +230,15 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 			return fmt.Errorf("read the input: %w", err)
 		}
 	}
+	sent, err := c.encode(duly.Place{Type: c.Type, Task: c.ID}, input, core.InputBytesMax)
+	if err != nil {
+		return err
+	}
 	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(c.Label, ",")}
-	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: input, Header: header})
+	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: sent, Header: header})
+	if err != nil {
+		data, err = c.again(ctx, input, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -280,12 +293,16 @@ func (t *task) ended() bool {
 type getCmd struct {
 	Type string `arg:"" help:"Task type."`
 	ID   string `arg:"" help:"Task id."`
+	payloads
 	server
 }
 
 // Run shows one task.
 func (c *getCmd) Run(ctx context.Context, std streams) error {
 	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+	if err == nil {
+		data, err = c.open(std, data)
+	}
 	if err != nil {
 		return err
 	}
@@ -308,7 +325,7 @@ func (t *task) print(w io.Writer) {
 	tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tBY\tRESULT OR ERROR")
 	for _, s := range t.Steps {
-		last := string(s.Result)
+		last := shown(s.Result)
 		if s.Error != "" {
 			last = s.Error
 		}
@@ -397,14 +414,19 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 type healthCmd struct {
 	Server  string        `short:"s" env:"DULY_URL" default:"http://127.0.0.1:7310" help:"Address of the node's HTTP server."`
 	Timeout time.Duration `default:"3s" help:"How long to wait."`
+	trust
 }
 
 // Run asks a node whether it is ready.
 func (c *healthCmd) Run(ctx context.Context, std streams) error {
-	asked := client.Client{Base: c.Server, Timeout: c.Timeout}
+	by, err := c.transport()
+	if err != nil {
+		return err
+	}
+	asked := client.Client{Base: c.Server, Timeout: c.Timeout, By: by}
 	if _, err := asked.Do(ctx, client.Request{Method: http.MethodGet, Path: "/readyz"}); err != nil {
 		return fmt.Errorf("not ready: %v", err) //nolint:errorlint // a container's check knows 0 and 1 alone
 	}
-	_, err := fmt.Fprintln(std.out, "ready")
+	_, err = fmt.Fprintln(std.out, "ready")
 	return err
 }

@@ -54,6 +54,8 @@ type engine struct {
 	tokens   map[string]operate.Token
 	trail    []operate.AuditEntry
 	notes    []operate.Note
+
+	submitted []byte // newest input
 }
 
 func newEngine(t *testing.T) *engine {
@@ -118,7 +120,10 @@ func (e *engine) runWith(code int, in string, args []string, says ...string) str
 
 // The ports.
 
-func (e *engine) Submit(r ingest.Request)                                { r.Answer(ingest.Answer{Task: r.ID, Stream: "S", Seq: 1}) }
+func (e *engine) Submit(r ingest.Request) {
+	e.submitted = r.Input
+	r.Answer(ingest.Answer{Task: r.ID, Stream: "S", Seq: 1})
+}
 func (e *engine) Cursor(context.Context, int) (uint64, error)            { return 9, nil }
 func (e *engine) Counts(context.Context) ([]core.Count, error)           { return nil, nil }
 func (e *engine) Ask(context.Context, int, core.Control) (uint64, error) { return 5, nil }

@@ -71,6 +71,9 @@ type planApplyCmd struct {
 	NATSURL     string        `name:"nats-url" env:"NATS_URL" help:"NATS servers (default: those of the context, or nats://127.0.0.1:4222). Plans are handed in over NATS: users of the kind operator may."`
 	NATSContext string        `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by."`
 	NATSCreds   string        `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
+	NATSCA      string        `name:"nats-ca" env:"NATS_CA" help:"File with the certificates, PEM, that the one of NATS is checked against."`
+	NATSCert    string        `name:"nats-cert" env:"NATS_CERT" help:"File with the certificate, PEM, that NATS is shown."`
+	NATSKey     string        `name:"nats-key" env:"NATS_KEY" help:"File with its key, PEM."`
 	NATSInbox   string        `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers come to."`
 	Namespace   string        `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
 	Timeout     time.Duration `default:"10s" help:"How long to wait for an answer."`
@@ -92,7 +95,7 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{URL: c.NATSURL, Name: "duly plan apply", Context: c.NATSContext, CredentialsFile: c.NATSCreds,
+	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{URL: c.NATSURL, Name: "duly plan apply", Context: c.NATSContext, CredentialsFile: c.NATSCreds, CAFile: c.NATSCA, CertFile: c.NATSCert, KeyFile: c.NATSKey,
 		InboxPrefix: c.NATSInbox, Namespace: c.Namespace, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return &client.UnreachableError{Address: "NATS", Err: err}

@@ -82,6 +82,7 @@ type devCmd struct {
 
 // Run runs everything in one process until it is told to stop.
 func (c *devCmd) Run(ctx context.Context, std streams) error {
+	c.Level = new(slog.LevelVar)
 	log := newLog(std.err, c.Logs)
 	node.TuneMemory(0)
 	dir := c.DataDir
@@ -94,7 +95,7 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 	}
 	cfg := demoConfig()
 	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
-	cfg.Namespace, cfg.BooksInterval = c.Namespace, booksOfDev
+	cfg.Namespace, cfg.Level, cfg.BooksInterval = c.Namespace, c.Level, booksOfDev
 	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
 		return err

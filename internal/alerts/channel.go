@@ -75,12 +75,26 @@ type Channel struct {
 	// The signing secrets of a webhook, one a line; the password of mail.
 	SecretFile string `json:"secret_file,omitempty"` // name of a file in the folder of secrets
 	SecretEnv  string `json:"secret_env,omitempty"`  // name of an environment variable that begins with DULY_ALERT_
+	// SecretStored says that the secret is in the setting store, in a document of its own: see Book.
+	SecretStored bool `json:"secret_stored,omitempty"`
 
 	templates templates
 }
 
 // ParseChannel reads and checks a channel's document. Its errors name field, value and limit.
 func ParseChannel(name string, document []byte) (Channel, error) {
+	c, err := DecodeChannel(name, document)
+	if err != nil {
+		return c, err
+	}
+	if err := c.check(); err != nil {
+		return c, fmt.Errorf("channel %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// DecodeChannel reads a channel's document. What its fields say is not checked yet: see [Book.Put].
+func DecodeChannel(name string, document []byte) (Channel, error) {
 	c := Channel{}
 	if err := core.CheckName("channel", name); err != nil {
 		return c, err
@@ -94,9 +108,6 @@ func ParseChannel(name string, document []byte) (Channel, error) {
 		return c, fmt.Errorf("channel %s: %w", name, err)
 	}
 	c.Name = name
-	if err := c.check(); err != nil {
-		return c, fmt.Errorf("channel %s: %w", name, err)
-	}
 	return c, nil
 }
 
@@ -126,8 +137,8 @@ func (c *Channel) check() error {
 	if c.SecretEnv != "" && (!strings.HasPrefix(c.SecretEnv, envPrefix) || len(c.SecretEnv) > 128) {
 		return fmt.Errorf("secret_env: %s, want a name that begins with %s", core.QuoteShort(c.SecretEnv), envPrefix)
 	}
-	if c.SecretFile != "" && c.SecretEnv != "" {
-		return errors.New("secret_file and secret_env: both are given, want one")
+	if c.secrets() > 1 {
+		return errors.New("secret_file, secret_env and a stored secret: want one of them")
 	}
 	var err error
 	switch c.Kind {
@@ -144,13 +155,24 @@ func (c *Channel) check() error {
 	return err
 }
 
+// secrets is how many places are named for its secret.
+func (c *Channel) secrets() int {
+	n := 0
+	for _, named := range []bool{c.SecretFile != "", c.SecretEnv != "", c.SecretStored} {
+		if named {
+			n++
+		}
+	}
+	return n
+}
+
 func (c *Channel) checkWebhook() error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return errors.New("url: want https://host/…, or http:// where the network is yours")
 	}
-	if strings.Contains(c.URL, secretInURL) && c.SecretFile == "" && c.SecretEnv == "" {
-		return fmt.Errorf("url: it has %s, but there is no secret_file and no secret_env", secretInURL)
+	if strings.Contains(c.URL, secretInURL) && c.secrets() == 0 {
+		return fmt.Errorf("url: it has %s, but there is no secret_file, no secret_env and no stored secret", secretInURL)
 	}
 	if strings.Contains(u.Host, "{") {
 		return errors.New("url: its host is no host")
@@ -200,8 +222,8 @@ func (c *Channel) checkEmail() error {
 	if u.User != nil {
 		return errors.New("server: it has a user or a password: want username, and secret_file or secret_env")
 	}
-	if (c.Username != "") != (c.SecretFile != "" || c.SecretEnv != "") {
-		return errors.New("username: it comes with a secret_file or a secret_env, or none of them")
+	if (c.Username != "") != (c.secrets() > 0) {
+		return errors.New("username: it comes with a secret_file, a secret_env or a stored secret, or none of them")
 	}
 	if c.Username != "" && u.Scheme == "smtp+plain" {
 		return errors.New("server: smtp+plain sends no password: want smtp:// or smtps://")

@@ -6,6 +6,6 @@
 // is done with when each of these has taken it, or has refused it for longer than [Config].RetryFor: so it is delivered
 // at least once, also when the sender is killed, and twice with the same id at worst.
 //
-// A channel is a document of the setting store under "alerts/channels/". It names its secrets by file or environment and
-// never holds them.
+// A channel is a document of the setting store under "alerts/channels/". It names its secrets by file or environment, or
+// they are in a document of their own, which [Book] writes and no face shows.
 package alerts

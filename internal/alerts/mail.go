@@ -23,7 +23,11 @@ func (s *Sender) mail(ctx context.Context, c *Channel, a *core.Alert) error {
 	if err != nil {
 		return finalError{err}
 	}
-	client, err := s.mailClient(c)
+	secret, err := s.secret(ctx, c)
+	if err != nil {
+		return err
+	}
+	client, err := s.mailClient(c, secret)
 	if err != nil {
 		return finalError{err}
 	}
@@ -66,11 +70,7 @@ func (s *Sender) compose(c *Channel, a *core.Alert) (*mail.Msg, error) {
 // subjectMax bounds the subject of a mail, in bytes.
 const subjectMax = 200
 
-func (s *Sender) mailClient(c *Channel) (*mail.Client, error) {
-	secret, err := c.secret(s.cfg.SecretsDir)
-	if err != nil {
-		return nil, err
-	}
+func (s *Sender) mailClient(c *Channel, secret string) (*mail.Client, error) {
 	u, err := url.Parse(c.Server)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)

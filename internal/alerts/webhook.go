@@ -120,9 +120,9 @@ const answerMax = 8 << 10
 
 // post sends one alert to a webhook once.
 func (s *Sender) post(ctx context.Context, c *Channel, a *core.Alert) error {
-	secret, err := c.secret(s.cfg.SecretsDir)
+	secret, err := s.secret(ctx, c)
 	if err != nil {
-		return finalError{err}
+		return err
 	}
 	address, keys := c.URL, [][]byte(nil)
 	if strings.Contains(address, secretInURL) {

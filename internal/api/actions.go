@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/seal"
 )
 
 // Actions carries out what operators ask of single tasks, for every face: it writes the audit entry, then asks the
@@ -107,6 +108,9 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 	}
 	outcome, bad := foresee(&control, &view)
 	if bad == nil {
+		bad = sealed(&r, &view)
+	}
+	if bad == nil {
 		var position uint64
 		if position, bad = a.asks.store(ctx, &control, partition); bad == nil {
 			answer.Outcome, answer.Position = outcome, fmt.Sprintf("%d.%d", partition, position)
@@ -115,6 +119,22 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 		}
 	}
 	return answer, a.settle(ctx, answer.Audit, &r, asRefusal(bad, &view))
+}
+
+// sealed refuses to put a payload that anyone can read beside those of a task that are encrypted.
+func sealed(r *operate.Request, view *core.View) *ingest.Refusal {
+	field, payload := "input", r.Input
+	if r.Action == operate.ActionAccept {
+		field, payload = "result", r.Result
+	}
+	was, is := seal.Of(view.Input)
+	if !is || len(payload) == 0 {
+		return nil
+	}
+	if _, encrypted := seal.Of(payload); encrypted {
+		return nil
+	}
+	return ingest.Refuse(422, ingest.CauseBody, "%s is not encrypted, and the input of %s is, with key %s: duly task %s --payload-keys encrypts it", field, core.QuoteShort(view.ID), core.QuoteShort(was.Key), r.Action)
 }
 
 // guarded reports whether a request is about the journal row that its sender saw: a task at rest moves only when it is

@@ -244,6 +244,38 @@ func TestActionsRefusedByState(t *testing.T) {
 	}
 }
 
+// Beside encrypted payloads none is put that anyone can read.
+//
+// covers: OP11
+func TestActionsOnEncryptedPayloads(t *testing.T) {
+	const encrypted = `{"duly.enc":"A256GCM-1","key":"k-7","data":"ZGF0YQ=="}`
+	for _, x := range []struct {
+		input   string
+		r       operate.Request
+		refused string
+	}{
+		{encrypted, operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(`{"card":2}`)}, "input is not encrypted"},
+		{encrypted, operate.Request{Action: operate.ActionAccept, Reason: "x", Result: []byte(`1`)}, "result is not encrypted"},
+		{encrypted, operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(encrypted)}, ""},
+		{encrypted, operate.Request{Action: operate.ActionResubmit}, ""},
+		{`{"card":1}`, operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(`{"card":2}`)}, ""},
+		{`{"card":1}`, operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(encrypted)}, ""},
+	} {
+		d := newDeed(t)
+		d.is(core.StateError, 7, "undo", "resubmit", "edit", "accept", "resolve")
+		view := d.views["d-1"]
+		view.Input = []byte(x.input)
+		d.views["d-1"] = view
+		_, bad := d.act(t, olga, x.r)
+		if x.refused == "" && bad != nil || x.refused != "" && (bad == nil || bad.Code != 422 || !strings.Contains(bad.Detail, x.refused) || !strings.Contains(bad.Detail, "k-7")) {
+			t.Errorf("%s of %s: %+v", x.r.Action, x.input, bad)
+		}
+		if asked := len(d.controls); (asked == 1) != (x.refused == "") {
+			t.Errorf("%s of %s: asked %d times", x.r.Action, x.input, asked)
+		}
+	}
+}
+
 // A key is carried out once: what became of it is answered again, whatever the task has come to; for anything else it
 // is refused.
 //

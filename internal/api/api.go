@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
@@ -75,6 +76,8 @@ type Ports struct {
 	Settings       operate.SettingStore
 	Books          operate.Books
 	Live           *live.Live
+	Alerts         *alerts.Book
+	Level          *slog.LevelVar // of the log of this node
 }
 
 // api serves the paths below /v1.
@@ -138,6 +141,8 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.engineRoutes()
 	a.adminRoutes()
 	a.booksRoutes()
+	a.alertRoutes()
+	a.levelRoutes()
 	a.serveDocument()
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))

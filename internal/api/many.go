@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -41,6 +43,8 @@ type (
 		Version    string          `json:"plan_version,omitempty"`
 		ReplyTo    string          `json:"reply_to,omitempty"`
 		Trace      string          `json:"traceparent,omitempty"`
+
+		Labels map[string]string `json:"labels,omitempty"`
 	}
 	// lineAnswerJSON is what became of one line.
 	lineAnswerJSON struct {
@@ -162,14 +166,19 @@ func (a *api) submitLine(number int64, line []byte, long bool, answer chan<- lin
 		}
 	}
 	if err != nil {
-		refuse(said, ingest.Refuse(400, ingest.CauseBody, "line %d is not a JSON object of type, id, input, complete_by, plan_version, reply_to and traceparent: %v", number, err))
+		refuse(said, ingest.Refuse(400, ingest.CauseBody, "line %d is not a JSON object of type, id, input, complete_by, plan_version, reply_to, traceparent and labels: %v", number, err))
+		return
+	}
+	labels, bad := said.labels()
+	if bad != nil {
+		refuse(said, bad)
 		return
 	}
 	if said.ID == "" {
 		said.ID = a.cfg.NewID()
 	}
 	a.door.Submit(ingest.Request{
-		Type: said.Type, ID: said.ID, Input: said.Input, CompleteBy: said.CompleteBy, Version: said.Version, ReplyTo: said.ReplyTo, Trace: said.Trace,
+		Type: said.Type, ID: said.ID, Input: said.Input, CompleteBy: said.CompleteBy, Version: said.Version, ReplyTo: said.ReplyTo, Trace: said.Trace, Labels: labels,
 		Answer: func(became ingest.Answer) {
 			if became.Err != nil {
 				refuse(said, became.Err)
@@ -179,6 +188,18 @@ func (a *api) submitLine(number int64, line []byte, long bool, answer chan<- lin
 				Position: fmt.Sprintf("%d.%d", became.Partition, became.Seq)}
 		},
 	})
+}
+
+// labels are those of a line as a header has them.
+func (l *lineJSON) labels() (string, *ingest.Refusal) {
+	all := make([]core.Label, 0, len(l.Labels))
+	for _, key := range slices.Sorted(maps.Keys(l.Labels)) {
+		all = append(all, core.Label{Key: key, Value: l.Labels[key]})
+	}
+	if err := core.CheckLabels(all); err != nil { // as they are, before a comma could make two of one
+		return "", ingest.Refuse(400, ingest.CauseLabels, "%v", err)
+	}
+	return core.FormatLabels(all), nil
 }
 
 // answerLines writes the answers in the order of the lines. When the client is gone it only waits for them.

@@ -186,7 +186,8 @@ func TestDocumentLint(t *testing.T) {
 // adminOnly are the operations of admins, and viewersRead all that viewers may: what is not named in either needs an
 // operator. They are written out, so that a change of a role is seen.
 var (
-	adminOnly   = []string{"listTokens", "createToken", "revokeToken", "pinPartition", "unpinPartition", "stepDownPartition"}
+	adminOnly = []string{"listTokens", "createToken", "revokeToken", "pinPartition", "unpinPartition", "stepDownPartition",
+		"listAlertChannels", "getAlertChannel", "putAlertChannel", "deleteAlertChannel", "testAlertChannel", "getLogLevel", "putLogLevel"}
 	clientsToo  = []string{"submitTask", "putTask", "submitTasks", "getTask", "deleteTask", "followTask"}
 	submissions = []string{"submitTask", "putTask", "submitTasks", "deleteTask"}
 )
@@ -703,6 +704,7 @@ func TestSubmitMany(t *testing.T) {
 		`{"type":"order","id":"m-1","input":{"cents":12345678901234567890},"complete_by":"30s","plan_version":"1"}`,
 		`not json`, ``, `{"type":"order","input":1}`, `{"type":"nosuch","id":"m-2","input":1}`, `{"type":"order","id":"m-3","input":1,"extra":true}`, `{"type":"order"} {}`,
 		`{"type":"order","id":"big","input":"` + strings.Repeat("x", core.InputBytesMax+9000) + `"}`, `{"type":"order","id":"m-4","input":{}}`,
+		`{"type":"order","id":"m-5","input":{},"labels":{"tier":"gold","region":"eu"}}`, `{"type":"order","id":"m-6","input":{},"labels":{"tier":"gold,x=y"}}`,
 	}, "\n")
 	resp, err := http.Post(server.URL+"/v1/tasks", "application/x-ndjson", strings.NewReader(body))
 	if err != nil {
@@ -715,7 +717,7 @@ func TestSubmitMany(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	want := []string{`"line":1,"id":"m-1","type":"order","state":"pending","stream":"TASKS"`, `"line":2,"error"`, `line 3 is empty`, `"line":4,"id":"new-1"`, `"line":5,"id":"m-2","type":"nosuch","error"`,
-		`unknown field \"extra\"`, `more than one JSON value`, `line 8 has more than`, `"line":9,"id":"m-4"`}
+		`unknown field \"extra\"`, `more than one JSON value`, `line 8 has more than`, `"line":9,"id":"m-4"`, `"line":10,"id":"m-5"`, `want printable ASCII without a comma`}
 	if len(lines) != len(want) {
 		t.Fatalf("%d answers:\n%s", len(lines), data)
 	}
@@ -725,6 +727,9 @@ func TestSubmitMany(t *testing.T) {
 		}
 	}
 	if r := w.Submitted[0]; string(r.Input) != `{"cents":12345678901234567890}` || r.CompleteBy != "30s" || r.Version != "1" {
+		t.Errorf("submitted %+v", r)
+	}
+	if r := w.Submitted[len(w.Submitted)-1]; r.ID != "m-5" || r.Labels != "region=eu,tier=gold" {
 		t.Errorf("submitted %+v", r)
 	}
 	if got := ask(apitest.As(operate.RoleClient, handler), "POST", "/v1/tasks", `{}`); got.Code != 415 {

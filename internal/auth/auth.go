@@ -38,9 +38,12 @@ const (
 
 // Config is how requests are authenticated.
 type Config struct {
-	Mode   Mode
-	Tokens operate.TokenStore // required unless Mode is Off
-	OIDC   Provider           // of Mode OIDC
+	Mode         Mode
+	Tokens       operate.TokenStore // required unless Mode is Off
+	OIDC         Provider           // of Mode OIDC
+	Certificates Certificates       // of clients; nil: they are not looked at
+	// Sessions keeps the sessions of all nodes; nil: each node has its own, in its memory.
+	Sessions operate.SessionStore
 	// URL is what browsers call this server, with the path that a proxy puts before ours, as https://ops.example.org/duly.
 	// Empty: as the request says, which is enough where nothing but tokens is used.
 	URL string
@@ -97,10 +100,17 @@ func New(cfg Config) (*Auth, error) {
 	if cfg.Tokens == nil {
 		return nil, errors.New("auth: a store of tokens is required")
 	}
+	if err := cfg.Certificates.check(); err != nil {
+		return nil, err
+	}
 	a.tokens = newTokens(cfg.Tokens, cfg.Now, cfg.Log)
+	var kept scs.Store = newSessionStore(cfg.Now)
+	if cfg.Sessions != nil {
+		kept = newSharedSessions(cfg.Sessions, cfg.Now, cfg.Log)
+	}
 	// Not by scs.New, which begins a store of its own, and a goroutine of that.
 	a.sessions = &scs.SessionManager{
-		Lifetime: sessionFor, Store: newSessionStore(cfg.Now), Codec: scs.GobCodec{}, HashTokenInStore: true,
+		Lifetime: sessionFor, Store: kept, Codec: scs.GobCodec{}, HashTokenInStore: true,
 		Cookie: scs.SessionCookie{Name: a.cookie("duly-session"), Path: "/", HttpOnly: true, Secure: a.secure(), SameSite: http.SameSiteLaxMode}, // Lax: the provider leads back here
 	}
 	if cfg.Mode == OIDC {
@@ -161,7 +171,14 @@ func (a *Auth) who(r *http.Request) (operate.Actor, error) {
 		token, err := a.tokens.check(r.Context(), strings.TrimSpace(text))
 		return operate.Actor{Name: token.Name, Role: token.Role, Via: "http"}, err
 	}
-	return a.session(r)
+	actor, unknown := a.certified(r)
+	if actor.Name != "" {
+		return actor, nil
+	}
+	if actor, err := a.session(r); err != nil || actor.Name != "" {
+		return actor, err
+	}
+	return operate.Actor{}, unknown
 }
 
 var errScheme = errors.New("the header Authorization is not a bearer token: want Bearer duly_…")
@@ -173,6 +190,9 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 		return operate.Actor{}, nil
 	}
 	ctx, err := a.sessions.Load(r.Context(), cookie.Value)
+	if errors.Is(err, errTooMany) || errors.Is(err, errStore) {
+		return operate.Actor{}, err
+	}
 	if err != nil {
 		return operate.Actor{}, nil // what cannot be read is no session
 	}
@@ -223,6 +243,8 @@ func (a *Auth) end(w http.ResponseWriter, r *http.Request) error {
 // deny answers credentials that do not hold.
 func (a *Auth) deny(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
+	case errors.Is(err, errNoRole):
+		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: err.Error()})
 	case errors.Is(err, errTooMany):
 		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusTooManyRequests, Detail: err.Error() + "; ask again", RetryMS: retryTokens.Milliseconds()})
 	case errors.Is(err, errStore):

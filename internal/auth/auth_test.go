@@ -405,6 +405,153 @@ func TestSignInWithToken(t *testing.T) {
 	}
 }
 
+// sessionShelf is a store of sessions in memory, which several nodes share.
+type sessionShelf struct {
+	mu    sync.Mutex
+	all   map[string]operate.Session
+	reads int
+	err   error
+}
+
+func (s *sessionShelf) PutSession(_ context.Context, one operate.Session, _ time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[one.ID] = one
+	return s.err
+}
+
+func (s *sessionShelf) SessionByID(_ context.Context, id string) (operate.Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	one, ok := s.all[id]
+	if s.err == nil && !ok {
+		return one, fmt.Errorf("session: %w", core.ErrNotFound)
+	}
+	return one, s.err
+}
+
+func (s *sessionShelf) DeleteSession(_ context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, id)
+	return s.err
+}
+
+func (s *sessionShelf) is(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// TestSessionsOfTwoNodes: who has signed in at one node is known at the other, and no more when the session has ended at
+// either, or its time is over; the store has nothing that a browser could show. While the store is away, sessions that
+// were good count for a time, and others are told to come again.
+//
+// covers: OP17
+func TestSessionsOfTwoNodes(t *testing.T) {
+	tokens, c, shared := newShelf(), newClock(), &sessionShelf{all: map[string]operate.Session{}}
+	node := func() http.Handler {
+		a, err := New(Config{Mode: Token, Tokens: tokens, Sessions: shared, Now: c.now, Log: silent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mux := http.NewServeMux()
+		a.Mount(mux)
+		mux.Handle("/", a.Middleware(whoami))
+		return mux
+	}
+	one, two := node(), node()
+	_, text, err := CreateToken(t.Context(), tokens, "olga", operate.RoleOperator, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signIn := func(at http.Handler) *http.Cookie {
+		t.Helper()
+		r := httptest.NewRequest("POST", PathSignIn, strings.NewReader("token="+text))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		at.ServeHTTP(w, r)
+		if w.Code != http.StatusSeeOther {
+			t.Fatalf("sign-in: %d %s", w.Code, w.Body)
+		}
+		return w.Result().Cookies()[0]
+	}
+	get := func(at http.Handler, cookie *http.Cookie) int {
+		t.Helper()
+		r := httptest.NewRequest("GET", "/x", nil)
+		r.AddCookie(cookie)
+		w := httptest.NewRecorder()
+		at.ServeHTTP(w, r)
+		return w.Code
+	}
+	cookie := signIn(one)
+	for id, kept := range shared.all {
+		if strings.Contains(id+string(kept.Data), cookie.Value) || strings.Contains(string(kept.Data), text) {
+			t.Error("the store has what the browser shows")
+		}
+	}
+	if code := get(two, cookie); code != 200 {
+		t.Errorf("at the other node: %d", code)
+	}
+	reads := shared.reads
+	for range 10 {
+		get(two, cookie)
+	}
+	if shared.reads != reads {
+		t.Errorf("%d reads of 10 requests", shared.reads-reads)
+	}
+	// The store is away.
+	shared.is(errors.New("database away"))
+	c.pass(cacheFor)
+	if code := get(two, cookie); code != 200 {
+		t.Errorf("a known session while the store is away: %d", code)
+	}
+	if code := get(node(), cookie); code != 503 {
+		t.Errorf("an unknown session while the store is away: %d", code)
+	}
+	c.pass(staleFor)
+	if code := get(two, cookie); code != 503 {
+		t.Errorf("a session that was not read for %v: %d", staleFor, code)
+	}
+	shared.is(nil)
+	if code := get(two, cookie); code != 200 {
+		t.Errorf("when the store is back: %d", code)
+	}
+	// Signed out at the one, it is over at the other, too.
+	r := httptest.NewRequest("POST", PathSignOut, nil)
+	r.AddCookie(cookie)
+	one.ServeHTTP(httptest.NewRecorder(), r)
+	if code := get(one, cookie); code != 401 {
+		t.Errorf("after signing out there: %d", code)
+	}
+	c.pass(cacheFor)
+	if code := get(two, cookie); code != 401 {
+		t.Errorf("after signing out elsewhere: %d", code)
+	}
+	// Its time is the same at both.
+	cookie = signIn(two)
+	if code := get(one, cookie); code != 200 {
+		t.Errorf("signed in once more: %d", code)
+	}
+	for _, kept := range shared.all { // the library's clock is the machine's
+		c.pass(kept.Expires.Sub(c.now()))
+	}
+	if code := get(one, cookie); code != 401 {
+		t.Errorf("after its time: %d", code)
+	}
+	// Guesses are few, and fill no memory.
+	refused := 0
+	for i := range 2 * unknownBurst {
+		if get(two, &http.Cookie{Name: cookie.Name, Value: fmt.Sprint("guess", i)}) == 429 {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("guesses are not bounded")
+	}
+}
+
 // TestSessionEnds: a session is over after its time.
 func TestSessionEnds(t *testing.T) {
 	store := newSessionStore(newClock().now)

@@ -55,8 +55,8 @@ func newTokens(store operate.TokenStore, now func() time.Time, log *slog.Logger)
 
 // Errors of check beside errToken.
 var (
-	errTooMany = errors.New("too many unknown tokens are shown")
-	errStore   = errors.New("the token could not be looked up")
+	errTooMany = errors.New("too many unknown tokens or sessions are shown")
+	errStore   = errors.New("the token or session could not be looked up")
 )
 
 // check returns the token that a text is of. Errors: errToken, errTooMany, errStore.

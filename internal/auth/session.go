@@ -8,7 +8,7 @@ import (
 // sessionsMax bounds the sessions of a process; only who has signed in has one. Of too many the one that ends next goes.
 const sessionsMax = 10_000
 
-// sessionStore is scs.Store in memory: a session is of one process.
+// sessionStore is scs.Store in memory, where no store is shared: a session is of one process.
 type sessionStore struct {
 	now func() time.Time
 

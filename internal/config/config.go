@@ -54,6 +54,7 @@ type Config struct {
 
 	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; at most retain-row. 0: for ever, with retain-row 0."`
 	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; at least retain-detail and stream-max-age. 0: for ever."`
+	RetainAudit  time.Duration `name:"retain-audit" env:"DULY_RETAIN_AUDIT" default:"9600h" help:"How long entries of the audit trail are kept; at least 24h. 0: for ever."`
 
 	StreamMaxAge time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; more than the interval between backups of the database. 0: 24h."`
 	StreamKeep   time.Duration `name:"stream-keep" env:"DULY_STREAM_KEEP" default:"24h" help:"How long finished submissions stay in the task stream for a restore of the database, when it is over 80 % full; over 95 % full they go earlier."`
@@ -88,6 +89,9 @@ type Links struct {
 	NATSURL     string `name:"nats-url" env:"NATS_URL" help:"NATS servers, 2.15 or newer, with JetStream (default: those of the context, or nats://127.0.0.1:4222)."`
 	NATSContext string `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by; nats-url and nats-creds, where given, go before it."`
 	NATSCreds   string `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
+	NATSCA      string `name:"nats-ca" env:"NATS_CA" help:"File with the certificates, PEM, that the one of NATS is checked against; read for each connection."`
+	NATSCert    string `name:"nats-cert" env:"NATS_CERT" help:"File with the certificate, PEM, that NATS is shown; read for each connection."`
+	NATSKey     string `name:"nats-key" env:"NATS_KEY" help:"File with its key, PEM."`
 	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers of NATS to this node come to (default: that of the context, or _INBOX). Users that must not read each other's answers have one each."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
 }
@@ -150,6 +154,8 @@ const (
 	recentMax        = 96 << 20
 	drainMax         = time.Hour
 	replyToMax       = 64
+	// What is shorter would take from operators what they look for.
+	retainAuditLeast = 24 * time.Hour
 )
 
 // MemoryLeast is the least that a node may be given, in bytes: below it what is
@@ -237,8 +243,14 @@ func (c *Config) Validate() error {
 	if c.RetainRow != 0 && c.RetainDetail == 0 {
 		return fmt.Errorf("retain-row: %v, but retain-detail is 0: what is kept for ever keeps its row", c.RetainRow)
 	}
+	if c.RetainAudit != 0 && c.RetainAudit < retainAuditLeast {
+		return fmt.Errorf("retain-audit: %v, want 0 (for ever) or at least %v", c.RetainAudit, retainAuditLeast)
+	}
 	if c.Drain <= 0 || c.Drain > drainMax {
 		return fmt.Errorf("drain: %v, want more than 0 and at most %v", c.Drain, drainMax)
+	}
+	if (c.NATSCert == "") != (c.NATSKey == "") {
+		return errors.New("nats-cert and nats-key go together: one is given, want both or none")
 	}
 	if err := c.HTTP.validate(c.HTTPAddr); err != nil {
 		return err

@@ -19,6 +19,12 @@ type HTTP struct {
 	TLSCert  string   `name:"http-tls-cert" env:"DULY_HTTP_TLS_CERT" help:"File with the certificate of HTTPS and its chain, PEM; read again when it changes."`
 	TLSKey   string   `name:"http-tls-key" env:"DULY_HTTP_TLS_KEY" help:"File with its key, PEM."`
 
+	ClientCA      string   `name:"http-client-ca" env:"DULY_HTTP_CLIENT_CA" help:"File with the authorities, PEM, whose client certificates are taken, beside tokens; read again when it changes. Who shows one is named by its URI, or else its common name."`
+	CertClients   []string `name:"http-cert-clients" env:"DULY_HTTP_CERT_CLIENTS" help:"Client certificates that may submit, read single tasks and cancel: by name, or O=… or OU=… of the subject."`
+	CertViewers   []string `name:"http-cert-viewers" env:"DULY_HTTP_CERT_VIEWERS" help:"Those that may read."`
+	CertOperators []string `name:"http-cert-operators" env:"DULY_HTTP_CERT_OPERATORS" help:"Those that may act on tasks, too."`
+	CertAdmins    []string `name:"http-cert-admins" env:"DULY_HTTP_CERT_ADMINS" help:"Those that may make tokens and change settings, too."`
+
 	OIDCIssuer     string   `name:"oidc-issuer" env:"DULY_OIDC_ISSUER" help:"URL of the identity provider."`
 	OIDCClientID   string   `name:"oidc-client-id" env:"DULY_OIDC_CLIENT_ID" help:"Id of Duly at the identity provider."`
 	OIDCSecretFile string   `name:"oidc-client-secret-file" env:"DULY_OIDC_CLIENT_SECRET_FILE" help:"File with Duly's secret there; without it Duly is a public client."`
@@ -78,6 +84,26 @@ func (c *HTTP) validate(addr string) error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("http-tls-cert and http-tls-key go together: one is given, want both or none")
 	}
+	given := ""
+	for _, list := range []struct {
+		name string
+		is   []string
+	}{{"http-cert-clients", c.CertClients}, {"http-cert-viewers", c.CertViewers}, {"http-cert-operators", c.CertOperators}, {"http-cert-admins", c.CertAdmins}} {
+		if len(list.is) > 0 {
+			given = list.name
+		}
+	}
+	switch {
+	case c.ClientCA == "" && given != "":
+		return fmt.Errorf("%s: given without http-client-ca, against which certificates are checked", given)
+	case c.ClientCA == "":
+	case given == "":
+		return errors.New("http-client-ca: given, but none of http-cert-clients, -viewers, -operators and -admins: no certificate could do anything")
+	case c.TLSCert == "":
+		return errors.New("http-client-ca: certificates are shown by TLS: give http-tls-cert and http-tls-key")
+	case c.Auth != AuthToken && c.Auth != AuthOIDC:
+		return errors.New("http-client-ca: with --auth off everyone may do everything: give --auth token or --auth oidc")
+	}
 	if c.URL != "" {
 		u, err := url.Parse(c.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
@@ -99,7 +125,8 @@ func (c *HTTP) validate(addr string) error {
 	for _, list := range []struct {
 		name string
 		is   []string
-	}{{"http-hosts", c.Hosts}, {"oidc-viewers", c.OIDCViewers}, {"oidc-operators", c.OIDCOperators}, {"oidc-admins", c.OIDCAdmins}} {
+	}{{"http-hosts", c.Hosts}, {"oidc-viewers", c.OIDCViewers}, {"oidc-operators", c.OIDCOperators}, {"oidc-admins", c.OIDCAdmins}, {"http-cert-clients", c.CertClients}, {"http-cert-viewers", c.CertViewers},
+		{"http-cert-operators", c.CertOperators}, {"http-cert-admins", c.CertAdmins}} {
 		if len(list.is) > httpListMax {
 			return fmt.Errorf("%s: %d given, want at most %d", list.name, len(list.is), httpListMax)
 		}

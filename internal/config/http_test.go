@@ -45,6 +45,13 @@ func TestHTTPNamesTheSetting(t *testing.T) {
 		{func(c *HTTP) {
 			c.Auth, c.OIDCIssuer, c.OIDCClientID, c.URL = AuthOIDC, "https://id", "duly", "https://ops"
 		}, "needs a group"},
+		{func(c *HTTP) { c.CertAdmins = []string{"ops"} }, "http-cert-admins: given without http-client-ca"},
+		{func(c *HTTP) { c.ClientCA = "ca.pem" }, "http-client-ca: given, but none of"},
+		{func(c *HTTP) { c.ClientCA, c.CertViewers, c.Auth = "ca.pem", []string{"a"}, AuthToken }, "give http-tls-cert"},
+		{func(c *HTTP) { c.ClientCA, c.CertViewers, c.TLSCert, c.TLSKey = "ca.pem", []string{"a"}, "c", "k" }, "with --auth off"},
+		{func(c *HTTP) {
+			c.ClientCA, c.CertViewers, c.Auth, c.TLSCert, c.TLSKey = "ca.pem", []string{" "}, AuthToken, "c", "k"
+		}, "http-cert-viewers"},
 		{func(c *HTTP) { c.Streams = -1 }, "http-streams: -1, want 0"},
 		{func(c *HTTP) { c.Streams = 10_001 }, "http-streams: 10001, want 0 (the default) to 10000"},
 		{func(c *HTTP) { c.LiveInterval = time.Millisecond }, "live-interval: 1ms"},

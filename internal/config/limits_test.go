@@ -24,6 +24,13 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Drain":                 {[]any{time.Duration(1), time.Hour}, []any{time.Duration(0), -time.Second, time.Hour + 1, time.Duration(math.MaxInt64)}},
 	"ReplyTo":               {[]any{[]string(nil), []string{"a"}, make64("a.")}, []any{[]string{""}, []string{"a", ""}, append(make64("a."), "b.")}},
 	"RetainDetail":          {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
+	"NATSCert":              {[]any{""}, []any{"c.pem"}}, // without NATSKey
+	"NATSKey":               {[]any{""}, []any{"k.pem"}},
+	"CertClients":           {nil, []any{[]string{"a"}}}, // without ClientCA
+	"CertViewers":           {nil, []any{[]string{"a"}}},
+	"CertOperators":         {nil, []any{[]string{"a"}}},
+	"CertAdmins":            {nil, []any{[]string{"a"}}},
+	"RetainAudit":           {[]any{time.Duration(0), 24 * time.Hour, time.Duration(math.MaxInt64)}, []any{time.Duration(-1), 24*time.Hour - 1, time.Duration(1), time.Duration(math.MinInt64)}},
 	"RetainRow":             {[]any{time.Duration(0)}, []any{time.Duration(1), time.Duration(-1), time.Duration(math.MinInt64)}}, // without RetainDetail
 	"StreamMaxAge":          {[]any{time.Duration(0), time.Second, time.Duration(math.MaxInt64)}, []any{time.Duration(1), time.Second - 1, -time.Second}},
 	"Memory":                {[]any{int64(0), int64(MemoryLeast), int64(math.MaxInt64)}, []any{int64(-1), int64(1), int64(MemoryLeast - 1), int64(math.MinInt64)}},
@@ -63,7 +70,7 @@ func make64(s string) []string {
 // unbounded are settings that are judged where they are used: addresses, names of
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
-	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSCA": true, "ClientCA": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
 	"Level": true, "Version": true, "Chain": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/seal"
 )
 
 // actionInfo is an action in words.
@@ -105,7 +106,8 @@ type actForm struct {
 	Bad      string // what was refused
 	Field    string // what of it is wrong
 	Next     []string
-	ReasonIs bool // a reason is required
+	ReasonIs bool   // a reason is required
+	SealedBy string // id of the key that the task's payloads are encrypted with, where the action would put one beside them; empty: not
 }
 
 // actionForm shows the dialog.
@@ -141,8 +143,11 @@ func (c *console) newActForm(r *http.Request, v core.View) (actForm, error) {
 	if c.Actions == nil {
 		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve actions."}
 	}
-	failed := v.FailedStep
-	return actForm{Info: info, View: v, Failed: failed, URL: c.url("tasks", v.Type, v.ID, "act", info.Action), Back: c.taskURL(v.Type, v.ID), ReasonIs: info.Reason, As: string(core.StateProcessed)}, nil
+	failed, by := v.FailedStep, ""
+	if e, encrypted := seal.Of(v.Input); encrypted && (info.Action == operate.ActionEdit || info.Action == operate.ActionAccept) {
+		by = e.Key
+	}
+	return actForm{SealedBy: by, Info: info, View: v, Failed: failed, URL: c.url("tasks", v.Type, v.ID, "act", info.Action), Back: c.taskURL(v.Type, v.ID), ReasonIs: info.Reason, As: string(core.StateProcessed)}, nil
 }
 
 // indented lays JSON out for editing, with its secrets: only those who may edit it see it.

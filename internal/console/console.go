@@ -97,11 +97,19 @@ type Channel struct {
 	Error  string    // of the newest delivery, if it failed
 }
 
-// Alerts tells of the channels of alerts, and tests them. The console writes the audit entry before it calls.
+// Alerts tells of the channels of alerts, changes and tests them. The console writes the audit entry before it calls.
 type Alerts interface {
 	Channels(ctx context.Context) ([]Channel, error)
 	// Test sends a test alert through one channel and waits for the answer. Error: *operate.Refusal.
 	Test(ctx context.Context, by operate.Actor, name string) error
+	// Document is a channel as JSON, without its secret. Error: *operate.Refusal.
+	Document(ctx context.Context, name string) ([]byte, error)
+	// Check is a document as it would be stored. Error: *operate.Refusal.
+	Check(name string, document []byte) ([]byte, error)
+	// Put stores a channel in place of the one of that name; secret nil: as the document says. Error: *operate.Refusal.
+	Put(ctx context.Context, name string, document []byte, secret *string) error
+	// Delete forgets one and its secret. Error: *operate.Refusal.
+	Delete(ctx context.Context, name string) error
 }
 
 // Config is what the console stands on. Only Reader and PartitionOf are required: what is nil is not served here.
@@ -260,6 +268,12 @@ func (c *console) routes() http.Handler {
 	get("settings/tokens/{id}/revoke", c.revokeForm)
 	post("settings/tokens/new", operate.RoleAdmin, c.createToken)
 	post("settings/tokens/{id}/revoke", operate.RoleAdmin, c.revokeToken)
+	get("settings/alerts/new", c.channelForm)
+	get("settings/alerts/{name}/edit", c.channelForm)
+	get("settings/alerts/{name}/delete", c.forgetChannelForm)
+	post("settings/alerts/new", operate.RoleAdmin, c.putChannel)
+	post("settings/alerts/{name}/edit", operate.RoleAdmin, c.putChannel)
+	post("settings/alerts/{name}/delete", operate.RoleAdmin, c.forgetChannel)
 	post("settings/alerts/{name}/test", operate.RoleAdmin, c.testAlert)
 	post("views", operate.RoleOperator, c.saveView)
 	post("views/{id}/delete", operate.RoleOperator, c.dropView)

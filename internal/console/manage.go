@@ -210,6 +210,8 @@ type field struct {
 	Name, Label, Value, Hint string
 	Options                  []string
 	Required                 bool
+	Rows                     int  // lines of a longer text; 0: one line
+	Secret                   bool // it is not shown, not even to who typed it
 }
 
 func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, sectionID string, d confirmData) {
@@ -223,7 +225,9 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 	defer cancel()
 	d.Reason = strings.TrimSpace(r.PostForm.Get("reason"))
 	for i := range d.Fields {
-		d.Fields[i].Value = r.PostForm.Get(d.Fields[i].Name)
+		if !d.Fields[i].Secret {
+			d.Fields[i].Value = r.PostForm.Get(d.Fields[i].Name)
+		}
 	}
 	e.Reason = d.Reason
 	var bad *operate.Refusal

@@ -26,6 +26,7 @@ var everyDialog = []string{
 	"operations/op-7/change/pause", "operations/op-7/change/resume", "operations/op-7/change/rate", "operations/op-7/change/stop", "pauses/new?agent=ship.v1", "pauses/p1/lift",
 	"books/compare", "books/repair?agent=charge.v1&effect=order-1004/charge/0&repair=undo", "books/repair?agent=charge.v1&effect=order-9/charge/0&repair=accept",
 	"partitions/3/pin", "partitions/3/stepdown", "settings/tokens/new", "settings/tokens/t1a9/revoke",
+	"settings/alerts/new", "settings/alerts/ops-hook/edit", "settings/alerts/ops-hook/delete",
 }
 
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {

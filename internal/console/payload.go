@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"duly.dev/duly/internal/seal"
 )
 
 // Sizes of what is shown of a document at once.
@@ -38,6 +40,7 @@ type document struct {
 	Remote string // where it is, when it is too long for this page
 	Masked int    // values that are not shown
 	Note   string // what it is, when it is no JSON
+	Key    string // id of the key that it is encrypted with; empty: it is not
 }
 
 // documentOf lays out what a task carries. remote is where it is served alone.
@@ -46,11 +49,18 @@ func documentOf(id, title string, raw []byte, remote string) *document {
 		return nil
 	}
 	d := &document{ID: id, Title: title, Bytes: len(raw), Fold: len(raw) > foldBytes}
+	if e, encrypted := seal.Of(raw); encrypted {
+		d.Key, d.Fold = e.Key, true
+	}
 	if len(raw) > inlineMax && remote != "" {
 		d.Remote = remote
 		return d
 	}
-	d.Text, d.Masked, d.Note = layOut(raw)
+	if d.Key != "" {
+		d.Text = indented(raw)
+	} else {
+		d.Text, d.Masked, d.Note = layOut(raw)
+	}
 	d.Lines = strings.Count(d.Text, "\n") + 1
 	d.Fold = d.Fold || d.Lines > foldLines
 	return d

@@ -40,6 +40,9 @@ var mutating = map[string]url.Values{
 	"settings/tokens/new":                 {"name": {"x"}, "role": {"viewer"}},
 	"settings/tokens/t1a9/revoke":         {"reason": {"x"}},
 	"settings/alerts/ops-hook/test":       {},
+	"settings/alerts/new":                 {"name": {"x"}, "document": {"{}"}},
+	"settings/alerts/ops-hook/edit":       {"document": {"{}"}},
+	"settings/alerts/ops-hook/delete":     {"reason": {"x"}},
 	"views":                               {"name": {"x"}, "query": {"state=error"}},
 	"views/abc/delete":                    {},
 	"books/compare":                       {},
@@ -47,7 +50,7 @@ var mutating = map[string]url.Values{
 }
 
 // needsAdmin are those of them that an operator may not use.
-var needsAdmin = []string{"partitions/3/pin", "settings/tokens/new", "settings/tokens/t1a9/revoke", "settings/alerts/ops-hook/test"}
+var needsAdmin = []string{"partitions/3/pin", "settings/tokens/new", "settings/tokens/t1a9/revoke", "settings/alerts/ops-hook/test", "settings/alerts/new", "settings/alerts/ops-hook/edit", "settings/alerts/ops-hook/delete"}
 
 // TestRoles: read-only is read-only on the server, and what was refused is in the audit trail.
 //
@@ -345,6 +348,27 @@ func TestEditShowsBothInputs(t *testing.T) {
 	form = url.Values{"reason": {"x"}, "input": {`{"a":1}`}, "go": {"send"}}
 	if rec := post(t, h, path, form); rec.Code != 422 || !strings.Contains(rec.Body.String(), "has no member order") || !strings.Contains(rec.Body.String(), `aria-invalid="true"`) {
 		t.Errorf("refused by the plan: %d", rec.Code)
+	}
+}
+
+// TestEncryptedPayloads: an encrypted input is a state of its own, with its key, and is edited where the key is.
+//
+// covers: OP11, OP18
+func TestEncryptedPayloads(t *testing.T) {
+	w := fixedWorld()
+	w.find("order-1002").view.Input = []byte(`{"duly.enc":"A256GCM-1","key":"k-7","data":"UVVJVEU="}`)
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	if body := get(t, h, Path+"tasks/order/order-1002").Body.String(); !strings.Contains(body, `encrypted</span> with key <span class="mono">k-7</span>`) || !strings.Contains(body, "As it is stored, ") {
+		t.Error("the page of the task does not say that its input is encrypted, and with what")
+	}
+	for _, action := range []string{"edit", "accept"} {
+		body := get(t, h, Path+"tasks/order/order-1002/act/"+action).Body.String()
+		if strings.Contains(body, "<textarea") || strings.Contains(body, "UVVJVEU") || !strings.Contains(body, "duly task "+action+" order order-1002 --payload-keys FILE") {
+			t.Errorf("%s: the dialog does not say how it is done with the key: %s", action, body)
+		}
+	}
+	if body := get(t, h, Path+"tasks/order/order-1002/act/resubmit").Body.String(); !strings.Contains(body, "<textarea") {
+		t.Error("a resubmit is not to be had")
 	}
 }
 
@@ -741,6 +765,53 @@ func TestPauses(t *testing.T) {
 	admin.ServeHTTP(shown, r)
 	if !strings.Contains(shown.Body.String(), "The test alert failed: connection refused") {
 		t.Errorf("a test that fails: %d", rec.Code)
+	}
+}
+
+// TestChannels: a channel of alerts is made, changed and deleted on the page; its secret goes to the store alone.
+//
+// covers: OP16, OP22
+func TestChannels(t *testing.T) {
+	w := fixedWorld()
+	h := newConsole(t, w.config())
+	admin := as(operate.RoleAdmin, h)
+	if rec := get(t, as(operate.RoleOperator, h), Path+"settings/alerts/ops-hook/edit"); rec.Code != http.StatusForbidden || strings.Contains(rec.Body.String(), "hooks.example.test/duly") {
+		t.Errorf("an operator sees the address: %d", rec.Code)
+	}
+	form := url.Values{"name": {"night"}, "document": {`{"kind":"webhook","url":"https://h"}`}, "secret": {"open sesame"}}
+	if rec := post(t, admin, Path+"settings/alerts/new", form); rec.Code != http.StatusSeeOther {
+		t.Errorf("new: %d %s", rec.Code, rec.Body)
+	}
+	form.Set("document", `{"kind":"webhook","url":"ftp://h"}`)
+	rec := post(t, admin, Path+"settings/alerts/ops-hook/edit", form)
+	if body := rec.Body.String(); rec.Code != 400 || strings.Contains(body, "open sesame") || !strings.Contains(body, "ftp://h") || !strings.Contains(body, "url: want https://host/…") {
+		t.Errorf("refused: %d %s", rec.Code, body)
+	}
+	form.Set("document", `{"secret":"typed in the wrong place"`)
+	before := len(w.entries)
+	if rec := post(t, admin, Path+"settings/alerts/ops-hook/edit", form); rec.Code != 422 || len(w.entries) != before || !strings.Contains(rec.Body.String(), `aria-invalid="true"`) {
+		t.Errorf("no JSON: %d, %d entries", rec.Code, len(w.entries)-before)
+	}
+	form = url.Values{"document": {`{"kind":"webhook","url":"https://h2"}`}}
+	if rec := post(t, admin, Path+"settings/alerts/ops-hook/edit", form); rec.Code != http.StatusSeeOther {
+		t.Errorf("edit: %d %s", rec.Code, rec.Body)
+	}
+	if e := w.entries[len(w.entries)-1]; e.Action != "channel.put" || e.Target != "channel/ops-hook" || !strings.Contains(string(e.Before), "hooks.example.test/duly") || string(e.After) != `{"kind":"webhook","url":"https://h2"}` {
+		t.Errorf("audit %+v", e)
+	}
+	if rec := post(t, admin, Path+"settings/alerts/ops-hook/delete", url.Values{"reason": {"moved"}}); rec.Code != http.StatusSeeOther {
+		t.Errorf("delete: %d", rec.Code)
+	}
+	if want := []string{`night {"kind":"webhook","url":"https://h"}`, "open sesame", `ops-hook {"kind":"webhook","url":"https://h2"}`, "deleted ops-hook"}; !slices.Equal(w.put, want) {
+		t.Errorf("stored %q", w.put)
+	}
+	for _, e := range w.entries {
+		if strings.Contains(string(e.After)+string(e.Before)+e.Reason, "open sesame") {
+			t.Errorf("a secret is in the audit trail: %+v", e)
+		}
+	}
+	if rec := get(t, admin, Path+"settings/alerts/none/edit"); rec.Code != 404 {
+		t.Errorf("no channel: %d", rec.Code)
 	}
 }
 

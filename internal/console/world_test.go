@@ -42,6 +42,7 @@ type world struct {
 	channels []Channel
 	compared operate.BooksView
 	haunting []operate.Ghost
+	put      []string // channels and secrets that were stored, and channels that were deleted
 	samples  []operate.Sample
 	trouble  []operate.Trouble
 	risky    bool  // tasks run out of time
@@ -867,6 +868,36 @@ func (w *world) Test(_ context.Context, _ operate.Actor, name string) error {
 		return refuse(503, "", "connection refused")
 	}
 	return nil
+}
+
+func (w *world) Document(_ context.Context, name string) ([]byte, error) {
+	if !slices.ContainsFunc(w.channels, func(c Channel) bool { return c.Name == name }) {
+		return nil, refuse(404, "", "no channel %s", name)
+	}
+	return []byte(`{"kind":"webhook","url":"https://hooks.example.test/duly"}`), w.broken
+}
+
+func (w *world) Check(name string, document []byte) ([]byte, error) {
+	if !json.Valid(document) {
+		return nil, refuse(422, "document", "channel %s: no JSON", name)
+	}
+	return document, nil
+}
+
+func (w *world) Put(_ context.Context, name string, document []byte, secret *string) error {
+	if strings.Contains(string(document), "ftp:") {
+		return refuse(400, "document", "url: want https://host/…")
+	}
+	w.put = append(w.put, name+" "+string(document))
+	if secret != nil {
+		w.put = append(w.put, *secret)
+	}
+	return w.broken
+}
+
+func (w *world) Delete(_ context.Context, name string) error {
+	w.put = append(w.put, "deleted "+name)
+	return w.broken
 }
 
 // Live.

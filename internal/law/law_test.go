@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg", "internal/seal"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -60,7 +60,7 @@ var packages = map[string]place{
 	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
@@ -72,19 +72,19 @@ var packages = map[string]place{
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"ingest", "internal/core", "internal/planform", "internal/pause", "internal/quickjson", "internal/operate", "internal/replay", "internal/auth", "internal/live"}},
+	"internal/api": {imports: []string{"ingest", "internal/core", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/auth", "internal/live", "internal/alerts"}},
 	// A world in memory behind the API, for the tests of all that asks it.
-	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live"}},
+	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live", "internal/alerts"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
 	"internal/operate": {imports: []string{"internal/core"}},
 	// Actions on many tasks: previews, waves, rehearsals.
-	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
+	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/seal"}},
 	// Who asks: tokens, sessions, roles.
 	"internal/auth": {imports: []string{"internal/core", "internal/operate", "internal/pause"}},
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live"}},
+	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live", "internal/seal"}},
 	// Alerts to the outside: webhooks and mail.
 	"internal/alerts": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
@@ -128,6 +128,7 @@ var packages = map[string]place{
 	// What any package may need, and that knows nothing of tasks.
 	"internal/quickjson": {}, // checks payloads
 	"internal/pause":     {}, // waits, or until a context ends
+	"internal/seal":      {}, // tells an encrypted payload, without a key
 
 	// Aids of the tests.
 	"internal/sim":     {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},

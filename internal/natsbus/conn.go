@@ -56,6 +56,9 @@ type Options struct {
 	Name            string        // of the connection, as the server shows it
 	Context         string        // name of a context of the nats command; the fields below win over it
 	CredentialsFile string        // JWT and nkey seed
+	CAFile          string        // certificates, PEM, that the server's own is checked against
+	CertFile        string        // certificate that this side shows, PEM, with its chain
+	KeyFile         string        // its key
 	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's
 	Logger          *slog.Logger  // default slog.Default()
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
@@ -184,6 +187,16 @@ func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
 	}
 	if o.CredentialsFile != "" {
 		opts = append(opts, nats.UserCredentials(o.CredentialsFile))
+	}
+	// The library reads these files for each connection that it makes.
+	if o.CAFile != "" {
+		opts = append(opts, nats.RootCAs(o.CAFile))
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return "", nil, errors.New("nats-cert and nats-key go together: one is given, want both or none")
+	}
+	if o.CertFile != "" {
+		opts = append(opts, nats.ClientCert(o.CertFile, o.KeyFile))
 	}
 	if o.InboxPrefix != "" {
 		opts = append(opts, nats.CustomInboxPrefix(o.InboxPrefix))

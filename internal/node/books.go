@@ -156,7 +156,7 @@ func CompareBooks(ctx context.Context, cfg config.Config, since time.Time) (repo
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{
-		URL: cfg.NATSURL, Name: "duly-books", Context: cfg.NATSContext, CredentialsFile: cfg.NATSCreds, InboxPrefix: cfg.NATSInbox,
+		URL: cfg.NATSURL, Name: "duly-books", Context: cfg.NATSContext, CredentialsFile: cfg.NATSCreds, CAFile: cfg.NATSCA, CertFile: cfg.NATSCert, KeyFile: cfg.NATSKey, InboxPrefix: cfg.NATSInbox,
 		Logger: slog.New(slog.DiscardHandler), Namespace: cfg.Namespace,
 	})
 	if err != nil {

@@ -1,11 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,8 +43,8 @@ func (n *Node) newConsole(p *api.Ports, l *live.Live, closing <-chan struct{}) (
 	if p.Tokens != nil {
 		cfg.Tokens = consoleTokens{p.Tokens, n.now}
 	}
-	if p.Settings != nil {
-		cfg.Alerts = consoleAlerts{n, p.Settings}
+	if p.Alerts != nil {
+		cfg.Alerts = consoleAlerts{p.Alerts}
 	}
 	return console.New(cfg)
 }
@@ -125,42 +125,21 @@ func (c consoleTokens) Revoke(ctx context.Context, _ operate.Actor, id, _ string
 	return c.store.RevokeToken(ctx, id, c.now())
 }
 
-// consoleAlerts is console.Alerts on the settings, and on this node's sender where it has the role supervisor.
-type consoleAlerts struct {
-	node  *Node
-	store operate.SettingStore
-}
+// consoleAlerts is console.Alerts on the channels that the API manages, too.
+type consoleAlerts struct{ book *alerts.Book }
 
 // Channels implements console.Alerts.
 func (c consoleAlerts) Channels(ctx context.Context) ([]console.Channel, error) {
-	documents, err := c.store.Settings(ctx, alerts.ChannelPrefix)
-	if err != nil {
-		return nil, err
-	}
-	states := map[string]alerts.ChannelState{}
-	if sender := c.node.Alerts(); sender != nil {
-		for _, s := range sender.Channels() {
-			states[s.Name] = s
+	stored, err := c.book.All(ctx)
+	all := make([]console.Channel, len(stored))
+	for i := range stored {
+		s := &stored[i]
+		all[i] = console.Channel{Name: s.Name, Kind: s.Kind, To: strings.Join(s.To, ", "), Events: s.Alerts, Last: s.State.At, Error: cmp.Or(s.Broken, s.State.Error)}
+		if s.URL != "" {
+			all[i].To = originOf(s.URL)
 		}
 	}
-	var all []console.Channel
-	for key, document := range documents {
-		name := strings.TrimPrefix(key, alerts.ChannelPrefix)
-		channel := console.Channel{Name: name, Last: states[name].At, Error: states[name].Error}
-		var is alerts.Channel
-		if err := json.Unmarshal(document, &is); err != nil {
-			channel.Error = "its document cannot be read: " + err.Error()
-		} else {
-			channel.Kind, channel.Events = is.Kind, is.Alerts
-			channel.To = strings.Join(is.To, ", ")
-			if is.URL != "" {
-				channel.To = originOf(is.URL)
-			}
-		}
-		all = append(all, channel)
-	}
-	slices.SortFunc(all, func(a, b console.Channel) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
+	return all, err
 }
 
 // originOf is what of a URL holds no secret.
@@ -172,14 +151,39 @@ func originOf(text string) string {
 	return u.Scheme + "://" + u.Host
 }
 
+// Document implements console.Alerts.
+func (c consoleAlerts) Document(ctx context.Context, name string) ([]byte, error) {
+	one, err := c.book.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(&one.Channel, "", "  ")
+}
+
+// Check implements console.Alerts.
+func (c consoleAlerts) Check(name string, document []byte) ([]byte, error) {
+	channel, err := alerts.DecodeChannel(name, document)
+	if err != nil {
+		return nil, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "document", Detail: err.Error()}
+	}
+	return json.Marshal(&channel)
+}
+
+// Put implements console.Alerts.
+func (c consoleAlerts) Put(ctx context.Context, name string, document []byte, secret *string) error {
+	channel, err := alerts.DecodeChannel(name, document)
+	if err != nil {
+		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "document", Detail: err.Error()}
+	}
+	return c.book.Put(ctx, channel, secret)
+}
+
+// Delete implements console.Alerts.
+func (c consoleAlerts) Delete(ctx context.Context, name string) error {
+	return c.book.Delete(ctx, name)
+}
+
 // Test implements console.Alerts.
 func (c consoleAlerts) Test(ctx context.Context, _ operate.Actor, name string) error {
-	sender := c.node.Alerts()
-	if sender == nil {
-		return &operate.Refusal{Code: http.StatusServiceUnavailable, Detail: "This node does not deliver alerts: ask one with the role supervisor."}
-	}
-	if err := sender.Test(ctx, name); err != nil {
-		return &operate.Refusal{Code: http.StatusBadGateway, Detail: err.Error()}
-	}
-	return nil
+	return c.book.Test(ctx, name)
 }

@@ -162,7 +162,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
 	if n.conn, err = natsbus.Dial(ctx, natsbus.Options{
-		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
+		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, CAFile: n.cfg.NATSCA, CertFile: n.cfg.NATSCert, KeyFile: n.cfg.NATSKey, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
 		Namespace: n.cfg.Namespace, Report: n.report,
 	}); err != nil {
 		return n.withLacking(ctx, err)

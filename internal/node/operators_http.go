@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/config"
@@ -47,6 +48,7 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 		o.ports.Live = o.live
 	}
 	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: o.ports.Tokens, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}
+	c.Sessions, _ = any(n.store).(operate.SessionStore)
 	if c.Mode == "" {
 		c.Mode = auth.Off
 	}
@@ -62,6 +64,9 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 		c.OIDC = auth.Provider{Issuer: n.cfg.OIDCIssuer, ClientID: n.cfg.OIDCClientID, Secret: secret, Claim: n.cfg.OIDCClaim, Groups: map[operate.Role][]string{
 			operate.RoleViewer: n.cfg.OIDCViewers, operate.RoleOperator: n.cfg.OIDCOperators, operate.RoleAdmin: n.cfg.OIDCAdmins,
 		}}
+	}
+	if n.cfg.ClientCA != "" {
+		c.Certificates = auth.Certificates{operate.RoleClient: n.cfg.CertClients, operate.RoleViewer: n.cfg.CertViewers, operate.RoleOperator: n.cfg.CertOperators, operate.RoleAdmin: n.cfg.CertAdmins}
 	}
 	var err error
 	o.auth, err = auth.New(c)
@@ -79,6 +84,10 @@ func (n *Node) ports() api.Ports {
 	p.Notes, _ = store.(operate.NoteStore)
 	p.Settings, _ = store.(operate.SettingStore)
 	p.Events = eventSource{n.conn}
+	p.Level = n.cfg.Level
+	if p.Settings != nil {
+		p.Alerts = &alerts.Book{Store: p.Settings, Sender: n.Alerts}
+	}
 	if flow, err := n.Flow(); err == nil {
 		p.Pauses, p.Partitions, p.Agents = flow.Pauses, flow.Partitions, flow.Agents
 		p.Operations = n.repairs(flow.Agents)
@@ -229,7 +238,15 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}, nil
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
+	if n.cfg.ClientCA != "" {
+		ca, err := newClientCAs(n.cfg.ClientCA, time.Now, func(err error) { n.log.Warn("the authorities of client certificates stay as they were", "error", err) })
+		if err != nil {
+			return nil, err
+		}
+		ca.ask(secure)
+	}
+	return secure, nil
 }
 
 // checkOpen refuses to serve everyone where that was not said: the address that is listened at counts, whatever its name

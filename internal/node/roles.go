@@ -122,7 +122,7 @@ func (n *Node) schedulerConfig() scheduler.RunConfig {
 		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, Traced: n.traced(), Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,
-		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow},
+		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow, Audit: n.cfg.RetainAudit},
 	}
 }
 

@@ -133,6 +133,7 @@ type Store interface {
 	SettingStore
 	PauseStore
 	BooksStore
+	SessionStore
 }
 
 // Actions carries out what operators ask of single tasks.

@@ -11,6 +11,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/seal"
 )
 
 const (
@@ -39,6 +40,7 @@ type player struct {
 	plans map[planKey]*core.Plan // version 0: the highest
 	hold  Hold
 	out   core.Outcome
+	key   string // of a member's encrypted input, beside which the operation would put one payload for all; empty: of none
 }
 
 type planKey struct {
@@ -125,6 +127,10 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	t, err := core.Replay(plan, saved)
 	if err != nil {
 		return fateRefused, "its journal cannot be replayed"
+	}
+	if e, encrypted := seal.Of(t.Input); encrypted && (p.op.Action == operate.ActionEdit || p.op.Action == operate.ActionAccept) {
+		p.key = e.Key
+		return fateRefused, "its payloads are encrypted"
 	}
 	if t.Seq != m.Seq {
 		return fateRefused, "changed since the preview"
@@ -256,6 +262,9 @@ func rehearse(ctx context.Context, cfg *Config, op *operate.Operation, store Sto
 			}
 			if err := p.play(ctx, members, core.InstantOf(cfg.Now()), each); err != nil {
 				return nil, err
+			}
+			if p.key != "" {
+				return nil, bad("action", "there are tasks whose payloads are encrypted, with key %s, and an encrypted payload is of one task: %s them one by one, by duly task %s --payload-keys", core.QuoteShort(p.key), op.Action, op.Action)
 			}
 			after = members[len(members)-1].Ordinal
 		}

@@ -487,6 +487,29 @@ func TestRehearsalOfEachAction(t *testing.T) {
 	}
 }
 
+// A payload for many tasks is no payload of an encrypted one: its agents would refuse it, and it could be read.
+//
+// covers: OP11
+func TestPreviewOfEncryptedTasks(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tasks := w.failing(core.PolicyError, 3, "card declined")
+		w.set(func() {
+			tasks[2].Row.Input = []byte(`{"duly.enc":"A256GCM-1","key":"k-7","data":"ZGF0YQ=="}`)
+		})
+		group := operate.Selection{Group: groupOf(tasks[0])}
+		for _, r := range []operate.Request{{Action: operate.ActionEdit, Input: []byte(`{"card":2}`)}, {Action: operate.ActionAccept, Result: []byte(`1`)}} {
+			_, err := w.service().Preview(t.Context(), anna, group, r)
+			var refused *operate.Refusal
+			if !errors.As(err, &refused) || refused.Code != 422 || !strings.Contains(refused.Detail, `"k-7"`) {
+				t.Errorf("%s: %v", r.Action, err)
+			}
+		}
+		if _, err := w.service().Preview(t.Context(), anna, group, resubmit); err != nil {
+			t.Errorf("a resubmit: %v", err)
+		}
+	})
+}
+
 // Of more members than it may play a rehearsal plays a sample, spread evenly, and says of how many.
 //
 // covers: OP3

@@ -42,7 +42,26 @@ func poolConfig(url string, s *sockets) (*pgxpool.Config, error) {
 	if severalHosts(&c.Config) && c.ValidateConnect == nil && !strings.Contains(url, "target_session_attrs=") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
+	if c.TLSConfig != nil {
+		cfg.BeforeConnect = func(_ context.Context, to *pgx.ConnConfig) error {
+			certificates(url, &to.Config)
+			return nil
+		}
+	}
 	return cfg, nil
+}
+
+// certificates has a connection made by the files of sslrootcert, sslcert and sslkey as they are now. What cannot be read
+// now, while it is being replaced for instance, leaves those of before.
+func certificates(url string, to *pgconn.Config) {
+	now, err := pgconn.ParseConfig(url)
+	if err != nil || len(now.Fallbacks) != len(to.Fallbacks) {
+		return
+	}
+	to.TLSConfig = now.TLSConfig
+	for i := range to.Fallbacks {
+		to.Fallbacks[i].TLSConfig = now.Fallbacks[i].TLSConfig
+	}
 }
 
 func severalHosts(c *pgconn.Config) bool {

@@ -82,6 +82,7 @@ func TestPostgres(t *testing.T) {
 // covers: OP5 in groups
 // covers: OP16 in audit_trail
 // covers: OP16 in audit_trail_by_filter
+// covers: OP16 in old_audit_entries
 // covers: OP3 in freeze_a_group
 // covers: OP2 in members_and_tally
 func TestPostgresOperators(t *testing.T) {

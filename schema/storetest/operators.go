@@ -36,6 +36,7 @@ func RunOperators(t *testing.T, open Open) {
 		{"audit trail", testTrail},
 		{"audit trail by filter", testTrailFilters},
 		{"audit key at once", testTrailKeyAtOnce},
+		{"old audit entries", testForgetAudit},
 		{"freeze a group", testFreezeGroup},
 		{"freeze a filter", testFreezeFilter},
 		{"freeze by ids", testFreezeIDs},
@@ -46,6 +47,7 @@ func RunOperators(t *testing.T, open Open) {
 		{"expired previews", testDropExpired},
 		{"standing", testStanding},
 		{"tokens", testTokens},
+		{"sessions", testSessions},
 		{"notes", testNotes},
 		{"settings", testSettings},
 		{"pauses", testPauses},
@@ -981,6 +983,49 @@ func testTokens(r *rig) {
 		if !errors.Is(err, core.ErrNotFound) {
 			r.Errorf("%s that is not there: %v", what, err)
 		}
+	}
+}
+
+func testSessions(r *rig) {
+	s := operate.Session{ID: "QUJD-_", Data: []byte{0, 1, 0xff}, Expires: start.Add(time.Hour).Time()}
+	r.must(r.s.PutSession(r.ctx, s, start.Time()))
+	r.equal("session", get(r.s.SessionByID(r.ctx, s.ID))(r), s)
+	s.Data = []byte("other")
+	r.must(r.s.PutSession(r.ctx, s, start.Time()))
+	r.equal("session once more", get(r.s.SessionByID(r.ctx, s.ID))(r), s)
+	// What is over goes when another begins, and no sooner than that.
+	over := operate.Session{ID: "over", Data: []byte("x"), Expires: start.Add(time.Minute).Time()}
+	r.must(r.s.PutSession(r.ctx, over, start.Time()))
+	later := operate.Session{ID: "later", Data: []byte("y"), Expires: start.Add(time.Hour).Time()}
+	r.must(r.s.PutSession(r.ctx, later, start.Add(time.Minute-1).Time()))
+	r.equal("not over yet", get(r.s.SessionByID(r.ctx, "over"))(r), over)
+	r.must(r.s.PutSession(r.ctx, later, over.Expires))
+	gone := func(id string) {
+		r.Helper()
+		if _, err := r.s.SessionByID(r.ctx, id); !errors.Is(err, core.ErrNotFound) {
+			r.Errorf("session %s: %v", id, err)
+		}
+	}
+	gone("over")
+	r.must(r.s.DeleteSession(r.ctx, s.ID))
+	r.must(r.s.DeleteSession(r.ctx, s.ID))
+	gone(s.ID)
+	r.equal("the other", get(r.s.SessionByID(r.ctx, "later"))(r), later)
+	if err := r.s.PutSession(r.ctx, operate.Session{ID: "big", Data: make([]byte, 5000), Expires: later.Expires}, start.Time()); err == nil {
+		r.Error("a session of 5000 bytes is taken")
+	}
+	// Too many are refused.
+	if r.db == nil {
+		return
+	}
+	rows := fmt.Sprintf(`(SELECT generate_series(1, %d) AS i) AS n`, operate.SessionsMax-1)
+	if r.s.Dialect() == "sqlite" {
+		rows = fmt.Sprintf(`(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n) AS n`, operate.SessionsMax-1)
+	}
+	get(r.db.ExecContext(r.ctx, `INSERT INTO sessions (id, data, expires_at) SELECT 'f' || n.i, s.data, s.expires_at FROM sessions s, `+rows+` WHERE s.id = 'later'`))(r)
+	var refused *operate.Refusal
+	if err := r.s.PutSession(r.ctx, s, start.Time()); !errors.As(err, &refused) || refused.Code != 429 {
+		r.Errorf("one session too many: %v", err)
 	}
 }
 

@@ -75,6 +75,32 @@ func testTrail(r *rig) {
 	r.equal("the trail afterwards", r.audit(operate.AuditFilter{Limit: 100}), want)
 }
 
+// testForgetAudit: old entries go, the oldest first and so many at a time; the others stay as they are, and no number is
+// given again.
+func testForgetAudit(r *rig) {
+	for i := range 10 {
+		e := entry(i)
+		e.Key = fmt.Sprint("key-", i)
+		if _, _, err := r.s.Append(r.ctx, e); err != nil {
+			r.Fatal(err)
+		}
+	}
+	before := r.audit(operate.AuditFilter{Limit: 100})
+	at := start.Add(6 * time.Second) // six are older
+	for _, want := range []int{4, 2, 0} {
+		r.equal("forgotten", get(r.s.ForgetAudit(r.ctx, at, 4))(r), want)
+	}
+	r.equal("what stays", r.audit(operate.AuditFilter{Limit: 100}), before[:4])
+	r.equal("by target", r.audit(operate.AuditFilter{Limit: 100, Target: "task/order/7"}), before[2:3])
+	r.equal("all of them", get(r.s.ForgetAudit(r.ctx, start.Add(time.Hour), 100))(r), 4)
+	r.equal("nothing is left", len(r.audit(operate.AuditFilter{Limit: 100})), 0)
+	e := entry(11)
+	e.Key = "key-3" // of an entry that is forgotten
+	if n, again, err := r.s.Append(r.ctx, e); err != nil || again != nil || n <= before[0].Number {
+		r.Errorf("the next entry is number %d after %d, again %v, %v", n, before[0].Number, again, err)
+	}
+}
+
 func testTrailFilters(r *rig) {
 	const n = 30
 	var all []operate.AuditEntry

@@ -44,6 +44,15 @@ func TestGeneratedClient(t *testing.T) {
 
 	world := apitest.New()
 	world.Tell(operate.Event{Type: "order", Task: "t-1", Status: core.StateProcessed, At: apitest.At})
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer receiver.Close()
+	world.Documents["alerts/channels/ops"] = []byte(`{"kind":"webhook","url":"` + receiver.URL + `"}`)
+	if err := world.Deliver(); err != nil {
+		t.Fatal(err)
+	}
 	var ports api.Ports
 	handler, err := world.Handler(func(c *api.Config) { ports = c.Ports })
 	if err != nil {

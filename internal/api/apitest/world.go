@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
@@ -41,6 +42,8 @@ type World struct {
 	Keys       map[string]operate.Token
 	Notebook   []operate.Note
 	Documents  map[string][]byte
+	Sender     *alerts.Sender // nil: nothing is delivered here
+	Level      slog.LevelVar
 	Held       []operate.Pause
 	Compared   operate.BooksResult
 	Haunting   []operate.Ghost
@@ -114,7 +117,22 @@ func PartitionOf(id string, partitions int) int {
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
 	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Tokens: w, Notes: w, Settings: w, Live: l,
-		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}}
+		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level}
+}
+
+// Deliver makes what tests channels; they may lead to this machine.
+func (w *World) Deliver() (err error) {
+	w.Sender, err = alerts.New(alerts.Config{Store: w, Source: nothing{}, Leads: func() bool { return false }, Log: slog.New(slog.DiscardHandler), AllowLocal: true})
+	return err
+}
+
+// nothing is a source without alerts.
+type nothing struct{}
+
+// Read implements alerts.Source.
+func (nothing) Read(ctx context.Context, _ func(alerts.Message)) error {
+	<-ctx.Done()
+	return nil
 }
 
 // Handler is the API over the world, without authentication before it.

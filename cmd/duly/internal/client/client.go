@@ -5,6 +5,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 const (
 	answerBytesMax  = 64 << 20
 	problemBytesMax = 1 << 20
+	handshakeMax    = 10 * time.Second
+	idleMax         = time.Minute
 )
 
 // HeaderKey is the header of a key under which a request is carried out once.
@@ -29,7 +32,16 @@ type Client struct {
 	Base    string        // address of the node's HTTP server
 	Token   string        // of the API; empty: none is sent
 	Timeout time.Duration // of one answer; a stream of events has none
+
+	By http.RoundTripper // nil: http.DefaultTransport
 }
+
+// Transport is the usual one with TLS of its own.
+func Transport(secure *tls.Config) http.RoundTripper {
+	return &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, ForceAttemptHTTP2: true, TLSHandshakeTimeout: handshakeMax, IdleConnTimeout: idleMax}
+}
+
+func (c *Client) http() *http.Client { return &http.Client{Transport: c.By} }
 
 // Problem is an answer that is an error: a problem document of RFC 9457.
 type Problem struct {
@@ -125,7 +137,7 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 			req.Header.Set(k, v)
 		}
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.http().Do(req)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err // its text has the address once more
 	}

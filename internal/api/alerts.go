@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"duly.dev/duly/internal/alerts"
+	"duly.dev/duly/internal/operate"
+)
+
+type (
+	// ChannelIn is a channel of alerts in a path.
+	ChannelIn struct {
+		Name string `path:"name" maxLength:"64"`
+	}
+	putChannelIn struct {
+		ChannelIn
+		Body struct {
+			alerts.Channel
+			Secret *string `json:"secret,omitempty" maxLength:"4096" writeOnly:"true" doc:"signing secrets of a webhook, one a line, or the password of mail: kept in the database, and shown nowhere. Absent: with secret_stored the one that is kept, without it none"`
+		}
+	}
+	// channelJSON is a channel as it is stored, and how it does.
+	channelJSON struct {
+		Name string `json:"name"`
+		alerts.Channel
+		Sent   int64      `json:"sent" doc:"alerts that it took since this node's sender leads"`
+		Failed int64      `json:"failed" doc:"alerts that were given up"`
+		Error  string     `json:"error,omitempty" doc:"of the newest try, if that failed, or of the channel"`
+		Tried  *time.Time `json:"tried,omitempty" doc:"when the newest try was; absent: none was made from this node"`
+	}
+	channelOut   struct{ Body channelJSON }
+	channelsJSON struct {
+		Channels []channelJSON `json:"channels"`
+	}
+	testedJSON struct {
+		Channel string `json:"channel"`
+		Outcome string `json:"outcome"`
+	}
+	testedOut struct{ Body testedJSON }
+)
+
+func channelOf(s *alerts.Stored) channelJSON {
+	c := channelJSON{Name: s.Name, Channel: s.Channel, Sent: s.State.Sent, Failed: s.State.Failed, Error: s.State.Error}
+	if s.Broken != "" {
+		c.Error = s.Broken
+	}
+	if at := s.State.At.UTC(); !s.State.At.IsZero() {
+		c.Tried = &at
+	}
+	return c
+}
+
+// channelChange is what the audit trail has of a channel: all but its secret.
+type channelChange struct {
+	alerts.Channel
+	Secret string `json:"secret,omitempty"` // "given" where the change brought one
+}
+
+// alertRoutes are the channels of alerts.
+func (a *api) alertRoutes() {
+	const tag, path = "admin", "/v1/settings/alerts"
+	listing(a, route{method: "GET", path: path, id: "listAlertChannels", tag: tag, needs: operate.RoleAdmin, summary: "Channels of alerts, without their secrets"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page channelsJSON, rows []channelJSON, next string, err error) {
+			if a.ports.Alerts == nil {
+				return page, nil, "", notServed("channels of alerts")
+			}
+			all, err := a.ports.Alerts.All(ctx)
+			page.Channels = []channelJSON{}
+			for i := range all {
+				page.Channels = append(page.Channels, channelOf(&all[i]))
+			}
+			return page, page.Channels, "", err
+		})
+	register(a, route{method: "GET", path: path + "/{name}", id: "getAlertChannel", tag: tag, needs: operate.RoleAdmin, summary: "One channel of alerts, without its secret"},
+		func(ctx context.Context, in *ChannelIn) (*channelOut, error) {
+			if a.ports.Alerts == nil {
+				return nil, notServed("channels of alerts")
+			}
+			one, err := a.ports.Alerts.Get(ctx, in.Name)
+			return &channelOut{channelOf(&one)}, err
+		})
+	register(a, route{method: http.MethodPut, path: path + "/{name}", id: "putAlertChannel", tag: tag, needs: operate.RoleAdmin, status: 204,
+		summary: "Make a channel of alerts, or replace one", about: "It is taken up within seconds."},
+		func(ctx context.Context, in *putChannelIn) (*struct{}, error) {
+			if a.ports.Alerts == nil {
+				return nil, notServed("channels of alerts")
+			}
+			c := in.Body.Channel
+			c.Name = in.Name
+			after := channelChange{Channel: c}
+			if in.Body.Secret != nil {
+				after.Secret = "given"
+			}
+			entry := change{action: "channel.put", target: "channel/" + in.Name, after: after}
+			before, err := a.ports.Alerts.Get(ctx, in.Name)
+			if err == nil {
+				entry.before = channelChange{Channel: before.Channel}
+			} else if bad, ok := errors.AsType[*operate.Refusal](err); !ok || bad.Code != http.StatusNotFound {
+				return nil, err
+			}
+			return nil, a.audited(ctx, entry, func() error { return a.ports.Alerts.Put(ctx, c, in.Body.Secret) })
+		})
+	register(a, route{method: http.MethodDelete, path: path + "/{name}", id: "deleteAlertChannel", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Forget a channel of alerts and its secret"},
+		func(ctx context.Context, in *ChannelIn) (*struct{}, error) {
+			if a.ports.Alerts == nil {
+				return nil, notServed("channels of alerts")
+			}
+			before, err := a.ports.Alerts.Get(ctx, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			return nil, a.audited(ctx, change{action: "channel.delete", target: "channel/" + in.Name, before: channelChange{Channel: before.Channel}}, func() error {
+				return a.ports.Alerts.Delete(ctx, in.Name)
+			})
+		})
+	register(a, route{method: http.MethodPost, path: path + "/{name}/test", id: "testAlertChannel", tag: tag, needs: operate.RoleAdmin,
+		summary: "Send a test alert through a channel", about: "Once, and whatever the channel wants to hear. 502 has what the receiver says."},
+		func(ctx context.Context, in *ChannelIn) (*testedOut, error) {
+			if a.ports.Alerts == nil {
+				return nil, notServed("channels of alerts")
+			}
+			if _, err := a.ports.Alerts.Get(ctx, in.Name); err != nil {
+				return nil, err
+			}
+			err := a.audited(ctx, change{action: "alert.test", target: "channel/" + in.Name}, func() error { return a.ports.Alerts.Test(ctx, in.Name) })
+			return &testedOut{testedJSON{in.Name, "the channel took the test alert"}}, err
+		})
+}

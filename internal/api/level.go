@@ -1,0 +1,53 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"duly.dev/duly/internal/operate"
+)
+
+type (
+	levelJSON struct {
+		Level string `json:"level" enum:"debug,info,warn,error"`
+	}
+	levelIn  struct{ Body levelJSON }
+	levelOut struct{ Body levelJSON }
+)
+
+func (a *api) level() *levelOut {
+	return &levelOut{levelJSON{strings.ToLower(a.ports.Level.Level().String())}}
+}
+
+// levelRoutes are the level of this node's log.
+func (a *api) levelRoutes() {
+	const tag, path = "admin", "/v1/log-level"
+	register(a, route{method: "GET", path: path, id: "getLogLevel", tag: tag, needs: operate.RoleAdmin, summary: "Level of the log of the node that answers"},
+		func(context.Context, *struct{}) (*levelOut, error) {
+			if a.ports.Level == nil {
+				return nil, notServed("the level of the log")
+			}
+			return a.level(), nil
+		})
+	register(a, route{method: http.MethodPut, path: path, id: "putLogLevel", tag: tag, needs: operate.RoleAdmin, summary: "Change it, until that node ends"},
+		func(ctx context.Context, in *levelIn) (*levelOut, error) {
+			if a.ports.Level == nil {
+				return nil, notServed("the level of the log")
+			}
+			var to slog.Level
+			if err := to.UnmarshalText([]byte(in.Body.Level)); err != nil {
+				return nil, fmt.Errorf("level %s: %w", in.Body.Level, err) // the description allows four
+			}
+			err := a.audited(ctx, change{action: "log.level", target: "log-level", before: a.level().Body, after: in.Body}, func() error {
+				a.ports.Level.Set(to)
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			return a.level(), nil
+		})
+}

@@ -1,0 +1,87 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+const (
+	qPutSession     = `INSERT INTO sessions (id, data, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at`
+	qCountSessions  = `SELECT count(*) FROM sessions`
+	qSession        = `SELECT id, data, expires_at FROM sessions WHERE id = ?1`
+	qDeleteSession  = `DELETE FROM sessions WHERE id = ?1`
+	qSessionsEnded  = `DELETE FROM sessions WHERE id IN (SELECT s.id FROM sessions s WHERE s.expires_at <= ?1 ORDER BY s.expires_at, s.id LIMIT ?2)`
+	sessionBytesMax = 4 << 10
+	sessionsPage    = 1000
+)
+
+// PutSession implements operate.SessionStore.
+func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time) error {
+	if len(s.Data) > sessionBytesMax {
+		return fmt.Errorf("session: it has %d bytes, the limit is %d", len(s.Data), sessionBytesMax)
+	}
+	err := a.change(ctx, func(c changes) error {
+		if _, err := c.exec(qSessionsEnded, a.of.time(core.InstantOf(now)), sessionsPage); err != nil {
+			return err
+		}
+		var there int64
+		if err := c.row(qCountSessions, nil, &there); err != nil {
+			return err
+		}
+		if there >= operate.SessionsMax {
+			return &operate.Refusal{Code: 429, Detail: fmt.Sprintf("there are %d sessions, the limit; one ends within hours", there)}
+		}
+		_, err := c.exec(qPutSession, words(s.ID), s.Data, a.of.time(core.InstantOf(s.Expires)))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	return nil
+}
+
+func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
+	var s operate.Session
+	var expires instant
+	err := row.Scan(&s.ID, &s.Data, &expires)
+	s.Expires = expires.timeOf()
+	return s, err
+}
+
+// SessionByID implements operate.SessionStore.
+func (a *asked) SessionByID(ctx context.Context, id string) (operate.Session, error) {
+	s, err := scanSession(a.of.db.QueryRowContext(ctx, a.of.params(qSession), words(id)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, fmt.Errorf("session: %w", core.ErrNotFound)
+	}
+	if err != nil {
+		return s, fmt.Errorf("session: %w", err)
+	}
+	return s, nil
+}
+
+// DeleteSession implements operate.SessionStore.
+func (a *asked) DeleteSession(ctx context.Context, id string) error {
+	if _, err := a.execOne(ctx, qDeleteSession, words(id)); err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	return nil
+}
+
+// qForgetAudit takes the oldest entries, some at a time.
+const qForgetAudit = `DELETE FROM audit WHERE number IN (SELECT a.number FROM audit a WHERE a.at < ?1 ORDER BY a.at, a.number LIMIT ?2)`
+
+// ForgetAudit implements Store. Entries that stay keep their numbers, and no number is given again.
+func (a *asked) ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error) {
+	n, err := a.execOne(ctx, qForgetAudit, a.of.time(before), most)
+	if err != nil {
+		return 0, fmt.Errorf("audit entries before %s: %w", before.Time().Format(time.RFC3339), err)
+	}
+	return int(n), nil
+}
