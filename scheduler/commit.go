@@ -93,6 +93,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	}
 	s.leftOut(res)
 	s.trace()
+	s.tell()
 }
 
 // trace hands over what was committed about tasks of sampled traces.

@@ -190,7 +190,7 @@ func ending(x *pending) core.Ending {
 	step, why := failureReason(t, x.e.plan)
 	return core.Ending{
 		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
-		Step: step, Error: why, CreatedAt: t.CreatedAt, At: t.EndedAt,
+		Step: step, Error: why, Labels: core.FormatLabels(t.Labels), CreatedAt: t.CreatedAt, At: t.EndedAt,
 	}
 }
 

@@ -27,6 +27,9 @@ type Config struct {
 	// Traced takes what was committed about a task whose submitter asked for a trace, after the commit. plan may be nil;
 	// nothing of w may be kept. It must not block. nil: no one traces, which costs nothing.
 	Traced func(plan *core.Plan, w *core.TaskWrite)
+	// Watch is asked after each commit whether someone watches what is committed; it returns nil when no one does. It must
+	// not block. nil: no one ever does, which costs nothing.
+	Watch func() Telling
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant

@@ -65,7 +65,7 @@ func (r *reader) labelledPart(ctx context.Context, partition, below int64, f cor
 }
 
 // matching reads those of some tasks of a partition that match a filter's other conditions, the newest first, and when the
-// oldest of all of them was created.
+// oldest of all of them was created. Where none matches, no row is handed over.
 func (r *reader) matching(ctx context.Context, partition int64, numbers []int64, f core.Filter) (found []entry, oldest int64, err error) {
 	c := conditions{args: []any{partition, r.list(numbers)}}
 	r.filters(&c, f)
@@ -73,23 +73,31 @@ func (r *reader) matching(ctx context.Context, partition int64, numbers []int64,
 	if len(c.where) > 0 {
 		matches = c.String()
 	}
-	rows, err := r.query(ctx, `SELECT `+listColumns+`, created_at, CASE WHEN `+matches+` THEN 1 ELSE 0 END`+r.among("tasks", "number")+` ORDER BY number DESC`, c.args...)
+	hits, created := 1, instant(math.MaxInt64)
+	if len(c.where) > 0 {
+		look := `SELECT COALESCE(max(CASE WHEN ` + matches + ` THEN 1 ELSE 0 END), 0), min(created_at)` + r.among("tasks", "number")
+		if err := r.db.QueryRowContext(ctx, r.params(look), c.args...).Scan(&hits, &created); err != nil {
+			return nil, 0, err
+		}
+	}
+	if oldest = int64(created); created == 0 { // none of them is there any more
+		oldest = math.MaxInt64
+	}
+	if hits == 0 {
+		return nil, oldest, nil
+	}
+	rows, err := r.query(ctx, `SELECT `+listColumns+r.among("tasks", "number")+` AND `+matches+` ORDER BY number DESC`, c.args...)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer rows.Close()
-	oldest = math.MaxInt64
 	for rows.Next() {
-		var created instant
-		var is int
-		v, err := scanListed(rows, &created, &is)
+		v, err := scanListed(rows)
 		if err != nil {
 			return nil, 0, err
 		}
-		oldest = min(oldest, int64(created))
-		if is == 1 {
-			found = append(found, entry{int64(created), v})
-		}
+		oldest = min(oldest, int64(v.CreatedAt))
+		found = append(found, entry{int64(v.CreatedAt), v})
 	}
 	return found, oldest, rows.Err()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -242,16 +243,17 @@ func (r *reader) whole(ctx context.Context, partitions []int64, at positions, f 
 // a page is full, there are no more, or it has looked at lookMax rows.
 func (r *reader) search(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
 	parts := make([]part, len(partitions))
-	for i, p := range partitions {
+	for i := range parts {
 		parts[i] = part{next: at[i], seen: math.MaxInt64}
-		if f.CreatedTo == 0 || f.After != "" {
-			continue
-		}
-		top, err := r.createdBefore(ctx, p, f.CreatedTo.Add(clockSkewMax))
+	}
+	if f.CreatedTo != 0 && f.After == "" {
+		tops, err := r.createdBefore(ctx, f.CreatedTo.Add(clockSkewMax))
 		if err != nil {
-			return nil, fmt.Errorf("partition %d: %w", p, err)
+			return nil, fmt.Errorf("created_to: %w", err)
 		}
-		parts[i].next = min(at[i], top)
+		for i, p := range partitions {
+			parts[i].next = min(at[i], tops[p])
+		}
 	}
 	// All partitions have to be looked at once, or a page might get nowhere.
 	first := max(1, min(lookFirst, lookMax/(2*max(1, len(parts)))))
@@ -296,15 +298,17 @@ func known(parts []part, seen int64) int {
 
 // lookOn looks at some more rows of a partition, and returns how many there were.
 func (r *reader) lookOn(ctx context.Context, partition int64, p *part, f core.Filter, sources []source, some int) (int, error) {
-	looked, err := r.looked(ctx, partition, p.next, sources, some)
+	looked, err := r.looked(ctx, partition, p.next, f, sources, some)
 	if err != nil || looked.rows == 0 {
 		p.next = 0
 		return 0, err
 	}
 	f.Limit -= len(p.entries)
-	found, err := r.entries(ctx, partition, looked.number, p.next, f, sources)
-	if err != nil {
-		return 0, err
+	var found []entry
+	if looked.some { // where all are filtered out the rows need not be gone over again
+		if found, err = r.entries(ctx, partition, looked.number, p.next, f, sources); err != nil {
+			return 0, err
+		}
 	}
 	for i := range found { // each stands by the oldest above it
 		found[i].at = min(found[i].at, p.seen)
@@ -323,30 +327,55 @@ func (r *reader) lookOn(ctx context.Context, partition int64, p *part, f core.Fi
 	return looked.rows, nil
 }
 
-// qCreated is when the task with a number, or the next below it, was created.
-const qCreated = `SELECT created_at FROM tasks WHERE partition = ?1 AND number <= ?2 ORDER BY number DESC LIMIT 1`
+// qCreated is when the task with a number, or the next below it, was created, in each of some partitions.
+const qCreated = `SELECT u.partition, (SELECT t.created_at FROM tasks t WHERE t.partition = u.partition AND t.number <= u.number ORDER BY t.number DESC LIMIT 1) FROM `
 
-// createdBefore is a number that no task has or is above that was created before a time, but for
-// what clocks are apart: found by halving.
-func (r *reader) createdBefore(ctx context.Context, partition int64, at core.Instant) (int64, error) {
-	above, err := column[int64](ctx, r, `SELECT COALESCE(max(number), 0) + 1 FROM tasks WHERE partition = ?1`, partition)
-	if err != nil || len(above) == 0 {
-		return 0, err
+// createdBefore is for each partition a number that no task has or is above that was created before a time, but for what
+// clocks are apart: found by halving, in all partitions at once.
+func (r *reader) createdBefore(ctx context.Context, at core.Instant) (map[int64]int64, error) {
+	last, err := r.lastNumbers(ctx)
+	if err != nil {
+		return nil, err
 	}
-	low, high := int64(0), above[0] // all from high on is too new; low is not known to be
-	for high-low > lookFirst {
-		middle := low + (high-low)/2
-		created, err := column[instant](ctx, r, qCreated, partition, middle)
+	low, high := make(map[int64]int64, len(last)), make(map[int64]int64, len(last)) // all from high on is too new; low is not known to be
+	for _, p := range last {
+		high[p.partition] = p.number + 1
+	}
+	for {
+		var partitions, middles []int64
+		for _, p := range last {
+			if l, h := low[p.partition], high[p.partition]; h-l > lookFirst {
+				partitions, middles = append(partitions, p.partition), append(middles, l+(h-l)/2)
+			}
+		}
+		if len(partitions) == 0 {
+			return high, nil
+		}
+		created := make(map[int64]core.Instant, len(partitions))
+		rows, err := r.query(ctx, qCreated+r.rows(1, `partition INT8`, `number INT8`), r.rowArgs(partitions, middles)...)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		if len(created) > 0 && core.Instant(created[0]) >= at {
-			high = middle
-		} else {
-			low = middle
+		for rows.Next() {
+			var p int64
+			var when instant
+			if err := rows.Scan(&p, &when); err != nil {
+				rows.Close()
+				return nil, err
+			}
+			created[p] = core.Instant(when)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return nil, err
+		}
+		for i, p := range partitions {
+			if created[p] >= at {
+				high[p] = middles[i]
+			} else {
+				low[p] = middles[i]
+			}
 		}
 	}
-	return high, nil
 }
 
 // looked is what a search has gone over.
@@ -354,18 +383,26 @@ type looked struct {
 	rows    int
 	number  int64 // the lowest
 	created int64 // the oldest
+	some    bool  // the filter lets some of them through
 }
 
 // looked goes over up to n rows below a number.
-func (r *reader) looked(ctx context.Context, partition, below int64, sources []source, n int) (looked, error) {
+func (r *reader) looked(ctx context.Context, partition, below int64, f core.Filter, sources []source, n int) (looked, error) {
 	c := conditions{args: []any{partition}}
-	from := c.union(sources, `number, created_at`, below, c.param(n))
-	var rows int
+	r.filters(&c, f)
+	hit := `1`
+	if len(c.where) > 0 {
+		hit = `CASE WHEN ` + c.String() + ` THEN 1 ELSE 0 END`
+	}
+	c.where = nil
+	from := c.union(sources, `number, created_at, `+hit+` AS hit`, below, c.param(n))
+	var rows, hits int
 	var number sql.NullInt64
 	var created instant
-	query := `SELECT count(*), min(number), min(created_at) FROM (SELECT number, created_at FROM (` + from + `) AS found ORDER BY number DESC LIMIT ` + c.param(n) + `) AS looked`
-	err := r.db.QueryRowContext(ctx, r.params(query), c.args...).Scan(&rows, &number, &created)
-	return looked{rows, number.Int64, int64(created)}, err
+	query := `SELECT count(*), min(number), min(created_at), COALESCE(max(hit), 0) FROM (SELECT number, created_at, hit FROM (` + from + `) AS found ORDER BY number DESC LIMIT ` +
+		c.param(n) + `) AS looked`
+	err := r.db.QueryRowContext(ctx, r.params(query), c.args...).Scan(&rows, &number, &created, &hits)
+	return looked{rows, number.Int64, int64(created), hits > 0}, err
 }
 
 // entries reads the newest tasks of the sources between two numbers that pass the filter, up

@@ -1,12 +1,14 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -324,6 +326,9 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 	}
 	tasks, err := a.fill(ctx, op.ID, pages)
 	if err == nil {
+		err = a.order(ctx, op.ID, tasks)
+	}
+	if err == nil {
 		n, err = a.execOne(ctx, qFrozen, op.ID, string(op.State), tasks)
 	}
 	if err == nil && n == 0 {
@@ -425,7 +430,8 @@ func (r *reader) lastNumbers(ctx context.Context) ([]struct{ partition, number i
 	}, `SELECT p.partition, (SELECT COALESCE(max(t.number), 0) FROM tasks t WHERE t.partition = p.partition) FROM partitions p ORDER BY p.partition`)
 }
 
-// fill stores the members of an operation, and returns how many there are.
+// fill stores the members of an operation, and returns how many there are: their ordinals are -1, -2 … in the order in
+// which they are found, until order has put them into theirs.
 func (a *asked) fill(ctx context.Context, operation string, pages []frozenPage) (int64, error) {
 	total := int64(0)
 	for i := range pages {
@@ -440,7 +446,7 @@ func (a *asked) fill(ctx context.Context, operation string, pages []frozenPage) 
 				return 0, fmt.Errorf("members of partition %d: %w", p.partition, err)
 			}
 			if total += n; total > operate.MembersMax {
-				return 0, &operate.Refusal{Code: 422, Field: "selection", Detail: fmt.Sprintf("selection: more than %d tasks, want at most that many", operate.MembersMax)}
+				return 0, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: more than %d tasks, want at most that many", operate.MembersMax)}
 			}
 			if p.step > 0 {
 				if after = to; after >= p.last {
@@ -456,6 +462,59 @@ func (a *asked) fill(ctx context.Context, operation string, pages []frozenPage) 
 	return total, nil
 }
 
+const (
+	qFound = `SELECT m.ordinal, (SELECT t.deadline FROM tasks t WHERE t.partition = m.partition AND t.number = m.number) FROM operation_members m
+	WHERE m.operation = ?1 AND m.ordinal < ?2 ORDER BY m.ordinal DESC LIMIT ?3`
+	qPlace = `UPDATE operation_members SET ordinal = u.place FROM `
+	isHere = ` WHERE operation_members.operation = ?1 AND operation_members.ordinal = u.ordinal`
+)
+
+// order gives members that were just found the ordinals 1, 2 …: by the deadline that their tasks have, the earliest
+// first, so that what was promised first is asked first, and those of one deadline as they were found. The deadlines of
+// all are in memory meanwhile, 16 bytes each.
+func (a *asked) order(ctx context.Context, operation string, tasks int64) error {
+	type found struct{ ordinal, due int64 }
+	all := make([]found, 0, tasks)
+	for below := int64(0); int64(len(all)) < tasks; below = all[len(all)-1].ordinal {
+		page, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (f found, err error) {
+			due := instant(0)
+			err = row.Scan(&f.ordinal, &due)
+			if f.due = int64(due); due == 0 {
+				f.due = math.MaxInt64
+			}
+			return f, err
+		}, qFound, operation, below, freezePage)
+		if err != nil {
+			return fmt.Errorf("deadlines: %w", err)
+		}
+		if len(page) == 0 {
+			return fmt.Errorf("%d of %d members are there", len(all), tasks)
+		}
+		all = append(all, page...)
+	}
+	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.due, b.due) })
+	ordinals, places := make([]int64, 0, freezePage), make([]int64, 0, freezePage)
+	placed := int64(0)
+	for page := range slices.Chunk(all, freezePage) {
+		ordinals, places = ordinals[:0], places[:0]
+		for i := range page {
+			placed++
+			ordinals, places = append(ordinals, page[i].ordinal), append(places, placed)
+		}
+		err := a.change(ctx, func(c changes) error {
+			n, err := c.exec(qPlace+c.r.rows(2, `ordinal INT8`, `place INT8`)+isHere, append([]any{operation}, c.r.rowArgs(ordinals, places)...)...)
+			if err == nil && int(n) != len(page) {
+				err = fmt.Errorf("%d of %d members are there", n, len(page))
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("order of the members: %w", err)
+		}
+	}
+	return nil
+}
+
 // newestSeq is the number of a task's newest journal row. The row of a task that has ended says it.
 const newestSeq = `CASE WHEN t.state IN ('processed', 'undone', 'error') THEN t.seq
 	ELSE COALESCE((SELECT max(j.seq) FROM journal j WHERE j.partition = t.partition AND j.number = t.number), t.seq) END`
@@ -466,7 +525,7 @@ func (a *asked) fillPage(ctx context.Context, operation string, p *frozenPage, a
 	c := conditions{args: []any{p.partition}}
 	c.where = append(c.where, `partition = ?1`)
 	head := `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome)
-	SELECT CAST(` + c.param(operation) + ` AS TEXT), ` + c.param(before) + ` + row_number() OVER (ORDER BY t.number), t.partition, t.number, t.id, t.type, ` + newestSeq + `,
+	SELECT CAST(` + c.param(operation) + ` AS TEXT), -(` + c.param(before) + ` + row_number() OVER (ORDER BY t.number)), t.partition, t.number, t.id, t.type, ` + newestSeq + `,
 	COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = t.failed_step), ''), 0, 'waiting'
 	FROM (SELECT partition, number, id, type, plan_version, state, seq, failed_step FROM `
 	c.add(`number > %s`, after)
@@ -478,7 +537,7 @@ func (a *asked) fillPage(ctx context.Context, operation string, p *frozenPage, a
 		if n, err = ch.exec(query, c.args...); err != nil || n == 0 {
 			return err
 		}
-		return ch.row(`SELECT number FROM operation_members WHERE operation = ?1 AND ordinal = ?2`, []any{operation, before + n}, &last)
+		return ch.row(`SELECT number FROM operation_members WHERE operation = ?1 AND ordinal = ?2`, []any{operation, -(before + n)}, &last)
 	})
 	return n, last, err
 }

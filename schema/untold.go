@@ -42,7 +42,7 @@ func ending(plan *core.Plan, saved *core.Saved) core.Ending {
 	t := saved.Row
 	e := core.Ending{
 		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
-		CreatedAt: t.CreatedAt, At: t.EndedAt, ReplyTo: t.ReplyTo,
+		Labels: core.FormatLabels(t.Labels), CreatedAt: t.CreatedAt, At: t.EndedAt, ReplyTo: t.ReplyTo,
 	}
 	if live, err := core.Replay(plan, saved); err == nil && t.State != core.StateProcessed {
 		e.Error = live.Why

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aymanbagabas/go-udiff"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
@@ -91,7 +92,8 @@ func (c *failuresShowCmd) Run(ctx context.Context, std streams) error {
 // bulk is the action that an operation asks of each task.
 type bulk struct {
 	Group  string `arg:"" help:"Id of the failure group."`
-	Action string `default:"resubmit" enum:"resubmit,undo,accept,resolve" help:"What is asked of each task: resubmit, undo, accept or resolve."`
+	Action string `default:"resubmit" enum:"resubmit,edit,undo,accept,resolve" help:"What is asked of each task: resubmit, edit, undo, accept or resolve."`
+	Patch  string `help:"Edit each task's own input before it starts again: a JSON Merge Patch (RFC 7386) as JSON, @file or -. A task that it does not apply to is skipped."`
 	As     string `help:"Of resolve: processed or undone."`
 	Result string `help:"Of accept: the result of the step, as JSON, @file or -."`
 	Until  string `help:"Of resubmit: the new deadline, a time or a duration from now (default: the plan's time from now)."`
@@ -102,6 +104,9 @@ type bulk struct {
 // preview freezes the group's tasks.
 func (b *bulk) preview(ctx context.Context, std streams, reason string) ([]byte, error) {
 	action := operate.Action(b.Action)
+	if b.Patch != "" && action == operate.ActionResubmit {
+		action = operate.ActionEdit // what a patch can only mean
+	}
 	body := previewBody{Selection: operate.Selection{Group: b.Group}, Action: action, Request: operate.Request{Action: action, Reason: reason, As: core.State(b.As)}}
 	var err error
 	if body.Request.Until, err = moment("until", b.Until); err != nil {
@@ -111,6 +116,13 @@ func (b *bulk) preview(ctx context.Context, std streams, reason string) ([]byte,
 		if body.Request.Result, err = document(std, "result", b.Result); err != nil {
 			return nil, err
 		}
+	}
+	if b.Patch != "" {
+		if body.Request.Patch, err = document(std, "patch", b.Patch); err != nil {
+			return nil, err
+		}
+	} else if action == operate.ActionEdit {
+		return nil, misuse("patch: none given, and edit needs one")
 	}
 	return b.send(ctx, http.MethodPost, pathPreview, body, nil)
 }
@@ -139,7 +151,29 @@ func printPreview(page show.Page, data []byte) error {
 		fmt.Fprintln(page.W, "\nThe first of them:")
 		page.Table(memberColumns[:4], sample)
 	}
+	printChanges(page.W, p.Changes)
 	return nil
+}
+
+// printChanges shows what a patch makes of inputs.
+func printChanges(w io.Writer, changes []operate.InputChange) {
+	for i := range changes {
+		c := &changes[i]
+		fmt.Fprintf(w, "\n%s %s: ", show.Clean(c.Type), show.Clean(c.ID))
+		if c.Why != "" {
+			fmt.Fprintln(w, show.Clean(c.Why))
+			continue
+		}
+		differs := udiff.Unified("input", "new input", indented(c.Before), indented(c.After))
+		if differs == "" {
+			fmt.Fprintln(w, "the patch changes nothing")
+			continue
+		}
+		fmt.Fprintln(w)
+		for line := range strings.SplitSeq(strings.TrimSuffix(differs, "\n"), "\n") {
+			fmt.Fprintln(w, show.Clean(line))
+		}
+	}
 }
 
 // objects are the objects of a list.

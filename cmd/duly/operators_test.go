@@ -43,6 +43,7 @@ type engine struct {
 	done     []operate.Request
 	refuse   error
 	previews int64 // tasks of a preview
+	patches  []string
 	op       operate.Operation
 	steps    []operate.Operation // what the operation becomes, look by look
 	started  []string
@@ -176,7 +177,16 @@ func (e *engine) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r
 }
 
 func (e *engine) Preview(_ context.Context, _ operate.Actor, sel operate.Selection, r operate.Request) (operate.Preview, error) {
-	return operate.Preview{Token: "tok-1", Selection: "group " + sel.Group, Action: r.Action, Tasks: e.previews, Expires: time.Now().Add(time.Minute),
+	var changes []operate.InputChange
+	if bad := r.Check(time.Now()); bad != nil {
+		return operate.Preview{}, bad
+	}
+	if len(r.Patch) > 0 {
+		e.patches = append(e.patches, string(r.Action)+" "+string(r.Patch))
+		changes = []operate.InputChange{{TaskRef: operate.TaskRef{Type: "order", ID: "o-1"}, Before: []byte(`{"n":12345678901234567890,"to":"USD\u001b[2J"}`), After: []byte(`{"n":12345678901234567890,"to":"EUR"}`)},
+			{TaskRef: operate.TaskRef{Type: "order", ID: "o-2"}, Why: "the patch does not apply: the input is not an object"}}
+	}
+	return operate.Preview{Changes: changes, Token: "tok-1", Selection: "group " + sel.Group, Action: r.Action, Tasks: e.previews, Expires: time.Now().Add(time.Minute),
 		Sample:    []operate.Member{{Ordinal: 1, ID: "o-1", Type: "order", Step: "charge", Outcome: operate.OutcomeWaiting}},
 		Rehearsal: &operate.Rehearsal{Repairable: 3900, Undone: 260, Waiting: 152, Reasons: []operate.ReasonCount{{Reason: "its deadline leaves no time", Tasks: 260}}}}, nil
 }
@@ -577,6 +587,13 @@ func TestRepair(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)
 	e.run(exitDone, "failures preview g-1", "SELECTION", "group g-1", "REPAIRABLE  3900", "UNDONE      260", "its deadline leaves no time", "o-1")
+	e.run(exitDone, `failures preview g-1 --patch {"to":"EUR"}`, "order o-1:", "n\": 12345678901234567890", `-  "to": "USD`, `+  "to": "EUR"`, "order o-2: the patch does not apply: the input is not an object")
+	e.run(exitUse, "failures preview g-1 --patch {", "patch is not JSON")
+	e.run(exitUse, "failures preview g-1 --action edit", "patch: none given")
+	e.run(exitUse, `failures preview g-1 --action undo --patch {"a":1}`, "undo takes no patch")
+	if got := fmt.Sprint(e.patches); got != `[edit {"to":"EUR"}]` {
+		t.Errorf("patches %s", got)
+	}
 	e.run(exitUse, "failures repair g-1 --reason fixed", "no terminal to ask at: --yes 4312")
 	e.run(exitUse, "failures repair g-1 --yes 4312", "reason: none given")
 	e.run(exitState, "failures repair g-1 --reason fixed --yes 4300", "the preview has 4312 tasks, and --yes says 4300; nothing was started")
@@ -746,7 +763,7 @@ func TestWordsAreTheAPIs(t *testing.T) {
 		schema, _ := content["schema"].(map[string]any)
 		return schema
 	}
-	words("failures repair --action", "resubmit,undo,accept,resolve", member(body("/v1/operations/preview", "post"), "action"))
+	words("failures repair --action", "resubmit,edit,undo,accept,resolve", member(body("/v1/operations/preview", "post"), "action"))
 	words("token create --role", "client,viewer,operator,admin", member(body("/v1/tokens", "post"), "role"))
 	words("op pause, resume, stop", "paused,running,stopped", member(body("/v1/operations/{operation}", "patch"), "state"))
 	for _, action := range []string{"cancel", "undo", "resubmit", "edit", "accept", "resolve", "extend"} {

@@ -105,7 +105,7 @@ func TestCompletion(t *testing.T) {
 		"duly fail":                          "failures",
 		"duly failures ":                     "list preview repair show",
 		"duly task re":                       "resolve resubmit",
-		"duly failures repair g-1 --action ": "accept resolve resubmit undo",
+		"duly failures repair g-1 --action ": "accept edit resolve resubmit undo",
 		"duly failures repair --ye":          "--yes",
 		"duly agents -o j":                   "json",
 		"duly completion ":                   "bash fish zsh",

@@ -9,14 +9,16 @@ import (
 )
 
 type tailCmd struct {
+	Event  string `help:"Only these: begun, step_passed, step_failed, undo_begun, step_undone, undo_failed, resubmitted, ended, refused or lost."`
 	Type   string `help:"Only this type."`
+	Label  string `help:"Only tasks with this label, key=value."`
 	Status string `help:"Only changes to this state: pending, processing, processed, undoing, undone or error."`
 	Since  string `help:"Go on after this event: its id in the stream, as an interrupted tail says it."`
 	server
 }
 
 // eventColumns are those of a line, and of CSV.
-var eventColumns = []string{"at", "type", "id", "status", "step", "error"}
+var eventColumns = []string{"at", "event", "type", "id", "status", "step", "error"}
 
 // Run prints what becomes of tasks, as it happens, until it is interrupted.
 func (c *tailCmd) Run(ctx context.Context, std streams) error {
@@ -24,7 +26,7 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	r := client.Request{Path: pathOf("events"), Query: queryOf(map[string]string{"type": c.Type, "status": c.Status}), Header: map[string]string{client.HeaderLast: c.Since}}
+	r := client.Request{Path: pathOf("events"), Query: queryOf(map[string]string{"event": c.Event, "type": c.Type, "label": c.Label, "status": c.Status}), Header: map[string]string{client.HeaderLast: c.Since}}
 	page, first, last := show.On(std.out), true, ""
 	err = conn.Follow(ctx, r, func(e client.Event) error {
 		if e.ID != "" {

@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
-	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -238,118 +236,13 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 	if !by.Role.May(operate.RoleOperator) {
 		return &operate.Refusal{Code: 403, Detail: fmt.Sprintf("role %s may read only; %s needs the role %s", core.QuoteShort(string(by.Role)), core.QuoteShort(string(r.Action)), operate.RoleOperator)}
 	}
-	if kinds[r.Action] == 0 {
-		return wrong("action", "action is %s, want cancel, undo, resubmit, edit, accept, resolve or extend", core.QuoteShort(string(r.Action)))
-	}
 	if bad := ingest.CheckNames(task.Type, task.ID); bad != nil {
 		return asRefusal(bad, nil)
 	}
 	if len(r.Key) > keyBytesMax {
-		return wrong("Idempotency-Key", "key %s has %d bytes, the limit is %d", core.QuoteShort(r.Key), len(r.Key), keyBytesMax)
+		return &operate.Refusal{Code: 400, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s has %d bytes, the limit is %d", core.QuoteShort(r.Key), len(r.Key), keyBytesMax)}
 	}
-	if r.IfSeq < 0 {
-		return wrong("if_seq", "if_seq is %d, want 0 or more", r.IfSeq)
-	}
-	for _, check := range []func(*operate.Request) *operate.Refusal{checkActionReason, checkStep, a.checkUntil, checkAs, checkInput, checkResult} {
-		if bad := check(r); bad != nil {
-			return bad
-		}
-	}
-	return nil
-}
-
-// wrong refuses a field.
-func wrong(field, format string, args ...any) *operate.Refusal {
-	return &operate.Refusal{Code: 422, Field: field, Detail: fmt.Sprintf(format, args...)}
-}
-
-// misplaced refuses a field that another action takes.
-func misplaced(field string, action operate.Action) *operate.Refusal {
-	return wrong(field, "%s takes no %s", action, field)
-}
-
-func checkActionReason(r *operate.Request) *operate.Refusal {
-	switch r.Action {
-	case operate.ActionUndo, operate.ActionResolve, operate.ActionAccept, operate.ActionEdit:
-		if strings.TrimSpace(r.Reason) == "" {
-			return wrong("reason", "reason is empty, and %s needs one", r.Action)
-		}
-	}
-	if n := len(r.Reason); n > operate.ReasonBytesMax || !utf8.ValidString(r.Reason) || strings.ContainsRune(r.Reason, 0) {
-		return wrong("reason", "reason %s has %d bytes, want at most %d, UTF-8 without NUL", core.QuoteShort(r.Reason), n, operate.ReasonBytesMax)
-	}
-	return nil
-}
-
-func checkStep(r *operate.Request) *operate.Refusal {
-	if r.Step == "" {
-		return nil
-	}
-	switch r.Action {
-	case operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept, operate.ActionUndo:
-	default:
-		return misplaced("step", r.Action)
-	}
-	if err := core.CheckName("step", r.Step); err != nil {
-		return wrong("step", "%v", err)
-	}
-	return nil
-}
-
-func (a *Actions) checkUntil(r *operate.Request) *operate.Refusal {
-	switch r.Action {
-	case operate.ActionExtend:
-		if r.Until.IsZero() {
-			return wrong("until", "until is empty, and extend needs the new deadline")
-		}
-	case operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept:
-		if r.Until.IsZero() {
-			return nil
-		}
-	default:
-		if !r.Until.IsZero() {
-			return misplaced("until", r.Action)
-		}
-		return nil
-	}
-	if now := a.now(); !r.Until.After(now) || r.Until.After(now.Add(core.DurationMax)) {
-		return wrong("until", "until is %s, want a time after now and at most %v from now", r.Until.UTC().Format(time.RFC3339), core.DurationMax)
-	}
-	return nil
-}
-
-func checkAs(r *operate.Request) *operate.Refusal {
-	switch {
-	case r.Action != operate.ActionResolve && r.As != "":
-		return misplaced("as", r.Action)
-	case r.Action == operate.ActionResolve && r.As != core.StateProcessed && r.As != core.StateUndone:
-		return wrong("as", "as is %s, want processed or undone", core.QuoteShort(string(r.As)))
-	}
-	return nil
-}
-
-func checkInput(r *operate.Request) *operate.Refusal {
-	return checkJSON("input", r.Input, r.Action, operate.ActionEdit, core.InputBytesMax)
-}
-
-func checkResult(r *operate.Request) *operate.Refusal {
-	return checkJSON("result", r.Result, r.Action, operate.ActionAccept, core.ResultBytesMax)
-}
-
-// checkJSON holds a field of one action to JSON within its limit.
-func checkJSON(field string, data []byte, action, of operate.Action, most int) *operate.Refusal {
-	switch n := len(data); {
-	case action != of && n > 0:
-		return misplaced(field, action)
-	case action != of:
-		return nil
-	case n > most:
-		return &operate.Refusal{Code: 413, Field: field, Detail: fmt.Sprintf("%s has %d bytes, the limit is %d", field, n, most)}
-	}
-	if err := quickjson.Check(field, data); err != nil {
-		return wrong(field, "%v", err)
-	}
-	return nil
+	return r.CheckOne(a.now())
 }
 
 // asRefusal is a refusal of the doors as the faces show it; the view, if there is one, says what is possible.

@@ -307,7 +307,7 @@ func (a *api) tokenRoutes() {
 			if bad := checkID("token", in.ID); bad != nil {
 				return nil, bad
 			}
-			if bad := checkReason(in.Reason); bad != nil {
+			if bad := operate.CheckReason(in.Reason); bad != nil {
 				return nil, bad
 			}
 			before, err := a.ports.Tokens.TokenByID(ctx, in.ID)

@@ -67,7 +67,7 @@ func (a *api) booksRoutes() {
 			if in.Body != nil {
 				reason = in.Body.Reason
 			}
-			if bad := checkReason(reason); bad != nil {
+			if bad := operate.CheckReason(reason); bad != nil {
 				return nil, bad
 			}
 			actor, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
@@ -88,7 +88,7 @@ func (a *api) booksRoutes() {
 			if !plainText(b.Effect) {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field effect is %s, want text without control characters", core.QuoteShort(b.Effect))
 			}
-			if bad := checkReason(b.Reason); bad != nil {
+			if bad := operate.CheckReason(b.Reason); bad != nil {
 				return nil, bad
 			}
 			actor, _ := operate.ActorFrom(ctx)

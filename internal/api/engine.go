@@ -198,7 +198,7 @@ func (a *api) movePartition(ctx context.Context, partition int, reason string, d
 	if partition >= a.cfg.Partitions {
 		return ingest.Refuse(404, ingest.CauseNotFound, "no partition %d: there are %d", partition, a.cfg.Partitions)
 	}
-	if bad := checkReason(reason); bad != nil {
+	if bad := operate.CheckReason(reason); bad != nil {
 		return bad
 	}
 	actor, _ := operate.ActorFrom(ctx)
@@ -239,7 +239,7 @@ func (a *api) pauseRoutes() {
 			if bad := checkID("pause", in.ID); bad != nil {
 				return nil, bad
 			}
-			if bad := checkReason(in.Reason); bad != nil {
+			if bad := operate.CheckReason(in.Reason); bad != nil {
 				return nil, bad
 			}
 			actor, _ := operate.ActorFrom(ctx)
@@ -248,35 +248,11 @@ func (a *api) pauseRoutes() {
 }
 
 // pause checks what is to be held back.
-func (in *pauseIn) pause(now time.Time) (operate.Pause, *ingest.Refusal) {
+func (in *pauseIn) pause(now time.Time) (operate.Pause, *operate.Refusal) {
 	b := &in.Body
 	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason}
-	if bad := checkReason(b.Reason); bad != nil {
-		return p, bad
-	}
-	for _, one := range []struct{ field, name string }{{"type", b.Type}, {"step", b.Step}} {
-		if one.name == "" {
-			continue
-		}
-		if err := core.CheckName(one.field, one.name); err != nil {
-			return p, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
-		}
-	}
-	if b.Step != "" && b.Type == "" {
-		return p, ingest.Refuse(400, ingest.CauseBody, "field step is %s, but no type is given, and steps are named within a type", core.QuoteShort(b.Step))
-	}
-	if b.Agent != "" {
-		if err := core.CheckAgent(b.Agent); err != nil {
-			return p, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
-		}
-	}
-	if _, bad := (&FilterWords{Label: b.Label}).filter(func(name string) string { return "field " + name }); bad != nil {
-		return p, bad
-	}
 	if b.Until != nil {
-		if p.Until = b.Until.UTC(); !p.Until.After(now) {
-			return p, ingest.Refuse(400, ingest.CauseBody, "field until is %s, want a time after now (%s)", p.Until.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-		}
+		p.Until = b.Until.UTC()
 	}
-	return p, nil
+	return p, operate.CheckPause(&p, now)
 }

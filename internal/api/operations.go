@@ -121,12 +121,6 @@ func (a *api) operationRoutes() {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field request.action is %s, but action is %s", core.QuoteShort(string(asked)), in.Body.Action)
 			}
 			r := in.Body.Request.request(in.Body.Action, "")
-			if bad := checkReason(r.Reason); bad != nil {
-				return nil, bad
-			}
-			if r.IfSeq != 0 {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field request.if_seq does not belong to an operation: each task has its own")
-			}
 			actor, _ := operate.ActorFrom(ctx)
 			preview, err := a.ports.Operations.Preview(ctx, actor, sel, r)
 			preview.Sample = some(preview.Sample)
@@ -139,7 +133,7 @@ func (a *api) operationRoutes() {
 				return nil, notServed("operations")
 			}
 			b := &in.Body
-			if bad := checkReason(b.Reason); bad != nil {
+			if bad := operate.CheckReason(b.Reason); bad != nil {
 				return nil, bad
 			}
 			brake := brakeDefault
@@ -196,7 +190,7 @@ func (a *api) operationRoutes() {
 				return nil, bad
 			}
 			b := &in.Body
-			if bad := checkReason(b.Reason); bad != nil {
+			if bad := operate.CheckReason(b.Reason); bad != nil {
 				return nil, bad
 			}
 			if b.State == "" && b.Rate == nil {

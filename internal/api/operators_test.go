@@ -386,6 +386,9 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "/v1/tasks?created_from=yesterday", "", `query parameter created_from is \"yesterday\"`},
 		{"GET", "/v1/tasks?created_from=2026-02-01T00:00:00Z&created_to=2026-01-01T00:00:00Z", "", `before created_to`},
 		{"GET", "/v1/tasks?deadline_to=0001-01-01T00:00:00Z", "", `deadline_to`},
+		{"GET", "/v1/events?event=burnt", "", `query parameter event is \"burnt\"`},
+		{"GET", "/v1/events?label=nokey", "", `query parameter label`},
+		{"GET", "/v1/events?status=burnt", "", `query parameter status is \"burnt\"`},
 		{"GET", "/v1/tasks/order/t-5/journal?after=x", "", `query parameter after is \"x\"`},
 		{"GET", "/v1/audit?from=x", "", `query parameter from`},
 		{"GET", "/v1/audit?actor=%00", "", `control characters`},
@@ -393,35 +396,39 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "/v1/plans/order/0", "", `path version is \"0\"`},
 		{"GET", "/v1/plans/order/x", "", `path version is \"x\"`},
 		{"POST", "/v1/tasks/order/t-5/undo", `{"reason":"r","force":true}`, `field force: unexpected property`},
-		{"POST", "/v1/tasks/order/t-5/undo", `{}`, `field reason: none is given, but undo needs one`},
+		{"POST", "/v1/tasks/order/t-5/undo", `{}`, `reason is empty, and undo needs one`},
 		{"POST", "/v1/tasks/order/t-5/undo", `{"reason":"` + long + `"}`, `1000`},
 		{"POST", "/v1/tasks/order/t-5/undo", `{"reason":"a\u0000b"}`, `control characters`},
 		{"POST", "/v1/tasks/order/t-5/undo", `{"action":"cancel","reason":"r"}`, `the path says undo`},
-		{"POST", "/v1/tasks/order/t-5/undo", `{"reason":"r","input":{}}`, `field input does not belong to undo`},
+		{"POST", "/v1/tasks/order/t-5/undo", `{"reason":"r","input":{}}`, `undo takes no input`},
 		{"POST", "/v1/tasks/order/t-5/undo", `{"reason":`, `the body`},
 		{"POST", "/v1/tasks/order/t-5/undo", `[]`, `expected object`},
-		{"POST", "/v1/tasks/order/t-5/resolve", `{"reason":"r"}`, `field as: none is given`},
-		{"POST", "/v1/tasks/order/t-5/resolve", `{"reason":"r","as":"error"}`, `field as is \"error\"`},
-		{"POST", "/v1/tasks/order/t-5/extend", `{}`, `field until: none is given`},
+		{"POST", "/v1/tasks/order/t-5/resolve", `{"reason":"r"}`, `as is \"\", want processed or undone`},
+		{"POST", "/v1/tasks/order/t-5/resolve", `{"reason":"r","as":"error"}`, `as is \"error\"`},
+		{"POST", "/v1/tasks/order/t-5/extend", `{}`, `until is empty, and extend needs`},
 		{"POST", "/v1/tasks/order/t-5/extend", `{"until":"soon"}`, `field until is \"soon\"`},
-		{"POST", "/v1/tasks/order/t-5/edit", `{"reason":"r"}`, `field input: none is given`},
+		{"POST", "/v1/tasks/order/t-5/edit", `{"reason":"r"}`, `input is empty`},
 		{"POST", "/v1/tasks/order/a.b/cancel", ``, `id`},
 		{"POST", "/v1/tasks/order/t-5/cancel?force=1", ``, `query parameter \"force\" is not known`},
-		{"POST", "/v1/tasks/order/t-5/resubmit", `{"if_seq":-1}`, `field if_seq`},
+		{"POST", "/v1/tasks/order/t-5/resubmit", `{"if_seq":-1}`, `if_seq is -1`},
 		{"POST", "/v1/operations/preview", `{"selection":{},"action":"undo"}`, `0 of group, filter and ids`},
 		{"POST", "/v1/operations/preview", `{"selection":{"group":"g1","ids":[{"type":"order","id":"t-5"}]},"action":"undo"}`, `2 of group, filter and ids`},
 		{"POST", "/v1/operations/preview", `{"selection":{"filter":{}},"action":"undo"}`, `every task`},
 		{"POST", "/v1/operations/preview", `{"selection":{"filter":{"created_to":"x"}},"action":"undo"}`, `created_to`},
+		{"POST", "/v1/operations/preview", `{"selection":{"group":"g1"},"action":"edit"}`, `input is empty`},
+		{"POST", "/v1/operations/preview", `{"selection":{"group":"g1"},"action":"edit","request":{"input":{},"patch":{"a":1}}}`, `want one of them`},
+		{"POST", "/v1/operations/preview", `{"selection":{"group":"g1"},"action":"undo","request":{"patch":{"a":1}}}`, `undo takes no patch`},
+		{"POST", "/v1/tasks/order/t-5/edit", `{"reason":"r","patch":{"a":1}}`, `for many tasks at once`},
 		{"POST", "/v1/operations/preview", `{"selection":{"group":"g1"},"action":"burn"}`, `field action is \"burn\"`},
 		{"POST", "/v1/operations", `{"token":"x"}`, `reason`},
 		{"POST", "/v1/operations", `{"token":"x","reason":"r","brake":0}`, `field brake`},
 		{"POST", "/v1/operations", `{"token":"x","reason":"r","rate":10001}`, `field rate`},
 		{"PATCH", "/v1/operations/op1", `{"reason":"r"}`, `neither is given`},
 		{"PATCH", "/v1/operations/op1", `{"reason":"r","state":"done"}`, `field state`},
-		{"POST", "/v1/pauses", `{"step":"charge","reason":"r"}`, `no type is given`},
-		{"POST", "/v1/pauses", `{"label":"x","reason":"r"}`, `field label`},
+		{"POST", "/v1/pauses", `{"step":"charge","reason":"r"}`, `name the type as well`},
+		{"POST", "/v1/pauses", `{"label":"x","reason":"r"}`, `label`},
 		{"POST", "/v1/pauses", `{"agent":"a b","reason":"r"}`, `agent`},
-		{"POST", "/v1/pauses", `{"reason":"r","until":"2026-01-31T12:00:00Z"}`, `field until`},
+		{"POST", "/v1/pauses", `{"reason":"r","until":"2026-01-31T12:00:00Z"}`, `until 2026-01-31T12:00:00Z has passed`},
 		{"GET", "/v1/books?status=gone", "", `query parameter status`},
 		{"POST", "/v1/books/compare", `{"reason":"` + long + `"}`, `1000`},
 		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"t-4/charge/1","repair":"undo"}`, `reason`},
@@ -824,14 +831,14 @@ func TestEvents(t *testing.T) {
 	server := httptest.NewServer(apitest.As(operate.RoleViewer, handler))
 	defer server.Close()
 	for i := range 3 {
-		w.Tell(operate.Event{Type: "order", Task: fmt.Sprintf("t-%d", i), Status: core.StateProcessed, At: apitest.At})
+		w.Tell(operate.Event{What: operate.EventEnded, Type: "order", Task: fmt.Sprintf("t-%d", i), Status: core.StateProcessed, At: apitest.At})
 	}
 	all := open(t, server.URL+"/v1/events", "1")
 	if all.resp.Header.Get("Content-Type") != "text/event-stream" || all.resp.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%v", all.resp.Header)
 	}
 	for i := 1; i < 3; i++ {
-		if got := all.next(); !strings.HasPrefix(got, fmt.Sprintf("id: %d\nevent: task\ndata: {\"type\":\"order\",\"id\":\"t-%d\"", i+1, i)) {
+		if got := all.next(); !strings.HasPrefix(got, fmt.Sprintf("id: %d\nevent: task\ndata: {\"event\":\"ended\",\"type\":\"order\",\"id\":\"t-%d\"", i+1, i)) {
 			t.Errorf("event %q", got)
 		}
 	}

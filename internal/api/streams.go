@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,9 @@ const (
 
 type (
 	eventsIn struct {
+		Event  string `query:"event" enum:"begun,step_passed,step_failed,undo_begun,step_undone,undo_failed,resubmitted,ended,refused,lost" doc:"only these; ended and refused are kept for a time and told again after Last-Event-ID, the others are told as they happen"`
 		Type   string `query:"type" maxLength:"64"`
+		Label  string `query:"label" maxLength:"129" doc:"key=value; a submission that was refused has none"`
 		Status string `query:"status" enum:"pending,processing,processed,undoing,undone,error"`
 		Last   string `header:"Last-Event-ID" maxLength:"64" doc:"go on after this event; absent: from now on"`
 	}
@@ -41,12 +44,20 @@ type (
 
 // streamRoutes are what is told as it happens.
 func (a *api) streamRoutes() {
-	const about = "Server-sent events, named task, each with an id to go on after. A reader that is too slow is let go with an event named dropped, which says why."
+	const about = "Server-sent events, named task: what happened stands in the field event. Ends and refusals have an id to go on after; steps are told as they happen. A reader that is too slow is let go with an event named dropped, which says why."
 	described[eventsIn, streamed](a, route{method: "GET", path: "/v1/events", id: "followEvents", tag: "tasks", needs: operate.RoleViewer,
 		summary: "What becomes of tasks, as it happens", about: about}, func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		f := operate.EventFilter{Type: q.Get("type"), Status: core.State(q.Get("status"))}
+		f := operate.EventFilter{What: operate.EventWhat(q.Get("event")), Type: q.Get("type"), Label: q.Get("label"), Status: core.State(q.Get("status"))}
+		var badLabel error
+		if f.Label != "" {
+			_, badLabel = core.ParseLabel(f.Label)
+		}
 		switch {
+		case f.What != "" && !slices.Contains(operate.EventWhats, f.What):
+			problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter event is %s, want one of %v", core.QuoteShort(string(f.What)), operate.EventWhats))
+		case badLabel != nil:
+			problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter label: %v", badLabel))
 		case f.Type != "" && core.CheckName("type", f.Type) != nil:
 			problem(w, ingest.Refuse(400, ingest.CauseTypeName, "%v", core.CheckName("type", f.Type)))
 		case f.Status != "" && !isState(f.Status):

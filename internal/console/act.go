@@ -222,6 +222,13 @@ func (c *console) requestOf(get func(string) string, info actionInfo) (operate.R
 	}
 	switch info.Action {
 	case operate.ActionEdit:
+		if text := strings.TrimSpace(get("patch")); text != "" && strings.TrimSpace(get("input")) == "" {
+			if err := checkJSON("The patch", text, operate.PatchBytesMax); err != nil {
+				return bad("patch", "%v.", err)
+			}
+			request.Patch = json.RawMessage(text)
+			break
+		}
 		if err := checkJSON("The input", get("input"), core.InputBytesMax); err != nil {
 			return bad("input", "%v.", err)
 		}

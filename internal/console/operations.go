@@ -18,6 +18,7 @@ const (
 	rateDefault  = 50
 	rateMax      = 10_000
 	brakeDefault = 20 // per cent of a wave
+	exampleMax   = 4 << 10
 )
 
 type operationsData struct {
@@ -199,6 +200,7 @@ type newForm struct {
 	IDs    []string
 	Back   string
 	Reason string
+	Patch  string
 	Input  string
 	Result string
 	Until  string
@@ -206,6 +208,8 @@ type newForm struct {
 	Bad    string
 	Field  string
 	Many   bool
+	// Example is the input of one of the tasks, for who writes a patch; empty: it is not known, or not of this action.
+	Example string
 }
 
 // newOperation shows the dialog that leads to a preview.
@@ -232,7 +236,7 @@ func (c *console) newOperation(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		if g, err := c.Reader.Group(ctx, f.Group); err == nil {
 			if v, err := c.Reader.Get(ctx, c.PartitionOf(g.Task), g.Task); err == nil {
-				f.Input = indented(v.Input)
+				f.Example = core.CutText(indented(v.Input), exampleMax)
 			}
 		}
 	}
@@ -306,6 +310,13 @@ type previewData struct {
 	Back     string
 	Selected string
 	Shares   []outcome
+	Changes  []changedInput
+}
+
+// changedInput is what a patch makes of the input of one task.
+type changedInput struct {
+	operate.InputChange
+	Diff []diffRow // none: it stays as it is
 }
 
 // preview freezes the membership and rehearses the action.
@@ -320,7 +331,7 @@ func (c *console) preview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	get := r.PostForm.Get
-	f.Reason, f.Input, f.Result, f.Until = get("reason"), get("input"), get("result"), get("until")
+	f.Reason, f.Patch, f.Input, f.Result, f.Until = get("reason"), get("patch"), get("input"), get("result"), get("until")
 	if as := get("as"); as != "" {
 		f.As = as
 	}
@@ -328,6 +339,9 @@ func (c *console) preview(w http.ResponseWriter, r *http.Request) {
 	info := f.Info
 	info.Reason = true
 	request, bad := c.requestOf(get, info)
+	if info.Action == operate.ActionEdit && strings.TrimSpace(get("patch")+get("input")) == "" {
+		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "patch", Detail: "Say what changes, or give an input for all."}
+	}
 	if bad == nil {
 		ctx, cancel := reading(r)
 		defer cancel()
@@ -349,6 +363,13 @@ func (c *console) preview(w http.ResponseWriter, r *http.Request) {
 
 func (d *previewData) fill() {
 	d.Confirm = d.Preview.Tasks > confirmAbove
+	for _, change := range d.Preview.Changes {
+		c := changedInput{InputChange: change}
+		if rows := diffLines(indented(change.Before), indented(change.After)); differs(rows) {
+			c.Diff = rows
+		}
+		d.Changes = append(d.Changes, c)
+	}
 	if h := d.Preview.Rehearsal; h != nil {
 		d.Sum = h.Repairable + h.Undone + h.Refused + h.Waiting
 		for _, s := range []struct {

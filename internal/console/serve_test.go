@@ -372,6 +372,41 @@ func TestEncryptedPayloads(t *testing.T) {
 	}
 }
 
+// TestPatchMany: an edit of many changes each task's own input; the dialog shows one of them, and the preview what becomes
+// of some. Nothing, no JSON, and an input for all are told apart.
+//
+// covers: OP11, OP9
+func TestPatchMany(t *testing.T) {
+	w := fixedWorld()
+	h := newConsole(t, w.config())
+	dialog := get(t, h, Path+"operations/new?action=edit&group=g1").Body.String()
+	if !strings.Contains(dialog, "The input of one of them") || !strings.Contains(dialog, "d-patch") {
+		t.Errorf("dialog: %s", dialog)
+	}
+	form := fields(dialog)
+	form.Set("reason", "the bank wants euros")
+	if rec := post(t, h, Path+"operations/preview", form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Say what changes") {
+		t.Errorf("nothing: %d", rec.Code)
+	}
+	form.Set("patch", `{"currency":`)
+	if rec := post(t, h, Path+"operations/preview", form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "The patch") {
+		t.Errorf("no JSON: %d", rec.Code)
+	}
+	form.Set("patch", `{"currency":"EUR"}`)
+	rec := post(t, h, Path+"operations/preview", form)
+	if text := rec.Body.String(); rec.Code != http.StatusOK || !strings.Contains(text, "What the patch changes") || !strings.Contains(text, "<ins>") || !strings.Contains(text, "does not apply") {
+		t.Errorf("preview: %d %s", rec.Code, rec.Body)
+	}
+	if r := w.ops[len(w.ops)-1].Request; r.Action != operate.ActionEdit || string(r.Patch) != `{"currency":"EUR"}` || r.Input != nil {
+		t.Errorf("asked %+v", r)
+	}
+	form.Set("patch", "")
+	form.Set("input", `{"order":1}`)
+	if rec := post(t, h, Path+"operations/preview", form); rec.Code != http.StatusOK || w.ops[len(w.ops)-1].Request.Patch != nil || string(w.ops[len(w.ops)-1].Request.Input) != `{"order":1}` {
+		t.Errorf("an input for all: %d", rec.Code)
+	}
+}
+
 // TestErrorsAreAnswers: whatever is away, each page is a sentence with a next step.
 //
 // covers: OP22

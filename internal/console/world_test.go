@@ -771,6 +771,10 @@ func (w *world) Preview(_ context.Context, by operate.Actor, sel operate.Selecti
 			p.Sample = append(p.Sample, m)
 		}
 	}
+	if len(r.Patch) > 0 {
+		p.Changes = []operate.InputChange{{TaskRef: operate.TaskRef{Type: "order", ID: "order-1001"}, Before: []byte(`{"a":1}`), After: []byte(`{"a":1,"currency":"EUR"}`)},
+			{TaskRef: operate.TaskRef{Type: "order", ID: "order-1002"}, Why: "the patch does not apply: the input is not an object"}}
+	}
 	n := op.Tasks
 	p.Rehearsal = &operate.Rehearsal{Repairable: n - n/10 - n/20, Undone: n / 10, Waiting: n / 20, Reasons: []operate.ReasonCount{{Reason: "the deadline leaves no time", Tasks: n / 10}, {Reason: "agent ship.v1 is paused", Tasks: n / 20}}}
 	return p, nil

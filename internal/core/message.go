@@ -110,6 +110,7 @@ type Ending struct {
 	Seq       int64  // journal row that ended it
 	Step      string // step that failed, if one did
 	Error     string // text of that failure or the reason given
+	Labels    string // as FormatLabels has them
 	CreatedAt Instant
 	At        Instant
 	ReplyTo   string // where the submitter hears of it; only for what a takeover tells again, not on the wire

@@ -140,3 +140,50 @@ func (c *Conn) AnnouncePauses() error {
 func (c *Conn) OnPausesChanged(f func()) (*Subscription, error) {
 	return c.subscribe(c.names.SubjectPausesChanged(), "", func(*nats.Msg) { f() })
 }
+
+// Watch says that someone watches steps of tasks. Who watches says it again every few seconds.
+func (c *Conn) Watch(w wire.Wanted) error {
+	data, err := wire.EncodeWanted(w)
+	if err == nil {
+		err = c.nc.Publish(c.names.SubjectWatched(), data)
+	}
+	if err != nil {
+		return fmt.Errorf("wish for steps: %w", publishError(err))
+	}
+	return nil
+}
+
+// OnWanted calls f with what someone watches.
+func (c *Conn) OnWanted(f func(wire.Wanted)) (*Subscription, error) {
+	return c.subscribe(c.names.SubjectWatched(), "", func(msg *nats.Msg) {
+		w, err := wire.DecodeWanted(msg.Data)
+		if err != nil {
+			c.log.Debug("a wish for steps is ignored", "error", err)
+			return
+		}
+		f(w)
+	})
+}
+
+// PublishSteps tells those who watch, once and without storing it; lost is how many before them are not told.
+func (c *Conn) PublishSteps(taskType string, events []wire.StepEvent, lost int) {
+	data, err := wire.EncodeSteps(taskType, events, lost)
+	if err == nil {
+		err = c.nc.Publish(c.names.StepsSubject(taskType), data)
+	}
+	if err != nil {
+		c.log.Debug("steps not told", "type", taskType, "steps", len(events), "error", err)
+	}
+}
+
+// FollowSteps calls f with steps of tasks of a type (empty: all) as they are told.
+func (c *Conn) FollowSteps(taskType string, f func(taskType string, events []wire.StepEvent, lost int)) (*Subscription, error) {
+	return c.subscribe(c.names.StepsSubject(taskType), "", func(msg *nats.Msg) {
+		taskType, events, lost, err := wire.DecodeSteps(msg.Data)
+		if err != nil {
+			c.log.Debug("steps are ignored", "subject", msg.Subject, "error", err)
+			return
+		}
+		f(taskType, events, lost)
+	})
+}

@@ -133,6 +133,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		cfg.DrainMax = -1
 	}
 	n.obey(&cfg)
+	defer n.tellSteps(&cfg)()
 	inboxes := make(replies, n.cfg.Partitions)
 	sender, err := n.conn.NewSender(natsbus.Replies{Reply: inboxes.reply, Unserved: inboxes.unserved})
 	if err != nil {

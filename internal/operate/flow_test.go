@@ -170,7 +170,7 @@ func TestSetAndLiftPause(t *testing.T) {
 	if json.Unmarshal(e.After, &after) != nil || after != want || e.Action != "pause.set" || e.Target != "pause/"+p.ID || e.Reason != "the bank is down" || e.Outcome != "done" || e.From != "10.0.0.1" || e.Via != "http" || e.Role != operate.RoleOperator {
 		t.Errorf("audit trail %+v", e)
 	}
-	w.refusedWith(t, s.LiftPause(t.Context(), olga, p.ID, " "), 422, "reason", "empty")
+	w.refusedWith(t, s.LiftPause(t.Context(), olga, p.ID, " "), 400, "reason", "empty")
 	w.refusedWith(t, s.LiftPause(t.Context(), olga, "none", "r"), 404, "id", "no pause")
 	if err := s.LiftPause(t.Context(), olga, p.ID, "it is back"); err != nil || len(w.pauses) != 0 || w.told != 2 {
 		t.Errorf("lifted: %v, %v, told %d times", err, w.pauses, w.told)
@@ -198,12 +198,12 @@ func TestPauseRefused(t *testing.T) {
 		p := ok
 		change(&p)
 		_, err := s.SetPause(t.Context(), olga, p)
-		w.refusedWith(t, err, 422, field, "")
+		w.refusedWith(t, err, 400, field, "")
 	}
 	_, err := s.SetPause(t.Context(), olga, operate.Pause{Step: "pay", Reason: "r"})
-	w.refusedWith(t, err, 422, "step", "type")
+	w.refusedWith(t, err, 400, "step", "type")
 	_, err = s.SetPause(t.Context(), olga, operate.Pause{Until: w.now.Add(core.DurationMax + 1), Reason: "r"})
-	w.refusedWith(t, err, 422, "until", "more than")
+	w.refusedWith(t, err, 400, "until", "more than")
 	if len(w.pauses) != 0 || w.told != 0 {
 		t.Errorf("stored %v, told %d times", w.pauses, w.told)
 	}
@@ -313,8 +313,8 @@ func TestMovePartitions(t *testing.T) {
 	ctx := t.Context()
 	w.refusedWith(t, s.Pin(ctx, olga, 9, "n1", "r"), 404, "partition", "no partition 9: there are 3")
 	w.refusedWith(t, s.Pin(ctx, olga, -1, "n1", "r"), 404, "partition", "no partition -1")
-	w.refusedWith(t, s.Pin(ctx, olga, 0, "a b", "r"), 422, "node", "want A")
-	w.refusedWith(t, s.Pin(ctx, olga, 0, "n1", ""), 422, "reason", "empty")
+	w.refusedWith(t, s.Pin(ctx, olga, 0, "a b", "r"), 400, "node", "want A")
+	w.refusedWith(t, s.Pin(ctx, olga, 0, "n1", ""), 400, "reason", "empty")
 	w.refusedWith(t, s.Unpin(ctx, olga, 0, "r"), 409, "", "not pinned")
 	w.refusedWith(t, s.StepDown(ctx, olga, 2, "r"), 409, "", "no owner")
 	if len(w.wishes) > 0 {

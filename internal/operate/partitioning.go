@@ -79,7 +79,7 @@ func (s *Partitioning) Partitions(ctx context.Context) ([]Partition, error) {
 func (s *Partitioning) Pin(ctx context.Context, by Actor, partition int, node, reason string) error {
 	return s.change(ctx, by, "partition.pin", partition, reason, func(_ *core.PartitionState, _ core.Wish) (core.Wish, *Refusal) {
 		if err := core.CheckName("node", node); err != nil {
-			return core.Wish{}, &Refusal{Code: 422, Field: "node", Detail: err.Error()}
+			return core.Wish{}, &Refusal{Code: 400, Field: "node", Detail: err.Error()}
 		}
 		return core.Wish{Partition: partition, Node: node}, nil
 	})

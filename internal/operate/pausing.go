@@ -151,7 +151,7 @@ func CorePause(p Pause) core.Pause {
 
 // CheckPause refuses a pause that cannot be; nil: it can.
 func CheckPause(p *Pause, now time.Time) *Refusal {
-	bad := func(field string, err error) *Refusal { return &Refusal{Code: 422, Field: field, Detail: err.Error()} }
+	bad := func(field string, err error) *Refusal { return &Refusal{Code: 400, Field: field, Detail: err.Error()} }
 	for _, n := range []struct {
 		field, value string
 		check        func(string) error
@@ -170,23 +170,20 @@ func CheckPause(p *Pause, now time.Time) *Refusal {
 	}
 	switch {
 	case p.Step != "" && p.Type == "":
-		return &Refusal{Code: 422, Field: "step", Detail: fmt.Sprintf("step %s is of no type: name the type as well", p.Step)}
+		return &Refusal{Code: 400, Field: "step", Detail: fmt.Sprintf("step %s is of no type: name the type as well", p.Step)}
 	case !p.Until.IsZero() && !p.Until.After(now):
-		return &Refusal{Code: 422, Field: "until", Detail: fmt.Sprintf("until %s has passed: now is %s", p.Until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))}
+		return &Refusal{Code: 400, Field: "until", Detail: fmt.Sprintf("until %s has passed: now is %s", p.Until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))}
 	case p.Until.After(now.Add(core.DurationMax)):
-		return &Refusal{Code: 422, Field: "until", Detail: fmt.Sprintf("until %s is more than %v from now", p.Until.UTC().Format(time.RFC3339), core.DurationMax)}
+		return &Refusal{Code: 400, Field: "until", Detail: fmt.Sprintf("until %s is more than %v from now", p.Until.UTC().Format(time.RFC3339), core.DurationMax)}
 	}
 	return checkReason(p.Reason)
 }
 
 func checkReason(reason string) *Refusal {
-	switch n := len(reason); {
-	case strings.TrimSpace(reason) == "":
-		return &Refusal{Code: 422, Field: "reason", Detail: "reason is empty, want why in a few words"}
-	case n > ReasonBytesMax:
-		return &Refusal{Code: 422, Field: "reason", Detail: fmt.Sprintf("reason has %d bytes, the limit is %d", n, ReasonBytesMax)}
+	if strings.TrimSpace(reason) == "" {
+		return wrong("reason", "reason is empty, want why in a few words")
 	}
-	return nil
+	return CheckReason(reason)
 }
 
 // entry is an entry of the audit trail.

@@ -68,12 +68,16 @@ const (
 	ActionExtend   Action = "extend"   // pending, processing: a later deadline
 )
 
-// Request asks for one action on one task.
+// allActions are all of them.
+var allActions = []Action{ActionCancel, ActionUndo, ActionResubmit, ActionEdit, ActionAccept, ActionResolve, ActionExtend}
+
+// Request asks for one action on one task, or on each of many.
 type Request struct {
 	Action Action          `json:"action"`
 	Reason string          `json:"reason,omitempty"` // required for undo, resolve, accept and edit
 	Step   string          `json:"step,omitempty"`   // of resubmit, edit and accept: the step meant; empty: the failed one; of undo: the step of an undone task whose effect stands
 	Input  json.RawMessage `json:"input,omitempty"`  // of edit
+	Patch  json.RawMessage `json:"patch,omitempty"`  // of edit of many, instead of an input: JSON Merge Patch (RFC 7386) of each task's own
 	Result json.RawMessage `json:"result,omitempty"` // of accept
 	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now
 	As     core.State      `json:"as,omitempty"`     // of resolve: processed or undone
@@ -229,7 +233,17 @@ type Preview struct {
 	Tasks     int64      `json:"tasks"`
 	Sample    []Member   `json:"sample"` // the first ten
 	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
-	Expires   time.Time  `json:"expires"`
+	// Changes are what a patch makes of the inputs of the first members.
+	Changes []InputChange `json:"changes,omitempty"`
+	Expires time.Time     `json:"expires"`
+}
+
+// InputChange is the input of a task before and after a patch.
+type InputChange struct {
+	TaskRef
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+	Why    string          `json:"why,omitempty"` // it is skipped, or too large to show, so that both are absent
 }
 
 // OperationState is where an operation is in its life.

@@ -44,32 +44,21 @@ func until(r *operate.Request) core.Instant {
 	return core.InstantOf(r.Until)
 }
 
-// checkRequest refuses what cannot be asked of any task.
-func checkRequest(r *operate.Request, now time.Time) error {
-	_, many := kinds[r.Action]
-	switch {
-	case !many:
-		return bad("action", "action is %s; of many tasks one may ask %s", core.QuoteShort(string(r.Action)), possible())
-	case r.IfSeq != 0:
-		return bad("if_seq", "if_seq is of requests about one task: an operation has that of each of its members")
-	case (r.Action == operate.ActionEdit) != (len(r.Input) > 0):
-		return bad("input", "input has %d bytes: an edit needs one, and nothing else takes one", len(r.Input))
-	case len(r.Input) > core.InputBytesMax:
-		return bad("input", "input has %d bytes, want at most %d", len(r.Input), core.InputBytesMax)
-	case (r.Action == operate.ActionAccept) != (len(r.Result) > 0):
-		return bad("result", "result has %d bytes: an accept needs one, and nothing else takes one", len(r.Result))
-	case len(r.Result) > core.ResultBytesMax:
-		return bad("result", "result has %d bytes, want at most %d", len(r.Result), core.ResultBytesMax)
-	case r.Action == operate.ActionResolve && r.As != core.StateProcessed && r.As != core.StateUndone:
-		return bad("as", "as is %s; a resolve settles tasks as processed or undone", core.QuoteShort(string(r.As)))
-	case r.Action != operate.ActionResolve && r.As != "":
-		return bad("as", "as is %s, and only a resolve takes one", core.QuoteShort(string(r.As)))
-	case r.Action == operate.ActionUndo && r.Step != "":
-		return bad("step", "step is %s; an undo of many tasks takes none", core.QuoteShort(r.Step))
-	case !r.Until.IsZero() && !r.Until.After(now):
-		return bad("until", "until is %s, which has passed", r.Until.UTC().Format(time.RFC3339))
+// checkRequest refuses what cannot be asked of any task, and returns the patch of an edit that has one.
+func checkRequest(r *operate.Request, now time.Time) (*patch, error) {
+	if _, many := kinds[r.Action]; !many {
+		return nil, bad("action", "action is %s; of many tasks one may ask %s", core.QuoteShort(string(r.Action)), possible())
 	}
-	return nil
+	if refusal := r.Check(now); refusal != nil {
+		return nil, refusal
+	}
+	if r.IfSeq != 0 {
+		return nil, bad("if_seq", "if_seq is of requests about one task: an operation has that of each of its members")
+	}
+	if r.Action == operate.ActionUndo && r.Step != "" {
+		return nil, bad("step", "step is %s; an undo of many tasks takes none", core.QuoteShort(r.Step))
+	}
+	return readPatch(r.Patch)
 }
 
 func possible() string {
@@ -82,7 +71,7 @@ func possible() string {
 }
 
 func bad(field, format string, a ...any) *operate.Refusal {
-	return &operate.Refusal{Code: 422, Field: field, Detail: fmt.Sprintf(format, a...)}
+	return &operate.Refusal{Code: 400, Field: field, Detail: fmt.Sprintf(format, a...)}
 }
 
 func refuse(code int, format string, a ...any) *operate.Refusal {

@@ -39,6 +39,7 @@ type player struct {
 	store Store
 	plans map[planKey]*core.Plan // version 0: the highest
 	hold  Hold
+	edit  *patch
 	out   core.Outcome
 	key   string // of a member's encrypted input, beside which the operation would put one payload for all; empty: of none
 }
@@ -51,6 +52,10 @@ type planKey struct {
 // newPlayer reads the plans. holds may be nil: nothing is held then.
 func newPlayer(ctx context.Context, op *operate.Operation, store Store, holds Holds) (*player, error) {
 	p := &player{op: op, store: store, plans: map[planKey]*core.Plan{}, hold: func(*core.Task, *core.Step, bool) string { return "" }}
+	var err error
+	if p.edit, err = readPatch(op.Request.Patch); err != nil {
+		return nil, err
+	}
 	plans, err := store.Plans(ctx)
 	if unreadable := (core.UnreadablePlans{}); err != nil && !errors.As(err, &unreadable) {
 		return nil, fmt.Errorf("plans: %w", err)
@@ -140,6 +145,11 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	}
 	state := t.State
 	ev := event(p.op, m, at)
+	if p.edit != nil {
+		if ev.Input, err = p.edit.apply(t.Input); err != nil {
+			return fateRefused, err.Error()
+		}
+	}
 	if err := core.Apply(plan, t, &ev, &p.out); err != nil {
 		return fateRefused, plain(err, t.ID, state)
 	}

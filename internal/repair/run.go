@@ -1,7 +1,9 @@
 package repair
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +29,9 @@ const (
 
 // run is one operation in a runner's memory.
 type run struct {
-	r  *Runner
-	op operate.Operation
+	r    *Runner
+	op   operate.Operation
+	edit *patch
 
 	wave     wave    // the wave op.Wave
 	late     []*item // of earlier waves, asked and without an outcome
@@ -48,6 +51,10 @@ func (r *Runner) takeUp(ctx context.Context, op operate.Operation) (*run, error)
 	u := &run{r: r, op: op, lastAsk: r.cfg.Now(), limit: r.pace}
 	if op.Rate > 0 {
 		u.limit = rate.NewLimiter(rate.Limit(op.Rate), burst(op.Rate))
+	}
+	var err error
+	if u.edit, err = readPatch(op.Request.Patch); err != nil {
+		return nil, err
 	}
 	if err := u.write(ctx, nil); err != nil {
 		return nil, err
@@ -135,7 +142,9 @@ func (u *run) step(ctx context.Context) (over bool, err error) {
 	if err := u.look(ctx); err != nil {
 		return false, err
 	}
-	u.send(ctx)
+	if err := u.send(ctx); err != nil {
+		return false, err
+	}
 	switch {
 	case u.op.State != operate.OperationRunning:
 		return u.op.Tally.Asked == 0, nil
@@ -157,31 +166,43 @@ func (u *run) waveOver() bool {
 func (u *run) ask(ctx context.Context) error {
 	now := u.r.cfg.Now()
 	from := u.wave.rest()
-	n := u.room(now, min(len(u.wave.members)-from, messageMax))
+	most := messageMax
+	if u.edit != nil {
+		most = patchedMax
+	}
+	n := u.room(now, min(len(u.wave.members)-from, most))
 	if n == 0 || u.r.overloaded() {
 		return nil
 	}
 	op, asked := u.op, make([]operate.Member, 0, n)
 	for _, it := range u.wave.members[from : from+n] {
-		m := it.Member
+		asked = append(asked, it.Member)
+	}
+	after, gone, refused, err := u.edit.change(ctx, u.r.store, asked)
+	if err != nil {
+		return err
+	}
+	for i := range asked {
+		m := &asked[i]
 		m.Outcome = operate.OutcomeAsked
+		if why := gone[m.Ordinal] + refused[m.Ordinal]; why != "" {
+			m.Outcome, m.Text = operate.OutcomeSkipped, core.ShortText(why, textMax)
+		}
 		tally(&u.op.Tally, operate.OutcomeWaiting, m.Outcome)
-		asked = append(asked, m)
 	}
 	if err := u.write(ctx, asked); err != nil {
 		u.op = op
 		return err
 	}
 	for i, it := range u.wave.members[from : from+n] {
-		it.Member, it.unsent = asked[i], true
+		it.Member, it.unsent, it.input = asked[i], asked[i].Outcome == operate.OutcomeAsked, after[asked[i].Ordinal]
 	}
 	u.limit.AllowN(now, n)
 	u.lastAsk = now
 	if soon := now.Add(u.gap()); u.lookAt.After(soon) {
 		u.lookAt = soon
 	}
-	u.send(ctx)
-	return nil
+	return u.send(ctx)
 }
 
 // room is how many of the members that could be asked may be asked now. Few at a time would cost a message each.
@@ -199,22 +220,16 @@ func (u *run) room(now time.Time, could int) int {
 // gap is the least time between two looks.
 func (u *run) gap() time.Duration { return max(u.r.cfg.Beat, u.took*lookShare) }
 
-// send sends the messages about members that count as asked and whose message has not left: one a partition. Those
-// that could not be stored are sent again later.
-func (u *run) send(ctx context.Context) {
+// send sends the messages about members that count as asked and whose message has not left: one a partition, or one for
+// each input that a patch makes. Those that could not be stored are sent again later. Error: what a patch cannot be
+// applied to any more could not be stored as skipped.
+func (u *run) send(ctx context.Context) error {
 	if u.r.cfg.Now().Before(u.sendAt) {
-		return
+		return nil
 	}
-	byPartition := map[int][]*item{}
-	for _, list := range [][]*item{u.wave.members, u.late} {
-		for _, it := range list {
-			if it.unsent && len(byPartition[it.Partition]) < messageMax { // the others with the next step
-				byPartition[it.Partition] = append(byPartition[it.Partition], it)
-			}
-		}
-	}
-	if len(byPartition) == 0 {
-		return
+	messages, err := u.messages(ctx)
+	if err != nil || len(messages) == 0 {
+		return err
 	}
 	var (
 		wg     sync.WaitGroup
@@ -222,11 +237,11 @@ func (u *run) send(ctx context.Context) {
 		failed error
 		slots  = make(chan struct{}, publishers)
 	)
-	for _, partition := range sortedKeys(byPartition) {
+	for _, m := range messages {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := u.message(ctx, partition, byPartition[partition]); err != nil {
+			if err := u.message(ctx, m); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = errors.Join(failed, err)
@@ -237,11 +252,90 @@ func (u *run) send(ctx context.Context) {
 	if u.sendErr = failed; failed != nil {
 		u.sendAt = u.r.cfg.Now().Add(sendAgain)
 	}
+	return nil
+}
+
+// about is what one message asks: one input at most.
+type about struct {
+	partition int
+	items     []*item
+}
+
+// messages are those that are to leave, by partition.
+func (u *run) messages(ctx context.Context) ([]about, error) {
+	var unsent []*item
+	byPartition := map[int]int{}
+	for _, list := range [][]*item{u.wave.members, u.late} {
+		for _, it := range list {
+			if it.unsent && byPartition[it.Partition] < messageMax && (u.edit == nil || len(unsent) < patchedMax) { // the others with the next step
+				byPartition[it.Partition]++
+				unsent = append(unsent, it)
+			}
+		}
+	}
+	if err := u.remake(ctx, unsent); err != nil {
+		return nil, err
+	}
+	type key struct {
+		partition int
+		input     [sha256.Size]byte
+	}
+	at := map[key]int{}
+	var messages []about
+	slices.SortStableFunc(unsent, func(a, b *item) int { return cmp.Compare(a.Partition, b.Partition) })
+	for _, it := range unsent {
+		if !it.unsent {
+			continue
+		}
+		k := key{it.Partition, sha256.Sum256(it.input)}
+		i, is := at[k]
+		if !is {
+			i = len(messages)
+			at[k] = i
+			messages = append(messages, about{partition: it.Partition})
+		}
+		messages[i].items = append(messages[i].items, it)
+	}
+	return messages, nil
+}
+
+// remake makes the inputs again of members whose message is to leave again: they are not kept. A member that has changed
+// meanwhile gets its outcome from what it has become.
+func (u *run) remake(ctx context.Context, unsent []*item) error {
+	var members []operate.Member
+	lack := map[int64]*item{}
+	for _, it := range unsent {
+		if u.edit != nil && it.input == nil {
+			members = append(members, it.Member)
+			lack[it.Ordinal] = it
+		}
+	}
+	after, _, refused, err := u.edit.change(ctx, u.r.store, members)
+	if err != nil {
+		return err
+	}
+	var skipped []decided
+	for _, m := range members {
+		it := lack[m.Ordinal]
+		it.input = after[m.Ordinal]
+		it.unsent = it.input != nil
+		if why := refused[m.Ordinal]; why != "" { // it applied before: the input is forgotten since
+			skipped = append(skipped, decided{it, verdict{outcome: operate.OutcomeSkipped, text: core.ShortText(why, textMax)}})
+		}
+	}
+	if len(skipped) == 0 {
+		return nil
+	}
+	return u.settle(ctx, skipped)
 }
 
 // message asks the owner of a partition about some of its tasks.
-func (u *run) message(ctx context.Context, partition int, items []*item) error {
+func (u *run) message(ctx context.Context, m about) error {
+	partition, items := m.partition, m.items
 	c := control(&u.op)
+	if u.edit != nil {
+		c.Input = items[0].input
+	}
 	for _, it := range items {
 		c.Numbers = append(c.Numbers, it.Number)
 		c.Seqs = append(c.Seqs, it.Seq)
@@ -252,7 +346,7 @@ func (u *run) message(ctx context.Context, partition int, items []*item) error {
 	}
 	now := u.r.cfg.Now()
 	for _, it := range items {
-		it.position, it.sent, it.unsent = position, now, false
+		it.position, it.sent, it.unsent, it.input = position, now, false, nil
 	}
 	return nil
 }

@@ -318,7 +318,7 @@ func (m *mortal) Append(ctx context.Context, e operate.AuditEntry) (int64, *oper
 
 // killed runs one operation over a few tasks of a type of their own, with a kill at a point, and says what it came to and
 // how many points there were.
-func killed(ctx context.Context, t failer, w *world, cfg Config, at int) (result string, points int) {
+func killed(ctx context.Context, t failer, w *world, cfg Config, r operate.Request, at int) (result string, points int) {
 	t.Helper()
 	plan := orders(core.PolicyError)
 	plan.Name = fmt.Sprintf("order-%d", at)
@@ -335,7 +335,7 @@ func killed(ctx context.Context, t failer, w *world, cfg Config, at int) (result
 			return answer{after: 30 * time.Millisecond}
 		}
 	})
-	op := w.started(operate.Selection{Filter: &core.Filter{Type: plan.Name, Step: "pay"}}, resubmit)
+	op := w.started(operate.Selection{Filter: &core.Filter{Type: plan.Name, Step: "pay"}}, r)
 	w.by(tasks[20], core.EventUndo)
 	m := dying(w, at)
 	stop := start(ctx, NewRunner(cfg, m, m, m, leads(true), nil, func(error) {}, quiet))
@@ -370,6 +370,8 @@ func killed(ctx context.Context, t failer, w *world, cfg Config, at int) (result
 	for i, tk := range tasks {
 		if n := tk.asked(op.ID); n > 1 {
 			t.Errorf("killed at point %d: task %d was asked for %d times", at, i, n)
+		} else if got, want := string(tk.live.Input), inputAfter(w, first+i, n, r.Patch); got != want {
+			t.Errorf("killed at point %d: task %d was asked for %d times and has the input %s, want %s", at, i, n, got, want)
 		}
 	}
 	return result, m.seen
@@ -379,9 +381,16 @@ func killed(ctx context.Context, t failer, w *world, cfg Config, at int) (result
 // for twice.
 //
 // covers: OP4, OP2
-func TestKillAtEveryPoint(t *testing.T) {
+func TestKillAtEveryPoint(t *testing.T) { killAtEveryPoint(t, resubmit, nil) }
+
+// killAtEveryPoint runs an operation once without a kill, and once with one at each point.
+func killAtEveryPoint(t *testing.T, r operate.Request, input func(int) string) {
+	t.Helper()
 	once := func(at int) (result string, points int) {
-		bubble(t, func(t *testing.T, w *world) { result, points = killed(t.Context(), t, w, config(), at) })
+		bubble(t, func(t *testing.T, w *world) {
+			w.input = input
+			result, points = killed(t.Context(), t, w, config(), r, at)
+		})
 		return result, points
 	}
 	want, points := once(0)

@@ -44,7 +44,8 @@ func NewService(cfg Config, store Store, trail operate.Trail, notes operate.Note
 // Preview implements operate.Operations. It freezes the membership and rehearses the action. Error: *operate.Refusal.
 func (s *Service) Preview(ctx context.Context, by operate.Actor, sel operate.Selection, r operate.Request) (operate.Preview, error) {
 	now := s.cfg.Now()
-	if err := s.checkPreview(by, &sel, &r, now); err != nil {
+	edit, err := s.checkPreview(by, &sel, &r, now)
+	if err != nil {
 		return operate.Preview{}, err
 	}
 	words, err := s.words(ctx, &sel)
@@ -71,19 +72,24 @@ func (s *Service) Preview(ctx context.Context, by operate.Actor, sel operate.Sel
 	if err != nil {
 		return operate.Preview{}, fmt.Errorf("members of preview %s: %w", op.ID, err)
 	}
+	changes, err := edit.changes(ctx, s.store, sample[:min(len(sample), changesMax)])
+	if err != nil {
+		return operate.Preview{}, fmt.Errorf("inputs of preview %s: %w", op.ID, err)
+	}
 	return operate.Preview{
-		Token: op.ID, Selection: words, Action: op.Action, Tasks: op.Tasks, Sample: sample, Rehearsal: op.Rehearsal, Expires: op.Expires,
+		Token: op.ID, Selection: words, Action: op.Action, Tasks: op.Tasks, Sample: sample, Rehearsal: op.Rehearsal, Changes: changes, Expires: op.Expires,
 	}, nil
 }
 
-func (s *Service) checkPreview(by operate.Actor, sel *operate.Selection, r *operate.Request, now time.Time) error {
+func (s *Service) checkPreview(by operate.Actor, sel *operate.Selection, r *operate.Request, now time.Time) (*patch, error) {
 	if !by.Role.May(operate.RoleOperator) {
-		return refuse(403, "%s has the role %s; an operation needs an operator", by.Name, by.Role)
+		return nil, refuse(403, "%s has the role %s; an operation needs an operator", by.Name, by.Role)
 	}
-	if err := checkRequest(r, now); err != nil {
-		return err
+	edit, err := checkRequest(r, now)
+	if err != nil {
+		return nil, err
 	}
-	return checkSelection(sel)
+	return edit, checkSelection(sel)
 }
 
 // checkSelection refuses what selects nothing, or in two ways.
@@ -233,8 +239,8 @@ func checkStart(by operate.Actor, op *operate.Operation, rate, brakePct int, rea
 		return refuse(409, "the preview selected no task")
 	case strings.TrimSpace(reason) == "":
 		return bad("reason", "a reason is required")
-	case len(reason) > operate.ReasonBytesMax:
-		return bad("reason", "reason has %d bytes, want at most %d", len(reason), operate.ReasonBytesMax)
+	case operate.CheckReason(reason) != nil:
+		return operate.CheckReason(reason)
 	case op.Tasks > ConfirmMax && confirm != op.Tasks:
 		return bad("confirm", "confirm is %d, and the operation is about %d tasks: above %d the number must be given", confirm, op.Tasks, ConfirmMax)
 	case rate < 0 || rate > RateMax:
@@ -348,8 +354,8 @@ func checkChange(by operate.Actor, op *operate.Operation, c *operate.Change) err
 		return bad("state", "state is %s; an operation can be set to paused, running or stopped", core.QuoteShort(string(c.State)))
 	case c.Rate != nil && (*c.Rate < 0 || *c.Rate > RateMax):
 		return bad("rate", "rate is %d, want 0 to %d tasks a second", *c.Rate, RateMax)
-	case len(c.Reason) > operate.ReasonBytesMax:
-		return bad("reason", "reason has %d bytes, want at most %d", len(c.Reason), operate.ReasonBytesMax)
+	case operate.CheckReason(c.Reason) != nil:
+		return operate.CheckReason(c.Reason)
 	case c.State == operate.OperationStopped && strings.TrimSpace(c.Reason) == "":
 		return bad("reason", "a reason is required to stop an operation for good")
 	case op.State == operate.OperationPreview:

@@ -94,21 +94,28 @@ func TestPreviewRefuses(t *testing.T) {
 			field string
 		}{
 			{"a viewer", operate.Actor{Name: "eve", Role: operate.RoleViewer}, group, resubmit, 403, ""},
-			{"an action on one task alone", anna, group, operate.Request{Action: operate.ActionExtend}, 422, "action"},
-			{"no selection", anna, operate.Selection{}, resubmit, 422, "selection"},
-			{"two selections", anna, operate.Selection{Group: "g", Filter: &core.Filter{Type: "order"}}, resubmit, 422, "selection"},
-			{"everything there is", anna, operate.Selection{Filter: &core.Filter{Limit: 10}}, resubmit, 422, "filter"},
-			{"too many ids", anna, operate.Selection{IDs: make([]operate.TaskRef, operate.ListMax+1)}, resubmit, 422, "ids"},
+			{"an action on one task alone", anna, group, operate.Request{Action: operate.ActionExtend}, 400, "action"},
+			{"no selection", anna, operate.Selection{}, resubmit, 400, "selection"},
+			{"two selections", anna, operate.Selection{Group: "g", Filter: &core.Filter{Type: "order"}}, resubmit, 400, "selection"},
+			{"everything there is", anna, operate.Selection{Filter: &core.Filter{Limit: 10}}, resubmit, 400, "filter"},
+			{"too many ids", anna, operate.Selection{IDs: make([]operate.TaskRef, operate.ListMax+1)}, resubmit, 400, "ids"},
 			{"a group that is not there", anna, operate.Selection{Group: "nope"}, resubmit, 404, ""},
-			{"an edit without input", anna, group, operate.Request{Action: operate.ActionEdit}, 422, "input"},
-			{"an input with no edit", anna, group, operate.Request{Action: operate.ActionResubmit, Input: []byte(`{}`)}, 422, "input"},
-			{"a large input", anna, group, operate.Request{Action: operate.ActionEdit, Input: make([]byte, core.InputBytesMax+1)}, 422, "input"},
-			{"an accept without result", anna, group, operate.Request{Action: operate.ActionAccept}, 422, "result"},
-			{"a large result", anna, group, operate.Request{Action: operate.ActionAccept, Result: make([]byte, core.ResultBytesMax+1)}, 422, "result"},
-			{"a resolve as nothing", anna, group, operate.Request{Action: operate.ActionResolve}, 422, "as"},
-			{"an undo as something", anna, group, operate.Request{Action: operate.ActionUndo, As: core.StateUndone}, 422, "as"},
-			{"a deadline that has passed", anna, group, operate.Request{Action: operate.ActionResubmit, Until: time.Now().Add(-time.Second)}, 422, "until"},
-			{"one task's row", anna, group, operate.Request{Action: operate.ActionResubmit, IfSeq: 3}, 422, "if_seq"},
+			{"an edit without input", anna, group, operate.Request{Action: operate.ActionEdit}, 400, "input"},
+			{"an input with no edit", anna, group, operate.Request{Action: operate.ActionResubmit, Input: []byte(`{}`)}, 400, "input"},
+			{"a large input", anna, group, operate.Request{Action: operate.ActionEdit, Input: make([]byte, core.InputBytesMax+1)}, 413, "input"},
+			{"an accept without result", anna, group, operate.Request{Action: operate.ActionAccept}, 400, "result"},
+			{"a large result", anna, group, operate.Request{Action: operate.ActionAccept, Result: make([]byte, core.ResultBytesMax+1)}, 413, "result"},
+			{"a resolve as nothing", anna, group, operate.Request{Action: operate.ActionResolve}, 400, "as"},
+			{"an undo as something", anna, group, operate.Request{Action: operate.ActionUndo, As: core.StateUndone}, 400, "as"},
+			{"a deadline that has passed", anna, group, operate.Request{Action: operate.ActionResubmit, Until: time.Now().Add(-time.Second)}, 400, "until"},
+			{"an input and a patch", anna, group, operate.Request{Action: operate.ActionEdit, Input: []byte(`{}`), Patch: []byte(`{"a":1}`)}, 400, "patch"},
+			{"a patch of nothing", anna, group, operate.Request{Action: operate.ActionEdit, Patch: []byte(`{}`)}, 400, "patch"},
+			{"a patch that is a list", anna, group, operate.Request{Action: operate.ActionEdit, Patch: []byte(`[1]`)}, 400, "patch"},
+			{"a patch that is no JSON", anna, group, operate.Request{Action: operate.ActionEdit, Patch: []byte(`{"a"`)}, 400, "patch"},
+			{"a patch without an edit", anna, group, operate.Request{Action: operate.ActionUndo, Patch: []byte(`{"a":1}`)}, 400, "patch"},
+			{"a large patch", anna, group, operate.Request{Action: operate.ActionEdit, Patch: []byte(`{"a":"` + strings.Repeat("x", operate.PatchBytesMax) + `"}`)}, 413, "patch"},
+			{"a deep patch", anna, group, operate.Request{Action: operate.ActionEdit, Patch: []byte(strings.Repeat(`{"a":`, patchDepthMax+1) + `1` + strings.Repeat(`}`, patchDepthMax+1))}, 400, "patch"},
+			{"one task's row", anna, group, operate.Request{Action: operate.ActionResubmit, IfSeq: 3}, 400, "if_seq"},
 		} {
 			_, err := w.service().Preview(t.Context(), test.by, test.sel, test.r)
 			var r *operate.Refusal
@@ -161,13 +168,13 @@ func TestStartRefuses(t *testing.T) {
 			{"another operator", ben, token, 0, 0, "bank", 101, 403, ""},
 			{"expired", anna, old, 0, 0, "bank", 101, 409, ""},
 			{"no tasks", anna, empty.Token, 0, 0, "bank", 0, 409, ""},
-			{"no reason", anna, token, 0, 0, " ", 101, 422, "reason"},
-			{"a long reason", anna, token, 0, 0, strings.Repeat("x", operate.ReasonBytesMax+1), 101, 422, "reason"},
-			{"no number", anna, token, 0, 0, "bank", 0, 422, "confirm"},
-			{"another number", anna, token, 0, 0, "bank", 100, 422, "confirm"},
-			{"a rate below 0", anna, token, -1, 0, "bank", 101, 422, "rate"},
-			{"a rate above all", anna, token, RateMax + 1, 0, "bank", 101, 422, "rate"},
-			{"a brake above 100", anna, token, 0, 101, "bank", 101, 422, "brake"},
+			{"no reason", anna, token, 0, 0, " ", 101, 400, "reason"},
+			{"a long reason", anna, token, 0, 0, strings.Repeat("x", operate.ReasonBytesMax+1), 101, 400, "reason"},
+			{"no number", anna, token, 0, 0, "bank", 0, 400, "confirm"},
+			{"another number", anna, token, 0, 0, "bank", 100, 400, "confirm"},
+			{"a rate below 0", anna, token, -1, 0, "bank", 101, 400, "rate"},
+			{"a rate above all", anna, token, RateMax + 1, 0, "bank", 101, 400, "rate"},
+			{"a brake above 100", anna, token, 0, 101, "bank", 101, 400, "brake"},
 		} {
 			before := len(w.entries)
 			_, err := s.Start(t.Context(), test.by, test.token, test.rate, test.brake, test.reason, test.confirm)
@@ -281,12 +288,12 @@ func TestChange(t *testing.T) {
 			code  int
 			field string
 		}{
-			{"nothing", ben, op.ID, operate.Change{}, 422, "state"},
-			{"done", ben, op.ID, operate.Change{State: operate.OperationDone}, 422, "state"},
+			{"nothing", ben, op.ID, operate.Change{}, 400, "state"},
+			{"done", ben, op.ID, operate.Change{State: operate.OperationDone}, 400, "state"},
 			{"paused twice", ben, op.ID, operate.Change{State: operate.OperationPaused}, 409, ""},
 			{"a viewer", operate.Actor{Name: "eve", Role: operate.RoleViewer}, op.ID, operate.Change{State: operate.OperationRunning}, 403, ""},
-			{"a rate above all", ben, op.ID, operate.Change{Rate: &many}, 422, "rate"},
-			{"stopped without a reason", ben, op.ID, operate.Change{State: operate.OperationStopped}, 422, "reason"},
+			{"a rate above all", ben, op.ID, operate.Change{Rate: &many}, 400, "rate"},
+			{"stopped without a reason", ben, op.ID, operate.Change{State: operate.OperationStopped}, 400, "reason"},
 			{"none", ben, "nope", operate.Change{State: operate.OperationPaused}, 404, ""},
 		} {
 			_, err := s.Change(t.Context(), test.by, test.id, test.c)

@@ -192,10 +192,10 @@ func TestOnDatabases(t *testing.T) {
 // covers: OP2, OP4
 func TestKillOnDatabases(t *testing.T) {
 	onDatabases(t, func(t *testing.T, w *world) {
-		want, points := killed(t.Context(), t, w, hasty(), 0)
+		want, points := killed(t.Context(), t, w, hasty(), resubmit, 0)
 		every := max(1, points/killsMax)
 		for at := 1; at <= points; at += every {
-			if got, _ := killed(t.Context(), t, w, hasty(), at); got != want {
+			if got, _ := killed(t.Context(), t, w, hasty(), resubmit, at); got != want {
 				t.Fatalf("killed at point %d of %d it came to\n%s\nwant\n%s", at, points, got, want)
 			}
 		}

@@ -58,6 +58,7 @@ type world struct {
 	ends    [partitions]int64
 	rows    map[string]int // statements and messages by name
 
+	input  func(i int) string // of the task that is made as the i-th; nil: {}
 	answer func(t *task, step string, undo bool) answer
 	drop   func(c core.Control) bool // whether a message that was stored is lost with its stream
 	ignore func(t *task) bool        // whether its owner does nothing when it is asked about a task
@@ -137,6 +138,9 @@ func (w *world) birth(p core.Plan, n int) []*task {
 		number := int64(len(w.tasks)/partitions + 1)
 		t := &task{plan: &p, live: &core.Task{
 			Partition: len(w.tasks) % partitions, Number: number, ID: fmt.Sprintf("o-%d", len(w.tasks)), Type: p.Name, Input: []byte(`{}`)}}
+		if w.input != nil {
+			t.live.Input = []byte(w.input(len(w.tasks)))
+		}
 		var out core.Outcome
 		core.Birth(&p, t.live, &core.Event{At: now(), Actor: "node-1"}, &out)
 		w.commit(t, &out)
@@ -456,7 +460,7 @@ func (w *world) Members(_ context.Context, operation string, outcome operate.Out
 
 // may are the outcomes that may follow one.
 var may = map[operate.Outcome][]operate.Outcome{
-	operate.OutcomeWaiting: {operate.OutcomeWaiting, operate.OutcomeAsked},
+	operate.OutcomeWaiting: {operate.OutcomeWaiting, operate.OutcomeAsked, operate.OutcomeSkipped}, // skipped: a patch does not apply
 	operate.OutcomeAsked:   {operate.OutcomeDone, operate.OutcomeFailedAgain, operate.OutcomeSkipped},
 }
 

@@ -192,6 +192,8 @@ func (b *builder) ingest() {
 	b.subscribe(n.SubjectPlansChanged(), "")
 	if b.o.Events {
 		b.events(n.PatternEvents())
+		b.publish(n.SubjectWatched())
+		b.subscribe(n.StepsSubject(""), "")
 	}
 	b.set.Answers = answersSoon
 }
@@ -231,6 +233,8 @@ func (b *builder) scheduler() {
 	b.subscribe(n.SubjectPlansApply(), wire.GroupPlans)
 	b.subscribe(n.SubjectPlansChanged(), "")
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectPausesChanged()}) // without it, it reads them later
+	b.seldom(n.StepsSubject(""))                                                  // without these, steps are not told
+	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectWatched()})
 	b.set.Answers = answersSoon
 }
 

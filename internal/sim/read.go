@@ -113,7 +113,7 @@ func (m *MemStore) Untold(_ context.Context, partition int, afterEnd int64, limi
 func (m *MemStore) ending(r *row) core.Ending {
 	e := core.Ending{
 		Partition: r.task.Partition, EndNumber: r.task.EndNumber, ID: r.task.ID, Type: r.task.Type, State: r.task.State,
-		Seq: r.task.Seq, CreatedAt: r.task.CreatedAt, At: r.task.EndedAt, ReplyTo: r.task.ReplyTo,
+		Seq: r.task.Seq, Labels: core.FormatLabels(r.task.Labels), CreatedAt: r.task.CreatedAt, At: r.task.EndedAt, ReplyTo: r.task.ReplyTo,
 	}
 	if plan, t, err := m.replay(r); err == nil && t.State != core.StateProcessed {
 		e.Error = t.Why

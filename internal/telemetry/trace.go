@@ -8,14 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/url"
-
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -27,7 +23,6 @@ import (
 const (
 	tracedQueue = 8192  // journal rows' worth of tasks that wait to become spans
 	tracedTasks = 65536 // sampled tasks that are followed
-	exportMax   = 10 * time.Second
 )
 
 // Tracer makes spans of what owners have committed about tasks whose submitters asked for a trace: one for the task, and
@@ -48,34 +43,6 @@ type TracerOptions struct {
 	Namespace string
 	Hide      func(string) string // takes secrets out of texts; nil: none are
 	Report    func(err error)     // takes what an export came to, nil when it worked; may be nil
-}
-
-// OTLP makes an exporter to a collector by OTLP over HTTP: http://host:4318 or https://….
-func OTLP(ctx context.Context, endpoint string) (Exporter, error) {
-	u, err := CheckOTLP(endpoint)
-	if err != nil {
-		return nil, err
-	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = otlpPath
-	}
-	e, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(exportMax))
-	if err != nil {
-		return nil, fmt.Errorf("otlp-endpoint: %w", err)
-	}
-	return e, nil
-}
-
-// otlpPath is where collectors take traces, unless the address says another path.
-const otlpPath = "/v1/traces"
-
-// CheckOTLP reads the address of a collector.
-func CheckOTLP(endpoint string) (*url.URL, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return nil, errors.New("otlp-endpoint: want http://host:4318 or https://…, without user and password")
-	}
-	return u, nil
 }
 
 // NewTracer makes a tracer that exports in batches. Run makes the spans, Close exports what is left.

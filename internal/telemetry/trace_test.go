@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -184,34 +181,6 @@ func TestCollectorIsAway(t *testing.T) {
 	}
 	if got := tr.Counts(); got != (Spans{1, 1}) {
 		t.Errorf("%+v", got)
-	}
-}
-
-// TestOTLP: spans reach a collector by OTLP over HTTP; what is no address of one is refused.
-func TestOTLP(t *testing.T) {
-	got := make(chan *http.Request, 1)
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || len(body) == 0 {
-			t.Error(err)
-		}
-		got <- r
-	}))
-	t.Cleanup(collector.Close)
-	exporter, err := OTLP(t.Context(), collector.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr, end := tracing(t, exporter, TracerOptions{Node: "n1"})
-	tr.Commit(plan, write(core.StateUndone, true, core.Record{Seq: 1, Kind: core.KindSubmitted, At: 1, Step: -1, Next: -1}))
-	end()
-	if r := <-got; r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
-		t.Errorf("%s %v", r.URL, r.Header)
-	}
-	for _, bad := range []string{"", "collector:4318", "ftp://c", "http://", "http://u:p@c"} {
-		if _, err := OTLP(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "otlp-endpoint:") || strings.Contains(err.Error(), "u:p") {
-			t.Errorf("%q: %v", bad, err)
-		}
 	}
 }
 

@@ -282,6 +282,18 @@ func (n Names) EventsAbout(taskType, state string) string {
 // LiveSubject is where a task's statuses are published as they happen; they are not stored.
 func (n Names) LiveSubject(taskType, id string) string { return n.get().live + taskType + "." + id }
 
+// StepsSubject is where steps of tasks of a type are told while someone watches them; an empty type is any. They are not
+// stored.
+func (n Names) StepsSubject(taskType string) string {
+	if taskType == "" {
+		return n.get().root + "steps.*"
+	}
+	return n.get().root + "steps." + safeType(taskType)
+}
+
+// SubjectWatched is where those who watch steps say again and again what they want to hear.
+func (n Names) SubjectWatched() string { return n.get().root + "watched" }
+
 // DeadSubject is where dead letters of a stream go.
 func (n Names) DeadSubject(stream string) string { return n.get().dead + stream }
 

@@ -49,6 +49,9 @@ func appendEnding(dst []byte, e *core.Ending) []byte {
 	if e.Error != "" {
 		dst = appendMember(dst, "error", e.Error)
 	}
+	if e.Labels != "" {
+		dst = appendMember(dst, "labels", e.Labels)
+	}
 	dst = appendTime(dst, "created_at", e.CreatedAt)
 	return appendTime(dst, "at", e.At)
 }
@@ -96,6 +99,7 @@ type eventJSON struct {
 	Seq       int64       `json:"seq"`
 	Step      string      `json:"step"`
 	Error     string      `json:"error"`
+	Labels    string      `json:"labels"`
 	Code      int         `json:"code"`
 	CreatedAt string      `json:"created_at"`
 	At        string      `json:"at"`
@@ -161,5 +165,5 @@ func (e *eventJSON) ending() (core.Ending, error) {
 		return core.Ending{}, fmt.Errorf("task %s: at: %w", Short(e.ID), err)
 	}
 	return core.Ending{Partition: e.Partition, EndNumber: e.End, ID: e.ID, Type: e.Type, State: state, Seq: e.Seq,
-		Step: e.Step, Error: e.Error, CreatedAt: created, At: at}, nil
+		Step: e.Step, Error: e.Error, Labels: e.Labels, CreatedAt: created, At: at}, nil
 }

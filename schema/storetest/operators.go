@@ -26,6 +26,7 @@ func RunOperators(t *testing.T, open Open) {
 		{"list by time of creation", testCreatedRange},
 		{"counts of each state", testCountsOfStates},
 		{"journal from its end", testJournalPage},
+		{"input of a long journal", testLongJournal},
 		{"groups", testGroups},
 		{"groups in pages", testGroupPages},
 		{"groups before the upgrade", testGroupsBefore},
@@ -488,6 +489,40 @@ func testJournalPage(r *rig) {
 	}
 }
 
+// testLongJournal: a task that is read has the input that it runs with, however far behind its newest rows the row with
+// that input is.
+func testLongJournal(r *rig) {
+	w := birth(1, 1, "a")
+	r.write(w)
+	r.equal("input", string(get(r.s.Get(r.ctx, 1, "a"))(r).Input), `{"n":1}`)
+	asked := func(n int) {
+		var rows []core.Record
+		for range n {
+			w = next(w.Task, false, func(_ *core.Task, rec *core.Record) { rec.Kind = core.KindAsked })
+			rows = append(rows, w.Records...)
+		}
+		w.Records = rows
+		r.write(w)
+	}
+	newest := func() []core.Record { return get(r.s.JournalPage(r.ctx, 1, 1, 0, operate.ListMax))(r) }
+	asked(operate.ListMax + 200)
+	if rows := newest(); len(rows) != operate.ListMax || rows[len(rows)-1].Seq < 100 {
+		r.Fatalf("a page of %d rows goes back to row %d", len(rows), rows[len(rows)-1].Seq)
+	}
+	r.equal("input behind many rows", string(get(r.s.Get(r.ctx, 1, "a"))(r).Input), `{"n":1}`)
+	w = next(w.Task, false, func(_ *core.Task, rec *core.Record) {
+		rec.Kind, rec.Step, rec.StepStatus, rec.Input, rec.Deadline = core.KindResubmitted, -1, core.StepWaiting, []byte(`{"n":2}`), start.Add(time.Hour)
+	})
+	r.write(w)
+	asked(operate.ListMax + 200)
+	for _, row := range newest() {
+		if row.Input != nil {
+			r.Fatalf("row %d, which has an input, is in the newest page", row.Seq)
+		}
+	}
+	r.equal("input of an edit behind many rows", string(get(r.s.Get(r.ctx, 1, "a"))(r).Input), `{"n":2}`)
+}
+
 func testAtRisk(r *rig) {
 	var want []string
 	for p := range partitions {
@@ -622,8 +657,8 @@ func testFreezeGroup(r *rig) {
 	want.Tasks, want.Tally.Waiting = 4*partitions, 4*partitions
 	r.equal("operation", get(r.s.Operation(r.ctx, "op"))(r), want)
 	var members []operate.Member
-	for p := range partitions {
-		for n := range int64(4) {
+	for n := range int64(4) { // by their deadlines, whatever partition they are in
+		for p := range partitions {
 			members = append(members, operate.Member{
 				Ordinal: int64(len(members) + 1), Partition: p, Number: n + 6, ID: fmt.Sprintf("t%d-%d", p, n+6), Type: "order", Seq: 2, Step: "charge", Outcome: operate.OutcomeWaiting,
 			})
@@ -723,7 +758,7 @@ func testFreezeRefused(r *rig) {
 		r.Errorf("an operation that was refused: %v", err)
 	}
 	if r.db != nil { // one that fails on its way leaves nothing
-		get(r.db.ExecContext(r.ctx, `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome) VALUES ('op', 5, 9, 9, 'x', 'x', 1, '', 0, 'waiting')`))(r)
+		get(r.db.ExecContext(r.ctx, `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome) VALUES ('op', -5, 9, 9, 'x', 'x', 1, '', 0, 'waiting')`))(r)
 		if _, err := r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: group}); err == nil {
 			r.Error("a member was there, and was frozen again")
 		}
@@ -912,7 +947,16 @@ func testStanding(r *rig) {
 	r.must(r.s.PutPlan(r.ctx, plan()))
 	all := r.fail(failures{"order", core.StateError, 1, "order %d has no stock", 5})
 	r.equal("frozen", get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{Filter: &core.Filter{State: core.StateError}}))(r), int64(5*partitions))
-	members := r.members("op", "", 100)[:6]
+	var members []operate.Member
+	for _, m := range r.members("op", "", 100) { // of the first partition, and one more
+		if m.Partition == 0 || len(members) == 5 {
+			m.Ordinal = int64(len(members) + 1)
+			members = append(members, m)
+		}
+		if len(members) == 6 {
+			break
+		}
+	}
 	asked := func(w core.TaskWrite) core.TaskWrite {
 		w = next(w.Task, true, func(t *core.Task, rec *core.Record) {
 			t.State, t.EndedAt, t.EndNumber, t.FailedStep, t.Why = core.StateProcessing, 0, 0, 0, ""

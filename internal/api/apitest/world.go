@@ -417,6 +417,9 @@ func (w *World) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r 
 		if w.Refuse != nil {
 			return w.Refuse
 		}
+		if bad := r.CheckOne(w.Now); bad != nil {
+			return bad
+		}
 		w.Asked = append(w.Asked, r)
 		w.Trail = append(w.Trail, operate.AuditEntry{Number: int64(len(w.Trail) + 1), At: w.Now, Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(r.Action),
 			Target: "task/" + task.Type + "/" + task.ID, Reason: r.Reason, Outcome: "asked", Key: r.Key})
@@ -429,6 +432,9 @@ func (w *World) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r 
 // Preview implements operate.Operations.
 func (w *World) Preview(_ context.Context, _ operate.Actor, _ operate.Selection, r operate.Request) (p operate.Preview, err error) {
 	err = w.do(func() error {
+		if bad := r.Check(w.Now); bad != nil {
+			return bad
+		}
 		w.Asked = append(w.Asked, r)
 		p = operate.Preview{Token: "preview-1", Selection: "1 task", Action: r.Action, Tasks: 1, Expires: w.Now.Add(operate.PreviewFor)}
 		return nil
@@ -619,7 +625,7 @@ func (w *World) Follow(ctx context.Context, after string, f operate.EventFilter,
 		w.Unlock()
 		for _, e := range news {
 			at++
-			if cmp.Or(f.Type, e.Type) != e.Type || cmp.Or(f.Task, e.Task) != e.Task || cmp.Or(f.Status, e.Status) != e.Status {
+			if !f.Selects(&e) {
 				continue
 			}
 			if err := send(e); err != nil {
