@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"net/url"
 	"testing"
+	"time"
 
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
@@ -68,28 +71,17 @@ func faulty(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *s
 	return calm, db
 }
 
-// The whole suite holds where the database fails as CockroachDB may: in the words
-// of PostgreSQL, whose commits take the fast path first, and in those of CockroachDB,
-// with its retries.
-//
-// covers: E18
-func TestThroughFaults(t *testing.T) {
-	t.Parallel()
-	for name, f := range map[string]struct {
-		faults  pgfault.Faults
-		options schema.Options
-		dialect string
-	}{
-		"postgres":               {pgfault.Faults{Seed: 1}, schema.Options{}, "postgres"},
-		"cockroach":              {pgfault.Faults{Seed: 2, Cockroach: true}, schema.Options{}, "cockroach"},
-		"cockroach serializable": {pgfault.Faults{Seed: 3, Cockroach: true}, schema.Options{Serializable: true}, "cockroach"},
-	} {
+// suiteThroughFaults runs a suite on stores behind a proxy, each variant with its own, and wants every kind of fault to
+// happen.
+func suiteThroughFaults(t *testing.T, variants []string, open func(testing.TB, *pgfault.Proxy, schema.Options) (schema.Store, *sql.DB), suite func(*testing.T, storetest.Open)) {
+	for _, name := range variants {
+		f := faultVariants[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
 			f.faults.Rate = 0.08
 			p := proxy(t, f.faults)
-			storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
-				s, db := faulty(tb, p, f.options)
+			suite(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+				s, db := open(tb, p, f.options)
 				if got := s.Dialect(); got != f.dialect {
 					tb.Fatalf("dialect %s, want %s", got, f.dialect)
 				}
@@ -106,4 +98,102 @@ func TestThroughFaults(t *testing.T) {
 	}
 }
 
+// faultVariants are the databases that a proxy makes of PostgreSQL.
+var faultVariants = map[string]struct {
+	faults  pgfault.Faults
+	options schema.Options
+	dialect string
+}{
+	"postgres":               {pgfault.Faults{Seed: 1}, schema.Options{}, "postgres"},
+	"cockroach":              {pgfault.Faults{Seed: 2, Cockroach: true}, schema.Options{}, "cockroach"},
+	"cockroach serializable": {pgfault.Faults{Seed: 3, Cockroach: true}, schema.Options{Serializable: true}, "cockroach"},
+}
+
+// The whole suite holds where the database fails as CockroachDB may: in the words
+// of PostgreSQL, whose commits take the fast path first, and in those of CockroachDB,
+// with its retries.
+//
+// covers: E18
+func TestThroughFaults(t *testing.T) {
+	t.Parallel()
+	suiteThroughFaults(t, []string{"postgres", "cockroach", "cockroach serializable"}, faulty, func(t *testing.T, open storetest.Open) { storetest.Run(t, open) })
+}
+
+// What operators read and write holds there as well. The tables are made without the faults, which TestThroughFaults
+// tries, and what only has many more rows is left out.
+//
+// covers: OP2, OP3, OP16
+func TestOperatorsThroughFaults(t *testing.T) {
+	t.Parallel()
+	behind := func(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *sql.DB) {
+		direct := pgtestdb.URL(tb)
+		db := dbOf(open(tb, direct, schema.Options{}))
+		s, err := retried(context.Background(), func() (schema.Store, error) { return postgres.Open(context.Background(), through(tb, p, direct), o) })
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				tb.Error(err)
+			}
+		})
+		return patient{s, db}, db
+	}
+	suiteThroughFaults(t, []string{"postgres", "cockroach serializable"}, behind, func(t *testing.T, open storetest.Open) {
+		storetest.RunOperators(t, open, "list of one microsecond", "list that is cut off", "list by time of creation", "waiting for agents")
+	})
+}
+
+// A key that could not be looked up because the connection was lost is an error, and not a key that was used before.
+//
+// covers: OP16
+func TestAuditKeyOfALostConnection(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, pgfault.Faults{Rate: 1, Only: []pgfault.Kind{pgfault.LostBefore}, From: "FROM audit WHERE request_key", Until: "max(number)"})
+	s, _ := faulty(t, p, schema.Options{})
+	ctx, store := context.Background(), s.(patient).Unwrap()
+	e := operate.AuditEntry{At: time.Now(), Actor: "olga", Role: operate.RoleOperator, Via: "http", Action: "undo", Target: "task/order/1", Outcome: "asked", Key: "key"}
+	if number, again, err := store.Append(ctx, e); err == nil {
+		t.Errorf("entry %d, again %+v, though its key could not be looked up", number, again)
+	}
+	if n := p.Counts()[pgfault.LostBefore]; n != 1 {
+		t.Errorf("%d connections were lost, want 1", n)
+	}
+	if page, err := s.Audit(ctx, operate.AuditFilter{Limit: 10}); err != nil || len(page.Entries) != 0 {
+		t.Errorf("%d entries, %v", len(page.Entries), err)
+	}
+}
+
 func faultsAs(cockroach bool) pgfault.Faults { return pgfault.Faults{Cockroach: cockroach} }
+
+// A preview whose last commit has happened, though its answer was lost, is frozen and keeps its members.
+//
+// covers: OP3
+func TestFreezeWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, pgfault.Faults{Rate: 1, Only: []pgfault.Kind{pgfault.LostAfter}, From: "waiting = $3", Until: "'dropping'"})
+	s, db := faulty(t, p, schema.Options{})
+	ctx, store := context.Background(), s.(patient).Unwrap()
+	if err := s.Partitions(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	const tasks = 7
+	if _, err := db.Exec(`INSERT INTO tasks (partition, number, id, type, plan_version, state, seq, round, failure_count, origin, created_at, updated_at, ended_at, end_number, commit_id)
+		SELECT 1, n, 't' || n, 'order', 1, 'error', 2, 0, 0, 0, now(), now(), now(), n, 1 FROM generate_series(1, $1::INT8) AS n`, tasks); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`UPDATE partitions SET next_number = $1, next_end = $1 WHERE partition = 1`, tasks+1); err != nil {
+		t.Fatal(err)
+	}
+	op := operate.Operation{ID: "op", Action: operate.ActionResubmit, Request: operate.Request{Action: operate.ActionResubmit}, Created: time.Now()}
+	frozen, err := store.Freeze(ctx, op, operate.Selection{Filter: &core.Filter{State: core.StateError}})
+	if err != nil || frozen != tasks {
+		t.Errorf("%d tasks are frozen, want %d: %v", frozen, tasks, err)
+	}
+	if n := p.Counts()[pgfault.LostAfter]; n != 1 {
+		t.Errorf("%d answers were lost, want 1", n)
+	}
+	if members, err := s.Members(ctx, "op", "", 0, 100); err != nil || len(members) != tasks {
+		t.Errorf("%d members, want %d: %v", len(members), tasks, err)
+	}
+}
