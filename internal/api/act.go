@@ -126,7 +126,7 @@ func needsOf(r *operate.Request) *ingest.Refusal {
 
 // checkReason bounds a person's words.
 func checkReason(reason string) *ingest.Refusal {
-	if n := len(reason); n > operate.ReasonBytesMax || !plainLines(reason) {
+	if n := len(reason); n > operate.ReasonBytesMax || !plainText(reason, lineEnds) {
 		return ingest.Refuse(400, ingest.CauseBody, "field reason %s has %d bytes, want at most %d of text without control characters", core.QuoteShort(reason), n, operate.ReasonBytesMax)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
@@ -81,7 +80,7 @@ func (a *api) failureRoutes() {
 			if a.ports.Notes == nil {
 				return nil, notServed("notes")
 			}
-			if !plainLines(in.Body.Text) {
+			if !plainText(in.Body.Text, lineEnds) {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field text: want text without control characters")
 			}
 			if _, err := a.group(ctx, in.Group); err != nil {
@@ -116,11 +115,6 @@ func checkID(field, id string) *ingest.Refusal {
 		return ingest.Refuse(400, ingest.CauseQuery, "path %s is %s, want 1 to %d of A–Z a–z 0–9 - _ .", field, core.QuoteShort(id), groupIDMax)
 	}
 	return nil
-}
-
-// plainLines is UTF-8 without control characters but ends of lines and tabs.
-func plainLines(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' && c != '\r' || c == 0x7f })
 }
 
 // some is a list that is never null.

@@ -52,7 +52,7 @@ func (f *FilterWords) filter(field func(name string) string) (core.Filter, *inge
 			return out, ingest.Refuse(400, ingest.CauseQuery, "%s: %v", field("step"), err)
 		}
 	}
-	if n := len(f.Fingerprint); n > fingerprintMax || !plainText(f.Fingerprint) {
+	if n := len(f.Fingerprint); n > fingerprintMax || !plainText(f.Fingerprint, "") {
 		return out, ingest.Refuse(400, ingest.CauseQuery, "%s %s has %d bytes, want at most %d of plain text", field("fingerprint"), core.QuoteShort(f.Fingerprint), n, fingerprintMax)
 	}
 	if f.Label != "" {
@@ -75,9 +75,12 @@ func (f *FilterWords) filter(field func(name string) string) (core.Filter, *inge
 	return out, nil
 }
 
-// plainText is UTF-8 without control characters.
-func plainText(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f })
+// lineEnds are the control characters that a text of several lines may have.
+const lineEnds = "\n\r\t"
+
+// plainText is UTF-8 without control characters, but for those allowed.
+func plainText(s, allowed string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return (c < ' ' || c == 0x7f) && !strings.ContainsRune(allowed, c) })
 }
 
 func inQuery(name string) string { return "query parameter " + name }
