@@ -188,7 +188,9 @@ func (r *recording) strip() template.HTML {
 				class = look
 			}
 		}
-		fmt.Fprintf(&b, `<rect class="%s" x="%.3f%%" width="%.3f%%" height="10"/>`, class, 100*float64(p)/float64(parts), 100/float64(parts))
+		// The middle of a part is where the slider stands at it.
+		wide := 100 / max(0.5, float64(parts-1))
+		fmt.Fprintf(&b, `<rect class="%s" x="%.3f%%" width="%.3f%%" height="10"/>`, class, (float64(p)-0.5)*wide, wide)
 	}
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String())

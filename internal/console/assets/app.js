@@ -101,6 +101,10 @@
     // An empty field is no part of an address.
     Array.from(body.entries()).forEach(function (p) { if (p[1] === "") body.delete(p[0]); });
   });
+  // When the content of this page was read: live numbers change but a part of most pages.
+  function readAt() { return new Date($("#fresh time").dateTime); }
+  function read(at) { $("#fresh time").dateTime = at; }
+
   // A page of an error comes in the place of a part that it does not have: what is there stays, grey, and the banner says it.
   var held = false;
   document.addEventListener("htmx:before:swap", function (e) {
@@ -108,12 +112,13 @@
     if (!page || page.querySelector(ctx.select)) {
       if (held) banner("");
       held = false;
+      if (page && ctx.select !== "#dialog-content") read(new Date().toISOString());
       return;
     }
     e.preventDefault();
     var text = page.querySelector("main .note");
     held = true;
-    banner((text ? text.textContent.trim() : "The answer cannot be shown.") + " What you see is what was read before.");
+    banner((text ? text.textContent.trim() : "The answer cannot be shown.") + " What you see was read at " + absolute(readAt()) + ".");
     if (player) { player.value = $("#frame").dataset.at; played(); }
   });
   document.addEventListener("htmx:error", function () {
@@ -236,7 +241,7 @@
       box.textContent = "";
       var axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
       drawn[id] = new uPlot({
-        width: box.clientWidth, height: 130, legend: { show: false }, cursor: { y: false },
+        width: box.clientWidth, height: 130, padding: [null, 18, null, null], legend: { show: false }, cursor: { y: false },
         scales: { x: { time: true }, y: { range: function (u, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
         axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis), Object.assign({ size: 46, space: 30 }, axis)],
         tzDate: function (s) { return local ? new Date(s * 1e3) : uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"); },
@@ -272,12 +277,13 @@
     });
     if (!drawn.backlog) plots();
   }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", plots);
   if (window.ResizeObserver && holder) {
     new ResizeObserver(function () { Object.keys(drawn).forEach(function (id) { drawn[id].setSize({ width: $("[data-plot=" + id + "]").clientWidth, height: 130 }); }); }).observe($(".beside"));
   }
 
   // --- Live: one stream for a tab that is seen and not paused.
-  var source = null, retry = 0, heard = 0, lostAt = 0, url = document.body.dataset.live;
+  var source = null, retry = 0, lostAt = 0, url = document.body.dataset.live;
   var paused = sessionStorage.getItem("duly-paused") === "1", pauseButton = $("#pause-live"), needsText = null;
   function banner(text, fresh) {
     var b = $("#banner");
@@ -288,7 +294,7 @@
   function lost() {
     if (!lostAt) lostAt = Date.now();
     var since = absolute(new Date(lostAt));
-    banner("Duly cannot be reached since " + since + ". What you see is " + Math.round((Date.now() - (heard || lostAt)) / 1000) + " s old or more; it comes back by itself.");
+    banner("Duly cannot be reached since " + since + ". What you see is " + Math.round((Date.now() - readAt()) / 1000) + " s old or more; it comes back by itself.");
   }
   function open() {
     clearTimeout(retry);
@@ -306,10 +312,9 @@
     source = null;
   }
   function live(e) {
-    heard = Date.now(); lostAt = 0;
-    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(new Date(e.at)) + "." : e.warn || "", !e.trouble);
-    var fresh = $("#fresh time");
-    if (fresh) fresh.dateTime = e.at;
+    lostAt = 0;
+    if ($("#needs")) read(e.at);
+    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(readAt()) + "." : e.warn || "", !e.trouble);
     var pill = $("#needs-pill");
     pill.hidden = !e.count;
     pill.textContent = e.count;
