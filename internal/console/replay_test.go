@@ -218,6 +218,21 @@ func TestTimeMachineInABrowser(t *testing.T) {
 	b.shoot("time machine what if")
 	b.clean("the time machine")
 
+	// Rows that the task has since are within reach when what was read a moment ago is read again.
+	b.open("tasks/order/order-1005/replay")
+	b.until(`document.getElementById("player").max === "3"`)
+	w.mu.Lock()
+	w.find("order-1005").row(time.Second, core.KindAsked, -1, 0, nil)
+	w.mu.Unlock()
+	b.tab(`e.id === "player"`)
+	waits(t, "the new row is within reach", func() bool {
+		b.keys(kb.ArrowLeft)
+		b.until(`document.getElementById("frame").dataset.at === "2"`)
+		b.keys(kb.ArrowRight)
+		b.until(`document.getElementById("frame").dataset.at === "3"`)
+		return eval[bool](b, `document.getElementById("player").max === "4" && document.getElementById("player-rows").textContent === "4"`)
+	})
+
 	// The strip and the slider of 20,000 rows, end to end.
 	b.open("tasks/order/long/replay?at=1")
 	b.tab(`e.id === "player"`)

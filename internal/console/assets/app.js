@@ -205,6 +205,8 @@
   function played() {
     var frame = $("#frame");
     if (!player || !frame) return;
+    player.max = frame.dataset.rows; // a task that goes on has more of them now
+    put($("#player-rows"), number(Number(player.max)));
     $$("[data-go]").forEach(function (a) {
       var to = rowTo(a.dataset.go), can = to >= 1 && to <= Number(player.max) && to !== Number(player.value);
       if (can) { a.removeAttribute("aria-disabled"); a.href = "?at=" + to; } else a.setAttribute("aria-disabled", "true");
