@@ -472,7 +472,7 @@ const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.pla
 func scanListed(rows *sql.Rows, more ...any) (core.View, error) {
 	var fingerprint, step string
 	t, err := scanTask(rows, append([]any{&fingerprint, &step}, more...)...)
-	v := summary(&t)
+	v := t.Summary()
 	v.Fingerprint, v.FailedStep = fingerprint, step
 	if failed(v.State) && fingerprint == "" {
 		v.Fingerprint = operate.FingerprintBefore

@@ -65,49 +65,13 @@ func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Pl
 // task the row is all there is; of one whose plan is unknown, all but the steps. at is now.
 func viewOf(plan *core.Plan, saved *core.Saved, at core.Instant) (core.View, error) {
 	if len(saved.Journal) == 0 {
-		v := summary(&saved.Row)
-		v.Input, v.Seq = saved.Row.Input, saved.Row.Seq
-		v.Sentence = saved.Row.Sentence(nil, at)
+		v := saved.Row.Summary()
+		v.Input, v.Sentence = saved.Row.Input, saved.Row.Sentence(nil, at)
 		return v, nil
 	}
-	t, err := core.Replay(plan, saved)
+	t, err := core.Replay(plan, saved) // the journal may be newer than the row
 	if err != nil {
 		return core.View{}, err
 	}
-	v := summary(t) // the journal may be newer than the row
-	v.Reason, v.Input, v.Seq = t.Why, t.Input, t.Seq
-	v.Sentence, v.Possible = t.Sentence(plan, at), t.Possible(plan)
-	if t.State == core.StateProcessed {
-		v.Reason = ""
-	} else if plan != nil && t.FailedStep > 0 && t.FailedStep <= len(plan.Steps) {
-		v.FailedStep = plan.Steps[t.FailedStep-1].Name
-	}
-	for i := range t.Steps {
-		s := &t.Steps[i]
-		v.Steps = append(v.Steps, core.StepView{
-			Name: plan.Steps[i].Name, Agent: plan.Steps[i].Agent, Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
-		})
-	}
-	for i := range saved.Journal {
-		rec := &saved.Journal[i]
-		if rec.Round != t.Round {
-			continue
-		}
-		if rec.Step >= 0 && rec.Step < len(v.Steps) {
-			sv := &v.Steps[rec.Step]
-			sv.At, sv.Code, sv.Error, sv.By = rec.At, rec.Code, rec.Error, rec.Actor
-		}
-		if rec.Next >= 0 && rec.Next < len(v.Steps) {
-			v.Steps[rec.Next].At = rec.At
-		}
-	}
-	return v, nil
-}
-
-func summary(t *core.Task) core.View {
-	return core.View{
-		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Partition: t.Partition, Number: t.Number, State: t.State, Round: t.Round,
-		Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash, CompleteBy: t.Deadline,
-		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt, Seq: t.Seq, Labels: t.Labels,
-	}
+	return t.View(plan, saved.Journal, at), nil
 }

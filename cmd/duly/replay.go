@@ -58,9 +58,13 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 	if c.At != 0 {
 		from, to = c.At, c.At
 	}
-	frames, err := replay.Frames(plan, saved, from, to)
-	if err != nil {
-		return fmt.Errorf("replay: %w", err)
+	var frames []replay.Frame
+	for f, err := range replay.All(plan, saved, from, to) {
+		if err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+		f.Task = nil // not shown: all of a long journal's together are large
+		frames = append(frames, f)
 	}
 	return c.frames(std.out, frames)
 }

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -52,7 +51,7 @@ func (f *FilterWords) filter(field func(name string) string) (core.Filter, *inge
 			return out, ingest.Refuse(400, ingest.CauseQuery, "%s: %v", field("step"), err)
 		}
 	}
-	if n := len(f.Fingerprint); n > fingerprintMax || !plainText(f.Fingerprint) {
+	if n := len(f.Fingerprint); n > fingerprintMax || !operate.PlainText(f.Fingerprint) {
 		return out, ingest.Refuse(400, ingest.CauseQuery, "%s %s has %d bytes, want at most %d of plain text", field("fingerprint"), core.QuoteShort(f.Fingerprint), n, fingerprintMax)
 	}
 	if f.Label != "" {
@@ -73,11 +72,6 @@ func (f *FilterWords) filter(field func(name string) string) (core.Filter, *inge
 		return out, ingest.Refuse(400, ingest.CauseQuery, "%s is %s, want a time before created_to (%s)", field("created_from"), core.QuoteShort(f.CreatedFrom), core.QuoteShort(f.CreatedTo))
 	}
 	return out, nil
-}
-
-// plainText is UTF-8 without control characters.
-func plainText(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f })
 }
 
 func inQuery(name string) string { return "query parameter " + name }

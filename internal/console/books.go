@@ -79,36 +79,23 @@ var ghostStatuses = []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked,
 var booksAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve books."}
 
 // books shows the newest comparison of journal and services.
-func (c *console) books(w http.ResponseWriter, r *http.Request) {
-	if c.Books == nil {
-		c.absent(w, r, "books", "Books")
-		return
-	}
-	if bad := known(r, "status", "after"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
+func (c *console) books(ctx context.Context, r *http.Request) (page, error) {
 	q := r.URL.Query()
 	d := booksData{Statuses: ghostStatuses, Status: operate.GhostStatus(q.Get("status")), First: q.Get("after") == ""}
 	wanted := []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked}
 	if d.Status != "" {
 		if !slices.Contains(ghostStatuses, d.Status) {
-			c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "status", Detail: fmt.Sprintf("status is %s, want one of %v.", core.QuoteShort(string(d.Status)), ghostStatuses)})
-			return
+			return page{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "status", Detail: fmt.Sprintf("status is %s, want one of %v.", core.QuoteShort(string(d.Status)), ghostStatuses)}
 		}
 		wanted, d.Query = []operate.GhostStatus{d.Status}, "status="+string(d.Status)
 	}
-	ctx, cancel := reading(r)
-	defer cancel()
 	var err error
 	if d.View, err = c.Books.Books(ctx); err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	ghosts, next, err := c.Books.Ghosts(ctx, wanted, rowsOfList, q.Get("after"))
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	d.Class, d.Next = d.View.Class(), nextPage(r, next)
 	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
@@ -127,7 +114,7 @@ func (c *console) books(w http.ResponseWriter, r *http.Request) {
 		}
 		d.Ghosts = append(d.Ghosts, row)
 	}
-	c.show(w, r, http.StatusOK, "books", page{Title: "Books", Section: "books", Data: d})
+	return page{Title: "Books", Data: d}, nil
 }
 
 // repairButtons are the repairs of a ghost.

@@ -153,6 +153,8 @@ type console struct {
 	closed  recent[*operate.BooksView]
 	streams chan struct{} // one element a stream of events
 	live    liveCache
+
+	recordings recordings
 }
 
 // New returns the handler of everything below Base+[Path]. It also serves the same paths without Base, for a proxy that
@@ -185,7 +187,7 @@ func build(cfg Config) (*console, error) {
 	if cfg.StreamsMax == 0 {
 		cfg.StreamsMax = streamsDefault
 	}
-	c := &console{Config: cfg, streams: make(chan struct{}, cfg.StreamsMax)}
+	c := &console{Config: cfg, streams: make(chan struct{}, cfg.StreamsMax), recordings: newRecordings()}
 	var err error
 	if c.files, err = readFiles(assets); err != nil {
 		return nil, err
@@ -219,24 +221,27 @@ func (c *console) routes() http.Handler {
 		mux.HandleFunc("POST "+Path+path, c.changes(needs, h))
 	}
 	mux.HandleFunc("GET "+Path+"assets/{hash}/{name}", c.asset)
-	get("{$}", c.overview)
+	get("{$}", c.serve(reader{template: "overview", section: "overview", read: c.overview}))
 	get("live", c.events)
 	get("find", c.find)
 	get("tasks", c.tasks)
 	get("tasks.ndjson", c.exportTasks)
 	get("tasks.csv", c.exportTasks)
-	get("risk", c.risk)
-	get("tasks/{type}/{id}", c.task)
+	get("risk", c.serve(reader{template: "risk", section: "tasks", params: []string{"within"}, read: c.risk}))
+	get("tasks/{type}/{id}", c.serve(reader{template: "task", section: "tasks", params: []string{"before", "rows"}, read: c.task}))
+	get("tasks/{type}/{id}/replay", c.serve(reader{template: "replay", section: "tasks", absent: unless(c.Operations != nil, "The time machine"), params: []string{"at", "ms", "come"}, read: c.replay}))
+	get("tasks/{type}/{id}/compare", c.serve(reader{template: "compare", section: "tasks", absent: unless(c.Operations != nil, "Comparisons"), params: []string{"with"}, read: c.compare}))
 	get("tasks/{type}/{id}/journal.ndjson", c.exportJournal)
-	get("tasks/{type}/{id}/payload", c.payload)
+	get("tasks/{type}/{id}/payload", c.serve(reader{template: "payload", section: "tasks", params: []string{"of", "at"}, read: c.payload}))
 	get("tasks/{type}/{id}/act/{action}", c.actionForm)
 	post("tasks/{type}/{id}/act/{action}", operate.RoleOperator, c.act)
 	post("tasks/{type}/{id}/notes", operate.RoleOperator, c.noteOnTask)
-	get("failures", c.failures)
-	get("failures/{id}", c.failure)
+	get("failures", c.serve(reader{template: "failures", section: "failures", params: []string{"type", "state", "after"}, read: c.failures}))
+	get("failures/{id}", c.serve(reader{template: "failure", section: "failures", read: c.failure}))
 	post("failures/{id}/notes", operate.RoleOperator, c.noteOnGroup)
-	get("operations", c.operations)
-	get("operations/{id}", c.operation)
+	operations := unless(c.Operations != nil, "Operations")
+	get("operations", c.serve(reader{template: "operations", section: "operations", absent: operations, params: []string{"state", "after"}, read: c.operations}))
+	get("operations/{id}", c.serve(reader{template: "operation", section: "operations", absent: operations, params: []string{"outcome", "after"}, read: c.operation}))
 	get("operations/{id}/change/{change}", c.changeForm)
 	get("operations/{id}/members.csv", c.exportMembers)
 	post("operations/{id}/change/{change}", operate.RoleOperator, c.change)
@@ -244,26 +249,26 @@ func (c *console) routes() http.Handler {
 	get("operations/new", c.newOperation)
 	post("operations/preview", operate.RoleOperator, c.preview)
 	post("operations/start", operate.RoleOperator, c.start)
-	get("agents", c.agents)
-	get("books", c.books)
+	get("agents", c.serve(reader{template: "agents", section: "agents", absent: unless(c.Agents != nil, "Agents"), read: c.agents}))
+	get("books", c.serve(reader{template: "books", section: "books", absent: unless(c.Books != nil, "Books"), params: []string{"status", "after"}, read: c.books}))
 	get("books/compare", c.compareForm)
 	get("books/repair", c.repairForm)
 	post("books/compare", operate.RoleOperator, c.compareBooks)
 	post("books/repair", operate.RoleOperator, c.repairBooks)
-	get("plans", c.plans)
-	get("plans/{name}", c.plan)
-	get("partitions", c.partitions)
+	get("plans", c.serve(reader{template: "plans", section: "plans", read: c.plans}))
+	get("plans/{name}", c.serve(reader{template: "plan", section: "plans", params: []string{"version", "with"}, read: c.plan}))
+	get("partitions", c.serve(reader{template: "partitions", section: "partitions", absent: unless(c.Partitions != nil, "Partitions"), read: c.partitions}))
 	get("partitions/{partition}/{change}", c.partitionForm)
 	post("partitions/{partition}/{change}", operate.RoleAdmin, c.changePartition)
-	get("pauses", c.pauses)
+	get("pauses", c.serve(reader{template: "pauses", section: "pauses", absent: unless(c.Pauses != nil, "Pauses"), read: c.pauses}))
 	get("pauses/new", c.pauseForm)
 	get("pauses/{id}/lift", c.liftForm)
 	post("pauses/new", operate.RoleOperator, c.pause)
 	post("pauses/{id}/lift", operate.RoleOperator, c.lift)
-	get("audit", c.audit)
+	get("audit", c.serve(reader{template: "audit", section: "audit", absent: unless(c.Trail != nil, "The audit trail"), params: auditNames, read: c.audit}))
 	get("audit.ndjson", c.exportAudit)
 	get("audit.csv", c.exportAudit)
-	get("settings", c.settings)
+	get("settings", c.serve(reader{template: "settings", section: "settings", read: c.settings}))
 	get("settings/tokens/new", c.tokenForm)
 	get("settings/tokens/{id}/revoke", c.revokeForm)
 	post("settings/tokens/new", operate.RoleAdmin, c.createToken)
@@ -303,7 +308,8 @@ func secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
+	// Not no-referrer: a browser by plain HTTP then says of a form that it came from nowhere, and it is refused as foreign.
+	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 }

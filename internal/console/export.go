@@ -255,7 +255,11 @@ func (c *console) exportAudit(w http.ResponseWriter, r *http.Request) {
 		c.absent(w, r, "audit", "The audit trail")
 		return
 	}
-	f, bad := auditFilterOf(r)
+	bad := known(r, auditNames...)
+	var f operate.AuditFilter
+	if bad == nil {
+		f, bad = auditFilterOf(r)
+	}
 	if bad != nil {
 		c.fail(w, r, bad)
 		return

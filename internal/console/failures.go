@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -20,38 +21,29 @@ type failuresData struct {
 }
 
 // failures lists failure groups: tasks of one type that failed in one step in the same way.
-func (c *console) failures(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r, "type", "state", "after"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
+func (c *console) failures(ctx context.Context, r *http.Request) (page, error) {
 	q := r.URL.Query()
 	d := failuresData{Type: q.Get("type"), State: core.State(q.Get("state")), First: q.Get("after") == ""}
 	if d.Type != "" {
 		if err := core.CheckName("type", d.Type); err != nil {
-			c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "type", Detail: err.Error()})
-			return
+			return page{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "type", Detail: err.Error()}
 		}
 	}
 	if d.State != "" && d.State != core.StateError && d.State != core.StateUndone {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "state", Detail: fmt.Sprintf("state is %s, want error, undone or nothing for both.", core.QuoteShort(string(d.State)))})
-		return
+		return page{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "state", Detail: fmt.Sprintf("state is %s, want error, undone or nothing for both.", core.QuoteShort(string(d.State)))}
 	}
-	ctx, cancel := reading(r)
-	defer cancel()
 	var err error
 	if d.Groups, err = c.Reader.Groups(ctx, operate.GroupFilter{Type: d.Type, State: d.State, Limit: rowsOfList, After: q.Get("after")}); err == nil {
 		d.Types, err = c.typeNames(ctx)
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	for i := range d.Groups.Groups {
 		d.Peak = max(d.Peak, d.Groups.Groups[i].Tasks.N)
 	}
 	d.Next = nextPage(r, d.Groups.Next)
-	c.show(w, r, http.StatusOK, "failures", page{Title: "Failures", Section: "failures", Data: d})
+	return page{Title: "Failures", Data: d}, nil
 }
 
 type failureData struct {
@@ -64,32 +56,23 @@ type failureData struct {
 }
 
 // failure is the page of one failure group.
-func (c *console) failure(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) failure(ctx context.Context, r *http.Request) (page, error) {
 	var d failureData
 	var err error
 	if d.Group, err = c.Reader.Group(ctx, r.PathValue("id")); err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	g := &d.Group
 	f := core.Filter{Type: g.Type, State: g.State, Step: g.Step, Fingerprint: g.Fingerprint, Limit: groupsOnTop}
 	list, err := c.Reader.List(ctx, f)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	d.Tasks, d.HasNotes = list.Tasks, c.Notes != nil
 	d.TasksURL = c.url("tasks") + "?" + groupQuery(g)
 	if c.Notes != nil {
 		if d.Notes, err = c.Notes.Notes(ctx, "group/"+g.ID, notesShown); err != nil {
-			c.fail(w, r, err)
-			return
+			return page{}, err
 		}
 	}
 	by := actorOf(r)
@@ -110,7 +93,7 @@ func (c *console) failure(w http.ResponseWriter, r *http.Request) {
 		}
 		d.Buttons = append(d.Buttons, b)
 	}
-	c.show(w, r, http.StatusOK, "failure", page{Title: g.Type + ": " + stepWord(g.Step), Section: "failures", Data: d})
+	return page{Title: g.Type + ": " + stepWord(g.Step), Data: d}, nil
 }
 
 func groupQuery(g *operate.Group) string {

@@ -39,7 +39,8 @@ func (g *graph) SVG(label string) template.HTML {
 		room := (g.width - 40 - 6*len([]rune(n.Note))) / 7
 		fmt.Fprintf(&b, `<g class="node %s"><title>%s</title><rect x="%.0f" y="%d" width="%d" height="%d" rx="5"/>`, l.Class, html.EscapeString(strings.TrimSpace(n.Name+" "+l.Word+" "+n.Note)), x, y, g.width, nodeHeight)
 		fmt.Fprintf(&b, `<path class="sign" transform="translate(%.0f %d)" d="%s"/>`, x+8, y+9, paths[l.Icon])
-		fmt.Fprintf(&b, `<text x="%.0f" y="%d">%s</text>`, x+30, y+22, html.EscapeString(cutRunes(n.Name, room)))
+		// A picture of its own cuts off what is wider than its letters are counted.
+		fmt.Fprintf(&b, `<svg x="%.0f" y="%d" width="%d" height="%d"><text y="22">%s</text></svg>`, x+30, y, max(0, g.width-36-7*len([]rune(n.Note))), nodeHeight, html.EscapeString(cutRunes(n.Name, room)))
 		if n.Note != "" {
 			fmt.Fprintf(&b, `<text class="note" x="%.0f" y="%d" text-anchor="end">%s</text>`, x+float64(g.width)-8, y+22, html.EscapeString(n.Note))
 		}

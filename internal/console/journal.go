@@ -10,20 +10,28 @@ import (
 
 // journalRow is a journal row for people.
 type journalRow struct {
-	Seq     int64     `json:"seq"`
-	At      time.Time `json:"at"`
-	Kind    string    `json:"kind"`
-	State   string    `json:"state"`
-	Step    string    `json:"step,omitempty"`
-	Words   string    `json:"words"`
-	Actor   string    `json:"actor,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
-	Code    int       `json:"code,omitempty"`
-	Error   string    `json:"error,omitempty"`
-	Round   int       `json:"round"`
-	Backs   string    `json:"clock_went_back,omitempty"` // by how much this row is before the one before it
-	Class   string    `json:"-"`
-	Anomaly bool      `json:"-"`
+	Seq     int64       `json:"seq"`
+	At      time.Time   `json:"at"`
+	Kind    string      `json:"kind"`
+	State   string      `json:"state"`
+	Step    string      `json:"step,omitempty"`
+	Words   string      `json:"words"`
+	Actor   string      `json:"actor,omitempty"`
+	Reason  string      `json:"reason,omitempty"`
+	Code    int         `json:"code,omitempty"`
+	Error   string      `json:"error,omitempty"`
+	Round   int         `json:"round"`
+	Backs   string      `json:"clock_went_back,omitempty"` // by how much this row is before the one before it
+	Class   string      `json:"-"`
+	What    string      `json:"-"` // Words without what follows
+	Then    []wordsTime `json:"-"` // what follows, with times that a page shows in the zone that was chosen
+	Anomaly bool        `json:"-"`
+}
+
+// wordsTime are words that end with a time.
+type wordsTime struct {
+	Words string
+	At    time.Time
 }
 
 // kinds says what each kind of row records, with the step's name in front where it has one.
@@ -45,6 +53,7 @@ var kinds = map[core.Kind]struct{ words, class string }{
 	core.KindCancelled:    {"cancelled", "warn"},
 	core.KindUndoAsked:    {"an undo was asked for", "warn"},
 	core.KindResubmitted:  {"resubmitted", "calm"},
+	core.KindAccepted:     {"accepted as done by hand", "calm"},
 	core.KindResolved:     {"settled by hand", "calm"},
 	core.KindExtended:     {"the deadline was extended", "calm"},
 	core.KindPoisoned:     {"the database refused what was to be stored", "bad"},
@@ -79,18 +88,22 @@ func journalOf(p *core.Plan, records []core.Record) []journalRow {
 		if r.Step >= 0 && r.Attempt > 0 && r.Kind != core.KindResubmitted {
 			fmt.Fprintf(&b, " (try %d)", r.Attempt)
 		}
+		row.What, row.Words = b.String(), b.String()
+		then := func(words string, at core.Instant) { row.Then = append(row.Then, wordsTime{words, timeOf(at)}) }
 		switch {
 		case r.Next >= 0 && r.Undo:
-			fmt.Fprintf(&b, "; undo of %s left, try %d, complete by %s", stepName(p, r.Next), r.NextAttempt, clock(r.Due))
+			then(fmt.Sprintf("; undo of %s left, try %d, complete by", stepName(p, r.Next), r.NextAttempt), r.Due)
 		case r.Next >= 0:
-			fmt.Fprintf(&b, "; %s left, try %d, complete by %s", stepName(p, r.Next), r.NextAttempt, clock(r.Due))
+			then(fmt.Sprintf("; %s left, try %d, complete by", stepName(p, r.Next), r.NextAttempt), r.Due)
 		case r.Due != 0 && r.Step >= 0 && !r.State.Ended():
-			fmt.Fprintf(&b, "; again at %s", clock(r.Due))
+			then("; again at", r.Due)
 		}
 		if r.Deadline != 0 && r.Kind != core.KindSubmitted {
-			fmt.Fprintf(&b, "; new deadline %s UTC", timeOf(r.Deadline).Format(exactLayout))
+			then("; new deadline", r.Deadline)
 		}
-		row.Words = b.String()
+		for _, t := range row.Then {
+			row.Words += t.Words + " " + t.At.UTC().Format(exactLayout+".000") + "Z"
+		}
 		if i+1 < len(records) && records[i+1].At > r.At {
 			row.Backs, row.Anomaly = duration(records[i+1].At.Sub(r.At)), true
 		}
@@ -98,5 +111,3 @@ func journalOf(p *core.Plan, records []core.Record) []journalRow {
 	}
 	return all
 }
-
-func clock(t core.Instant) string { return timeOf(t).Format("15:04:05.000") }

@@ -17,21 +17,10 @@ import (
 )
 
 // agents shows every agent, and what waits for it.
-func (c *console) agents(w http.ResponseWriter, r *http.Request) {
-	if c.Agents == nil {
-		c.absent(w, r, "agents", "Agents")
-		return
-	}
-	if bad := known(r); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 	all, err := c.Agents.Agents(ctx)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	may := operate.RoleOperator
 	why := ""
@@ -41,10 +30,10 @@ func (c *console) agents(w http.ResponseWriter, r *http.Request) {
 	case !by.Role.May(may):
 		why = notAllowed(by.Role, may).Detail
 	}
-	c.show(w, r, http.StatusOK, "agents", page{Title: "Agents", Section: "agents", Data: struct {
+	return page{Title: "Agents", Data: struct {
 		Agents []operate.Agent
 		Why    string
-	}{all, why}})
+	}{all, why}}, nil
 }
 
 // planRow is one plan in the list: its newest version, and how many there are.
@@ -54,17 +43,10 @@ type planRow struct {
 }
 
 // plans lists the plans by name.
-func (c *console) plans(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) plans(ctx context.Context, r *http.Request) (page, error) {
 	all, unread, err := c.readPlans(ctx)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	rows := map[string]*planRow{}
 	for i := range all {
@@ -83,10 +65,10 @@ func (c *console) plans(w http.ResponseWriter, r *http.Request) {
 		sorted = append(sorted, row)
 	}
 	slices.SortFunc(sorted, func(a, b *planRow) int { return strings.Compare(a.Plan.Name, b.Plan.Name) })
-	c.show(w, r, http.StatusOK, "plans", page{Title: "Plans", Section: "plans", Data: struct {
+	return page{Title: "Plans", Data: struct {
 		Rows   []*planRow
 		Unread core.UnreadablePlans
-	}{sorted, unread}})
+	}{sorted, unread}}, nil
 }
 
 type planData struct {
@@ -105,17 +87,10 @@ type planStep struct {
 }
 
 // plan shows one version of a plan, and what differs from another.
-func (c *console) plan(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r, "version", "with"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 	all, unread, err := c.readPlans(ctx)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	versions := map[int64]*core.Plan{}
 	var d planData
@@ -128,12 +103,10 @@ func (c *console) plan(w http.ResponseWriter, r *http.Request) {
 	slices.Sort(d.Versions)
 	slices.Reverse(d.Versions)
 	if newer := unread.Newest(r.PathValue("name")); len(d.Versions) == 0 && newer > 0 {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("Plan %s, version %d, was stored by a newer node, and this one cannot read it.", r.PathValue("name"), newer)})
-		return
+		return page{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("Plan %s, version %d, was stored by a newer node, and this one cannot read it.", r.PathValue("name"), newer)}
 	}
 	if len(d.Versions) == 0 {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("This node knows no plan %s.", core.QuoteShort(r.PathValue("name")))})
-		return
+		return page{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("This node knows no plan %s.", core.QuoteShort(r.PathValue("name")))}
 	}
 	pick := func(field string, or int64) (int64, *operate.Refusal) {
 		text := r.URL.Query().Get(field)
@@ -151,8 +124,7 @@ func (c *console) plan(w http.ResponseWriter, r *http.Request) {
 		d.With, bad = pick("with", 0)
 	}
 	if bad != nil {
-		c.fail(w, r, bad)
-		return
+		return page{}, bad
 	}
 	d.Plan = *versions[version]
 	for _, s := range d.Plan.Steps {
@@ -167,7 +139,7 @@ func (c *console) plan(w http.ResponseWriter, r *http.Request) {
 		d.Same = !differs(d.Diff)
 	}
 	d.Graph = planGraph(&d.Plan).SVG(fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", d.Plan.Name, d.Plan.Version, len(d.Plan.Steps)))
-	c.show(w, r, http.StatusOK, "plan", page{Title: "Plan " + d.Plan.Name, Section: "plans", Data: d})
+	return page{Title: "Plan " + d.Plan.Name, Data: d}, nil
 }
 
 // planText is a plan as lines, so that two versions can be compared.
@@ -259,31 +231,20 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 }
 
 // partitions shows who owns what.
-func (c *console) partitions(w http.ResponseWriter, r *http.Request) {
-	if c.Partitions == nil {
-		c.absent(w, r, "partitions", "Partitions")
-		return
-	}
-	if bad := known(r); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) partitions(ctx context.Context, r *http.Request) (page, error) {
 	all, err := c.Partitions.Partitions(ctx)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	why := ""
 	if by := actorOf(r); !by.Role.May(operate.RoleAdmin) {
 		why = notAllowed(by.Role, operate.RoleAdmin).Detail
 	}
-	c.show(w, r, http.StatusOK, "partitions", page{Title: "Partitions", Section: "partitions", Data: struct {
+	return page{Title: "Partitions", Data: struct {
 		Partitions []operate.Partition
 		Why        string
 		Chained    bool // some partition has a hash chain
-	}{all, why, slices.ContainsFunc(all, func(p operate.Partition) bool { return p.Chain.Height > 0 })}})
+	}{all, why, slices.ContainsFunc(all, func(p operate.Partition) bool { return p.Chain.Height > 0 })}}, nil
 }
 
 // partitionChange reads which partition is to be moved, and how.
@@ -345,30 +306,19 @@ func quoted(text string) json.RawMessage {
 }
 
 // pauses shows what is held back, and what waits behind it.
-func (c *console) pauses(w http.ResponseWriter, r *http.Request) {
-	if c.Pauses == nil {
-		c.absent(w, r, "pauses", "Pauses")
-		return
-	}
-	if bad := known(r); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) pauses(ctx context.Context, r *http.Request) (page, error) {
 	all, err := c.Pauses.Held(ctx)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	why := ""
 	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
 		why = notAllowed(by.Role, operate.RoleOperator).Detail
 	}
-	c.show(w, r, http.StatusOK, "pauses", page{Title: "Pauses", Section: "pauses", Data: struct {
+	return page{Title: "Pauses", Data: struct {
 		Held []Held
 		Why  string
-	}{all, why}})
+	}{all, why}}, nil
 }
 
 func (c *console) pauseDialog(r *http.Request) (confirmData, error) {
@@ -471,11 +421,11 @@ func (c *console) lift(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// auditNames are the parameters of the audit trail: its filter is its URL.
+var auditNames = []string{"actor", "action", "target", "from", "to", "after"}
+
 // auditFilterOf reads the filter of the audit trail.
 func auditFilterOf(r *http.Request) (operate.AuditFilter, *operate.Refusal) {
-	if bad := known(r, "actor", "action", "target", "from", "to", "after"); bad != nil {
-		return operate.AuditFilter{}, bad
-	}
 	q := r.URL.Query()
 	f := operate.AuditFilter{Actor: q.Get("actor"), Action: q.Get("action"), Target: q.Get("target"), Limit: rowsOfList, After: q.Get("after")}
 	var err error
@@ -509,22 +459,14 @@ type auditData struct {
 }
 
 // audit shows who did what, newest first.
-func (c *console) audit(w http.ResponseWriter, r *http.Request) {
-	if c.Trail == nil {
-		c.absent(w, r, "audit", "The audit trail")
-		return
-	}
+func (c *console) audit(ctx context.Context, r *http.Request) (page, error) {
 	f, bad := auditFilterOf(r)
 	if bad != nil {
-		c.fail(w, r, bad)
-		return
+		return page{}, bad
 	}
-	ctx, cancel := reading(r)
-	defer cancel()
 	page1, err := c.Trail.Audit(ctx, f)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	d := auditData{Values: map[string]string{}, Next: nextPage(r, page1.Next), First: f.After == ""}
 	q := r.URL.Query()
@@ -536,7 +478,7 @@ func (c *console) audit(w http.ResponseWriter, r *http.Request) {
 	for i := range page1.Entries {
 		d.Rows = append(d.Rows, c.auditRow(&page1.Entries[i]))
 	}
-	c.show(w, r, http.StatusOK, "audit", page{Title: "Audit", Section: "audit", Data: d})
+	return page{Title: "Audit", Data: d}, nil
 }
 
 func (c *console) auditRow(e *operate.AuditEntry) auditRow {
@@ -574,13 +516,7 @@ type settingsData struct {
 }
 
 // settings shows tokens, alerts and saved views.
-func (c *console) settings(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) settings(ctx context.Context, r *http.Request) (page, error) {
 	by := actorOf(r)
 	d := settingsData{TokensOK: c.Tokens != nil, AlertsOK: c.Alerts != nil, ViewsOK: c.Settings != nil}
 	if !by.Role.May(operate.RoleAdmin) {
@@ -600,10 +536,9 @@ func (c *console) settings(w http.ResponseWriter, r *http.Request) {
 		d.Views, err = c.views(ctx)
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
-	c.show(w, r, http.StatusOK, "settings", page{Title: "Settings", Section: "settings", Data: d})
+	return page{Title: "Settings", Data: d}, nil
 }
 
 func (c *console) tokenDialog() (confirmData, error) {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,34 +33,22 @@ type operationsData struct {
 var operationStates = []operate.OperationState{operate.OperationRunning, operate.OperationPaused, operate.OperationBraked, operate.OperationStopped, operate.OperationDone}
 
 // operations lists operations, newest first.
-func (c *console) operations(w http.ResponseWriter, r *http.Request) {
-	if c.Operations == nil {
-		c.absent(w, r, "operations", "Operations")
-		return
-	}
-	if bad := known(r, "state", "after"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
+func (c *console) operations(ctx context.Context, r *http.Request) (page, error) {
 	q := r.URL.Query()
 	d := operationsData{States: operationStates, State: operate.OperationState(q.Get("state")), First: q.Get("after") == ""}
 	wanted := operationStates
 	if d.State != "" {
 		if !slices.Contains(operationStates, d.State) {
-			c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "state", Detail: fmt.Sprintf("state is %s, want one of %v.", core.QuoteShort(string(d.State)), operationStates)})
-			return
+			return page{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "state", Detail: fmt.Sprintf("state is %s, want one of %v.", core.QuoteShort(string(d.State)), operationStates)}
 		}
 		wanted = []operate.OperationState{d.State}
 	}
-	ctx, cancel := reading(r)
-	defer cancel()
 	ops, next, err := c.Operations.Operations(ctx, wanted, rowsOfList, q.Get("after"))
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	d.Operations, d.Next = ops, nextPage(r, next)
-	c.show(w, r, http.StatusOK, "operations", page{Title: "Operations", Section: "operations", Data: d})
+	return page{Title: "Operations", Data: d}, nil
 }
 
 // outcome is one column of an operation: the columns add up to its total.
@@ -133,43 +122,29 @@ func (c *console) changeWhy(r *http.Request, op *operate.Operation, change strin
 }
 
 // operation is the page of one.
-func (c *console) operation(w http.ResponseWriter, r *http.Request) {
-	if c.Operations == nil {
-		c.absent(w, r, "operations", "Operations")
-		return
-	}
-	if bad := known(r, "outcome", "after"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
+func (c *console) operation(ctx context.Context, r *http.Request) (page, error) {
 	q := r.URL.Query()
 	after := int64(0)
 	if text := q.Get("after"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "after", Detail: fmt.Sprintf("after is %s, want the ordinal of a member.", core.QuoteShort(text))})
-			return
+			return page{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "after", Detail: fmt.Sprintf("after is %s, want the ordinal of a member.", core.QuoteShort(text))}
 		}
 		after = n
 	}
-	ctx, cancel := reading(r)
-	defer cancel()
 	var d operationData
 	var err error
 	if d.Op, err = c.Operations.Operation(ctx, r.PathValue("id")); err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	d.Outcome, d.First, d.HasNotes = operate.Outcome(q.Get("outcome")), after == 0, c.Notes != nil
 	d.Outcomes, d.Sum = c.outcomes(&d.Op), d.Op.Tally.Total()
 	d.Moves = d.Op.State == operate.OperationRunning || d.Op.Tally.Asked > 0
 	if d.Outcome != "" && !slices.ContainsFunc(d.Outcomes, func(o outcome) bool { return o.Name == d.Outcome }) {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "outcome", Detail: fmt.Sprintf("outcome is %s, want waiting, asked, done, failed_again or skipped.", core.QuoteShort(string(d.Outcome)))})
-		return
+		return page{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "outcome", Detail: fmt.Sprintf("outcome is %s, want waiting, asked, done, failed_again or skipped.", core.QuoteShort(string(d.Outcome)))}
 	}
 	if d.Members, err = c.Operations.Members(ctx, d.Op.ID, d.Outcome, after, rowsOfList+1); err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	if len(d.Members) > rowsOfList {
 		d.Members = d.Members[:rowsOfList]
@@ -177,8 +152,7 @@ func (c *console) operation(w http.ResponseWriter, r *http.Request) {
 	}
 	if c.Notes != nil {
 		if d.Notes, err = c.Notes.Notes(ctx, "operation/"+d.Op.ID, notesShown); err != nil {
-			c.fail(w, r, err)
-			return
+			return page{}, err
 		}
 	}
 	if d.Op.Group != "" {
@@ -188,7 +162,7 @@ func (c *console) operation(w http.ResponseWriter, r *http.Request) {
 		b.URL, b.Why = c.url("operations", d.Op.ID, "change", b.Change), c.changeWhy(r, &d.Op, b.Change)
 		d.Buttons = append(d.Buttons, b)
 	}
-	c.show(w, r, http.StatusOK, "operation", page{Title: fmt.Sprintf("%s of %s", d.Op.Action, d.Op.Selection), Section: "operations", Data: d})
+	return page{Title: fmt.Sprintf("%s of %s", d.Op.Action, d.Op.Selection), Data: d}, nil
 }
 
 // newForm chooses what an operation asks, and of which tasks.

@@ -74,29 +74,21 @@ type overviewData struct {
 }
 
 // overview is the first screen: what needs someone, and how the engine does.
-func (c *console) overview(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) overview(ctx context.Context, r *http.Request) (page, error) {
 	d := overviewData{HasLive: c.Live != nil, Now: c.Now()}
 	var snapshot Snapshot
 	if c.Live != nil {
 		var err error
 		if snapshot, err = c.Live.Current(ctx); err != nil {
-			c.fail(w, r, err)
-			return
+			return page{}, err
 		}
 		d.Points = points(c.Live.Samples(), snapshot.Overview.Counts)
 		d.Figures = figures(d.Points)
 	}
 	if err := c.fillNeeds(ctx, &d, snapshot); err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
-	c.show(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Data: d, Plots: c.Live != nil})
+	return page{Title: "Overview", Data: d, Plots: c.Live != nil}, nil
 }
 
 // fillNeeds looks at everything that could need someone, worst first.
@@ -199,29 +191,21 @@ func stepWord(step string) string {
 }
 
 // risk lists unfinished tasks by their deadline.
-func (c *console) risk(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r, "within"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
+func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 	within, bad := durationOf(r, "within", c.AtRiskWithin)
 	if bad != nil {
-		c.fail(w, r, bad)
-		return
+		return page{}, bad
 	}
-	ctx, cancel := reading(r)
-	defer cancel()
 	tasks, more, err := c.Reader.AtRisk(ctx, core.InstantOf(c.Now().Add(within)), rowsOfList)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
-	c.show(w, r, http.StatusOK, "risk", page{Title: "What will miss its deadline next", Section: "tasks", Data: struct {
+	return page{Title: "What will miss its deadline next", Data: struct {
 		Tasks  []core.View
 		More   bool
 		Within time.Duration
 		Asked  string
-	}{tasks, more, within, r.URL.Query().Get("within")}})
+	}{tasks, more, within, r.URL.Query().Get("within")}}, nil
 }
 
 // durationOf reads a duration of the query, 1 s to 365 days.

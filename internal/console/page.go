@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -33,6 +34,46 @@ type page struct {
 	SignOut string
 	Version string
 	Plots   bool // the page draws plots
+	Code    int  // of the answer; 0: 200
+}
+
+// reader is a page that is read: what of it makes every such page alike.
+type reader struct {
+	template, section string
+	absent            string   // what this node does not serve; empty: it serves the page
+	params            []string // that its address may have
+	read              func(ctx context.Context, r *http.Request) (page, error)
+}
+
+// serve answers with a page that is read within the time that all reads of a page have.
+func (c *console) serve(p reader) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if p.absent != "" {
+			c.absent(w, r, p.section, p.absent)
+			return
+		}
+		if bad := known(r, p.params...); bad != nil {
+			c.fail(w, r, bad)
+			return
+		}
+		ctx, cancel := reading(r)
+		defer cancel()
+		content, err := p.read(ctx, r)
+		if err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		content.Section = p.section
+		c.show(w, r, cmp.Or(content.Code, http.StatusOK), p.template, content)
+	}
+}
+
+// unless is what a node does not serve that lacks a port; empty: it has it.
+func unless(served bool, what string) string {
+	if served {
+		return ""
+	}
+	return what
 }
 
 // section is one line of the menu.
@@ -70,7 +111,8 @@ func (c *console) parse(from fs.FS) (pages, error) {
 		"typePause":  func(name string) string { return c.url("pauses", "new") + "?type=" + url.QueryEscape(name) },
 		"lag":        func(n uint64) int64 { return int64(min(n, 1<<62)) },
 		"taskURL":    c.taskURL, "has": strings.Contains, "short": core.ShortText,
-		"add": func(a, b int) int { return a + b }, "text": func(v any) string { return fmt.Sprint(v) },
+		"next": func(n int64) int64 { return n + 1 },
+		"add":  func(a, b int) int { return a + b }, "text": func(v any) string { return fmt.Sprint(v) },
 		"may":    func(has, needs operate.Role) bool { return has.May(needs) },
 		"millis": func(ms float64) string { return duration(time.Duration(ms * float64(time.Millisecond))) },
 	}).ParseFS(from, "layout.html", "parts.html")

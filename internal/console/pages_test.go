@@ -15,7 +15,9 @@ import (
 var everyPage = []string{
 	"", "tasks", "tasks?state=error&type=order", "tasks?type=none-such", "risk?within=24h", "risk?within=1s",
 	"tasks/order/order-1001", "tasks/order/order-1002", "tasks/order/order-1003", "tasks/order/order-1004", "tasks/order/order-1005", "tasks/settlement/settle-2026-11", "tasks/ledger/ledger-7",
-	"tasks/onboarding/a-very-long-id-that-uses-all-the-room-there-is-0123456789-abcdef", "tasks/order/order-1002/payload?of=input", "tasks/order/none-such",
+	"tasks/onboarding/a-very-long-id-that-uses-all-the-room-there-is-0123456789-abcdef", "tasks/order/order-1002/payload?of=input", "tasks/order/order-1002/payload?of=input&at=3",
+	"tasks/order/order-1002/replay", "tasks/order/order-1002/replay?at=1", "tasks/order/order-1002/replay?at=6&ms=200&come=earlier", "tasks/order/order-1002/replay?at=6&ms=0&come=later", "tasks/order/order-1004/replay?at=6",
+	"tasks/onboarding/a-very-long-id-that-uses-all-the-room-there-is-0123456789-abcdef/replay?at=30", "tasks/order/order-1002/compare", "tasks/order/order-1002/compare?with=order-1001", "tasks/order/order-1001/compare?with=ledger-7", "tasks/order/none-such",
 	"failures", "failures?state=undone", "operations", "operations/op-7", "operations/op-7?outcome=failed_again", "operations/op-6",
 	"agents", "books", "books?status=accepted", "pauses", "plans", "plans/order", "plans/order?version=2&with=1", "plans/ledger", "partitions", "audit", "audit?action=edit", "settings",
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,7 +15,11 @@ import (
 
 // view reads the task that a path names.
 func (c *console) view(ctx context.Context, r *http.Request) (core.View, error) {
-	taskType, id := r.PathValue("type"), r.PathValue("id")
+	return c.viewOf(ctx, r.PathValue("type"), r.PathValue("id"))
+}
+
+// viewOf reads a task.
+func (c *console) viewOf(ctx context.Context, taskType, id string) (core.View, error) {
 	for field, name := range map[string]string{"type": taskType, "id": id} {
 		if err := core.CheckName(field, name); err != nil {
 			return core.View{}, &operate.Refusal{Code: http.StatusBadRequest, Field: field, Detail: err.Error()}
@@ -56,8 +61,8 @@ func (c *console) planOf(ctx context.Context, name string, version int64) (*core
 type taskData struct {
 	View     core.View
 	Plan     *core.Plan
-	Graph    any
-	Steps    []stepRow
+	Steps    stepsData
+	Replay   bool // the time machine can open it
 	Timeline *timeline
 	Trail    trail
 	Journal  []journalRow
@@ -73,6 +78,18 @@ type taskData struct {
 	Ended    bool
 }
 
+// stepsData is a task's steps as a graph, and as a table with the same content.
+type stepsData struct {
+	Graph template.HTML
+	Rows  []stepRow
+	Exact bool // times are never relative
+}
+
+// stepsOf shows the steps of a task; base is the task's address, empty: without their results.
+func stepsOf(p *core.Plan, v *core.View, base, label string) stepsData {
+	return stepsData{Graph: taskGraph(p, v).SVG(label), Rows: stepRows(p, v, base)}
+}
+
 // stepRow is a step of the table that has the same content as the graph.
 type stepRow struct {
 	core.StepView
@@ -81,33 +98,23 @@ type stepRow struct {
 }
 
 // task is the page of one task.
-func (c *console) task(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r, "before", "rows"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
+func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 	before, limit, bad := journalQuery(r)
 	if bad != nil {
-		c.fail(w, r, bad)
-		return
+		return page{}, bad
 	}
-	ctx, cancel := reading(r)
-	defer cancel()
 	v, err := c.view(ctx, r)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	d := taskData{View: v, Newest: before == 0, HasNotes: c.Notes != nil, Ended: v.State.Ended()}
 	if d.Plan, err = c.planOf(ctx, v.Type, v.PlanVersion); err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	// One more than is shown says whether there are older ones.
 	records, err := c.Reader.JournalPage(ctx, v.Partition, v.Number, before, limit+1)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	if len(records) > limit {
 		records = records[:limit]
@@ -118,31 +125,29 @@ func (c *console) task(w http.ResponseWriter, r *http.Request) {
 	if before != 0 && d.Timeline != nil {
 		d.Timeline.now = 0
 	}
-	d.Trail = newTrail(d.Plan, &v, records, d.Older != "" || before != 0)
+	d.Trail = newTrail(d.Plan, &v, oldestFirst(records), d.Older != "" || before != 0)
 	base := c.taskURL(v.Type, v.ID)
 	d.Input = documentOf("input", "Input", v.Input, base+"/payload?of=input")
-	d.Steps = stepRows(d.Plan, &v, base)
-	d.Graph = taskGraph(d.Plan, &v).SVG(fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", v.Type, v.PlanVersion, len(v.Steps)))
+	d.Steps = stepsOf(d.Plan, &v, base, fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", v.Type, v.PlanVersion, len(v.Steps)))
+	d.Replay = c.Operations != nil && len(records) > 0
 	d.Actions = c.buttons(r, &v)
 	target := "task/" + v.Type + "/" + v.ID
 	if c.Notes != nil {
 		if d.Notes, err = c.Notes.Notes(ctx, target, notesShown); err != nil {
-			c.fail(w, r, err)
-			return
+			return page{}, err
 		}
 	}
 	if c.Trail != nil {
-		page, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Limit: trailOfTask})
+		done, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Limit: trailOfTask})
 		if err != nil {
-			c.fail(w, r, err)
-			return
+			return page{}, err
 		}
-		d.Audit, d.AuditURL = page.Entries, c.url("audit")+"?target="+target
+		d.Audit, d.AuditURL = done.Entries, c.url("audit")+"?target="+target
 	}
 	if v.Fingerprint != "" {
 		d.Group = c.url("tasks") + "?type=" + v.Type + "&state=" + string(v.State) + "&fingerprint=" + v.Fingerprint
 	}
-	c.show(w, r, http.StatusOK, "task", page{Title: v.Type + "/" + v.ID, Section: "tasks", Data: d})
+	return page{Title: v.Type + "/" + v.ID, Data: d}, nil
 }
 
 func journalQuery(r *http.Request) (before int64, limit int, bad *operate.Refusal) {
@@ -168,7 +173,10 @@ func journalQuery(r *http.Request) (before int64, limit int, bad *operate.Refusa
 func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
 	all := make([]stepRow, len(v.Steps))
 	for i := range v.Steps {
-		all[i] = stepRow{StepView: v.Steps[i], Result: documentOf("result-"+v.Steps[i].Name, "Result of "+v.Steps[i].Name, v.Steps[i].Result, base+"/payload?of="+v.Steps[i].Name)}
+		all[i] = stepRow{StepView: v.Steps[i]}
+		if base != "" {
+			all[i].Result = documentOf("result-"+v.Steps[i].Name, "Result of "+v.Steps[i].Name, v.Steps[i].Result, base+"/payload?of="+v.Steps[i].Name)
+		}
 		all[i].Status = shownStatus(v, i)
 		if p != nil && i < len(p.Steps) {
 			var names []string
@@ -221,19 +229,25 @@ func planGraph(p *core.Plan) *graph {
 }
 
 // payload serves one document of a task alone: the input, or the result of a step. Secrets are hidden as on the page.
-func (c *console) payload(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r, "of"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	ctx, cancel := reading(r)
-	defer cancel()
+func (c *console) payload(ctx context.Context, r *http.Request) (page, error) {
 	v, err := c.view(ctx, r)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return page{}, err
 	}
 	of := r.URL.Query().Get("of")
+	if at := r.URL.Query().Get("at"); at != "" && c.Operations != nil {
+		rec, err := c.recording(ctx, v.Type, v.ID)
+		if err != nil {
+			return page{}, err
+		}
+		seq, bad := rowOf(at, rec.rows())
+		if bad != nil {
+			return page{}, bad
+		}
+		if _, v, err = rec.seek(seq); err != nil {
+			return page{}, err
+		}
+	}
 	raw, title := v.Input, "Input"
 	if of != "input" {
 		raw, title = nil, "Result of "+of
@@ -245,14 +259,13 @@ func (c *console) payload(w http.ResponseWriter, r *http.Request) {
 	}
 	d := documentOf("document", title, raw, "")
 	if d == nil {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Field: "of", Detail: fmt.Sprintf("Task %s has no document %s: want input, or the name of a step that has a result.", v.ID, core.QuoteShort(of))})
-		return
+		return page{}, &operate.Refusal{Code: http.StatusNotFound, Field: "of", Detail: fmt.Sprintf("Task %s has no document %s: want input, or the name of a step that has a result.", v.ID, core.QuoteShort(of))}
 	}
 	d.Fold = false
-	c.show(w, r, http.StatusOK, "payload", page{Title: title + " of " + v.Type + "/" + v.ID, Section: "tasks", Data: struct {
+	return page{Title: title + " of " + v.Type + "/" + v.ID, Data: struct {
 		View core.View
 		Doc  *document
-	}{v, d}})
+	}{v, d}}, nil
 }
 
 func (c *console) noteOnTask(w http.ResponseWriter, r *http.Request) {

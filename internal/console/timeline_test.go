@@ -119,13 +119,13 @@ func TestTrail(t *testing.T) {
 	}
 	for id, want := range look {
 		plan, v, rows := w.page(t, id, 0, 1000)
-		if got := newTrail(plan, v, rows, false).Verdict; got.Icon != want[0] || got.Title != want[1] {
+		if got := newTrail(plan, v, oldestFirst(rows), false).Verdict; got.Icon != want[0] || got.Title != want[1] {
 			t.Errorf("%s: %s %q, want %q", id, got.Icon, got.Title, want)
 		}
 	}
 	plan, v, rows := w.page(t, "order-1004", 0, 1000)
 	var got []string
-	for _, s := range newTrail(plan, v, rows, false).Steps {
+	for _, s := range newTrail(plan, v, oldestFirst(rows), false).Steps {
 		got = append(got, s.Name+": "+s.Forward.Word+" / "+s.Back.Word+" / "+s.Evidence)
 	}
 	want := []string{
@@ -139,7 +139,7 @@ func TestTrail(t *testing.T) {
 		t.Errorf("trail:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	plan, v, rows = w.page(t, "order-1002", 0, 1000)
-	if s := newTrail(plan, v, rows, false).Steps[2]; s.Forward.Icon != "question" || !s.Left {
+	if s := newTrail(plan, v, oldestFirst(rows), false).Steps[2]; s.Forward.Icon != "question" || !s.Left {
 		t.Errorf("a step with a try that did not answer is %q, left %v", s.Forward.Word, s.Left)
 	}
 	// A try that never answered may have done its work, though a later one was refused.
@@ -147,7 +147,7 @@ func TestTrail(t *testing.T) {
 		row(5*time.Second, core.KindOverdue, 1, core.StepWaiting, nil).row(time.Second, core.KindStarted, -1, 0, next(1)).
 		row(time.Second, core.KindRefused, 1, core.StepFailed, to(core.StateError))
 	plan, v, rows = w.page(t, l.view.ID, 0, 1000)
-	if s := newTrail(plan, v, rows, false).Steps[1]; s.Forward.Icon != "question" || !s.Left {
+	if s := newTrail(plan, v, oldestFirst(rows), false).Steps[1]; s.Forward.Icon != "question" || !s.Left {
 		t.Errorf("a refused step with an earlier try that did not answer is %q, left %v", s.Forward.Word, s.Left)
 	}
 }

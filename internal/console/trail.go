@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"iter"
 
 	"duly.dev/duly/internal/core"
 )
@@ -28,14 +29,13 @@ type trail struct {
 }
 
 // newTrail says of each step whether what it did stands, is undone, or is not known, and by which evidence. records are
-// journal rows of the present round, newest first; partial: there are older ones.
-func newTrail(p *core.Plan, v *core.View, records []core.Record, partial bool) trail {
+// journal rows in their order; partial: there are older ones.
+func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partial bool) trail {
 	t := trail{Partial: partial}
 	newest := map[int]*core.Record{} // newest row about a step's end
 	outside := map[int]bool{}        // an answer of a try is not known: it may have left something
 	asked := false
-	for i := len(records) - 1; i >= 0; i-- {
-		r := &records[i]
+	for r := range records {
 		if r.Round != v.Round {
 			continue
 		}

@@ -46,6 +46,7 @@ type world struct {
 	samples  []operate.Sample
 	trouble  []operate.Trouble
 	risky    bool  // tasks run out of time
+	millions bool  // counts are those of an engine at 1,000,000 tasks
 	broken   error // every read fails
 	newer    core.UnreadablePlans
 	subs     map[chan Snapshot]struct{}
@@ -60,6 +61,7 @@ type life struct {
 	plan *core.Plan
 	rows []core.Record
 	at   core.Instant
+	born []byte // its input when it was submitted
 }
 
 func (l *life) row(after time.Duration, kind core.Kind, step int, status core.StepStatus, edit func(*core.Record)) *life {
@@ -170,12 +172,12 @@ func partitionOf(id string) int { return len(id) % 4 }
 // born adds a task.
 func (w *world) born(plan *core.Plan, id string, ago time.Duration, input string) *life {
 	at := core.InstantOf(w.now().Add(-ago))
-	l := &life{plan: plan, at: at, view: core.View{ID: id, Type: plan.Name, PlanVersion: plan.Version, Partition: partitionOf(id), Number: int64(len(w.tasks) + 1), State: core.StateProcessing,
+	l := &life{plan: plan, at: at, born: []byte(input), view: core.View{ID: id, Type: plan.Name, PlanVersion: plan.Version, Partition: partitionOf(id), Number: int64(len(w.tasks) + 1), State: core.StateProcessing,
 		Input: []byte(input), CompleteBy: at.Add(plan.CompleteBy), CreatedAt: at, LockedBy: "node-1"}}
 	for _, s := range plan.Steps {
 		l.view.Steps = append(l.view.Steps, core.StepView{Name: s.Name, Agent: s.Agent, Status: "waiting"})
 	}
-	l.row(0, core.KindSubmitted, -1, 0, next(0))
+	l.row(0, core.KindSubmitted, -1, 0, func(r *core.Record) { r.Next, r.State, r.Deadline = 0, core.StateProcessing, l.view.CompleteBy })
 	w.tasks = append(w.tasks, l)
 	return l
 }
@@ -660,7 +662,7 @@ func (w *world) apply(l *life, r operate.Request, by string) {
 	}
 	switch r.Action {
 	case operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept:
-		l.row(0, core.KindResubmitted, -1, 0, who(core.StateProcessing))
+		l.row(0, core.KindResubmitted, -1, 0, func(rec *core.Record) { who(core.StateProcessing)(rec); rec.Input = r.Input })
 		l.view.CompleteBy = l.at.Add(l.plan.CompleteBy)
 		l.view.Sentence, l.view.Reason, l.view.Fingerprint = "It was resubmitted by "+by+" and runs.", "", ""
 	case operate.ActionUndo, operate.ActionCancel:
@@ -729,7 +731,20 @@ func (w *world) DropExpired(context.Context, time.Time) (int, error) { return 0,
 func (w *world) Standing(context.Context, []operate.Member) ([]operate.Standing, error) {
 	return nil, nil
 }
-func (w *world) Saved(context.Context, int, []int64) ([]core.Saved, error) { return nil, nil }
+func (w *world) Saved(_ context.Context, partition int, numbers []int64) ([]core.Saved, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	var all []core.Saved
+	for _, n := range numbers {
+		l := w.tasks[n-1]
+		v := &l.view
+		all = append(all, core.Saved{Journal: slices.Clone(l.rows), Row: core.Task{ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Partition: partition, Number: v.Number, State: v.State, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor, Input: l.born, CreatedAt: v.CreatedAt}})
+	}
+	return all, nil
+}
 
 func (w *world) selected(sel operate.Selection) []*life {
 	var all []*life
@@ -932,6 +947,12 @@ func (w *world) snapshot() Snapshot {
 		o.Counts = append(o.Counts, operate.StateCount{State: core.StatePending, Tasks: operate.Count{N: 10_000, AtLeast: true}})
 	}
 	o.Errors = operate.Count{N: counts[core.StateError]}
+	if w.millions {
+		o.Errors = operate.Count{N: 100_000}
+		for i := range o.Counts {
+			o.Counts[i].Tasks = operate.Count{N: 1_000_000, AtLeast: i%2 == 1}
+		}
+	}
 	for _, a := range w.agentsIn {
 		if a.Instances == 0 {
 			o.AgentsGone = append(o.AgentsGone, a.Name)

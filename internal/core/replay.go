@@ -7,34 +7,70 @@ import "fmt"
 // state. A command that is out counts as resent until it ends, because it is
 // not known how many copies are with agents.
 func Replay(p *Plan, saved *Saved) (*Task, error) {
-	t := saved.Row
-	endNumber, waitsFor, lockedBy := t.EndNumber, t.WaitsFor, t.LockedBy
+	pl := Play(p, saved)
+	for range saved.Journal {
+		if _, err := pl.Next(); err != nil {
+			return nil, err
+		}
+	}
+	if pl.t.Seq == 0 {
+		return nil, fmt.Errorf("task %s: its journal is empty", pl.t.ID)
+	}
+	pl.settle(&pl.t)
+	return &pl.t, nil
+}
+
+// Player replays a journal row by row: to go on costs one row, however many were before it. It is for one goroutine,
+// and what it plays must not change meanwhile.
+type Player struct {
+	p     *Plan
+	saved *Saved
+	t     Task
+}
+
+// Play returns a player that stands before the first row. p is as for Replay.
+func Play(p *Plan, saved *Saved) *Player {
+	pl := &Player{p: p, saved: saved, t: saved.Row}
+	t := &pl.t
 	t.Seq, t.Failures, t.Round = 0, 0, 0
 	t.FailedStep, t.Why, t.Earlier = 0, "", nil
 	t.WentBackAt, t.LostUntil = 0, 0
 	if p != nil {
 		t.Steps = make([]StepState, len(p.Steps))
 	}
-	for i := range saved.Journal {
-		if err := t.replayRow(p, &saved.Journal[i]); err != nil {
-			return nil, err
-		}
+	return pl
+}
+
+// Next plays the next row; false: there is none. Error: the journal cannot be replayed.
+func (pl *Player) Next() (bool, error) {
+	if pl.t.Seq >= int64(len(pl.saved.Journal)) {
+		return false, nil
 	}
+	return true, pl.t.replayRow(pl.p, &pl.saved.Journal[pl.t.Seq])
+}
+
+// Task is a copy of the task as it was after the row that was played last; see Replay.
+func (pl *Player) Task() *Task {
+	t := pl.t
+	t.Steps = append([]StepState(nil), pl.t.Steps...)
+	pl.settle(&t)
+	return &t
+}
+
+// settle gives a task what its row says and its journal does not, for where it stands now.
+func (pl *Player) settle(t *Task) {
 	if i := t.Out(); i >= 0 {
 		t.Steps[i].Resent = true // the journal does not say how often it was sent
 	}
-	if t.Seq == 0 {
-		return nil, fmt.Errorf("task %s: its journal is empty", t.ID)
-	}
+	row := &pl.saved.Row
 	if t.State.Ended() {
-		t.EndNumber = endNumber
+		t.EndNumber = row.EndNumber
 	} else {
-		t.LockedBy = lockedBy
+		t.LockedBy = row.LockedBy
 	}
 	if t.State == StatePending {
-		t.WaitsFor, t.LockedBy = waitsFor, ""
+		t.WaitsFor, t.LockedBy = row.WaitsFor, ""
 	}
-	return &t, nil
 }
 
 // replayRow changes the task as its next journal row says.

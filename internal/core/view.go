@@ -44,6 +44,48 @@ type StepView struct {
 	By      string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
+// Summary shows what a task's row says, as a list does.
+func (t *Task) Summary() View {
+	return View{
+		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Partition: t.Partition, Number: t.Number, State: t.State, Round: t.Round,
+		Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash, CompleteBy: t.Deadline,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt, Seq: t.Seq, Labels: t.Labels,
+	}
+}
+
+// View shows a replayed task with its steps. p is its plan, nil when that is unknown; rows are the journal that led to
+// the task; at is the time that its sentence speaks of.
+func (t *Task) View(p *Plan, rows []Record, at Instant) View {
+	v := t.Summary()
+	v.Reason, v.Input = t.Why, t.Input
+	v.Sentence, v.Possible = t.Sentence(p, at), t.Possible(p)
+	if t.State == StateProcessed {
+		v.Reason = ""
+	} else if p != nil && t.FailedStep > 0 && t.FailedStep <= len(p.Steps) {
+		v.FailedStep = p.Steps[t.FailedStep-1].Name
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		v.Steps = append(v.Steps, StepView{
+			Name: p.Steps[i].Name, Agent: p.Steps[i].Agent, Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+		})
+	}
+	for i := range rows {
+		rec := &rows[i]
+		if rec.Round != t.Round {
+			continue
+		}
+		if rec.Step >= 0 && rec.Step < len(v.Steps) {
+			sv := &v.Steps[rec.Step]
+			sv.At, sv.Code, sv.Error, sv.By = rec.At, rec.Code, rec.Error, rec.Actor
+		}
+		if rec.Next >= 0 && rec.Next < len(v.Steps) {
+			v.Steps[rec.Next].At = rec.At
+		}
+	}
+	return v
+}
+
 // Filter selects tasks for a list, newest first within a partition's order of
 // numbers. Empty fields select everything.
 type Filter struct {

@@ -60,9 +60,14 @@ func CheckReason(reason string) *Refusal {
 	return nil
 }
 
+// PlainText reports whether a text is UTF-8 without control characters.
+func PlainText(s string) bool { return plain(s, "") }
+
 // PlainLines reports whether a text is UTF-8 without control characters but ends of lines and tabs.
-func PlainLines(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' && c != '\r' || c == 0x7f })
+func PlainLines(s string) bool { return plain(s, "\n\r\t") }
+
+func plain(s, allowed string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return (c < ' ' || c == 0x7f) && !strings.ContainsRune(allowed, c) })
 }
 
 // wrong refuses a field.

@@ -30,11 +30,10 @@ func Diff(p *core.Plan, a, b *core.Saved) (Parting, error) {
 		if parting.Same >= int64(len(side.saved.Journal)) {
 			continue
 		}
-		f, err := frame(p, side.saved, parting.Same+1)
-		if err != nil {
+		var err error
+		if *side.to, err = one(p, side.saved, parting.Same+1); err != nil {
 			return Parting{}, err
 		}
-		*side.to = &f
 	}
 	return parting, nil
 }

@@ -2,6 +2,8 @@ package replay
 
 import (
 	"fmt"
+	"iter"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -20,14 +22,14 @@ type Frame struct {
 	Task     *core.Task
 }
 
-// Frames plays the rows from one number to another, both included. Error: there are no such rows.
+// Answer reports whether the row records an answer, or that none came: of these alone WhatIf knows something.
+func (f *Frame) Answer() bool { return answers(f.Kind) }
+
+// Frames plays the rows from one number to another, both included; its time and room grow with the rows, those before
+// from are played as well, and kept nowhere. Error: there are no such rows.
 func Frames(p *core.Plan, saved *core.Saved, from, to int64) ([]Frame, error) {
-	if from < 1 || to < from || to > int64(len(saved.Journal)) {
-		return nil, fmt.Errorf("rows %d to %d, want some of 1 to %d", from, to, len(saved.Journal))
-	}
-	frames := make([]Frame, 0, to-from+1)
-	for seq := from; seq <= to; seq++ {
-		f, err := frame(p, saved, seq)
+	var frames []Frame
+	for f, err := range All(p, saved, from, to) {
 		if err != nil {
 			return nil, err
 		}
@@ -36,23 +38,47 @@ func Frames(p *core.Plan, saved *core.Saved, from, to int64) ([]Frame, error) {
 	return frames, nil
 }
 
-func frame(p *core.Plan, saved *core.Saved, seq int64) (Frame, error) {
-	after, err := core.Rewound(p, saved, seq)
-	if err != nil {
-		return Frame{}, err
-	}
-	var before *core.Task
-	if seq > 1 {
-		if before, err = core.Rewound(p, saved, seq-1); err != nil {
-			return Frame{}, err
+// All is Frames one by one, for journals whose frames together would be too large. An error is the last element.
+func All(p *core.Plan, saved *core.Saved, from, to int64) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		if from < 1 || to < from || to > int64(len(saved.Journal)) {
+			yield(Frame{}, fmt.Errorf("rows %d to %d, want some of 1 to %d", from, to, len(saved.Journal)))
+			return
+		}
+		player := core.Play(p, saved)
+		var before *core.Task
+		for seq := int64(1); seq <= to; seq++ {
+			if _, err := player.Next(); err != nil {
+				yield(Frame{}, err)
+				return
+			}
+			if seq < from-1 {
+				continue
+			}
+			after := player.Task()
+			if seq >= from && !yield(frame(p, &saved.Journal[seq-1], before, after), nil) {
+				return
+			}
+			before = after
 		}
 	}
-	r := &saved.Journal[seq-1]
+}
+
+// one plays a single row.
+func one(p *core.Plan, saved *core.Saved, seq int64) (*Frame, error) {
+	frames, err := Frames(p, saved, seq, seq)
+	if err != nil {
+		return nil, err
+	}
+	return &frames[0], nil
+}
+
+func frame(p *core.Plan, r *core.Record, before, after *core.Task) Frame {
 	w := words{p: p, r: r, before: before}
 	return Frame{
-		Seq: seq, At: r.At, Kind: r.Kind, Actor: r.Actor, Happened: w.happened(), Decided: w.decided(), Why: w.why(),
+		Seq: r.Seq, At: r.At, Kind: r.Kind, Actor: r.Actor, Happened: w.happened(), Decided: w.decided(), Why: w.why(),
 		Sentence: after.Sentence(p, r.At), Task: after,
-	}, nil
+	}
 }
 
 // words says one row in words.
@@ -171,19 +197,30 @@ func (w *words) decided() string {
 
 // why is the rule by which the core decided, with its numbers.
 func (w *words) why() string {
-	r := w.r
-	if w.p == nil || w.before == nil || r.Step < 0 || r.Step >= len(w.p.Steps) {
+	if w.p == nil {
 		return ""
 	}
-	ps := &w.p.Steps[r.Step]
-	undoing := w.before.State == core.StateUndoing
+	if w.before != nil && w.r.Step >= 0 && w.r.Step < len(w.p.Steps) {
+		if text := w.whyFailed(&w.p.Steps[w.r.Step]); text != "" {
+			return text
+		}
+	}
+	return w.whyNext()
+}
+
+// whyFailed is the rule for a try that failed.
+func (w *words) whyFailed(ps *core.Step) string {
+	r := w.r
 	switch r.Kind {
 	case core.KindRefused:
+		if w.before.State == core.StateUndoing {
+			return undoneAlready
+		}
 		return "a refusal is final, and what it leads to is the step's policy: " + string(ps.OnExhausted)
 	case core.KindFailed, core.KindOverdue:
 		switch tries := fmt.Sprintf("%d of %d tries are used", w.attempt(), ps.AttemptsMax); {
-		case undoing:
-			return "the task is being undone already, so the step is not tried again"
+		case w.before.State == core.StateUndoing:
+			return undoneAlready
 		case r.StepStatus == core.StepWaiting && r.State == core.StatePending:
 			return tries + ", and the policy is pause: " + ps.Pause.String()
 		case r.StepStatus == core.StepWaiting:
@@ -197,8 +234,74 @@ func (w *words) why() string {
 		return "an undo is tried until its attempts or its time are used up"
 	case core.KindUndoRefused:
 		return "a refusal of an undo is final: what the step left stays, and the task ends in error when all else is undone"
+	case core.KindUndoGaveUp:
+		return "what the step left stays, and the task ends in error when all else is undone"
 	}
 	return ""
+}
+
+const undoneAlready = "the task is being undone already, so the step is not tried again"
+
+// whyNext is the rule by which the task goes on, waits or ends.
+func (w *words) whyNext() string {
+	r, was := w.r, core.StateProcessing
+	if w.before != nil {
+		was = w.before.State
+	}
+	late := w.before != nil && was != core.StateUndoing && r.State == core.StateUndoing && w.before.Deadline != 0 && r.At >= w.before.Deadline
+	switch {
+	case late || r.Kind == core.KindExpired && w.before != nil:
+		return "the task's deadline was " + when(w.before.Deadline) + ": what is begun is undone"
+	case r.Kind == core.KindResolved:
+		return "a person said so; no step is tried and none is undone"
+	case r.Kind == core.KindAsked:
+		return "nothing was late yet"
+	case r.Kind == core.KindWentBack:
+		return "every step counts as one that may have taken effect; it is done again by the same key"
+	case r.Next >= 0 && r.Undo && r.Kind == core.KindStarted:
+		return "no do of the step can take effect any more"
+	case r.Next >= 0 && r.Undo:
+		return "what was done last is undone first"
+	case r.Next >= 0:
+		return w.whyStep(r.Next, was)
+	case r.State == core.StateProcessed:
+		return "every step is done"
+	case r.State == core.StateUndone:
+		return "nothing of it is left to undo"
+	case r.State == core.StateError && r.Reason != "" && was == core.StateUndoing:
+		return core.ShortText(r.Reason, 200)
+	case r.State == core.StatePending && r.Due == 0:
+		return "the agent of the next step takes no command now: it has as many as it may, or is paused"
+	case r.State == core.StateUndoing && w.before != nil && w.before.Out() >= 0 && r.Step != w.before.Out():
+		return "a command is out: its answer, or its complete-by, comes first"
+	}
+	return ""
+}
+
+// afterNamed is how many steps a sentence names.
+const afterNamed = 5
+
+// whyStep says why the do of a step may leave.
+func (w *words) whyStep(i int, was core.State) string {
+	switch {
+	case i >= len(w.p.Steps):
+		return ""
+	case was == core.StatePending:
+		return "its agent takes commands again"
+	case w.r.Kind == core.KindStarted:
+		return "the wait before this try is over"
+	case w.r.Kind == core.KindResubmitted && w.r.Step >= 0:
+		return "the task goes on at the step that stopped it"
+	case len(w.p.Steps[i].After) == 0:
+		return "no step has to come before it"
+	case len(w.p.Steps[i].After) > afterNamed:
+		return fmt.Sprintf("all %d steps that have to come before it are done", len(w.p.Steps[i].After))
+	}
+	var names []string
+	for _, a := range w.p.Steps[i].After {
+		names = append(names, w.p.Steps[a].Name)
+	}
+	return "what has to come before it is done: " + strings.Join(names, ", ")
 }
 
 // backoffRange is from where to where the wait before the next try is drawn.

@@ -138,6 +138,75 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// TestFramesOneByOne: a frame of many says what it says alone, and its task is the one that core.Rewound rebuilds.
+func TestFramesOneByOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := randomLife(t)
+		n := int64(len(l.rows))
+		from := rapid.Int64Range(1, n).Draw(t, "from")
+		frames, err := Frames(&l.plan, l.saved(), from, n)
+		if err != nil || int64(len(frames)) != n-from+1 {
+			t.Fatalf("rows %d to %d are %d frames, %v", from, n, len(frames), err)
+		}
+		for i := range frames {
+			alone, err := Frames(&l.plan, l.saved(), from+int64(i), from+int64(i))
+			if err != nil || !reflect.DeepEqual(frames[i], alone[0]) {
+				t.Fatalf("row %d among others is %+v, alone %+v, %v", frames[i].Seq, frames[i], alone, err)
+			}
+			task, err := core.Rewound(&l.plan, l.saved(), frames[i].Seq)
+			if err != nil || !reflect.DeepEqual(frames[i].Task, task) {
+				t.Fatalf("row %d leads to %+v, want %+v, %v", frames[i].Seq, frames[i].Task, task, err)
+			}
+		}
+	})
+	l := newLife("o-1")
+	for _, rows := range [][2]int64{{0, 1}, {1, 2}, {2, 1}} {
+		if _, err := Frames(&l.plan, l.saved(), rows[0], rows[1]); err == nil {
+			t.Errorf("rows %v of 1 were played", rows)
+		}
+	}
+}
+
+// longLife is one of at least n rows: rounds that fail, are undone and begin again.
+func longLife(tb interface{ Fatal(...any) }, n int) *life {
+	l := newLife("o-1")
+	for len(l.rows) < n {
+		l.happen(tb, l.answer(30*time.Millisecond, 0))
+		l.happen(tb, l.answer(20*time.Millisecond, 422))
+		l.happen(tb, l.answer(20*time.Millisecond, 0))
+		l.happen(tb, core.Event{Kind: core.EventResubmit, At: l.task.UpdatedAt.Add(time.Second), Actor: "olga@http", Reason: "again"})
+		if l.task.State != core.StateProcessing {
+			tb.Fatal("row ", len(l.rows), ": the task is ", l.task.State)
+		}
+	}
+	return l
+}
+
+// BenchmarkFrames: what a row costs is the same in a journal of 1,000 rows and in one of 20,000.
+func BenchmarkFrames(b *testing.B) {
+	for _, n := range []int{1_000, 5_000, 20_000} {
+		l := longLife(b, n)
+		saved := l.saved()
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				for _, err := range All(&l.plan, saved, 1, int64(n)) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/row")
+		})
+		b.Run(fmt.Sprintf("%d/last", n), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Frames(&l.plan, saved, int64(n), int64(n)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // TestFileRoundTrip: a file says of any life what its journal says.
 //
 // covers: OP25

@@ -27,17 +27,16 @@ func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (
 	}
 	r := &saved.Journal[seq-1]
 	ev := core.Event{Kind: core.EventReply, At: r.At.Add(-earlier), Rand: 0.5, Actor: r.Actor, Code: r.Code, Error: r.Error, Result: r.Result}
-	switch r.Kind {
-	case core.KindDone, core.KindRefused, core.KindFailed, core.KindUndone, core.KindUndoRefused, core.KindUndoFailed:
-	case core.KindOverdue, core.KindUndoOverdue:
+	out := before.Out()
+	switch {
+	case !answers(r.Kind):
+		return Frame{}, fmt.Errorf("row %d is %s: %w", seq, r.Kind, ErrNoWhatIf)
+	case r.Kind == core.KindOverdue || r.Kind == core.KindUndoOverdue:
 		ev.Code, ev.Error, ev.Result = 0, "", []byte("null")
-		if out := before.Out(); out >= 0 {
+		if out >= 0 {
 			ev.At = before.Steps[out].Due.Add(-earlier)
 		}
-	default:
-		return Frame{}, fmt.Errorf("row %d is %s: %w", seq, r.Kind, ErrNoWhatIf)
 	}
-	out := before.Out()
 	if out < 0 {
 		return Frame{}, fmt.Errorf("row %d: no command was out before it: %w", seq, ErrNoWhatIf)
 	}
@@ -47,6 +46,15 @@ func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (
 	ev.Seq = before.Steps[out].Out
 	before.Steps[out].Resent = false // a replay supposes that it was sent twice, which the journal does not say
 	return decide(p, before, &ev)
+}
+
+// answers reports whether a row of the kind records an answer, or that none came.
+func answers(k core.Kind) bool {
+	switch k {
+	case core.KindDone, core.KindRefused, core.KindFailed, core.KindUndone, core.KindUndoRefused, core.KindUndoFailed, core.KindOverdue, core.KindUndoOverdue:
+		return true
+	}
+	return false
 }
 
 // decide applies the event to the task as it was, and tells it as a frame.
@@ -61,8 +69,5 @@ func decide(p *core.Plan, before *core.Task, ev *core.Event) (Frame, error) {
 	case err != nil:
 		return Frame{}, fmt.Errorf("what if: %w", err)
 	}
-	r := &outcome.Records[len(outcome.Records)-1]
-	w := words{p: p, r: r, before: &was}
-	return Frame{Seq: r.Seq, At: r.At, Kind: r.Kind, Actor: r.Actor, Happened: w.happened(), Decided: w.decided(), Why: w.why(),
-		Sentence: before.Sentence(p, r.At), Task: before}, nil
+	return frame(p, &outcome.Records[len(outcome.Records)-1], &was, before), nil
 }

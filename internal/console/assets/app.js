@@ -81,7 +81,7 @@
       var to = $("[aria-invalid=true]", body) || $("[autofocus]", body) || $("textarea:not([readonly]), input:not([type=hidden]):not([type=radio]), select", body) || $("button, a.button", body);
       if (to) to.focus();
     }
-    times(); picked(); graphs();
+    times(); picked(); graphs(); played();
   });
   dialog.addEventListener("close", function () {
     $("#dialog-body").textContent = "";
@@ -100,6 +100,26 @@
     if (!ctx || ctx.request.method !== "GET" || !body || !body.entries) return;
     // An empty field is no part of an address.
     Array.from(body.entries()).forEach(function (p) { if (p[1] === "") body.delete(p[0]); });
+  });
+  // When the content of this page was read: live numbers change but a part of most pages.
+  function readAt() { return new Date($("#fresh time").dateTime); }
+  function read(at) { $("#fresh time").dateTime = at; }
+
+  // A page of an error comes in the place of a part that it does not have: what is there stays, grey, and the banner says it.
+  var held = false;
+  document.addEventListener("htmx:before:swap", function (e) {
+    var ctx = e.detail.ctx, page = ctx && ctx.select && new DOMParser().parseFromString(ctx.text, "text/html");
+    if (!page || page.querySelector(ctx.select)) {
+      if (held) banner("");
+      held = false;
+      if (page && ctx.select !== "#dialog-content") read(new Date().toISOString());
+      return;
+    }
+    e.preventDefault();
+    var text = page.querySelector("main .note");
+    held = true;
+    banner((text ? text.textContent.trim() : "The answer cannot be shown.") + " What you see was read at " + absolute(readAt()) + ".");
+    if (player) { player.value = $("#frame").dataset.at; played(); }
   });
   document.addEventListener("htmx:error", function () {
     banner("This did not reach Duly. Nothing was changed as far as is known; try again.");
@@ -152,20 +172,62 @@
     if (how === "in") scale = Math.min(3, scale * 1.25);
     if (how === "out") scale = Math.max(0.2, scale / 1.25);
     if (how === "fit") scale = Math.min(1, (pan.clientWidth - 8) / full);
-    box.dataset.scale = scale;
+    box.dataset.scale = lastScale = scale;
     svg.setAttribute("width", full * scale);
     svg.setAttribute("height", tall * scale);
   }
+  var lastScale = 0, lastPan = null; // of the graph that another takes the place of
+  document.addEventListener("htmx:before:swap", function () {
+    var pan = $("#frame .pan");
+    lastPan = pan && { x: pan.scrollLeft, y: pan.scrollTop };
+  });
   function graphs() {
     $$(".graphbox").forEach(function (box) {
-      var zoom = $(".zoom", box);
+      var zoom = $(".zoom", box), pan = $(".pan", box);
       if (!zoom.hidden) return;
       zoom.hidden = false;
+      if (lastScale) { box.dataset.scale = lastScale; size(box, "keep"); }
+      if (lastPan) { pan.scrollLeft = lastPan.x; pan.scrollTop = lastPan.y; }
       box.addEventListener("click", function (e) { var b = e.target.closest("[data-zoom]"); if (b) size(box, b.dataset.zoom); });
-      $(".pan", box).addEventListener("keydown", function (e) {
+      pan.addEventListener("keydown", function (e) {
         if (e.key === "+" || e.key === "=") { e.preventDefault(); size(box, "in"); }
         if (e.key === "-") { e.preventDefault(); size(box, "out"); }
       });
+    });
+  }
+
+  // --- Time machine: the slider, its buttons and the row that is shown go together. The form asks the server.
+  var player = $("#player"), saidRow = "";
+  function rowTo(where) {
+    var at = Number(player.value), frame = $("#frame");
+    return { first: 1, back: at - 1, forward: at + 1, last: Number(player.max), before: Number(frame.dataset.before), after: Number(frame.dataset.after) }[where];
+  }
+  function played() {
+    var frame = $("#frame");
+    if (!player || !frame) return;
+    player.max = frame.dataset.rows; // a task that goes on has more of them now
+    put($("#player-rows"), number(Number(player.max)));
+    $$("[data-go]").forEach(function (a) {
+      var to = rowTo(a.dataset.go), can = to >= 1 && to <= Number(player.max) && to !== Number(player.value);
+      if (can) { a.removeAttribute("aria-disabled"); a.href = "?at=" + to; } else a.setAttribute("aria-disabled", "true");
+    });
+    put($("#player-row"), number(Number(player.value)));
+    player.setAttribute("aria-valuetext", frame.dataset.say);
+    var text = frame.dataset.say + " " + ($("#shift") ? $("#shift").textContent.replace(/\s+/g, " ").trim() : "");
+    if (saidRow && saidRow !== text) say(text.trim());
+    saidRow = text;
+  }
+  if (player) {
+    player.value = $("#frame").dataset.at; // a browser that comes back may have kept another
+    player.addEventListener("input", function () { put($("#player-row"), number(Number(player.value))); });
+    document.addEventListener("click", function (e) {
+      var a = e.target.closest("[data-go]");
+      if (!a || e.ctrlKey || e.metaKey || e.shiftKey) return;
+      e.preventDefault();
+      var to = rowTo(a.dataset.go);
+      if (!(to >= 1 && to <= Number(player.max)) || to === Number(player.value)) return;
+      player.value = to;
+      player.dispatchEvent(new Event("input", { bubbles: true }));
     });
   }
 
@@ -181,7 +243,7 @@
       box.textContent = "";
       var axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
       drawn[id] = new uPlot({
-        width: box.clientWidth, height: 130, legend: { show: false }, cursor: { y: false },
+        width: box.clientWidth, height: 130, padding: [null, 18, null, null], legend: { show: false }, cursor: { y: false },
         scales: { x: { time: true }, y: { range: function (u, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
         axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis), Object.assign({ size: 46, space: 30 }, axis)],
         tzDate: function (s) { return local ? new Date(s * 1e3) : uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"); },
@@ -217,12 +279,13 @@
     });
     if (!drawn.backlog) plots();
   }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", plots);
   if (window.ResizeObserver && holder) {
     new ResizeObserver(function () { Object.keys(drawn).forEach(function (id) { drawn[id].setSize({ width: $("[data-plot=" + id + "]").clientWidth, height: 130 }); }); }).observe($(".beside"));
   }
 
   // --- Live: one stream for a tab that is seen and not paused.
-  var source = null, retry = 0, heard = 0, lostAt = 0, url = document.body.dataset.live;
+  var source = null, retry = 0, lostAt = 0, url = document.body.dataset.live;
   var paused = sessionStorage.getItem("duly-paused") === "1", pauseButton = $("#pause-live"), needsText = null;
   function banner(text, fresh) {
     var b = $("#banner");
@@ -233,7 +296,7 @@
   function lost() {
     if (!lostAt) lostAt = Date.now();
     var since = absolute(new Date(lostAt));
-    banner("Duly cannot be reached since " + since + ". What you see is " + Math.round((Date.now() - (heard || lostAt)) / 1000) + " s old or more; it comes back by itself.");
+    banner("Duly cannot be reached since " + since + ". What you see is " + Math.round((Date.now() - readAt()) / 1000) + " s old or more; it comes back by itself.");
   }
   function open() {
     clearTimeout(retry);
@@ -251,10 +314,9 @@
     source = null;
   }
   function live(e) {
-    heard = Date.now(); lostAt = 0;
-    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(new Date(e.at)) + "." : e.warn || "", !e.trouble);
-    var fresh = $("#fresh time");
-    if (fresh) fresh.dateTime = e.at;
+    lostAt = 0;
+    if ($("#needs")) read(e.at);
+    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(readAt()) + "." : e.warn || "", !e.trouble);
     var pill = $("#needs-pill");
     pill.hidden = !e.count;
     pill.textContent = e.count;
@@ -293,5 +355,5 @@
   setInterval(function () { if (lostAt && !document.hidden && !paused) lost(); }, 1000);
 
   if (holder) points = JSON.parse(holder.dataset.points) || [];
-  zone(); theme(); pauseWord(); picked(); graphs(); plots(); open();
+  zone(); theme(); pauseWord(); picked(); graphs(); played(); plots(); open();
 })();
