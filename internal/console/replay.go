@@ -75,6 +75,11 @@ func (k *recordings) put(name string, r *recording) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for name, old := range k.all { // what is over is not held on to
+		if r.at.Sub(old.at) >= recordingFor {
+			delete(k.all, name)
+		}
+	}
 	k.all[name] = r
 	for len(k.all) > recordingsMax {
 		oldest := ""
