@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"database/sql"
 
 	"duly.dev/duly/internal/core"
 )
@@ -15,7 +14,7 @@ type running struct{ reader }
 // question there: what makes those of commits cheap would make these slow.
 type asked struct {
 	of         *reader
-	changing   *sql.DB          // writes what operators change
+	changing   *counted         // writes what operators change
 	rolledBack func(error) bool // see Dialect
 }
 

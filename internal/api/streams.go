@@ -97,16 +97,41 @@ func (a *api) open(w http.ResponseWriter) (s *stream, done func(), bad *ingest.R
 
 // send writes one event; a reader that does not take it in time is an error.
 func (s *stream) send(name, id string, body any) error {
-	data, err := json.Marshal(body)
+	text, err := eventText(name, id, body)
 	if err != nil {
 		return err
+	}
+	return s.put(text)
+}
+
+// eventText is an event as it is sent.
+func eventText(name, id string, body any) (string, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return "", err
 	}
 	var b strings.Builder
 	if id != "" {
 		fmt.Fprintf(&b, "id: %s\n", id)
 	}
 	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", name, data)
-	return s.put(b.String())
+	return b.String(), nil
+}
+
+// sendTasks writes an event and those that wait behind it: to write one costs less than to have it sent.
+func (s *stream) sendTasks(e operate.Event, behind <-chan operate.Event) error {
+	var all strings.Builder
+	for n := len(behind); ; n-- {
+		text, err := eventText("task", e.ID, e)
+		if err != nil {
+			return err
+		}
+		all.WriteString(text)
+		if n == 0 {
+			return s.put(all.String())
+		}
+		e = <-behind
+	}
 }
 
 func (s *stream) put(text string) error {

@@ -82,7 +82,7 @@ type Channel struct {
 type Pool struct {
 	Name            string
 	Max, Used, Idle int64
-	Waits           int64
+	Queries, Waits  int64
 	Waited          time.Duration
 }
 
