@@ -106,7 +106,7 @@ type Live struct {
 	mu       sync.Mutex
 	last     Snapshot
 	lastTry  time.Time     // when a read ended
-	lastTook time.Duration // of the newest read of everything
+	lastTook time.Duration // of it
 	lastTold time.Time     // when those who listen were told
 	owed     bool          // one who listens has been told nothing yet
 	ring     []operate.Sample
@@ -241,9 +241,7 @@ func (l *Live) read(ctx context.Context, within time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastTry = l.cfg.Now()
-	if how == readAll || err != nil {
-		l.lastTook = l.lastTry.Sub(began)
-	}
+	l.lastTook = l.lastTry.Sub(began)
 	if err != nil {
 		l.seen = seen{}
 		if l.last.Trouble == "" {
