@@ -110,6 +110,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	if s.profiles != "" {
+		if err := os.MkdirAll(s.profiles, 0o755); err != nil {
+			return fmt.Errorf("profiles: %w", err)
+		}
+	}
 	command := "go -C bench run . " + strings.Join(args, " ")
 	if ask := tables[s.scenario]; ask != nil {
 		return ask(ctx, &s, command, out)
@@ -205,11 +210,6 @@ func publish(s *settings, res *Result, out io.Writer) error {
 
 // measure runs the scenario and adds where it ran.
 func measure(ctx context.Context, s *settings) (*Result, error) {
-	if s.profiles != "" {
-		if err := os.MkdirAll(s.profiles, 0o755); err != nil {
-			return nil, fmt.Errorf("profiles: %w", err)
-		}
-	}
 	database := "a system that ran already"
 	if s.nats == "" {
 		var err error

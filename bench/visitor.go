@@ -109,8 +109,10 @@ type visitor struct {
 	settings visitorSettings
 	client   *http.Client
 	streams  *http.Client // without a limit of time
-	stop     context.CancelFunc
+	stop     context.CancelFunc // of the streams
 	wg       sync.WaitGroup
+	silence  context.CancelFunc // of the questions: those that are out are answered
+	asking   sync.WaitGroup
 	began    time.Time
 	cpu      float64 // used before
 
@@ -129,7 +131,8 @@ func begins(ctx context.Context, s visitorSettings, w visit) (*visitor, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = askersMax
 	ctx, stop := context.WithCancel(ctx)
-	v := &visitor{settings: s, client: &http.Client{Transport: transport, Timeout: askMax}, streams: &http.Client{Transport: transport},
+	silent, silence := context.WithCancel(ctx)
+	v := &visitor{silence: silence, settings: s, client: &http.Client{Transport: transport, Timeout: askMax}, streams: &http.Client{Transport: transport},
 		stop: stop, cpu: ownCPU(), took: map[string][]float64{}}
 	opened := make(chan struct{}, w.Tabs+len(w.Follow))
 	for _, path := range w.Follow {
@@ -152,13 +155,15 @@ func begins(ctx context.Context, s visitorSettings, w visit) (*visitor, error) {
 	v.began = time.Now()
 	v.mu.Unlock()
 	if w.Rate > 0 {
-		v.wg.Go(func() { v.ask(ctx, w.Rate) })
+		v.asking.Go(func() { v.ask(ctx, silent, w.Rate) })
 	}
 	return v, nil
 }
 
 // end ends all and tells what was seen.
 func (v *visitor) end() *visited {
+	v.silence()
+	v.asking.Wait()
 	v.stop()
 	v.wg.Wait()
 	v.client.CloseIdleConnections()
@@ -260,8 +265,8 @@ func (v *visitor) questions() []askedPath {
 // askedPath is a question; %s stands for a task's id.
 type askedPath struct{ name, path string }
 
-// ask asks so many questions a second until ctx ends.
-func (v *visitor) ask(ctx context.Context, rate int) {
+// ask asks so many questions a second until silent ends, and waits for the answers.
+func (v *visitor) ask(ctx, silent context.Context, rate int) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	out := make(chan struct{}, askersMax)
@@ -270,7 +275,7 @@ func (v *visitor) ask(ctx context.Context, rate int) {
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		select {
-		case <-ctx.Done():
+		case <-silent.Done():
 			return
 		case <-tick.C:
 		}
@@ -291,9 +296,6 @@ func (v *visitor) ask(ctx context.Context, rate int) {
 			defer func() { <-out }()
 			began := time.Now()
 			body, err := v.get(ctx, path)
-			if ctx.Err() != nil {
-				return
-			}
 			v.note(q.name, began, err)
 			if q.name == "list by type and state" && err == nil {
 				v.learn(body)
