@@ -15,16 +15,18 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/pause"
 )
 
 // Bounds of an event stream.
 const (
-	streamWindow   = 256              // events that wait for a reader
-	streamWriteMax = 20 * time.Second // for a reader to take one
-	streamSlowMax  = 10 * time.Second // for a reader with a full window to make room
-	streamBeat     = 15 * time.Second // between two signs of life
-	streamRetry    = 2 * time.Second  // for a browser to come again
-	streamIDMax    = 64               // bytes of Last-Event-ID
+	streamWindow   = 256                   // events that wait for a reader
+	streamWriteMax = 20 * time.Second      // for a reader to take one
+	streamSlowMax  = 10 * time.Second      // for a reader with a full window to make room
+	streamBeat     = 15 * time.Second      // between two signs of life
+	streamGap      = 10 * time.Millisecond // between two writes: what comes meanwhile leaves together
+	streamRetry    = 2 * time.Second       // for a browser to come again
+	streamIDMax    = 64                    // bytes of Last-Event-ID
 )
 
 type (
@@ -214,7 +216,7 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 			s.drop(closing())
 			return nil
 		case e := <-events:
-			if s.send("task", e.ID, e) != nil {
+			if s.sendTasks(e, events) != nil || pause.For(ctx, streamGap) != nil {
 				return nil
 			}
 		case <-beat.C:
