@@ -35,6 +35,8 @@ type Compared struct {
 	Change    Change           `json:"change_percent"`
 	Visited   []*visited       `json:"visited,omitempty"`
 	Operation []*OperationTime `json:"operation,omitempty"`
+	Repaired  int64            `json:"repaired,omitempty"`    // tasks of the operations
+	CPUOfEach float64          `json:"cpu_of_each,omitempty"` // µs of engine and database for each task that ended, the repaired ones too
 }
 
 // Pair is one load without and one with.
@@ -52,6 +54,7 @@ type Side struct {
 	Cores     float64   `json:"cores"`
 	Stolen    float64   `json:"stolen_cores"`
 	Backlog   float64   `json:"final_backlog"`
+	Ended     float64   `json:"ended"` // tasks of the load, until the last
 }
 
 // Change is by how many percent the medians with differ from those without. Less throughput is a loss; CPU is that of
@@ -64,7 +67,7 @@ type Change struct {
 }
 
 func sideOf(r *Result) Side {
-	return Side{TasksPerS: r.TasksPerS, Submit: r.Submit, EndToEnd: r.EndToEnd, CPU: r.CPUPerTask, Cores: r.Cores, Stolen: r.StolenCores, Backlog: float64(r.FinalBacklog)}
+	return Side{TasksPerS: r.TasksPerS, Submit: r.Submit, EndToEnd: r.EndToEnd, CPU: r.CPUPerTask, Cores: r.Cores, Stolen: r.StolenCores, Backlog: float64(r.FinalBacklog), Ended: float64(ended(r))}
 }
 
 // middle is the median of each figure.
@@ -118,6 +121,15 @@ func (c *Compared) settle() {
 		TasksPerS: percent(a.TasksPerS, b.TasksPerS), CPU: percent(a.CPU.Engine+a.CPU.Database, b.CPU.Engine+b.CPU.Database),
 		P50: percent(a.EndToEnd.P50, b.EndToEnd.P50), P99: percent(a.EndToEnd.P99, b.EndToEnd.P99),
 	}
+	tasks := 0.0
+	c.Repaired = 0
+	for _, o := range c.Operation {
+		c.Repaired += o.Tally.Done
+	}
+	for i := range with {
+		tasks += with[i].Ended
+	}
+	c.CPUOfEach = ratio((b.CPU.Engine+b.CPU.Database)*tasks, tasks+float64(c.Repaired))
 }
 
 // alternate measures n pairs: each second pair begins with the load that the one before ended with, so that what grows or
@@ -175,11 +187,19 @@ func (p *Pairs) table(out io.Writer) error {
 		line(c.Rate, "nothing, median", &c.Without)
 		line(c.Rate, c.What+", median", &c.With)
 		fmt.Fprintf(w, "%d\tchange in %%\t%+.2f\t\t%+.1f\t%+.1f\t%+.1f engine and database\n", c.Rate, c.Change.TasksPerS, c.Change.P50, c.Change.P99, c.Change.CPU)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, c := range p.Compared {
 		for _, o := range c.Operation {
-			fmt.Fprintf(w, "%d\t%s\n", c.Rate, o)
+			fmt.Fprintln(out, o)
+		}
+		if c.Repaired > 0 {
+			fmt.Fprintf(out, "%s: engine and database take %.1f µs for each task, repaired ones too; without an operation %.1f µs\n", c.What, c.CPUOfEach, c.Without.CPU.Engine+c.Without.CPU.Database)
 		}
 	}
-	return w.Flush()
+	return nil
 }
 
 func storeWord(store string) string {

@@ -36,9 +36,10 @@ type OperationTime struct {
 	Rate      int                    `json:"rate"` // asked for, tasks a second; 0: the default
 	Tasks     int64                  `json:"tasks"`
 	PreviewMS float64                `json:"preview_ms"` // until the members were frozen and the rehearsal played
-	Seconds   float64                `json:"seconds"`    // from its start to its end
+	Seconds   float64                `json:"seconds"`    // from its start to its end: the step that had failed has passed in all
+	EndedS    float64                `json:"ended_s"`    // from its start until all have ended, with the steps that come after
 	TasksPerS float64                `json:"tasks_per_s"`
-	Covered   float64                `json:"covered"` // of the seconds of the load
+	Covered   float64                `json:"covered"` // of the load's time, until all have ended
 	State     operate.OperationState `json:"state"`
 	Why       string                 `json:"why,omitempty"`
 	Tally     operate.Tally          `json:"tally"`
@@ -50,8 +51,8 @@ func (o *OperationTime) String() string {
 	if o.Rate > 0 {
 		rate = fmt.Sprintf("%d/s at most", o.Rate)
 	}
-	return fmt.Sprintf("operation at %s: %s, %d of %d done in %.1f s, %.0f/s; preview %.0f ms; it took %.0f %% of the load's time %s", rate, o.State, o.Tally.Done, o.Tasks, o.Seconds,
-		o.TasksPerS, o.PreviewMS, 100*o.Covered, o.Why)
+	return fmt.Sprintf("operation at %s: %s, %d of %d done in %.1f s, %.0f/s; all ended after %.1f s, which is %.0f %% of the load's time; preview %.0f ms %s", rate, o.State, o.Tally.Done, o.Tasks,
+		o.Seconds, o.TasksPerS, o.EndedS, 100*o.Covered, o.PreviewMS, o.Why)
 }
 
 // repairs measures a load without and with an operation beside it that repairs many failed tasks, at the operation's
@@ -166,18 +167,18 @@ func (r *rig) repairing(ctx context.Context, segments []segment, group, rate int
 	took.PreviewMS, took.Tasks = ms(time.Since(began)), preview.Tasks
 	var wg sync.WaitGroup
 	var failed error
-	wg.Go(func() { failed = r.repair(ctx, &preview, took) })
+	wg.Go(func() { failed = r.repair(ctx, &preview, failedType(group), took) })
 	res, err := r.load(ctx, segments)
 	wg.Wait()
 	if err = errors.Join(err, failed); err != nil {
 		return nil, nil, err
 	}
-	took.Covered = min(1, took.Seconds/res.Seconds)
+	took.Covered = min(1, took.EndedS/res.Seconds)
 	return res, took, nil
 }
 
-// repair starts the preview when the warm-up is over, and waits for its end.
-func (r *rig) repair(ctx context.Context, preview *operate.Preview, took *OperationTime) error {
+// repair starts the preview when the warm-up is over, and waits until it is over and its tasks, of that type, have ended.
+func (r *rig) repair(ctx context.Context, preview *operate.Preview, taskType string, took *OperationTime) error {
 	if !pause(ctx, warmUp.For) {
 		return ctx.Err()
 	}
@@ -203,7 +204,33 @@ func (r *rig) repair(ctx context.Context, preview *operate.Preview, took *Operat
 	if op.Tally.Done != preview.Tasks {
 		return fmt.Errorf("the operation is %s and repaired %d of %d tasks: %s", op.State, op.Tally.Done, preview.Tasks, op.Why)
 	}
+	for _, state := range []core.State{core.StatePending, core.StateProcessing, core.StateUndoing, core.StatePending} {
+		if err := r.none(ctx, taskType, state, began); err != nil {
+			return err
+		}
+	}
+	took.EndedS = time.Since(began).Seconds()
 	return nil
+}
+
+// none waits until no task of a type is in a state.
+func (r *rig) none(ctx context.Context, taskType string, state core.State, began time.Time) error {
+	for {
+		var page struct {
+			Tasks []json.RawMessage `json:"tasks"`
+		}
+		if err := r.send(ctx, http.MethodGet, fmt.Sprintf("/v1/tasks?limit=1&type=%s&state=%s", taskType, state), nil, &page); err != nil {
+			return err
+		}
+		switch {
+		case len(page.Tasks) == 0:
+			return nil
+		case time.Since(began) > repairMax:
+			return fmt.Errorf("tasks of type %s are still %s after %v", taskType, state, repairMax)
+		case !pause(ctx, repairLook):
+			return ctx.Err()
+		}
+	}
 }
 
 // send sends a request with a JSON body, if there is one, and reads the answer.

@@ -108,7 +108,7 @@ func runVisitor(ctx context.Context, p *part) error {
 type visitor struct {
 	settings visitorSettings
 	client   *http.Client
-	streams  *http.Client // without a limit of time
+	streams  *http.Client       // without a limit of time
 	stop     context.CancelFunc // of the streams
 	wg       sync.WaitGroup
 	silence  context.CancelFunc // of the questions: those that are out are answered
