@@ -600,6 +600,23 @@ func testMark(r *rig) {
 	r.takeOver(1)
 	changed("a takeover", true)
 	changed("again", false)
+	pools, ok := r.s.(interface{ Pools() []schema.PoolStat })
+	if !ok {
+		r.Fatalf("%T tells nothing of its pools", r.s)
+	}
+	asked := func() (n int64) {
+		for _, p := range pools.Pools() {
+			if p.Name == "asking" {
+				n = p.Queries
+			}
+		}
+		return n
+	}
+	before := asked()
+	changed("once more", false)
+	if n := asked() - before; n != 1 {
+		r.Errorf("the mark costs %d queries, want 1", n)
+	}
 }
 
 func testWaitingFor(r *rig) {
