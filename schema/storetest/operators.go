@@ -560,8 +560,6 @@ func testSample(r *rig) {
 }
 
 // testMark: what is read live may have changed exactly when the mark has.
-//
-// covers: OP6
 func testMark(r *rig) {
 	s, ok := r.s.(interface {
 		Mark(ctx context.Context) (string, error)
