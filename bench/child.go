@@ -29,7 +29,7 @@ const (
 // niceness of the parts. Where agents share the engine's processors, the engine goes
 // first: a finished sync that waits for a processor delays every submission behind it,
 // a reply that waits delays one task.
-var niceness = map[string]int{partAgents: 8}
+var niceness = map[string]int{partAgents: 8, partVisitor: 8}
 
 // stopMax is how long a child may take to end after it was told to.
 const stopMax = 60 * time.Second
@@ -124,7 +124,7 @@ type part struct {
 
 // gcPercent is by part. The generator's heap is mostly notes without pointers, which
 // cost nothing to collect, so a low value keeps its memory small.
-var gcPercent = map[string]int{partEngine: 200, partAgents: 200, partGenerator: 25}
+var gcPercent = map[string]int{partEngine: 200, partAgents: 200, partGenerator: 25, partVisitor: 100}
 
 // runPart runs one part of a run in this process.
 func runPart(name string) error {
@@ -143,6 +143,8 @@ func runPart(name string) error {
 		err = runAgents(ctx, p)
 	case partGenerator:
 		err = runGenerator(ctx, p)
+	case partVisitor:
+		err = runVisitor(ctx, p)
 	}
 	if err != nil {
 		_ = p.out.Encode(map[string]string{"failed": err.Error()}) // the parent may be gone

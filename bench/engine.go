@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"duly.dev/duly/dev"
@@ -21,21 +24,25 @@ type engineSettings struct {
 	Partitions   int
 	Shards       int           // committers; 0: the product's
 	CommitGap    time.Duration // 0: the product's
+	HTTP         bool          // serve the API and the console, with auth on
 }
 
 // engineReady is the engine's first answer.
 type engineReady struct {
 	NATSURL string
+	HTTPURL string // empty: not served
 }
 
 // engineRequest is a request to the engine.
 type engineRequest struct {
 	Restart bool // end all roles and start them again
+	// Neither: it only tells how much processor time it has used.
 }
 
 // engineAnswer is the answer to one.
 type engineAnswer struct {
 	TakeoverMS float64 // from the restart to owning all partitions
+	CPU        float64 // seconds that the engine has used
 }
 
 // engineConfig is a node with the settings of `duly dev` and the product's
@@ -54,11 +61,21 @@ func runEngine(ctx context.Context, p *part) error {
 	}
 	node.TuneMemory(0) // as duly dev and duly serve do
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	system, err := dev.Start(ctx, dev.Options{Dir: s.Dir, Store: s.Database, Config: engineConfig(s), Log: log})
+	cfg := engineConfig(s)
+	ready := engineReady{}
+	if s.HTTP {
+		addr, err := freeAddr(ctx)
+		if err != nil {
+			return err
+		}
+		cfg.HTTPAddr, cfg.Auth, ready.HTTPURL = addr, config.AuthToken, "http://"+addr
+	}
+	system, err := dev.Start(ctx, dev.Options{Dir: s.Dir, Store: s.Database, Config: cfg, Log: log})
 	if err != nil {
 		return err
 	}
 	defer system.Close()
+	ready.NATSURL = system.NATSURL
 	stop := begin(ctx, system)
 	if err := owned(ctx, system); err != nil {
 		return err
@@ -67,7 +84,7 @@ func runEngine(ctx context.Context, p *part) error {
 	if err != nil {
 		return err
 	}
-	if err := p.out.Encode(engineReady{NATSURL: system.NATSURL}); err != nil {
+	if err := p.out.Encode(ready); err != nil {
 		return err
 	}
 	for {
@@ -90,7 +107,7 @@ func runEngine(ctx context.Context, p *part) error {
 				return err
 			}
 		}
-		if err := p.out.Encode(engineAnswer{TakeoverMS: ms(time.Since(began))}); err != nil {
+		if err := p.out.Encode(engineAnswer{TakeoverMS: ms(time.Since(began)), CPU: ownCPU()}); err != nil {
 			return err
 		}
 	}
@@ -118,4 +135,22 @@ func owned(ctx context.Context, system *dev.System) error {
 	ctx, cancel := context.WithTimeout(ctx, ownedMax)
 	defer cancel()
 	return system.AwaitOwned(ctx)
+}
+
+// freeAddr is an address of this machine that nothing listens at.
+func freeAddr(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("address for HTTP: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// ownCPU is the processor time that this process has used, in seconds: finer than what /proc tells.
+func ownCPU() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

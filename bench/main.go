@@ -4,7 +4,8 @@
 // roles), the agents of the drone example over the wire, and a throwaway
 // PostgreSQL where that is the store. Every run ends with a check of the books.
 //
-//	go -C bench run . -scenario peak|sustained|spike|idle|growth|operator -store sqlite|postgres
+//	go -C bench run . -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
+//	go -C bench run . -scenario operator|beside|idle-console|repairs|why -store sqlite|postgres
 //	go -C bench run . -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
 //	go -C bench run . -verify FILE...
 package main
@@ -49,10 +50,15 @@ type settings struct {
 	profiles   string
 	waiting    bool
 	verify     bool
+	pairs      int
+	questions  int
+	follow     string
+	tabs       int
+	duly       string
 }
 
 func main() {
-	if len(os.Args) == 2 && (os.Args[1] == partEngine || os.Args[1] == partAgents || os.Args[1] == partGenerator) {
+	if len(os.Args) == 2 && (os.Args[1] == partEngine || os.Args[1] == partAgents || os.Args[1] == partGenerator || os.Args[1] == partVisitor) {
 		if err := runPart(os.Args[1]); err != nil {
 			fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
 			os.Exit(1)
@@ -71,12 +77,12 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var s settings
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&s.scenario, "scenario", "peak", "peak, sustained, spike, idle, growth or operator")
+	f.StringVar(&s.scenario, "scenario", "peak", scenarioNames())
 	f.StringVar(&s.store, "store", "sqlite", "sqlite or postgres (a throwaway server of this machine's binaries)")
 	f.StringVar(&s.wire, "wire", "single", "single: one command or reply per NATS message; batched: several, which our own agents understand")
 	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
-	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak: only this rate, no search; spike: the spike's; 0: the scenario's own")
-	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks; operator: all tasks")
+	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak, beside: only this rate; spike: the spike's; 0: the scenario's own")
+	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks; operator, why: all tasks; repairs: failed tasks of an operation")
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.IntVar(&s.shards, "shards", 0, "committers of the system under test; 0: as duly has them, 2")
 	f.DurationVar(&s.commitGap, "commit-gap", 0, "least time from one commit to the next, of the system under test; 0: as duly has it, 5 ms")
@@ -86,6 +92,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&s.json, "json", "", "write the result to this file")
 	f.StringVar(&s.html, "html", "", "write the report with its plots to this file; empty: beside the JSON")
 	f.StringVar(&s.profiles, "profiles", "", "write profiles of every part to this folder")
+	f.IntVar(&s.pairs, "pairs", 0, "beside, repairs, idle-console: how often without and with; 0: the scenario's own")
+	f.IntVar(&s.questions, "questions", 0, "beside: the operator's questions a second; 0: the scenario's own, 20")
+	f.StringVar(&s.follow, "follow", "", "beside: the operator's streams of events, by path, with commas between; empty: the scenario's own three")
+	f.IntVar(&s.tabs, "tabs", 0, "idle-console: tabs of the console; 0: the scenario's own, 50")
+	f.StringVar(&s.duly, "duly", "", "why: the binary whose command is measured; empty: only over HTTP")
 	f.BoolVar(&s.verify, "verify", false, "judge result files by the floors instead of measuring")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -99,9 +110,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	if s.profiles != "" {
+		if err := os.MkdirAll(s.profiles, 0o755); err != nil {
+			return fmt.Errorf("profiles: %w", err)
+		}
+	}
 	command := "go -C bench run . " + strings.Join(args, " ")
-	if s.scenario == "operator" {
-		return operator(ctx, &s, command, out)
+	if ask := tables[s.scenario]; ask != nil {
+		return ask(ctx, &s, command, out)
 	}
 	res, err := measure(ctx, &s)
 	if err != nil {
@@ -112,8 +128,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func (s *settings) check() error {
-	if scenarios[s.scenario] == nil && s.scenario != "operator" {
-		return fmt.Errorf("scenario %q: want peak, sustained, spike, idle, growth or operator", s.scenario)
+	if scenarios[s.scenario] == nil && tables[s.scenario] == nil {
+		return fmt.Errorf("scenario %q: want %s", s.scenario, scenarioNames())
 	}
 	if err := s.checkRunning(); err != nil {
 		return err
@@ -127,7 +143,7 @@ func (s *settings) check() error {
 	for _, n := range []struct {
 		name            string
 		is, least, most int
-	}{{"seconds", s.seconds, 0, 3600}, {"rate", s.rate, 0, 200_000}, {"preload", s.preload, 0, 20_000_000}, {"partitions", s.partitions, 1, 1024}, {"shards", s.shards, 0, 64}} {
+	}{{"seconds", s.seconds, 0, 3600}, {"rate", s.rate, 0, 200_000}, {"preload", s.preload, 0, 20_000_000}, {"partitions", s.partitions, 1, 1024}, {"shards", s.shards, 0, 64}, {"pairs", s.pairs, 0, 100}, {"questions", s.questions, 0, 1000}, {"tabs", s.tabs, 0, 1000}} {
 		if n.is < n.least || n.is > n.most {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.least, n.most)
 		}
@@ -153,7 +169,7 @@ func (s *settings) checkRunning() error {
 		return errors.New("nats: want -database too, the URL of that system's state store: without it the books stay open")
 	case s.shards > 0 || s.commitGap > 0:
 		return errors.New("shards, commit-gap: not with -nats, that system has its own")
-	case s.scenario == "idle" || s.scenario == "growth" || s.scenario == "operator":
+	case s.scenario == "idle" || s.scenario == "growth" || tables[s.scenario] != nil:
 		return fmt.Errorf("scenario %q: not with -nats, because it needs the engine's process", s.scenario)
 	case s.preload > 0 || s.profiles != "":
 		return errors.New("preload, profiles: not with -nats, which drives a system that is there already")
@@ -194,11 +210,6 @@ func publish(s *settings, res *Result, out io.Writer) error {
 
 // measure runs the scenario and adds where it ran.
 func measure(ctx context.Context, s *settings) (*Result, error) {
-	if s.profiles != "" {
-		if err := os.MkdirAll(s.profiles, 0o755); err != nil {
-			return nil, fmt.Errorf("profiles: %w", err)
-		}
-	}
 	database := "a system that ran already"
 	if s.nats == "" {
 		var err error

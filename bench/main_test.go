@@ -25,6 +25,10 @@ func TestSettingsAreChecked(t *testing.T) {
 		"-nats n -database d -shards 1":           "shards, commit-gap: not with -nats",
 		"-shards 65":                              "shards: 65, want 0 to 64",
 		"-commit-gap 2s":                          "commit-gap: 2s, want 0 to 1s",
+		"-scenario beside -pairs 101":             "pairs: 101, want 0 to 100",
+		"-scenario beside -questions 1001":        "questions: 1001, want 0 to 1000",
+		"-scenario idle-console -tabs -1":         "tabs: -1, want 0 to 1000",
+		"-nats n -database d -scenario repairs":   `scenario "repairs": not with -nats`,
 	} {
 		err := run(context.Background(), strings.Fields(args), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -40,23 +40,30 @@ func (r *rig) park(ctx context.Context, n int, due core.Instant) error {
 	if err != nil {
 		return err
 	}
-	y := &yard{store: store, plan: parkedPlan(), at: due.Add(-parkedFor)}
-	return errors.Join(y.fill(ctx, r.partitions, n), store.Close())
+	y := &yard{store: store, at: due.Add(-parkedFor)}
+	if err = y.open(ctx, r.partitions); err == nil {
+		err = errors.Join(y.fill(ctx, parkedPlan(), core.StatePending, n), y.close(ctx))
+	}
+	return errors.Join(err, store.Close())
 }
 
-// yard is where parked tasks are made.
+// yardSeed is that of the deliveries that a yard makes.
+const yardSeed = 77
+
+// yard is where tasks are made whose first try failed.
 type yard struct {
 	store  schema.Store
-	plan   core.Plan
 	at     core.Instant // when they were born and failed
 	states []core.PartitionState
 	batch  core.Batch
+	made   int // deliveries so far
 }
 
 const parkBatch = 1000
 
-func (y *yard) fill(ctx context.Context, partitions, n int) error {
-	if err := errors.Join(y.store.Partitions(ctx, partitions), y.store.PutPlan(ctx, y.plan)); err != nil {
+// open takes over all partitions.
+func (y *yard) open(ctx context.Context, partitions int) error {
+	if err := y.store.Partitions(ctx, partitions); err != nil {
 		return err
 	}
 	for p := range partitions {
@@ -66,17 +73,11 @@ func (y *yard) fill(ctx context.Context, partitions, n int) error {
 		}
 		y.states = append(y.states, state)
 	}
-	requests := drone.NewGenerator(77)
-	for i := range n {
-		if err := y.add(requests.Request(i)); err != nil {
-			return err
-		}
-		if len(y.batch.Writes) == parkBatch || i == n-1 {
-			if err := y.commit(ctx); err != nil {
-				return err
-			}
-		}
-	}
+	return nil
+}
+
+// close releases them.
+func (y *yard) close(ctx context.Context) error {
 	for p := range y.states {
 		if err := y.store.Release(ctx, p, y.states[p].Epoch); err != nil {
 			return err
@@ -85,24 +86,49 @@ func (y *yard) fill(ctx context.Context, partitions, n int) error {
 	return nil
 }
 
+// fill makes n tasks of a plan, of which a failed first try makes that state.
+func (y *yard) fill(ctx context.Context, plan core.Plan, state core.State, n int) error {
+	if err := y.store.PutPlan(ctx, plan); err != nil {
+		return err
+	}
+	requests := drone.NewGenerator(yardSeed)
+	for i := range n {
+		if err := y.add(&plan, state, requests.Request(y.made)); err != nil {
+			return err
+		}
+		y.made++
+		if len(y.batch.Writes) == parkBatch || i == n-1 {
+			if err := y.commit(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // add lets the core decide what becomes of one task whose first try failed.
-func (y *yard) add(request drone.Request) error {
+func (y *yard) add(plan *core.Plan, want core.State, request drone.Request) error {
 	input, err := json.Marshal(&request)
 	if err != nil {
 		return fmt.Errorf("delivery %s: %w", request.DeliveryID, err)
 	}
 	state := &y.states[wire.PartitionOf(request.DeliveryID, len(y.states))]
-	task := &core.Task{Partition: state.Partition, Number: state.NextNumber, ID: request.DeliveryID, Type: drone.Type, Input: input, InputHash: core.HashInput(drone.Type, input), CreatedAt: y.at}
+	task := &core.Task{Partition: state.Partition, Number: state.NextNumber, ID: request.DeliveryID, Type: plan.Name, Input: input, InputHash: core.HashInput(plan.Name, input), CreatedAt: y.at}
 	state.NextNumber++
 	var out core.Outcome
-	core.Birth(&y.plan, task, &core.Event{At: y.at, Actor: "bench", Node: "bench"}, &out)
+	core.Birth(plan, task, &core.Event{At: y.at, Actor: "bench", Node: "bench"}, &out)
 	records := append([]core.Record(nil), out.Records...)
 	failed := core.Event{Kind: core.EventReply, At: y.at, Actor: "agent", Node: "bench", Seq: task.Seq, Code: core.CodeAgentError, Error: "busy"}
-	if err := core.Apply(&y.plan, task, &failed, &out); err != nil {
-		return fmt.Errorf("park task %s: %w", task.ID, err)
+	if err := core.Apply(plan, task, &failed, &out); err != nil {
+		return fmt.Errorf("fail task %s: %w", task.ID, err)
 	}
-	if task.State != core.StatePending {
-		return fmt.Errorf("task %s is %s, not parked", task.ID, task.State)
+	if task.State != want {
+		return fmt.Errorf("task %s is %s, want %s", task.ID, task.State, want)
+	}
+	if task.State.Ended() {
+		state.NextEnd = max(1, state.NextEnd)
+		task.EndNumber = state.NextEnd
+		state.NextEnd++
 	}
 	y.batch.Writes = append(y.batch.Writes, core.TaskWrite{Task: task, Birth: true, Records: append(records, out.Records...)})
 	return nil
@@ -114,7 +140,7 @@ func (y *yard) commit(ctx context.Context) error {
 	y.batch.Partitions = y.batch.Partitions[:0]
 	for _, s := range y.states {
 		y.batch.Partitions = append(y.batch.Partitions, core.PartitionWrite{
-			Partition: s.Partition, Epoch: s.Epoch, After: y.batch.ID - 1, NextNumber: max(1, s.NextNumber), NextEnd: max(1, s.NextEnd)})
+			Partition: s.Partition, Epoch: s.Epoch, After: y.batch.ID - 1, NextNumber: max(1, s.NextNumber), NextEnd: max(1, s.NextEnd), Told: max(1, s.NextEnd) - 1})
 	}
 	res, err := y.store.Commit(ctx, &y.batch)
 	if err == nil && len(res.Fenced)+len(res.Duplicates) > 0 {

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/localpg"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/operate"
 )
 
 // serviceSeed is that of the mock services in every run.
@@ -49,6 +50,8 @@ type rig struct {
 	engine     *child // nil: of a system that ran already
 	agents     *child
 	natsURL    string
+	httpURL    string // empty: not served
+	token      string // of an operator
 	scale      float64
 	partitions int
 	profiles   string // folder of profiles; empty: none
@@ -66,6 +69,7 @@ type rigOptions struct {
 	Scale        float64
 	RetainDetail time.Duration
 	Profiles     string
+	HTTP         bool                              // the engine serves the API and the console, with auth on
 	MaxWALSize   int                               // in GiB; 0: maxWALSize
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
 	NATSURL      string                            // of a system that runs already; empty: start one
@@ -101,7 +105,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 
 // startEngine starts the engine and what keeps its state.
 func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
-	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Shards: o.Shards, CommitGap: o.CommitGap, Profile: r.profile(partEngine)}
+	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Shards: o.Shards, CommitGap: o.CommitGap, HTTP: o.HTTP, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
 		if err := r.startDatabase(ctx, o); err != nil {
@@ -122,8 +126,14 @@ func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 	if r.engine, err = startChild(ctx, partEngine, 2, engine, &ready); err != nil {
 		return err
 	}
-	r.natsURL = ready.NATSURL
-	return nil
+	r.natsURL, r.httpURL = ready.NATSURL, ready.HTTPURL
+	if !o.HTTP {
+		return nil
+	}
+	if _, r.token, err = node.CreateToken(ctx, r.database, "bench", operate.RoleOperator, time.Time{}, "bench"); err != nil {
+		return err
+	}
+	return answers(ctx, r.httpURL)
 }
 
 func (r *rig) profile(part string) string {

@@ -15,7 +15,7 @@ type running struct{ reader }
 // question there: what makes those of commits cheap would make these slow.
 type asked struct {
 	of         *reader
-	changing   *sql.DB          // writes what operators change
+	changing   *counted         // writes what operators change
 	rolledBack func(error) bool // see Dialect
 	snapshot   *sql.TxOptions   // see Dialect
 }

@@ -9,10 +9,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// CountsMax is up to how many tasks of a state are counted: more take
-// longer than a person waits.
-const CountsMax = 100_000
-
 // countIn counts some of the tasks of a partition, each of the states by an index that
 // has no others: those in hand, those parked, those undone, those in error, and those
 // that have ended, the newest first.

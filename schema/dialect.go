@@ -54,14 +54,14 @@ type Base struct {
 // its owner needs through the second, answers questions of people through the third and
 // writes what they change through the fourth. They may be the same; none is closed by Base.
 func NewBase(d Dialect, writer, reading, asking, changing *sql.DB) *Base {
-	a := asked{of: new(d.reader(asking)), changing: changing, rolledBack: d.RolledBack, snapshot: d.Snapshot}
+	a := asked{of: new(d.reader(asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
 	b := &Base{running: running{d.reader(reading)}, asked: a, writer: writer, again: d.Again}
 	b.redact = d.Redact
 	return b
 }
 
 func (d Dialect) reader(db *sql.DB) reader {
-	return reader{db: db, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs}
+	return reader{db: &counted{DB: db}, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs}
 }
 
 // base is how tests reach what is behind a store of any dialect.

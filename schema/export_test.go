@@ -11,7 +11,7 @@ import (
 )
 
 // DB is the database behind a store, for tests that look behind it.
-func DB(s Store) *sql.DB { return baseOf(s).db }
+func DB(s Store) *sql.DB { return baseOf(s).running.db.DB }
 
 // WriterDB is the database of a SQLite store that may be written to.
 func WriterDB(s Store) *sql.DB { return baseOf(s).writer }
@@ -38,7 +38,7 @@ var Reads = []struct {
 }
 
 // AskedDB is the database as those who ask see it.
-func AskedDB(s Store) *sql.DB { return readerOf(s).db }
+func AskedDB(s Store) *sql.DB { return readerOf(s).db.DB }
 
 func readerOf(s Store) *reader { return baseOf(s).asked.of }
 

@@ -15,7 +15,7 @@ import (
 // reader is the reading half of both stores: the same SQL, less the spelling of
 // a parameter and of a list of values.
 type reader struct {
-	db     *sql.DB
+	db     *counted
 	params func(query string) string         // from ?1 to the dialect's own
 	list   func(values any) any              // a list as one parameter
 	among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2

@@ -1,12 +1,15 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/auth"
@@ -39,6 +42,56 @@ func BenchmarkSubmit(b *testing.B) {
 			b.Fatal(w.Code, w.Body)
 		}
 	}
+}
+
+// source tells n events in bursts, as messages of the event stream have them.
+type source struct{ n int }
+
+func (s source) Follow(ctx context.Context, _ string, _ operate.EventFilter, send func(operate.Event) error) error {
+	at := time.Now()
+	for i := range s.n {
+		if err := send(operate.Event{ID: "1.1", Type: "delivery", Task: "80c009a9-7401-4b3d-aa70-71440c71880a", Status: "processed", At: at}); err != nil {
+			return err
+		}
+		if i%32 == 31 {
+			time.Sleep(4 * time.Millisecond) // 8,000 a second
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// BenchmarkFollow is what a reader of all events costs, reader included, at 8,000 a second: look at the CPU time.
+func BenchmarkFollow(b *testing.B) {
+	s := newSite(b)
+	handler, err := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }, Ports: Ports{Events: source{b.N}}}, s, s, s.asks, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http"})))
+	}))
+	defer server.Close()
+	answer, err := http.Get(server.URL + "/v1/events")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines, n := bufio.NewScanner(answer.Body), 0
+	var before, after syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &before); err != nil {
+		b.Fatal(err)
+	}
+	for n < b.N && lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data:") {
+			n++
+		}
+	}
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &after); err != nil {
+		b.Fatal(err)
+	}
+	used := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+	b.ReportMetric(float64(used)/1e3/float64(n), "CPU-µs/event")
 }
 
 // BenchmarkNew is what making the handler costs at the start of a node.

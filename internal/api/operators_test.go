@@ -862,6 +862,62 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// writes counts what is written, and tells of each write.
+type writes struct {
+	*httptest.ResponseRecorder
+	n     int
+	wrote chan string
+}
+
+func (w *writes) Write(b []byte) (int, error) { return w.WriteString(string(b)) }
+
+func (w *writes) WriteString(s string) (int, error) {
+	w.n++
+	w.wrote <- s
+	return len(s), nil
+}
+
+// TestEventsLeaveTogether: what comes at about the same time is one write, and each is there once, in order.
+func TestEventsLeaveTogether(t *testing.T) { synctest.Test(t, testEventsLeaveTogether) }
+
+func testEventsLeaveTogether(t *testing.T) {
+	w, handler := world(t, nil)
+	for i := range 200 {
+		w.Tell(operate.Event{Type: "order", Task: fmt.Sprintf("t-%d", i), Status: core.StateProcessed, At: apitest.At})
+	}
+	to := &writes{ResponseRecorder: httptest.NewRecorder(), wrote: make(chan string, 1000)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r := httptest.NewRequestWithContext(ctx, "GET", "/v1/events", nil)
+		r.Header.Set("Last-Event-ID", "0")
+		apitest.As(operate.RoleViewer, handler).ServeHTTP(to, r)
+	}()
+	<-time.After(time.Second)
+	cancel()
+	<-done
+	close(to.wrote)
+	var all strings.Builder
+	for text := range to.wrote {
+		all.WriteString(text)
+	}
+	at := 0
+	for i := range 200 {
+		next := strings.Index(all.String()[at:], fmt.Sprintf(`"id":"t-%d"`, i))
+		if next < 0 {
+			t.Fatalf("event %d is not there, or not in order", i)
+		}
+		at += next
+	}
+	if n := strings.Count(all.String(), "event: task"); n != 200 {
+		t.Errorf("%d events, want 200", n)
+	}
+	if to.n > 6 {
+		t.Errorf("%d writes for 200 events that came together", to.n)
+	}
+}
+
 // TestSlowReaderIsDropped: a reader that does not keep up is let go with a reason, and holds no source up.
 func TestSlowReaderIsDropped(t *testing.T) { synctest.Test(t, testSlowReader) }
 

@@ -16,16 +16,18 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/pause"
 )
 
 // Bounds of an event stream.
 const (
-	streamWindow   = 256              // events that wait for a reader
-	streamWriteMax = 20 * time.Second // for a reader to take one
-	streamSlowMax  = 10 * time.Second // for a reader with a full window to make room
-	streamBeat     = 15 * time.Second // between two signs of life
-	streamRetry    = 2 * time.Second  // for a browser to come again
-	streamIDMax    = 64               // bytes of Last-Event-ID
+	streamWindow   = 256                   // events that wait for a reader
+	streamWriteMax = 20 * time.Second      // for a reader to take one
+	streamSlowMax  = 10 * time.Second      // for a reader with a full window to make room
+	streamBeat     = 15 * time.Second      // between two signs of life
+	streamGap      = 10 * time.Millisecond // between two writes: what comes meanwhile leaves together
+	streamRetry    = 2 * time.Second       // for a browser to come again
+	streamIDMax    = 64                    // bytes of Last-Event-ID
 )
 
 type (
@@ -108,16 +110,41 @@ func (a *api) open(w http.ResponseWriter) (s *stream, done func(), bad *ingest.R
 
 // send writes one event; a reader that does not take it in time is an error.
 func (s *stream) send(name, id string, body any) error {
-	data, err := json.Marshal(body)
+	text, err := eventText(name, id, body)
 	if err != nil {
 		return err
+	}
+	return s.put(text)
+}
+
+// eventText is an event as it is sent.
+func eventText(name, id string, body any) (string, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return "", err
 	}
 	var b strings.Builder
 	if id != "" {
 		fmt.Fprintf(&b, "id: %s\n", id)
 	}
 	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", name, data)
-	return s.put(b.String())
+	return b.String(), nil
+}
+
+// sendTasks writes an event and those that wait behind it: to write one costs less than to have it sent.
+func (s *stream) sendTasks(e operate.Event, behind <-chan operate.Event) error {
+	var all strings.Builder
+	for n := len(behind); ; n-- {
+		text, err := eventText("task", e.ID, e)
+		if err != nil {
+			return err
+		}
+		all.WriteString(text)
+		if n == 0 {
+			return s.put(all.String())
+		}
+		e = <-behind
+	}
 }
 
 func (s *stream) put(text string) error {
@@ -200,7 +227,7 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 			s.drop(closing())
 			return nil
 		case e := <-events:
-			if s.send("task", e.ID, e) != nil {
+			if s.sendTasks(e, events) != nil || pause.For(ctx, streamGap) != nil {
 				return nil
 			}
 		case <-beat.C:

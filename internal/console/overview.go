@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -102,25 +103,23 @@ func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) er
 		t := &o.Troubles[i]
 		d.Needs = append(d.Needs, need{Icon: "warning", Class: "bad", Title: "This node: " + t.Name, Lines: []needLine{{Text: t.Text, Note: "since", At: t.Since}}})
 	}
-	groups, err := c.groups.get(ctx, d.Now, func(ctx context.Context) (operate.Groups, error) {
-		return c.Reader.Groups(ctx, operate.GroupFilter{State: core.StateError, Limit: groupsOnTop + 1})
-	})
+	groups, err := c.topGroups(ctx, d.Now, s.Top)
 	if err != nil {
 		return fmt.Errorf("failure groups: %w", err)
 	}
-	if len(groups.Groups) > 0 {
+	if len(groups) > 0 {
 		n := need{Icon: "cross", Class: "bad", Title: "Tasks in error", URL: c.url("failures") + "?state=error", More: "all failure groups"}
 		if c.Live != nil {
 			n.Title = fmt.Sprintf("%s in error", tasksWord(o.Errors))
 		}
-		for i := range groups.Groups[:min(len(groups.Groups), groupsOnTop)] {
-			g := &groups.Groups[i]
+		for i := range groups[:min(len(groups), groupsOnTop)] {
+			g := &groups[i]
 			n.Lines = append(n.Lines, needLine{Text: g.Type + " · " + stepWord(g.Step) + ": " + core.ShortText(g.Example, 160), Note: tasksWord(g.Tasks) + ", newest", At: g.Last, URL: c.url("failures", g.ID)})
 		}
 		d.Needs = append(d.Needs, n)
 	}
 	c.needOperations(d, o.Operations)
-	if err := c.needSoon(ctx, d, o); err != nil {
+	if err := c.needSoon(ctx, d, o, s.Top); err != nil {
 		return err
 	}
 	if err := c.needBooks(ctx, d); err != nil {
@@ -160,14 +159,31 @@ func (c *console) needOperations(d *overviewData, ops []operate.Operation) {
 	}
 }
 
-// needSoon names tasks whose deadline is next.
-func (c *console) needSoon(ctx context.Context, d *overviewData, o operate.Overview) error {
-	soon, err := c.soon.get(ctx, d.Now, func(ctx context.Context) (soonest, error) {
-		tasks, more, err := c.Reader.AtRisk(ctx, core.InstantOf(d.Now.Add(c.AtRiskWithin)), groupsOnTop)
-		return soonest{tasks, more}, err
+// topGroups are the first failure groups in error: as they were read live, or read now.
+func (c *console) topGroups(ctx context.Context, now time.Time, top *live.Top) ([]operate.Group, error) {
+	if top != nil {
+		return top.Groups, nil
+	}
+	groups, err := c.groups.get(ctx, now, func(ctx context.Context) (operate.Groups, error) {
+		return c.Reader.Groups(ctx, operate.GroupFilter{State: core.StateError, Limit: groupsOnTop + 1})
 	})
-	if err != nil {
-		return fmt.Errorf("tasks at risk: %w", err)
+	return groups.Groups, err
+}
+
+// needSoon names tasks whose deadline is next: as they were read live, or read now.
+func (c *console) needSoon(ctx context.Context, d *overviewData, o operate.Overview, top *live.Top) error {
+	var soon soonest
+	if top != nil && c.AtRiskWithin == live.DefaultRisk {
+		soon.Tasks = top.Soon[:min(len(top.Soon), groupsOnTop)]
+	} else {
+		var err error
+		soon, err = c.soon.get(ctx, d.Now, func(ctx context.Context) (soonest, error) {
+			tasks, more, err := c.Reader.AtRisk(ctx, core.InstantOf(d.Now.Add(c.AtRiskWithin)), groupsOnTop)
+			return soonest{tasks, more}, err
+		})
+		if err != nil {
+			return fmt.Errorf("tasks at risk: %w", err)
+		}
 	}
 	if len(soon.Tasks) == 0 {
 		return nil

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -442,6 +443,57 @@ func TestErrorsAreAnswers(t *testing.T) {
 		if rec := get(t, bare, Path+path); rec.Code != http.StatusOK {
 			t.Errorf("%s with Reader alone: %d", path, rec.Code)
 		}
+	}
+}
+
+// readLive is a live reader that has read what the first screen shows in detail, too.
+type readLive struct {
+	liveWorld
+	top *live.Top
+}
+
+func (l readLive) Current(ctx context.Context) (Snapshot, error) {
+	s, err := l.liveWorld.Current(ctx)
+	s.Top = l.top
+	return s, err
+}
+
+// unread is a store that must not be asked.
+type unread struct {
+	*world
+	t *testing.T
+}
+
+func (u unread) Groups(context.Context, operate.GroupFilter) (operate.Groups, error) {
+	u.t.Error("the groups were read once more")
+	return operate.Groups{}, nil
+}
+
+func (u unread) AtRisk(context.Context, core.Instant, int) ([]core.View, bool, error) {
+	u.t.Error("the tasks at risk were read once more")
+	return nil, false, nil
+}
+
+// TestOverviewReadsOnce: the first screen shows what was read live, and asks the store for none of it again.
+//
+// covers: OP6, OP7
+func TestOverviewReadsOnce(t *testing.T) {
+	w := fixedWorld()
+	w.risky = true
+	top := &live.Top{}
+	groups, err := w.Groups(t.Context(), operate.GroupFilter{State: core.StateError, Limit: groupsOnTop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	top.Groups = groups.Groups
+	if top.Soon, _, err = w.AtRisk(t.Context(), core.InstantOf(w.now().Add(time.Hour)), groupsOnTop); err != nil {
+		t.Fatal(err)
+	}
+	cfg := w.config()
+	cfg.Reader, cfg.Live = unread{w, t}, readLive{liveWorld{w}, top}
+	body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String()
+	if len(top.Soon) == 0 || len(top.Groups) == 0 || !strings.Contains(body, `href="/console/tasks/`+top.Soon[0].Type+"/"+top.Soon[0].ID) || !strings.Contains(body, `href="/console/failures/`+top.Groups[0].ID) {
+		t.Errorf("%d groups, %d tasks near their deadline, and the page does not name the first of each", len(top.Groups), len(top.Soon))
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package live is the one reader of a process for everything that is shown live: the first screen and the samples of
 // its plots. It reads while something listens, never more often than its interval and never more for many listeners
-// than for one.
+// than for one. While nothing is committed it only looks, by one query, whether that is still so.
 package live
 
 import (
@@ -33,7 +33,15 @@ const (
 	groupsMax   = operate.ListMax
 	runningMax  = 20 // operations of the first screen
 	riskMax     = operate.ListMax
+	topMax      = 6 // groups, and tasks near their deadline, of Top
 	countsExact = operate.CountExactMax
+
+	// While the mark stays the same, what changes by itself is read so often: deadlines that come nearer and agents that
+	// go; and so often what is forgotten, by reading everything.
+	restEvery  = 30 * time.Second
+	wholeEvery = 5 * time.Minute
+	// Those who listen are told so often that nothing has changed.
+	tellEvery = 10 * time.Second
 )
 
 // Reader is what of the state store is read.
@@ -55,6 +63,8 @@ type Config struct {
 	Operations Running                  // nil: none are shown
 	Agents     operate.Agents           // nil: none are shown
 	Troubles   func() []operate.Trouble // of this node; nil: none are shown
+	// Mark tells by one cheap query whether something was committed: its text is then another one. nil: all is read each time.
+	Mark       func(context.Context) (string, error)
 	Interval   time.Duration            // between two reads, at least
 	ReadMax    time.Duration            // of one read
 	Risk       time.Duration            // a task whose deadline is nearer than that is at risk
@@ -68,6 +78,21 @@ type Snapshot struct {
 	Sample   operate.Sample   `json:"sample"`
 	// Trouble says why the newest read failed; what stands beside it is then as old as its time says.
 	Trouble string `json:"trouble,omitempty"`
+	// Top is what the first screen shows besides; nil: it was not read.
+	Top *Top `json:"-"`
+}
+
+// Top are the first failure groups in error, and the unfinished tasks whose deadline is next.
+type Top struct {
+	Groups []operate.Group
+	Soon   []core.View
+}
+
+// seen is what the read before says of the next one.
+type seen struct {
+	mark  string    // "": everything is read
+	whole time.Time // when everything was read
+	rest  time.Time // when deadlines and agents were
 }
 
 // Live is the reader. It is safe for concurrent use.
@@ -76,11 +101,14 @@ type Live struct {
 	wanted chan struct{} // something listens now
 
 	reading sync.Mutex // held by the one read that is under way
+	seen    seen       // by that read alone
 
 	mu       sync.Mutex
 	last     Snapshot
 	lastTry  time.Time     // when a read ended
 	lastTook time.Duration // of it
+	lastTold time.Time     // when those who listen were told
+	owed     bool          // one who listens has been told nothing yet
 	ring     []operate.Sample
 	readers  map[chan Snapshot]struct{}
 }
@@ -143,6 +171,8 @@ func (l *Live) Subscribe(ctx context.Context) <-chan Snapshot {
 	l.readers[c] = struct{}{}
 	if l.fresh() {
 		c <- l.last
+	} else {
+		l.owed = true
 	}
 	l.mu.Unlock()
 	select {
@@ -191,7 +221,7 @@ func (l *Live) Samples() []operate.Sample {
 	return slices.Clone(l.ring)
 }
 
-// read reads once, unless that was done within the time meanwhile, and tells those who listen.
+// read reads once, unless that was done within the time meanwhile, and tells those who listen what is new.
 func (l *Live) read(ctx context.Context, within time.Duration) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -204,7 +234,7 @@ func (l *Live) read(ctx context.Context, within time.Duration) {
 	began := l.cfg.Now()
 	bounded, cancel := context.WithTimeout(ctx, l.cfg.ReadMax)
 	defer cancel()
-	next, err := l.look(bounded, began)
+	next, how, err := l.look(bounded, began)
 	if ctx.Err() != nil {
 		return // who asked is gone: that says nothing of the store
 	}
@@ -213,6 +243,7 @@ func (l *Live) read(ctx context.Context, within time.Duration) {
 	l.lastTry = l.cfg.Now()
 	l.lastTook = l.lastTry.Sub(began)
 	if err != nil {
+		l.seen = seen{}
 		if l.last.Trouble == "" {
 			l.cfg.Log.Warn("the overview could not be read", "error", err)
 		}
@@ -220,7 +251,11 @@ func (l *Live) read(ctx context.Context, within time.Duration) {
 	} else {
 		l.last = next
 		l.keep(next.Sample)
+		if how == readMark && !l.owed && began.Sub(l.lastTold) < tellEvery {
+			return
+		}
 	}
+	l.owed, l.lastTold = false, began
 	for c := range l.readers {
 		select {
 		case <-c: // the one before was not taken
@@ -242,9 +277,54 @@ func (l *Live) keep(s operate.Sample) {
 	}
 }
 
-// look reads everything once.
-func (l *Live) look(ctx context.Context, now time.Time) (Snapshot, error) {
-	o := operate.Overview{At: now, AgentsGone: []string{}, Operations: []operate.Operation{}, Troubles: []operate.Trouble{}, Counts: []operate.StateCount{}}
+// how much a read has read.
+type how int
+
+const (
+	readMark how = iota // the mark alone: it is the same
+	readRest            // what changes without a commit, too
+	readAll
+)
+
+// look reads what may have changed.
+func (l *Live) look(ctx context.Context, now time.Time) (Snapshot, how, error) {
+	mark := ""
+	if l.cfg.Mark != nil {
+		var err error
+		if mark, err = l.cfg.Mark(ctx); err != nil {
+			return Snapshot{}, readAll, err
+		}
+	}
+	if mark == "" || mark != l.seen.mark || now.Sub(l.seen.whole) >= wholeEvery {
+		next, err := l.everything(ctx, now)
+		if err == nil {
+			l.seen = seen{mark, now, now}
+		}
+		return next, readAll, err
+	}
+	// What was read before holds now, too.
+	l.mu.Lock()
+	next := l.last
+	l.mu.Unlock()
+	before := next.Overview.Troubles
+	o := &next.Overview
+	o.At, next.Sample.At, o.Troubles = now, now, l.troubles()
+	if now.Sub(l.seen.rest) >= restEvery {
+		soon, err := l.rest(ctx, o, now)
+		if err == nil {
+			l.seen.rest, next.Top = now, &Top{next.Top.Groups, soon}
+		}
+		return next, readRest, err
+	}
+	if !slices.Equal(before, o.Troubles) {
+		return next, readRest, nil
+	}
+	return next, readMark, nil
+}
+
+// everything reads everything once.
+func (l *Live) everything(ctx context.Context, now time.Time) (Snapshot, error) {
+	o := operate.Overview{At: now, Operations: []operate.Operation{}, Troubles: l.troubles(), Counts: []operate.StateCount{}}
 	sample, err := l.cfg.Reader.Sample(ctx, newestMax)
 	if err != nil {
 		return Snapshot{}, err
@@ -267,11 +347,6 @@ func (l *Live) look(ctx context.Context, now time.Time) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	o.Groups = len(groups.Groups)
-	risky, more, err := l.cfg.Reader.AtRisk(ctx, core.InstantOf(now.Add(l.cfg.Risk)), riskMax)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	o.AtRisk = operate.Count{N: int64(len(risky)), AtLeast: more}
 	if l.cfg.Operations != nil {
 		ops, _, err := l.cfg.Operations.Operations(ctx, []operate.OperationState{operate.OperationBraked, operate.OperationPaused, operate.OperationRunning}, runningMax, "")
 		if err != nil {
@@ -279,22 +354,46 @@ func (l *Live) look(ctx context.Context, now time.Time) (Snapshot, error) {
 		}
 		o.Operations = append(o.Operations, ops...)
 	}
-	if l.cfg.Agents != nil {
-		agents, err := l.cfg.Agents.Agents(ctx)
+	soon, err := l.rest(ctx, &o, now)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return Snapshot{Overview: o, Sample: sample, Top: &Top{groups.Groups[:min(len(groups.Groups), topMax)], soon}}, nil
+}
+
+// rest reads what changes without a commit, and gives the tasks whose deadline is next.
+func (l *Live) rest(ctx context.Context, o *operate.Overview, now time.Time) (soon []core.View, err error) {
+	o.AtRisk = operate.Count{}
+	if slices.ContainsFunc(o.Counts, func(c operate.StateCount) bool { return !c.State.Ended() }) {
+		risky, more, err := l.cfg.Reader.AtRisk(ctx, core.InstantOf(now.Add(l.cfg.Risk)), riskMax)
 		if err != nil {
-			return Snapshot{}, err
+			return nil, err
 		}
-		for i := range agents {
-			if agents[i].Instances == 0 {
-				o.AgentsGone = append(o.AgentsGone, agents[i].Name)
-			}
+		o.AtRisk, soon = operate.Count{N: int64(len(risky)), AtLeast: more}, risky[:min(len(risky), topMax)]
+	}
+	o.AgentsGone = []string{}
+	if l.cfg.Agents == nil {
+		return soon, nil
+	}
+	agents, err := l.cfg.Agents.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range agents {
+		if agents[i].Instances == 0 {
+			o.AgentsGone = append(o.AgentsGone, agents[i].Name)
 		}
-		slices.Sort(o.AgentsGone)
 	}
-	if l.cfg.Troubles != nil {
-		o.Troubles = append(o.Troubles, l.cfg.Troubles()...)
+	slices.Sort(o.AgentsGone)
+	return soon, nil
+}
+
+// troubles are those of this node, which cost no query.
+func (l *Live) troubles() []operate.Trouble {
+	if l.cfg.Troubles == nil {
+		return []operate.Trouble{}
 	}
-	return Snapshot{Overview: o, Sample: sample}, nil
+	return append([]operate.Trouble{}, l.cfg.Troubles()...)
 }
 
 // byState adds up the types of each state.

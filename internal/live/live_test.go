@@ -25,6 +25,25 @@ type store struct {
 	takes time.Duration
 	err   error
 	ended int64
+
+	mark    string // of Mark
+	marks   int    // how often it was asked for
+	risks   int    // and the tasks at risk
+	nothing bool   // no task is unfinished
+}
+
+func (s *store) Mark(context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks++
+	return s.mark, nil
+}
+
+// commit is what changes the mark.
+func (s *store) commit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mark += "x"
 }
 
 func (s *store) Sample(ctx context.Context, _ int) (operate.Sample, error) {
@@ -44,7 +63,12 @@ func (s *store) Sample(ctx context.Context, _ int) (operate.Sample, error) {
 }
 
 func (s *store) CountsUpTo(context.Context, int) ([]core.Count, error) {
-	return []core.Count{{Type: "a", State: core.StateError, Tasks: 3}, {Type: "b", State: core.StateError, Tasks: 4, AtLeast: true}, {Type: "a", State: core.StateProcessed, Tasks: 9}}, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nothing {
+		return nil, nil
+	}
+	return []core.Count{{Type: "a", State: core.StatePending, Tasks: 1}, {Type: "a", State: core.StateError, Tasks: 3}, {Type: "b", State: core.StateError, Tasks: 4, AtLeast: true}, {Type: "a", State: core.StateProcessed, Tasks: 9}}, nil
 }
 
 func (s *store) Groups(_ context.Context, f operate.GroupFilter) (operate.Groups, error) {
@@ -55,6 +79,9 @@ func (s *store) Groups(_ context.Context, f operate.GroupFilter) (operate.Groups
 }
 
 func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.View, bool, error) {
+	s.mu.Lock()
+	s.risks++
+	s.mu.Unlock()
 	if in := before.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second {
 		return nil, false, errors.New("another time")
 	}
@@ -71,10 +98,21 @@ func (s *store) count() int {
 	return s.reads
 }
 
+func (s *store) asked() (marks, risks int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks, s.risks
+}
+
 // running runs a reader of the store until the test ends.
 func running(t *testing.T, s *store) *Live {
 	t.Helper()
-	l, err := New(Config{Reader: s, Agents: s, Log: slog.New(slog.DiscardHandler)})
+	return runningOf(t, Config{Reader: s, Agents: s, Log: slog.New(slog.DiscardHandler)})
+}
+
+func runningOf(t *testing.T, cfg Config) *Live {
+	t.Helper()
+	l, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,6 +235,119 @@ func TestSlowStore(t *testing.T) {
 		got, err := l.Current(t.Context())
 		if err != nil || got.Trouble == "" || got.Overview.Groups != 2 {
 			t.Errorf("%+v %v, want what was read before, and that the store does not answer", got, err)
+		}
+	})
+}
+
+// TestQuiet: while nothing is committed only the mark is read, deadlines and agents now and then, and those who listen
+// are told seldom; a commit, a trouble of the node and a new listener are told at once.
+//
+// covers: OP6
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{mark: "1"}
+		var trouble []operate.Trouble
+		l := runningOf(t, Config{Reader: s, Agents: s, Mark: s.Mark, Troubles: func() []operate.Trouble {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return trouble
+		}, Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := l.Subscribe(ctx)
+		first := <-c
+		told := 0
+		var last Snapshot
+		hears := func(d time.Duration) {
+			told = 0
+			for end := time.After(d); ; {
+				select {
+				case last = <-c:
+					told++
+				case <-end:
+					return
+				}
+			}
+		}
+		hears(wholeEvery - time.Second)
+		if n := s.count(); n != 1 {
+			t.Errorf("%d reads of everything while nothing is committed, want 1", n)
+		}
+		marks, risks := s.asked()
+		if want := int(wholeEvery / DefaultInterval); marks < want-2 || marks > want+2 {
+			t.Errorf("the mark was read %d times, want %d", marks, want)
+		}
+		if want := int(wholeEvery / restEvery); risks != want {
+			t.Errorf("deadlines were read %d times, want %d", risks, want)
+		}
+		if want := int(wholeEvery / tellEvery); told < want-2 || told > want+1 {
+			t.Errorf("told %d times, want %d", told, want)
+		}
+		if o := last.Overview; !o.At.After(first.Overview.At.Add(wholeEvery-2*tellEvery)) || o.Errors != first.Overview.Errors || o.AtRisk != first.Overview.AtRisk || last.Top == nil || len(last.Top.Soon) != 5 {
+			t.Errorf("%+v, want the same as %+v at a later time", last, first)
+		}
+		if samples := l.Samples(); len(samples) < 140 || samples[len(samples)-1].Ended != first.Sample.Ended {
+			t.Errorf("%d samples, want one each %v without endings", len(samples), DefaultInterval)
+		}
+		hears(2 * time.Second) // what is forgotten is seen after that time
+		if n := s.count(); n != 2 {
+			t.Errorf("%d reads of everything in %v, want 2", n, wholeEvery)
+		}
+		s.commit()
+		hears(DefaultInterval)
+		if told != 1 || last.Sample.Ended == first.Sample.Ended || s.count() != 3 {
+			t.Errorf("after a commit: told %d times, %d reads", told, s.count())
+		}
+		s.mu.Lock()
+		trouble = []operate.Trouble{{Name: "nats"}}
+		s.mu.Unlock()
+		hears(DefaultInterval)
+		if told != 1 || len(last.Overview.Troubles) != 1 || s.count() != 3 {
+			t.Errorf("after a trouble: told %d times, %+v, %d reads", told, last.Overview.Troubles, s.count())
+		}
+		hears(DefaultInterval)
+		another := l.Subscribe(ctx)
+		select {
+		case <-another:
+		case <-time.After(DefaultInterval):
+			t.Error("a new listener is told nothing")
+		}
+	})
+}
+
+// TestNothingUnfinished: no deadline is looked for where no task has one.
+//
+// covers: OP6
+func TestNothingUnfinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{nothing: true}
+		l := running(t, s)
+		if _, err := l.Current(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, risks := s.asked(); risks != 0 {
+			t.Errorf("deadlines were read %d times", risks)
+		}
+	})
+}
+
+// TestOwed: who listens first, long after a page was read, is told at once though nothing has changed since.
+//
+// covers: OP6
+func TestOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{mark: "1"}
+		l := runningOf(t, Config{Reader: s, Mark: s.Mark, Log: slog.New(slog.DiscardHandler)})
+		first, cancel := context.WithCancel(t.Context())
+		<-l.Subscribe(first)
+		cancel()
+		<-time.After(DefaultInterval + time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		select {
+		case <-l.Subscribe(ctx):
+		case <-time.After(time.Second):
+			t.Error("told nothing")
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 )
@@ -43,7 +44,7 @@ type doorReader struct{ schema.Store }
 
 // Counts implements api.Reader.
 func (r doorReader) Counts(ctx context.Context) ([]core.Count, error) {
-	return r.CountsUpTo(ctx, schema.CountsMax)
+	return r.CountsUpTo(ctx, operate.CountExactMax)
 }
 
 // Cursor implements api.Reader.

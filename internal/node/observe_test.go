@@ -262,6 +262,14 @@ func TestMetricsOfANode(t *testing.T) {
 			t.Errorf("%s is not served", want)
 		}
 	}
+	for _, pool := range []string{"commits", "reading", "asking"} {
+		if m := regexp.MustCompile(`duly_database_queries_total{pool="` + pool + `"} (\d+)\n`).FindStringSubmatch(text); m == nil || m[1] == "0" {
+			t.Errorf("queries of pool %s: %v", pool, m)
+		}
+	}
+	if mark := markOf(w.store); mark == nil {
+		t.Error("the store tells no mark, so that everything that is shown live is read each time")
+	}
 	if m := regexp.MustCompile(`duly_commit_cycle_seconds_count (\d+)\n`).FindStringSubmatch(text); m == nil || m[1] == "0" {
 		t.Errorf("commit cycles: %v", m)
 	}

@@ -41,7 +41,7 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 		if o.ports.OperationStore != nil {
 			running = o.ports.OperationStore
 		}
-		o.live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: running, Agents: o.ports.Agents, Troubles: n.troubles, Interval: n.cfg.LiveInterval, Log: n.log})
+		o.live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: running, Agents: o.ports.Agents, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log})
 		if err != nil {
 			return nil, err
 		}

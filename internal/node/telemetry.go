@@ -128,7 +128,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 	}
 	if pools, ok := n.store.(interface{ Pools() []schema.PoolStat }); ok {
 		for _, p := range pools.Pools() {
-			s.Pools = append(s.Pools, telemetry.Pool{Name: p.Name, Max: p.Max, Used: p.Used, Idle: p.Idle, Waits: p.Waits, Waited: p.Waited})
+			s.Pools = append(s.Pools, telemetry.Pool{Name: p.Name, Max: p.Max, Used: p.Used, Idle: p.Idle, Queries: p.Queries, Waits: p.Waits, Waited: p.Waited})
 		}
 	}
 	s.NATS = natsSnapshot(n.conn)

@@ -77,6 +77,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		e.count(poolMax, p.Max, p.Name)
 		e.count(poolUsed, p.Used, p.Name)
 		e.count(poolIdle, p.Idle, p.Name)
+		e.count(poolQueries, p.Queries, p.Name)
 		e.count(poolWaits, p.Waits, p.Name)
 		e.put(poolWaitTime, p.Waited.Seconds(), p.Name)
 	}

@@ -76,6 +76,7 @@ var (
 	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool")
 	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool")
 	poolIdle     = metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "3", "pool")
+	poolQueries  = metric("duly_database_queries_total", Counter, "Statements, or transactions, that went through a pool.", "3", "pool")
 	poolWaits    = metric("duly_database_waits_total", Counter, "Times that a connection was waited for.", "3", "pool")
 	poolWaitTime = metric("duly_database_wait_seconds_total", Counter, "How long connections were waited for.", "3", "pool")
 

@@ -34,7 +34,7 @@ func full() Snapshot {
 			Cycles: Times{Bounds: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Counts: []int64{1, 2, 3}, Sum: 500 * time.Millisecond}},
 		Supervisor: &Supervisor{Leads: true, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3},
 			Books: &Books{At: time.Unix(1700000000, 0), Effects: 12, Accepted: 1, Silent: 1, Ghosts: map[string]int64{"effect_missing": 2}}},
-		Pools: []Pool{{"commits", 8, 2, 1, 4, 1500 * time.Millisecond}},
+		Pools: []Pool{{"commits", 8, 2, 1, 70, 4, 1500 * time.Millisecond}},
 		NATS:  NATS{Connected: true, Reconnects: 2, In: 100, Out: 200, InBytes: 1000, OutBytes: 2000, Dropped: 1},
 		Spans: &Spans{5, 1},
 	}
@@ -66,7 +66,7 @@ func TestMetrics(t *testing.T) {
 		`duly_partition_lag{partition="0"} 5`, `duly_partition_lag{partition="3"} 0`, `duly_partitions_owned 2`, `duly_commands_total{kind="do"} 11`,
 		`duly_replies_refused_total{reason="forged"} 6`, `duly_undo_trouble_total 1`, `duly_alerts_sent_total{channel="webhook"} 4`, `duly_alerts_failed_total{channel="webhook"} 1`,
 		`duly_operations{state="running"} 1`, `duly_operation_tasks{outcome="done"} 3`, `duly_condition_trouble{condition="streams"} 1`, `duly_condition_trouble{condition="nats"} 0`,
-		`duly_ready 1`, `duly_database_connections_used{pool="commits"} 2`, `duly_database_wait_seconds_total{pool="commits"} 1.5`, `duly_nats_reconnects_total 2`, `duly_spans_dropped_total 1`,
+		`duly_ready 1`, `duly_database_connections_used{pool="commits"} 2`, `duly_database_wait_seconds_total{pool="commits"} 1.5`, `duly_database_queries_total{pool="commits"} 70`, `duly_nats_reconnects_total 2`, `duly_spans_dropped_total 1`,
 		"go_goroutines ", "process_cpu_seconds_total ",
 	} {
 		if !strings.Contains(text, want) {

@@ -93,7 +93,7 @@ type Channel struct {
 type Pool struct {
 	Name            string
 	Max, Used, Idle int64
-	Waits           int64
+	Queries, Waits  int64
 	Waited          time.Duration
 }
 

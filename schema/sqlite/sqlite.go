@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
@@ -27,6 +28,7 @@ type Store struct {
 	reader  *sql.DB // for the owner of partitions
 	asking  *sql.DB // for people who ask, behind whom no owner waits
 	version string
+	writes  atomic.Int64 // transactions
 }
 
 // readersMax is how many connections each of the two readers has.
@@ -166,6 +168,7 @@ func (s *Store) write(ctx context.Context, do func(context.Context, *sql.Tx) err
 		return err
 	}
 	defer conn.Close()
+	s.writes.Add(1)
 	begun := context.WithoutCancel(ctx)
 	tx, err := conn.BeginTx(begun, nil)
 	if err != nil {

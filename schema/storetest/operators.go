@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,6 +34,7 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"a resubmitted task leaves its group", testLeavesGroup},
 		{"at risk", testAtRisk},
 		{"sample", testSample},
+		{"mark", testMark},
 		{"waiting for agents", testWaitingFor},
 		{"audit trail", testTrail},
 		{"audit trail by filter", testTrailFilters},
@@ -596,6 +598,64 @@ func testSample(r *rig) {
 	}
 	if s = get(r.s.Sample(r.ctx, 5*partitions))(r); s.P50MS != 480 || s.P99MS != 500 {
 		r.Errorf("of the newest: %+v", s)
+	}
+}
+
+// testMark: what is read live may have changed exactly when the mark has.
+func testMark(r *rig) {
+	s, ok := r.s.(interface {
+		Mark(ctx context.Context) (string, error)
+	})
+	if !ok {
+		r.Fatalf("%T tells no mark", r.s)
+	}
+	last := ""
+	changed := func(what string, want bool) {
+		r.Helper()
+		now := get(s.Mark(r.ctx))(r)
+		if (now != last) != want {
+			r.Errorf("%s: the mark has changed: %v, want %v", what, now != last, want)
+		}
+		last = now
+	}
+	changed("at first", true)
+	op := r.frozen()
+	changed("births, endings and a preview", true)
+	get(r.s.AddNote(r.ctx, operate.Note{Target: "task/a/b", At: start.Time(), By: "olga", Text: "words"}))(r)
+	changed("nothing that is read live", false)
+	started := op
+	started.State, started.Started, started.Epoch = operate.OperationRunning, start.Time(), op.Epoch+1
+	r.must(r.s.Update(r.ctx, started, op.Epoch))
+	changed("an operation starts", true)
+	paused := started
+	paused.State, paused.Epoch = operate.OperationPaused, started.Epoch+1
+	r.must(r.s.Update(r.ctx, paused, started.Epoch))
+	changed("it is paused", true)
+	stopped := paused
+	stopped.State, stopped.Epoch = operate.OperationStopped, paused.Epoch+1
+	r.must(r.s.Update(r.ctx, stopped, paused.Epoch))
+	changed("it is stopped", true)
+	r.write(birth(2, 900, "t2-900"))
+	changed("a commit", true)
+	r.takeOver(1)
+	changed("a takeover", true)
+	changed("again", false)
+	pools, ok := r.s.(interface{ Pools() []schema.PoolStat })
+	if !ok {
+		r.Fatalf("%T tells nothing of its pools", r.s)
+	}
+	asked := func() (n int64) {
+		for _, p := range pools.Pools() {
+			if p.Name == "asking" {
+				n = p.Queries
+			}
+		}
+		return n
+	}
+	before := asked()
+	changed("once more", false)
+	if n := asked() - before; n != 1 {
+		r.Errorf("the mark costs %d queries, want 1", n)
 	}
 }
 

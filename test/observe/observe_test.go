@@ -160,7 +160,7 @@ func TestDashboard(t *testing.T) {
 	// What the dashboard need not show: what is a limit, or counted elsewhere.
 	for _, m := range telemetry.Metrics() {
 		unshown := []string{"duly_build_info", "duly_supervisor_leads", "duly_overdue_asked_total", "duly_duplicates_total", "duly_rows_refused_total", "duly_endings_republished_total",
-			"duly_nats_connected", "duly_nats_bytes_total", "duly_database_connections_max", "duly_database_connections_idle", "duly_database_waits_total"}
+			"duly_nats_connected", "duly_nats_bytes_total", "duly_database_connections_max", "duly_database_connections_idle", "duly_database_waits_total", "duly_database_queries_total"}
 		if shown[m.Name] == slices.Contains(unshown, m.Name) {
 			t.Errorf("%s: shown is %v", m.Name, shown[m.Name])
 		}
