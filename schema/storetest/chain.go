@@ -205,6 +205,11 @@ func testChainOwners(r *chainRig) {
 	if is := report.Partitions[1]; is.Last != 5 || is.Began != 1 {
 		r.Errorf("chain of owners by turns: %+v", is)
 	}
+	r.plant(`UPDATE chain SET hash = content WHERE partition = 1 AND height = 5`)
+	r.takeOver(1) // an end that cannot be is no reason to stop
+	r.write(birth(1, 5, "after"))
+	r.first(r.verify(), chain.Finding{What: chain.BadLink, Partition: 1, Height: 5})
+	r.equal("height", r.heights()[1], int64(7))
 }
 
 func testChainForeignLink(r *chainRig) {
