@@ -43,10 +43,13 @@ func (b *Base) KeepChain() {
 // Statements of a takeover that keeps the chain.
 const (
 	qKeptUntil  = `SELECT p.chain_epoch, (SELECT COALESCE(max(c.height), 0) FROM chain c WHERE c.partition = ?1) FROM partitions p WHERE p.partition = ?1`
-	qLastLink   = `SELECT at, hash FROM chain WHERE partition = ?1 AND height = ?2`
+	qLastLink   = `SELECT at, commit_id, hash FROM chain WHERE partition = ?1 AND height = ?2`
 	qChainEpoch = `UPDATE partitions SET chain_epoch = epoch WHERE partition = ?1`
 	qLink       = `INSERT INTO chain (partition, height, epoch, commit_id, at, kind, content, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 )
+
+// noEpoch is not that of any owner.
+const noEpoch = -1
 
 // ChainTx is the transaction of a takeover, with the statements of this package.
 type ChainTx interface {
@@ -70,16 +73,18 @@ func (b *Base) Continue(ctx context.Context, tx ChainTx, st *core.PartitionState
 	}
 	head := chainHead{epoch: st.Epoch, height: height}
 	if height > 0 {
-		if err = tx.Row(ctx, qLastLink, []any{st.Partition, height}, &last, &hash); err == nil {
-			head.hash, err = chain.HashOf(hash)
-		}
-		if err != nil {
+		if err = tx.Row(ctx, qLastLink, []any{st.Partition, height}, &last, &head.commit, &hash); err != nil {
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, height, err)
 		}
 	}
+	// Without a link the chain begins; one whose hash is none was changed: a check finds that, and tasks go on.
+	var bad error
+	if head.hash, bad = chain.HashOf(hash); bad != nil {
+		epoch = noEpoch
+	}
 	link := chain.Link{Partition: st.Partition, Height: height + 1, Epoch: st.Epoch, Commit: st.LastCommit, At: at, Content: []byte{}}
 	switch {
-	case height == 0 || epoch != st.Found.Epoch:
+	case epoch != st.Found.Epoch:
 		link.Kind = chain.KindBegin
 		link.Content = chain.AppendBegin(link.Content, &chain.Begin{NextNumber: st.NextNumber, Since: core.Instant(last), At: at})
 	case st.Found.WentBack:
@@ -90,9 +95,8 @@ func (b *Base) Continue(ctx context.Context, tx ChainTx, st *core.PartitionState
 		if err := tx.Exec(ctx, qLink, b.linkArgs(&link)...); err != nil {
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, link.Height, err)
 		}
-		head.height, head.hash = link.Height, link.Hash
+		head.height, head.commit, head.hash = link.Height, link.Commit, link.Hash
 	}
-	head.commit = link.Commit
 	if err := tx.Exec(ctx, qChainEpoch, st.Partition); err != nil {
 		return nil, fmt.Errorf("chain of partition %d: %w", st.Partition, err)
 	}

@@ -1,6 +1,7 @@
 package chain_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/chain"
+	"duly.dev/duly/internal/core"
 )
 
 // TestDigestCoversEveryValue: whichever value of a row is another, its digest is, and no value
@@ -201,4 +203,53 @@ func ExampleReport_Sentence() {
 	// Output:
 	// fits: 24 rows of 1 partitions, 0 purged by retention, 0 older than the chain; no head: what was cut off at the end, or replaced as a whole, would not be seen
 	// does not fit: 1 findings; the first is in partition 0: row 2 of task "order-17" is not as commit 12 wrote it
+}
+
+// many is a source of one partition in which no row is as its link says.
+type many struct{ rows int64 }
+
+func (many) Installation() string                                               { return "i" }
+func (many) At() core.Instant                                                   { return 1 }
+func (many) Partitions() []int                                                  { return []int{0} }
+func (m many) View(context.Context, int) (chain.View, error)                    { return m, nil }
+func (many) Tasks(context.Context, int64, int64, func(*chain.Task) error) error { return nil }
+func (many) Close() error                                                       { return nil }
+
+// Links name a row each, the last number first.
+func (m many) Links(_ context.Context, _ int64, yield func(*chain.Link) error) error {
+	var before chain.Hash
+	for height := int64(1); height <= m.rows; height++ {
+		l := chain.Link{Height: height, Commit: height, Kind: chain.KindCommit}
+		l.Content = chain.AppendEntry(nil, &chain.Entry{Number: m.rows + 1 - height, Seq: 1}, false)
+		l.Hash = l.HashAfter(before)
+		before = l.Hash
+		if err := yield(&l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m many) Rows(_ context.Context, low, high int64, yield func(*chain.Row) error) error {
+	for n := max(low, 1); n <= m.rows && n < high; n++ {
+		if err := yield(&chain.Row{Number: n, Seq: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// However much does not fit, the first of the chain is named, and the rest counted.
+func TestManyFindings(t *testing.T) {
+	const rows = 4567
+	r, err := chain.Verify(t.Context(), many{rows}, chain.Options{Partition: -1, EntriesMax: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := r.Findings[0]; first.Height != 1 || first.Number != rows || first.What != chain.Changed {
+		t.Errorf("first: %+v", first)
+	}
+	if len(r.Findings) != 1000 || len(r.Findings)+r.More != rows || r.Findings[999].Height != 1000 {
+		t.Errorf("%d findings and %d more, want %d in all; the last listed is %+v", len(r.Findings), r.More, rows, r.Findings[len(r.Findings)-1])
+	}
 }

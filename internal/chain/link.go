@@ -71,8 +71,8 @@ func (l *Link) HashAfter(before Hash) Hash {
 		head = binary.AppendVarint(head, v)
 	}
 	h := sha256.New()
-	h.Write(head)
-	h.Write(l.Content)
+	_, _ = h.Write(head) // it never fails
+	_, _ = h.Write(l.Content)
 	return Hash(h.Sum(nil))
 }
 

@@ -211,16 +211,7 @@ func (r *Report) partition(ctx context.Context, s Source, partition int, heads [
 		}
 		low = high
 	}
-	// Where the chain itself is broken, what it says of rows is in doubt. Then in its order; what no link names is last.
-	broken := func(f *Finding) int {
-		if f.What == BadLink {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(c.found, func(a, b Finding) int {
-		return cmp.Or(broken(&a)-broken(&b), cmp.Compare(uint64(a.Height-1), uint64(b.Height-1)), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Seq, b.Seq))
-	})
+	c.order()
 	for _, f := range c.found {
 		r.add(f)
 	}
@@ -274,11 +265,31 @@ type namedTask struct {
 
 func (c *check) find(f Finding) {
 	f.Partition = c.is.Partition
-	if len(c.found) >= findingsMax {
-		c.more++
-		return
+	if c.found = append(c.found, f); len(c.found) >= 2*findingsMax {
+		c.order()
 	}
-	c.found = append(c.found, f)
+}
+
+// order sorts what was found and keeps the first of it. Where the chain itself is broken, what
+// it says of rows is in doubt, so that comes first; then comes what is named in the order of
+// the chain, and last what no link names.
+func (c *check) order() {
+	rank := func(f *Finding) int {
+		switch {
+		case f.What == BadLink:
+			return 0
+		case f.Height > 0:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(c.found, func(a, b Finding) int {
+		return cmp.Or(rank(&a)-rank(&b), cmp.Compare(a.Height, b.Height), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Seq, b.Seq))
+	})
+	if most := findingsMax; len(c.found) > most {
+		c.more += len(c.found) - most
+		c.found = c.found[:most]
+	}
 }
 
 // links follows the chain and holds it to the heads.

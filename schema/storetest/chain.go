@@ -205,6 +205,11 @@ func testChainOwners(r *chainRig) {
 	if is := report.Partitions[1]; is.Last != 5 || is.Began != 1 {
 		r.Errorf("chain of owners by turns: %+v", is)
 	}
+	r.plant(`UPDATE chain SET hash = content WHERE partition = 1 AND height = 5`)
+	r.takeOver(1) // an end that cannot be is no reason to stop
+	r.write(birth(1, 5, "after"))
+	r.first(r.verify(), chain.Finding{What: chain.BadLink, Partition: 1, Height: 5})
+	r.equal("height", r.heights()[1], int64(7))
 }
 
 func testChainForeignLink(r *chainRig) {
@@ -372,6 +377,7 @@ func testChainTrim(r *chainRig) {
 	kept := func(o *chain.Options) { o.RetainDetail, o.RetainRow = 40*time.Minute, 0 }
 	first := func() int64 { r.Helper(); return r.verify(kept).Partitions[1].First }
 	purge() // looks what lives
+	purge()
 	r.fits(r.verify(kept))
 	if got := first(); got != 1 {
 		r.Fatalf("links went before a commit said so: the first is %d", got)
@@ -615,18 +621,24 @@ func (r *chainRig) remake(partition int, height int64) {
 
 func testChainRange(r *chainRig) {
 	r.history()
+	r.write(birth(1, 5000, "far"), birth(1, 9000, "farther"))
+	r.plant(`DELETE FROM journal WHERE partition = 1 AND number = 5000`, `UPDATE journal SET actor = 'mallory' WHERE partition = 1 AND number = 9000`)
 	r.plant(`UPDATE journal SET state = 'undone' WHERE partition = 1 AND number = 1 AND seq = 2`, `DELETE FROM journal WHERE partition = 2 AND number = 3`)
 	part := func(partition int, from, to int64) func(*chain.Options) {
 		return func(o *chain.Options) { o.Partition, o.From, o.To = partition, from, to }
 	}
-	r.fits(r.verify(part(1, 4, 0)))
+	r.fits(r.verify(part(1, 4, 4)))
+	r.first(r.verify(part(1, 4, 0)), chain.Finding{What: chain.Removed, Partition: 1, Height: 5, Table: "journal", Number: 5000, Seq: 1, Task: "far"})
 	r.fits(r.verify(part(1, 1, 2)))
 	r.fits(r.verify(part(2, 1, 3)))
 	r.first(r.verify(part(1, 3, 3)), chain.Finding{What: chain.Changed, Partition: 1, Height: 3, Table: "journal", Number: 1, Seq: 2, Task: "t1-1"})
 	r.first(r.verify(part(2, 4, 4)), chain.Finding{What: chain.Removed, Partition: 2, Height: 4, Table: "journal", Number: 3, Seq: 1, Task: "t2-3"})
 	// However few rows are held at a time, the same is found.
 	whole, small := r.verify(), r.verify(func(o *chain.Options) { o.EntriesMax = 1 })
-	r.equal("found with little memory", small.Findings, whole.Findings)
+	r.equal("report with little memory", small, whole)
+	if len(whole.Findings) != 4 {
+		r.Errorf("found: %+v", whole.Findings)
+	}
 }
 
 func testChainExport(r *chainRig) {

@@ -23,6 +23,7 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"COPY tasks (", "the fast path sends its rows in the same pipeline as the fence"},
 	{"COPY journal (", "the fast path sends its rows in the same pipeline as the fence"},
 	{"COPY labels (", "the fast path sends its rows in the same pipeline as the fence"},
+	{"COPY chain (", "the fast path sends its rows in the same pipeline as the fence"},
 	{"SELECT c.relname FROM pg_inherits ", noGenerations},
 	{"SELECT count(*) FROM pg_class WHERE oid = to_regclass('journal_generations')", noGenerations},
 	{"DELETE FROM journal_generations", noGenerations},
