@@ -129,12 +129,11 @@ func (c *client) accepted() {
 // subKey tells submissions apart that are told apart by their hash.
 func subKey(s *core.Submission) string { return s.ID + "\x00" + s.Type + "\x00" + string(s.Input) }
 
-// trouble is a person who meddles with a task in every way there is; to resolve
-// one by hand would mean to correct the books by hand too.
+// trouble is a person who meddles with a task in every way there is.
 func (w *World) trouble(id string) {
 	c := core.Control{
 		ID: id, Type: w.planOf(id).Name, Actor: "olga", Reason: "because",
-		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend, core.EventEdit, core.EventAccept}[w.rand.IntN(6)],
+		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend, core.EventEdit, core.EventAccept, core.EventResolve}[w.rand.IntN(7)],
 	}
 	w.fill(&c)
 	if r := w.Store.ids[idKey{w.partitionOf(id), id}]; r != nil && !r.purged && w.rand.IntN(2) == 0 {
@@ -142,7 +141,7 @@ func (w *World) trouble(id string) {
 		c.IfSeq = w.guard(&c, r)
 	}
 	w.ask(message{partition: w.partitionOf(id), control: c})
-	if w.rand.IntN(2) == 0 {
+	if w.rand.IntN(2) == 0 || w.rand.IntN(4) < w.more(1) {
 		w.after(w.upTo(time.Second), func() { w.trouble(id) })
 	}
 }

@@ -88,6 +88,9 @@ func (w *World) loseBucket() {
 	w.tell("", -1, "the evidence is lost")
 	clear(w.evidence)
 	clear(w.former)
+	if len(w.wishes) > 0 { // they were in it as well
+		w.setWishes()
+	}
 }
 
 // makeStreams lets streams be lost and made again, empty, while the nodes live.

@@ -35,6 +35,7 @@ func (w *World) restoreLater() {
 type backup struct {
 	at        core.Instant
 	store     *MemStore
+	pauses    []core.Pause
 	published published
 }
 

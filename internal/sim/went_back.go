@@ -101,7 +101,7 @@ func (w *World) noticedAfter(p int, after core.Instant) core.Instant {
 }
 
 func (w *World) backup() backup {
-	return backup{at: w.now, store: w.Store.copy(), published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
+	return backup{at: w.now, store: w.Store.copy(), pauses: w.pauses, published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
 }
 
 // replaceStore puts an older copy in SQL's place.
@@ -149,6 +149,9 @@ func (w *World) replaceStore(b backup) {
 		}
 	}
 	w.Store.restore(b.store)
+	if !slices.Equal(w.pauses, b.pauses) {
+		w.setPauses(b.pauses)
+	}
 	w.published.last = w.publishedOf(b)
 }
 
@@ -167,10 +170,11 @@ func (w *World) publishedOf(b backup) map[string]core.Ending {
 // forgotten reports whether a key's do or undo was last sent in time that SQL has lost
 // without a partition's owner noticing: the last commits were not recorded outside, and
 // the owner that knew them died with the database, or stood still since before them, or
-// the streams that would show it again were lost before an owner noticed, too.
+// the streams that would show it again were lost before an owner noticed, too. What a person
+// has settled by hand is no more the services' to know.
 func (w *World) forgotten(p int, key string) bool {
 	id, _, _ := strings.Cut(key, "/")
-	if w.forgot.asks[id] && w.backs > 0 {
+	if w.asks.settled[key] || w.forgot.asks[id] && w.backs > 0 {
 		return true
 	}
 	for _, lost := range w.forgot.times {
