@@ -1,6 +1,6 @@
 package main
 
-// wentBackMutants are faults of what operators' requests come to when the database went back.
+// wentBackMutants are faults of what operators' requests come to when the database went back, or forgot.
 var wentBackMutants = []mutant{
 	{
 		name: "accepted-done-again", invariant: 7, file: "internal/core/transition.go",
@@ -85,6 +85,12 @@ var wentBackMutants = []mutant{
 		old: "\t\tif ev.IfSeq == seq {", new: "\t\tif ev.IfSeq == -seq {",
 		fault: "what the owner notes because of a request makes it refuse the request",
 		run:   "^TestRequestsAfterTheDatabaseWentBack$",
+	},
+	{
+		name: "forgotten-id-is-taken", invariant: 9, file: "scheduler/apply.go",
+		old: "	if e == nil && stored {", new: "	if e == nil && stored && err != nil {",
+		fault: "a cancel of a task whose journal is forgotten is taken for one of an unknown id",
+		run:   "^TestRequestAboutWhatIsForgotten$",
 	},
 	{
 		name: "takeover-with-an-old-end", invariant: 8, file: "scheduler/takeover.go",
