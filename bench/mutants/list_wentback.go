@@ -93,6 +93,12 @@ var wentBackMutants = []mutant{
 		run:   "^TestRequestAboutWhatIsForgotten$",
 	},
 	{
+		name: "task-of-a-successor", invariant: 4, file: "scheduler/apply.go",
+		old: "	if saved.Row.Number >= p.nextNumber {", new: "	if saved.Row.Number < 0 {",
+		fault: "an owner goes by what it read of its successor, which the database has lost since",
+		run:   "^TestTaskOfASuccessor$",
+	},
+	{
 		name: "takeover-with-an-old-end", invariant: 8, file: "scheduler/takeover.go",
 		old: "(st.Found.WentBack || s.cfg.Now() > ", new: "(s.cfg.Now() > ",
 		fault: "after the database went back, submissions that came while the node stood still count as new",
@@ -108,6 +114,12 @@ var wentBackMutants = []mutant{
 		name: "takeover-of-another-database", invariant: 4, file: "scheduler/takeover.go",
 		old: "(st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit)", new: "st.Found.Epoch < 0",
 		fault: "a node goes by what it looked at before the database went back once more",
+		run:   "^TestTakeoverOvertakenBeforeTheSecond$",
+	},
+	{
+		name: "successor-counts-as-lost", invariant: 12, file: "scheduler/takeover.go",
+		old: "	if err := s.stillOurs(ctx, newPartition(first)); err != nil {\n		return first, err\n	}\n	found", new: "	found",
+		fault: "what a successor records while a node looks again makes the database one that went back",
 		run:   "^TestTakeoverOvertakenWhileItLooks$",
 	},
 }

@@ -149,7 +149,7 @@ func (w *World) keepEnding(e *core.Ending) {
 	w.tell(e.ID, -1, "the event stream has stored end %d, %s", e.EndNumber, e.State)
 	w.published.ends[endKey{e.Partition, e.EndNumber, e.ID}] = true
 	r := w.Store.ids[idKey{e.Partition, e.ID}]
-	if r == nil || e.EndNumber > r.task.EndNumber || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
+	if r == nil || e.EndNumber > r.task.EndNumber || e.EndNumber == r.task.EndNumber && e.State != r.task.State || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
 		return // SQL went back meanwhile: another word follows
 	}
 	if w.published.last[e.ID].EndNumber <= e.EndNumber {

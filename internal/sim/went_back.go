@@ -17,6 +17,7 @@ type forgot struct {
 	times   []lostTime
 	former  map[int]bool    // partitions in which a former owner went on
 	asks    map[string]bool // ids whose requests are lost
+	undone  map[string]bool // keys whose undo was on its way when SQL went back, and came after their do of now
 	streams []core.Instant  // when streams were lost, or went back, and with them what SQL would read again
 }
 
@@ -32,7 +33,7 @@ type lostTime struct {
 }
 
 func newForgot() forgot {
-	return forgot{commits: map[int64]bool{}, ids: map[string]bool{}, ends: map[forgotEnd]bool{}, former: map[int]bool{}, asks: map[string]bool{}}
+	return forgot{commits: map[int64]bool{}, ids: map[string]bool{}, ends: map[forgotEnd]bool{}, former: map[int]bool{}, asks: map[string]bool{}, undone: map[string]bool{}}
 }
 
 // wentBackLater lets SQL fail over to a standby that is a little behind, while the
