@@ -100,6 +100,9 @@ func (w *World) checkRetries(r *row, i, step int, undoAt core.Instant, c *core.C
 			open++
 		}
 	}
+	if open > 0 && w.forgotten(c.Partition, c.Key()) {
+		return // they may have more time by an extension that is lost, and its owner does not know that anything is
+	}
 	if end := r.endOf(i, step); open > 1 || open == 1 && (end == nil || !answers(end.Kind)) {
 		w.wrong(c.Partition, c.Task, "undo of %s left at %s; %d retries under row %d may be at work", c.Key(), w.stamp(undoAt), open, r.journal[i].Seq)
 	}
