@@ -12,7 +12,7 @@ import (
 type client struct {
 	w     *World
 	sub   core.Submission
-	plain bool // through the plain door, which checks nothing
+	plain bool // published to the stream, which checks nothing
 	tries int
 	done  bool
 }
@@ -44,7 +44,7 @@ func (w *World) submitAll() {
 
 func (w *World) newClient(id string) *client {
 	c := &client{w: w, sub: core.Submission{Type: w.planOf(id).Name, ID: id, Input: []byte(`{"id":"` + id + `"}`), Labels: w.labelsOf(id)}}
-	if c.plain = w.fault(PlainDoor); c.plain && w.fault(UnknownPlan) {
+	if c.plain = w.fault(PastIngest); c.plain && w.fault(UnknownPlan) {
 		c.sub.Type = "nosuch"
 	}
 	w.clients = append(w.clients, c)
@@ -64,16 +64,16 @@ func (c *client) submit() {
 		c.publish()
 		return
 	}
-	life := c.w.front.life
-	c.w.front.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Labels: core.FormatLabels(c.sub.Labels), Answer: func(a ingest.Answer) {
-		if c.w.front.life == life { // else its connection is gone
-			c.w.front.point()
+	life := c.w.ingest.life
+	c.w.ingest.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Labels: core.FormatLabels(c.sub.Labels), Answer: func(a ingest.Answer) {
+		if c.w.ingest.life == life { // else its connection is gone
+			c.w.ingest.point()
 			c.answered(a)
 		}
 	}})
 }
 
-// publish goes through the plain door: the stream takes what comes.
+// publish goes past ingest: the stream takes what comes.
 func (c *client) publish() {
 	w := c.w
 	sub := c.sub
@@ -99,7 +99,7 @@ func (c *client) answered(a ingest.Answer) {
 	case a.Err.Retryable():
 		switch a.Err.ErrCode {
 		case ingest.CauseFull:
-			w.note(DoorFull)
+			w.note(IngestFull)
 		case ingest.CauseBacklog:
 			w.note(BacklogFull)
 		}
@@ -109,7 +109,7 @@ func (c *client) answered(a ingest.Answer) {
 			}
 		})
 	default:
-		w.wrong(w.partitionOf(c.sub.ID), c.sub.ID, "the door refused a good submission: %s", a.Err.Description)
+		w.wrong(w.partitionOf(c.sub.ID), c.sub.ID, "ingest refused a good submission: %s", a.Err.Description)
 	}
 }
 

@@ -253,7 +253,7 @@ func (w *World) otherInstallation() {
 }
 
 // wrongClock sets the clock of one agent or supervisor far off for a while. Schedulers and
-// doors correct theirs by the server's.
+// ingest correct theirs by the server's.
 func (w *World) wrongClock() {
 	all := make([]*clock, 0, len(w.agents)+len(w.bosses))
 	for _, a := range w.agents {
