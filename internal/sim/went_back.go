@@ -111,7 +111,7 @@ func (w *World) replaceStore(b backup) {
 	lost := lostTime{from: b.at, to: w.now, keys: map[string]bool{}}
 	for _, sent := range []map[string]core.Instant{w.doSent, w.undoSent} {
 		for key, at := range sent {
-			lost.keys[key] = lost.keys[key] || at > b.at
+			lost.keys[key] = lost.keys[key] || at >= b.at // at the same instant it may have been behind the copy
 		}
 	}
 	w.forgot.times = append(w.forgot.times, lost)
