@@ -36,6 +36,7 @@ type backup struct {
 	at        core.Instant
 	store     *MemStore
 	pauses    []core.Pause
+	astray    map[int]bool
 	published published
 }
 

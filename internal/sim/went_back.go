@@ -102,7 +102,7 @@ func (w *World) noticedAfter(p int, after core.Instant) core.Instant {
 }
 
 func (w *World) backup() backup {
-	return backup{at: w.now, store: w.Store.copy(), pauses: w.pauses, published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
+	return backup{at: w.now, store: w.Store.copy(), pauses: w.pauses, astray: maps.Clone(w.astray), published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
 }
 
 // replaceStore puts an older copy in SQL's place.
@@ -149,6 +149,9 @@ func (w *World) replaceStore(b backup) {
 			w.astray[p] = true
 		}
 	}
+	// Nor has one that had not seen it then. Its cursor is stored with the time of the message there, so the next reader finds
+	// another message and begins again.
+	maps.Copy(w.astray, b.astray)
 	w.Store.restore(b.store)
 	if !slices.Equal(w.pauses, b.pauses) {
 		w.setPauses(b.pauses)
