@@ -414,8 +414,16 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	return entries, nil
 }
 
-// load replays one stored task and brings it in flight.
+// load replays one stored task and brings it in flight. A number that this owner has not given out is a successor's:
+// that may be lost when the next commit finds the row as this owner left it, because the database went back meanwhile.
 func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
+	if saved.Row.Number >= p.nextNumber {
+		return nil, fmt.Errorf("%w: task %s has the number %d, and this owner would give out %d next", ErrOvertaken, saved.Row.ID, saved.Row.Number, p.nextNumber)
+	}
+	if len(saved.Journal) == 0 && saved.Row.State.Ended() {
+		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
+		return nil, nil
+	}
 	e := &entry{slot: -1}
 	var plan *core.Plan
 	if saved.Row.PlanVersion != 0 {
@@ -485,9 +493,12 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	case len(c.Numbers) > 0:
 		return s.applyMany(ctx, p, m, &ev)
 	}
-	e, err := s.find(ctx, p, c.ID)
+	e, stored, err := s.find(ctx, p, c.ID)
 	if err != nil {
 		return false, err
+	}
+	if e == nil && stored {
+		return false, nil // the log says why it cannot be loaded
 	}
 	if e == nil {
 		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 {
@@ -621,20 +632,21 @@ func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64,
 	return false, nil
 }
 
-// find returns the task of that id, in flight or from the store; nil: none.
-func (s *Shard) find(ctx context.Context, p *partition, id string) (*entry, error) {
+// find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
+func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error) {
 	if e := p.ids[id]; e != nil {
 		s.use(p, e)
-		return e, nil
+		return e, true, nil
 	}
 	saved, err := s.store.LoadIDs(ctx, p.id, []string{id})
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", id, err)
+		return nil, false, fmt.Errorf("task %s: %w", id, err)
 	}
 	if len(saved) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	return s.load(ctx, p, &saved[0])
+	e, err = s.load(ctx, p, &saved[0])
+	return e, true, err
 }
 
 // cancelUnknown lets a cancel take an id that has not been submitted yet.

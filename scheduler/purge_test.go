@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -184,6 +185,32 @@ func TestWhatIsTakenUpAgainIsNotForgotten(t *testing.T) {
 		c.want(core.StateUndone, 3, "t1")
 		c.end(n1)
 	})
+}
+
+// A request about a task whose journal is forgotten changes nothing, takes no id, and the log says why.
+func TestRequestAboutWhatIsForgotten(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.cycle()
+	r.finish()
+	r.flush()
+	r.flush()
+	if n, err := r.store.Purge(t.Context(), 0, 1, r.now.Add(time.Hour), 0, 10); n != 1 || err != nil {
+		t.Fatalf("forgotten: %d, %v", n, err)
+	}
+	before := r.store.Partition(0)
+	for _, kind := range []core.EventKind{core.EventUndo, core.EventResubmit, core.EventCancel} {
+		r.control(core.Control{Kind: kind, ID: "t1", Type: "order", Actor: "olga"})
+	}
+	r.control(core.Control{Kind: core.EventUndo, Numbers: []int64{1}, Seqs: []int64{4}, Actor: "olga"})
+	r.flush()
+	if st := r.store.Partition(0); st.NextNumber != before.NextNumber || st.NextEnd != before.NextEnd {
+		t.Errorf("the partition was %+v, and is %+v", before, st)
+	}
+	r.logged("a request about a task changed nothing: its journal is forgotten")
+	if logs := r.logs.String(); strings.Contains(logs, "does not exist") || strings.Contains(logs, "level=ERROR") {
+		t.Errorf("it logs:\n%s", logs)
+	}
 }
 
 // What is to be kept for ever is, whatever else is forgotten.

@@ -97,13 +97,18 @@ func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground
 
 // claimAgain takes a partition over once more, on what is outside the database now. What was looked at before the first
 // takeover may be older than the database's going back: this node stood still in between, others owned the partition
-// meanwhile and read on, and all that is lost. What is looked at after it is not, if the row is then as the first left it.
+// meanwhile and read on, and all that is lost. What is looked at after it is not, if the row is then as the first left it:
+// the second takeover finds out again.
 func (s *Shard) claimAgain(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
 	now, err := g.Again(ctx)
 	if err != nil {
 		return first, err
 	}
 	*g = now
+	// Not of a successor's evidence: it takes over before it records.
+	if err := s.stillOurs(ctx, newPartition(first)); err != nil {
+		return first, err
+	}
 	found := first.Found
 	if found.WentBack || core.WentBack(found.Epoch, found.Commit, g.Evidence) || core.WentBack(found.Epoch, found.Commit, g.Former) {
 		s.doubted[first.Partition] = true

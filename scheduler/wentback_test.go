@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +246,58 @@ func TestRequestsAfterTheDatabaseWentBack(t *testing.T) {
 	}
 }
 
+// meddled is a store in which something happens right before a takeover.
+type meddled struct {
+	*sim.MemStore
+	takeovers int
+	before    func(n int)
+}
+
+func (m *meddled) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {
+	m.takeovers++
+	m.before(m.takeovers)
+	return m.MemStore.TakeOver(ctx, p, c)
+}
+
+// Also right before the second takeover.
+func TestTakeoverOvertakenBeforeTheSecond(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	store := &meddled{MemStore: r.store, before: func(n int) {
+		if n == 2 {
+			r.steal(0)
+		}
+	}}
+	r.cfg.Node = "n2"
+	shard := scheduler.NewShard(r.cfg, store, r.bus, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {})
+	again := func(context.Context) (scheduler.Ground, error) {
+		return scheduler.Ground{Stream: "stream-1", At: r.now}, nil
+	}
+	if _, err := shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", At: r.now.Add(-time.Second), Again: again}); !errors.Is(err, scheduler.ErrOvertaken) {
+		t.Fatalf("adopted: %v", err)
+	}
+}
+
+// An owner that does not know that it was overtaken reads a task that only its successor knows. It gives up, before the
+// database forgets that task and takes this owner's commits again.
+func TestTaskOfASuccessor(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	successor := r.newShard("n2")
+	if _, err := successor.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); err != nil {
+		t.Fatal(err)
+	}
+	mail := scheduler.Mail{Controls: []scheduler.ControlMail{{Pos: 1, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"}}}}
+	if _, err := successor.RunCycle(t.Context(), r.now, &mail, false); err != nil {
+		t.Fatal(err)
+	}
+	r.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "order", Actor: "olga"})
+	if _, err := r.try(false); !errors.Is(err, scheduler.ErrOvertaken) {
+		t.Fatalf("commit cycle: %v", err)
+	}
+	if _, ok := r.shard.Owns(0); ok {
+		t.Error("it still owns the partition")
+	}
+}
+
 // kindsAfter are the kinds of a task's journal rows behind the first n.
 func (r *rig) kindsAfter(id string, n int) string {
 	r.t.Helper()
@@ -322,7 +375,8 @@ func TestTakeoverOvertakenWhileItLooks(t *testing.T) {
 			r.start("n2")
 			again := func(context.Context) (scheduler.Ground, error) {
 				meddle(r, standby)
-				return scheduler.Ground{Stream: "stream-1", At: r.now}, nil
+				st := r.store.Partition(0)
+				return scheduler.Ground{Stream: "stream-1", At: r.now, Evidence: core.Evidence{Epoch: st.Epoch, Commit: st.LastCommit}}, nil
 			}
 			_, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", At: r.now.Add(-time.Second), Again: again})
 			if !errors.Is(err, scheduler.ErrOvertaken) {
@@ -330,6 +384,9 @@ func TestTakeoverOvertakenWhileItLooks(t *testing.T) {
 			}
 			if _, ok := r.shard.Owns(0); ok {
 				t.Error("it owns the partition")
+			}
+			if st := r.store.Partition(0); st.WentBackAt != 0 {
+				t.Errorf("what a successor recorded counts as lost: %+v", st)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
 package main
 
-// wentBackMutants are faults of what operators' requests come to when the database went back.
+// wentBackMutants are faults of what operators' requests come to when the database went back, or forgot.
 var wentBackMutants = []mutant{
 	{
 		name: "accepted-done-again", invariant: 7, file: "internal/core/transition.go",
@@ -87,6 +87,18 @@ var wentBackMutants = []mutant{
 		run:   "^TestRequestsAfterTheDatabaseWentBack$",
 	},
 	{
+		name: "forgotten-id-is-taken", invariant: 9, file: "scheduler/apply.go",
+		old: "	if e == nil && stored {", new: "	if e == nil && stored && err != nil {",
+		fault: "a cancel of a task whose journal is forgotten is taken for one of an unknown id",
+		run:   "^TestRequestAboutWhatIsForgotten$",
+	},
+	{
+		name: "task-of-a-successor", invariant: 4, file: "scheduler/apply.go",
+		old: "	if saved.Row.Number >= p.nextNumber {", new: "	if saved.Row.Number < 0 {",
+		fault: "an owner goes by what it read of its successor, which the database has lost since",
+		run:   "^TestTaskOfASuccessor$",
+	},
+	{
 		name: "takeover-with-an-old-end", invariant: 8, file: "scheduler/takeover.go",
 		old: "(st.Found.WentBack || s.cfg.Now() > ", new: "(s.cfg.Now() > ",
 		fault: "after the database went back, submissions that came while the node stood still count as new",
@@ -102,6 +114,12 @@ var wentBackMutants = []mutant{
 		name: "takeover-of-another-database", invariant: 4, file: "scheduler/takeover.go",
 		old: "(st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit)", new: "st.Found.Epoch < 0",
 		fault: "a node goes by what it looked at before the database went back once more",
+		run:   "^TestTakeoverOvertakenBeforeTheSecond$",
+	},
+	{
+		name: "successor-counts-as-lost", invariant: 12, file: "scheduler/takeover.go",
+		old: "	if err := s.stillOurs(ctx, newPartition(first)); err != nil {\n		return first, err\n	}\n	found", new: "	found",
+		fault: "what a successor records while a node looks again makes the database one that went back",
 		run:   "^TestTakeoverOvertakenWhileItLooks$",
 	},
 }

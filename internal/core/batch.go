@@ -137,10 +137,10 @@ type CommitResult struct {
 	Duplicates []Duplicate // births whose id was taken
 }
 
-// Duplicate is a birth that was not: its id is a task already.
+// Duplicate is a new task that was not stored: its id is a task already.
 type Duplicate struct {
 	Partition int
-	Number    int64 // the number our birth would have had
+	Number    int64 // the number that the new task would have had
 	Existing  Existing
 }
 

@@ -284,7 +284,7 @@ func TestAttemptOfARowThatOnlyIssues(t *testing.T) {
 	}
 }
 
-// A plan that was never known cannot be carried over from the door's request:
+// A plan that was never known cannot be carried over from ingest's request:
 // version 0 is how the row says that there are no steps.
 func TestBirthWithoutPlanHasVersionZero(t *testing.T) {
 	task := &Task{ID: "t1", Type: "order", PlanVersion: 7}

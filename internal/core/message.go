@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Submission is one request to run a task, as a door took it.
+// Submission is one request to run a task, as ingest took it.
 type Submission struct {
 	Type        string
 	ID          string  // the caller's; unique across types
-	PlanVersion int64   // fixed by the door; 0: the owner takes the highest at birth
-	Unchecked   bool    // the submitter named PlanVersion and no door has looked whether it is stored
+	PlanVersion int64   // fixed by ingest; 0: the owner takes the highest
+	Unchecked   bool    // the submitter named PlanVersion and ingest has not looked whether it is stored
 	Input       []byte  // JSON, passed through as bytes
 	CompleteBy  Instant // of the whole task; 0: the plan's time from At
 	ReplyTo     string  // private status subject; may be empty
 	Trace       string  // W3C traceparent; may be empty
 	Labels      []Label // see CheckLabels; no part of the input's hash
-	At          Instant // when the door took it
+	At          Instant // when ingest took it
 }
 
 // Command is one call to an agent.

@@ -31,7 +31,7 @@ func (e *completeByError) Error() string { return e.text }
 // Unwrap gives one of the three causes.
 func (e *completeByError) Unwrap() error { return e.cause }
 
-// ParseCompleteBy reads a submission's complete-by as every door takes it: RFC 3339, or
+// ParseCompleteBy reads a submission's complete-by wherever one is handed in: RFC 3339, or
 // a duration from now. Empty is 0: the plan's own time counts. Errors wrap
 // ErrCompleteByForm (neither), ErrCompleteByPast (not after now) or ErrCompleteByFar
 // (further off than DurationMax), and all of them ErrCompleteBy.
@@ -62,7 +62,7 @@ const (
 	TraceBytesMax = 128
 )
 
-// CleanTrace returns a traceparent as every door takes it, or nothing where it is none:
+// CleanTrace returns a traceparent, or nothing where it is none:
 // a trace is a help, never a reason to refuse a task. It wants the shape of W3C trace
 // context: version, trace id, parent id and flags in lower-case hex, neither id all
 // zero.

@@ -68,7 +68,7 @@ func (s StepStatus) String() string {
 // Task is one task in memory. Its owner alone changes it, through [Apply].
 type Task struct {
 	Partition   int
-	Number      int64 // given by the partition's owner in order of birth
+	Number      int64 // given by the partition's owner, in the order in which tasks are made
 	ID          string
 	Type        string
 	PlanVersion int64 // 0: the plan was unknown at submission

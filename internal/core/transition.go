@@ -54,7 +54,7 @@ func (t *Task) applyInput(input []byte) {
 // a second time.
 func (t *Task) applyWentBack(r *Record) {
 	t.WentBackAt, t.LostUntil = r.At, max(t.LostUntil, r.EffectsPossibleUntil)
-	again := r.State == StatePending || r.State == StateProcessing || r.State == StateError && !t.undoBegun()
+	again := r.State == StatePending || r.State == StateProcessing || r.State == StateError
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		if s.Status == StepUndone {
@@ -73,16 +73,6 @@ func (t *Task) applyRoundAfterWentBack() {
 	for i := range t.Steps {
 		t.Steps[i].MayHaveEffect, t.Steps[i].EffectsPossibleUntil = true, t.LostUntil
 	}
-}
-
-// undoBegun reports whether the undo of a step has begun.
-func (t *Task) undoBegun() bool {
-	for i := range t.Steps {
-		if s := t.Steps[i].Status; s == StepUndoing || s == StepUndone {
-			return true
-		}
-	}
-	return false
 }
 
 // applyToStep changes the step whose try ended, or that was reset.

@@ -109,6 +109,9 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if j.Kind == core.KindAccepted {
 		w.byHand(t, j)
 	}
+	if j.Kind == core.KindResolved {
+		w.settle(t, j.Round)
+	}
 	if endsBy(j) {
 		w.endedAt[t.ID] = append(w.endedAt[t.ID], w.now)
 	}

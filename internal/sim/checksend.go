@@ -100,6 +100,9 @@ func (w *World) checkRetries(r *row, i, step int, undoAt core.Instant, c *core.C
 			open++
 		}
 	}
+	if open > 0 && w.forgotten(c.Partition, c.Key()) {
+		return // they may have more time by an extension that is lost, and its owner does not know that anything is
+	}
 	if end := r.endOf(i, step); open > 1 || open == 1 && (end == nil || !answers(end.Kind)) {
 		w.wrong(c.Partition, c.Task, "undo of %s left at %s; %d retries under row %d may be at work", c.Key(), w.stamp(undoAt), open, r.journal[i].Seq)
 	}
@@ -149,7 +152,7 @@ func (w *World) keepEnding(e *core.Ending) {
 	w.tell(e.ID, -1, "the event stream has stored end %d, %s", e.EndNumber, e.State)
 	w.published.ends[endKey{e.Partition, e.EndNumber, e.ID}] = true
 	r := w.Store.ids[idKey{e.Partition, e.ID}]
-	if r == nil || e.EndNumber > r.task.EndNumber || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
+	if r == nil || e.EndNumber > r.task.EndNumber || e.EndNumber == r.task.EndNumber && e.State != r.task.State || !slices.Contains(r.ends, ended{e.Seq, e.State}) {
 		return // SQL went back meanwhile: another word follows
 	}
 	if w.published.last[e.ID].EndNumber <= e.EndNumber {

@@ -12,7 +12,7 @@ import (
 type client struct {
 	w     *World
 	sub   core.Submission
-	plain bool // through the plain door, which checks nothing
+	plain bool // published to the stream, which checks nothing
 	tries int
 	done  bool
 }
@@ -44,7 +44,7 @@ func (w *World) submitAll() {
 
 func (w *World) newClient(id string) *client {
 	c := &client{w: w, sub: core.Submission{Type: w.planOf(id).Name, ID: id, Input: []byte(`{"id":"` + id + `"}`), Labels: w.labelsOf(id)}}
-	if c.plain = w.fault(PlainDoor); c.plain && w.fault(UnknownPlan) {
+	if c.plain = w.fault(PastIngest); c.plain && w.fault(UnknownPlan) {
 		c.sub.Type = "nosuch"
 	}
 	w.clients = append(w.clients, c)
@@ -64,16 +64,16 @@ func (c *client) submit() {
 		c.publish()
 		return
 	}
-	life := c.w.front.life
-	c.w.front.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Labels: core.FormatLabels(c.sub.Labels), Answer: func(a ingest.Answer) {
-		if c.w.front.life == life { // else its connection is gone
-			c.w.front.point()
+	life := c.w.ingest.life
+	c.w.ingest.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Labels: core.FormatLabels(c.sub.Labels), Answer: func(a ingest.Answer) {
+		if c.w.ingest.life == life { // else its connection is gone
+			c.w.ingest.point()
 			c.answered(a)
 		}
 	}})
 }
 
-// publish goes through the plain door: the stream takes what comes.
+// publish goes past ingest: the stream takes what comes.
 func (c *client) publish() {
 	w := c.w
 	sub := c.sub
@@ -99,7 +99,7 @@ func (c *client) answered(a ingest.Answer) {
 	case a.Err.Retryable():
 		switch a.Err.ErrCode {
 		case ingest.CauseFull:
-			w.note(DoorFull)
+			w.note(IngestFull)
 		case ingest.CauseBacklog:
 			w.note(BacklogFull)
 		}
@@ -109,7 +109,7 @@ func (c *client) answered(a ingest.Answer) {
 			}
 		})
 	default:
-		w.wrong(w.partitionOf(c.sub.ID), c.sub.ID, "the door refused a good submission: %s", a.Err.Description)
+		w.wrong(w.partitionOf(c.sub.ID), c.sub.ID, "ingest refused a good submission: %s", a.Err.Description)
 	}
 }
 
@@ -129,12 +129,11 @@ func (c *client) accepted() {
 // subKey tells submissions apart that are told apart by their hash.
 func subKey(s *core.Submission) string { return s.ID + "\x00" + s.Type + "\x00" + string(s.Input) }
 
-// trouble is a person who meddles with a task in every way there is; to resolve
-// one by hand would mean to correct the books by hand too.
+// trouble is a person who meddles with a task in every way there is.
 func (w *World) trouble(id string) {
 	c := core.Control{
 		ID: id, Type: w.planOf(id).Name, Actor: "olga", Reason: "because",
-		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend, core.EventEdit, core.EventAccept}[w.rand.IntN(6)],
+		Kind: []core.EventKind{core.EventCancel, core.EventUndo, core.EventResubmit, core.EventExtend, core.EventEdit, core.EventAccept, core.EventResolve}[w.rand.IntN(7)],
 	}
 	w.fill(&c)
 	if r := w.Store.ids[idKey{w.partitionOf(id), id}]; r != nil && !r.purged && w.rand.IntN(2) == 0 {
@@ -142,7 +141,7 @@ func (w *World) trouble(id string) {
 		c.IfSeq = w.guard(&c, r)
 	}
 	w.ask(message{partition: w.partitionOf(id), control: c})
-	if w.rand.IntN(2) == 0 {
+	if w.rand.IntN(2) == 0 || w.rand.IntN(4) < w.more(1) {
 		w.after(w.upTo(time.Second), func() { w.trouble(id) })
 	}
 }

@@ -63,8 +63,8 @@ const (
 	ClockStep  // a clock jumps, within the bound
 	ClockWrong // of an agent or a supervisor, by a minute and a half
 
-	DoorCrash
-	DoorFull    // 429: its own limits
+	IngestCrash
+	IngestFull  // 429: its own limits
 	BacklogFull // 429: the readers are behind
 	StreamDown
 	StreamFull
@@ -82,8 +82,8 @@ const (
 	Redelivery  // one message again
 	Reread      // from the committed cursor
 	Undecodable // a message that is no message
-	UnknownPlan // through the plain door
-	PlainDoor   // not a fault: the other way in
+	UnknownPlan // published to the stream
+	PastIngest  // not a fault: the other way in
 	OtherInput  // the id again with another input
 
 	EventsDown // for a while
@@ -141,14 +141,14 @@ var kinds = [faultCount]struct {
 
 	ClockSkew: {"clock skew", 0.7}, ClockStep: {"clock step", 0.3}, ClockWrong: {"clock wrong", 0.15},
 
-	DoorCrash: {"door crash", 0.02}, DoorFull: {name: "door full"}, BacklogFull: {name: "backlog full"},
+	IngestCrash: {"ingest crash", 0.02}, IngestFull: {name: "ingest full"}, BacklogFull: {name: "backlog full"},
 	StreamDown: {"stream down", 0.05}, StreamFull: {"stream full", 0.03}, StreamSilent: {"stream silent", 0.03},
 	StreamAnswerLost: {"stream answer lost", 0.05}, StreamLost: {"stream lost", 0.1}, StreamsMade: {"streams made again", 0.1},
 	ControlLost: {"control stream lost", 0.1}, StreamShorter: {"stream shorter", 0.2}, StreamGrown: {name: "stream shorter and grown"},
 	StreamTrimmed: {"stream trimmed", 0.01}, StreamsFull: {"streams full", 0.1}, NATSEmpty: {"NATS empty", 0.05},
 	SecondInstallation: {"second installation", 0.1}, Redelivery: {"redelivery", 0.05},
 	Reread: {"reread", 0.05}, Undecodable: {"undecodable", 0.02}, UnknownPlan: {"unknown plan", 0.03},
-	PlainDoor: {"plain door", 0.15}, OtherInput: {"other input", 0.1},
+	PastIngest: {"past ingest", 0.15}, OtherInput: {"other input", 0.1},
 
 	EventsDown: {"events down", 0.3}, PublishFails: {"publish fails", 0.1}, PublishAnswerLost: {"publish answer lost", 0.1}, RefuseFails: {"refuse fails", 0.1},
 

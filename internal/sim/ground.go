@@ -88,6 +88,9 @@ func (w *World) loseBucket() {
 	w.tell("", -1, "the evidence is lost")
 	clear(w.evidence)
 	clear(w.former)
+	if len(w.wishes) > 0 { // they were in it as well
+		w.setWishes()
+	}
 }
 
 // makeStreams lets streams be lost and made again, empty, while the nodes live.
@@ -250,7 +253,7 @@ func (w *World) otherInstallation() {
 }
 
 // wrongClock sets the clock of one agent or supervisor far off for a while. Schedulers and
-// doors correct theirs by the server's.
+// ingest correct theirs by the server's.
 func (w *World) wrongClock() {
 	all := make([]*clock, 0, len(w.agents)+len(w.bosses))
 	for _, a := range w.agents {

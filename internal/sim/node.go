@@ -119,6 +119,9 @@ func (n *node) report(what scheduler.Trouble, err error) {
 			n.w.wrong(-1, "", "node %s cannot take over: %v", n.name, err)
 		}
 	case scheduler.TroubleCycle:
+		if errors.Is(err, scheduler.ErrOvertaken) {
+			return // it read what only its successor can have written
+		}
 		n.w.wrong(-1, "", "node %s: %v", n.name, err)
 	}
 }

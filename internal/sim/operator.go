@@ -17,6 +17,9 @@ type asks struct {
 	n    int
 	rows map[askKey]asked
 	hand map[string]bool // keys whose effect is there by hand alone
+	// settled are keys of which a person has said by hand what they came to: a resolve is a claim, and what a service
+	// does later is theirs to see to.
+	settled map[string]bool
 }
 
 type askKey struct {
@@ -33,12 +36,13 @@ type asked struct {
 }
 
 func newAsks() asks {
-	return asks{rows: map[askKey]asked{}, hand: map[string]bool{}}
+	return asks{rows: map[askKey]asked{}, hand: map[string]bool{}, settled: map[string]bool{}}
 }
 
 // askWords are what operators call the requests that may be about many tasks.
 var askWords = map[core.EventKind]string{
 	core.EventUndo: "undo", core.EventResubmit: "resubmit", core.EventEdit: "edit", core.EventAccept: "accept",
+	core.EventResolve: "resolve",
 }
 
 // fill gives a request what its kind needs.
@@ -49,6 +53,8 @@ func (w *World) fill(c *core.Control) {
 		c.Until = w.now.Add(30 * time.Second)
 	case core.EventEdit:
 		c.Input = fmt.Appendf(nil, `{"edit":%d}`, w.asks.n)
+	case core.EventResolve:
+		c.As = []core.State{core.StateProcessed, core.StateUndone}[w.asks.n%2]
 	case core.EventAccept:
 		c.Result = fmt.Appendf(nil, `"by hand %d"`, w.asks.n)
 	}
@@ -93,7 +99,7 @@ func (w *World) troubleMany() {
 	p := w.rand.IntN(w.cfg.Partitions)
 	c := core.Control{
 		Reason: "all of them",
-		Kind:   []core.EventKind{core.EventUndo, core.EventResubmit, core.EventEdit, core.EventAccept}[w.rand.IntN(4)],
+		Kind:   []core.EventKind{core.EventUndo, core.EventResubmit, core.EventEdit, core.EventAccept, core.EventResolve}[w.rand.IntN(5)],
 	}
 	w.fill(&c)
 	c.Actor = fmt.Sprintf("olga-%d", w.asks.n)
@@ -163,6 +169,17 @@ func (w *World) byHand(t *core.Task, j *core.Record) {
 	w.asks.hand[key] = w.asks.hand[key] || !w.books.live[key]
 	w.books.live[key] = true
 	w.tell(t.ID, -1, "%s is done by hand", key)
+}
+
+// settle books that a person has seen to all steps of a task by hand.
+func (w *World) settle(t *core.Task, round int) {
+	plan := planBook{w}.Plan(t.Type, 0)
+	if plan == nil {
+		return
+	}
+	for i := range plan.Steps {
+		w.asks.settled[core.Key(t.ID, plan.Steps[i].Name, round)] = true
+	}
 }
 
 // takeBack books that a person has taken back what a row says that the database has lost.

@@ -39,7 +39,7 @@ func (w *World) addPlans() {
 	}
 }
 
-// planBook is what the door knows of the plans.
+// planBook is what ingest knows of the plans.
 type planBook struct{ w *World }
 
 func (b planBook) Plan(taskType string, version int64) *core.Plan {

@@ -35,6 +35,8 @@ func (w *World) restoreLater() {
 type backup struct {
 	at        core.Instant
 	store     *MemStore
+	pauses    []core.Pause
+	astray    map[int]bool
 	published published
 }
 

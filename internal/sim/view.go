@@ -10,7 +10,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What the doors and the supervisor read.
+// What the API and the supervisor read.
 
 // Overdue returns unfinished tasks whose bound lies before now, in the order of
 // partition, bound and number, after a place in that order.

@@ -17,6 +17,7 @@ type forgot struct {
 	times   []lostTime
 	former  map[int]bool    // partitions in which a former owner went on
 	asks    map[string]bool // ids whose requests are lost
+	undone  map[string]bool // keys whose undo was on its way when SQL went back, and came after their do of now
 	streams []core.Instant  // when streams were lost, or went back, and with them what SQL would read again
 }
 
@@ -32,7 +33,7 @@ type lostTime struct {
 }
 
 func newForgot() forgot {
-	return forgot{commits: map[int64]bool{}, ids: map[string]bool{}, ends: map[forgotEnd]bool{}, former: map[int]bool{}, asks: map[string]bool{}}
+	return forgot{commits: map[int64]bool{}, ids: map[string]bool{}, ends: map[forgotEnd]bool{}, former: map[int]bool{}, asks: map[string]bool{}, undone: map[string]bool{}}
 }
 
 // wentBackLater lets SQL fail over to a standby that is a little behind, while the
@@ -101,7 +102,7 @@ func (w *World) noticedAfter(p int, after core.Instant) core.Instant {
 }
 
 func (w *World) backup() backup {
-	return backup{at: w.now, store: w.Store.copy(), published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
+	return backup{at: w.now, store: w.Store.copy(), pauses: w.pauses, astray: maps.Clone(w.astray), published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
 }
 
 // replaceStore puts an older copy in SQL's place.
@@ -110,7 +111,7 @@ func (w *World) replaceStore(b backup) {
 	lost := lostTime{from: b.at, to: w.now, keys: map[string]bool{}}
 	for _, sent := range []map[string]core.Instant{w.doSent, w.undoSent} {
 		for key, at := range sent {
-			lost.keys[key] = lost.keys[key] || at > b.at
+			lost.keys[key] = lost.keys[key] || at >= b.at // at the same instant it may have been behind the copy
 		}
 	}
 	w.forgot.times = append(w.forgot.times, lost)
@@ -148,7 +149,13 @@ func (w *World) replaceStore(b backup) {
 			w.astray[p] = true
 		}
 	}
+	// Nor has one that had not seen it then. Its cursor is stored with the time of the message there, so the next reader finds
+	// another message and begins again.
+	maps.Copy(w.astray, b.astray)
 	w.Store.restore(b.store)
+	if !slices.Equal(w.pauses, b.pauses) {
+		w.setPauses(b.pauses)
+	}
 	w.published.last = w.publishedOf(b)
 }
 
@@ -167,10 +174,11 @@ func (w *World) publishedOf(b backup) map[string]core.Ending {
 // forgotten reports whether a key's do or undo was last sent in time that SQL has lost
 // without a partition's owner noticing: the last commits were not recorded outside, and
 // the owner that knew them died with the database, or stood still since before them, or
-// the streams that would show it again were lost before an owner noticed, too.
+// the streams that would show it again were lost before an owner noticed, too. What a person
+// has settled by hand is no more the services' to know.
 func (w *World) forgotten(p int, key string) bool {
 	id, _, _ := strings.Cut(key, "/")
-	if w.forgot.asks[id] && w.backs > 0 {
+	if w.asks.settled[key] || w.forgot.asks[id] && w.backs > 0 {
 		return true
 	}
 	for _, lost := range w.forgot.times {

@@ -57,7 +57,7 @@ type World struct {
 	plans  []*core.Plan
 	pauses []core.Pause // by operators, now
 	wishes []core.Wish
-	front  *frontDoor
+	ingest *ingestProcess
 	nodes  []*node
 	agents []*agentProcess
 	bosses []*boss
@@ -115,7 +115,7 @@ func New(cfg Config) *World {
 	w.retain = 200*time.Millisecond + w.upTo(2*time.Second)
 	w.books = newBooks(w)
 	w.addPlans()
-	w.openDoor()
+	w.startIngest()
 	w.hireAgents()
 	w.Store.onRecord = w.recorded
 	w.Store.RefuseRow = w.refuseRow

@@ -8,23 +8,23 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// frontDoor is the process of the front door. Its requests die with it; their
+// ingestProcess is the process with the role ingest. Its requests die with it; their
 // clients hear nothing and ask again.
-type frontDoor struct {
+type ingestProcess struct {
 	w     *World
 	clock *clock
 	door  *ingest.Door
 	life  int
 }
 
-func (w *World) openDoor() {
-	d := &frontDoor{w: w, clock: w.newClock()}
-	w.front = d
+func (w *World) startIngest() {
+	d := &ingestProcess{w: w, clock: w.newClock()}
+	w.ingest = d
 	d.open()
 }
 
 // open begins a life. Small limits, so that they are met.
-func (d *frontDoor) open() {
+func (d *ingestProcess) open() {
 	d.life++
 	w := d.w
 	door, err := ingest.NewDoor(ingest.Config{
@@ -39,33 +39,33 @@ func (d *frontDoor) open() {
 	d.door = door
 }
 
-// serve lets the door do something; it may die at any of its effects.
-func (d *frontDoor) serve(do func()) {
+// serve lets ingest do something; it may die at any of its effects.
+func (d *ingestProcess) serve(do func()) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			if cause != errKilled {
 				panic(cause)
 			}
-			d.w.tell("", -1, "the front door crashes")
+			d.w.tell("", -1, "ingest crashes")
 			d.open()
 		}
 	}()
 	do()
 }
 
-// point is a moment between two effects of the door.
-func (d *frontDoor) point() {
-	if d.w.fault(DoorCrash) {
+// point is a moment between two effects of ingest.
+func (d *ingestProcess) point() {
+	if d.w.fault(IngestCrash) {
 		panic(errKilled)
 	}
 }
 
-func (d *frontDoor) submit(req ingest.Request) {
+func (d *ingestProcess) submit(req ingest.Request) {
 	d.serve(func() { d.door.Submit(d.clock.now(), req) })
 	d.flush()
 }
 
-func (d *frontDoor) flush() {
+func (d *ingestProcess) flush() {
 	d.serve(func() { d.door.Flush(d.clock.now()) })
 	if due := d.door.Due(d.clock.now()); due != 0 {
 		life := d.life
@@ -90,12 +90,12 @@ func (b backlog) Pending(partition int) int64 {
 	return n
 }
 
-// streamLog is the task stream as the door sees it.
+// streamLog is the task stream as ingest sees it.
 type streamLog struct{ w *World }
 
 func (l streamLog) Publish(partition int, subs []core.Submission, done func(uint64, error)) {
 	w := l.w
-	w.front.point()
+	w.ingest.point()
 	m := message{partition: partition, subs: slices.Clone(subs)}
 	switch {
 	case w.during(w.others) || w.fault(StreamDown):
@@ -112,5 +112,5 @@ func (l streamLog) Publish(partition int, subs []core.Submission, done func(uint
 			w.after(w.delay(), func() { done(seq, nil) })
 		})
 	}
-	w.front.point()
+	w.ingest.point()
 }
