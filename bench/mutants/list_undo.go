@@ -4,6 +4,12 @@ package main
 // can no longer, and what undoes it.
 var undoMutants = []mutant{
 	{
+		name: "undo-once-more-nothing", invariant: 7, file: "internal/core/undo.go",
+		old: "r.Attempt, r.EffectsPossibleUntil = 0, max(r.EffectsPossibleUntil, d.at)", new: "r.Attempt = 0",
+		fault: "a step of an undone task whose effect stands is not undone once more",
+		run:   "^TestUndoOnceMore$",
+	},
+	{
 		name: "undo-skips-unknown-step", invariant: 7, file: "internal/core/transition.go",
 		old: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = true", new: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = s.MayHaveEffect || r.Kind == KindFailed",
 		fault: "a step that never answered is not undone",

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/api/apitest"
+	"duly.dev/duly/internal/books"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -67,5 +69,18 @@ func TestBooks(t *testing.T) {
 	run(0, []string{"--now"}, "closed at 12:00: 12 effects, 1 open\n")
 	if looks < 2 {
 		t.Errorf("it looked %d times for the comparison that it had asked for", looks)
+	}
+}
+
+// TestGhostsOfTheDemo: what journal and services do not agree on makes the demo fail, also what is counted and not named.
+//
+// covers: T10
+func TestGhostsOfTheDemo(t *testing.T) {
+	compared := &books.Report{Ghosts: []operate.Ghost{{Kind: operate.GhostDoubled, Task: "t1"}, {Kind: operate.GhostMissing, Task: "t2", Key: "t2/drone/0", Agent: "drone.schedule", Text: "it is missing"}}}
+	compared.Total, compared.Kinds = 7, map[operate.GhostKind]int64{operate.GhostDoubled: 3, operate.GhostMissing: 4}
+	var r drone.Report
+	addGhosts(&r, compared)
+	if r.Clean() || r.Doubled != 3 || r.HalfDone != 4 || len(r.Examples) != 2 || r.Examples[1].Why != "t2/drone/0 at drone.schedule: it is missing" {
+		t.Errorf("%+v", r)
 	}
 }

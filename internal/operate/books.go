@@ -151,6 +151,9 @@ func (r *BooksResult) Sentence() string {
 	switch {
 	case r.Total > 0:
 		said = fmt.Sprintf("not closed at %s: %d of %s do not agree with the journal", at, r.Total, effectsWord(r.Effects))
+		if silent > 0 {
+			said += fmt.Sprintf(", and %d of %d agents answer no books", silent, r.Kept())
+		}
 	case silent > 0:
 		said = fmt.Sprintf("not known at %s: %d of %d agents answer no books; the others agree, %s, %d open", at, silent, r.Kept(), effectsWord(r.Effects), r.Open)
 	case r.Cut:
