@@ -194,6 +194,28 @@ func TestCodecFromEndToEnd(t *testing.T) {
 	if _, err := Buy.Submit(t.Context(), newer, "sealed", Order{Cents: 4243}); !errors.Is(err, duly.ErrTaken) {
 		t.Errorf("another input under the id: %v", err)
 	}
+	// Two submissions under way at once, by two keys: the one that was first is the task of both, and no one else's.
+	late, err := Buy.Submit(t.Context(), newer, "late", Order{Cents: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	for cents, taken := range map[int]bool{7: false, 8: true} {
+		input, err := codecOf(t, old).Encode(duly.Place{Type: "order", Task: "late"}, fmt.Appendf(nil, `{"Cents":%d}`, cents))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.mu.Lock()
+		view := r.views["late"]
+		view.Input, view.InputHash = input, core.HashInput("order", input)
+		r.views["late"] = view
+		r.mu.Unlock()
+		for status, err := range newer.Watch(t.Context(), "order", "late", duly.Of(late)) {
+			if errors.Is(err, duly.ErrTaken) != taken || !taken && (err != nil || status.State != duly.StateProcessed) {
+				t.Errorf("%d cents: %+v, %v", cents, status, err)
+			}
+		}
+	}
 	// Without the key, what is stored is shown as it is, with what is wrong.
 	blind, err := duly.NewClient(r.nc, duly.WithCodec(codecOf(t, now)))
 	if err != nil {
