@@ -16,7 +16,7 @@ import (
 
 // What the pages may have.
 const (
-	wordsMax    = 34_000 // in all pages, without what is generated: 25,000 for the engine, 9,000 for what operators use
+	wordsMax    = 34_250 // in all pages, without what is generated: 25,000 for the engine, 9,250 for what operators use
 	linesMax    = 150    // of a page of longPages
 	proseColumn = 125    // of a line that is neither code nor a table
 	cellMax     = 120    // of a cell of a table
