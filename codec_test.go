@@ -3,6 +3,12 @@ package duly_test
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -188,6 +194,28 @@ func TestCodecFromEndToEnd(t *testing.T) {
 	if _, err := Buy.Submit(t.Context(), newer, "sealed", Order{Cents: 4243}); !errors.Is(err, duly.ErrTaken) {
 		t.Errorf("another input under the id: %v", err)
 	}
+	// Two submissions under way at once, by two keys: the one that was first is the task of both, and no one else's.
+	late, err := Buy.Submit(t.Context(), newer, "late", Order{Cents: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	for cents, taken := range map[int]bool{7: false, 8: true} {
+		input, err := codecOf(t, old).Encode(duly.Place{Type: "order", Task: "late"}, fmt.Appendf(nil, `{"Cents":%d}`, cents))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.mu.Lock()
+		view := r.views["late"]
+		view.Input, view.InputHash = input, core.HashInput("order", input)
+		r.views["late"] = view
+		r.mu.Unlock()
+		for status, err := range newer.Watch(t.Context(), "order", "late", duly.Of(late)) {
+			if errors.Is(err, duly.ErrTaken) != taken || !taken && (err != nil || status.State != duly.StateProcessed) {
+				t.Errorf("%d cents: %+v, %v", cents, status, err)
+			}
+		}
+	}
 	// Without the key, what is stored is shown as it is, with what is wrong.
 	blind, err := duly.NewClient(r.nc, duly.WithCodec(codecOf(t, now)))
 	if err != nil {
@@ -281,4 +309,32 @@ func TestAgentWithACodec(t *testing.T) {
 		t.Fatal(err)
 	}
 	dulytest.RunTwice(t, keeping, Charge, Order{Cents: 1}, dulytest.Earlier(Credit, Score{1}))
+}
+
+// TestCodecForm: what is stored is what docs/reference/protocol.md says, byte by byte: another language, and a later
+// version, has to read it.
+func TestCodecForm(t *testing.T) {
+	k := keyOf("k-1", 9)
+	payload := []byte(`{"cents":1999}`)
+	info := "A256GCM-1 3:k-1 5:order 3:o-1 6:charge"
+	derived, err := hkdf.Key(sha256.New, k.Secret, nil, info, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, derived[32:])
+	mac.Write(payload)
+	nonce := mac.Sum(nil)[:12]
+	block, err := aes.NewCipher(derived[:32])
+	if err != nil {
+		t.Fatal(err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := append(bytes.Clone(nonce), aead.Seal(nil, nonce, payload, []byte(info))...)
+	want := `{"duly.enc":"A256GCM-1","key":"k-1","data":"` + base64.StdEncoding.EncodeToString(data) + `"}`
+	if got, err := codecOf(t, k).Encode(duly.Place{Type: "order", Task: "o-1", Step: "charge"}, payload); err != nil || string(got) != want {
+		t.Errorf("stored %s, %v, want %s", got, err, want)
+	}
 }

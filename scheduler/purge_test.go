@@ -125,15 +125,22 @@ func (s *trailStore) ForgetAudit(_ context.Context, before core.Instant, most in
 //
 // covers: OP16
 func TestOldAuditEntriesAreForgotten(t *testing.T) {
-	for _, keep := range []time.Duration{0, 400 * 24 * time.Hour} {
+	const forever, year = time.Duration(0), 400 * 24 * time.Hour
+	first := scheduler.Place([]string{"a", "b"}, 8)[0] // who owns partition 0 of both
+	for _, x := range []struct {
+		live []string
+		keep time.Duration
+		does bool
+	}{{[]string{"a"}, forever, false}, {[]string{"a"}, year, true}, {[]string{"a", "b"}, year, first == "a"}, {[]string{"b", "a"}, year, first == "b"}} {
+		keep := x.keep
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
 			store := &trailStore{oldStore: &oldStore{spyStore: c.store, old: map[int]int{}}, entries: 600, away: true}
-			cfg := scheduler.RunConfig{Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")), Retain: scheduler.Retention{Detail: time.Hour, Audit: keep}}
+			cfg := scheduler.RunConfig{Config: scheduler.Config{Node: x.live[0]}, Partitions: 8, Rand: locked(chance("a")), Retain: scheduler.Retention{Detail: time.Hour, Audit: keep}}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
-			c.setLive("a")
+			c.setLive(x.live...)
 			pass(3*time.Minute + 10*time.Second)
 			stop()
 			if err := <-done; err != nil {
@@ -142,11 +149,11 @@ func TestOldAuditEntriesAreForgotten(t *testing.T) {
 			store.mu.Lock()
 			defer store.mu.Unlock()
 			calls, left := 1+3+1, 0 // failed; 250, 250 and 100; none
-			if keep == 0 {
+			if !x.does {
 				calls, left = 0, 600
 			}
 			if len(store.before) != calls || store.entries != left {
-				t.Errorf("kept for %v: %d calls, %d entries left, want %d and %d", keep, len(store.before), store.entries, calls, left)
+				t.Errorf("%v, kept for %v: %d calls, %d entries left, want %d and %d", x.live, keep, len(store.before), store.entries, calls, left)
 			}
 			now := core.InstantOf(time.Now())
 			for _, at := range store.before {

@@ -36,12 +36,16 @@ func (p *payloads) codec() (duly.Codec, error) {
 	return codec, nil
 }
 
-// needs refuses to go on without the key of a payload that is encrypted.
+// needs refuses to go on with a payload that open has left encrypted.
 func (p *payloads) needs(what string, payload []byte) error {
-	if e, encrypted := seal.Of(payload); encrypted && p.PayloadKeys == "" {
+	e, encrypted := seal.Of(payload)
+	switch {
+	case !encrypted:
+		return nil
+	case p.PayloadKeys == "":
 		return misuse("%s: it is encrypted with key %s: give --payload-keys FILE, or DULY_PAYLOAD_KEYS", what, e.Key)
 	}
-	return nil
+	return misuse("%s: it is encrypted with key %s, and does not open with the keys of %s", what, e.Key, p.PayloadKeys)
 }
 
 // encode is a payload as it is sent.

@@ -73,6 +73,8 @@ func TestEncryptedTask(t *testing.T) {
 
 	e.run(exitUse, "task edit order o-1 --reason why --input {}", "input: it is encrypted with key b-old: give --payload-keys FILE")
 	e.run(exitUse, "task edit order o-1 --reason why --input {} --payload-keys "+file+"x", "payload-keys: ")
+	others, _ := keyFile(t, "z")
+	e.run(exitUse, "task edit order o-1 --reason why --input {} --payload-keys "+others, "input: it is encrypted with key b-old, and does not open with the keys of "+others)
 	if len(e.done) > 0 {
 		t.Fatalf("asked %v", e.done)
 	}
