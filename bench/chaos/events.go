@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -28,20 +29,20 @@ type eventReader struct {
 	js    jetstream.JetStream
 	quiet time.Duration
 
-	read, last uint64 // positions in the stream; no last: not asked for yet
-	told       map[string]struct{}
+	read, last uint64                // positions in the stream; no last: not asked for yet
+	told       map[string]core.State // by id, as it was told last
 }
 
-// readEvents gives the ids of all tasks whose ends are in the event stream. again is
+// readEvents gives how all tasks have ended whose ends are in the event stream, by id. again is
 // called with the reason each time the reading begins again.
-func readEvents(ctx context.Context, nc *nats.Conn, quiet time.Duration, again func(error)) (map[string]struct{}, error) {
+func readEvents(ctx context.Context, nc *nats.Conn, quiet time.Duration, again func(error)) (map[string]core.State, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventsMax)
 	defer cancel()
-	r := &eventReader{js: js, quiet: quiet, told: map[string]struct{}{}}
+	r := &eventReader{js: js, quiet: quiet, told: map[string]core.State{}}
 	for {
 		err := r.on(ctx)
 		if err == nil {
@@ -109,7 +110,7 @@ func (r *eventReader) next(ctx context.Context, messages jetstream.MessagesConte
 }
 
 // note adds the ids of one message.
-func note(m jetstream.Msg, told map[string]struct{}) error {
+func note(m jetstream.Msg, told map[string]core.State) error {
 	return noteData(m.Subject(), m.Data(), told)
 }
 
@@ -117,7 +118,7 @@ func note(m jetstream.Msg, told map[string]struct{}) error {
 func eventSubjects() string { return wire.Names{}.EventSubject(drone.Type, "*") }
 
 // noteData adds the ids of one message. What is no ending is a refusal.
-func noteData(subject string, data []byte, told map[string]struct{}) error {
+func noteData(subject string, data []byte, told map[string]core.State) error {
 	endings, err := wire.DecodeEndings(data)
 	if err != nil {
 		if _, refusal := wire.DecodeStatus(data); refusal == nil {
@@ -126,7 +127,7 @@ func noteData(subject string, data []byte, told map[string]struct{}) error {
 		return errors.Join(errors.New(subject), err)
 	}
 	for i := range endings {
-		told[endings[i].ID] = struct{}{}
+		told[endings[i].ID] = endings[i].State
 	}
 	return nil
 }

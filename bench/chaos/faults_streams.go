@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -104,11 +106,9 @@ func loseEvents(ctx context.Context, w *world, in *injection) error {
 		}
 	}
 	if w.told == nil {
-		w.told = map[string]struct{}{}
+		w.told = map[string]core.State{}
 	}
-	for id := range told {
-		w.told[id] = struct{}{}
-	}
+	maps.Copy(w.told, told)
 	return nil
 }
 

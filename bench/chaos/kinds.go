@@ -3,6 +3,8 @@ package main
 import (
 	"time"
 
+	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -94,6 +96,25 @@ var kinds = []kind{
 	{name: "restore-dev", fits: devOnly, weight: 3, least: ms(3000), most: ms(8000), due: &due{alerts: []string{alertBack}, lines: []string{lineTaken}}, run: restoreDev},
 	{name: "flood-kill-dev", fits: devOnly, weight: 1, least: ms(1000), most: ms(2000), run: floodKillDev},
 	{name: "upgrade-dev", fits: devOnly, weight: 1, least: ms(500), most: ms(1500), older: true, run: upgradeDev},
+
+	{name: "repair-kill-runner", fits: single | devOnly, weight: 1, least: ms(50), most: ms(1000), operators: true,
+		run: operation(operate.ActionResubmit, drone.StepDrone, sickTasks, 0, noBrake, killRunner)},
+	{name: "repair-kill-owner", fits: single | devOnly, weight: 1, least: ms(50), most: ms(1500), operators: true,
+		run: operation(operate.ActionUndo, drone.StepDrone, 0, 0, noBrake, killOwners)},
+	{name: "repair-kill-postgres", fits: single, weight: 1, least: ms(500), most: ms(3000), operators: true,
+		run: operation(operate.ActionAccept, drone.StepTransport, 0, 0, noBrake, killDatabase)},
+	{name: "repair-kill-nats", fits: single, weight: 1, least: ms(500), most: ms(3000), operators: true, due: &due{lines: []string{lineAway, lineBack}},
+		run: operation(operate.ActionResubmit, drone.StepDelivery, sickTasks, 0, noBrake, killBus)},
+	{name: "repair-change", fits: single | devOnly, weight: 1, least: ms(50), most: ms(1000), operators: true,
+		run: operation(operate.ActionResubmit, drone.StepPackage, sickTasks, slowRate, noBrake, changeAmid)},
+	{name: "repair-brake", fits: single | devOnly, weight: 1, least: ms(50), most: ms(1000), operators: true,
+		run: operation(operate.ActionResubmit, drone.StepDrone, repairTasks, 0, brakePct, brakes)},
+	{name: "repair-twice", fits: single, weight: 1, least: ms(50), most: ms(1000), operators: true, run: repairTwice},
+	{name: "pause-kill", fits: single | devOnly, weight: 2, least: ms(50), most: ms(2500), operators: true, run: pauseKill},
+	{name: "pin-kill", fits: single, weight: 1, least: ms(50), most: ms(1500), operators: true, run: pinKill},
+	{name: "by-hand", fits: single | devOnly, weight: 2, least: ms(50), most: ms(1000), operators: true, run: byHand},
+	{name: "kill-receiver", fits: single, weight: 1, least: ms(1000), most: ms(4000), operators: true, run: killReceiver},
+	{name: "many-readers", fits: single | devOnly, weight: 1, least: ms(50), most: ms(1000), operators: true, run: manyReaders},
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }

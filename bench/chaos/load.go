@@ -32,6 +32,7 @@ const (
 // again.
 type load struct {
 	flow     *drone.Workflow
+	mend     *duly.Plan[drone.Request] // of what operators act on
 	requests *drone.Generator
 	doors    []*nats.Conn
 	clients  []*duly.Client
@@ -57,7 +58,7 @@ type load struct {
 
 // newLoad connects the submitters.
 func newLoad(url string, seed uint64) (*load, error) {
-	l := &load{flow: newFlow(), requests: drone.NewGenerator(seed)}
+	l := &load{flow: newFlow(), mend: mendPlan(), requests: drone.NewGenerator(seed)}
 	for range doorsUsed {
 		nc, err := nats.Connect(url, nats.Name("chaos-load"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 			nats.PingInterval(2*time.Second), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true),
@@ -143,10 +144,14 @@ func (l *load) submitTo(ctx context.Context, partition int) (id string, err erro
 }
 
 func (l *load) submitUntilAccepted(ctx context.Context, r drone.Request) (id string, err error) {
+	return l.untilAccepted(ctx, l.flow.Plan, r)
+}
+
+func (l *load) untilAccepted(ctx context.Context, plan *duly.Plan[drone.Request], r drone.Request, options ...duly.SubmitOption) (id string, err error) {
 	client := l.clients[l.turn.Add(1)%uint64(len(l.clients))]
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, answerMax)
-		_, err = l.flow.Plan.Submit(try, client, r.DeliveryID, r)
+		_, err = plan.Submit(try, client, r.DeliveryID, r, options...)
 		cancel()
 		if err == nil {
 			l.mu.Lock()

@@ -68,7 +68,7 @@ func parse(args []string) (*settings, error) {
 	seconds := f.String("seconds", env("CHAOS_SECONDS", "300"), "length of the load; a round always has every kind of fault once")
 	rate := f.String("rate", env("CHAOS_RATE", "800"), "deliveries a second")
 	seed := f.String("seed", env("CHAOS_SEED", ""), "of the faults; empty: one by the clock, which is printed")
-	f.StringVar(&s.only, "only", env("CHAOS_ONLY", ""), "these kinds of faults, with commas between, and no others")
+	f.StringVar(&s.only, "only", env("CHAOS_ONLY", ""), "these kinds of faults, with commas between, and no others; operators: all that hit what operators do")
 	f.StringVar(&s.older, "older", env("CHAOS_OLDER", olderCommit), "commit to build the older binary of an upgrade from")
 	f.StringVar(&s.dir, "dir", env("CHAOS_DIR", ""), "where to work; empty: a temporary directory, kept where something was wrong")
 	if err := f.Parse(args); err != nil {
@@ -116,7 +116,7 @@ func (s *settings) check() error {
 		return nil
 	}
 	for _, name := range strings.Split(s.only, ",") {
-		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
+		if name != onlyOperators && !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
 			return fmt.Errorf("only: %q is no kind of fault", name)
 		}
 	}

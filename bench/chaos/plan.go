@@ -16,6 +16,7 @@ type kind struct {
 	weight      int // of its turns against the others'; 1 as a rule
 	least, most time.Duration
 	older       bool // it runs the older binary
+	operators   bool // it hits what operators do
 	due         *due // what must be told of it; nil: nothing
 	run         func(ctx context.Context, w *world, in *injection) error
 }
@@ -31,6 +32,7 @@ type injection struct {
 	at     time.Time // when it began, by its run where something has to be prepared
 	due    *due
 	missed []string // what was not told as it should be, as far as its run has seen
+	wrong  []string // what became of operators' work that must not
 }
 
 // begins notes that all is prepared and the fault begins.
@@ -97,12 +99,15 @@ func (p *plan) between(least, most time.Duration) time.Duration {
 // one picks one of several by the injection's draw.
 func one[T any](in *injection, of []T) T { return of[in.pick%uint64(len(of))] }
 
+// onlyOperators stands in a list of names for all kinds that hit what operators do.
+const onlyOperators = "operators"
+
 // fitting are the kinds for a topology; only, where set, names those that count.
 func fitting(t topology, only string) []*kind {
 	var list []*kind
 	names := strings.Split(only, ",")
 	for i := range kinds {
-		if k := &kinds[i]; k.fits&t != 0 && (only == "" || slices.Contains(names, k.name)) {
+		if k := &kinds[i]; k.fits&t != 0 && (only == "" || slices.Contains(names, k.name) || k.operators && slices.Contains(names, onlyOperators)) {
 			list = append(list, k)
 		}
 	}

@@ -48,7 +48,8 @@ func (p *process) start() error {
 func (p *process) launch() error {
 	cmd := exec.Command(p.args[0], p.args[1:]...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all")
+	// As variables, because an older program does not know the flags.
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all", "DULY_ALERTS_ALLOW_LOCAL=true", fmt.Sprintf("DULY_HTTP_STREAMS=%d", readersMost+50))
 	// A parent that was killed must not leave children behind, and an interrupt at
 	// the terminal is the parent's to handle.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

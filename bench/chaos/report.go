@@ -24,7 +24,9 @@ type report struct {
 	Lost      int     `json:"lost"`
 	Doubled   int     `json:"doubled"`
 	HalfDone  int     `json:"half_done"`
-	Untold    int     `json:"untold"` // ended, and the event stream does not say so
+	Untold    int     `json:"untold"`          // ended, and the event stream does not say so
+	Wrong     int     `json:"operators_wrong"` // columns, members, trails, pauses, alerts and streams that were not as promised
+	Mended    mended  `json:"operators"`       // what operations over many tasks came to
 
 	Recovery recovery                `json:"recovery_ms"`
 	ByFault  map[string]*faultReport `json:"by_fault"`
@@ -147,7 +149,7 @@ func (r *report) close(found *drone.Report, untold int) {
 
 // clean reports whether every promise was kept.
 func (r *report) clean() bool {
-	return r.Lost+r.Doubled+r.HalfDone+r.Untold+r.Stuck+r.Refused+r.Alarms+r.NotTold+r.Noisy == 0 && r.Processed+r.Undone+r.Error == r.Tasks
+	return r.Lost+r.Doubled+r.HalfDone+r.Untold+r.Stuck+r.Refused+r.Alarms+r.NotTold+r.Noisy+r.Wrong == 0 && r.Processed+r.Undone+r.Error == r.Tasks
 }
 
 // write prints the table and the JSON.

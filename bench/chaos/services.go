@@ -14,7 +14,10 @@ import (
 
 // Desk serves the mock services of a delivery to agents in other processes: their
 // books are here, so that no kill of an agent can lose one. Exported for net/rpc.
-type Desk struct{ services *drone.Services }
+type Desk struct {
+	services *drone.Services
+	outage   *outage
+}
 
 // Ask is one call to a service.
 type Ask struct {
@@ -39,6 +42,10 @@ func (d *Desk) Call(ask *Ask, answer *Answer) error {
 		ctx, cancel = context.WithDeadline(ctx, ask.Until)
 		defer cancel()
 	}
+	if refused := d.outage.meets(ask); refused != nil {
+		answer.Code, answer.Reason = refused.Code, refused.Reason
+		return nil
+	}
 	var err error
 	if ask.Undo {
 		err = d.services.Undo(ctx, ask.Step, ask.Call)
@@ -62,9 +69,9 @@ type desk struct {
 }
 
 // openDesk serves the services at a socket of that path.
-func openDesk(path string, services *drone.Services) (*desk, error) {
+func openDesk(path string, services *drone.Services, o *outage) (*desk, error) {
 	server := rpc.NewServer()
-	if err := server.Register(&Desk{services}); err != nil {
+	if err := server.Register(&Desk{services, o}); err != nil {
 		return nil, fmt.Errorf("services: %w", err)
 	}
 	l, err := net.Listen("unix", path)

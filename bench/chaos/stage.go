@@ -63,7 +63,7 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("directory: %w", err)
 	}
-	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), seed: s.seed, logs: newLogs(p.older)}
+	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), seed: s.seed, logs: newLogs(p.older), mended: &r.Mended}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(ctx); err != nil {
 		return err
@@ -110,6 +110,10 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 		in.begins()
 		before := w.load.acceptedCount()
 		err := in.kind.run(ctx, w, in)
+		for _, why := range in.wrong {
+			fmt.Fprintf(w.out, "WRONG: fault %d, %s: %s\n", n, in.kind.name, why)
+			r.Wrong++
+		}
 		if errors.Is(err, syscall.EPERM) { // neither mounts nor limits of other users' processes are ours to make
 			r.leftOut(in.kind.name)
 			continue

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/localpg"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
@@ -43,7 +44,12 @@ type world struct {
 	load     *load
 	watch    *watch
 	logs     *logs
-	told     map[string]struct{} // ends that an event stream told which was then lost
+	told     map[string]core.State // ends that an event stream told which was then lost
+	outage   outage
+	plants   int       // failures that were planted
+	turns    uint64    // pauses that were set: each kind of pause has its turn
+	mended   *mended   // of the report
+	receiver *receiver // of alerts; nil: there was no need of one
 
 	opening sync.Mutex
 	opened  schema.Store // the harness's own, by a link that nothing breaks
@@ -100,7 +106,7 @@ func (w *world) open(ctx context.Context) error {
 	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: servicesFaults, LateMax: 2 * callGrace}); err != nil {
 		return err
 	}
-	if w.desk, err = openDesk(w.socket(), w.services); err != nil {
+	if w.desk, err = openDesk(w.socket(), w.services, &w.outage); err != nil {
 		return err
 	}
 	if w.stage.topology == devOnly {
@@ -122,7 +128,7 @@ func (w *world) open(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
-	if err := w.load.flow.Plan.Apply(bounded, w.load.clients[0]); err != nil {
+	if err := errors.Join(w.load.flow.Plan.Apply(bounded, w.load.clients[0]), w.load.mend.Apply(bounded, w.load.clients[0])); err != nil {
 		return err
 	}
 	for _, p := range w.everyRole() {
@@ -341,6 +347,9 @@ func (w *world) close() error {
 	}
 	if w.desk != nil {
 		errs = append(errs, w.desk.close())
+	}
+	if w.receiver != nil {
+		errs = append(errs, w.receiver.close())
 	}
 	for _, v := range []*volume{w.natsDisk, w.dbDisk, w.devDisk} {
 		errs = append(errs, v.close())
