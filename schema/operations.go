@@ -330,7 +330,11 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 		err = errors.New("its preview expired before it was complete")
 	}
 	if err != nil {
-		return 0, errors.Join(err, a.unfreeze(op.ID))
+		stands, left := a.unfreeze(op.ID)
+		if stands {
+			return tasks, nil
+		}
+		return 0, errors.Join(err, left)
 	}
 	return tasks, nil
 }
@@ -338,15 +342,20 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 // unfreezeMax bounds how long what is left of a Freeze may take to go; the rest expires.
 const unfreezeMax = 10 * time.Second
 
-// unfreeze deletes what a Freeze that failed has left.
-func (a *asked) unfreeze(id string) error {
+// unfreeze deletes what a Freeze that failed has left. stands: it has not failed, the answer to its last commit was lost.
+func (a *asked) unfreeze(id string) (stands bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), unfreezeMax)
 	defer cancel()
-	_, err := a.execOne(ctx, `UPDATE operations SET state = 'dropping' WHERE id = ?1 AND state = 'freezing'`, id)
-	if err == nil {
-		err = a.drop(ctx, id)
+	n, err := a.execOne(ctx, `UPDATE operations SET state = 'dropping' WHERE id = ?1 AND state = 'freezing'`, id)
+	if err != nil {
+		return false, err
 	}
-	return err
+	if n == 0 {
+		if _, err := a.Operation(ctx, id); !errors.Is(err, core.ErrNotFound) {
+			return err == nil, err // its members are not to be touched
+		}
+	}
+	return false, a.drop(ctx, id)
 }
 
 // frozenPage selects a page of tasks of a partition in the order of their numbers: those after a

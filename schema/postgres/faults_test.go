@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"net/url"
 	"testing"
+	"time"
 
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
@@ -68,7 +71,10 @@ func faulty(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *s
 	return calm, db
 }
 
-// The whole suite holds where the database fails as CockroachDB may: in the words
+// manyRequests are the parts of the operators' suite that only read more of the same.
+var manyRequests = []string{"list of one microsecond"}
+
+// The whole suite, also of what operators read and write, holds where the database fails as CockroachDB may: in the words
 // of PostgreSQL, whose commits take the fast path first, and in those of CockroachDB,
 // with its retries.
 //
@@ -88,13 +94,15 @@ func TestThroughFaults(t *testing.T) {
 			t.Parallel() // most of it is waiting
 			f.faults.Rate = 0.08
 			p := proxy(t, f.faults)
-			storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+			open := func(tb testing.TB) (schema.Store, *sql.DB) {
 				s, db := faulty(tb, p, f.options)
 				if got := s.Dialect(); got != f.dialect {
 					tb.Fatalf("dialect %s, want %s", got, f.dialect)
 				}
 				return s, db
-			})
+			}
+			storetest.Run(t, open)
+			storetest.RunOperators(t, open, manyRequests...)
 			counts := p.Counts()
 			t.Logf("%d requests: %v", p.Requests(), counts)
 			for _, k := range pgfault.Kinds {
@@ -107,3 +115,35 @@ func TestThroughFaults(t *testing.T) {
 }
 
 func faultsAs(cockroach bool) pgfault.Faults { return pgfault.Faults{Cockroach: cockroach} }
+
+// A preview whose last commit has happened, though its answer was lost, is frozen and keeps its members.
+//
+// covers: OP3
+func TestFreezeWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, pgfault.Faults{Rate: 1, Only: []pgfault.Kind{pgfault.LostAfter}, From: "waiting = $3", Until: "'dropping'"})
+	s, db := faulty(t, p, schema.Options{})
+	ctx, store := context.Background(), s.(patient).Unwrap()
+	if err := s.Partitions(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	const tasks = 7
+	if _, err := db.Exec(`INSERT INTO tasks (partition, number, id, type, plan_version, state, seq, round, failure_count, origin, created_at, updated_at, ended_at, end_number, commit_id)
+		SELECT 1, n, 't' || n, 'order', 1, 'error', 2, 0, 0, 0, now(), now(), now(), n, 1 FROM generate_series(1, $1::INT8) AS n`, tasks); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`UPDATE partitions SET next_number = $1, next_end = $1 WHERE partition = 1`, tasks+1); err != nil {
+		t.Fatal(err)
+	}
+	op := operate.Operation{ID: "op", Action: operate.ActionResubmit, Request: operate.Request{Action: operate.ActionResubmit}, Created: time.Now()}
+	frozen, err := store.Freeze(ctx, op, operate.Selection{Filter: &core.Filter{State: core.StateError}})
+	if err != nil || frozen != tasks {
+		t.Errorf("%d tasks are frozen, want %d: %v", frozen, tasks, err)
+	}
+	if n := p.Counts()[pgfault.LostAfter]; n != 1 {
+		t.Errorf("%d answers were lost, want 1", n)
+	}
+	if members, err := s.Members(ctx, "op", "", 0, 100); err != nil || len(members) != tasks {
+		t.Errorf("%d members, want %d: %v", len(members), tasks, err)
+	}
+}

@@ -13,8 +13,8 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// RunOperators holds a store to what operators read and write.
-func RunOperators(t *testing.T, open Open) {
+// RunOperators holds a store to what operators read and write, except for some of it by name.
+func RunOperators(t *testing.T, open Open, except ...string) {
 	for _, c := range []struct {
 		name string
 		test func(*rig)
@@ -50,6 +50,9 @@ func RunOperators(t *testing.T, open Open) {
 		{"settings", testSettings},
 		{"pauses", testPauses},
 	} {
+		if slices.Contains(except, c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			s, db := open(t)
 			c.test(newRig(t, s, db))

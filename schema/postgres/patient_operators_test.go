@@ -1,0 +1,242 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/schema/postgres"
+)
+
+// What operators read and write, with the patience of its users: a change whose outcome is not known
+// is looked for before it is made again.
+
+func (p patient) JournalPage(ctx context.Context, partition int, number, before int64, limit int) ([]core.Record, error) {
+	return retried(ctx, func() ([]core.Record, error) { return p.Store.JournalPage(ctx, partition, number, before, limit) })
+}
+
+func (p patient) Groups(ctx context.Context, f operate.GroupFilter) (operate.Groups, error) {
+	return retried(ctx, func() (operate.Groups, error) { return p.Store.Groups(ctx, f) })
+}
+
+func (p patient) Group(ctx context.Context, id string) (operate.Group, error) {
+	return retried(ctx, func() (operate.Group, error) { return p.Store.Group(ctx, id) })
+}
+
+func (p patient) AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error) {
+	err = retriedDo(ctx, func() error {
+		tasks, more, err = p.Store.AtRisk(ctx, before, limit)
+		return err
+	})
+	return tasks, more, err
+}
+
+func (p patient) Sample(ctx context.Context, newest int) (operate.Sample, error) {
+	return retried(ctx, func() (operate.Sample, error) { return p.Store.Sample(ctx, newest) })
+}
+
+func (p patient) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
+	return retried(ctx, func() (map[string]operate.Count, error) { return p.Store.WaitingFor(ctx) })
+}
+
+func (p patient) Joined(ctx context.Context, op operate.Operation) (operate.Count, error) {
+	return retried(ctx, func() (operate.Count, error) { return p.Store.Joined(ctx, op) })
+}
+
+func (p patient) Audit(ctx context.Context, f operate.AuditFilter) (operate.AuditPage, error) {
+	return retried(ctx, func() (operate.AuditPage, error) { return p.Store.Audit(ctx, f) })
+}
+
+// Append finds an entry of unknown outcome by its key, or among those that are newer than all that
+// there were.
+func (p patient) Append(ctx context.Context, e operate.AuditEntry) (number int64, again *operate.AuditEntry, err error) {
+	var last int64
+	if err := p.db.QueryRowContext(ctx, "SELECT COALESCE(max(number), 0) FROM audit").Scan(&last); err != nil {
+		return 0, nil, err
+	}
+	unknown := false
+	err = retriedDo(ctx, func() error {
+		if unknown && e.Key == "" {
+			row := p.db.QueryRowContext(ctx, "SELECT COALESCE(min(number), 0) FROM audit WHERE number > $1 AND target = $2 AND request_id = $3", last, []byte(e.Target), e.Request)
+			if err := row.Scan(&number); err != nil || number > 0 {
+				return err
+			}
+		}
+		number, again, err = p.Store.Append(ctx, e)
+		if unknown && again != nil && again.Request == e.Request && again.Number > last {
+			again = nil // its own
+		}
+		unknown = err != nil
+		return err
+	})
+	return number, again, err
+}
+
+func (p patient) SetOutcome(ctx context.Context, number int64, outcome string) error {
+	return retriedDo(ctx, func() error { return p.Store.SetOutcome(ctx, number, outcome) })
+}
+
+// Freeze takes away what one has left that could not end, as its expiry does, and freezes again.
+func (p patient) Freeze(ctx context.Context, op operate.Operation, sel operate.Selection) (int64, error) {
+	var frozen int64
+	err := retriedDo(ctx, func() (err error) {
+		frozen, err = p.Store.Freeze(ctx, op, sel)
+		if err == nil || !postgres.Passing(err) {
+			return err
+		}
+		left, failed := p.db.ExecContext(ctx, "DELETE FROM operations WHERE id = $1 AND state IN ('freezing', 'dropping')", op.ID)
+		if failed != nil {
+			return failed
+		}
+		if n, _ := left.RowsAffected(); n > 0 {
+			_, failed = p.db.ExecContext(ctx, "DELETE FROM operation_members WHERE operation = $1", op.ID)
+		}
+		if wrong := (*pgconn.PgError)(nil); errors.As(err, &wrong) && wrong.Code == "23505" {
+			return wrong // it was refused; only the taking away was not possible
+		}
+		return errors.Join(err, failed)
+	})
+	return frozen, err
+}
+
+func (p patient) Operation(ctx context.Context, id string) (operate.Operation, error) {
+	return retried(ctx, func() (operate.Operation, error) { return p.Store.Operation(ctx, id) })
+}
+
+func (p patient) Operations(ctx context.Context, states []operate.OperationState, limit int, after string) (ops []operate.Operation, next string, err error) {
+	err = retriedDo(ctx, func() error {
+		ops, next, err = p.Store.Operations(ctx, states, limit, after)
+		return err
+	})
+	return ops, next, err
+}
+
+func (p patient) Update(ctx context.Context, op operate.Operation, was int64) error {
+	return p.fenced(ctx, op, func() error { return p.Store.Update(ctx, op, was) })
+}
+
+func (p patient) SetMembers(ctx context.Context, op operate.Operation, was int64, members []operate.Member) error {
+	return p.fenced(ctx, op, func() error { return p.Store.SetMembers(ctx, op, was, members) })
+}
+
+// fenced makes a change that raises an operation's epoch: one of unknown outcome that has happened
+// fences the next try.
+func (p patient) fenced(ctx context.Context, op operate.Operation, change func() error) error {
+	unknown := false
+	return retriedDo(ctx, func() error {
+		err := change()
+		if unknown && errors.Is(err, operate.ErrFenced) {
+			if is, readErr := p.Operation(ctx, op.ID); readErr == nil && is.Epoch == op.Epoch {
+				return nil
+			}
+		}
+		unknown = err != nil
+		return err
+	})
+}
+
+func (p patient) Members(ctx context.Context, operation string, outcome operate.Outcome, after int64, limit int) ([]operate.Member, error) {
+	return retried(ctx, func() ([]operate.Member, error) { return p.Store.Members(ctx, operation, outcome, after, limit) })
+}
+
+// DropExpired counts itself what the tries took away.
+func (p patient) DropExpired(ctx context.Context, now time.Time) (int, error) {
+	count := func() (n int, err error) {
+		err = p.db.QueryRowContext(ctx, "SELECT count(*) FROM operations").Scan(&n)
+		return n, err
+	}
+	before, err := count()
+	if err != nil {
+		return 0, err
+	}
+	if err := retriedDo(ctx, func() error { _, err := p.Store.DropExpired(ctx, now); return err }); err != nil {
+		return 0, err
+	}
+	after, err := count()
+	return before - after, err
+}
+
+func (p patient) Standing(ctx context.Context, members []operate.Member) ([]operate.Standing, error) {
+	return retried(ctx, func() ([]operate.Standing, error) { return p.Store.Standing(ctx, members) })
+}
+
+func (p patient) Saved(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
+	return retried(ctx, func() ([]core.Saved, error) { return p.Store.Saved(ctx, partition, numbers) })
+}
+
+func (p patient) PutToken(ctx context.Context, t operate.Token) error {
+	return retriedDo(ctx, func() error { return p.Store.PutToken(ctx, t) })
+}
+
+func (p patient) TokenByID(ctx context.Context, id string) (operate.Token, error) {
+	return retried(ctx, func() (operate.Token, error) { return p.Store.TokenByID(ctx, id) })
+}
+
+func (p patient) Tokens(ctx context.Context) ([]operate.Token, error) {
+	return retried(ctx, func() ([]operate.Token, error) { return p.Store.Tokens(ctx) })
+}
+
+func (p patient) RevokeToken(ctx context.Context, id string, at time.Time) error {
+	return retriedDo(ctx, func() error { return p.Store.RevokeToken(ctx, id, at) })
+}
+
+func (p patient) TouchToken(ctx context.Context, id string, at time.Time) error {
+	return retriedDo(ctx, func() error { return p.Store.TouchToken(ctx, id, at) })
+}
+
+// AddNote looks whether a note of unknown outcome is there.
+func (p patient) AddNote(ctx context.Context, n operate.Note) (added operate.Note, err error) {
+	unknown := false
+	err = retriedDo(ctx, func() error {
+		if unknown {
+			newest, err := p.Notes(ctx, n.Target, 1)
+			if err != nil {
+				return err
+			}
+			if len(newest) == 1 && newest[0].Text == n.Text && newest[0].At.Equal(n.At) {
+				added = newest[0]
+				return nil
+			}
+		}
+		added, err = p.Store.AddNote(ctx, n)
+		unknown = err != nil
+		return err
+	})
+	return added, err
+}
+
+func (p patient) Notes(ctx context.Context, target string, limit int) ([]operate.Note, error) {
+	return retried(ctx, func() ([]operate.Note, error) { return p.Store.Notes(ctx, target, limit) })
+}
+
+func (p patient) PutSetting(ctx context.Context, name string, document []byte) error {
+	return retriedDo(ctx, func() error { return p.Store.PutSetting(ctx, name, document) })
+}
+
+func (p patient) Setting(ctx context.Context, name string) ([]byte, error) {
+	return retried(ctx, func() ([]byte, error) { return p.Store.Setting(ctx, name) })
+}
+
+func (p patient) Settings(ctx context.Context, prefix string) (map[string][]byte, error) {
+	return retried(ctx, func() (map[string][]byte, error) { return p.Store.Settings(ctx, prefix) })
+}
+
+func (p patient) DeleteSetting(ctx context.Context, name string) error {
+	return retriedDo(ctx, func() error { return p.Store.DeleteSetting(ctx, name) })
+}
+
+func (p patient) PutPause(ctx context.Context, pause operate.Pause) error {
+	return retriedDo(ctx, func() error { return p.Store.PutPause(ctx, pause) })
+}
+
+func (p patient) DeletePause(ctx context.Context, id string) error {
+	return retriedDo(ctx, func() error { return p.Store.DeletePause(ctx, id) })
+}
+
+func (p patient) Pauses(ctx context.Context) ([]operate.Pause, error) {
+	return retried(ctx, func() ([]operate.Pause, error) { return p.Store.Pauses(ctx) })
+}
