@@ -372,7 +372,10 @@ func (r *repair) passed(v *core.View) bool {
 		}
 		return true
 	}
-	return v.State == core.StateProcessed || r.w.services.Books().Entry(v.ID, r.step).Applied > 0
+	passed := slices.ContainsFunc(v.Steps, func(s core.StepView) bool {
+		return s.Name == r.step.String() && s.Status == core.StepDone.String()
+	})
+	return (passed || v.State == core.StateProcessed) && r.w.services.Books().Entry(v.ID, r.step).Applied > 0
 }
 
 // mended counts what became of the members of all operations of a round.

@@ -34,7 +34,7 @@ const (
 )
 
 // mutants is the whole list.
-var mutants = slices.Concat(coreMutants, undoMutants, schedulerMutants, roleMutants, adapterMutants, groundMutants, wiringMutants, repairMutants)
+var mutants = slices.Concat(coreMutants, undoMutants, schedulerMutants, roleMutants, adapterMutants, groundMutants, wiringMutants, repairMutants, operatorMutants)
 
 // folder is where the tests are that must catch the mutant.
 func (m *mutant) folder() string {
