@@ -18,9 +18,10 @@ type line struct {
 	raw           string
 }
 
-// cause is what a line is about: no cause may have more than one line a second.
+// cause is what a line is about: no cause may have more than one line a second. Each task in error is a cause of its
+// own; the supervisor bounds how many it tells of.
 func (l *line) cause() string {
-	return strings.Join([]string{l.life, l.text, l.attrs["alert"], l.attrs["name"], l.attrs["key"]}, "|")
+	return strings.Join([]string{l.life, l.text, l.attrs["alert"], l.attrs["name"], l.attrs["key"], l.attrs["task"]}, "|")
 }
 
 // lineGap is a second, less what two clocks of one process may be apart.

@@ -266,6 +266,7 @@ func (r *repair) judge(ctx context.Context) ([]string, error) {
 		}
 		r.w.mended.add(&tally)
 	}
+	r.w.mended.Looks += r.looks
 	for _, id := range r.ids {
 		why, err := r.member(ctx, id, outcomes[id])
 		if err != nil {
@@ -386,7 +387,8 @@ type mended struct {
 	FailedAgain int64 `json:"failed_again"`
 	Skipped     int64 `json:"skipped"`
 	Waiting     int64 `json:"waiting"` // of operations that were stopped
-	Kills       int   `json:"kills"`   // of processes and servers while one ran
+	Kills       int   `json:"kills"`   // of processes and servers in the midst of operators' work
+	Looks       int   `json:"looks"`   // at the columns while one ran
 }
 
 func (m *mended) add(t *operate.Tally) {

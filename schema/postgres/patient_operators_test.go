@@ -39,10 +39,6 @@ func (p patient) Sample(ctx context.Context, newest int) (operate.Sample, error)
 	return retried(ctx, func() (operate.Sample, error) { return p.Store.Sample(ctx, newest) })
 }
 
-func (p patient) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
-	return retried(ctx, func() (map[string]operate.Count, error) { return p.Store.WaitingFor(ctx) })
-}
-
 func (p patient) Joined(ctx context.Context, op operate.Operation) (operate.Count, error) {
 	return retried(ctx, func() (operate.Count, error) { return p.Store.Joined(ctx, op) })
 }
