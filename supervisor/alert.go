@@ -18,6 +18,7 @@ const (
 	DefaultSummaryEvery = 10 * time.Second
 
 	alertKindsMax  = 64
+	alertLately    = 64  // alerts that are not told again when their endings come again
 	alertErrorMax  = 512 // bytes of an error text that an alert repeats
 	alertOtherType = "other types"
 )
@@ -51,6 +52,15 @@ type Alerter struct {
 	next  core.Instant    // when the average rate is kept again
 	held  map[kind]*Alert // sums not told yet
 	since core.Instant    // of the oldest in held
+
+	lately [alertLately]ending // told one by one, the newest before turn
+	turn   int
+}
+
+// ending is one ending of a task: a new owner publishes again what may not have been told.
+type ending struct {
+	task string
+	at   core.Instant
 }
 
 type kind struct{ taskType, step string }
@@ -71,8 +81,12 @@ func (a *Alerter) Take(now core.Instant, e core.Ending) error {
 		return nil
 	}
 	alert := Alert{Task: e.ID, Type: e.Type, Step: e.Step, Error: core.ShortText(e.Error, alertErrorMax), At: e.At, Tasks: 1}
+	is := ending{e.ID, e.At}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if slices.Contains(a.lately[:], is) {
+		return nil
+	}
 	next := max(a.next, now).Add(a.cfg.Every)
 	if next.Sub(now) > time.Duration(a.cfg.Burst)*a.cfg.Every {
 		a.hold(now, alert)
@@ -82,6 +96,8 @@ func (a *Alerter) Take(now core.Instant, e core.Ending) error {
 		return fmt.Errorf("alert about task %s: %w", e.ID, err)
 	}
 	a.next = next
+	a.lately[a.turn] = is
+	a.turn = (a.turn + 1) % alertLately
 	return nil
 }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -358,7 +359,7 @@ func TestAlerterBoundsTheRate(t *testing.T) {
 	take(epoch, core.Ending{ID: "fine", State: core.StateProcessed})
 	take(epoch, core.Ending{ID: "fine", State: core.StateUndone})
 	for i := range 100 {
-		take(epoch, core.Ending{ID: "t" + string(rune('a'+i%26)), Type: "order", Step: "pay", State: core.StateError, Error: strings.Repeat("é", 400)})
+		take(epoch, core.Ending{ID: fmt.Sprint("t", i), Type: "order", Step: "pay", State: core.StateError, Error: strings.Repeat("é", 400)})
 	}
 	if len(sink.got) != 3 {
 		t.Fatalf("%d alerts at once, want the burst of 3", len(sink.got))
@@ -394,7 +395,7 @@ func TestAlertsAddUp(t *testing.T) {
 	sink := &memSink{}
 	a := NewAlerter(AlertConfig{}, sink)
 	for i := range 1000 {
-		if err := a.Take(epoch, core.Ending{ID: "x", Type: strings.Repeat("t", i), State: core.StateError}); err != nil {
+		if err := a.Take(epoch, core.Ending{ID: fmt.Sprint("x", i), Type: strings.Repeat("t", i), State: core.StateError}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -410,6 +411,38 @@ func TestAlertsAddUp(t *testing.T) {
 	}
 	if total != 1000 || len(a.held) != 0 {
 		t.Errorf("alerts speak of %d tasks, want 1000; %d held", total, len(a.held))
+	}
+}
+
+// An ending that comes again, because a new owner tells what may not have been told, is one alert; the next
+// error of the same task is another. What was not taken is not forgotten.
+//
+// covers: I22
+func TestEndingThatComesAgain(t *testing.T) {
+	sink := &memSink{err: errors.New("away")}
+	a := NewAlerter(AlertConfig{Burst: 4 * alertLately}, sink)
+	first := core.Ending{ID: "x", State: core.StateError, At: epoch}
+	if err := a.Take(epoch, first); err == nil {
+		t.Fatal("no error of the sink")
+	}
+	sink.err = nil
+	next := first
+	next.At = epoch.Add(time.Second)
+	for _, e := range []core.Ending{first, first, next, first, next} {
+		if err := a.Take(epoch, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(sink.got) != 2 || sink.got[0].At != first.At || sink.got[1].At != next.At {
+		t.Errorf("alerts %+v, want one of each ending", sink.got)
+	}
+	for i := range alertLately {
+		if err := a.Take(epoch, core.Ending{ID: fmt.Sprint("y", i), State: core.StateError, At: epoch}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Take(epoch, first); err != nil || len(sink.got) != 3+alertLately {
+		t.Errorf("%d alerts, %v: more endings are remembered than may be", len(sink.got), err)
 	}
 }
 

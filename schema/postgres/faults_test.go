@@ -71,38 +71,22 @@ func faulty(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *s
 	return calm, db
 }
 
-// manyRequests are the parts of the operators' suite that only read more of the same.
-var manyRequests = []string{"list of one microsecond"}
-
-// The whole suite, also of what operators read and write, holds where the database fails as CockroachDB may: in the words
-// of PostgreSQL, whose commits take the fast path first, and in those of CockroachDB,
-// with its retries.
-//
-// covers: E18
-func TestThroughFaults(t *testing.T) {
-	t.Parallel()
-	for name, f := range map[string]struct {
-		faults  pgfault.Faults
-		options schema.Options
-		dialect string
-	}{
-		"postgres":               {pgfault.Faults{Seed: 1}, schema.Options{}, "postgres"},
-		"cockroach":              {pgfault.Faults{Seed: 2, Cockroach: true}, schema.Options{}, "cockroach"},
-		"cockroach serializable": {pgfault.Faults{Seed: 3, Cockroach: true}, schema.Options{Serializable: true}, "cockroach"},
-	} {
+// suiteThroughFaults runs a suite on stores behind a proxy, each variant with its own, and wants every kind of fault to
+// happen.
+func suiteThroughFaults(t *testing.T, variants []string, open func(testing.TB, *pgfault.Proxy, schema.Options) (schema.Store, *sql.DB), suite func(*testing.T, storetest.Open)) {
+	for _, name := range variants {
+		f := faultVariants[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
 			f.faults.Rate = 0.08
 			p := proxy(t, f.faults)
-			open := func(tb testing.TB) (schema.Store, *sql.DB) {
-				s, db := faulty(tb, p, f.options)
+			suite(t, func(tb testing.TB) (schema.Store, *sql.DB) {
+				s, db := open(tb, p, f.options)
 				if got := s.Dialect(); got != f.dialect {
 					tb.Fatalf("dialect %s, want %s", got, f.dialect)
 				}
 				return s, db
-			}
-			storetest.Run(t, open)
-			storetest.RunOperators(t, open, manyRequests...)
+			})
 			counts := p.Counts()
 			t.Logf("%d requests: %v", p.Requests(), counts)
 			for _, k := range pgfault.Kinds {
@@ -112,6 +96,52 @@ func TestThroughFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// faultVariants are the databases that a proxy makes of PostgreSQL.
+var faultVariants = map[string]struct {
+	faults  pgfault.Faults
+	options schema.Options
+	dialect string
+}{
+	"postgres":               {pgfault.Faults{Seed: 1}, schema.Options{}, "postgres"},
+	"cockroach":              {pgfault.Faults{Seed: 2, Cockroach: true}, schema.Options{}, "cockroach"},
+	"cockroach serializable": {pgfault.Faults{Seed: 3, Cockroach: true}, schema.Options{Serializable: true}, "cockroach"},
+}
+
+// The whole suite holds where the database fails as CockroachDB may: in the words
+// of PostgreSQL, whose commits take the fast path first, and in those of CockroachDB,
+// with its retries.
+//
+// covers: E18
+func TestThroughFaults(t *testing.T) {
+	t.Parallel()
+	suiteThroughFaults(t, []string{"postgres", "cockroach", "cockroach serializable"}, faulty, func(t *testing.T, open storetest.Open) { storetest.Run(t, open) })
+}
+
+// What operators read and write holds there as well. The tables are made without the faults, which TestThroughFaults
+// tries, and what only has many more rows is left out.
+//
+// covers: OP2, OP3, OP16
+func TestOperatorsThroughFaults(t *testing.T) {
+	t.Parallel()
+	behind := func(tb testing.TB, p *pgfault.Proxy, o schema.Options) (schema.Store, *sql.DB) {
+		direct := pgtestdb.URL(tb)
+		db := dbOf(open(tb, direct, schema.Options{}))
+		s, err := retried(context.Background(), func() (schema.Store, error) { return postgres.Open(context.Background(), through(tb, p, direct), o) })
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				tb.Error(err)
+			}
+		})
+		return patient{s, db}, db
+	}
+	suiteThroughFaults(t, []string{"postgres", "cockroach serializable"}, behind, func(t *testing.T, open storetest.Open) {
+		storetest.RunOperators(t, open, "list of one microsecond", "list that is cut off", "list by time of creation", "waiting for agents")
+	})
 }
 
 func faultsAs(cockroach bool) pgfault.Faults { return pgfault.Faults{Cockroach: cockroach} }
