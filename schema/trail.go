@@ -35,8 +35,11 @@ func (a *asked) Append(ctx context.Context, e operate.AuditEntry) (number int64,
 		if number, err = c.nextNumber("audit"); err != nil {
 			return err
 		}
-		if again, err = c.auditEntry(e.Key); err != nil || again != nil {
-			return errors.Join(err, errStands)
+		if again, err = c.auditEntry(e.Key); err != nil {
+			return err
+		}
+		if again != nil {
+			return errStands
 		}
 		_, err = c.exec(qAppend, number, a.of.time(core.InstantOf(e.At)), words(e.Actor), string(e.Role), words(e.From), words(e.Via), words(e.Action), []byte(e.Target),
 			words(e.Reason), someBytes(e.Before), someBytes(e.After), words(e.Outcome), someText(words(e.Key)), words(e.Request))
@@ -68,10 +71,13 @@ func (c changes) auditEntry(key string) (*operate.AuditEntry, error) {
 		return nil, nil
 	}
 	e, err := scanAudit(c.tx.QueryRowContext(c.ctx, c.r.params(qAuditKey), words(key)))
-	if errors.Is(err, sql.ErrNoRows) {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	return &e, err
+	return &e, nil
 }
 
 func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) {

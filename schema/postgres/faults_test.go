@@ -144,6 +144,26 @@ func TestOperatorsThroughFaults(t *testing.T) {
 	})
 }
 
+// A key that could not be looked up because the connection was lost is an error, and not a key that was used before.
+//
+// covers: OP16
+func TestAuditKeyOfALostConnection(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, pgfault.Faults{Rate: 1, Only: []pgfault.Kind{pgfault.LostBefore}, From: "FROM audit WHERE request_key", Until: "max(number)"})
+	s, _ := faulty(t, p, schema.Options{})
+	ctx, store := context.Background(), s.(patient).Unwrap()
+	e := operate.AuditEntry{At: time.Now(), Actor: "olga", Role: operate.RoleOperator, Via: "http", Action: "undo", Target: "task/order/1", Outcome: "asked", Key: "key"}
+	if number, again, err := store.Append(ctx, e); err == nil {
+		t.Errorf("entry %d, again %+v, though its key could not be looked up", number, again)
+	}
+	if n := p.Counts()[pgfault.LostBefore]; n != 1 {
+		t.Errorf("%d connections were lost, want 1", n)
+	}
+	if page, err := s.Audit(ctx, operate.AuditFilter{Limit: 10}); err != nil || len(page.Entries) != 0 {
+		t.Errorf("%d entries, %v", len(page.Entries), err)
+	}
+}
+
 func faultsAs(cockroach bool) pgfault.Faults { return pgfault.Faults{Cockroach: cockroach} }
 
 // A preview whose last commit has happened, though its answer was lost, is frozen and keeps its members.

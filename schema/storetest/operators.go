@@ -789,6 +789,7 @@ func testMembers(r *rig) {
 	set(2, operate.OutcomeFailedAgain, "no stock \x00\xff", 1)
 	members[1].Text = "no stock \uFFFD\uFFFD"
 	set(2, operate.OutcomeSkipped, "it changed", 2, 3)
+	set(3, operate.OutcomeAsked, "", 4)
 	r.equal("members", r.members("op", "", 3), members)
 	r.equal("skipped", r.members("op", operate.OutcomeSkipped, 1), members[2:4])
 	bad := members[5]
