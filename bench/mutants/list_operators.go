@@ -176,6 +176,12 @@ var operatorMutants = []mutant{
 		run:   "^TestSQLiteOperators$",
 	},
 	{
+		name: "key-that-cannot-be-read", invariant: 3, file: "schema/trail.go", in: "schema/postgres",
+		old: "	case err != nil:\n		return nil, err\n	}\n	return &e, nil\n", new: "	case err != nil:\n		return &e, nil\n	}\n	return &e, nil\n",
+		fault: "a change goes on that is not in the audit trail, because the connection was lost while its key was looked up",
+		run:   "^TestAuditKeyOfALostConnection$",
+	},
+	{
 		name: "revoked-again", invariant: 12, file: "schema/keep.go", in: "schema/sqlite",
 		old: "revoked_at = COALESCE(revoked_at, ?2)", new: "revoked_at = ?2",
 		fault: "a revocation is given another time",
@@ -316,6 +322,12 @@ var operatorMutants = []mutant{
 		old: "	if f.left--; f.left > 0 {", new: "	if f.left--; f.left > 1 {",
 		fault: "an alert is done with before its channel has it, and lost with the sender",
 		run:   "^(TestKilledSender|TestWebhook)$",
+	},
+	{
+		name: "ending-told-again", invariant: 12, file: "supervisor/alert.go",
+		old: "	if slices.Contains(a.lately[:], is) {", new: "	if slices.Contains(a.lately[:], is) && now < 0 {",
+		fault: "a takeover has an operator told twice of one task",
+		run:   "^TestEndingThatComesAgain$",
 	},
 	{
 		name: "alerts-of-everyone", invariant: 12, file: "internal/alerts/sender.go",

@@ -260,6 +260,11 @@ func TestActionsOfOneKey(t *testing.T) {
 	if _, bad := d.act(t, olga, operate.Request{Action: operate.ActionCancel, Key: "k1"}); bad == nil || bad.Code != 422 || bad.Field != "Idempotency-Key" || len(d.controls) != 1 {
 		t.Errorf("the key for another action: %+v", bad)
 	}
+	d.views["d-2"] = core.View{ID: "d-2", Type: "delivery", State: core.StateError, Seq: 3, Possible: []string{"resubmit"}}
+	var refused *operate.Refusal
+	if _, err := d.Do(t.Context(), olga, operate.TaskRef{Type: "delivery", ID: "d-2"}, r); !errors.As(err, &refused) || refused.Code != 422 || refused.Field != "Idempotency-Key" || len(d.controls) != 1 {
+		t.Errorf("the key for another task: %v", err)
+	}
 	r.Key = "k2" // refused by the state, and the same key again
 	_, bad = d.act(t, olga, r)
 	d.is(core.StateError, 9, "resubmit")
