@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/schema"
 )
 
@@ -134,6 +135,57 @@ func TestReader(t *testing.T) {
 	}
 	if r, status, err := openReader(t.Context(), server.Client(), server.URL, "/full", ""); r != nil || status != http.StatusTooManyRequests || err != nil {
 		t.Errorf("%v %d %v", r, status, err)
+	}
+}
+
+// What an operation says of a task is held against its row, its journal and the ledgers.
+func TestContradictions(t *testing.T) {
+	services, err := drone.NewServices(drone.ServiceOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"made", "kept"} {
+		if _, err := services.Do(t.Context(), drone.StepDrone, drone.Call{Task: id, Key: id + "/drone/0", Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passed := []core.StepView{{Name: "drone", Status: core.StepDone.String()}}
+	row := func(by string) core.Record { return core.Record{Seq: 5, Actor: operate.OperationActor(by)} }
+	const (
+		done, again, skipped, asked, waiting = operate.OutcomeDone, operate.OutcomeFailedAgain, operate.OutcomeSkipped, operate.OutcomeAsked, operate.OutcomeWaiting
+	)
+	for _, c := range []struct {
+		name     string
+		action   operate.Action
+		v        core.View
+		rows     []core.Record
+		by       []string
+		outcomes []operate.Outcome
+		wrong    bool
+	}{
+		{"done", operate.ActionResubmit, core.View{ID: "made", State: core.StateProcessed, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{done}, false},
+		{"done, and failed later", operate.ActionResubmit, core.View{ID: "made", State: core.StateError, Steps: passed, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{done}, false},
+		{"done, and has not passed", operate.ActionResubmit, core.View{ID: "made", State: core.StateError, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{done}, true},
+		{"done, and no service knows", operate.ActionResubmit, core.View{ID: "none", State: core.StateProcessed, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{done}, true},
+		{"done twice", operate.ActionResubmit, core.View{ID: "made", State: core.StateProcessed, Seq: 9}, []core.Record{row("a"), row("a")}, []string{"a"}, []operate.Outcome{done}, true},
+		{"done by another hand", operate.ActionResubmit, core.View{ID: "made", State: core.StateProcessed, Seq: 9}, []core.Record{row("b")}, []string{"a"}, []operate.Outcome{done}, true},
+		{"undone", operate.ActionUndo, core.View{ID: "none", State: core.StateUndone, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{done}, false},
+		{"undone, and an effect stands", operate.ActionUndo, core.View{ID: "kept", State: core.StateUndone, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{done}, true},
+		{"being undone", operate.ActionUndo, core.View{ID: "none", State: core.StateUndoing, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{done}, true},
+		{"failed again", operate.ActionResubmit, core.View{ID: "none", State: core.StateError, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{again}, false},
+		{"failed again, and is processed", operate.ActionResubmit, core.View{ID: "made", State: core.StateProcessed, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{again}, true},
+		{"asked for ever", operate.ActionResubmit, core.View{ID: "none", State: core.StateError, Seq: 4}, nil, []string{"a"}, []operate.Outcome{asked}, true},
+		{"waits", operate.ActionResubmit, core.View{ID: "none", State: core.StateError, Seq: 4}, nil, []string{"a"}, []operate.Outcome{waiting}, false},
+		{"waits, and was touched", operate.ActionResubmit, core.View{ID: "none", State: core.StateError, Seq: 9}, nil, []string{"a"}, []operate.Outcome{waiting}, true},
+		{"skipped, and was asked", operate.ActionResubmit, core.View{ID: "none", State: core.StateError, Seq: 9}, []core.Record{row("a")}, []string{"a"}, []operate.Outcome{skipped}, true},
+		{"of two one", operate.ActionResubmit, core.View{ID: "made", State: core.StateProcessed, Seq: 9}, []core.Record{row("b")}, []string{"a", "b"}, []operate.Outcome{skipped, done}, false},
+		{"of two both", operate.ActionResubmit, core.View{ID: "made", State: core.StateProcessed, Seq: 9}, []core.Record{row("a"), row("b")}, []string{"a", "b"}, []operate.Outcome{done, done}, true},
+		{"no member", operate.ActionResubmit, core.View{ID: "none", State: core.StateError, Seq: 4}, nil, []string{"a"}, nil, true},
+	} {
+		r := &repair{w: &world{services: services}, action: c.action, step: drone.StepDrone, by: c.by, frozen: map[string]int64{c.v.ID: 4}}
+		if wrong := r.contradictions(&c.v, c.rows, c.outcomes); (len(wrong) > 0) != c.wrong {
+			t.Errorf("%s: %q", c.name, wrong)
+		}
 	}
 }
 

@@ -304,7 +304,7 @@ func (r *repair) judge(ctx context.Context) ([]string, error) {
 }
 
 // member holds what operations say of one task against its row, journal and ledgers.
-func (r *repair) member(ctx context.Context, id string, outcomes []operate.Outcome) (wrong []string, err error) {
+func (r *repair) member(ctx context.Context, id string, outcomes []operate.Outcome) ([]string, error) {
 	v, err := r.w.stored(ctx, id)
 	if err != nil {
 		return nil, err
@@ -317,13 +317,18 @@ func (r *repair) member(ctx context.Context, id string, outcomes []operate.Outco
 	if err != nil {
 		return nil, err
 	}
+	return r.contradictions(&v, rows, outcomes), nil
+}
+
+// contradictions are what the operations' outcomes of a task say that its row, journal and ledgers do not.
+func (r *repair) contradictions(v *core.View, rows []core.Record, outcomes []operate.Outcome) (wrong []string) {
 	bad := func(format string, a ...any) {
-		wrong = append(wrong, fmt.Sprintf("task %s, which is %s: ", id, v.State)+fmt.Sprintf(format, a...))
+		wrong = append(wrong, fmt.Sprintf("task %s, which is %s: ", v.ID, v.State)+fmt.Sprintf(format, a...))
 	}
 	asked := 0
 	for i := range rows {
 		for _, op := range r.by {
-			if rows[i].Seq > r.frozen[id] && rows[i].Actor == operate.OperationActor(op) {
+			if rows[i].Seq > r.frozen[v.ID] && rows[i].Actor == operate.OperationActor(op) {
 				asked++
 			}
 		}
@@ -336,7 +341,7 @@ func (r *repair) member(ctx context.Context, id string, outcomes []operate.Outco
 		switch outcome {
 		case operate.OutcomeDone:
 			acted++
-			if !r.passed(&v) {
+			if !r.passed(v) {
 				bad("done, but the action has not come about")
 			}
 		case operate.OutcomeFailedAgain:
@@ -354,10 +359,10 @@ func (r *repair) member(ctx context.Context, id string, outcomes []operate.Outco
 	if acted > 1 {
 		bad("%d operations acted on it", acted)
 	}
-	if acted == 0 && len(r.by) == 1 && v.Seq != r.frozen[id] {
-		bad("it was not acted on, and has moved from row %d to %d", r.frozen[id], v.Seq)
+	if acted == 0 && v.Seq != r.frozen[v.ID] {
+		bad("it was not acted on, and has moved from row %d to %d", r.frozen[v.ID], v.Seq)
 	}
-	return wrong, nil
+	return wrong
 }
 
 // passed reports whether what was asked of a task has come about.
