@@ -296,7 +296,7 @@ var operatorMutants = []mutant{
 		name: "live-read-for-each", invariant: 12, file: "internal/live/live.go",
 		old: "	again := within > 0 && l.fresh()", new: "	again := within < 0 && l.fresh()",
 		fault: "each who asks for the overview has the tables read",
-		run:   "^TestOneReader$",
+		run:   "^TestOneReadForAllWhoWait$",
 	},
 	{
 		name: "live-read-for-none", invariant: 12, file: "internal/live/live.go",

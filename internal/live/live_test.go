@@ -137,6 +137,45 @@ func TestOneReader(t *testing.T) {
 	})
 }
 
+// slow is a store that answers when it may.
+type slow struct {
+	*store
+	may chan struct{}
+}
+
+func (s slow) Sample(ctx context.Context, newest int) (operate.Sample, error) {
+	<-s.may
+	return s.store.Sample(ctx, newest)
+}
+
+// TestOneReadForAllWhoWait: who asks while a read is under way has what that one reads.
+//
+// covers: OP6
+func TestOneReadForAllWhoWait(t *testing.T) {
+	s := slow{&store{}, make(chan struct{})}
+	l, err := New(Config{Reader: s, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const askers = 50
+	var begun, asking sync.WaitGroup
+	for range askers {
+		begun.Add(1)
+		asking.Go(func() {
+			begun.Done()
+			if _, err := l.Current(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	begun.Wait()
+	close(s.may)
+	asking.Wait()
+	if n := s.count(); n != 1 {
+		t.Errorf("%d reads for %d who asked at once, want 1", n, askers)
+	}
+}
+
 // TestSlowStore: a read that takes long makes the next one wait, and one that hangs is cut off.
 //
 // covers: OP6
