@@ -49,7 +49,7 @@ func (p *process) launch() error {
 	cmd := exec.Command(p.args[0], p.args[1:]...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	// As variables, because an older program does not know the flags.
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all", "DULY_ALERTS_ALLOW_LOCAL=true", fmt.Sprintf("DULY_HTTP_STREAMS=%d", readersMost+50))
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all", variable("ALERTS_ALLOW_LOCAL", true), variable("HTTP_STREAMS", readersMost+50))
 	// A parent that was killed must not leave children behind, and an interrupt at
 	// the terminal is the parent's to handle.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -67,6 +67,9 @@ func (p *process) launch() error {
 	})
 	return nil
 }
+
+// variable is a setting of a node as its environment has it.
+func variable(setting string, value any) string { return fmt.Sprintf("DULY"+"_%s=%v", setting, value) }
 
 // again restarts a process that ended without being told to.
 func (p *process) again(ended *exec.Cmd) {

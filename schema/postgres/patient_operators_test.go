@@ -76,13 +76,22 @@ func (p patient) SetOutcome(ctx context.Context, number int64, outcome string) e
 	return retriedDo(ctx, func() error { return p.Store.SetOutcome(ctx, number, outcome) })
 }
 
-// Freeze takes away what one has left that could not end, as its expiry does, and freezes again.
+// Freeze finds one of unknown outcome that has happened. What one has left that could not end it takes away, as its
+// expiry does, and freezes again.
 func (p patient) Freeze(ctx context.Context, op operate.Operation, sel operate.Selection) (int64, error) {
 	var frozen int64
+	var there bool // before this one
+	if err := p.db.QueryRowContext(ctx, "SELECT count(*) > 0 FROM operations WHERE id = $1", op.ID).Scan(&there); err != nil {
+		return 0, err
+	}
 	err := retriedDo(ctx, func() (err error) {
 		frozen, err = p.Store.Freeze(ctx, op, sel)
-		if err == nil || !postgres.Passing(err) {
+		if err == nil || there || !postgres.Passing(err) {
 			return err
+		}
+		stands := p.db.QueryRowContext(ctx, "SELECT tasks FROM operations WHERE id = $1 AND state NOT IN ('freezing', 'dropping')", op.ID)
+		if stands.Scan(&frozen) == nil {
+			return nil
 		}
 		left, failed := p.db.ExecContext(ctx, "DELETE FROM operations WHERE id = $1 AND state IN ('freezing', 'dropping')", op.ID)
 		if failed != nil {
