@@ -379,8 +379,8 @@ func TestEncryptedPayloads(t *testing.T) {
 // covers: OP11, OP9
 func TestPatchMany(t *testing.T) {
 	w := fixedWorld()
-	h := newConsole(t, w.config())
-	dialog := get(t, h, Path+"operations/new?action=edit&group=g1").Body.String()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	dialog := get(t, h, Path+"operations/new?action=edit&group="+w.groupsAll()[0].ID).Body.String()
 	if !strings.Contains(dialog, "The input of one of them") || !strings.Contains(dialog, "d-patch") {
 		t.Errorf("dialog: %s", dialog)
 	}
