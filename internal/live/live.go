@@ -64,12 +64,12 @@ type Config struct {
 	Agents     operate.Agents           // nil: none are shown
 	Troubles   func() []operate.Trouble // of this node; nil: none are shown
 	// Mark tells by one cheap query whether something was committed: its text is then another one. nil: all is read each time.
-	Mark       func(context.Context) (string, error)
-	Interval   time.Duration            // between two reads, at least
-	ReadMax    time.Duration            // of one read
-	Risk       time.Duration            // a task whose deadline is nearer than that is at risk
-	Now        func() time.Time
-	Log        *slog.Logger // required
+	Mark     func(context.Context) (string, error)
+	Interval time.Duration // between two reads, at least
+	ReadMax  time.Duration // of one read
+	Risk     time.Duration // a task whose deadline is nearer than that is at risk
+	Now      func() time.Time
+	Log      *slog.Logger // required
 }
 
 // Snapshot is what was read last.
@@ -236,7 +236,8 @@ func (l *Live) read(ctx context.Context, within time.Duration) {
 	defer cancel()
 	next, how, err := l.look(bounded, began)
 	if ctx.Err() != nil {
-		return // who asked is gone: that says nothing of the store
+		l.seen = seen{} // what was read is not kept
+		return          // who asked is gone: that says nothing of the store
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,6 +30,7 @@ type store struct {
 	marks   int    // how often it was asked for
 	risks   int    // and the tasks at risk
 	nothing bool   // no task is unfinished
+	last    func() // called at the end of a read
 }
 
 func (s *store) Mark(context.Context) (string, error) {
@@ -89,6 +90,12 @@ func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.Vi
 }
 
 func (s *store) Agents(context.Context) ([]operate.Agent, error) {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last != nil {
+		last()
+	}
 	return []operate.Agent{{Name: "z.gone"}, {Name: "a.there", Instances: 2}, {Name: "b.unknown", Instances: -1}, {Name: "c.gone"}}, nil
 }
 
@@ -311,6 +318,29 @@ func TestQuiet(t *testing.T) {
 		case <-another:
 		case <-time.After(DefaultInterval):
 			t.Error("a new listener is told nothing")
+		}
+	})
+}
+
+// TestGoneWhileReading: who asked goes away at the end of a read, which is not kept: the next one reads it again.
+//
+// covers: OP6
+func TestGoneWhileReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{mark: "1"}
+		l := runningOf(t, Config{Reader: s, Agents: s, Mark: s.Mark, Log: slog.New(slog.DiscardHandler)})
+		if _, err := l.Current(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(DefaultInterval + time.Second)
+		s.commit()
+		ctx, cancel := context.WithCancel(t.Context())
+		s.last = cancel
+		_, _ = l.Current(ctx) // what was read before
+		s.last = nil
+		got, err := l.Current(t.Context())
+		if n := s.count(); err != nil || n != 3 || got.Sample.Ended != 30 {
+			t.Errorf("%d reads, %+v, %v; want a third read, which sees the commit", n, got.Sample, err)
 		}
 	})
 }
