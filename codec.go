@@ -164,7 +164,7 @@ func (c *AES256GCM) Encode(at Place, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
-	mac.Write(payload)
+	_, _ = mac.Write(payload) // a hash takes everything
 	nonce := mac.Sum(nil)[:aead.NonceSize()]
 	e := seal.Envelope{Form: seal.A256GCM, Key: c.write, Data: aead.Seal(nonce, nonce, payload, associated(c.write, at))}
 	return e.Append(nil)

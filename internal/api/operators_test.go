@@ -346,6 +346,7 @@ func TestNotServed(t *testing.T) {
 		"undoTask": `{"reason":"r"}`, "editTask": `{"reason":"r","input":{}}`, "acceptTask": `{"reason":"r"}`, "resolveTask": `{"reason":"r","as":"undone"}`, "extendTask": `{"until":"2027-01-01T00:00:00Z"}`,
 		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
 		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
+		"putLogLevel": `{"level":"info"}`, "putAlertChannel": `{"kind":"webhook"}`,
 	}
 	for _, op := range operations(doc) {
 		if slices.Contains(served, op.id) {
