@@ -370,7 +370,7 @@ type opCmd struct {
 }
 
 type opListCmd struct {
-	State string `help:"Only this state: preview, running, paused, braked, stopped or done."`
+	State string `help:"Only this state: preview, running, paused, braked, stopped or done (default: all but previews)."`
 	Limit int    `default:"50" help:"How many, 1 to 1000."`
 	After string `help:"Cursor that the page before ended with."`
 	server

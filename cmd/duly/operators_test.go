@@ -586,7 +586,7 @@ func (answering) Prompting() bool { return true }
 func TestRepair(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)
-	e.run(exitDone, "failures preview g-1", "SELECTION", "group g-1", "REPAIRABLE  3900", "UNDONE      260", "its deadline leaves no time", "o-1")
+	e.run(exitDone, "failures preview g-1", "SELECTION", "group g-1", "REPAIRABLE      3900", "UNDONE INSTEAD  260", "its deadline leaves no time", "o-1")
 	e.run(exitDone, `failures preview g-1 --patch {"to":"EUR"}`, "order o-1:", "n\": 12345678901234567890", `-  "to": "USD`, `+  "to": "EUR"`, "order o-2: the patch does not apply: the input is not an object")
 	e.run(exitUse, "failures preview g-1 --patch {", "patch is not JSON")
 	e.run(exitUse, "failures preview g-1 --action edit", "patch: none given")

@@ -88,6 +88,9 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 		if again.Action != entry.Action || again.Target != entry.Target {
 			return answer, &operate.Refusal{Code: 422, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s was used for %s of %s already", core.QuoteShort(r.Key), again.Action, again.Target)}
 		}
+		if !sameContent(again.After, entry.After) {
+			return answer, &operate.Refusal{Code: 422, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s was used for %s of %s with another step, input, result or end already", core.QuoteShort(r.Key), again.Action, again.Target)}
+		}
 		if again.Outcome != "" {
 			return answered(answer, again)
 		}
@@ -192,6 +195,16 @@ func mustJSON(body any) json.RawMessage {
 		return nil
 	}
 	return data
+}
+
+// sameContent reports whether two requests of one key ask for the same. Deadlines may differ: who says "in an hour" and
+// sends it again says another one.
+func sameContent(was, now json.RawMessage) bool {
+	var a, b afterJSON
+	if json.Unmarshal(was, &a) != nil || json.Unmarshal(now, &b) != nil {
+		return false
+	}
+	return a.Step == b.Step && a.As == b.As && a.InputHash == b.InputHash && a.ResultHash == b.ResultHash
 }
 
 // seqOf is the journal row that an entry saw its task at; unknown where it did not see it, so that it asked nothing.

@@ -295,6 +295,12 @@ func TestActionsOfOneKey(t *testing.T) {
 	if _, bad := d.act(t, olga, operate.Request{Action: operate.ActionCancel, Key: "k1"}); bad == nil || bad.Code != 422 || bad.Field != "Idempotency-Key" || len(d.controls) != 1 {
 		t.Errorf("the key for another action: %+v", bad)
 	}
+	if _, bad := d.act(t, olga, operate.Request{Action: operate.ActionResubmit, Step: "courier", Key: "k1"}); bad == nil || bad.Code != 422 || bad.Field != "Idempotency-Key" || len(d.controls) != 1 {
+		t.Errorf("the key for another step: %+v", bad)
+	}
+	if answer, bad := d.act(t, olga, operate.Request{Action: operate.ActionResubmit, Until: d.now().Add(time.Hour), Key: "k1"}); bad != nil || !answer.Again || len(d.controls) != 1 {
+		t.Errorf("the key with another deadline: %+v", bad)
+	}
 	d.views["d-2"] = core.View{ID: "d-2", Type: "delivery", State: core.StateError, Seq: 3, Possible: []string{"resubmit"}}
 	var refused *operate.Refusal
 	if _, err := d.Do(t.Context(), olga, operate.TaskRef{Type: "delivery", ID: "d-2"}, r); !errors.As(err, &refused) || refused.Code != 422 || refused.Field != "Idempotency-Key" || len(d.controls) != 1 {

@@ -144,12 +144,12 @@ func (a *api) operationRoutes() {
 			op, err := a.ports.Operations.Start(ctx, actor, b.Token, b.Rate, brake, b.Reason, b.Confirm)
 			return &operationOut{op}, err
 		})
-	listing(a, route{method: "GET", path: "/v1/operations", id: "listOperations", tag: tag, needs: operate.RoleViewer, summary: "Operations, newest first"},
+	listing(a, route{method: "GET", path: "/v1/operations", id: "listOperations", tag: tag, needs: operate.RoleViewer, summary: "Operations, newest first; previews by their state alone"},
 		func(ctx context.Context, in *operationsIn, after string, limit int) (page operationsJSON, rows []operate.Operation, next string, err error) {
 			if a.ports.OperationStore == nil {
 				return page, nil, "", notServed("operations")
 			}
-			var wanted []operate.OperationState
+			wanted := operate.StartedOperations()
 			if in.State != "" {
 				wanted = []operate.OperationState{operate.OperationState(in.State)}
 			}

@@ -145,12 +145,12 @@ func (t *tokens) read(ctx context.Context, id string, known entry, had bool) (op
 		t.mu.Unlock()
 		return operate.Token{}, errToken
 	case err != nil && had && now.Sub(known.read) < staleFor:
-		t.log.Warn("a token is taken as it was read before", "token", known.token.Name, "error", err)
+		t.log.Debug("a token is taken as it was read before", "token", known.token.Name, "error", err)
 		known.tried = now
 		t.put(id, known)
 		return known.token, nil
 	case err != nil:
-		t.log.Warn("a token could not be looked up", "error", err)
+		t.log.Debug("a token could not be looked up", "error", err)
 		return operate.Token{}, errStore
 	}
 	t.put(id, entry{token: token, read: now, tried: now})

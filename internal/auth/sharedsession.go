@@ -73,12 +73,12 @@ func (s *sharedSessions) read(ctx context.Context, id string, known knownSession
 		s.drop(id)
 		return knownSession{}, nil
 	case err != nil && had && now.Sub(known.read) < staleFor:
-		s.log.Warn("a session is taken as it was read before", "error", err)
+		s.log.Debug("a session is taken as it was read before", "error", err)
 		known.tried = now
 		s.keep(id, known)
 		return known, nil
 	case err != nil:
-		s.log.Warn("a session could not be looked up", "error", err)
+		s.log.Debug("a session could not be looked up", "error", err)
 		return knownSession{}, errStore
 	}
 	known = knownSession{session{is.Data, is.Expires}, now, now}

@@ -38,8 +38,8 @@ var actions = []actionInfo{
 	{operate.ActionResolve, "Resolve", "It counts as settled by hand. Nothing is called; say in the reason what you did.", []core.State{core.StateError}, true, true},
 }
 
-// bulkActions are those for many tasks at once.
-var bulkActions = []operate.Action{operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept, operate.ActionExtend, operate.ActionCancel, operate.ActionUndo, operate.ActionResolve}
+// bulkActions are those that an operation takes, for many tasks at once.
+var bulkActions = []operate.Action{operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept, operate.ActionUndo, operate.ActionResolve}
 
 func infoOf(a operate.Action) (actionInfo, bool) {
 	i := slices.IndexFunc(actions, func(info actionInfo) bool { return info.Action == a })

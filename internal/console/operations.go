@@ -30,7 +30,7 @@ type operationsData struct {
 	First      bool
 }
 
-var operationStates = []operate.OperationState{operate.OperationRunning, operate.OperationPaused, operate.OperationBraked, operate.OperationStopped, operate.OperationDone}
+var operationStates = operate.StartedOperations()
 
 // operations lists operations, newest first.
 func (c *console) operations(ctx context.Context, r *http.Request) (page, error) {
@@ -223,7 +223,7 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 		return newForm{}, operate.Selection{}, &operate.Refusal{Code: http.StatusBadRequest, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
 	info, ok := infoOf(operate.Action(q.Get("action")))
-	if !ok {
+	if !ok || !slices.Contains(bulkActions, info.Action) {
 		return refuse("action", "action is %s, want one of %v.", core.QuoteShort(q.Get("action")), bulkActions)
 	}
 	f := newForm{Info: info, Group: q.Get("group"), Filter: q.Get("filter"), IDs: q["id"], As: string(core.StateProcessed), Many: true}

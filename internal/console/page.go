@@ -224,6 +224,8 @@ func (c *console) problemOf(r *http.Request, err error) problem {
 	case errors.Is(err, context.DeadlineExceeded):
 		p.Text = fmt.Sprintf("The state store did not answer within %s.", duration(readMax))
 		p.Next = append(p.Next, "Tasks go on whatever is shown here. Try again; Overview has the troubles of this node.")
+	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
+		p.Text = "The page was left before it was read."
 	default:
 		c.Log.Error("console", "path", r.URL.Path, "error", err)
 		p.Text = "The state store cannot be read now."

@@ -209,10 +209,10 @@ func (t *Tally) Of(o Outcome) *int64 {
 
 // Rehearsal is what an operation would come to if nothing else happened meanwhile, played on the pure core.
 type Rehearsal struct {
-	Repairable int64         `json:"repairable"` // the action is allowed, and there is time
-	Undone     int64         `json:"undone"`     // it would be undone instead: its deadline leaves no time
-	Refused    int64         `json:"refused"`    // the task's state forbids it
-	Waiting    int64         `json:"waiting"`    // it would wait: its agent is paused or away
+	Repairable int64         `json:"repairable"`     // the action is allowed, and there is time
+	Undone     int64         `json:"undone_instead"` // it would be undone instead: its deadline leaves no time
+	Refused    int64         `json:"refused"`        // the task's state forbids it
+	Waiting    int64         `json:"waiting"`        // it would wait: its agent is paused or away
 	Reasons    []ReasonCount `json:"reasons,omitempty"`
 	// Sampled is how many members were played, where those were not all: the numbers above add up to it, and are not
 	// made larger. 0: all were.
@@ -258,6 +258,11 @@ const (
 	OperationStopped OperationState = "stopped" // by an operator, for good
 	OperationDone    OperationState = "done"    // every member has an outcome
 )
+
+// StartedOperations are the states of operations that were started: what lists show unless they are asked for previews.
+func StartedOperations() []OperationState {
+	return []OperationState{OperationRunning, OperationPaused, OperationBraked, OperationStopped, OperationDone}
+}
 
 // Operation is one action over many tasks, in waves.
 type Operation struct {
