@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -248,12 +249,13 @@ func manyReaders(ctx context.Context, w *world, in *injection) error {
 	wg.Go(follower.read)
 	in.begins()
 	all, slow, refused, err := w.openReaders(ctx, client)
+	defer func() {
+		for _, r := range slices.Concat(all, slow) {
+			r.resp.Body.Close()
+		}
+	}()
 	for _, r := range all {
-		defer r.resp.Body.Close()
 		wg.Go(r.read)
-	}
-	for _, r := range slow {
-		defer r.resp.Body.Close()
 	}
 	if err == nil {
 		err = w.await(ctx, "the stream of events tells nothing", func(context.Context) (bool, error) { return follower.count() > 0, nil })

@@ -54,7 +54,7 @@ func (s source) Follow(ctx context.Context, _ string, _ operate.EventFilter, sen
 			return err
 		}
 		if i%32 == 31 {
-			time.Sleep(4 * time.Millisecond) // 8,000 a second
+			<-time.After(4 * time.Millisecond) // 8,000 a second
 		}
 	}
 	<-ctx.Done()

@@ -43,7 +43,7 @@ type planRow struct {
 }
 
 // plans lists the plans by name.
-func (c *console) plans(ctx context.Context, r *http.Request) (page, error) {
+func (c *console) plans(ctx context.Context, _ *http.Request) (page, error) {
 	all, unread, err := c.readPlans(ctx)
 	if err != nil {
 		return page{}, err

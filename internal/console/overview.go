@@ -75,7 +75,7 @@ type overviewData struct {
 }
 
 // overview is the first screen: what needs someone, and how the engine does.
-func (c *console) overview(ctx context.Context, r *http.Request) (page, error) {
+func (c *console) overview(ctx context.Context, _ *http.Request) (page, error) {
 	d := overviewData{HasLive: c.Live != nil, Now: c.Now()}
 	var snapshot Snapshot
 	if c.Live != nil {

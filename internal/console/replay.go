@@ -204,7 +204,10 @@ func (r *recording) strip() template.HTML {
 // oldestFirst goes through records that are newest first.
 func oldestFirst(records []core.Record) iter.Seq[*core.Record] {
 	return func(yield func(*core.Record) bool) {
-		for i := len(records) - 1; i >= 0 && yield(&records[i]); i-- {
+		for i := len(records) - 1; i >= 0; i-- {
+			if !yield(&records[i]) {
+				return
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -137,7 +138,7 @@ func TestTimeMachineIsBounded(t *testing.T) {
 	if rec := get(t, h, Path+"tasks/order/too-long/replay"); rec.Code != 422 || !strings.Contains(rec.Body.String(), "has 20,001 journal rows; the time machine opens 20,000") {
 		t.Errorf("a journal beyond the limit: %d", rec.Code)
 	}
-	w.broken = fmt.Errorf("connection refused")
+	w.broken = errors.New("connection refused")
 	if rec := get(t, h, Path+"tasks/order/many-01/compare?with=many-05"); rec.Code != 200 && rec.Code != 503 {
 		t.Errorf("without the store: %d", rec.Code)
 	}

@@ -133,7 +133,8 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		cfg.DrainMax = -1
 	}
 	n.obey(&cfg)
-	defer n.tellSteps(&cfg)()
+	stopTelling := n.tellSteps(&cfg)
+	defer stopTelling()
 	inboxes := make(replies, n.cfg.Partitions)
 	sender, err := n.conn.NewSender(natsbus.Replies{Reply: inboxes.reply, Unserved: inboxes.unserved})
 	if err != nil {

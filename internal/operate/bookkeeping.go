@@ -86,7 +86,7 @@ func (b *Bookkeeping) Compare(ctx context.Context, by Actor, reason string) (Boo
 		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, bad)
 	}
 	if n := len(reason); n > ReasonBytesMax {
-		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, &Refusal{Code: 422, Field: "reason", Detail: fmt.Sprintf("reason has %d bytes, the limit is %d", n, ReasonBytesMax)})
+		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, &Refusal{Code: 400, Field: "reason", Detail: fmt.Sprintf("reason has %d bytes, the limit is %d", n, ReasonBytesMax)})
 	}
 	asked := BooksAsked{ID: strings.ToLower(rand.Text()), At: b.Now().UTC(), By: by.Name}
 	document, err := json.Marshal(asked)
@@ -118,7 +118,7 @@ func (b *Bookkeeping) Repair(ctx context.Context, by Actor, r RepairRequest) (An
 		return no(bad)
 	}
 	if r.Repair != RepairUndo && r.Repair != RepairAccept {
-		return no(&Refusal{Code: 422, Field: "repair", Detail: fmt.Sprintf("repair is %s, want undo or accept", core.QuoteShort(string(r.Repair)))})
+		return no(&Refusal{Code: 400, Field: "repair", Detail: fmt.Sprintf("repair is %s, want undo or accept", core.QuoteShort(string(r.Repair)))})
 	}
 	if bad := checkReason(r.Reason); bad != nil {
 		return no(bad)

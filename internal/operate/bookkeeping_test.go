@@ -162,8 +162,8 @@ func TestRepairRefused(t *testing.T) {
 		field  string
 	}{
 		"role":         {viewer, func(*shelf, *operate.RepairRequest) {}, 403, ""},
-		"repair":       {olga, func(_ *shelf, r *operate.RepairRequest) { r.Repair = "burn" }, 422, "repair"},
-		"no reason":    {olga, func(_ *shelf, r *operate.RepairRequest) { r.Reason = " " }, 422, "reason"},
+		"repair":       {olga, func(_ *shelf, r *operate.RepairRequest) { r.Repair = "burn" }, 400, "repair"},
+		"no reason":    {olga, func(_ *shelf, r *operate.RepairRequest) { r.Reason = " " }, 400, "reason"},
 		"no ghost":     {olga, func(_ *shelf, r *operate.RepairRequest) { r.Effect = "o-2/pay/0" }, 404, "key"},
 		"not undoable": {olga, func(s *shelf, _ *operate.RepairRequest) { s.ghost.Repairs = operate.RepairsOf(false) }, 409, "repair"},
 	} {

@@ -507,7 +507,7 @@ func TestPreviewOfEncryptedTasks(t *testing.T) {
 		for _, r := range []operate.Request{{Action: operate.ActionEdit, Input: []byte(`{"card":2}`)}, {Action: operate.ActionAccept, Result: []byte(`1`)}} {
 			_, err := w.service().Preview(t.Context(), anna, group, r)
 			var refused *operate.Refusal
-			if !errors.As(err, &refused) || refused.Code != 422 || !strings.Contains(refused.Detail, `"k-7"`) {
+			if !errors.As(err, &refused) || refused.Code != 400 || !strings.Contains(refused.Detail, `"k-7"`) {
 				t.Errorf("%s: %v", r.Action, err)
 			}
 		}

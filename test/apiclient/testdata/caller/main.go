@@ -35,7 +35,7 @@ func main() {
 	}
 	reason := client.ReasonRequest{Reason: "r"}
 	until := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	as := client.ActionAs("undone")
+	as := "undone"
 
 	submitted, err := c.SubmitTaskWithResponse(ctx, "order", &client.SubmitTaskParams{IdempotencyKey: text("c-1")}, map[string]any{"cents": 1999})
 	check("submitTask", err, submitted != nil && submitted.JSON202 != nil && submitted.JSON202.Id == "c-1", body(submitted))
