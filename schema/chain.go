@@ -43,9 +43,9 @@ func (b *Base) KeepChain() {
 // Statements of a takeover that keeps the chain.
 const (
 	qKeptUntil  = `SELECT p.chain_epoch, (SELECT COALESCE(max(c.height), 0) FROM chain c WHERE c.partition = ?1) FROM partitions p WHERE p.partition = ?1`
-	qLastLink   = `SELECT at, commit_id, hash FROM chain WHERE partition = ?1 AND height = ?2`
+	qLastLink   = `SELECT linked_at, commit_id, hash FROM chain WHERE partition = ?1 AND height = ?2`
 	qChainEpoch = `UPDATE partitions SET chain_epoch = epoch WHERE partition = ?1`
-	qLink       = `INSERT INTO chain (partition, height, epoch, commit_id, at, kind, content, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
+	qLink       = `INSERT INTO chain (partition, height, epoch, commit_id, linked_at, kind, content, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 )
 
 // noEpoch is not that of any owner.
@@ -317,8 +317,8 @@ const (
 )
 
 const (
-	qOldLinks = `SELECT height, at, content, hash FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
-	qOldEdge  = `SELECT at FROM chain WHERE partition = ?1 AND height = (SELECT min(x.height) FROM chain x WHERE x.partition = ?1) + ?2`
+	qOldLinks = `SELECT height, linked_at, content, hash FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
+	qOldEdge  = `SELECT linked_at FROM chain WHERE partition = ?1 AND height = (SELECT min(x.height) FROM chain x WHERE x.partition = ?1) + ?2`
 	qLiving   = `SELECT DISTINCT number`
 	qTrim     = `DELETE FROM chain WHERE partition = ?1 AND height < ?2 AND EXISTS (SELECT 1 FROM partitions p WHERE p.partition = ?1 AND p.epoch = ?3)`
 )
@@ -534,7 +534,7 @@ const (
 )
 
 const (
-	qViewLinks = `SELECT height, epoch, commit_id, at, kind, content, hash FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
+	qViewLinks = `SELECT height, epoch, commit_id, linked_at, kind, content, hash FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
 	qViewRows  = `SELECT number, seq, at, actor, commit_id, format, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
 	error, COALESCE(fingerprint, ''), reason, result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, input
 	FROM journal WHERE partition = ?1 AND (number, seq) > (?2, ?3) AND number < ?4 ORDER BY number, seq LIMIT ?5`

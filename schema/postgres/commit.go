@@ -47,7 +47,7 @@ var (
 	copyLinksSQL = `COPY chain (` + names(linkFields) + `) FROM STDIN (FORMAT binary)`
 	// linksSQL writes links, also over those of an earlier sending of the same commit.
 	linksSQL = `INSERT INTO chain AS c (` + names(linkFields) + `) SELECT ` + values(linkFields) + ` FROM ` + unnest(1, linkFields) +
-		` ON CONFLICT (partition, height) DO UPDATE SET at = excluded.at, content = excluded.content, hash = excluded.hash` +
+		` ON CONFLICT (partition, height) DO UPDATE SET linked_at = excluded.linked_at, content = excluded.content, hash = excluded.hash` +
 		` WHERE c.epoch = excluded.epoch AND c.commit_id = excluded.commit_id RETURNING 1`
 
 	// fallbackSQL is the fence, and of births and journal what is ours and new.

@@ -137,7 +137,7 @@ var linkFields = []field[chain.Link]{
 	{"height", sqlInt8, func(c *cells, r *chain.Link) { c.int(r.Height) }},
 	{"epoch", sqlInt8, func(c *cells, r *chain.Link) { c.int(r.Epoch) }},
 	{"commit_id", sqlInt8, func(c *cells, r *chain.Link) { c.int(r.Commit) }},
-	{"at", sqlTime, func(c *cells, r *chain.Link) { c.time(r.At) }},
+	{"linked_at", sqlTime, func(c *cells, r *chain.Link) { c.time(r.At) }},
 	{"kind", sqlInt2, func(c *cells, r *chain.Link) { c.int2(int16(r.Kind)) }},
 	{"content", sqlBytes, func(c *cells, r *chain.Link) { c.bytes(r.Content) }},
 	{"hash", sqlBytes, func(c *cells, r *chain.Link) { c.bytes(r.Hash[:]) }},

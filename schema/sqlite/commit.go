@@ -26,8 +26,8 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	labelSQL = `INSERT INTO labels (partition, number, key, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	// One that stands is of an earlier sending of the same commit, or it is not ours.
-	linkSQL = `INSERT INTO chain (partition, height, epoch, commit_id, at, kind, content, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (partition, height) DO UPDATE SET at = excluded.at, content = excluded.content, hash = excluded.hash
+	linkSQL = `INSERT INTO chain (partition, height, epoch, commit_id, linked_at, kind, content, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (partition, height) DO UPDATE SET linked_at = excluded.linked_at, content = excluded.content, hash = excluded.hash
 		WHERE chain.epoch = excluded.epoch AND chain.commit_id = excluded.commit_id`
 	existingSQL      = `SELECT number, id, type, input_hash, state, commit_id FROM tasks WHERE partition = ? AND id = ?`
 	journalCommitSQL = `SELECT commit_id FROM journal WHERE partition = ? AND number = ? AND seq = ?`

@@ -505,8 +505,8 @@ var planted = []struct {
 		chain.Finding{What: chain.BadLink, Partition: 2, Height: 2}},
 	{"links exchanged", []string{`UPDATE chain SET height = -height WHERE partition = 1 AND height IN (2, 3)`, `UPDATE chain SET height = 5 + height WHERE partition = 1 AND height < 0`},
 		chain.Finding{What: chain.BadLink, Partition: 1, Height: 2}},
-	{"a link of another partition", []string{`DELETE FROM chain WHERE partition = 2 AND height = 3`, `INSERT INTO chain (partition, height, epoch, commit_id, at, kind, content, hash)
-		SELECT 2, height, epoch, commit_id, at, kind, content, hash FROM chain WHERE partition = 1 AND height = 3`},
+	{"a link of another partition", []string{`DELETE FROM chain WHERE partition = 2 AND height = 3`, `INSERT INTO chain (partition, height, epoch, commit_id, linked_at, kind, content, hash)
+		SELECT 2, height, epoch, commit_id, linked_at, kind, content, hash FROM chain WHERE partition = 1 AND height = 3`},
 		chain.Finding{What: chain.BadLink, Partition: 2, Height: 3}},
 }
 

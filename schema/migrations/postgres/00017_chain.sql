@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS chain (
     height    INT8  NOT NULL,
     epoch     INT8  NOT NULL,
     commit_id INT8  NOT NULL,
-    at        TIMESTAMPTZ,
+    linked_at TIMESTAMPTZ,
     kind      INT2  NOT NULL,
     content   BYTEA NOT NULL,
     hash      BYTEA NOT NULL,

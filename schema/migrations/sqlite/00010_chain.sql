@@ -5,7 +5,7 @@ CREATE TABLE chain (
     height    INTEGER NOT NULL,
     epoch     INTEGER NOT NULL,
     commit_id INTEGER NOT NULL,
-    at        INTEGER,
+    linked_at INTEGER,
     kind      INTEGER NOT NULL,
     content   BLOB    NOT NULL,
     hash      BLOB    NOT NULL,
