@@ -88,7 +88,7 @@ test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMA
 
 build: ## the binary, static: bin/duly
 	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/duly ./cmd/duly
+	@CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/duly ./cmd/duly
 
 e2e: build ## the demo with faults, on both stores
 	$(call heading,end to end: SQLite)
