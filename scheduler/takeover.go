@@ -119,10 +119,7 @@ func (s *Shard) claimAgain(ctx context.Context, first core.PartitionState, g *Gr
 	if found.WentBack || core.WentBack(found.Epoch, found.Commit, g.Evidence) || core.WentBack(found.Epoch, found.Commit, g.Former) {
 		s.doubted[first.Partition] = true
 	}
-	if max(g.Evidence.Rewound, g.Former.Rewound) > found.Epoch {
-		s.Rewound(first.Partition, ErrRewound)
-	}
-	st, err := s.claimOn(ctx, s.cfg.Now(), first.Partition, g, core.First{Epoch: first.Epoch, Commit: first.LastCommit, Until: found.Until})
+	st, err := s.claimOn(ctx, s.cfg.Now(), first.Partition, g, core.First{Epoch: first.Epoch, Commit: first.LastCommit, Until: found.Until, Found: found.Epoch})
 	if err == nil && (st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit) {
 		err = fmt.Errorf("%w: epoch %d, commit %d instead of epoch %d, commit %d", ErrOvertaken, st.Found.Epoch, st.Found.Commit, first.Epoch, first.LastCommit)
 	}

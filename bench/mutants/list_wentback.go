@@ -106,7 +106,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "cut-stream-forgotten", invariant: 8, file: "internal/core/batch.go",
-		old: " || max(c.Evidence.Rewound, c.Former.Rewound) > s.Epoch", new: "",
+		old: "c.Former.Rewound) > known; {", new: "c.Former.Rewound) > known+1<<40; {",
 		fault: "a database that goes back behind the loss of a part of the stream takes what is lost for new",
 		run:   "^TestTakeAfterWhatIsLost$",
 	},

@@ -183,6 +183,7 @@ type Claim struct {
 type First struct {
 	Epoch, Commit int64
 	Until         uint64 // PartitionState.WentBackUntil, by what the node had seen
+	Found         int64  // the epoch that it had found
 }
 
 // PartitionState is a partition's own row.
@@ -251,8 +252,9 @@ type Found struct {
 func (s *PartitionState) Take(c Claim) {
 	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, ControlCursor: s.ControlCursor, Stream: s.Stream}
 	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)
+	known := s.Epoch // by this row, before the node came to it
 	if c.First.Epoch == s.Epoch && c.First.Commit == s.LastCommit {
-		s.WentBackUntil = c.First.Until
+		s.WentBackUntil, known = c.First.Until, c.First.Found
 	}
 	tasks, control := movedStreams(s.Stream, c.Stream)
 	unread := s.Found.WentBack || s.WentBackUntil > s.Cursor
@@ -261,7 +263,7 @@ func (s *PartitionState) Take(c Claim) {
 		s.WentBackUntil = max(c.End, s.WentBackUntil)
 	}
 	// A takeover that this row does not know of may have found that the stream had lost messages.
-	switch lost := tasks || c.RewoundTasks || max(c.Evidence.Rewound, c.Former.Rewound) > s.Epoch; {
+	switch lost := tasks || c.RewoundTasks || max(c.Evidence.Rewound, c.Former.Rewound) > known; {
 	case lost && unread:
 		s.WentBackUntil = ReadNoMore
 	case tasks:
