@@ -181,9 +181,14 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	if err != nil {
 		return core.CommitResult{}, fmt.Errorf("task %s: %w", w.Task.ID, err)
 	}
-	if len(saved) != 1 || len(saved[0].Journal) == 0 || e.plan == nil { // a successor has ended it, and its detail is forgotten
+	if e.plan == nil {
 		p.drop(e, s.cfg.AgentWindow)
 		return core.CommitResult{}, nil
+	}
+	// A database may look at rows before it compares the partition's. The number may be another task's by now, or its journal
+	// another: a successor has gone on with it, or the database went back. The partition is let go as if it had been fenced.
+	if rows := w.Task.Seq - int64(len(w.Records)); len(saved) != 1 || saved[0].Row.ID != w.Task.ID || int64(len(saved[0].Journal)) != rows {
+		return core.CommitResult{Fenced: []int{p.id}}, nil
 	}
 	t, err := core.Replay(e.plan.plan, &saved[0])
 	if err != nil {

@@ -11,6 +11,7 @@ type partition struct {
 	last  int64 // the id of the newest commit, or of the takeover
 	// recorded is the newest commit that is recorded outside the database.
 	recorded int64
+	rewound  int64               // as in core.Evidence
 	taken    core.PartitionState // what the takeover found and made of it; a former owner may know of more
 	// readUntil: submissions up to here that may have run are read again.
 	readUntil uint64
@@ -146,7 +147,7 @@ func newPartition(st core.PartitionState) *partition {
 
 // evidence is what is known of the partition's commits.
 func (p *partition) evidence(at core.Instant) core.Evidence {
-	return core.Evidence{Partition: p.id, Epoch: p.epoch, Commit: p.last, At: at}
+	return core.Evidence{Partition: p.id, Epoch: p.epoch, Commit: p.last, At: at, Rewound: p.rewound}
 }
 
 // asLeft reports whether the partition's row is as this owner left it.

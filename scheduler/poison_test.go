@@ -1,14 +1,17 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/sim"
 	"duly.dev/duly/scheduler"
 )
 
@@ -231,6 +234,62 @@ func TestPoisonOfWhatASuccessorForgot(t *testing.T) {
 	}
 	if lost := r.cycle(); !slices.Equal(lost, []int{0}) {
 		t.Fatalf("lost %v", lost)
+	}
+}
+
+// rereads is a store of which tasks are read by number as they are in another one: that of a time that has come meanwhile.
+type rereads struct {
+	*sim.MemStore
+	now *sim.MemStore
+}
+
+func (s rereads) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
+	return s.now.LoadNumbers(ctx, p, numbers)
+}
+
+// Between the refusal of a row and the look at its task the database went back, and others went on: the number is another
+// task's, of a plan that may be another, or the task is at another row, or not there. The partition is let go, and nothing
+// of what was read is used, whatever the row of the partition is like at the next commit.
+func TestPoisonOfAnotherLife(t *testing.T) {
+	for name, live := range map[string]func(r *rig){
+		"another task": func(r *rig) {
+			r.store.AddPlan(orderPlan("long", 1, "a", "b", "c", "d"))
+			r.tasks(0, core.Submission{Type: "long", ID: "t9", Input: []byte(`{}`)})
+			r.cycle()
+			for range 3 {
+				r.answer(r.one(), 0)
+				r.cycle()
+			}
+		},
+		"another task of the same plan": func(r *rig) {
+			r.tasks(0, order("t9"))
+			r.cycle()
+		},
+		"a later row": func(r *rig) {
+			r.tasks(0, order("t1"))
+			r.cycle()
+			r.answer(r.one(), 0)
+			r.cycle()
+		},
+		"none": func(*rig) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			later := newRig(t, scheduler.Config{})
+			live(later)
+			r := newRig(t, scheduler.Config{})
+			r.shard = scheduler.NewShard(r.cfg, rereads{r.store, later.store}, r.bus, slog.New(slog.DiscardHandler), chance("n1"), func(scheduler.PublishedMail) {})
+			r.adopt(0)
+			r.tasks(0, order("t1"))
+			r.cycle()
+			r.refuse(false, "t1")
+			r.answer(r.one(), 0)
+			if lost := r.cycle(); !slices.Equal(lost, []int{0}) {
+				t.Fatalf("lost %v", lost)
+			}
+			if got := r.store.Task(0, "t1"); got.State != core.StateProcessing || got.Seq != 1 {
+				t.Errorf("t1 has gone on:\n%s", r.store.History(0, "t1"))
+			}
+		})
 	}
 }
 

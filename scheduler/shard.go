@@ -263,8 +263,16 @@ func (s *Shard) remember(p *partition) {
 // of this shard found less: then the partition has to be taken over again.
 func (s *Shard) Doubt(e core.Evidence) bool {
 	p := s.partitions[e.Partition]
-	if p == nil || p.taken.Found.WentBack || !e.Former || e.Epoch >= p.epoch || !core.WentBack(p.taken.Found.Epoch, p.taken.Found.Commit, e) {
+	if p == nil || !e.Former || e.Epoch >= p.epoch {
 		return false
+	}
+	found := &p.taken.Found
+	lost := e.Rewound > found.Epoch && p.taken.WentBackUntil != core.ReadNoMore
+	if !lost && (found.WentBack || !core.WentBack(found.Epoch, found.Commit, e)) {
+		return false
+	}
+	if lost {
+		s.Rewound(p.id, ErrRewound)
 	}
 	s.doubted[p.id] = true
 	return true

@@ -46,7 +46,7 @@ const groundFor = 100 * time.Millisecond
 // is evidence of commits that the store does not have, what may have run then is noted:
 // both are alerts.
 func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (Adopted, error) {
-	st, err := s.claimOn(ctx, now, id, &g)
+	st, err := s.claimOn(ctx, now, id, &g, core.First{})
 	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor)) {
 		st, err = s.claimAgain(ctx, st, &g)
 	}
@@ -57,6 +57,10 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.cycle.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
 	p.recorded = p.last
+	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
+	if s.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
+		p.rewound = p.epoch
+	}
 	if st.WentBackAt != 0 {
 		p.readUntil = min(st.WentBackUntil, g.End)
 	}
@@ -85,13 +89,15 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 }
 
 // claimOn takes a partition over on what was found outside the database.
-func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground) (core.PartitionState, error) {
+func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground, first core.First) (core.PartitionState, error) {
 	if known := s.evidence[id]; known.Newer(g.Evidence) {
+		known.Rewound = max(known.Rewound, g.Evidence.Rewound)
 		g.Evidence = known
 	}
 	return s.store.TakeOver(ctx, id, core.Claim{
 		Owner: s.cfg.Node, Commit: s.cfg.IDs.next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
 		RewoundTasks: s.rewound[id].tasks, RewoundControl: s.rewound[id].control,
+		Provisional: g.Again != nil && first == (core.First{}), First: first,
 	})
 }
 
@@ -113,7 +119,7 @@ func (s *Shard) claimAgain(ctx context.Context, first core.PartitionState, g *Gr
 	if found.WentBack || core.WentBack(found.Epoch, found.Commit, g.Evidence) || core.WentBack(found.Epoch, found.Commit, g.Former) {
 		s.doubted[first.Partition] = true
 	}
-	st, err := s.claimOn(ctx, s.cfg.Now(), first.Partition, g)
+	st, err := s.claimOn(ctx, s.cfg.Now(), first.Partition, g, core.First{Epoch: first.Epoch, Commit: first.LastCommit, Until: found.Until, Found: found.Epoch})
 	if err == nil && (st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit) {
 		err = fmt.Errorf("%w: epoch %d, commit %d instead of epoch %d, commit %d", ErrOvertaken, st.Found.Epoch, st.Found.Commit, first.Epoch, first.LastCommit)
 	}

@@ -391,3 +391,86 @@ func TestTakeoverOvertakenWhileItLooks(t *testing.T) {
 		})
 	}
 }
+
+// The stream loses a message that its owner has in its mail already, and is read again from its beginning. Then the
+// database goes back behind all that, and knows nothing of it: neither of the task, which has run, nor that its message is
+// lost. Its submitter submits it again, and it is cancelled: what ran is undone.
+//
+// covers: A4
+func TestStreamWasCutBeforeTheDatabaseWentBack(t *testing.T) {
+	for _, how := range []string{"by evidence", "by a former owner's", "by a second look", "heard later"} {
+		t.Run(how, func(t *testing.T) {
+			r := newRig(t, scheduler.Config{})
+			standby := r.store.Copy()
+			r.tasks(0, order("t1"))
+			r.cycle()
+			r.flush()
+			r.shard.Rewound(0, scheduler.ErrRewound)
+			r.shard.Drop(0)
+			if from := r.adopt(0); from.Cursor != 0 {
+				t.Fatalf("it reads from %d", from.Cursor)
+			}
+			r.answer(r.bus.take()[0], 0)
+			r.cycle()
+			r.start("n2") // carries on what it finds
+			if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", Evidence: r.bus.evidence[len(r.bus.evidence)-1]}); err != nil {
+				t.Fatal(err)
+			}
+			known := r.bus.evidence[len(r.bus.evidence)-1]
+			if known.Rewound != 2 || known.Epoch != 3 {
+				t.Fatalf("recorded %+v", known)
+			}
+			r.bus.take()
+			r.store.Replace(standby)
+			r.start("n3")
+			former := known
+			former.Former = true
+			g := scheduler.Ground{Stream: "stream-1", At: r.now}
+			switch how {
+			case "by evidence":
+				g.Evidence = known
+			case "by a former owner's":
+				g.Former = former
+			case "by a second look":
+				g.At = r.now.Add(-time.Minute)
+				g.Again = func(context.Context) (scheduler.Ground, error) {
+					return scheduler.Ground{Stream: "stream-1", At: r.now, Evidence: known}, nil
+				}
+			case "heard later": // first of something older
+				g.Evidence = core.Evidence{Epoch: known.Epoch, Commit: known.Commit}
+			}
+			if _, err := r.shard.Adopt(t.Context(), r.now, 0, g); err != nil {
+				t.Fatal(err)
+			}
+			if how == "heard later" {
+				if st := r.store.Partition(0); st.WentBackUntil == core.ReadNoMore || !r.shard.Doubt(former) {
+					t.Fatalf("it does not count: %+v", st)
+				}
+				r.shard.Drop(0)
+				r.adopt(0)
+			}
+			if r.shard.Doubt(former) {
+				t.Error("it counts once more")
+			}
+			if st := r.store.Partition(0); st.WentBackUntil != core.ReadNoMore {
+				t.Fatalf("stored %+v", st)
+			}
+			r.pos = 1
+			r.tasks(0, core.Submission{Type: "order", ID: "t1", Input: order("t1").Input, At: r.now})
+			r.cycle()
+			r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order", Actor: "olga"})
+			r.cycle()
+			for range 40 {
+				for _, c := range r.bus.take() {
+					r.answer(c, 0)
+				}
+				r.now = r.now.Add(time.Second)
+				r.cycle()
+			}
+			r.state("t1", core.StateUndone)
+			if notes := strings.Join(r.bus.list, "\n"); !strings.Contains(notes, "undo t1/b/0") || !strings.Contains(notes, "undo t1/a/0") {
+				t.Errorf("t1 is undone, and what ran was not: %s", notes)
+			}
+		})
+	}
+}

@@ -99,6 +99,30 @@ var wentBackMutants = []mutant{
 		run:   "^TestTaskOfASuccessor$",
 	},
 	{
+		name: "task-of-another-life", invariant: 12, file: "scheduler/commit.go",
+		old: "saved[0].Row.ID != w.Task.ID || ", new: "",
+		fault: "a row is refused, the database goes back, and the task that has the number then is put in error",
+		run:   "^TestPoisonOfAnotherLife$",
+	},
+	{
+		name: "cut-stream-forgotten", invariant: 8, file: "internal/core/batch.go",
+		old: "c.Former.Rewound) > known; {", new: "c.Former.Rewound) > known+1<<40; {",
+		fault: "a database that goes back behind the loss of a part of the stream takes what is lost for new",
+		run:   "^TestTakeAfterWhatIsLost$",
+	},
+	{
+		name: "cut-stream-not-recorded", invariant: 8, file: "scheduler/partition.go",
+		old: ", Rewound: p.rewound}", new: "}",
+		fault: "that a part of the stream was lost is not recorded outside the database",
+		run:   "^TestStreamWasCutBeforeTheDatabaseWentBack$",
+	},
+	{
+		name: "dies-between-two-looks", invariant: 8, file: "internal/core/batch.go",
+		old: "c.Provisional && s.Found.WentBack {", new: "c.Provisional && s.Epoch < 0 {",
+		fault: "a node that dies between its two looks leaves the end of the stream that it saw first",
+		run:   "^TestTakeAgain$",
+	},
+	{
 		name: "takeover-with-an-old-end", invariant: 8, file: "scheduler/takeover.go",
 		old: "(st.Found.WentBack || s.cfg.Now() > ", new: "(s.cfg.Now() > ",
 		fault: "after the database went back, submissions that came while the node stood still count as new",

@@ -171,6 +171,19 @@ type Claim struct {
 	Evidence                     Evidence // of the owner that recorded last
 	Former                       Evidence // of an owner that lost the partition
 	WentBack                     bool     // the database is known to have gone back
+
+	// Provisional: if the database went back the node looks again and takes over once more. Until it has, anything that is
+	// submitted may have run: what it has seen of the stream may be old, and it may die before it looks again.
+	Provisional bool
+	// First is of that second takeover: the row as the first left it, and until when submissions may have run.
+	First First
+}
+
+// First is what a provisional takeover left: see [Claim.Provisional].
+type First struct {
+	Epoch, Commit int64
+	Until         uint64 // PartitionState.WentBackUntil, by what the node had seen
+	Found         int64  // the epoch that it had found
 }
 
 // PartitionState is a partition's own row.
@@ -228,6 +241,8 @@ type Found struct {
 	ControlCursor uint64
 	Stream        string
 	WentBack      bool // there is evidence of more
+	// Until is what WentBackUntil is by this takeover, where a provisional one wrote more.
+	Until uint64
 }
 
 // Take changes a partition's row as a takeover does, in one transaction with reading it:
@@ -237,17 +252,25 @@ type Found struct {
 func (s *PartitionState) Take(c Claim) {
 	s.Found = Found{Epoch: s.Epoch, Commit: s.LastCommit, Cursor: s.Cursor, ControlCursor: s.ControlCursor, Stream: s.Stream}
 	s.Found.WentBack = c.WentBack || WentBack(s.Epoch, s.LastCommit, c.Evidence) || WentBack(s.Epoch, s.LastCommit, c.Former)
+	known := s.Epoch // by this row, before the node came to it
+	if c.First.Epoch == s.Epoch && c.First.Commit == s.LastCommit {
+		s.WentBackUntil, known = c.First.Until, c.First.Found
+	}
 	tasks, control := movedStreams(s.Stream, c.Stream)
 	unread := s.Found.WentBack || s.WentBackUntil > s.Cursor
 	if s.Found.WentBack {
 		s.WentBackAt, s.WentBackNumber = max(c.At, s.WentBackAt+1), s.NextNumber
 		s.WentBackUntil = max(c.End, s.WentBackUntil)
 	}
-	switch lost := tasks || c.RewoundTasks; {
+	// A takeover that this row does not know of may have found that the stream had lost messages.
+	switch lost := tasks || c.RewoundTasks || max(c.Evidence.Rewound, c.Former.Rewound) > known; {
 	case lost && unread:
 		s.WentBackUntil = ReadNoMore
 	case tasks:
 		s.WentBackUntil = 0 // a position of a stream that is no more
+	}
+	if s.Found.Until = s.WentBackUntil; c.Provisional && s.Found.WentBack {
+		s.WentBackUntil = ReadNoMore
 	}
 	// Tasks that exist are recognised by their ids. Nothing is ever skipped.
 	if tasks || c.RewoundTasks {
@@ -270,6 +293,9 @@ type Evidence struct {
 	// Former marks what an owner knew when it lost the partition. Its successor may have
 	// found less.
 	Former bool `json:"former,omitempty"`
+	// Rewound is the epoch of the last takeover that read the task stream from its beginning because it had lost messages;
+	// 0: none is known. A database that goes back behind it does not know that they are lost.
+	Rewound int64 `json:"rewound,omitempty"`
 }
 
 // WentBack reports whether a takeover that found this epoch and commit found less in the

@@ -81,7 +81,7 @@ func testTakeOverByGround(r *rig) {
 	r.taken(b)
 	want := core.PartitionState{
 		Partition: 1, Owner: "b", Epoch: 42, NextNumber: 1, NextEnd: 1, LastCommit: 99, Stream: "other", WentBackAt: start, WentBackNumber: 1, WentBackUntil: core.ReadNoMore,
-		Found: core.Found{Epoch: 1, Commit: b.ID, Cursor: 17, ControlCursor: 18, WentBack: true},
+		Found: core.Found{Epoch: 1, Commit: b.ID, Cursor: 17, ControlCursor: 18, WentBack: true, Until: core.ReadNoMore},
 	}
 	c := core.Claim{Owner: "b", Commit: 99, At: start, Stream: "other", End: 21, Evidence: core.Evidence{Epoch: 41, Commit: 1}}
 	r.equal("takeover of a database that went back", get(r.s.TakeOver(r.ctx, 1, c))(r), want)
