@@ -264,7 +264,7 @@ func TestSavedViewInABrowser(t *testing.T) {
 //
 // covers: OP24
 func TestZoneInABrowser(t *testing.T) {
-	at := time.Date(2026, 3, 29, 1, 30, 0, 250_000_000, time.UTC) // in Berlin clocks went from 02:00 to 03:00 half an hour before
+	at := time.Date(2026, 3, 29, 1, 30, 0, 250000000, time.UTC) // in Berlin clocks went from 02:00 to 03:00 half an hour before
 	w := newWorld(func() time.Time { return at.Add(time.Second) })
 	l := w.born(&w.plansAll[1], "spring", time.Second, orderInput)
 	l.row(-time.Hour, core.KindAsked, -1, 0, nil) // before the switch
