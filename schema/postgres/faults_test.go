@@ -121,7 +121,7 @@ func TestThroughFaults(t *testing.T) {
 
 // What operators read and write holds there as well. The tables are made without the faults, which TestThroughFaults
 // tries. What only has many more rows is left out, and the refusal of a Freeze whose members another has planted: a try
-// that is cut off takes them away.
+// that is cut off takes them away. The mark counts queries, and here they are made again.
 //
 // covers: OP2, OP3, OP16
 func TestOperatorsThroughFaults(t *testing.T) {
@@ -141,7 +141,7 @@ func TestOperatorsThroughFaults(t *testing.T) {
 		return patient{s, db}, db
 	}
 	suiteThroughFaults(t, []string{"postgres", "cockroach serializable"}, behind, func(t *testing.T, open storetest.Open) {
-		storetest.RunOperators(t, open, "list of one microsecond", "list that is cut off", "list by time of creation", "waiting for agents", "freeze refused")
+		storetest.RunOperators(t, open, "list of one microsecond", "list that is cut off", "list by time of creation", "waiting for agents", "freeze a filter", "freeze refused", "mark")
 	})
 }
 

@@ -245,3 +245,70 @@ func (p patient) DeletePause(ctx context.Context, id string) error {
 func (p patient) Pauses(ctx context.Context) ([]operate.Pause, error) {
 	return retried(ctx, func() ([]operate.Pause, error) { return p.Store.Pauses(ctx) })
 }
+
+// ForgetAudit counts what is gone: an answer that is lost says nothing.
+func (p patient) ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error) {
+	count := func() (n int, err error) {
+		return n, p.db.QueryRowContext(ctx, "SELECT count(*) FROM audit").Scan(&n)
+	}
+	was, err := count()
+	if err != nil {
+		return 0, err
+	}
+	unknown := false
+	err = retriedDo(ctx, func() error {
+		if unknown {
+			if now, err := count(); err != nil || now < was {
+				return err
+			}
+		}
+		_, err := p.Store.ForgetAudit(ctx, before, most)
+		unknown = err != nil
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	now, err := count()
+	return was - now, err
+}
+
+func (p patient) PutSession(ctx context.Context, s operate.Session, now time.Time) error {
+	return retriedDo(ctx, func() error { return p.Store.PutSession(ctx, s, now) })
+}
+
+func (p patient) SessionByID(ctx context.Context, id string) (operate.Session, error) {
+	return retried(ctx, func() (operate.Session, error) { return p.Store.SessionByID(ctx, id) })
+}
+
+func (p patient) DeleteSession(ctx context.Context, id string) error {
+	return retriedDo(ctx, func() error { return p.Store.DeleteSession(ctx, id) })
+}
+
+func (p patient) PutBooks(ctx context.Context, r operate.BooksResult, ghosts []operate.Ghost) error {
+	return retriedDo(ctx, func() error { return p.Store.PutBooks(ctx, r, ghosts) })
+}
+
+func (p patient) LastBooks(ctx context.Context) (operate.BooksResult, error) {
+	return retried(ctx, func() (operate.BooksResult, error) { return p.Store.LastBooks(ctx) })
+}
+
+func (p patient) Ghosts(ctx context.Context, statuses []operate.GhostStatus, limit int, after string) (ghosts []operate.Ghost, next string, err error) {
+	err = retriedDo(ctx, func() error {
+		ghosts, next, err = p.Store.Ghosts(ctx, statuses, limit, after)
+		return err
+	})
+	return ghosts, next, err
+}
+
+func (p patient) Ghost(ctx context.Context, agent, key string) (operate.Ghost, error) {
+	return retried(ctx, func() (operate.Ghost, error) { return p.Store.Ghost(ctx, agent, key) })
+}
+
+func (p patient) DecideGhost(ctx context.Context, g operate.Ghost) error {
+	return retriedDo(ctx, func() error { return p.Store.DecideGhost(ctx, g) })
+}
+
+func (p patient) SavedIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
+	return retried(ctx, func() ([]core.Saved, error) { return p.Store.SavedIDs(ctx, partition, ids) })
+}
