@@ -40,9 +40,15 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "undo-forgets-the-lost-time", invariant: 8, file: "internal/core/undo.go",
-		old: "\td.noteBefore()\n", new: "",
+		old: "\td.noteBefore()\n\td.journalRetry()\n", new: "\td.journalRetry()\n",
 		fault: "a task in error is undone without what ran in the time that is lost",
 		run:   "^(TestTakenUpAfterTheDatabaseWentBack|TestUndoOfWhatWasResolvedAfterTheDatabaseWentBack)$",
+	},
+	{
+		name: "undo-once-more-forgets-the-lost-time", invariant: 8, file: "internal/core/undo.go",
+		old: "\td.noteBefore()\n\tr := d.record(KindUndoAsked, i)\n", new: "\tr := d.record(KindUndoAsked, i)\n",
+		fault: "a step is undone once more without what ran in the time that is lost",
+		run:   "^TestUndoOnceMoreAfterTheDatabaseWentBack$",
 	},
 	{
 		name: "resubmit-beside-an-accepted-step", invariant: 8, file: "internal/core/operator.go",

@@ -63,3 +63,23 @@ func TestUndoOnceMore(t *testing.T) {
 		t.Errorf("a step of a task that is processing: %v", err)
 	}
 }
+
+// TestUndoOnceMoreAfterTheDatabaseWentBack: what ran in the time that is lost is noted first, and undone with the step.
+func TestUndoOnceMoreAfterTheDatabaseWentBack(t *testing.T) {
+	r := newRig(t, stepsPlan(2))
+	r.birth(0)
+	r.answer(0)
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[1].Out, Code: CodeRefused, Error: "no"})
+	r.answer(0)
+	if r.task.State != StateUndone || r.task.Steps[1].MayHaveEffect {
+		t.Fatalf("%s", r.task)
+	}
+	r.now = r.now.Add(time.Hour)
+	r.must(Event{Kind: EventUndo, Step: "a", Actor: person, Reason: "it stands", WentBack: r.now})
+	if rows := r.out.Records; len(rows) != 2 || rows[0].Kind != KindWentBack || rows[1].Kind != KindUndoAsked {
+		t.Errorf("rows %+v", rows)
+	}
+	if !r.task.Steps[1].MayHaveEffect {
+		t.Error("step b may have run in the time that is lost, and is not undone")
+	}
+}
