@@ -124,8 +124,7 @@ func (d *decision) heard(i int) {
 	r.Next, r.NextAttempt, r.Undo, r.Due = i, s.Attempt, s.Status == StepUndoing, s.Due
 	r.Attempt = s.Attempt
 	resent := s.Resent
-	d.t.beginTransition(&r)
-	d.t.completeTransition(&r, d.t.State)
+	d.t.applyRecord(&r)
 	s.Resent = resent
 	d.out.Records = append(d.out.Records, r)
 	d.touchRow()

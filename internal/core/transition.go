@@ -1,7 +1,7 @@
 package core
 
-// applyRecord changes t as r says. Apply makes the same two calls with its decision
-// about what comes next between them, so a replayed task equals the live one.
+// applyRecord changes t as r says. Where something comes next, Apply makes the same two calls with its decision
+// about it between them, so a replayed task equals the live one.
 func (t *Task) applyRecord(r *Record) {
 	t.beginTransition(r)
 	t.completeTransition(r, t.State)

@@ -145,8 +145,7 @@ func (d *decision) silent(i int) {
 // its row to due.
 func (d *decision) raise(r *Record, due Instant) {
 	r.State = d.t.State
-	d.t.beginTransition(r)
-	d.t.completeTransition(r, d.t.State)
+	d.t.applyRecord(r)
 	d.t.Bound = due
 	d.out.Row = true
 	d.out.Records = append(d.out.Records, *r)

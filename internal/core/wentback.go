@@ -32,8 +32,7 @@ func (d *decision) noteWentBack(at Instant, owner string) {
 	r := d.record(KindWentBack, -1)
 	r.Actor, r.Reason = owner, ""
 	r.EffectsPossibleUntil = d.quietBefore(at)
-	d.t.beginTransition(&r)
-	d.t.completeTransition(&r, d.t.State)
+	d.t.applyRecord(&r)
 	d.out.Records = append(d.out.Records, r)
 }
 
