@@ -249,7 +249,7 @@ func TestGuesses(t *testing.T) {
 	}
 	for i := range cacheMax + 100 {
 		id := fmt.Sprint(i)
-		tokens.put(id, entry{})
+		tokens.put(id, entry[operate.Token]{})
 	}
 	if n := len(tokens.entries); n > cacheMax {
 		t.Errorf("%d entries, want at most %d", n, cacheMax)

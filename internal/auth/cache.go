@@ -29,28 +29,40 @@ const (
 	unknownBurst = 100
 )
 
-// tokens are the tokens that were shown lately. It is safe for concurrent use.
-type tokens struct {
-	store operate.TokenStore
+// recent are values of the state store that were asked for lately, by id: one that changed at another node is known here
+// within cacheFor. While the store is away one that was read counts for up to staleFor. It is safe for concurrent use.
+type recent[V any] struct {
+	what  string                                          // one of them is, for the log
+	fetch func(ctx context.Context, id string) (V, error) // error: core.ErrNotFound
 	now   func() time.Time
 	log   *slog.Logger
 	flat  singleflight.Group
-	limit *rate.Limiter
+	limit *rate.Limiter // lookups of what is not in memory
 
 	mu      sync.Mutex
-	entries map[string]entry
+	entries map[string]entry[V]
 }
 
-// entry is a token as it was read.
-type entry struct {
-	token   operate.Token
+// entry is a value as it was read.
+type entry[V any] struct {
+	value   V
 	read    time.Time // when that was
 	tried   time.Time // when it was last tried
-	touched time.Time
+	touched time.Time // when its use was last noted
+}
+
+func newRecent[V any](what string, fetch func(context.Context, string) (V, error), now func() time.Time, log *slog.Logger) *recent[V] {
+	return &recent[V]{what: what, fetch: fetch, now: now, log: log, limit: rate.NewLimiter(unknownRate, unknownBurst), entries: map[string]entry[V]{}}
+}
+
+// tokens are the tokens that were shown lately.
+type tokens struct {
+	*recent[operate.Token]
+	store operate.TokenStore
 }
 
 func newTokens(store operate.TokenStore, now func() time.Time, log *slog.Logger) *tokens {
-	return &tokens{store: store, now: now, log: log, limit: rate.NewLimiter(unknownRate, unknownBurst), entries: map[string]entry{}}
+	return &tokens{newRecent("token", store.TokenByID, now, log), store}
 }
 
 // Errors of check beside errToken.
@@ -110,63 +122,76 @@ func (t *tokens) byID(ctx context.Context, id string) (operate.Token, error) {
 	return token, nil
 }
 
-// get is the token of an id, from memory while that is young.
+// get is the token of an id. Errors: errToken, errTooMany, errStore.
 func (t *tokens) get(ctx context.Context, id string) (operate.Token, error) {
-	now := t.now()
-	t.mu.Lock()
-	known, ok := t.entries[id]
-	t.mu.Unlock()
-	if ok && now.Sub(known.tried) < cacheFor {
-		return known.token, nil
+	token, err := t.recent.get(ctx, id)
+	if errors.Is(err, core.ErrNotFound) {
+		err = errToken
 	}
-	if !ok && !t.limit.AllowN(now, 1) {
-		return operate.Token{}, errTooMany
-	}
-	// Not by the context of the request: others wait for the same answer.
-	found, err, _ := t.flat.Do(id, func() (any, error) {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupMax)
-		defer cancel()
-		return t.read(bounded, id, known, ok)
-	})
-	if err != nil {
-		return operate.Token{}, err
-	}
-	return found.(operate.Token), nil
+	return token, err
 }
 
-// read reads a token.
-func (t *tokens) read(ctx context.Context, id string, known entry, had bool) (operate.Token, error) {
-	now := t.now()
-	token, err := t.store.TokenByID(ctx, id)
+// get is the value of an id, from memory while that is young. Errors: core.ErrNotFound, errTooMany, errStore.
+func (r *recent[V]) get(ctx context.Context, id string) (none V, err error) {
+	now := r.now()
+	r.mu.Lock()
+	known, ok := r.entries[id]
+	r.mu.Unlock()
+	if ok && now.Sub(known.tried) < cacheFor {
+		return known.value, nil
+	}
+	if !ok && !r.limit.AllowN(now, 1) {
+		return none, errTooMany
+	}
+	// Not by the context of the request: others wait for the same answer.
+	found, err, _ := r.flat.Do(id, func() (any, error) {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupMax)
+		defer cancel()
+		return r.read(bounded, id, known, ok)
+	})
+	if err != nil {
+		return none, err
+	}
+	return found.(V), nil
+}
+
+// read reads a value; one that is not there is not kept: guesses fill no memory.
+func (r *recent[V]) read(ctx context.Context, id string, known entry[V], had bool) (none V, err error) {
+	now := r.now()
+	value, err := r.fetch(ctx, id)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
-		t.mu.Lock()
-		delete(t.entries, id)
-		t.mu.Unlock()
-		return operate.Token{}, errToken
+		r.drop(id)
+		return none, core.ErrNotFound
 	case err != nil && had && now.Sub(known.read) < staleFor:
-		t.log.Debug("a token is taken as it was read before", "token", known.token.Name, "error", err)
+		r.log.Debug("a "+r.what+" is taken as it was read before", "error", err)
 		known.tried = now
-		t.put(id, known)
-		return known.token, nil
+		r.put(id, known)
+		return known.value, nil
 	case err != nil:
-		t.log.Debug("a token could not be looked up", "error", err)
-		return operate.Token{}, errStore
+		r.log.Debug("a "+r.what+" could not be looked up", "error", err)
+		return none, errStore
 	}
-	t.put(id, entry{token: token, read: now, tried: now})
-	return token, nil
+	r.put(id, entry[V]{value: value, read: now, tried: now})
+	return value, nil
+}
+
+func (r *recent[V]) drop(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.entries, id)
 }
 
 // put keeps an entry, and when its use was noted; of too many, some other goes.
-func (t *tokens) put(id string, e entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before, there := t.entries[id]
-	if e.touched = before.touched; !there && len(t.entries) >= cacheMax {
-		for other := range t.entries {
-			delete(t.entries, other)
+func (r *recent[V]) put(id string, e entry[V]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, there := r.entries[id]
+	if e.touched = before.touched; !there && len(r.entries) >= cacheMax {
+		for other := range r.entries {
+			delete(r.entries, other)
 			break
 		}
 	}
-	t.entries[id] = e
+	r.entries[id] = e
 }
