@@ -86,7 +86,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 	if again != nil {
 		answer.Again, answer.Audit = true, again.Number
 		if again.Action != entry.Action || again.Target != entry.Target {
-			return answer, &operate.Refusal{Code: 422, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s was used for %s of %s already", core.QuoteShort(r.Key), again.Action, again.Target)}
+			return answer, operate.KeyTaken(r.Key, again)
 		}
 		if !sameContent(again.After, entry.After) {
 			return answer, &operate.Refusal{Code: 422, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s was used for %s of %s with another step, input, result or end already", core.QuoteShort(r.Key), again.Action, again.Target)}
@@ -177,7 +177,7 @@ func (a *Actions) entry(ctx context.Context, by operate.Actor, task operate.Task
 
 // cleanText is a text as every store takes it, cut.
 func cleanText(text string, bytesMax int) string {
-	return core.CutText(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), bytesMax)
+	return core.CutText(operate.CleanText(text), bytesMax)
 }
 
 func hashOf(data []byte) string {
@@ -246,8 +246,8 @@ var kinds = map[operate.Action]core.EventKind{
 
 // check refuses a request that is wrong in itself, whatever the task's state.
 func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Request) *operate.Refusal {
-	if !by.Role.May(operate.RoleOperator) {
-		return &operate.Refusal{Code: 403, Detail: fmt.Sprintf("role %s may read only; %s needs the role %s", core.QuoteShort(string(by.Role)), core.QuoteShort(string(r.Action)), operate.RoleOperator)}
+	if bad := operate.CheckOperator(by, core.QuoteShort(string(r.Action))); bad != nil {
+		return bad
 	}
 	if bad := ingest.CheckNames(task.Type, task.ID); bad != nil {
 		return asRefusal(bad, nil)

@@ -82,7 +82,7 @@ func (b *Bookkeeping) Ghost(ctx context.Context, agent, key string) (Ghost, erro
 // Compare implements Books. One comparison answers all that were asked for before it began.
 func (b *Bookkeeping) Compare(ctx context.Context, by Actor, reason string) (BooksView, error) {
 	const action, target = "books.compare", "books"
-	if bad := bookRole(by, action); bad != nil {
+	if bad := CheckOperator(by, action); bad != nil {
 		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, bad)
 	}
 	if n := len(reason); n > ReasonBytesMax {
@@ -100,13 +100,6 @@ func (b *Bookkeeping) Compare(ctx context.Context, by Actor, reason string) (Boo
 	return b.Books(ctx)
 }
 
-func bookRole(by Actor, what string) *Refusal {
-	if by.Role.May(RoleOperator) {
-		return nil
-	}
-	return &Refusal{Code: 403, Detail: fmt.Sprintf("role %s may read only; %s needs the role %s", core.QuoteShort(string(by.Role)), what, RoleOperator)}
-}
-
 // Repair implements Books. An undo is an action on the task like any other: it is the task's owner that decides, about
 // the journal row that the comparison saw.
 func (b *Bookkeeping) Repair(ctx context.Context, by Actor, r RepairRequest) (Answer, error) {
@@ -114,7 +107,7 @@ func (b *Bookkeeping) Repair(ctx context.Context, by Actor, r RepairRequest) (An
 	no := func(bad *Refusal) (Answer, error) {
 		return Answer{}, refused(ctx, b.Trail, by, action, target, r.Reason, nil, nil, bad)
 	}
-	if bad := bookRole(by, action); bad != nil {
+	if bad := CheckOperator(by, action); bad != nil {
 		return no(bad)
 	}
 	if r.Repair != RepairUndo && r.Repair != RepairAccept {
@@ -171,7 +164,7 @@ func (b *Bookkeeping) accept(ctx context.Context, by Actor, g Ghost, r RepairReq
 	const action = "books.accept"
 	answer := Answer{Type: g.Type, ID: g.Task, Action: Action(RepairAccept), State: g.State, Outcome: "it is remembered as explained, and counts no more"}
 	e := entry(by, action, target, r.Reason, g, nil)
-	e.Outcome, e.Key, e.Request = "", cleanKey(r.Key), RequestFrom(ctx)
+	e.Outcome, e.Key, e.Request = "", CleanText(r.Key), RequestFrom(ctx)
 	number, again, err := b.Trail.Append(ctx, e)
 	if err != nil {
 		return answer, fmt.Errorf("audit trail: %w", err)
@@ -180,7 +173,7 @@ func (b *Bookkeeping) accept(ctx context.Context, by Actor, g Ghost, r RepairReq
 	if again != nil {
 		answer.Audit, answer.Again = again.Number, true
 		if again.Action != action || again.Target != target {
-			return answer, &Refusal{Code: 422, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s was used for %s of %s already", core.QuoteShort(r.Key), again.Action, again.Target)}
+			return answer, KeyTaken(r.Key, again)
 		}
 		switch again.Outcome {
 		case "": // it is not known what became of it: it is done again
@@ -208,9 +201,4 @@ func (b *Bookkeeping) accept(ctx context.Context, by Actor, g Ghost, r RepairReq
 		return answer, errors.Join(err, fmt.Errorf("audit trail, entry %d: %w", answer.Audit, told))
 	}
 	return answer, err
-}
-
-// cleanKey is a key as every store takes it; it was bounded where it came in.
-func cleanKey(key string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(key, "\uFFFD"), "\x00", "\uFFFD")
 }
