@@ -6,67 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 )
 
 // clientCABytesMax bounds the file of authorities.
 const clientCABytesMax = 1 << 20
 
-// clientCAs are the authorities that certificates of clients are checked against, read again when their file changes. What
-// cannot be read then leaves those before.
-type clientCAs struct {
-	file   string
-	now    func() time.Time
-	failed func(error)
-
-	mu     sync.Mutex
-	pool   *x509.CertPool
-	looked time.Time
-	stamp  string
-}
+// clientCAs are the authorities that certificates of clients are checked against.
+type clientCAs struct{ *reloaded[*x509.CertPool] }
 
 func newClientCAs(file string, now func() time.Time, failed func(error)) (*clientCAs, error) {
-	c := &clientCAs{file: file, now: now, failed: failed, looked: now()}
-	return c, c.read()
-}
-
-// read reads the file if it has changed; mu is held, or nothing else knows c yet.
-func (c *clientCAs) read() error {
-	info, err := os.Stat(c.file)
-	if err != nil {
-		return fmt.Errorf("http-client-ca: %w", err)
-	}
-	stamp := fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
-	if stamp == c.stamp {
-		return nil
-	}
-	if info.Size() > clientCABytesMax {
-		return fmt.Errorf("http-client-ca: %s has %d bytes, the limit is %d", c.file, info.Size(), clientCABytesMax)
-	}
-	data, err := os.ReadFile(c.file)
-	if err != nil {
-		return fmt.Errorf("http-client-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return fmt.Errorf("http-client-ca: %w", errors.New(c.file+" has no certificate in PEM"))
-	}
-	c.pool, c.stamp = pool, stamp
-	return nil
-}
-
-// get are the authorities as they are now.
-func (c *clientCAs) get() *x509.CertPool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := c.now(); now.Sub(c.looked) >= certificateLook {
-		c.looked = now
-		if err := c.read(); err != nil {
-			c.failed(err)
+	load := func() (*x509.CertPool, error) {
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, err
 		}
+		if info.Size() > clientCABytesMax {
+			return nil, fmt.Errorf("%s has %d bytes, the limit is %d", file, info.Size(), clientCABytesMax)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(data) {
+			return nil, errors.New(file + " has no certificate in PEM")
+		}
+		return pool, nil
 	}
-	return c.pool
+	w, err := newReloaded("http-client-ca", []string{file}, load, now, failed)
+	return &clientCAs{w}, err
 }
 
 // ask has a server ask clients for certificates: none is fine, one that does not hold ends the handshake. A session is not

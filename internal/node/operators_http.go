@@ -167,66 +167,81 @@ func (n *Node) around(mux http.Handler, loopback bool) http.Handler {
 // certificateLook is how often the files of a certificate are looked at, at most.
 const certificateLook = 10 * time.Second
 
-// certificate is that of HTTPS, read again when its files change. What cannot be read then leaves the one before.
-type certificate struct {
-	certFile, keyFile string
-	now               func() time.Time
-	failed            func(error)
+// reloaded is what was made of files, made again when they change. What cannot be read then leaves what was.
+type reloaded[T any] struct {
+	what   string   // it is, for errors
+	files  []string // that tell a change by size and time
+	load   func() (T, error)
+	now    func() time.Time
+	failed func(error)
 
 	mu     sync.Mutex
-	is     *tls.Certificate
+	is     T
 	looked time.Time
 	stamp  string // of the files that it was read from
 }
 
+func newReloaded[T any](what string, files []string, load func() (T, error), now func() time.Time, failed func(error)) (*reloaded[T], error) {
+	w := &reloaded[T]{what: what, files: files, load: load, now: now, failed: failed, looked: now()}
+	return w, w.read()
+}
+
+// read reads the files if they have changed; mu is held, or nothing else knows w yet.
+func (w *reloaded[T]) read() error {
+	var stamp strings.Builder
+	for _, file := range w.files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.what, err)
+		}
+		fmt.Fprintf(&stamp, "%d %d ", info.Size(), info.ModTime().UnixNano())
+	}
+	if stamp.String() == w.stamp {
+		return nil
+	}
+	is, err := w.load()
+	if err != nil {
+		return fmt.Errorf("%s: %w", w.what, err)
+	}
+	w.is, w.stamp = is, stamp.String()
+	return nil
+}
+
+// get is what the files say now.
+func (w *reloaded[T]) get() T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := w.now(); now.Sub(w.looked) >= certificateLook {
+		w.looked = now
+		if err := w.read(); err != nil {
+			w.failed(err)
+		}
+	}
+	return w.is
+}
+
+// certificate is that of HTTPS.
+type certificate struct{ *reloaded[*tls.Certificate] }
+
 // newCertificate reads it. Error: the files are no certificate and its key.
 func newCertificate(certFile, keyFile string, now func() time.Time, failed func(error)) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile, now: now, failed: failed}
-	stamp, err := c.stamped()
+	load := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("http-tls-cert %s, http-tls-key %s: %w", certFile, keyFile, err)
+		}
+		return &pair, nil
+	}
+	w, err := newReloaded("certificate of HTTPS", []string{certFile, keyFile}, load, now, failed)
 	if err != nil {
 		return nil, err
 	}
-	return c, c.read(stamp)
-}
-
-// stamped tells the files' present content from another by size and time.
-func (c *certificate) stamped() (string, error) {
-	var text strings.Builder
-	for _, file := range []string{c.certFile, c.keyFile} {
-		info, err := os.Stat(file)
-		if err != nil {
-			return "", fmt.Errorf("certificate of HTTPS: %w", err)
-		}
-		fmt.Fprintf(&text, "%d %d ", info.Size(), info.ModTime().UnixNano())
-	}
-	return text.String(), nil
-}
-
-// read reads the files; mu is held, or nothing else knows c yet.
-func (c *certificate) read(stamp string) error {
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return fmt.Errorf("certificate of HTTPS: http-tls-cert %s, http-tls-key %s: %w", c.certFile, c.keyFile, err)
-	}
-	c.is, c.stamp, c.looked = &pair, stamp, c.now()
-	return nil
+	return &certificate{w}, nil
 }
 
 // get is tls.Config.GetCertificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := c.now(); now.Sub(c.looked) >= certificateLook {
-		c.looked = now
-		stamp, err := c.stamped()
-		if err == nil && stamp != c.stamp {
-			err = c.read(stamp)
-		}
-		if err != nil {
-			c.failed(err)
-		}
-	}
-	return c.is, nil
+	return c.reloaded.get(), nil
 }
 
 // tlsConfig is how HTTPS is served; nil: it is not.
