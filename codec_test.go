@@ -322,7 +322,7 @@ func TestCodecForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	mac := hmac.New(sha256.New, derived[32:])
-	mac.Write(payload)
+	_, _ = mac.Write(payload)
 	nonce := mac.Sum(nil)[:12]
 	block, err := aes.NewCipher(derived[:32])
 	if err != nil {

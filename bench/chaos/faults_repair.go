@@ -191,7 +191,7 @@ func changeAmid(ctx context.Context, w *world, in *injection, r *repair) error {
 	quick := 0
 	steps := []func() error{
 		func() error {
-			return r.until(ctx, "asks nobody", func(op *operate.Operation) bool { return op.Wave >= 2 })
+			return r.until(ctx, "asks its second wave", func(op *operate.Operation) bool { return op.Wave >= 2 })
 		},
 		func() error { return r.change(ctx, operate.Change{State: operate.OperationPaused}) },
 		kill,
