@@ -5,12 +5,14 @@ type EffectKind uint8
 
 // The effects.
 const (
-	EffectDo       EffectKind = iota + 1 // send the do command of Step
-	EffectUndo                           // send the undo command of Step
-	EffectWake                           // raise EventWake at At; lost with the process, rebuilt by Resume
-	EffectReceived                       // tell the submitter that the task is stored
-	EffectEnded                          // publish that the task ended
-	EffectAlert                          // tell an operator that the undo of Step is in trouble and goes on
+	EffectDo           EffectKind = iota + 1 // send the do command of Step
+	EffectUndo                               // send the undo command of Step
+	EffectWake                               // raise EventWake at At; lost with the process, rebuilt by Resume
+	EffectReceived                           // tell the submitter that the task is stored
+	EffectEnded                              // publish that the task ended
+	EffectAlert                              // tell an operator that the undo of Step is in trouble and goes on
+	EffectChildren                           // bear the children of Step, in this and, beyond the first, in later commits
+	EffectUndoChildren                       // undo the children of Step
 )
 
 // Effect is one thing to do once the records of its outcome are committed.

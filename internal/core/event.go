@@ -20,6 +20,8 @@ const (
 	EventServed                        // owner: the agent that a step waits for has answered another task
 	EventAccept                        // operator: the failed step of a task in error counts as done, with Result
 	EventEdit                          // operator: as Resubmit, with another input
+	EventSignal                        // client or operator: the answer that the signal step Step waits for, or refuses with Code
+	EventChild                         // owner: the child or children of the step whose command is numbered Seq have come to their end
 )
 
 // Event is one thing that happened to one task.
@@ -47,4 +49,16 @@ type Event struct {
 	// Full has bit i set when the agent of step i has no room in its in-flight
 	// window, or a pause holds the step: a do that would start there parks the task instead.
 	Full uint64
+	Ask  Asker // answers the plan's expressions; may be nil for a plan that has none
+}
+
+// Asker answers the expressions of a task's plan. What it answers goes into the journal; a replay asks nothing. An
+// expression sees the task's input and the results of the steps that its own comes after, so that to ask again has the
+// same answer. An error's text is what the step fails with.
+type Asker interface {
+	When(t *Task, step int) (bool, error)
+	Input(t *Task, step int) ([]byte, error)         // JSON
+	Until(t *Task, step int) (Instant, error)        // of a wait with Step.Until
+	Elements(t *Task, step int) ([]byte, int, error) // a JSON array, and how many elements it has
+	Result(t *Task) ([]byte, error)                  // of Plan.Result, when every step is done or skipped; JSON
 }

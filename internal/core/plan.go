@@ -51,6 +51,7 @@ const (
 	PolicyUndo  Policy = "undo"  // undo the whole task; the default
 	PolicyWait  Policy = "wait"  // pause for an extended period, then start again
 	PolicyError Policy = "error" // stop, keep what was done, call a person
+	PolicySkip  Policy = "skip"  // undo what the step may have done, and go on without it
 )
 
 // Plan is the shape of a task: immutable once stored, by name and version. A
@@ -62,13 +63,44 @@ type Plan struct {
 	CompleteBy time.Duration // the whole task, from submission to the last answer
 	Grace      time.Duration // see DefaultGrace
 	InputMax   int           // bytes of input a submission may carry, at most InputBytesMax
+
+	Result      string        `json:",omitempty"` // CEL: the task's own result when it is processed; empty: it has none
+	InputSchema string        `json:",omitempty"` // JSON Schema 2020-12 of the input; empty: any JSON
+	UndoReserve time.Duration `json:",omitempty"` // no do starts so shortly before the deadline: it is the undo's time
+	Admission   Admission     `json:",omitempty"`
 }
 
-// Step is one remote call of a plan.
+// Admission says what happens to a submission whose time is less than its plan takes at p95.
+type Admission string
+
+// The admissions.
+const (
+	AdmissionOff    Admission = "" // it is not looked at
+	AdmissionWarn   Admission = "warn"
+	AdmissionRefuse Admission = "refuse"
+)
+
+// StepKind says what a step is.
+type StepKind string
+
+// The kinds of step.
+const (
+	CallStep   StepKind = ""       // a command to an agent
+	WaitStep   StepKind = "wait"   // until an instant
+	SignalStep StepKind = "signal" // until somebody or something answers
+	TaskStep   StepKind = "task"   // a child task
+	EachStep   StepKind = "each"   // a child task for each element of a list
+)
+
+// Parent reports whether steps of the kind have child tasks.
+func (k StepKind) Parent() bool { return k == TaskStep || k == EachStep }
+
+// Step is one step of a plan.
 type Step struct {
 	Name            string
-	Agent           string        // who performs it: 1–4 tokens joined by dots
-	After           []int         // indexes of the steps that must be done before
+	Kind            StepKind      `json:",omitempty"`
+	Agent           string        // who performs a call: 1–4 tokens joined by dots
+	After           []int         // indexes of the steps that must be done or skipped before
 	Undoable        bool          // false for a check, which leaves nothing behind
 	CompleteBy      time.Duration // one try of do
 	UndoCompleteBy  time.Duration // one try of undo
@@ -83,6 +115,22 @@ type Step struct {
 	UndoPatience time.Duration `json:",omitempty"`
 	// UndoBackoffCap is the upper bound of the doubling between tries of undo; 0: DefaultUndoBackoffCap.
 	UndoBackoffCap time.Duration `json:",omitempty"`
+
+	When   string        `json:",omitempty"` // CEL: whether the step begins or is skipped; empty: it begins
+	Input  string        `json:",omitempty"` // CEL: the input of the command or the child ("with" in files); empty: the task's
+	Uses   []int         `json:",omitempty"` // steps whose results ride on the command, where Narrow
+	Narrow bool          `json:",omitempty"` // false: the results of all that the step comes after ride on the command
+	Least  time.Duration `json:",omitempty"` // a call does not start with less time than this
+
+	For    time.Duration `json:",omitempty"` // of a wait: how long; 0: Until says until when
+	Until  string        `json:",omitempty"` // CEL, of a wait: the instant
+	Schema string        `json:",omitempty"` // JSON Schema 2020-12 of a signal's payload; empty: any JSON
+
+	Child       string `json:",omitempty"` // of task and each: the type of the child; its newest version is taken
+	Elements    string `json:",omitempty"` // CEL, of each: the list
+	ElementsMax int    `json:",omitempty"` // of each: elements that the list may have
+	Parallel    int    `json:",omitempty"` // of each: children open at a time
+	FailuresMax int    `json:",omitempty"` // of each: children that may be undone before the step fails
 }
 
 // ErrPlan is wrapped by every error of [Plan.Validate].

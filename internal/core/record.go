@@ -27,6 +27,8 @@ const (
 	KindExtended     Kind = "extended"
 	KindPoisoned     Kind = "poisoned"
 	KindAsked        Kind = "asked"     // the supervisor asked too early: the task's bound was raised
+	KindSkipped      Kind = "skipped"   // the condition of the step is false
+	KindSignalled    Kind = "signalled" // a signal came before its step began: its payload is kept
 	KindWentBack     Kind = "went_back" // the database went back: steps may have run that are not in the journal
 )
 
@@ -54,5 +56,5 @@ type Record struct {
 	Undo        bool    // the command is an undo
 	Due         Instant // complete-by of that command; without Next, when the next try of Step may leave
 	Deadline    Instant // of the task, when this row set it
-	Input       []byte  // of the task from this row on, when an edit changed it
+	Input       []byte  // of the task from this row on, when an edit changed it; of a row that begins Next: its own input, or the list of its children
 }

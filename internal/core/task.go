@@ -52,7 +52,7 @@ const (
 	StepFailed  // refused, or its attempts are exhausted
 	StepUndoing // its undo command is out, or between two tries of it
 	StepUndone
-	StepSkipped // never begun in a task that was undone
+	StepSkipped // never begun in a task that was undone, or not wanted: its condition is false, or it failed and is optional
 )
 
 var stepStatusNames = [...]string{"waiting", "running", "done", "failed", "undoing", "undone", "skipped"}
@@ -79,6 +79,10 @@ type Task struct {
 	Trace       string   // W3C traceparent; may be empty
 	Labels      []Label
 	Origin      uint64 // position of the submission in the task stream
+
+	Parent     int64 // number of the task that this one is a part of; 0: none
+	ParentStep int   // index of the step of it
+	ChildIndex int   // which of the step's children
 
 	State     State
 	Seq       int64   // number of the newest journal row
@@ -114,7 +118,10 @@ type StepState struct {
 	Resent               bool    // the command out may be in more than one pair of hands; not journalled
 	ByHand               bool    // it is done because an operator accepted it: its service may not know of it
 	Repeats              bool    // it was done before the database went back, and is done again by the input that it had
-	Result               []byte  // what do answered
+	Result               []byte  // what do answered; of a signal that came early: its payload
+	Given                []byte  // its own input, as the row that began it has it: see Step.Input; of an each: the list
+	Count                int     // of an each: how many children
+	Early                bool    // its signal came before it began
 
 	// A step that waits for its agent. What its retries come to is not journalled.
 	Awaits int64   // journal row by which the wait began, under whose number its retries leave; 0: it does not wait

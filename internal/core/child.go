@@ -1,0 +1,38 @@
+package core
+
+import "fmt"
+
+// Children of tasks. They live in their parent's partition, so that a birth, an end and what they mean for the parent
+// are in one commit.
+
+const (
+	// ChildMark is between the parts of a child's id; no id that a client may give has it.
+	ChildMark = '~'
+	// ChildDepthMax is how deep children may have children.
+	ChildDepthMax = 8
+	// ChildIDBytesMax bounds the id of a child.
+	ChildIDBytesMax = 255
+)
+
+// ChildID is the id of the child of a step in a round of its parent: <parent>~<step>, of an element
+// <parent>~<step>~<index>, and after a resubmit from the start with ~r<round>.
+func ChildID(parent, step string, index, round int, each bool) string {
+	id := parent + string(ChildMark) + step
+	if each {
+		id += string(ChildMark) + fmt.Sprint(index)
+	}
+	if round > 0 {
+		id += string(ChildMark) + "r" + fmt.Sprint(round)
+	}
+	return id
+}
+
+// RootID is the id of the task at the root of the tree that an id is in: its partition is that of the tree.
+func RootID(id string) string {
+	for i := range len(id) {
+		if id[i] == ChildMark {
+			return id[:i]
+		}
+	}
+	return id
+}
