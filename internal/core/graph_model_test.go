@@ -30,21 +30,23 @@ func newGraphWorld(p *Plan) *graphWorld {
 // bear makes the children of a step, or says that they are wanted again.
 func (w *graphWorld) bear(e Effect, round int) {
 	k := effectKey{round, e.Step}
-	if b := w.children[k]; b != nil {
-		b.seq = e.Seq
+	if b := w.children[k]; b != nil { // those that have ended well say so again, others run again
+		b.seq, b.undoSeq, b.open, b.live = e.Seq, 0, true, true
 		return
 	}
 	w.children[k] = &brood{key: k, seq: e.Seq, live: true, open: true}
 }
 
-// undoBrood asks for the undo of a step's children; what says why that must not be.
-func (w *graphWorld) undoBrood(e Effect, round int) (what string) {
-	b := w.children[effectKey{round, e.Step}]
+// undoBrood asks for the undo of a step's children. There may be none: of an empty list, or of time that the database has
+// lost.
+func (w *graphWorld) undoBrood(e Effect, round int) {
+	k := effectKey{round, e.Step}
+	b := w.children[k]
 	if b == nil {
-		return fmt.Sprintf("the undo of children of step %d, which were never born", e.Step)
+		b = &brood{key: k}
+		w.children[k] = b
 	}
 	b.undoSeq, b.open = e.Seq, true
-	return ""
 }
 
 // broods are those that have something to come to, in a fixed order.
@@ -146,7 +148,8 @@ func (w *graphWorld) checkGraphEnd(p *Plan, t *Task) string {
 		if s.Kind == CallStep && s.Undoable && !w.effect(k).live {
 			return fmt.Sprintf("processed without the effect of step %d", i)
 		}
-		if s.Kind.Parent() && (w.children[k] == nil || w.children[k].open || w.children[k].undoSeq != 0) {
+		none := s.Kind == EachStep && w.children[k] == nil // its list was empty
+		if s.Kind.Parent() && !none && (w.children[k] == nil || w.children[k].open || w.children[k].undoSeq != 0) {
 			return fmt.Sprintf("processed without the children of step %d", i)
 		}
 	}
@@ -195,7 +198,7 @@ func (g *graphJudge) take(r *Record, when func(step int) bool) string {
 	}
 	if r.Kind == KindWentBack && r.State != StateUndoing {
 		for i := range g.p.Steps { // what is done is done again
-			if s := &g.steps[i]; s.done && !s.hand {
+			if s := &g.steps[i]; s.done && !s.hand && g.p.Steps[i].Kind == CallStep {
 				s.ok, s.done, s.begun, s.signalled = false, false, false, false
 			}
 		}
@@ -223,14 +226,14 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 	s, ps := &g.steps[r.Step], &g.p.Steps[r.Step]
 	switch r.Kind {
 	case KindDone:
-		early := ps.Kind == SignalStep && s.signalled
+		early := ps.Kind == SignalStep && s.signalled || ps.Kind == EachStep || ps.Kind == WaitStep // or nothing is to be waited for
 		if s.out == 0 && !early || s.undo && s.out != 0 {
 			if s.out == 0 && ps.Kind == CallStep { // a retry that no row had begun
 				break
 			}
 			return fmt.Sprintf("G3: row %d says that step %d is done, and it was not out", r.Seq, r.Step)
 		}
-		if ps.Kind == WaitStep && r.At < s.due {
+		if ps.Kind == WaitStep && s.out != 0 && r.At < s.due {
 			return fmt.Sprintf("row %d ends the wait of step %d at %d, which is until %d", r.Seq, r.Step, r.At, s.due)
 		}
 	case KindSkipped:
@@ -241,7 +244,7 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 			return what
 		}
 	case KindSignalled:
-		if ps.Kind != SignalStep || s.signalled || s.begun || s.ok {
+		if ps.Kind != SignalStep || s.signalled || s.out != 0 || s.ok {
 			return fmt.Sprintf("G8: row %d keeps a signal for step %d, which can take none", r.Seq, r.Step)
 		}
 		s.signalled = true
@@ -274,8 +277,8 @@ func (g *graphJudge) ready(r *Record, step int) string {
 // begins judges the command or the wait that a row issues.
 func (g *graphJudge) begins(r *Record, when func(step int) bool) string {
 	s, ps := &g.steps[r.Next], &g.p.Steps[r.Next]
-	heard := r.Kind == KindStarted && r.Step == r.Next // a retry becomes a command
-	if s.out != 0 && !heard {
+	heard := r.Kind == KindStarted && r.Step == r.Next                    // a retry becomes a command
+	if s.out != 0 && !heard && !(r.Undo && !s.undo && ps.Kind.Parent()) { // children are undone wherever they are
 		return fmt.Sprintf("row %d begins step %d while its row %d is out", r.Seq, r.Next, s.out)
 	}
 	if !r.Undo {
