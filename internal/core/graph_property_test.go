@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"reflect"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -595,7 +596,7 @@ func (l *graphLife) people() {
 func (l *graphLife) accept() {
 	at := -1
 	if l.t.State == StateError {
-		at, _ = l.t.stoppedAt(l.p)
+		at, _ = l.t.stoppedAt(l.p, "")
 	}
 	undo := func() {}
 	if at >= 0 {
@@ -753,6 +754,11 @@ func (l *graphLife) check(before *Task) {
 		l.wrong("replay: %v", err)
 	}
 	if diff := differ(t, replayed); diff != "" {
+		for i := range t.Steps {
+			if live, is := t.Steps[i].Journalled(), replayed.Steps[i].Journalled(); !reflect.DeepEqual(live, is) {
+				diff = fmt.Sprintf("step %d\n%+v\n%+v", i, is, live)
+			}
+		}
 		l.wrong("the replayed task differs from the live one: %s", diff)
 	}
 	for i := range t.Steps {
