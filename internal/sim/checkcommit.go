@@ -124,7 +124,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	case endsBy(j) && j.State != core.StateError:
 		w.checkBooks(t, j.Round, j.State)
 	}
-	if out := r.referee.out; (j.Kind == core.KindCancelled || j.Kind == core.KindUndoAsked) && out != 0 && !r.referee.undo {
+	if (j.Kind == core.KindCancelled || j.Kind == core.KindUndoAsked) && r.referee.working(w.Store.planOf(r)) {
 		w.note(UndoOfRunning)
 	}
 }
