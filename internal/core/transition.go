@@ -19,7 +19,7 @@ func (t *Task) beginTransition(r *Record) {
 	if r.Input != nil && r.Kind == KindResubmitted {
 		t.applyInput(r.Input)
 	}
-	if r.Kind == KindResubmitted {
+	if r.Kind == KindResubmitted || r.Kind == KindAccepted {
 		t.applyAgain()
 	}
 	if round && t.WentBackAt != 0 {
@@ -42,7 +42,7 @@ func (t *Task) beginTransition(r *Record) {
 	}
 }
 
-// applyAgain lets every step that failed begin again, not only the one that an operator names.
+// applyAgain lets every step that failed begin again, not only the one that an operator names or accepts.
 func (t *Task) applyAgain() {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.Status == StepFailed {
