@@ -109,6 +109,12 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if j.Kind == core.KindAccepted {
 		w.byHand(t, j)
 	}
+	if j.Kind == core.KindAccepted || j.Kind == core.KindResolved {
+		w.handled[t.ID] = true
+	}
+	if t.Parent != 0 && j.Seq == 1 {
+		w.checkBirth(t)
+	}
 	if j.Kind == core.KindResolved {
 		w.settle(t, j.Round)
 	}

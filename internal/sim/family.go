@@ -76,26 +76,30 @@ func (w *World) checkChildren(r *row) {
 
 // checkFamily holds the children of a task that has ended to how it ended: no child of an undone one may have an effect
 // (G6), each of a step that is done has ended well.
-func (w *World) checkFamily(t *core.Task, live *core.Task) {
-	plan := planBook{w}.Plan(t.Type, t.PlanVersion)
-	if plan == nil || t.PlanVersion == 0 || live == nil || w.backs > 0 {
+func (w *World) checkFamily(t *core.Task) {
+	plan, steps := planBook{w}.Plan(t.Type, t.PlanVersion), w.stepsOf(t)
+	if plan == nil || t.PlanVersion == 0 || steps == nil || w.backs > 0 {
 		return
 	}
-	for round := range live.Round + 1 {
+	for round := range t.Round + 1 {
 		for i := range plan.Steps {
 			if plan.Steps[i].Kind.Parent() {
-				w.checkChildrenEnd(t, live, i, round)
+				w.checkChildrenEnd(t, steps[i].Status, i, round)
 			}
 		}
 	}
 }
 
-func (w *World) checkChildrenEnd(t, live *core.Task, step, round int) {
+func (w *World) checkChildrenEnd(t *core.Task, status core.StepStatus, step, round int) {
 	for _, c := range w.childrenOf(t, step, round) {
 		state := c.task.State
-		undone := t.State == core.StateUndone || round < live.Round || live.Steps[step].Status == core.StepSkipped
-		if undone && state != core.StateUndone && !w.asks.settled[c.task.ID] && !w.asks.settled[t.ID] {
-			w.wrong(t.Partition, t.ID, "G6: it is %s with step %d %s, and its child %s is %s", t.State, step+1, live.Steps[step].Status, c.task.ID, state)
+		undone := t.State == core.StateUndone || round < t.Round || status == core.StepSkipped
+		switch {
+		case w.handled[c.task.ID] || w.handled[t.ID]: // a person has said by hand what it came to
+		case undone && state != core.StateUndone:
+			w.wrong(t.Partition, t.ID, "G6: it is %s with step %d %s, and its child %s is %s", t.State, step+1, status, c.task.ID, state)
+		case !undone && t.State == core.StateProcessed && status == core.StepDone && state != core.StateProcessed && state != core.StateUndone:
+			w.wrong(t.Partition, t.ID, "it is processed, and its child %s is %s", c.task.ID, state)
 		}
 	}
 }
@@ -135,12 +139,12 @@ func (a worldAsker) Input(t *core.Task, step int) ([]byte, error) {
 	if a.of("input", t, step) < 30 {
 		return nil, errNoKey
 	}
-	return a.w.givenInput(t, step), nil
+	return a.w.givenInput(t.ID, planBook{a.w}.Plan(t.Type, 0).Steps[step].Name), nil
 }
 
 // givenInput is what the expression of a step's input comes to.
-func (w *World) givenInput(t *core.Task, step int) []byte {
-	return fmt.Appendf(nil, `{"given":"%s/%d"}`, t.ID, step)
+func (w *World) givenInput(id, step string) []byte {
+	return fmt.Appendf(nil, `{"given":"%s/%s"}`, id, step)
 }
 
 // Until implements core.Asker.

@@ -19,7 +19,10 @@ const fanMax = 16
 
 // drawPlans stores the plans of a graph world. Each depth has two types, which have children of the types below.
 func (w *World) drawPlans() {
-	g := plansOf{rand: rand.New(rand.NewPCG(w.cfg.Seed, 2)), kinds: everyKind}
+	g := plansOf{rand: rand.New(rand.NewPCG(w.cfg.Seed, 2)), kinds: everyKind, simple: simpleGraphs()}
+	if g.simple {
+		g.kinds = everyKind[:1]
+	}
 	for depth := childDepth; depth >= 0; depth-- {
 		types := 2
 		if depth == 0 {
@@ -36,10 +39,14 @@ func (w *World) drawPlans() {
 	w.roots = w.plans[len(w.plans)-3:]
 }
 
+// simpleGraphs: the roles know only calls yet.
+func simpleGraphs() bool { return true }
+
 // plansOf draws plans.
 type plansOf struct {
 	rand     *rand.Rand
 	kinds    []core.StepKind // what is drawn from
+	simple   bool            // calls alone, without expressions
 	children []string        // types that steps may have children of
 }
 
@@ -61,10 +68,10 @@ func (g *plansOf) plan(name string, depth int) core.Plan {
 	if g.one(4) {
 		p.CompleteBy = g.span(1000, 4000)
 	}
-	if g.one(4) {
+	if !g.simple && g.one(4) {
 		p.UndoReserve = g.span(100, 900)
 	}
-	if g.one(3) {
+	if !g.simple && g.one(3) {
 		p.Result = "result"
 	}
 	steps, after := g.shape(depth)
@@ -137,7 +144,10 @@ func (g *plansOf) step(p *core.Plan, i int, after []int) core.Step {
 	for s.Kind = g.kinds[g.rand.IntN(len(g.kinds))]; s.Kind.Parent() && len(g.children) == 0; {
 		s.Kind = g.kinds[g.rand.IntN(len(g.kinds))]
 	}
-	if g.one(5) {
+	if g.simple && s.OnExhausted == core.PolicySkip {
+		s.OnExhausted = core.PolicyUndo
+	}
+	if !g.simple && g.one(5) {
 		s.When = "when"
 	}
 	switch s.Kind {
@@ -150,6 +160,7 @@ func (g *plansOf) step(p *core.Plan, i int, after []int) core.Step {
 	case core.SignalStep:
 		s.CompleteBy = min(g.span(300, 2500), p.CompleteBy)
 	case core.TaskStep, core.EachStep:
+		s.Undoable = true
 		s.Child = g.children[g.rand.IntN(len(g.children))]
 		s.CompleteBy = min(g.span(1000, 9000), p.CompleteBy)
 		if g.one(4) {
@@ -171,6 +182,9 @@ func (g *plansOf) call(s *core.Step) {
 	s.UndoBackoffCap, s.UndoPatience = 200*time.Millisecond, 20*time.Second
 	if s.AttemptsMax = 1 + g.rand.IntN(3); g.one(6) {
 		s.UndoAttemptsMax = 1
+	}
+	if g.simple {
+		return
 	}
 	if g.one(6) {
 		s.Input = "input"

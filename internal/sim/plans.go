@@ -60,6 +60,9 @@ func (b planBook) Plan(taskType string, version int64) *core.Plan {
 
 func (b planBook) Reload(done func(error)) { done(nil) }
 
+// plan is the plan of a type.
+func (w *World) plan(taskType string) *core.Plan { return planBook{w}.Plan(taskType, 0) }
+
 // planOf is the plan of a task by its id: of a child the store says it, and of one that it has forgotten what it said.
 func (w *World) planOf(id string) *core.Plan {
 	if id != core.RootID(id) {
