@@ -46,7 +46,8 @@ func (i *instant) Scan(v any) error {
 
 const taskColumns = `partition, number, id, type, plan_version, input, input_hash, state, seq, round,
 	COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline, failure_count, COALESCE(reply_to, ''),
-	COALESCE(trace, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0), COALESCE(labels, '')`
+	COALESCE(trace, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0), COALESCE(labels, ''),
+	COALESCE(parent, 0), COALESCE(parent_step, 0), COALESCE(child_index, 0)`
 
 const (
 	qActive  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
@@ -90,6 +91,7 @@ func scanTask(rows *sql.Rows, more ...any) (core.Task, error) {
 	into := []any{
 		&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.Input, &t.InputHash, &state, &t.Seq, &t.Round,
 		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber, &labels,
+		&t.Parent, &t.ParentStep, &t.ChildIndex,
 	}
 	err := rows.Scan(append(into, more...)...)
 	t.State, t.Origin = core.State(state), uint64(origin)
