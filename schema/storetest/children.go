@@ -182,6 +182,7 @@ func testPurgeFamily(r *rig) {
 	end(&writes[5], core.StateProcessed, 10) // an operator has seen to it
 	r.purged(0, later, 3, 1)
 	left()
+	r.takeOver(1) // rows that were passed over are looked at again after a takeover
 	r.purged(later, later, 100, 8)
 	for _, w := range writes {
 		if r.load(1, w.Task.Number) != nil {
