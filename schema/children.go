@@ -14,10 +14,10 @@ import (
 
 const (
 	siblings  = ` FROM tasks WHERE partition = ?1 AND parent = ?2 AND parent_step = ?3 AND number >= (SELECT f.number FROM tasks f WHERE f.partition = ?1 AND f.id = ?4)`
-	childRow  = `SELECT number, child_index, state` + siblings
+	childRow  = `SELECT number, child_index, state, ended_at` + siblings
 	qChildren = childRow + ` AND number > ?5 ORDER BY number LIMIT ?6`
 	qYoungest = childRow + ` AND number < ?5 ORDER BY number DESC LIMIT ?6`
-	qSiblings = `SELECT state, count(*), max(child_index)` + siblings + ` GROUP BY state`
+	qSiblings = `SELECT state, left_over, count(*), max(child_index) FROM (SELECT state, child_index, CASE WHEN ended_at <= ?5 THEN 1 ELSE 0 END AS left_over` + siblings + `) AS found GROUP BY state, left_over`
 )
 
 // Children implements Store.
@@ -40,10 +40,11 @@ func (r *reader) children(ctx context.Context, query string, partition int, of c
 	for rows.Next() {
 		var c core.ChildRow
 		var state string
-		if err := rows.Scan(&c.Number, &c.Index, &state); err != nil {
+		var ended instant
+		if err := rows.Scan(&c.Number, &c.Index, &state, &ended); err != nil {
 			return nil, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
 		}
-		c.State = core.State(state)
+		c.State, c.Ended = core.State(state), core.Instant(ended)
 		all = append(all, c)
 	}
 	return all, rows.Err()
@@ -52,18 +53,18 @@ func (r *reader) children(ctx context.Context, query string, partition int, of c
 // ChildCounts implements Store.
 func (r *reader) ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
 	var all core.ChildCounts
-	rows, err := r.query(ctx, qSiblings, partition, of.Parent, of.Step, of.First)
+	rows, err := r.query(ctx, qSiblings, partition, of.Parent, of.Step, of.First, r.time(of.Since))
 	if err != nil {
 		return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var state string
-		var n, last int
-		if err := rows.Scan(&state, &n, &last); err != nil {
+		var left, n, last int
+		if err := rows.Scan(&state, &left, &n, &last); err != nil {
 			return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
 		}
-		all.Add(core.State(state), n, last)
+		all.Add(core.State(state), n, last, left != 0)
 	}
 	return all, rows.Err()
 }

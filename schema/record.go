@@ -19,7 +19,7 @@ const (
 // FormatOf is the format of a row of a task that holds that input.
 func FormatOf(t *core.Task, r *core.Record, input []byte) int16 {
 	switch {
-	case r.Kind == core.KindSkipped, r.Kind == core.KindSignalled, r.Kind == core.KindStarted && r.Input != nil, severalOut(t):
+	case r.Kind == core.KindSkipped, r.Kind == core.KindSignalled, r.Kind == core.KindResult, r.Kind == core.KindStarted && r.Input != nil, severalOut(t):
 		return graphFormat
 	case r.Input != nil || r.Kind == core.KindAccepted:
 		return repairFormat
@@ -31,16 +31,13 @@ func FormatOf(t *core.Task, r *core.Record, input []byte) int16 {
 
 // severalOut reports whether more than one command of a task is out.
 func severalOut(t *core.Task) bool {
-	first := t.Out()
-	if first < 0 {
-		return false
-	}
-	for i := first + 1; i < len(t.Steps); i++ {
+	out := 0
+	for i := range t.Steps {
 		if t.Steps[i].Out != 0 {
-			return true
+			out++
 		}
 	}
-	return false
+	return out > 1
 }
 
 // KindWord is what plan_steps says of the kind of a step.

@@ -113,6 +113,7 @@ var (
 		{"labels", sqlText, func(c *cells, r *taskRow) { c.someText(core.FormatLabels(r.Labels)) }},
 		{"origin", sqlInt8, func(c *cells, r *taskRow) { c.int(int64(r.Origin)) }},
 		{"created_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.CreatedAt) }},
+		{"start_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.StartAt) }},
 		{"parent", sqlInt8, func(c *cells, r *taskRow) { c.ofChild(r, r.Parent) }},
 		{"parent_step", sqlInt8, func(c *cells, r *taskRow) { c.ofChild(r, int64(r.ParentStep)) }},
 		{"child_index", sqlInt8, func(c *cells, r *taskRow) { c.ofChild(r, int64(r.ChildIndex)) }},

@@ -12,7 +12,7 @@ func birthArgs(t *core.Task, commit int64) []any {
 		t.Partition, t.Number, t.ID, t.Type, t.PlanVersion, blob(t.InputHash), string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""),
 		instant(t.Bound), instant(t.Deadline), t.Failures, nullIf(t.ReplyTo, ""), nullIf(t.Trace, ""), nullIf(core.FormatLabels(t.Labels), ""), int64(t.Origin), int64(t.CreatedAt), int64(t.UpdatedAt),
 		instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), fingerprint(t), commit,
-		ofChild(t, t.Parent), ofChild(t, int64(t.ParentStep)), ofChild(t, int64(t.ChildIndex)),
+		instant(t.StartAt), ofChild(t, t.Parent), ofChild(t, int64(t.ParentStep)), ofChild(t, int64(t.ChildIndex)),
 	}
 }
 

@@ -44,13 +44,23 @@ func testChildren(r *rig) {
 		}
 	}
 	r.write(moved...)
-	row := func(i int) core.ChildRow { return core.ChildRow{Number: int64(10 + i), Index: i, State: states[i]} }
+	row := func(i int) core.ChildRow {
+		c := core.ChildRow{Number: int64(10 + i), Index: i, State: states[i]}
+		if states[i].Ended() {
+			c.Ended = start.Add(time.Duration(10+i+1) * time.Second)
+		}
+		return c
+	}
 	of := siblings(root, 2, 0)
 	r.equal("first page", get(r.s.Children(r.ctx, 1, of, 0, 2))(r), []core.ChildRow{row(0), row(1)})
 	r.equal("next page", get(r.s.Children(r.ctx, 1, of, 11, 10))(r), []core.ChildRow{row(2), row(3), row(4), row(5)})
 	r.equal("newest first", get(r.s.Youngest(r.ctx, 1, of, math.MaxInt64, 2))(r), []core.ChildRow{row(5), row(4)})
 	r.equal("and on", get(r.s.Youngest(r.ctx, 1, of, 14, 10))(r), []core.ChildRow{row(3), row(2), row(1), row(0)})
 	r.equal("counts", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
+	of.Since = start.Add(12 * time.Second) // the end of the undone one
+	r.equal("counts of a later try", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Left: 1, Error: 1})
+	of.Since--
+	r.equal("counts of a try that began before", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
 	r.equal("of another step", get(r.s.ChildCounts(r.ctx, 1, siblings(root, 1, 0)))(r), core.ChildCounts{Born: 1, Running: 1})
 	r.equal("of a task without any", get(r.s.ChildCounts(r.ctx, 1, siblings(other, 1, 0)))(r), core.ChildCounts{})
 	r.equal("of another partition", get(r.s.ChildCounts(r.ctx, 2, of))(r), core.ChildCounts{})
