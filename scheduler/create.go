@@ -68,7 +68,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
 			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
 		},
-		plan: ref, slot: -1, created: true,
+		plan: ref, created: true,
 	}
 	p.nextNumber++
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)}

@@ -338,14 +338,12 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
 		p.weigh(e)
 	}
-	slot := -1
-	if e.plan != nil && e.task.Active() {
-		if i := e.task.Current(e.plan.plan); i >= 0 {
-			slot = e.plan.slots[i]
-		}
+	at, awaits := e.present()
+	p.occupy(e, at, s.cfg.AgentWindow)
+	if awaits != 0 {
+		p.wait(e, awaits)
 	}
-	p.occupy(e, slot, s.cfg.AgentWindow)
-	p.wait(e)
+	s.block(p, e)
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
 		p.parkedForRoom(p.slot(e.task.WaitsFor), e.task.Number)
 	}
