@@ -180,6 +180,12 @@ func (c *Child[In, Out]) define() definition {
 // more than [FailuresMax] of them were undone. In is the input of the parent.
 type Each[In any] struct{ def definition }
 
+// Counts is the result of an [Each].
+type Counts struct {
+	Done   int `json:"done"`   // children that were processed
+	Failed int `json:"failed"` // that were undone
+}
+
 // ElementList is the list of an [Each]: see [Elements].
 type ElementList struct {
 	expression string
@@ -214,6 +220,9 @@ func (e *Each[In]) Name() string {
 	}
 	return e.def.step.Name
 }
+
+// Result reads how many children there were, in a later step of the same task.
+func (e *Each[In]) Result(in Earlier[In]) (Counts, error) { return result[Counts](e.Name(), in) }
 
 func (e *Each[In]) takes(In) {}
 func (e *Each[In]) define() definition {
