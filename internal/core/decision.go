@@ -49,7 +49,7 @@ func (d *decision) finish(r *Record, state State) {
 
 // begin makes r the open row and keeps what it says of the step whose try ended.
 func (d *decision) begin(r *Record, state State) {
-	if d.p != nil && d.t.State == StateProcessing && (state != StateProcessing || d.at >= d.t.workUntil(d.p)) {
+	if d.p != nil && d.t.State == StateProcessing && (state != StateProcessing || d.at >= d.t.workUntil(d.p) || d.t.stopping(d.p)) {
 		d.endWaits(r.Step)
 	}
 	r.Seq = d.t.Seq + 1 // other rows may have come between

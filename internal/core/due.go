@@ -28,7 +28,7 @@ func (t *Task) NextDue(p *Plan) Instant {
 		s := &t.Steps[i]
 		switch {
 		case s.Out != 0 || s.Status == StepDone || s.Status == StepSkipped:
-		case s.Status == StepWaiting && s.Due > 0 && s.Awaits == 0 && t.ready(p, i):
+		case s.Due > 0 && s.Awaits == 0 && t.beginnable(p, i):
 			// One whose pause is over, and that waits for room, is not due again.
 			if s.Due > t.UpdatedAt || !out && t.WaitsFor == "" {
 				due = min(due, s.Due)

@@ -595,7 +595,7 @@ func (l *graphLife) people() {
 func (l *graphLife) accept() {
 	at := -1
 	if l.t.State == StateError {
-		at, _ = l.t.stoppedAt(l.p)
+		at, _ = l.t.stoppedAt(l.p, "")
 	}
 	undo := func() {}
 	if at >= 0 {
