@@ -200,8 +200,15 @@ func (e *Engine) carryOut(t *Task, effect core.Effect) {
 		e.at(max(e.now, effect.At), func() { _ = e.decide(t, core.Event{Kind: core.EventWake}) }) // a wake may be stale
 	case core.EffectAlert:
 		t.alerts++
+	case core.EffectChildren:
+		e.beginChildren(t, effect)
+	case core.EffectUndoChildren:
+		e.undoChildren(t, effect)
 	case core.EffectEnded:
 		e.ended(t)
+		if t.parent != nil {
+			e.childEnded(t)
+		}
 	}
 }
 

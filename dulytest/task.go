@@ -20,6 +20,10 @@ type Task struct {
 	journal []core.Record
 	watched core.Instant // when it is next asked whether something is overdue; 0: it is not
 	alerts  int
+
+	parent   *Task // nil: it is no child
+	children []*Task
+	families map[int]*family // of the steps whose children, or their undo, are or were out
 }
 
 // Task is the task of an id, nil if there is none: so children are found, by <parent>~<step>, and those of an each by
@@ -98,6 +102,9 @@ func (t *Task) Trail() []string {
 	return trail
 }
 
+// Result decodes the task's own result. Error: it has none, or another.
+func (t *Task) Result(out any) error { return t.decode("", t.task.Result, out) }
+
 // Undone are the names of the steps that were undone, in that order.
 func (t *Task) Undone() []string {
 	var undone []string
@@ -165,10 +172,11 @@ func (t *Task) story() string {
 	return story
 }
 
-// results are those of earlier steps that ride on a command.
+// results are those that ride on the commands of a step.
 func (t *Task) results(step int) (results []core.StepResult) {
+	carried := t.plan.Carried(step)
 	for i := range step {
-		if t.task.Steps[i].Status == core.StepDone {
+		if carried&(1<<i) != 0 && t.task.Steps[i].Status == core.StepDone {
 			results = append(results, core.StepResult{Step: t.plan.Steps[i].Name, Result: t.task.Steps[i].Result})
 		}
 	}
@@ -179,6 +187,11 @@ func (t *Task) results(step int) (results []core.StepResult) {
 func (t *Task) waitsForSignal() bool {
 	for i := range t.task.Steps {
 		if t.plan.Steps[i].Kind == core.SignalStep && t.task.Steps[i].Status == core.StepRunning {
+			return true
+		}
+	}
+	for _, child := range t.children {
+		if !child.task.State.Ended() && child.waitsForSignal() {
 			return true
 		}
 	}
