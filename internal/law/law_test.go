@@ -76,7 +76,11 @@ var packages = map[string]place{
 	// A world in memory behind the API, for the tests of all that asks it.
 	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live", "internal/alerts"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
-	"internal/operate": {imports: []string{"internal/core", "internal/quickjson"}},
+	"internal/operate": {imports: []string{"internal/core", "internal/quickjson", "internal/schedule"}},
+	// When a task is submitted again and again: cron, intervals, zones. Pure.
+	"internal/schedule": {imports: []string{"internal/core", "internal/quickjson"}},
+	// Schedules as operators change them and the leading supervisor carries them out.
+	"internal/schedules": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/schedule"}},
 	// Actions on many tasks: previews, waves, rehearsals.
 	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/seal"}},
 	// Who asks: tokens, sessions, roles.
