@@ -148,20 +148,17 @@ func (s *Schedule) Look(cursor, now time.Time) Looked {
 		if !ok || s.Due(run).After(now) {
 			return l
 		}
-		if cursor, l.Last = run, run; now.Sub(s.Due(run)) > s.catchUp {
+		if cursor, l.Last = run, run; len(l.Runs) == 0 && now.Sub(s.Due(run)) > s.catchUp { // none after one that is in time
 			miss(run, 1)
 			continue
 		}
-		if l.Runs = append(l.Runs, run); len(l.Runs) > s.catchUps {
+		if l.Runs = append(l.Runs, run); len(l.Runs) > s.CatchUps {
 			miss(l.Runs[0], 1)
 			l.Runs = l.Runs[1:]
 		}
 	}
 	return l // the rest is looked at the next time
 }
-
-// Late reports whether a run that has been waiting since it came due is too late to be submitted.
-func (s *Schedule) Late(run, now time.Time) bool { return now.Sub(s.Due(run)) > s.catchUp }
 
 func sortLabels(labels []core.Label) {
 	slices.SortFunc(labels, func(a, b core.Label) int {

@@ -75,18 +75,18 @@ func wrong(field, format string, args ...any) *FieldError {
 
 // Schedule is a Spec that was understood. It is safe for concurrent use.
 type Schedule struct {
-	name     string
-	cron     cron.Schedule // on the wall clock, as if that were UTC; nil: an interval
-	every    time.Duration
-	zone     *time.Location
-	from     time.Time
-	until    time.Time // zero: without an end
-	jitter   time.Duration
-	catchUp  time.Duration
-	catchUps int
+	name    string
+	cron    cron.Schedule // on the wall clock, as if that were UTC; nil: an interval
+	every   time.Duration
+	zone    *time.Location
+	from    time.Time
+	until   time.Time // zero: without an end
+	jitter  time.Duration
+	catchUp time.Duration
 
 	Overlap    string        // OverlapSkip, OverlapQueue or OverlapAll
 	Queue      int           // runs that wait at most
+	CatchUps   int           // runs that are made up for at a time
 	CompleteBy time.Duration // of its tasks; 0: the plan's
 	Labels     []core.Label  // of its tasks, by key
 }
@@ -198,10 +198,10 @@ func (s *Schedule) parseBounds(spec *Spec) *FieldError {
 	if s.catchUp, bad = duration("catch_up", spec.CatchUp, CatchUpDefault, CatchUpMin, CatchUpMax); bad != nil {
 		return bad
 	}
-	if s.catchUps = spec.CatchUps; s.catchUps == 0 {
-		s.catchUps = CatchUpsDefault
+	if s.CatchUps = spec.CatchUps; s.CatchUps == 0 {
+		s.CatchUps = CatchUpsDefault
 	}
-	if s.catchUps < 1 || s.catchUps > CatchUpsMax {
+	if s.CatchUps < 1 || s.CatchUps > CatchUpsMax {
 		return wrong("catch_ups", "is %d, want 1 to %d", spec.CatchUps, CatchUpsMax)
 	}
 	switch s.Overlap {
