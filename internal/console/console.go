@@ -126,6 +126,7 @@ type Config struct {
 	Live        Live
 	Agents      Agents
 	Books       operate.Books
+	Schedules   operate.Schedules
 	Partitions  Partitions
 	Pauses      Pauses
 	Tokens      Tokens
