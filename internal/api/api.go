@@ -75,6 +75,7 @@ type Ports struct {
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Books          operate.Books
+	Schedules      operate.Schedules
 	Live           *live.Live
 	Alerts         *alerts.Book
 	Level          *slog.LevelVar // of the log of this node
@@ -141,6 +142,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.engineRoutes()
 	a.adminRoutes()
 	a.booksRoutes()
+	a.scheduleRoutes()
 	a.alertRoutes()
 	a.levelRoutes()
 	a.serveDocument()

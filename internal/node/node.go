@@ -23,6 +23,7 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/schedules"
 	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
@@ -59,6 +60,7 @@ type Node struct {
 	sender atomic.Pointer[alerts.Sender]
 
 	reconciler atomic.Pointer[books.Reconciler] // of the role supervisor, while it runs
+	schedules  atomic.Pointer[schedules.Runner] // of the role supervisor, while it runs
 
 	survey survey
 	tracer *telemetry.Tracer // nil: no one traces

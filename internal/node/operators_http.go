@@ -117,6 +117,7 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 			return err
 		}
 		o.ports.Books = n.bookkeeping(o.ports.Actions)
+		o.ports.Schedules = n.scheduling(o.ports.Trail)
 	}
 	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing},
 		n, doorReader{n.store}, asks, n.log)

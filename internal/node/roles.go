@@ -318,6 +318,8 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer endBooks()
+	endSchedules := n.runSchedules(ctx, runner)
+	defer endSchedules()
 	return runner.Run(ctx)
 }
 
