@@ -31,12 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code := pgtestdb.Stopping{M: m}.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(pgtestdb.Stopping{M: m})
 }
 
 // patience is how long a test waits for what must come.
