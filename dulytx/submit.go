@@ -86,7 +86,7 @@ func (t sqlTx) exec(ctx context.Context, query string, args ...any) error {
 
 // insertSQL writes one row. The time of a duration is that of this statement, not of the transaction's beginning.
 const insertSQL = `INSERT INTO %s (type, task, input, headers, complete_by)
-	VALUES ($1, $2, $3, $4::JSONB, clock_timestamp() + $5::INT8 * INTERVAL '1 microsecond')`
+	VALUES ($1, $2, $3, $4, clock_timestamp() + $5::INT8 * INTERVAL '1 microsecond')`
 
 // undefinedTable is the SQLSTATE of a table that is not there.
 const undefinedTable = "42P01"

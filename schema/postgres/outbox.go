@@ -124,8 +124,7 @@ const (
 	outboxDueSQL  = `SELECT EXISTS (SELECT 1 FROM duly_outbox WHERE refused IS NULL AND due <= now())`
 	outboxHoldSQL = `SET LOCAL idle_in_transaction_session_timeout = %d`
 	// outboxTakeSQL has the rows locked for the transaction; those that another relay has are passed over.
-	outboxTakeSQL = `SELECT number, type, task, input, headers::TEXT, complete_by IS NOT NULL,
-			COALESCE((EXTRACT(EPOCH FROM complete_by - clock_timestamp()) * 1000000)::INT8, 0), tries, written
+	outboxTakeSQL = `SELECT number, type, task, input, headers, complete_by, clock_timestamp(), tries, written
 		FROM duly_outbox WHERE refused IS NULL AND due <= now() ORDER BY due, number LIMIT $1 FOR UPDATE SKIP LOCKED`
 	outboxStoredSQL = `DELETE FROM duly_outbox WHERE number = ANY($1::INT8[])`
 	outboxKeptSQL   = `UPDATE duly_outbox SET tries = duly_outbox.tries + 1, code = u.code, reason = u.reason,
@@ -133,8 +132,8 @@ const (
 			refused = CASE WHEN u.again > 0 THEN NULL ELSE clock_timestamp() END
 		FROM unnest($1::INT8[], $2::INT8[], $3::TEXT[], $4::INT8[]) AS u (number, code, reason, again)
 		WHERE duly_outbox.number = u.number`
-	outboxWaitingSQL = `SELECT count(*), COALESCE((EXTRACT(EPOCH FROM clock_timestamp() - min(written)) * 1000000)::INT8, 0)
-		FROM (SELECT written FROM duly_outbox WHERE refused IS NULL ORDER BY due, number LIMIT $1) w`
+	outboxWaitingSQL = `SELECT count(*), COALESCE(min(written), clock_timestamp()), clock_timestamp()
+		FROM (SELECT written FROM duly_outbox WHERE refused IS NULL ORDER BY number LIMIT $1) w`
 	outboxRefusedSQL = `SELECT count(*) FROM (SELECT 1 FROM duly_outbox WHERE refused IS NOT NULL LIMIT $1) r`
 	outboxListSQL    = `SELECT number, type, task, written, tries, code, reason, refused FROM duly_outbox
 		WHERE number > $1 AND ($2 OR refused IS NOT NULL) ORDER BY number LIMIT $3`
@@ -163,8 +162,10 @@ func (o *Outbox) Take(ctx context.Context, most int, hand func(context.Context, 
 		// After a commit there is nothing to do; an error is told by what came before, and ends the connection.
 		_ = tx.Rollback(end)
 	}()
-	if _, err := tx.Exec(bounded, fmt.Sprintf(outboxHoldSQL, outboxHoldMax.Milliseconds())); err != nil {
-		return 0, fmt.Errorf("outbox: %w", err)
+	if tx.Conn().PgConn().ParameterStatus("crdb_version") == "" { // which ends idle transactions by its own means
+		if _, err := tx.Exec(bounded, fmt.Sprintf(outboxHoldSQL, outboxHoldMax.Milliseconds())); err != nil {
+			return 0, fmt.Errorf("outbox: %w", err)
+		}
 	}
 	rows, err := locked(bounded, tx, most)
 	if err != nil || len(rows) == 0 {
@@ -211,11 +212,15 @@ func locked(ctx context.Context, tx pgx.Tx, most int) ([]OutboxRow, error) {
 	}
 	rows, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (r OutboxRow, err error) {
 		var input, headers string
-		var left int64
-		if err := row.Scan(&r.Number, &r.Type, &r.Task, &input, &headers, &r.Timed, &left, &r.Tries, &r.Written); err != nil {
+		var until *time.Time
+		var now time.Time
+		if err := row.Scan(&r.Number, &r.Type, &r.Task, &input, &headers, &until, &now, &r.Tries, &r.Written); err != nil {
 			return r, err
 		}
-		r.Input, r.Left = []byte(input), time.Duration(left)*time.Microsecond
+		r.Input, r.Timed = []byte(input), until != nil
+		if r.Timed {
+			r.Left = until.Sub(now)
+		}
 		// Headers that are none were not written by package dulytx: the row is refused, and the others are not held up.
 		if json.Unmarshal([]byte(headers), &r.Headers) != nil {
 			r.Headers = map[string]string{"": headers}
@@ -258,15 +263,15 @@ func settle(ctx context.Context, tx pgx.Tx, verdicts []OutboxVerdict) error {
 func (o *Outbox) Standing(ctx context.Context) (s OutboxStanding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, outboxTryMax)
 	defer cancel()
-	var oldest int64
-	err = o.pool.QueryRow(ctx, outboxWaitingSQL, OutboxCountMax+1).Scan(&s.Waiting, &oldest)
+	var oldest, now time.Time
+	err = o.pool.QueryRow(ctx, outboxWaitingSQL, OutboxCountMax+1).Scan(&s.Waiting, &oldest, &now)
 	if err == nil {
 		err = o.pool.QueryRow(ctx, outboxRefusedSQL, OutboxCountMax+1).Scan(&s.Refused)
 	}
 	if err != nil {
 		return s, outboxError("count", err)
 	}
-	s.Oldest = time.Duration(max(0, oldest)) * time.Microsecond
+	s.Oldest = max(0, now.Sub(oldest))
 	if s.Refused > 0 {
 		rows, err := o.List(ctx, 0, false, 1)
 		if err != nil {
