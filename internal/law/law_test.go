@@ -62,6 +62,9 @@ var packages = map[string]place{
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
+	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
+	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
+
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
 
@@ -102,7 +105,7 @@ var packages = map[string]place{
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
-	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},
+	"ingest":     {imports: []string{"internal/core", "internal/quickjson", "internal/pause"}},
 	"scheduler":  {imports: []string{"internal/core"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},

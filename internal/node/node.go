@@ -70,6 +70,8 @@ type Node struct {
 	door  *openDoor          // the ingest role, while it runs
 	own   owner              // the scheduler role, while it runs
 	sup   *supervisor.Runner // the supervisor role, while it runs
+
+	relays []*outbox // of the role ingest, while it runs
 }
 
 // owner is what health asks of the scheduler role.
@@ -126,7 +128,7 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	secrets := redact.SecretsOf(cfg.DatabaseURL, cfg.NATSURL)
+	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	log = slog.New(secrets.Handler(log.Handler()))
 	n := &Node{unpaired: make(chan error, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
 	n.log = slog.New(n.lines).With("node", cfg.NodeName)

@@ -65,6 +65,11 @@ func (n *Node) runIngest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	outboxes, closeOutboxes, err := n.openOutboxes(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer closeOutboxes()
 	n.setDoor(&openDoor{in}) // ready only now: a request before the subscription has no responder
 	defer n.setDoor(nil)
 	// The subscription ends first, so that what it has is still answered.
@@ -73,6 +78,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { behind.run(ctx) })
 	wg.Go(func() { n.plans.keepRead(ctx) })
+	wg.Go(func() { n.relayOutboxes(ctx, outboxes) })
 	wg.Go(func() {
 		<-ctx.Done()
 		submits.Stop()
