@@ -30,6 +30,10 @@ type Config struct {
 	// Watch is asked after each commit whether someone watches what is committed; it returns nil when no one does. It must
 	// not block. nil: no one ever does, which costs nothing.
 	Watch func() Telling
+	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
+	Left func(plan *core.Plan, t *core.Task) time.Duration
+	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
+	OldestFirst bool
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
@@ -347,6 +351,8 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	p.occupy(e, slot, s.cfg.AgentWindow)
 	p.wait(e)
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
-		p.parkedForRoom(p.slot(e.task.WaitsFor), e.task.Number)
+		slot := p.slot(e.task.WaitsFor)
+		p.parkedForRoom(slot, e.task.Number)
+		s.queue(p, slot, e)
 	}
 }
