@@ -30,6 +30,8 @@ type Config struct {
 	// Watch is asked after each commit whether someone watches what is committed; it returns nil when no one does. It must
 	// not block. nil: no one ever does, which costs nothing.
 	Watch func() Telling
+	// Learn is asked after each commit who learns from it, as Watch is. nil: no one, which costs nothing.
+	Learn func() Telling
 	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
 	Left func(plan *core.Plan, t *core.Task) time.Duration
 	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.

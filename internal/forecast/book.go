@@ -212,6 +212,22 @@ func (b *Book) needs(s *shape, p *core.Plan, progress []Progress, q float64) (ti
 	return quantile(steps, q)
 }
 
+// Left is how much time a parked task needs yet when it goes on now, in a part fresh of the cases if it has not begun, else
+// in a part begun; 0 where that is not known.
+func (b *Book) Left(p *core.Plan, t *core.Task, fresh, begun float64, now core.Instant) time.Duration {
+	over, q := uint64(0), fresh
+	for i := range t.Steps {
+		switch t.Steps[i].Status {
+		case core.StepDone, core.StepSkipped:
+			over |= 1 << uint(i)
+		}
+	}
+	if over != 0 {
+		q = begun
+	}
+	return b.shape(p, now).left(p, over, q)
+}
+
 // Chance is how likely a task makes its deadline that is so far, and has so much time left. known is false where the
 // history of a step that is still open is too short.
 func (b *Book) Chance(p *core.Plan, progress []Progress, left time.Duration, now core.Instant) (is float64, known bool) {

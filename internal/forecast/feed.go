@@ -48,8 +48,11 @@ func NewFeed(b *Book) *Feed {
 	return &Feed{book: b, tasks: map[place]*followed{}, born: map[Key]int{}}
 }
 
-// Begin begins a commit; End must follow.
-func (f *Feed) Begin() { f.mu.Lock() }
+// Begin begins a commit and returns the feed; End must follow.
+func (f *Feed) Begin() *Feed {
+	f.mu.Lock()
+	return f
+}
 
 // End ends a commit.
 func (f *Feed) End() { f.mu.Unlock() }

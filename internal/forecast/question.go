@@ -46,12 +46,15 @@ type Progress struct {
 // table is the durations of a step by quantile, in rising order, in milliseconds.
 type table = [Samples]float32
 
-// shape is a plan with the durations of its steps, as of an instant. It is not changed.
+// shape is a plan with the durations of its steps, as of an instant. Nothing but lefts of it changes.
 type shape struct {
 	at        core.Instant
 	wait, run []*table // by step; nil: it does not wait; its runs are not known
 	unknown   uint64   // steps whose durations are not known
 	newest    core.Instant
+
+	mu    sync.Mutex
+	lefts map[uint64]time.Duration // answers of left, by which steps are over
 }
 
 // open is one step of a question.
@@ -206,4 +209,34 @@ func quantile(steps []open, q float64) (time.Duration, bool) {
 		return 0, false
 	}
 	return fromMS(needs[min(n-1, int(q*float64(n)))]), true
+}
+
+// leftMax bounds the answers of Left that a shape keeps.
+const leftMax = 256
+
+// left is how much time a task needs in a part q of the cases whose steps are over in part, when its next ones begin now.
+func (s *shape) left(p *core.Plan, over uint64, q float64) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, known := s.lefts[over]; known {
+		return d
+	}
+	progress := make([]Progress, len(p.Steps))
+	for i := range progress {
+		progress[i].Over = over&(1<<uint(i)) != 0
+	}
+	d := time.Duration(0)
+	if steps, known := s.ask(p, progress, nil); known {
+		for i := range steps {
+			if steps[i].after == 0 {
+				steps[i].wait = nil
+			}
+		}
+		d, _ = quantile(steps, q)
+	}
+	if s.lefts == nil || len(s.lefts) >= leftMax {
+		s.lefts = map[uint64]time.Duration{}
+	}
+	s.lefts[over] = d
+	return d
 }
