@@ -63,6 +63,9 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))
 		return nil
 	}
+	if refused, err := s.hasNoTime(ctx, p, sub, ref); refused || err != nil {
+		return err
+	}
 	e := &entry{
 		task: &core.Task{
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,

@@ -34,6 +34,10 @@ type Config struct {
 	Learn func() Telling
 	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
 	Left func(plan *core.Plan, t *core.Task) time.Duration
+	// Admit says why a submission of a plan with so much time left has less than tasks of the plan take; empty: it has
+	// enough, or that is not known. It is asked of plans that refuse, about what came by the stream endpoint. It must not
+	// block. nil: no one is asked.
+	Admit func(plan *core.Plan, left time.Duration) string
 	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
 	OldestFirst bool
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time

@@ -190,22 +190,22 @@ func constant(d time.Duration) *table {
 	return t
 }
 
-// Needs is how much time a task needs that has not begun, in a part q of the cases: its plan's critical path at that
-// quantile. known is false where the history is too short. newest is when anything of it was last observed.
+// Needs is how long a task takes that has not begun, in a part q of the cases: its plan's critical path at that quantile,
+// without its reserve for undo. known is false where the history is too short. newest is when anything of it was last observed.
 func (b *Book) Needs(p *core.Plan, q float64, now core.Instant) (d time.Duration, newest core.Instant, known bool) {
 	s := b.shape(p, now)
-	d, known = b.needs(s, p, nil, q)
+	d, known = needs(s, p, nil, false, q)
 	return d, s.newest, known
 }
 
 // Remaining is how much time a task needs yet, in a part q of the cases, that is so far.
 func (b *Book) Remaining(p *core.Plan, progress []Progress, q float64, now core.Instant) (d time.Duration, known bool) {
-	return b.needs(b.shape(p, now), p, progress, q)
+	return needs(b.shape(p, now), p, progress, true, q)
 }
 
-func (b *Book) needs(s *shape, p *core.Plan, progress []Progress, q float64) (time.Duration, bool) {
+func needs(s *shape, p *core.Plan, progress []Progress, limits bool, q float64) (time.Duration, bool) {
 	var room [16]open
-	steps, known := s.ask(p, progress, room[:0])
+	steps, known := s.ask(p, progress, limits, room[:0])
 	if !known {
 		return 0, false
 	}
@@ -232,7 +232,7 @@ func (b *Book) Left(p *core.Plan, t *core.Task, fresh, begun float64, now core.I
 // history of a step that is still open is too short.
 func (b *Book) Chance(p *core.Plan, progress []Progress, left time.Duration, now core.Instant) (is float64, known bool) {
 	var room [16]open
-	steps, known := b.shape(p, now).ask(p, progress, room[:0])
+	steps, known := b.shape(p, now).ask(p, progress, true, room[:0])
 	if !known {
 		return 0, false
 	}

@@ -130,7 +130,7 @@ func TestReserve(t *testing.T) {
 	p, b := chain(2), NewBook(0)
 	learn(b, p, 100, func(int) time.Duration { return 100 * time.Millisecond })
 	p.UndoReserve = time.Second
-	if got, _, _ := b.Needs(p, 0.95, second); (got - 1100*time.Millisecond).Abs() > 20*time.Millisecond {
+	if got, _ := b.Remaining(p, nil, 0.95, second); (got - 1100*time.Millisecond).Abs() > 20*time.Millisecond {
 		t.Errorf("with a reserve of a second it needs %v, want 1.1s: the second begins after the first", got)
 	}
 	p.UndoReserve, p.Steps[1].Least = 0, 3*time.Second

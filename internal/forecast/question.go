@@ -68,9 +68,9 @@ type open struct {
 	least             float32 // a call must begin so long before the deadline
 }
 
-// ask prepares a question about a task that is so far; progress nil: it has not begun. It reports false where a step that
-// is open is not known.
-func (s *shape) ask(p *core.Plan, progress []Progress, steps []open) (asked []open, known bool) {
+// ask prepares a question about a task that is so far; progress nil: it has not begun. With limits it counts when calls
+// must begin at the latest. It reports false where a step that is open is not known.
+func (s *shape) ask(p *core.Plan, progress []Progress, limits bool, steps []open) (asked []open, known bool) {
 	var over uint64
 	for i := range progress {
 		if progress[i].Over {
@@ -88,7 +88,7 @@ func (s *shape) ask(p *core.Plan, progress []Progress, steps []open) (asked []op
 		for _, a := range p.Steps[i].After {
 			o.after |= 1 << uint(a) &^ over
 		}
-		if p.Steps[i].Kind == core.CallStep {
+		if limits && p.Steps[i].Kind == core.CallStep {
 			o.least = toMS(max(p.UndoReserve, p.Steps[i].Least))
 		}
 		if progress != nil {
@@ -226,7 +226,7 @@ func (s *shape) left(p *core.Plan, over uint64, q float64) time.Duration {
 		progress[i].Over = over&(1<<uint(i)) != 0
 	}
 	d := time.Duration(0)
-	if steps, known := s.ask(p, progress, nil); known {
+	if steps, known := s.ask(p, progress, true, nil); known {
 		for i := range steps {
 			if steps[i].after == 0 {
 				steps[i].wait = nil

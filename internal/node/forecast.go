@@ -3,6 +3,9 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/config"
@@ -35,6 +38,10 @@ type forecasts struct {
 
 	restored bool
 	forgotAt core.Instant
+
+	mu    sync.Mutex
+	let   map[forecast.Key]core.Instant // when a submission was let in last to learn from it
+	short atomic.Int64                  // submissions that had too little time
 }
 
 func newForecasts(n *Node) *forecasts {
@@ -47,9 +54,61 @@ func newForecasts(n *Node) *forecasts {
 // learn has a scheduler tell what it commits, and asks which parked tasks can make their deadlines.
 func (f *forecasts) learn(cfg *scheduler.RunConfig) {
 	cfg.Learn = func() scheduler.Telling { return f.feed.Begin() }
+	cfg.Admit = func(plan *core.Plan, left time.Duration) string { return f.admit(f.now(), plan, left) }
 	cfg.Left = func(plan *core.Plan, t *core.Task) time.Duration {
 		return f.book.Left(plan, t, freshFeasible, begunFeasible, f.now())
 	}
+}
+
+const (
+	admissionQuantile = 0.95
+	// What was last observed so long ago, or as many of the plan's own times, is not held against a submission: one a
+	// second is let in, because a plan of which all are refused would never be seen to have become faster.
+	staleAfter = 10 * time.Second
+	staleTimes = 2
+	letEvery   = time.Second
+)
+
+// admit says why a submission of a plan with so much time left has too little; empty: it has enough, or that is not known.
+func (f *forecasts) admit(now core.Instant, plan *core.Plan, left time.Duration) string {
+	needs, newest, known := f.book.Needs(plan, admissionQuantile, now)
+	if !known || left-plan.UndoReserve >= needs {
+		return ""
+	}
+	if now.Sub(newest) > max(staleAfter, staleTimes*needs) && f.letIn(plan, now) {
+		return ""
+	}
+	f.short.Add(1)
+	text := fmt.Sprintf("plan %s takes %s (95 %% of its tasks of late), and %s are left until the deadline", plan.Name, rounded(needs), rounded(left))
+	if plan.UndoReserve > 0 {
+		text += fmt.Sprintf(", of which undo_reserve keeps %s", rounded(plan.UndoReserve))
+	}
+	return text + fmt.Sprintf(": a complete_by of %s would be enough", rounded(needs+plan.UndoReserve+needs/20))
+}
+
+// letIn reports whether a submission is let in to learn from it.
+func (f *forecasts) letIn(plan *core.Plan, now core.Instant) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := forecast.Key{Type: plan.Name, Version: plan.Version}
+	if last, was := f.let[k]; was && now < last.Add(letEvery) {
+		return false
+	}
+	if f.let == nil || len(f.let) >= forecastPage {
+		f.let = map[forecast.Key]core.Instant{}
+	}
+	f.let[k] = now
+	return true
+}
+
+// rounded is a duration as a person reads it.
+func rounded(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Minute, time.Second, time.Millisecond} {
+		if d >= 100*unit {
+			return d.Round(unit)
+		}
+	}
+	return d.Round(time.Millisecond)
 }
 
 // keepForecasts saves what this node has learned and reads what the others have, until ctx ends.

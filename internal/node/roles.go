@@ -26,7 +26,7 @@ func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
-		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded,
+		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded, Admit: n.forecasts.admit,
 	}
 }
 
