@@ -77,6 +77,10 @@ type Config struct {
 	// goroutine. nil: never.
 	Overloaded func() bool
 
+	// Admit says why a submission of a plan, with so much time left, has less than tasks of the plan take; empty: it has
+	// enough, or it is not known. It reads memory. nil: no one is asked.
+	Admit func(now core.Instant, plan *core.Plan, left time.Duration) string
+
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
 	ReloadMax   time.Duration // how long one reading may take

@@ -298,9 +298,12 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	return again, nil
 }
 
-// claim takes up to room tasks up again that are parked at an agent, the oldest first, and passes over those that a pause
-// holds.
+// claim takes up to room tasks up again that are parked at an agent: in the order of finish.go, or the oldest first, and
+// passes over those that a pause holds.
 func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
+	if s.finishFirst() {
+		return s.claimInOrder(ctx, p, slot, room)
+	}
 	page, wanted := room, room
 	if len(s.pauses.all) > 0 { // most of what is read may be held
 		page = max(1, s.cfg.Memory.fits(min(heldLookMost, max(heldLookLeast, 4*room))))

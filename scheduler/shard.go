@@ -30,6 +30,16 @@ type Config struct {
 	// Watch is asked after each commit whether someone watches what is committed; it returns nil when no one does. It must
 	// not block. nil: no one ever does, which costs nothing.
 	Watch func() Telling
+	// Learn is asked after each commit who learns from it, as Watch is. nil: no one, which costs nothing.
+	Learn func() Telling
+	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
+	Left func(plan *core.Plan, t *core.Task) time.Duration
+	// Admit says why a submission of a plan with so much time left has less than tasks of the plan take; empty: it has
+	// enough, or that is not known. It is asked of plans that refuse, about what came by the stream endpoint. It must not
+	// block. nil: no one is asked.
+	Admit func(plan *core.Plan, left time.Duration) string
+	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
+	OldestFirst bool
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
@@ -345,6 +355,8 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	}
 	s.block(p, e)
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
-		p.parkedForRoom(p.slot(e.task.WaitsFor), e.task.Number)
+		slot := p.slot(e.task.WaitsFor)
+		p.parkedForRoom(slot, e.task.Number)
+		s.queue(p, slot, e)
 	}
 }

@@ -70,7 +70,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/forecast"},
 		links:   []string{"nats"},
 	},
 
@@ -100,6 +100,9 @@ var packages = map[string]place{
 	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
 	"internal/chain":  {imports: []string{"internal/core"}},
+
+	// How long steps take, and what follows for deadlines.
+	"internal/forecast": {imports: []string{"internal/core"}},
 
 	// Every setting of a node.
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},

@@ -62,6 +62,8 @@ type Node struct {
 	reconciler atomic.Pointer[books.Reconciler] // of the role supervisor, while it runs
 	schedules  atomic.Pointer[schedules.Runner] // of the role supervisor, while it runs
 
+	forecasts *forecasts
+
 	survey survey
 	tracer *telemetry.Tracer // nil: no one traces
 
@@ -164,6 +166,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.installation, err = n.store.Installation(ctx, namespace); err != nil {
 		return err
 	}
+	n.forecasts = newForecasts(n)
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
 	if n.conn, err = natsbus.Dial(ctx, natsbus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, CAFile: n.cfg.NATSCA, CertFile: n.cfg.NATSCert, KeyFile: n.cfg.NATSKey, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
@@ -191,6 +194,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.guarded.Go(func() { n.conn.Guard(guard) })
 	n.guarded.Go(func() { n.keepPaired(guard) })
 	n.guarded.Go(func() { n.signHeads(guard, key) })
+	n.guarded.Go(func() { n.keepForecasts(guard) })
 	// Before the roles, so that none of them begins with a wrong time.
 	n.lookAtClocks(ctx)
 	return nil
