@@ -51,6 +51,8 @@ func (b planBook) Plan(taskType string, version int64) *core.Plan {
 	return nil
 }
 
+func (b planBook) Deprecated(string) bool { return false }
+
 func (b planBook) Reload(done func(error)) { done(nil) }
 
 // planOf is the plan of a task by its id.
