@@ -207,3 +207,22 @@ func TestPlanUnreadable(t *testing.T) {
 		r.idle()
 	}
 }
+
+// A type whose versions are all deprecated takes only what names one of them.
+func TestDeprecated(t *testing.T) {
+	r := newRig(t, nil)
+	r.plans.deprecated = map[string]bool{"order": true}
+	r.door.Submit(epoch, r.request("a1"))
+	named := r.request("b1")
+	named.Version = "3"
+	r.door.Submit(epoch, named)
+	r.door.Flush(epoch)
+	r.plans.read(nil)
+	r.door.Flush(epoch)
+	if e := r.refused("a1", 409, CauseDeprecated); !strings.Contains(e.Description, `every stored version of the plan of type "order" is deprecated`) {
+		t.Error(e)
+	}
+	if len(r.log.got) != 1 || r.log.got[0].subs[0].ID != "b1" || r.log.got[0].subs[0].PlanVersion != 3 {
+		t.Errorf("messages %+v", r.log.got)
+	}
+}

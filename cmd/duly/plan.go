@@ -25,10 +25,11 @@ import (
 )
 
 type planCmd struct {
-	Apply planApplyCmd `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
-	List  planListCmd  `cmd:"" help:"List the stored versions of all plans."`
-	Show  planShowCmd  `cmd:"" help:"Show one version of a plan with its steps."`
-	Diff  planDiffCmd  `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
+	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
+	List      planListCmd      `cmd:"" help:"List the stored versions of all plans."`
+	Show      planShowCmd      `cmd:"" help:"Show one version of a plan with its steps."`
+	Deprecate planDeprecateCmd `cmd:"" help:"Keep new submissions from a version of a plan, or with --undo let them take it again. Tasks in flight keep it, and a submission that names it is taken."`
+	Diff      planDiffCmd      `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
 }
 
 // planBytesMax bounds a file of a plan.
