@@ -493,7 +493,7 @@ func TestLists(t *testing.T) {
 	e.run(exitUse, "plan diff no/such", "is no file, and no NAME@VERSION")
 	e.run(exitNotFound, "plan diff order@1 order@7", "versions stored: 1 2")
 	e.run(exitDone, "plan deprecate order 1 --reason old", "plan order version 1 is deprecated; new submissions take version 2")
-	e.run(exitDone, "plan list", "DEPRECATED AT", "2026-")
+	e.run(exitDone, "plan list", "DEPRECATED", "2026-01-02")
 	e.run(exitFailed, "plan diff order@1 order@2") // the mark is no part of the plan
 	e.run(exitDone, "plan deprecate order 2 --reason old", "every version is, so a submission has to name one")
 	e.run(exitDone, "plan deprecate order 1 --undo --reason again", "deprecated no more; new submissions take version 1")
