@@ -33,6 +33,9 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	if p == nil || t.Steps == nil {
 		return d.withoutPlan()
 	}
+	if t.Parent != 0 && !ev.ByParent && (ev.Kind == EventCancel || ev.Kind == EventUndo || t.State == StateUndone) {
+		return d.partOfAnother()
+	}
 	switch ev.Kind {
 	case EventReply:
 		return d.reply()
@@ -60,6 +63,18 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 		return d.wentBack()
 	case EventServed:
 		return d.served()
+	case EventSignal:
+		return d.signal()
+	case EventChild:
+		return d.child()
 	}
 	return d.notAllowed(fmt.Sprintf("event kind %d is unknown", ev.Kind))
+}
+
+// partOfAnother refuses what only the parent of a task may ask: what the task came to counts in the parent.
+func (d *decision) partOfAnother() error {
+	if d.ev.Kind != EventCancel && d.ev.Kind != EventUndo && d.ev.Kind != EventResubmit && d.ev.Kind != EventEdit {
+		return d.stale("it is undone")
+	}
+	return d.notAllowed("it is a part of task " + QuoteShort(RootID(d.t.ID)) + ", which alone decides about it")
 }

@@ -17,7 +17,12 @@ func (t *Task) Parked(p *Plan) int {
 	if t.State != StatePending || t.WaitsFor == "" || p == nil {
 		return -1
 	}
-	return t.nextStep(p)
+	for i := range t.Steps {
+		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Active reports whether the owner holds the task in memory: a command is out,

@@ -48,8 +48,9 @@ type Event struct {
 	WentBack Instant
 	// Full has bit i set when the agent of step i has no room in its in-flight
 	// window, or a pause holds the step: a do that would start there parks the task instead.
-	Full uint64
-	Ask  Asker // answers the plan's expressions; may be nil for a plan that has none
+	Full     uint64
+	ByParent bool  // of Undo and Resubmit of a child: its parent's owner raises it
+	Ask      Asker // answers the plan's expressions; may be nil for a plan that has none
 }
 
 // Asker answers the expressions of a task's plan. What it answers goes into the journal; a replay asks nothing. An

@@ -453,7 +453,7 @@ func (w *sentence) failed() {
 			left = append(left, "the undo of "+w.step(i)+" gave up ("+why(s.Left)+"), so its effect may be there")
 		}
 	}
-	at, _ := t.stoppedAt(w.p)
+	at, _ := t.stoppedAt(w.p, "")
 	w.say("Operator action required: ")
 	switch {
 	case len(left) > 0:

@@ -8,7 +8,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// addPlans stores the plans of the world: short times, every policy, checks
+// addPlans stores the plans of the linear world, which are chains: short times, every policy, checks
 // among the steps.
 func (w *World) addPlans() {
 	step := func(name string, change func(*core.Step)) core.Step {
@@ -32,11 +32,18 @@ func (w *World) addPlans() {
 		{Name: "quick", Version: 1, CompleteBy: time.Second, Steps: []core.Step{step("reserve", nil), step("charge", brief)}},
 		{Name: "strict", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{step("charge", fail), step("ship", fail)}},
 	} {
-		p.Grace = grace
-		w.Store.AddPlan(p)
-		full := p.WithDefaults()
-		w.plans = append(w.plans, &full)
+		for i := 1; i < len(p.Steps); i++ {
+			p.Steps[i].After = []int{i - 1}
+		}
+		w.addPlan(p)
 	}
+}
+
+func (w *World) addPlan(p core.Plan) {
+	p.Grace = grace
+	w.Store.AddPlan(p)
+	full := p.WithDefaults()
+	w.plans = append(w.plans, &full)
 }
 
 // planBook is what ingest knows of the plans.

@@ -117,10 +117,21 @@ func (s *stage) beginPlan(name string, a args) {
 	}
 }
 
+// addStep adds a step to the plan: after the one before it, unless after= names others, joined by commas; none at all where
+// it is empty.
 func (s *stage) addStep(name string, a args) {
 	_, check := a["check"]
+	var after []int
+	if names, ok := a["after"]; ok {
+		for _, name := range strings.FieldsFunc(names, func(r rune) bool { return r == ',' }) {
+			after = append(after, s.plan.StepIndex(name))
+		}
+	} else if n := len(s.plan.Steps); n > 0 {
+		after = []int{n - 1}
+	}
 	s.plan.Steps = append(s.plan.Steps, core.Step{
-		Name: name, Agent: a.or("agent", name), Undoable: !check, OnExhausted: core.Policy(a["policy"]),
+		After: after,
+		Name:  name, Agent: a.or("agent", name), Undoable: !check, OnExhausted: core.Policy(a["policy"]),
 		CompleteBy: s.duration(a["complete-by"]), UndoCompleteBy: s.duration(a["undo-complete-by"]),
 		Backoff: s.duration(a["backoff"]), BackoffCap: s.duration(a["backoff-cap"]), Pause: s.duration(a["pause"]),
 		AttemptsMax: s.number(a["attempts"]), UndoAttemptsMax: s.number(a["undo-attempts"]),
