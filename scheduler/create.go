@@ -67,6 +67,10 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))
 		return nil
 	}
+	if err := s.checkInput(ref, sub.Input); err != nil {
+		s.refusal(p, sub, 422, err.Error())
+		return nil
+	}
 	e := &entry{
 		task: &core.Task{
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,

@@ -89,6 +89,17 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, depr
 	b.readAt, b.old = now, false
 }
 
+// checkInput says whether an input fits the input schema of a plan, where that has one.
+func (s *Shard) checkInput(ref *planRef, input []byte) error {
+	if ref == nil || ref.plan.InputSchema == "" || s.cfg.CheckInput == nil {
+		return nil
+	}
+	if err := s.cfg.CheckInput(ref.plan, input); err != nil {
+		return fmt.Errorf("input does not fit the input schema of plan %s version %d: %w", ref.plan.Name, ref.plan.Version, err)
+	}
+	return nil
+}
+
 // mayLook reports whether the plans may be read again for one that is missing. A version
 // that a door or a task names is stored, so it is looked for at once. One that a
 // submitter guessed is looked for once a cycle, which began after its submission came. A

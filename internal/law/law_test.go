@@ -67,7 +67,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/versions", "internal/jsonschema", "internal/seal", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
 		links:   []string{"nats"},
 	},
 
@@ -94,7 +94,7 @@ var packages = map[string]place{
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
 	// Versions of a plan compared, by their fields and by what tasks come to.
 	"internal/versions": {imports: []string{"internal/core", "internal/planform", "internal/operate"}},
-	"internal/chain":  {imports: []string{"internal/core"}},
+	"internal/chain":    {imports: []string{"internal/core"}},
 
 	// Every setting of a node.
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
@@ -123,6 +123,8 @@ var packages = map[string]place{
 
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/core"}},
+	// Payloads checked by JSON Schema.
+	"internal/jsonschema": {imports: []string{"internal/core"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
