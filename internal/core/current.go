@@ -30,3 +30,17 @@ func (t *Task) Parked(p *Plan) int {
 func (t *Task) Active() bool {
 	return t.State == StateProcessing || t.State == StateUndoing
 }
+
+// Blocked are the steps, as a set of bits, that may begin and wait for room at their agents, of a task that the owner
+// holds: it claims the task when one has room.
+func (t *Task) Blocked(p *Plan) (steps uint64) {
+	if t.State != StateProcessing || p == nil {
+		return 0
+	}
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= t.UpdatedAt && t.beginnable(p, i) {
+			steps |= 1 << uint(i)
+		}
+	}
+	return steps
+}

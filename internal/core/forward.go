@@ -155,7 +155,7 @@ func (d *decision) give(i int, given []byte) {
 func (d *decision) wanted(i int) bool {
 	yes, err := false, errNoAsker
 	if d.ev.Ask != nil {
-		yes, err = d.ev.Ask.When(d.t, i)
+		yes, err = d.ev.Ask.When(i)
 	}
 	if err != nil {
 		d.failBegin(i, err)
@@ -185,7 +185,7 @@ func (d *decision) beginEach(i int, first bool) {
 	}
 	list, n, err := []byte(nil), 0, errNoAsker
 	if d.ev.Ask != nil {
-		list, n, err = d.ev.Ask.Elements(d.t, i)
+		list, n, err = d.ev.Ask.Elements(i)
 	}
 	if err != nil {
 		d.failBegin(i, err)
@@ -205,7 +205,7 @@ func (d *decision) askInput(i int) ([]byte, error) {
 	if d.ev.Ask == nil {
 		return nil, errNoAsker
 	}
-	return d.ev.Ask.Input(d.t, i)
+	return d.ev.Ask.Input(i)
 }
 
 // settle says what the task is when nothing more can begin now.
@@ -259,7 +259,7 @@ func (d *decision) processed() {
 	}
 	result, err := []byte(nil), errNoAsker
 	if d.ev.Ask != nil {
-		result, err = d.ev.Ask.Result(d.t)
+		result, err = d.ev.Ask.Result()
 	}
 	r := d.another(KindResult, -1)
 	r.Result = result
