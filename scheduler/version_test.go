@@ -84,7 +84,7 @@ func TestInputSchemaAtTheOwner(t *testing.T) {
 	if got := edit(`{"n":"2"}`); got.State != core.StateError {
 		t.Errorf("an edit that does not fit: %s", got.State)
 	}
-	r.logged(`at "/n"`)
+	r.logged("does not fit the input schema")
 	if got := edit(`{"n":1}`); got.State != core.StateProcessing {
 		t.Errorf("an edit that fits: %s", got.State)
 	}
