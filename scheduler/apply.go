@@ -500,6 +500,11 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 			return nil, err
 		}
 	}
+	if ev.Kind == core.EventEdit {
+		if err := s.checkInput(e.plan, ev.Input); err != nil {
+			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
+		}
+	}
 	return s.event(p, e, ev), nil
 }
 

@@ -20,10 +20,12 @@ type Config struct {
 	PlansRetry   time.Duration // between two looks for a plan that is unknown
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
-	Genuine   func(r *core.Reply, commit int64) bool
-	Memory    *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
-	Admission *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
-	IDs       *CommitIDs // of the node's commits; nil: the shard's own
+	Genuine func(r *core.Reply, commit int64) bool
+	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
+	CheckInput func(plan *core.Plan, input []byte) error
+	Memory     *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
+	Admission  *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
+	IDs        *CommitIDs // of the node's commits; nil: the shard's own
 	// Traced takes what was committed about a task whose submitter asked for a trace, after the commit. plan may be nil;
 	// nothing of w may be kept. It must not block. nil: no one traces, which costs nothing.
 	Traced func(plan *core.Plan, w *core.TaskWrite)

@@ -40,6 +40,7 @@ type Node struct {
 	store        schema.Store
 	installation string // its id, drawn once, as the streams carry it too
 	plans        *planCache
+	schemas      schemas
 	unguard      context.CancelFunc // ends guarding; nil before it has begun
 	guarded      sync.WaitGroup
 	pair         *pairing   // nil: the database is this node's own
