@@ -117,7 +117,7 @@ var packages = map[string]place{
 
 	// Adapters.
 	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate"}, links: []string{"sql"}},
+	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/schedule"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
 	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/pause"}, links: []string{"sql"}},
