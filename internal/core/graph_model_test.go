@@ -249,8 +249,13 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 		}
 		s.signalled = true
 		return ""
-	case KindResubmitted:
-		s.begun, s.signalled = false, false
+	case KindResubmitted, KindAccepted: // what waits then may be asked again: it may have another input
+		for i := range g.p.Steps {
+			if b := &g.steps[i]; !b.ok && b.out == 0 {
+				b.begun = false
+			}
+		}
+		s.begun, s.signalled = false, s.signalled && r.Kind == KindAccepted
 	case KindWentBack:
 		return ""
 	}
