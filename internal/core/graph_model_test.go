@@ -175,6 +175,7 @@ type judged struct {
 	hand      bool // done by hand
 	begun     bool
 	signalled bool // its signal has been taken
+	used      bool // and the step has ended by it
 }
 
 // callsOut reports whether a do of a call is out at any step.
@@ -255,12 +256,13 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 				b.begun = false
 			}
 		}
-		s.begun, s.signalled = false, s.signalled && r.Kind == KindAccepted
+		s.begun = false
+		s.signalled = s.signalled && (r.Kind == KindAccepted || !s.used) // an early one is kept
 	case KindWentBack:
 		return ""
 	}
 	if ps.Kind == SignalStep && (r.Kind == KindDone || r.Kind == KindRefused || r.Kind == KindFailed) {
-		s.signalled = true
+		s.signalled, s.used = true, true
 	}
 	s.done, s.hand = r.StepStatus == StepDone, r.Kind == KindAccepted
 	s.ok = s.done || r.StepStatus == StepSkipped
