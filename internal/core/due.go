@@ -28,7 +28,7 @@ func (t *Task) NextDue(p *Plan) Instant {
 		s := &t.Steps[i]
 		switch {
 		case s.Out != 0 || s.Status == StepDone || s.Status == StepSkipped:
-		case s.Status == StepWaiting && s.Due > 0 && s.Awaits == 0 && t.ready(p, i):
+		case s.Due > 0 && s.Awaits == 0 && t.beginnable(p, i):
 			// One whose pause is over, and that waits for room, is not due again.
 			if s.Due > t.UpdatedAt || !out && t.WaitsFor == "" {
 				due = min(due, s.Due)
@@ -65,7 +65,7 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 		case t.beginnable(p, i) && (s.Awaits != 0 || s.Due > at):
 			next = earlier(next, min(s.Due, until))
 		case t.skips(p, i) && s.Out == 0:
-			next = earlier(next, t.undoWake(p, i, at))
+			next = earlier(next, min(t.undoWake(p, i, at), until))
 		}
 	}
 	if t.State == StateUndoing && !busy {

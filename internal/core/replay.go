@@ -143,6 +143,11 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 		out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
 	}
 	next := t.nextWake(p, at)
+	for i := range t.Steps { // a try whose time came while the task had no owner
+		if s := &t.Steps[i]; t.State == StateProcessing && t.beginnable(p, i) && s.Due <= at {
+			next = at
+		}
+	}
 	if waits && next == 0 || next == 0 && !t.anyOut() {
 		next = at
 	}
