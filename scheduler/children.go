@@ -14,7 +14,7 @@ import (
 // Elements answers the inputs of children of an each that has an expression for them.
 type Elements interface {
 	// Element is the input of the child of one element of the list of step. An error's text is what the step fails with.
-	Element(t *core.Task, step, index int, element []byte) ([]byte, error)
+	Element(step, index int, element []byte) ([]byte, error)
 }
 
 // told is a child that has ended, and whose parent is still to hear of it.
@@ -233,7 +233,7 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 	p.nextNumber++
 	f.next++
 	f.open++
-	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.cfg.Ask}
+	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.asker(e)}
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
 	}
@@ -260,11 +260,11 @@ func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
 	if f.spec.Input == "" {
 		return element, nil
 	}
-	of, ok := s.cfg.Ask.(Elements)
+	of, ok := s.asker(f.e).(Elements)
 	if !ok {
 		return nil, fmt.Errorf("the input of step %s cannot be evaluated here", f.spec.Name)
 	}
-	return of.Element(f.e.task, f.step, index, element)
+	return of.Element(f.step, index, element)
 }
 
 // forsake drops the children that a task was about to get in this round: its own row was refused.

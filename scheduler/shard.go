@@ -18,8 +18,8 @@ type Config struct {
 	BatchMax     int           // task writes per commit
 	PublishRetry time.Duration // before an ending that the event stream refused is published again
 	PlansRetry   time.Duration // between two looks for a plan that is unknown
-	// Ask answers the expressions of plans, and [Elements] where it implements it; nil: a step that has one fails.
-	Ask core.Asker
+	// Ask returns what answers the expressions of a task, and [Elements] where it implements it; nil: a step that has one fails.
+	Ask func(p *core.Plan, t *core.Task) core.Asker
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
 	Genuine   func(r *core.Reply, commit int64) bool
@@ -311,9 +311,17 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
 }
 
+// asker answers the expressions of a task in flight; nil: there is nothing to ask, or no one.
+func (s *Shard) asker(e *entry) core.Asker {
+	if s.cfg.Ask == nil || e.plan == nil {
+		return nil
+	}
+	return s.cfg.Ask(e.plan.plan, e.task)
+}
+
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
-	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.cfg.Ask
+	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)
 	var plan *core.Plan
 	if e.plan != nil {
