@@ -23,6 +23,11 @@ type Store interface {
 	Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error)
 	WaitingAgents(ctx context.Context, partition int) ([]string, error)
 	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
+	// What schema.Store says of them holds.
+	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
+	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
+	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
+	Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error)
 	Plans(ctx context.Context) ([]core.Plan, error)
 	// Deprecated returns the versions that a submission takes only when it names them.
 	Deprecated(ctx context.Context) (core.Deprecations, error)

@@ -134,6 +134,9 @@ func (p *partition) wait(e *entry, awaits uint64) {
 func (s *Shard) served(p *partition, slot int) {
 	kept := p.waiting[slot][:0]
 	for _, e := range p.waiting[slot] {
+		if e.plan == nil { // the database refuses its rows
+			continue
+		}
 		here := e.plan.at(slot)
 		_, awaits := e.present()
 		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && awaits&^s.paused(e) == 0 {
@@ -201,6 +204,9 @@ func (s *Shard) unblock(p *partition, slot int) (full bool) {
 		}
 		e := p.blocked[slot][0]
 		p.blocked[slot] = slices.Delete(p.blocked[slot], 0, 1)
+		if e.plan == nil { // the database refuses its rows
+			continue
+		}
 		here := e.plan.at(slot)
 		e.blocks &^= here
 		if p.tasks[e.task.Number] != e || e.blocked(s.cycle.now)&here&^s.paused(e) == 0 {
