@@ -71,7 +71,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		plan: ref, created: true,
 	}
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.cfg.Ask}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.asker(e)}
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}

@@ -18,8 +18,7 @@ type Config struct {
 	BatchMax     int           // task writes per commit
 	PublishRetry time.Duration // before an ending that the event stream refused is published again
 	PlansRetry   time.Duration // between two looks for a plan that is unknown
-	// Ask answers the expressions of plans, and [Elements] where it implements it; nil: a step that has one fails.
-	Ask core.Asker
+	Expressions  Expressions   // of plans; nil: a step that has one fails
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
 	Genuine   func(r *core.Reply, commit int64) bool
@@ -313,7 +312,7 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
-	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.cfg.Ask
+	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)
 	var plan *core.Plan
 	if e.plan != nil {
@@ -327,6 +326,14 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	}
 	s.keep(p, e, false)
 	return nil
+}
+
+// asker answers the expressions of a task's plan; nil: it has none.
+func (s *Shard) asker(e *entry) core.Asker {
+	if e.plan == nil || !e.plan.asks || s.cfg.Expressions == nil {
+		return nil
+	}
+	return s.cfg.Expressions.Bind(e.plan.plan, e.task)
 }
 
 // keep adds the outcome of an event to the batch.
