@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
 )
 
 // Tasks that have tasks: what must be true of parents and their children, and what the expressions of their plans say.
@@ -113,12 +114,28 @@ type worldAsker struct {
 	t    *core.Task
 }
 
-// asker is what the nodes of a graph world ask; nil: the plans of the world have no expressions.
-func (w *World) asker() func(*core.Plan, *core.Task) core.Asker {
+// expressions is what the nodes of a graph world ask; nil: the plans of the world have no expressions.
+func (w *World) expressions() scheduler.Expressions {
 	if !w.cfg.Graph {
 		return nil
 	}
-	return func(p *core.Plan, t *core.Task) core.Asker { return worldAsker{w, p, t} }
+	return worldExpressions{w}
+}
+
+// worldExpressions binds them to their tasks.
+type worldExpressions struct{ w *World }
+
+// Bind implements scheduler.Expressions.
+func (x worldExpressions) Bind(p *core.Plan, t *core.Task) core.Asker { return worldAsker{x.w, p, t} }
+
+// Children implements scheduler.Expressions.
+func (x worldExpressions) Children(p *core.Plan, t *core.Task, step int) func(int, []byte) ([]byte, error) {
+	return func(index int, element []byte) ([]byte, error) {
+		if x.w.says(fmt.Sprintf("element %d", index), t.ID, p.Steps[step].Name) < fails {
+			return nil, errNoKey
+		}
+		return fmt.Appendf(nil, `{"of":%s}`, element), nil
+	}
 }
 
 // of is what an expression of a step comes to, one of a thousand.
@@ -174,14 +191,6 @@ func (a worldAsker) Input(step int) ([]byte, error) {
 // givenInput is what the expression of a step's input comes to.
 func (w *World) givenInput(id, step string) []byte {
 	return fmt.Appendf(nil, `{"given":"%s/%s"}`, id, step)
-}
-
-// Element implements scheduler.Elements.
-func (a worldAsker) Element(step, index int, element []byte) ([]byte, error) {
-	if a.w.says(fmt.Sprintf("element %d", index), a.t.ID, a.plan.Steps[step].Name) < fails {
-		return nil, errNoKey
-	}
-	return fmt.Appendf(nil, `{"of":%s}`, element), nil
 }
 
 // Until implements core.Asker.
