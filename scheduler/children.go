@@ -11,12 +11,6 @@ import (
 // Children live in their parent's partition. An owner holds a task in memory as long as it holds any of its children: what
 // a child comes to is told to its parent in the same batch.
 
-// Elements answers the inputs of children of an each that has an expression for them.
-type Elements interface {
-	// Element is the input of the child of one element of the list of step. An error's text is what the step fails with.
-	Element(step, index int, element []byte) ([]byte, error)
-}
-
 // told is a child that has ended, and whose parent is still to hear of it.
 type told struct {
 	p *partition
@@ -260,11 +254,13 @@ func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
 	if f.spec.Input == "" {
 		return element, nil
 	}
-	of, ok := s.asker(f.e).(Elements)
-	if !ok {
-		return nil, fmt.Errorf("the input of step %s cannot be evaluated here", f.spec.Name)
+	if f.input == nil {
+		if s.cfg.Expressions == nil {
+			return nil, fmt.Errorf("the input of step %s cannot be evaluated here", f.spec.Name)
+		}
+		f.input = s.cfg.Expressions.Children(f.e.plan.plan, f.e.task, f.step)
 	}
-	return of.Element(f.step, index, element)
+	return f.input(index, element)
 }
 
 // forsake drops the children that a task was about to get in this round: its own row was refused.

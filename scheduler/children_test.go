@@ -14,20 +14,26 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// lists is an asker of plans whose lists are the task's input, and whose conditions are true.
+// lists are the expressions of plans whose lists are the task's input, and whose conditions are true.
 type lists struct{}
 
-func (lists) When(*core.Task, int) (bool, error)          { return true, nil }
-func (lists) Input(*core.Task, int) ([]byte, error)       { return []byte(`{"own":true}`), nil }
-func (lists) Until(*core.Task, int) (core.Instant, error) { return 0, errors.New("no instant") }
-func (lists) Result(*core.Task) ([]byte, error)           { return []byte(`{"all":"well"}`), nil }
+func (lists) Bind(_ *core.Plan, t *core.Task) core.Asker { return listsOf{t} }
 
-func (lists) Elements(t *core.Task, _ int) ([]byte, int, error) {
-	return t.Input, len(core.Elements(t.Input)), nil
+func (lists) Children(*core.Plan, *core.Task, int) func(int, []byte) ([]byte, error) {
+	return func(index int, element []byte) ([]byte, error) {
+		return fmt.Appendf(nil, `{"index":%d,"of":%s}`, index, element), nil
+	}
 }
 
-func (lists) Element(_ *core.Task, _, index int, element []byte) ([]byte, error) {
-	return fmt.Appendf(nil, `{"index":%d,"of":%s}`, index, element), nil
+type listsOf struct{ t *core.Task }
+
+func (listsOf) When(int) (bool, error)          { return true, nil }
+func (listsOf) Input(int) ([]byte, error)       { return []byte(`{"own":true}`), nil }
+func (listsOf) Until(int) (core.Instant, error) { return 0, errors.New("no instant") }
+func (listsOf) Result() ([]byte, error)         { return []byte(`{"all":"well"}`), nil }
+
+func (l listsOf) Elements(int) ([]byte, int, error) {
+	return l.t.Input, len(core.Elements(l.t.Input)), nil
 }
 
 // leg is the plan of children: one call.
@@ -53,7 +59,7 @@ func family(kids core.Step) core.Plan {
 
 func newFamily(t *testing.T, kids core.Step, cfg scheduler.Config) *rig {
 	t.Helper()
-	cfg.Ask = lists{}
+	cfg.Expressions = lists{}
 	r := newRig(t, cfg)
 	r.store.AddPlan(leg("leg"))
 	r.store.AddPlan(family(kids))

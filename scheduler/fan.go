@@ -24,7 +24,8 @@ type fan struct {
 	next            int // index of the child that is born next
 	open            int // born and not at their end; in error counts as open, but of an undo
 	done, undone    int
-	elements        [][2]int     // of the list, while there are births to come
+	elements        [][2]int // of the list, while there are births to come
+	input           func(index int, element []byte) ([]byte, error)
 	since           core.Instant // when this try of the step began
 	look            bool         // the store is to say how far it is
 
@@ -245,7 +246,7 @@ func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err e
 		did += f.next - before
 	}
 	if f.next == f.total {
-		f.elements = nil
+		f.elements, f.input = nil, nil
 	}
 	return did, nil
 }

@@ -34,6 +34,14 @@ type Store interface {
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
 }
 
+// Expressions evaluates what plans have of them. Each text of an error is what a step fails with.
+type Expressions interface {
+	// Bind answers for one task, in one event.
+	Bind(plan *core.Plan, t *core.Task) core.Asker
+	// Children answers the input of the child of one element of an each that has an expression for it.
+	Children(plan *core.Plan, t *core.Task, step int) func(index int, element []byte) ([]byte, error)
+}
+
 // Bus is where effects leave. No method waits for an agent.
 type Bus interface {
 	// Send puts commands on their way to the agents. A command that is lost is

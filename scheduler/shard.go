@@ -18,8 +18,7 @@ type Config struct {
 	BatchMax     int           // task writes per commit
 	PublishRetry time.Duration // before an ending that the event stream refused is published again
 	PlansRetry   time.Duration // between two looks for a plan that is unknown
-	// Ask returns what answers the expressions of a task, and [Elements] where it implements it; nil: a step that has one fails.
-	Ask func(p *core.Plan, t *core.Task) core.Asker
+	Expressions  Expressions   // of plans; nil: a step that has one fails
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
 	Genuine func(r *core.Reply, commit int64) bool
@@ -323,14 +322,6 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
 }
 
-// asker answers the expressions of a task in flight; nil: there is nothing to ask, or no one.
-func (s *Shard) asker(e *entry) core.Asker {
-	if s.cfg.Ask == nil || e.plan == nil {
-		return nil
-	}
-	return s.cfg.Ask(e.plan.plan, e.task)
-}
-
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
@@ -347,6 +338,14 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	}
 	s.keep(p, e, false)
 	return nil
+}
+
+// asker answers the expressions of a task's plan; nil: it has none.
+func (s *Shard) asker(e *entry) core.Asker {
+	if e.plan == nil || !e.plan.asks || s.cfg.Expressions == nil {
+		return nil
+	}
+	return s.cfg.Expressions.Bind(e.plan.plan, e.task)
 }
 
 // keep adds the outcome of an event to the batch.
