@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"reflect"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -251,8 +252,8 @@ func (a graphAsker) asked(what string, t *Task, step int) {
 	}
 }
 
-func (a graphAsker) When(t *Task, step int) (bool, error) {
-	a.asked("when", t, step)
+func (a graphAsker) When(step int) (bool, error) {
+	a.asked("when", a.l.t, step)
 	if a.l.hash(0, step) < 40 {
 		return false, errExpression
 	}
@@ -261,25 +262,25 @@ func (a graphAsker) When(t *Task, step int) (bool, error) {
 
 func (l *graphLife) when(step int) bool { return l.hash(0, step) < 700 }
 
-func (a graphAsker) Input(t *Task, step int) ([]byte, error) {
-	a.asked("input", t, step)
+func (a graphAsker) Input(step int) ([]byte, error) {
+	a.asked("input", a.l.t, step)
 	if a.l.hash(1, step) < 60 {
 		return nil, errExpression
 	}
 	return fmt.Appendf(nil, `{"of":%d}`, step), nil
 }
 
-func (a graphAsker) Until(t *Task, step int) (Instant, error) {
-	a.asked("until", t, step)
+func (a graphAsker) Until(step int) (Instant, error) {
+	a.asked("until", a.l.t, step)
 	h := a.l.hash(2, step)
 	if h < 60 {
 		return 0, errExpression
 	}
-	return t.CreatedAt.Add(time.Duration(h) * 10 * time.Millisecond), nil
+	return a.l.t.CreatedAt.Add(time.Duration(h) * 10 * time.Millisecond), nil
 }
 
-func (a graphAsker) Elements(t *Task, step int) ([]byte, int, error) {
-	a.asked("elements", t, step)
+func (a graphAsker) Elements(step int) ([]byte, int, error) {
+	a.asked("elements", a.l.t, step)
 	h := a.l.hash(3, step)
 	if h < 60 {
 		return nil, 0, errExpression
@@ -288,9 +289,9 @@ func (a graphAsker) Elements(t *Task, step int) ([]byte, int, error) {
 	return []byte("[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]"), n, nil
 }
 
-func (a graphAsker) Result(t *Task) ([]byte, error) {
-	for i := range t.Steps {
-		if s := t.Steps[i].Status; s != StepDone && s != StepSkipped {
+func (a graphAsker) Result() ([]byte, error) {
+	for i := range a.l.t.Steps {
+		if s := a.l.t.Steps[i].Status; s != StepDone && s != StepSkipped {
 			a.l.bad = append(a.l.bad, fmt.Sprintf("the result is asked with step %d %s", i, s))
 		}
 	}
@@ -754,6 +755,11 @@ func (l *graphLife) check(before *Task) {
 		l.wrong("replay: %v", err)
 	}
 	if diff := differ(t, replayed); diff != "" {
+		for i := range t.Steps {
+			if live, is := t.Steps[i].Journalled(), replayed.Steps[i].Journalled(); !reflect.DeepEqual(live, is) {
+				diff = fmt.Sprintf("step %d\n%+v\n%+v", i, is, live)
+			}
+		}
 		l.wrong("the replayed task differs from the live one: %s", diff)
 	}
 	for i := range t.Steps {

@@ -15,7 +15,7 @@ func (d *decision) beginWait(i int) {
 	until, err := d.at.Add(d.p.Steps[i].For), error(nil)
 	if d.p.Steps[i].Until != "" {
 		if until, err = 0, errNoAsker; d.ev.Ask != nil {
-			until, err = d.ev.Ask.Until(d.t, i)
+			until, err = d.ev.Ask.Until(i)
 		}
 	}
 	switch {

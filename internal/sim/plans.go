@@ -60,12 +60,20 @@ func (b planBook) Plan(taskType string, version int64) *core.Plan {
 
 func (b planBook) Reload(done func(error)) { done(nil) }
 
-// planOf is the plan of a task by its id.
+// plan is the plan of a type.
+func (w *World) plan(taskType string) *core.Plan { return planBook{w}.Plan(taskType, 0) }
+
+// planOf is the plan of a task by its id: of a child the store says it, and of one that it has forgotten what it said.
 func (w *World) planOf(id string) *core.Plan {
-	return w.plans[int(w.hashOf("type of "+id))%len(w.plans)]
+	if id != core.RootID(id) {
+		return planBook{w}.Plan(w.born[id], 0)
+	}
+	return w.roots[int(w.hashOf("type of "+id))%len(w.roots)]
 }
 
-func (w *World) partitionOf(id string) int { return int(w.hashOf("place of "+id)) % w.cfg.Partitions }
+func (w *World) partitionOf(id string) int {
+	return int(w.hashOf("place of "+core.RootID(id))) % w.cfg.Partitions
+}
 
 // hashOf is what a world makes of a name, the same at all times.
 func (w *World) hashOf(s string) uint32 {
