@@ -15,9 +15,22 @@ import (
 	"duly.dev/duly/internal/seal"
 )
 
-var _ core.Asker = (*Program)(nil)
+// Bind is what answers the expressions for a task, as it is when it is asked.
+func (p *Program) Bind(t *core.Task) core.Asker { return &bound{p, t} }
 
-// When implements core.Asker: whether a step begins.
+// bound implements core.Asker.
+type bound struct {
+	p *Program
+	t *core.Task
+}
+
+func (b *bound) When(step int) (bool, error)            { return b.p.When(b.t, step) }
+func (b *bound) Input(step int) ([]byte, error)         { return b.p.Input(b.t, step) }
+func (b *bound) Until(step int) (core.Instant, error)   { return b.p.Until(b.t, step) }
+func (b *bound) Elements(step int) ([]byte, int, error) { return b.p.Elements(b.t, step) }
+func (b *bound) Result() ([]byte, error)                { return b.p.Result(b.t) }
+
+// When is whether a step begins.
 func (p *Program) When(t *core.Task, step int) (bool, error) {
 	at := place{step, fieldWhen}
 	v, err := p.eval(at, &view{p: p, t: t, step: step})
@@ -31,17 +44,17 @@ func (p *Program) When(t *core.Task, step int) (bool, error) {
 	return bool(yes), nil
 }
 
-// Input implements core.Asker: the input of a call's commands, or of a child. Of an each see Children.
+// Input is the input of a call's commands, or of a child. Of an each see Children.
 func (p *Program) Input(t *core.Task, step int) ([]byte, error) {
 	return p.json(place{step, fieldWith}, &view{p: p, t: t, step: step})
 }
 
-// Result implements core.Asker: what a task comes to.
+// Result is what a task comes to.
 func (p *Program) Result(t *core.Task) ([]byte, error) {
 	return p.json(place{-1, fieldResult}, &view{p: p, t: t, step: -1})
 }
 
-// Until implements core.Asker: the instant that a wait waits for.
+// Until is the instant that a wait waits for.
 func (p *Program) Until(t *core.Task, step int) (core.Instant, error) {
 	at := place{step, fieldUntil}
 	v, err := p.eval(at, &view{p: p, t: t, step: step})
@@ -55,7 +68,7 @@ func (p *Program) Until(t *core.Task, step int) (core.Instant, error) {
 	return core.InstantOf(instant.Time), nil
 }
 
-// Elements implements core.Asker: the elements of an each, and how many they are.
+// Elements are the elements of an each, and how many they are.
 func (p *Program) Elements(t *core.Task, step int) ([]byte, int, error) {
 	at := place{step, fieldElements}
 	v, err := p.eval(at, &view{p: p, t: t, step: step})

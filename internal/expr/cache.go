@@ -47,9 +47,9 @@ func (c *Cache) Program(plan *core.Plan) (*Program, error) {
 	return e.program, e.err
 }
 
-// Bind is what answers the expressions of a stored plan, nil where it has none. Where they cannot be compiled here each
-// answer is the error.
-func (c *Cache) Bind(plan *core.Plan) core.Asker {
+// Bind is what answers the expressions of a stored plan for a task, nil where the plan has none. Where they cannot be
+// compiled here each answer is the error.
+func (c *Cache) Bind(plan *core.Plan, t *core.Task) core.Asker {
 	p, err := c.Program(plan)
 	switch {
 	case err != nil:
@@ -57,14 +57,14 @@ func (c *Cache) Bind(plan *core.Plan) core.Asker {
 	case p == nil:
 		return nil
 	}
-	return p
+	return p.Bind(t)
 }
 
 // broken answers with an error.
 type broken struct{ err error }
 
-func (b broken) When(*core.Task, int) (bool, error)            { return false, b.err }
-func (b broken) Input(*core.Task, int) ([]byte, error)         { return nil, b.err }
-func (b broken) Until(*core.Task, int) (core.Instant, error)   { return 0, b.err }
-func (b broken) Elements(*core.Task, int) ([]byte, int, error) { return nil, 0, b.err }
-func (b broken) Result(*core.Task) ([]byte, error)             { return nil, b.err }
+func (b broken) When(int) (bool, error)            { return false, b.err }
+func (b broken) Input(int) ([]byte, error)         { return nil, b.err }
+func (b broken) Until(int) (core.Instant, error)   { return 0, b.err }
+func (b broken) Elements(int) ([]byte, int, error) { return nil, 0, b.err }
+func (b broken) Result() ([]byte, error)           { return nil, b.err }

@@ -12,7 +12,7 @@ import (
 )
 
 // Program is the expressions of one plan version, compiled. It is not changed, so that any number of goroutines may use
-// it. It is a core.Asker.
+// it. Bind makes a core.Asker of it.
 type Program struct {
 	plan  *core.Plan
 	exprs map[place]*expression
@@ -107,7 +107,14 @@ func Compile(plan *core.Plan) (*Program, error) {
 }
 
 // has reports whether a plan has expressions.
-func has(plan *core.Plan) bool { return len(expressions(plan)) > 0 }
+func has(plan *core.Plan) bool {
+	for i := range plan.Steps {
+		if s := &plan.Steps[i]; s.When != "" || s.Input != "" || s.Until != "" || s.Elements != "" {
+			return true
+		}
+	}
+	return plan.Result != ""
+}
 
 type located struct {
 	place

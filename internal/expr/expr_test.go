@@ -302,7 +302,7 @@ func TestEvidence(t *testing.T) {
 // A cache compiles a version once, whoever asks, and is bounded; a plan without expressions has nothing to ask.
 func TestCache(t *testing.T) {
 	var c Cache
-	if c.Bind(order(func(*core.Plan) {})) != nil {
+	if c.Bind(order(func(*core.Plan) {}), taskOf(`{}`)) != nil {
 		t.Error("a plan without expressions is bound")
 	}
 	plan := order(func(p *core.Plan) { p.Steps[2].When = `input.n > 5` })
@@ -310,7 +310,7 @@ func TestCache(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for n := range 50 {
-				yes, err := c.Bind(plan).When(taskOf(`{"n":`+strconv.Itoa(n)+`}`, `1`, `1`), 2)
+				yes, err := c.Bind(plan, taskOf(`{"n":`+strconv.Itoa(n)+`}`, `1`, `1`)).When(2)
 				if err != nil || yes != (n > 5) {
 					t.Errorf("worker %d: %d: %v, %v", i, n, yes, err)
 				}
@@ -325,8 +325,8 @@ func TestCache(t *testing.T) {
 	}
 	for v := range programsMax + 10 {
 		bad := order(func(p *core.Plan) { p.Version, p.Steps[2].When = int64(v+2), `nonsense` })
-		asker := c.Bind(bad)
-		if _, err := asker.When(taskOf(`{}`), 2); err == nil || !strings.Contains(err.Error(), "undeclared reference to 'nonsense'") {
+		asker := c.Bind(bad, taskOf(`{}`))
+		if _, err := asker.When(2); err == nil || !strings.Contains(err.Error(), "undeclared reference to 'nonsense'") {
 			t.Fatalf("a plan that cannot be compiled: %v", err)
 		}
 	}
