@@ -122,6 +122,9 @@ var packages = map[string]place{
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/core"}},
 
+	// The expressions of plans, compiled and evaluated; what the core is free of.
+	"internal/expr": {imports: []string{"internal/core", "internal/seal"}, links: []string{"cel"}},
+
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
@@ -167,6 +170,7 @@ var guarded = map[string][]string{
 	"metrics":      {"github.com/prometheus"}, // no role counts by a library
 	"spans":        {"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "go.opentelemetry.io/proto"},
 	"mail":         {"github.com/wneessen/go-mail"},
+	"cel":          {"cel.dev/cel-go"},                               // no user's agent has it
 	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 
