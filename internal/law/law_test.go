@@ -63,7 +63,7 @@ var packages = map[string]place{
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
 	// For the tests of a user's handlers.
-	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
+	"dulytest": {imports: []string{".", "agents", "internal/core", "internal/expr"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {
