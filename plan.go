@@ -2,6 +2,7 @@ package duly
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -77,6 +78,7 @@ type PlanOption func(*planSpec)
 type planSpec struct {
 	core.Plan
 	refuse func(error)
+	in     reflect.Type // of the input
 }
 
 // zero refuses an option's zero, which further on would mean that nothing was said.
@@ -157,7 +159,7 @@ func Result(expression string) PlanOption {
 // With returns the plan with options applied; the receiver stays as it is.
 func (p *Plan[In]) With(options ...PlanOption) *Plan[In] {
 	with := *p
-	spec := planSpec{Plan: p.said, refuse: with.refuse}
+	spec := planSpec{Plan: p.said, refuse: with.refuse, in: reflect.TypeFor[In]()}
 	spec.Steps = slices.Clone(p.said.Steps)
 	for _, option := range options {
 		option(&spec)

@@ -9,13 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"duly.dev/duly"
 )
-
-// TestMain fails when a test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A service makes one effect a key, and none for a key that was undone.
 func TestServiceGoesByTheKey(t *testing.T) {
