@@ -66,7 +66,7 @@ var packages = map[string]place{
 	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
 
 	// For the tests of a user's handlers.
-	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
+	"dulytest": {imports: []string{".", "agents", "internal/core", "internal/expr"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {
@@ -136,6 +136,9 @@ var packages = map[string]place{
 	// Payloads checked by JSON Schema.
 	"internal/jsonschema": {imports: []string{"internal/core"}},
 
+	// The expressions of plans, compiled and evaluated; what the core is free of.
+	"internal/expr": {imports: []string{"internal/core", "internal/seal"}, links: []string{"cel"}},
+
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
@@ -181,6 +184,7 @@ var guarded = map[string][]string{
 	"metrics":      {"github.com/prometheus"}, // no role counts by a library
 	"spans":        {"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "go.opentelemetry.io/proto"},
 	"mail":         {"github.com/wneessen/go-mail"},
+	"cel":          {"cel.dev/cel-go"},                               // no user's agent has it
 	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 

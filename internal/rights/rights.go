@@ -292,7 +292,7 @@ func (b *builder) agent(name string, own bool) {
 func (b *builder) submitter(taskType string) {
 	n := b.o.Names
 	b.publish(n.SubmitSubject(taskType, "*"))
-	for _, what := range []string{"get", "list", "cancel"} {
+	for _, what := range []string{"get", "list", "cancel", "signal"} {
 		b.publish(n.AskTypeSubject(what, taskType))
 	}
 	b.subscribe(n.LiveSubject(taskType, "*"), "")
