@@ -17,7 +17,10 @@ type Receipt struct {
 	Type      string
 	Seq       uint64 // position of the submission in the task stream
 	Partition int
-	At        time.Time // when this call began; see Since
+	// Warning says that the task has less time than tasks of its plan take at present, where the plan's admission is to
+	// warn; empty: it has enough, or that is not known.
+	Warning string
+	At      time.Time // when this call began; see Since
 
 	hash  string // of type and input as it was sent, as core.HashInput
 	plain string // the same of the input before a codec encoded it; empty: there is none

@@ -134,7 +134,7 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 		}
 		return Receipt{}, err
 	}
-	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition}, nil
+	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition, Warning: answer.Warning}, nil
 }
 
 // ask asks once that a control message be stored.

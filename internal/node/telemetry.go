@@ -122,6 +122,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 			}
 		}
 		s.Supervisor.Books = n.booksSnapshot()
+		s.Supervisor.Schedules = n.schedulesSnapshot()
 		if ops := n.survey.operations.Load(); ops != nil {
 			s.Supervisor.Operations, s.Supervisor.Members = ops.states, ops.members
 		}

@@ -237,12 +237,25 @@ func (e emitter) books(b *Books) {
 	}
 }
 
+func (e emitter) schedules(s *Schedules) {
+	if s == nil {
+		return
+	}
+	e.count(schedulesSubmitted, s.Submitted)
+	e.count(schedulesSkipped, s.Skipped)
+	e.count(schedulesMissed, s.Missed)
+	e.count(schedulesFailed, s.Failed)
+	e.count(schedulesFailing, s.Failing)
+	e.put(schedulesLag, s.Lag.Seconds())
+}
+
 func (e emitter) supervisor(s *Supervisor) {
 	if s == nil {
 		return
 	}
 	e.flag(leads, s.Leads)
 	e.books(s.Books)
+	e.schedules(s.Schedules)
 	e.count(overdueAsked, s.Asked)
 	for _, c := range s.Channels {
 		e.count(alertsSent, c.Sent, c.Kind)

@@ -79,6 +79,13 @@ var (
 	booksAccepted = metric("duly_books_ghosts_accepted", Gauge, "Effects that did not agree and are accepted; told by the leader.", "1")
 	booksSilent   = metric("duly_books_agents_silent", Gauge, "Agents that keep books and did not answer; told by the leader.", "1")
 
+	schedulesSubmitted = metric("duly_schedules_submitted_total", Counter, "Tasks that this node's supervisor submitted for schedules.", "1")
+	schedulesSkipped   = metric("duly_schedules_skipped_total", Counter, "Runs of schedules that were left out because the task before had not ended.", "1")
+	schedulesMissed    = metric("duly_schedules_missed_total", Counter, "Runs of schedules that could not be submitted in time.", "1")
+	schedulesFailed    = metric("duly_schedules_failed_total", Counter, "Submissions of schedules that were not taken; they are tried again.", "1")
+	schedulesFailing   = metric("duly_schedules_failing", Gauge, "Schedules whose submissions fail now.", "1")
+	schedulesLag       = metric("duly_schedules_lag_seconds", Gauge, "By how much the newest submission of a schedule was late, or one that fails is.", "1")
+
 	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool")
 	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool")
 	poolIdle     = metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "3", "pool")
