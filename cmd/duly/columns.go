@@ -24,6 +24,7 @@ var (
 	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight", "~chain.height", "~chain.head_at"}
 	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
 	ghostColumns     = []string{"status", "kind", "key", "agent", "type", "task", "step", "state", "times", "~made", "~found", "text"}
+	forecastColumns  = []string{"type", "version", "tasks", "miss", "unknown", "p50_ms", "p95_ms"}
 	auditColumns     = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
 	auditRecord      = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
 	tokenColumns     = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}

@@ -75,6 +75,7 @@ type Ports struct {
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Books          operate.Books
+	Forecaster     operate.Forecaster
 	Live           *live.Live
 	Alerts         *alerts.Book
 	Level          *slog.LevelVar // of the log of this node
