@@ -85,6 +85,7 @@ type Config struct {
 	Logs    `embed:""`
 	Watched `embed:""`
 	Chained `embed:""`
+	Relayed `embed:""`
 }
 
 // Links are what a node connects to.
@@ -259,6 +260,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.Chained.validate(); err != nil {
+		return err
+	}
+	if _, err := c.Outboxes(); err != nil {
 		return err
 	}
 	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {

@@ -23,7 +23,7 @@ var ErrNotAllowed = errors.New("not allowed")
 // never had steps.
 func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	out.Reset()
-	d := decision{p: p, t: t, ev: ev, out: out, at: max(ev.At, t.UpdatedAt), before: t.State}
+	d := decision{p: p, t: t, ev: ev, out: out, at: max(ev.At, t.UpdatedAt), before: t.State, parked: t.WaitsFor}
 	if ev.Type != "" && ev.Type != t.Type {
 		return d.notAllowed("it is of type " + QuoteShort(t.Type) + ", not " + QuoteShort(ev.Type))
 	}
@@ -32,6 +32,9 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	}
 	if p == nil || t.Steps == nil {
 		return d.withoutPlan()
+	}
+	if t.Parent != 0 && !ev.ByParent && (ev.Kind == EventCancel || ev.Kind == EventUndo || t.State == StateUndone) {
+		return d.partOfAnother()
 	}
 	switch ev.Kind {
 	case EventReply:
@@ -60,6 +63,18 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 		return d.wentBack()
 	case EventServed:
 		return d.served()
+	case EventSignal:
+		return d.signal()
+	case EventChild:
+		return d.child()
 	}
 	return d.notAllowed(fmt.Sprintf("event kind %d is unknown", ev.Kind))
+}
+
+// partOfAnother refuses what only the parent of a task may ask: what the task came to counts in the parent.
+func (d *decision) partOfAnother() error {
+	if d.ev.Kind != EventCancel && d.ev.Kind != EventUndo && d.ev.Kind != EventResubmit && d.ev.Kind != EventEdit {
+		return d.stale("it is undone")
+	}
+	return d.notAllowed("it is a part of task " + QuoteShort(RootID(d.t.ID)) + ", which alone decides about it")
 }

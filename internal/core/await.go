@@ -82,18 +82,7 @@ func (d *decision) retryLater(i int) {
 	s.Attempt--
 	s.Tries++
 	s.Due = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
-	d.wakeForRetry(i)
-}
-
-// wakeForRetry asks for a wake at the next retry, or before it, when the wait is over.
-func (d *decision) wakeForRetry(i int) {
-	s := &d.t.Steps[i]
-	if s.Status == StepUndoing {
-		_, when := d.t.nextUndo(d.p, d.at)
-		d.wakeForUndo(when)
-		return
-	}
-	d.wakeAt(min(s.Due, d.t.Deadline))
+	d.wakeNext()
 }
 
 // again sends the command of a wait once more, under the number that it has.
@@ -106,14 +95,13 @@ func (d *decision) again(i int) {
 	s.Out, s.Due = s.Awaits, d.at.Add(within)
 	s.Attempt++
 	if kind == EffectDo {
-		s.Due = min(s.Due, d.t.Deadline)
+		s.Due = min(s.Due, d.t.workUntil(d.p))
 		if s.Resent { // "unserved" may be about another copy
 			s.EffectsPossibleUntil = d.quietAfter(i)
 		}
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
 	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due, Again: true})
-	d.wakeAt(s.Heard)
 }
 
 // heard ends a wait by the row that makes the retry now out a command like any other:
@@ -130,25 +118,17 @@ func (d *decision) heard(i int) {
 	d.touchRow()
 }
 
-// journalRetry makes sure that the journal knows of the command out, before an event
-// that changes what its end will mean.
-func (d *decision) journalRetry() {
-	if i := d.t.Out(); i >= 0 && d.t.Steps[i].again() {
-		d.heard(i)
-	}
-}
-
-// served lets a wait's next retry leave at once: the agent is there again. An agent that
+// served lets the next retries of waits leave at once: the agent is there again. An agent that
 // is full would be asked by all that wait for it whenever it has answered one.
 func (d *decision) served() error {
-	i := d.t.awaiting()
-	if i < 0 || d.t.Steps[i].Busy {
-		return d.stale("it waits for no agent")
+	waits := false
+	for i := range d.t.Steps {
+		if s := &d.t.Steps[i]; s.Awaits != 0 && s.Out == 0 && !s.Busy {
+			s.Due, s.Tries, waits = min(s.Due, d.at), 0, true
+		}
 	}
-	s := &d.t.Steps[i]
-	s.Due, s.Tries = min(s.Due, d.at), 0
-	if d.t.Out() >= 0 {
-		return d.stale("another command is out")
+	if !waits {
+		return d.stale("it waits for no agent")
 	}
 	return d.wake()
 }

@@ -372,47 +372,38 @@ func TestUndoGivesUpAndTheOthersAreUndone(t *testing.T) {
 // covers: C6
 func TestIndependentUndosGoOn(t *testing.T) {
 	p := stepsPlan(4)
-	p.Steps[3].After = []int{1} // d came after b, not after a and c
+	p.Steps[1].After, p.Steps[2].After, p.Steps[3].After = nil, []int{0}, []int{1} // a, then c; b, then d
 	r := newRig(t, p)
 	r.birth(0)
 	for range 4 {
 		r.answer(0)
 	}
 	r.must(Event{Kind: EventUndo})
-	for !r.task.Steps[3].Alerted {
-		r.answer(CodeAgentError)
-		if r.task.Out() < 0 {
-			r.wait()
-		}
-		if i := r.task.Out(); i != 3 && !r.task.Steps[3].Alerted {
-			t.Fatalf("step %d is undone before the undo of d is known to be in trouble: %s", i, r.task)
-		}
-	}
-	undone := map[int]bool{}
-	for n := 0; n < 20; n++ {
-		switch i := r.task.Out(); {
-		case i == 1:
+	for n := 0; n < 40 && (r.task.Steps[0].Status != StepUndone || !r.task.Steps[3].Alerted); n++ {
+		s := r.task.Steps
+		switch {
+		case s[1].Out != 0:
 			t.Fatalf("b is undone before d, which came after it: %s", r.task)
-		case i == 3:
-			r.answer(CodeAgentError)
-		case i >= 0:
-			undone[i] = true
-			r.answer(0)
+		case s[0].Out != 0 && s[2].Status != StepUndone:
+			t.Fatalf("a is undone before c, which came after it: %s", r.task)
+		case s[2].Out != 0:
+			r.must(Event{Kind: EventReply, Seq: s[2].Out})
+		case s[0].Out != 0:
+			r.must(Event{Kind: EventReply, Seq: s[0].Out})
+		case s[3].Out != 0:
+			r.must(Event{Kind: EventReply, Seq: s[3].Out, Code: CodeAgentError, Rand: 0.5})
 		default:
 			r.wait()
 		}
 	}
-	if !undone[2] || !undone[0] {
-		t.Fatalf("undone %v: %s", undone, r.task)
+	if r.task.Steps[0].Status != StepUndone || !r.task.Steps[3].Alerted || r.task.State != StateUndoing {
+		t.Fatalf("the undo of a and c waits for d: %s", r.task)
 	}
 	for r.task.Out() < 0 {
 		r.wait()
 	}
 	r.answer(0)
 	r.answer(0)
-	if r.task.State != StateUndone {
-		t.Fatalf("undone: %s", r.task)
-	}
 }
 
 // A number of undo attempts that the plan names is a limit.

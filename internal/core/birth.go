@@ -19,18 +19,20 @@ func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 		return
 	}
 	t.PlanVersion = p.Version
-	t.Steps = make([]StepState, len(p.Steps))
+	t.Steps = newSteps(p)
 	r := d.record(KindSubmitted, -1)
 	if ev.Kind == EventWentBack {
 		r.Kind, r.EffectsPossibleUntil = KindWentBack, d.quietBefore(ev.Until)
 	}
 	r.Deadline = t.Deadline
 	if r.Deadline == 0 {
-		r.Deadline = t.CreatedAt.Add(p.CompleteBy)
+		r.Deadline = max(t.CreatedAt, t.StartAt).Add(p.CompleteBy)
 	}
 	out.Effects = append(out.Effects, Effect{Kind: EffectReceived})
 	d.finish(&r, StateProcessing)
-	t.Bound = min(t.Bound, ev.At.Add(p.ShortestTimeout()), t.Deadline)
+	if t.StartAt <= ev.At {
+		t.Bound = min(t.Bound, ev.At.Add(p.ShortestTimeout()), t.Deadline)
+	}
 }
 
 // BirthCancelled writes the first and only record of a task that was cancelled

@@ -102,23 +102,22 @@ func TestUnservedIsNoAttempt(t *testing.T) {
 // covers: S2
 func TestAfterSetDecides(t *testing.T) {
 	p := stepsPlan(3)
-	p.Steps[1].After = []int{0}
+	p.Steps[1].After, p.Steps[2].After = []int{0}, nil
 	task := Task{Steps: []StepState{{Status: StepRunning}, {}, {}}}
 	if i := task.nextStep(&p); i != 2 {
 		t.Fatalf("while a runs, step %d may start, want 2", i)
 	}
 }
 
-// One step runs at a time: a task with a command out issues none.
+// What comes after a step waits for it: a chain has one command out.
 //
 // covers: S2
-func TestOneRunsAtATime(t *testing.T) {
+func TestChainRunsOneAtATime(t *testing.T) {
 	r := newRig(t, stepsPlan(2))
 	r.birth(0)
-	d := decision{p: r.plan, t: r.task, ev: &Event{}, out: &r.out, at: r.now}
-	row := d.record(KindExtended, -1)
-	if d.advance(&row); row.Next >= 0 {
-		t.Fatalf("step %d starts while another runs", row.Next)
+	r.must(Event{Kind: EventExtend, Until: r.task.Deadline + 1})
+	if len(r.out.Effects) != 0 || r.task.Steps[1].Out != 0 {
+		t.Fatalf("b starts while a runs: %s", r.task)
 	}
 }
 

@@ -17,11 +17,40 @@ func (t *Task) Parked(p *Plan) int {
 	if t.State != StatePending || t.WaitsFor == "" || p == nil {
 		return -1
 	}
-	return t.nextStep(p)
+	for i := range t.Steps {
+		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// begunAny reports whether a step has begun in this round.
+func (t *Task) begunAny() bool {
+	for i := range t.Steps {
+		if t.Steps[i].begun || t.Steps[i].Status != StepWaiting {
+			return true
+		}
+	}
+	return false
 }
 
 // Active reports whether the owner holds the task in memory: a command is out,
 // or a backoff or a grace is on.
 func (t *Task) Active() bool {
 	return t.State == StateProcessing || t.State == StateUndoing
+}
+
+// Blocked are the steps, as a set of bits, that may begin and wait for room at their agents, of a task that the owner
+// holds: it claims the task when one has room.
+func (t *Task) Blocked(p *Plan) (steps uint64) {
+	if t.State != StateProcessing || p == nil {
+		return 0
+	}
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= t.UpdatedAt && t.beginnable(p, i) {
+			steps |= 1 << uint(i)
+		}
+	}
+	return steps
 }

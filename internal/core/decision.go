@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// decision is one call of Apply: what is known, and the record being built.
+// decision is one call of Apply: what is known, and the row being built.
 type decision struct {
 	p      *Plan
 	t      *Task
@@ -13,8 +13,12 @@ type decision struct {
 	out    *Outcome
 	at     Instant // the event's time, never before the newest journal row
 	before State
+	parked string // the agent that it waited for then
 
-	retryAt Instant // of a wait for an agent that this row begins: its first retry; 0: it begins none
+	open    bool    // the last record of out is not complete
+	was     State   // the task's state before that row
+	retryAt Instant // of a wait for an agent that the open row begins: its first retry; 0: it begins none
+	full    int     // 1 + the first step that may begin but for room at its agent; 0: none
 }
 
 // record begins the journal row of this event.
@@ -31,23 +35,77 @@ func (d *decision) record(kind Kind, step int) Record {
 }
 
 // finish keeps what r says so far, moves the task to state, lets it advance as
-// far as it can, and closes the record.
+// far as it can, and closes the record. What the event leads to beyond that has rows of its own.
 func (d *decision) finish(r *Record, state State) {
-	was := d.t.State
+	d.begin(r, state)
+	d.advance()
+	d.close()
+	d.lock()
+	if d.t.State.Ended() {
+		d.out.Effects = append(d.out.Effects, Effect{Kind: EffectEnded, Seq: d.t.Seq})
+	}
+	d.wakeNext()
+	d.touchRow()
+}
+
+// begin makes r the open row and keeps what it says of the step whose try ended.
+func (d *decision) begin(r *Record, state State) {
+	if d.p != nil && d.t.State == StateProcessing && (state != StateProcessing || d.at >= d.t.workUntil(d.p) || d.t.stopping(d.p)) {
+		d.endWaits(r.Step)
+	}
+	r.Seq = d.t.Seq + 1 // other rows may have come between
+	d.was = d.t.State
 	d.t.beginTransition(r)
 	if d.retryAt != 0 {
 		d.t.Steps[r.Step].Due = d.retryAt
 	}
 	d.t.State = state
-	d.advance(r)
-	r.State = d.t.State
-	d.t.completeTransition(r, was)
-	d.lock()
-	if d.t.State.Ended() {
-		d.out.Effects = append(d.out.Effects, Effect{Kind: EffectEnded, Seq: r.Seq})
-	}
 	d.out.Records = append(d.out.Records, *r)
-	d.touchRow()
+	d.open = true
+}
+
+// endWaits lets the journal know what only the owner's memory does of waits for agents, before the task goes another
+// way: a retry that is out becomes a command like any other, and what retries may have done is noted. The row that
+// comes says so itself of its own step.
+func (d *decision) endWaits(but int) {
+	for i := range d.t.Steps {
+		s := &d.t.Steps[i]
+		switch {
+		case i == but || s.Awaits == 0 || s.Status == StepUndoing:
+		case s.again():
+			d.heard(i)
+		case s.Resent:
+			r := d.record(KindStarted, i)
+			r.Reason = ""
+			d.t.applyRecord(&r)
+			d.out.Records = append(d.out.Records, r)
+		}
+	}
+}
+
+// row is the record that is open.
+func (d *decision) row() *Record { return &d.out.Records[len(d.out.Records)-1] }
+
+// close completes it.
+func (d *decision) close() {
+	if !d.open {
+		return
+	}
+	r := d.row()
+	r.State = d.t.State
+	d.t.completeTransition(r, d.was)
+	d.open, d.retryAt = false, 0
+}
+
+// another is the next row of the same event.
+func (d *decision) another(kind Kind, step int) Record {
+	d.close()
+	r := d.record(kind, step)
+	r.Reason = ""
+	if d.ev.Node != "" {
+		r.Actor = d.ev.Node
+	}
+	return r
 }
 
 // lock names the owner of a task that was taken up by this event.
@@ -61,63 +119,41 @@ func (d *decision) lock() {
 	}
 }
 
-// advance decides what the task does next at d.at: issue the next command (into
-// r), wait, park or end.
-func (d *decision) advance(r *Record) {
+// advance decides what the task does next at d.at: begin steps, wait, park or end.
+func (d *decision) advance() {
 	if d.t.State == StateProcessing {
-		d.forward(r)
+		d.forward()
 	}
 	if d.t.State == StateUndoing { // also when forward ran into the deadline
-		d.backward(r)
+		d.backward()
 	}
 }
 
-// forward starts the next step that is ready. One runs at a time; the set of
-// steps it must come after is looked at, not only the one before.
-func (d *decision) forward(r *Record) {
-	t := d.t
-	if t.Out() >= 0 {
-		return
+// issue puts the next command of step i into the open row, or into another one: a row has one command, and one Due.
+func (d *decision) issue(i int, undo bool) {
+	ps := &d.p.Steps[i]
+	if r := d.row(); !d.open || r.Next >= 0 || r.Due != 0 && r.Step != i || d.retryAt != 0 {
+		next := d.another(KindStarted, -1)
+		d.begin(&next, d.t.State)
 	}
-	i := t.nextStep(d.p)
-	if i < 0 {
-		t.State = StateProcessed
-		return
-	}
-	s := &t.Steps[i]
-	switch {
-	case d.at >= t.Deadline:
-		r.noteDeadline()
-		t.State = StateUndoing
-	case d.retryAt != 0 && i != r.Step:
-		// After the database went back an earlier step is done again, and the row that
-		// begins a wait gives its number to the wait's retries alone.
-		d.wakeAt(min(d.retryAt, t.Deadline))
-	case s.Due > d.at:
-		d.wakeAt(min(s.Due, t.Deadline))
-	case s.Awaits != 0:
-		d.again(i)
-	case d.ev.Full&(1<<uint(i)) != 0:
-		t.State = StatePending
-		t.WaitsFor = d.p.Steps[i].Agent
-	default:
-		d.issue(r, i, false)
-	}
-}
-
-// issue puts the next command of step i into the record.
-func (d *decision) issue(r *Record, i int, undo bool) {
-	s, ps := &d.t.Steps[i], &d.p.Steps[i]
+	s, r := &d.t.Steps[i], d.row()
 	r.Next, r.Undo, r.NextAttempt = i, undo, s.Attempt+1
 	kind := EffectDo
-	if undo {
+	switch {
+	case undo:
 		kind = EffectUndo
 		r.Due = d.at.Add(ps.UndoCompleteBy)
 		if s.Status != StepUndoing {
 			r.NextAttempt = 1
 		}
-	} else {
-		r.Due = min(d.at.Add(ps.CompleteBy), d.t.Deadline)
+		if s.kind.parent() { // its children keep their own times
+			kind, r.Due = EffectUndoChildren, d.at.Add(ps.undoPatience())
+		}
+	default:
+		r.Due = min(d.at.Add(ps.CompleteBy), d.t.workUntil(d.p))
+		if s.kind.parent() {
+			kind = EffectChildren
+		}
 	}
 	if r.Step < 0 {
 		r.Attempt = r.NextAttempt
@@ -131,12 +167,21 @@ func (d *decision) wakeAt(at Instant) {
 	d.out.Effects = append(d.out.Effects, Effect{Kind: EffectWake, At: at})
 }
 
+// wakeNext asks for a wake at the next instant at which the owner itself has to do something about the task.
+func (d *decision) wakeNext() bool {
+	at := d.t.nextWake(d.p, d.at)
+	if at != 0 {
+		d.wakeAt(at)
+	}
+	return at != 0
+}
+
 // touchRow says whether the task's own row must follow: when its state changed,
 // and when its complete_by would otherwise be above the truth (lowered eagerly,
 // raised lazily): too low costs a question of the supervisor, too high hides what is late.
 func (d *decision) touchRow() {
 	due := d.t.NextDue(d.p)
-	if d.before != d.t.State || due < d.t.Bound {
+	if d.before != d.t.State || d.parked != d.t.WaitsFor || due < d.t.Bound || d.t.State.Ended() && len(d.out.Records) > 0 {
 		d.out.Row = true
 	}
 	if d.out.Row {
@@ -152,10 +197,10 @@ func (d *decision) notAllowed(why string) error {
 	return fmt.Errorf("%w: task %s is %s: %s", ErrNotAllowed, d.t.ID, d.t.State, why)
 }
 
-// answered finds the step whose command is out under the event's number.
+// answered finds the step whose command is at an agent under the event's number.
 func (d *decision) answered() int {
-	i := d.t.Out()
-	if i < 0 || d.t.State.Ended() || d.ev.Seq == 0 || d.t.Steps[i].Out != d.ev.Seq {
+	i := d.t.OutSeq(d.ev.Seq)
+	if i < 0 || d.t.State.Ended() || d.t.Steps[i].kind != kindCall {
 		return -1
 	}
 	return i

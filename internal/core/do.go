@@ -43,13 +43,25 @@ func (d *decision) done(i int) {
 	if d.t.Steps[i].Resent {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
-	d.finish(&r, d.t.State)
+	d.finish(&r, d.t.goesOn())
+}
+
+// goesOn is the state in which a task advances: one that waits for nothing but instants, signals and children goes on
+// with them.
+func (t *Task) goesOn() State {
+	if t.State == StatePending {
+		return StateProcessing
+	}
+	return t.State
 }
 
 // quietAfter is when the command now out at step i can no longer take effect
 // even without an answer.
 func (d *decision) quietAfter(i int) Instant {
 	s := &d.t.Steps[i]
+	if s.kind != kindCall {
+		return s.EffectsPossibleUntil // no command is on its way
+	}
 	return max(s.EffectsPossibleUntil, s.Due.Add(d.p.Grace))
 }
 
@@ -64,49 +76,54 @@ func (d *decision) failed(i int) {
 	if d.t.Steps[i].Resent {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
-	d.afterFailure(&r, i, kind == KindRefused)
+	state := d.failing(&r, i, kind == KindRefused)
+	d.finish(&r, state)
 }
 
-// afterFailure decides between another try, a pause, the end and the undo.
-func (d *decision) afterFailure(r *Record, i int, final bool) {
+// failing decides between another try, a pause, the end, going on without the step, and the undo. It completes r, the
+// row of a do that failed, and returns the state that the task goes to.
+func (d *decision) failing(r *Record, i int, final bool) State {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	if d.t.State == StateUndoing { // whatever the do came to, it is undone now
 		r.StepStatus = StepFailed
-		d.finish(r, StateUndoing)
-		return
+		return StateUndoing
 	}
 	r.StepStatus = StepWaiting
 	if !final && s.Attempt < ps.AttemptsMax {
-		d.retry(r, d.at.Add(backoff(ps, s.Attempt, d.ev.Rand)), StateProcessing)
-		return
+		return d.retry(r, d.at.Add(backoff(ps, s.Attempt, d.ev.Rand)))
 	}
 	if !final && ps.OnExhausted == PolicyWait {
-		d.retry(r, d.at.Add(ps.Pause), StatePending)
-		return
+		if state := d.retry(r, d.at.Add(ps.Pause)); state != StateProcessing {
+			return state
+		}
+		r.Attempt = 0 // a paused step's attempts start again
+		return StateProcessing
 	}
 	r.StepStatus = StepFailed
-	if ps.OnExhausted == PolicyError {
-		d.finish(r, StateError)
-		return
+	switch {
+	case ps.OnExhausted == PolicyError: // once nothing is at work: see settle
+		d.endWaits(i)
+		return StateProcessing
+	case ps.OnExhausted == PolicySkip && d.t.WentBackAt == 0: // else later steps may have an effect
+		if !ps.Undoable || r.Kind == KindRefused && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {
+			r.StepStatus = StepSkipped // there is nothing to undo
+		}
+		return StateProcessing
 	}
-	d.finish(r, StateUndoing)
+	return StateUndoing
 }
 
 // retry lets step r.Step wait until next, unless the task's deadline comes
 // first: then there is nothing to wait for, and the task is undone whatever the
-// step's policy. A parked step's attempts start again.
-func (d *decision) retry(r *Record, next Instant, state State) {
-	if next >= d.t.Deadline {
+// step's policy.
+func (d *decision) retry(r *Record, next Instant) State {
+	if next >= d.t.workUntil(d.p) {
 		r.StepStatus = StepFailed
 		r.noteDeadline()
-		d.finish(r, StateUndoing)
-		return
-	}
-	if state == StatePending {
-		r.Attempt = 0
+		return StateUndoing
 	}
 	r.Due = next
-	d.finish(r, state)
+	return StateProcessing
 }
 
 // noteDeadline gives the reason, unless a person gave one.

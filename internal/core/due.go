@@ -1,41 +1,94 @@
 package core
 
-// NextDue is the earliest instant at which something of the task can be
-// overdue: the complete-by of the command out, or the wait that is on, or the
-// task's own deadline. The zero Instant means that the task has ended.
-func (t *Task) NextDue(p *Plan) Instant {
-	if t.State.Ended() {
-		return 0
+// earlier is the earlier of two instants; 0 is none.
+func earlier(a, b Instant) Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
 	}
-	if i := t.Out(); i >= 0 && !t.Steps[i].again() {
-		return t.Steps[i].Due
-	}
-	if t.State == StateUndoing {
-		return t.undoDue(p)
-	}
-	if i := t.nextStep(p); i >= 0 && t.WaitsFor == "" && t.Steps[i].Due > 0 && t.Steps[i].Awaits == 0 {
-		return min(t.Steps[i].Due, t.Deadline)
-	}
-	return t.Deadline
+	return a
 }
 
-// nextStep is the first step that waits and may run now, or -1 when all are done.
+// NextDue is the earliest instant at which something of the task can be
+// overdue: the complete-by of a command, a signal or children that are out, the instant of a wait, or the
+// task's own deadline. The zero Instant means that the task has ended.
+func (t *Task) NextDue(p *Plan) Instant {
+	switch {
+	case t.State.Ended():
+		return 0
+	case t.State == StateUndoing:
+		return t.undoDue(p)
+	}
+	due, out := t.workUntil(p), false
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Out != 0 && !s.again() {
+			due, out = min(due, s.Due), true
+		}
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		switch {
+		case t.skips(p, i) && (s.Out == 0 || s.again()):
+			due = min(due, t.undoBound(p, i))
+		case s.Out != 0 || s.Status == StepDone || s.Status == StepSkipped:
+		case s.Due > 0 && s.Awaits == 0 && t.beginnable(p, i):
+			// One whose pause is over, and that waits for room, is not due again.
+			if s.Due > t.UpdatedAt || !out && t.WaitsFor == "" {
+				due = min(due, s.Due)
+			}
+		}
+	}
+	if t.StartAt > t.UpdatedAt {
+		return min(due, t.StartAt)
+	}
+	return due
+}
+
+// nextWake is the earliest instant at which the owner itself has to do something about a task that it holds; 0: it has
+// only to wait for what others do.
+func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
+	if !t.Active() {
+		return 0
+	}
+	busy := t.working()
+	until := t.Deadline
+	if p != nil {
+		until = t.workUntil(p)
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		switch {
+		case s.again():
+			next = earlier(next, s.Heard)
+		case t.State == StateUndoing || s.Status == StepDone:
+		case s.Out != 0 && s.kind == kindWait:
+			next = earlier(next, min(s.Due, until))
+		case t.beginnable(p, i) && (s.Awaits != 0 || s.Due > at):
+			next = earlier(next, min(s.Due, until))
+		case t.skips(p, i) && s.Out == 0:
+			next = earlier(next, min(t.undoWake(p, i, at), until))
+		}
+	}
+	if t.State == StateUndoing && !busy {
+		t.undos(p, func(i int) {
+			if t.Steps[i].Out == 0 {
+				next = earlier(next, t.undoWake(p, i, at))
+			}
+		})
+	}
+	if next != 0 {
+		next = max(next, at)
+	}
+	return next
+}
+
+// nextStep is the first step that waits and may run now, or -1 when there is none.
 func (t *Task) nextStep(p *Plan) int {
 	for i := range t.Steps {
-		if t.Steps[i].Status == StepWaiting && t.ready(p, i) {
+		if t.beginnable(p, i) {
 			return i
 		}
 	}
 	return -1
-}
-
-func (t *Task) ready(p *Plan, i int) bool {
-	for _, a := range p.Steps[i].After {
-		if t.Steps[a].Status != StepDone {
-			return false
-		}
-	}
-	return true
 }
 
 // openUndo reports whether the undo of a step is still to come, or to be tried again.
@@ -44,25 +97,20 @@ func (t *Task) openUndo(p *Plan, i int) bool {
 	return s.MayHaveEffect && p.Steps[i].Undoable && s.Left == ""
 }
 
-// undos calls yield with the steps whose undo may leave when its time has come, last
-// step first. The order of undo is the reverse of the plan's: a step waits for the undo
-// of all later ones. Once the undo of a later step is known to be in trouble, only the
-// steps that it came after, directly or through others, wait for it any longer; once it
-// has given up, none does.
+// undos calls yield with the steps that are undone now, or whose undo may leave when its time has come, last
+// step first. A step waits for the undo of all that come after it, directly or through others, but for those that have
+// given up.
 func (t *Task) undos(p *Plan, yield func(i int)) {
-	var after uint64 // steps that one in trouble came after
+	var held uint64 // steps that one which is not undone yet came after
 	for i := len(t.Steps) - 1; i >= 0; i-- {
-		open, held := t.openUndo(p, i), after&(1<<uint(i)) != 0
-		if open && !held {
-			yield(i)
-			if !t.Steps[i].Alerted {
-				return
+		open, waits := t.openUndo(p, i), held&(1<<uint(i)) != 0
+		if open || waits {
+			for _, a := range p.Steps[i].After {
+				held |= 1 << uint(a)
 			}
 		}
-		if open || held {
-			for _, a := range p.Steps[i].After {
-				after |= 1 << uint(a)
-			}
+		if open && !waits {
+			yield(i)
 		}
 	}
 }
@@ -76,11 +124,24 @@ func (t *Task) undoWhen(i int) Instant {
 	return s.EffectsPossibleUntil
 }
 
-// nextUndo is the step whose undo leaves next, and when it may; -1: none is left. Of
+// undoWake is when the owner goes on with the undo of step i, which is not out: its next try, or what it has waited too
+// long for.
+func (t *Task) undoWake(p *Plan, i int, at Instant) Instant {
+	when := max(at, t.undoWhen(i))
+	if t.Steps[i].undoAwaits() {
+		when = min(when, t.alarm(p, i))
+	}
+	return when
+}
+
+// nextUndo is the step whose undo leaves next, and when it may; -1: none is left that is not out. Of
 // several that may leave now those not in trouble come first.
 func (t *Task) nextUndo(p *Plan, at Instant) (next int, when Instant) {
 	next = -1
 	t.undos(p, func(i int) {
+		if t.Steps[i].Out != 0 && t.Steps[i].Status == StepUndoing {
+			return
+		}
 		w := max(at, t.undoWhen(i))
 		if next < 0 || w < when || w == when && t.Steps[next].Alerted && !t.Steps[i].Alerted {
 			next, when = i, w
@@ -89,20 +150,37 @@ func (t *Task) nextUndo(p *Plan, at Instant) (next int, when Instant) {
 	return next, when
 }
 
-// undoDue is the earliest instant at which something of the undo can be overdue. The
+// undoBound is the earliest instant at which the undo of step i can be overdue. The
 // retries of one that waits for its agent are not: there is no command that the journal
 // knows of.
+func (t *Task) undoBound(p *Plan, i int) Instant {
+	s := &t.Steps[i]
+	switch {
+	case s.undoAwaits():
+		return max(t.alarm(p, i), t.UpdatedAt)
+	case s.Out != 0 && s.Status == StepUndoing:
+		return s.Due
+	}
+	return max(t.undoWhen(i), t.UpdatedAt)
+}
+
+// undoDue is NextDue of a task that is undone.
 func (t *Task) undoDue(p *Plan) Instant {
 	due := Instant(0)
-	t.undos(p, func(i int) {
-		w := t.undoWhen(i)
-		if t.Steps[i].undoAwaits() {
-			w = t.alarm(p, i)
+	for i := range t.Steps { // a do that is out comes first
+		if s := &t.Steps[i]; s.Out != 0 && s.kind == kindCall && s.Status == StepRunning {
+			due = earlier(due, s.Due)
 		}
-		if w = max(w, t.UpdatedAt); due == 0 || w < due {
-			due = w
+	}
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Out != 0 && s.Status == StepUndoing && !s.again() {
+			due = earlier(due, s.Due)
 		}
-	})
+	}
+	if t.working() {
+		return due
+	}
+	t.undos(p, func(i int) { due = earlier(due, t.undoBound(p, i)) })
 	if due == 0 {
 		return t.UpdatedAt
 	}
@@ -119,16 +197,22 @@ func (t *Task) alarm(p *Plan, i int) Instant {
 	return s.Since.Add(undoAlertAfter)
 }
 
-// nextAlarm is the first alarm of the undos that wait for their agents, and its step;
-// -1: none waits.
-func (t *Task) nextAlarm(p *Plan) (at int, when Instant) {
-	at = -1
-	t.undos(p, func(i int) {
-		if s := &t.Steps[i]; s.undoAwaits() && s.Out == 0 {
-			if w := t.alarm(p, i); at < 0 || w < when {
-				at, when = i, w
-			}
+// nextAlarm is a step whose undo waits for its agent and has waited too long; -1: there is none.
+func (t *Task) nextAlarm(p *Plan, at Instant) int {
+	found := -1
+	look := func(i int) {
+		if s := &t.Steps[i]; found < 0 && s.undoAwaits() && s.Out == 0 && at >= t.alarm(p, i) {
+			found = i
 		}
-	})
-	return at, when
+	}
+	if t.State == StateUndoing {
+		t.undos(p, look)
+		return found
+	}
+	for i := range t.Steps {
+		if t.skips(p, i) {
+			look(i)
+		}
+	}
+	return found
 }

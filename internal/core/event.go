@@ -48,17 +48,19 @@ type Event struct {
 	WentBack Instant
 	// Full has bit i set when the agent of step i has no room in its in-flight
 	// window, or a pause holds the step: a do that would start there parks the task instead.
-	Full uint64
-	Ask  Asker // answers the plan's expressions; may be nil for a plan that has none
+	Full     uint64
+	ByParent bool  // of Undo and Resubmit of a child: its parent's owner raises it
+	Ask      Asker // answers the plan's expressions; may be nil for a plan that has none
 }
 
-// Asker answers the expressions of a task's plan. What it answers goes into the journal; a replay asks nothing. An
-// expression sees the task's input and the results of the steps that its own comes after, so that to ask again has the
-// same answer. An error's text is what the step fails with.
+// Asker answers the expressions of the plan of the task that the event is of. What it answers goes into the journal; a
+// replay asks nothing. An expression sees the task, as it is in the middle of the event: its input, and the results of
+// the steps that its own step comes after, so that to ask again has the same answer. An error's text is what the step
+// fails with. It is bound to its task, because a task that is handed out here would cost each event its memory.
 type Asker interface {
-	When(t *Task, step int) (bool, error)
-	Input(t *Task, step int) ([]byte, error)         // JSON
-	Until(t *Task, step int) (Instant, error)        // of a wait with Step.Until
-	Elements(t *Task, step int) ([]byte, int, error) // a JSON array, and how many elements it has
-	Result(t *Task) ([]byte, error)                  // of Plan.Result, when every step is done or skipped; JSON
+	When(step int) (bool, error)
+	Input(step int) ([]byte, error)         // JSON
+	Until(step int) (Instant, error)        // of a wait with Step.Until
+	Elements(step int) ([]byte, int, error) // a compact JSON array, and how many elements it has
+	Result() ([]byte, error)                // of Plan.Result, when every step is done or skipped; JSON
 }

@@ -177,7 +177,7 @@ func TestPlanGoneAndBackWithAStepToGo(t *testing.T) {
 	r := newRig(t, p)
 	r.birth(0)
 	bare := r.row
-	bare.Seq = 1
+	bare.Seq = int64(len(r.journal))
 	var out Outcome
 	if err := Apply(nil, &bare, &Event{Kind: EventPoison, At: r.now}, &out); err != nil {
 		t.Fatal(err)

@@ -35,6 +35,11 @@ var planLimits = map[string]fieldLimits{
 	"CompleteBy": durations,
 	"Grace":      durations,
 	"InputMax":   upTo(InputBytesMax),
+
+	"Result":      textUpTo(ExpressionBytesMax),
+	"InputSchema": textUpTo(SchemaBytesMax),
+	"UndoReserve": {orSilent(durations).taken[:2], append(orSilent(durations).refused, DurationMax)}, // the task has DurationMax
+	"Admission":   {[]any{AdmissionOff, AdmissionWarn, AdmissionRefuse}, []any{Admission("off"), Admission("x"), Admission(strings.Repeat("x", 10<<20))}},
 }
 
 var stepLimits = map[string]fieldLimits{
@@ -48,11 +53,38 @@ var stepLimits = map[string]fieldLimits{
 	"UndoAttemptsMax": upTo(AttemptsLimit),
 	"Backoff":         durations,
 	"BackoffCap":      durations,
-	"OnExhausted":     {[]any{PolicyUndo, PolicyWait, PolicyError}, []any{Policy(""), Policy("x"), Policy(strings.Repeat("x", 10<<20))}},
+	"OnExhausted":     {[]any{PolicyUndo, PolicyWait, PolicyError, PolicySkip}, []any{Policy(""), Policy("x"), Policy(strings.Repeat("x", 10<<20))}},
 	"Pause":           durations,
 	"ResultMax":       upTo(ResultBytesMax),
 	"UndoPatience":    orSilent(durations),
 	"UndoBackoffCap":  orSilent(durations),
+
+	"Kind":        {[]any{CallStep}, []any{WaitStep, SignalStep, TaskStep, EachStep, StepKind("call"), StepKind("x"), StepKind(strings.Repeat("x", 10<<20))}}, // of a call
+	"When":        textUpTo(ExpressionBytesMax),
+	"Input":       textUpTo(ExpressionBytesMax),
+	"Uses":        {[]any{[]int(nil), []int{0}, []int{0, 0}}, []any{[]int{1}, []int{-1}, []int{math.MaxInt}, make([]int, StepsMax+1)}},
+	"Narrow":      {[]any{true, false}, nil},
+	"Least":       {[]any{time.Duration(0), time.Millisecond}, []any{time.Duration(1), -time.Second, 2 * time.Millisecond, time.Duration(math.MaxInt64)}}, // of a step of 1 ms
+	"For":         {durations.taken, durations.refused[1:]},
+	"Until":       {[]any{"u"}, []any{strings.Repeat("u", ExpressionBytesMax+1), ""}},
+	"Schema":      textUpTo(SchemaBytesMax),
+	"Child":       {[]any{"a", strings.Repeat("n", NameBytesMax)}, append(badNames, "order")},
+	"Elements":    {[]any{"e", strings.Repeat("e", ExpressionBytesMax)}, []any{"", strings.Repeat("e", ExpressionBytesMax+1)}},
+	"ElementsMax": upTo(ElementsLimit),
+	"Parallel":    upTo(ParallelLimit),
+	"FailuresMax": {[]any{0, 1, DefaultElementsMax}, []any{-1, DefaultElementsMax + 1, math.MaxInt, math.MinInt}},
+}
+
+// kinds are the kinds of step that have the fields which a call has not, and what such a step is otherwise.
+var kinds = map[string]Step{
+	"For": {Kind: WaitStep, For: time.Second}, "Until": {Kind: WaitStep, Until: "u"}, "Schema": {Kind: SignalStep},
+	"Child":    {Kind: TaskStep, Child: "c"},
+	"Elements": {Kind: EachStep, Child: "c", Elements: "e"}, "ElementsMax": {Kind: EachStep, Child: "c", Elements: "e"},
+	"Parallel": {Kind: EachStep, Child: "c", Elements: "e"}, "FailuresMax": {Kind: EachStep, Child: "c", Elements: "e"},
+}
+
+func textUpTo(most int) fieldLimits {
+	return fieldLimits{[]any{"", "x", strings.Repeat("x", most)}, []any{strings.Repeat("x", most+1), strings.Repeat("x", 10<<20)}}
 }
 
 func manySteps(n int) []Step {
@@ -69,23 +101,31 @@ func manySteps(n int) []Step {
 //
 // covers: E21
 func TestPlanLimits(t *testing.T) {
-	plan := func() Plan {
-		p := Plan{Name: "order", Version: 1, CompleteBy: DurationMax, Steps: manySteps(2)}.WithDefaults()
+	plan := func(field string) Plan {
+		p := Plan{Name: "order", Version: 1, CompleteBy: DurationMax, Steps: manySteps(2)}
+		if other, ok := kinds[field]; ok {
+			other.Name = p.Steps[1].Name
+			p.Steps[1] = other
+		}
+		p.Steps[1].After, p.Steps[1].Narrow = []int{0}, field == "Uses"
+		p = p.WithDefaults()
 		for i := range p.Steps { // so that no field binds another
-			p.Steps[i].CompleteBy, p.Steps[i].Backoff, p.Steps[i].BackoffCap = time.Millisecond, time.Millisecond, DurationMax
+			if s := &p.Steps[i]; s.Kind != WaitStep {
+				s.CompleteBy, s.Backoff, s.BackoffCap = time.Millisecond, time.Millisecond, DurationMax
+			}
 		}
 		return p
 	}
 	for f := range reflect.TypeFor[Plan]().Fields() {
 		checkLimits(t, f.Name, planLimits, func(value any) error {
-			p := plan()
+			p := plan(f.Name)
 			reflect.ValueOf(&p).Elem().FieldByName(f.Name).Set(reflect.ValueOf(value))
 			return p.Validate(0)
 		})
 	}
 	for f := range reflect.TypeFor[Step]().Fields() {
 		checkLimits(t, f.Name, stepLimits, func(value any) error {
-			p := plan()
+			p := plan(f.Name)
 			reflect.ValueOf(&p.Steps[1]).Elem().FieldByName(f.Name).Set(reflect.ValueOf(value))
 			return p.Validate(0)
 		})
@@ -97,6 +137,7 @@ func TestPlanLimits(t *testing.T) {
 // covers: E21
 func TestPayloadLimit(t *testing.T) {
 	p := Plan{Name: "order", Version: 1, Steps: manySteps(2)}.WithDefaults()
+	p.Steps[1].After, p.Steps[1].Undoable = []int{0}, true
 	worst := InputBytesMax + EnvelopeBytesMax + 2*ResultBytesMax
 	for payload, taken := range map[int]bool{worst: true, worst + 1: true, worst - 1: false, 1: false} {
 		if err := p.Validate(payload); (err == nil) != taken {

@@ -74,7 +74,7 @@ func (d *decision) stopped(why string) (int, error) {
 	if d.t.State != StateError {
 		return -1, d.notAllowed(why)
 	}
-	at, why := d.t.stoppedAt(d.p)
+	at, why := d.t.stoppedAt(d.p, d.ev.Step)
 	if at < 0 {
 		return -1, d.notAllowed(why)
 	}
@@ -84,8 +84,9 @@ func (d *decision) stopped(why string) (int, error) {
 	return at, nil
 }
 
-// stoppedAt is the step that a task in error stopped at, or -1 and why it cannot go on from there.
-func (t *Task) stoppedAt(p *Plan) (at int, why string) {
+// stoppedAt is the step that a task in error stopped at, of several the one that is named or the last, or -1 and why it
+// cannot go on from there.
+func (t *Task) stoppedAt(p *Plan, named string) (at int, why string) {
 	at = -1
 	for i := range t.Steps {
 		switch t.Steps[i].Status {
@@ -94,7 +95,9 @@ func (t *Task) stoppedAt(p *Plan) (at int, why string) {
 		case StepRunning:
 			return -1, "a command was out when it was stopped: undo it"
 		case StepFailed:
-			at = i
+			if at < 0 || p.Steps[i].Name == named || p.Steps[at].Name != named {
+				at = i
+			}
 		}
 	}
 	if at < 0 { // it was stopped between two tries
@@ -168,10 +171,31 @@ func (d *decision) poison() error {
 	if d.t.State.Ended() {
 		return d.stale("it has ended")
 	}
-	d.journalRetry()
-	i := d.t.Out()
-	if i < 0 {
-		i = d.t.awaiting()
+	last := -1
+	for i := range d.t.Steps {
+		if s := &d.t.Steps[i]; s.Out != 0 && s.kind == kindCall {
+			last = i
+		}
+	}
+	if last < 0 {
+		last = d.t.awaiting()
+	}
+	for i := range d.t.Steps {
+		if s := &d.t.Steps[i]; i != last && (s.Out != 0 && s.kind == kindCall || s.Awaits != 0) {
+			r := d.poisoned(i)
+			d.t.applyRecord(&r)
+			d.out.Records = append(d.out.Records, r)
+		}
+	}
+	r := d.poisoned(last)
+	d.finish(&r, StateError)
+	return nil
+}
+
+// poisoned is the row that ends what is out of step i, or its wait for an agent; -1: of none.
+func (d *decision) poisoned(i int) Record {
+	if i >= 0 && d.t.Steps[i].again() {
+		d.heard(i)
 	}
 	r := d.record(KindPoisoned, i)
 	r.Error = cut(d.ev.Error)
@@ -181,13 +205,15 @@ func (d *decision) poison() error {
 	if i >= 0 && d.t.Steps[i].Awaits != 0 && d.t.Steps[i].Status == StepWaiting {
 		r.EffectsPossibleUntil = d.t.retriesQuiet(d.p, i, d.at) // the owner may have just replayed it
 	}
-	d.finish(&r, StateError)
-	return nil
+	return r
 }
 
 // Possible are the requests that the task's state allows now, as words, in the order in which operators know them:
 // cancel, undo, resubmit, edit, accept, resolve, extend. p is the task's plan, nil when that is unknown.
 func (t *Task) Possible(p *Plan) []string {
+	if t.Parent != 0 {
+		return t.possibleOfChild(p)
+	}
 	switch t.State {
 	case StatePending, StateProcessing:
 		if p == nil || t.Steps == nil {
@@ -210,6 +236,23 @@ func (t *Task) Possible(p *Plan) []string {
 	return nil
 }
 
+// possibleOfChild leaves to the parent what it alone decides.
+func (t *Task) possibleOfChild(p *Plan) []string {
+	switch {
+	case p == nil || t.Steps == nil || t.State == StateProcessed || t.State == StateUndone || t.State == StateUndoing:
+		return nil
+	case t.State != StateError:
+		return []string{"extend"}
+	}
+	var possible []string
+	for _, word := range t.possibleInError(p) {
+		if word != "undo" {
+			possible = append(possible, word)
+		}
+	}
+	return possible
+}
+
 func (t *Task) possibleInError(p *Plan) []string {
 	switch {
 	case t.PlanVersion == 0: // unknown when it came; once it is stored the task can begin
@@ -217,7 +260,7 @@ func (t *Task) possibleInError(p *Plan) []string {
 	case p == nil || t.Steps == nil:
 		return []string{"resolve"}
 	}
-	if at, _ := t.stoppedAt(p); at < 0 {
+	if at, _ := t.stoppedAt(p, ""); at < 0 {
 		return []string{"undo", "resolve"}
 	}
 	if t.WentBackAt != 0 {

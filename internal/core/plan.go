@@ -1,11 +1,6 @@
 package core
 
-import (
-	"cmp"
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 // Limits of names and plans; the wire and the schema rely on them.
 const (
@@ -19,6 +14,11 @@ const (
 	EnvelopeBytesMax = 8 << 10
 	// ErrorBytesMax bounds the error text kept of one failed try; longer text is cut.
 	ErrorBytesMax = 4 << 10
+
+	ExpressionBytesMax = 4 << 10  // one expression
+	SchemaBytesMax     = 64 << 10 // one JSON Schema
+	ElementsLimit      = 100_000  // largest elements_max
+	ParallelLimit      = 10_000   // largest parallel
 )
 
 // Defaults of a plan, used where it is silent.
@@ -39,6 +39,9 @@ const (
 	// take effect: clock skew plus the longest remote call that ignores its
 	// context.
 	DefaultGrace = 2 * time.Second
+
+	DefaultElementsMax = 10_000
+	DefaultParallel    = 100
 	// DurationMax is the longest time-out a plan may name.
 	DurationMax = 365 * 24 * time.Hour
 )
@@ -126,146 +129,48 @@ type Step struct {
 	Until  string        `json:",omitempty"` // CEL, of a wait: the instant
 	Schema string        `json:",omitempty"` // JSON Schema 2020-12 of a signal's payload; empty: any JSON
 
-	Child       string `json:",omitempty"` // of task and each: the type of the child; its newest version is taken
+	Child       string `json:",omitempty"` // of task and each: the type of the child, which is another; its newest version is taken
 	Elements    string `json:",omitempty"` // CEL, of each: the list
 	ElementsMax int    `json:",omitempty"` // of each: elements that the list may have
 	Parallel    int    `json:",omitempty"` // of each: children open at a time
 	FailuresMax int    `json:",omitempty"` // of each: children that may be undone before the step fails
 }
 
-// ErrPlan is wrapped by every error of [Plan.Validate].
-var ErrPlan = errors.New("plan cannot work")
-
-// WithDefaults returns a copy in which every zero field has its default.
-func (p Plan) WithDefaults() Plan {
-	steps := make([]Step, len(p.Steps))
-	copy(steps, p.Steps)
-	p.Steps = steps
-	p.CompleteBy = cmp.Or(p.CompleteBy, DefaultTaskCompleteBy)
-	p.Grace = cmp.Or(p.Grace, DefaultGrace)
-	p.InputMax = cmp.Or(p.InputMax, InputBytesMax)
-	for i := range steps {
-		steps[i].fillDefaults(p.CompleteBy)
+// Ancestors is the set of the steps that a step comes after, directly or through others, bit i for step i. A step
+// number that is not an earlier one is left out.
+func (p *Plan) Ancestors(step int) uint64 {
+	set := p.direct(step)
+	for i := step - 1; i > 0; i-- {
+		if set&(1<<i) != 0 {
+			set |= p.direct(i)
+		}
 	}
-	return p
+	return set
 }
 
-// fillDefaults fills in what is silent; task is how long the whole task may take. A default
-// never contradicts what was said.
-func (s *Step) fillDefaults(task time.Duration) {
-	if s.CompleteBy == 0 {
-		s.UndoCompleteBy = cmp.Or(s.UndoCompleteBy, DefaultStepCompleteBy) // an undo may take longer than the task
-		s.CompleteBy = min(DefaultStepCompleteBy, task)
+// direct are the steps of a step's after.
+func (p *Plan) direct(step int) (set uint64) {
+	for _, a := range p.Steps[step].After {
+		if a >= 0 && a < step {
+			set |= 1 << a
+		}
 	}
-	s.UndoCompleteBy = cmp.Or(s.UndoCompleteBy, s.CompleteBy)
-	switch {
-	case s.Backoff == 0 && s.BackoffCap > 0:
-		s.Backoff = min(DefaultBackoff, s.BackoffCap)
-	case s.BackoffCap == 0 && s.Backoff > 0:
-		s.BackoffCap = max(DefaultBackoffCap, s.Backoff)
-	}
-	s.Backoff = cmp.Or(s.Backoff, DefaultBackoff)
-	s.BackoffCap = cmp.Or(s.BackoffCap, DefaultBackoffCap)
-	s.Pause = cmp.Or(s.Pause, DefaultPause)
-	s.AttemptsMax = cmp.Or(s.AttemptsMax, DefaultAttemptsMax)
-	s.UndoAttemptsMax = cmp.Or(s.UndoAttemptsMax, DefaultUndoAttemptsMax)
-	s.ResultMax = cmp.Or(s.ResultMax, ResultBytesMax)
-	s.OnExhausted = cmp.Or(s.OnExhausted, PolicyUndo)
+	return set
 }
 
-// Validate refuses a plan that cannot work. payloadMax is the largest message
-// the server takes in bytes (its max_payload); 0 skips that check. The plan
-// must have its defaults filled in.
-func (p *Plan) Validate(payloadMax int) error {
-	if err := CheckName("type", p.Name); err != nil {
-		return fmt.Errorf("%w: %w", ErrPlan, err)
+// Carried is the set of the steps whose results ride on the commands of a step.
+func (p *Plan) Carried(step int) uint64 {
+	s := &p.Steps[step]
+	if !s.Narrow {
+		return p.Ancestors(step)
 	}
-	if p.Version < 1 {
-		return fmt.Errorf("%w: plan %s: version %d is below 1", ErrPlan, p.Name, p.Version)
-	}
-	if n := len(p.Steps); n < 1 || n > StepsMax {
-		return fmt.Errorf("%w: plan %s: %d steps, want 1 to %d", ErrPlan, p.Name, n, StepsMax)
-	}
-	if err := checkDurations(p.Name, "", named{"complete_by", p.CompleteBy}, named{"grace", p.Grace}); err != nil {
-		return err
-	}
-	for i := range p.Steps {
-		if err := p.validateStep(i); err != nil {
-			return err
+	var set uint64
+	for _, u := range s.Uses {
+		if u >= 0 && u < step {
+			set |= 1 << u
 		}
 	}
-	return p.validateSize(payloadMax)
-}
-
-func (p *Plan) validateStep(i int) error {
-	s := &p.Steps[i]
-	if err := CheckName("step", s.Name); err != nil {
-		return fmt.Errorf("%w: plan %s: step %d: %w", ErrPlan, p.Name, i+1, err)
-	}
-	if err := CheckAgent(s.Agent); err != nil {
-		return fmt.Errorf("%w: plan %s: step %s: %w", ErrPlan, p.Name, s.Name, err)
-	}
-	if j := p.StepIndex(s.Name); j != i {
-		return fmt.Errorf("%w: plan %s: steps %d and %d are both named %s", ErrPlan, p.Name, j+1, i+1, s.Name)
-	}
-	if len(s.After) > i {
-		return fmt.Errorf("%w: plan %s: step %s: after names %d steps, but %d are earlier", ErrPlan, p.Name, s.Name, len(s.After), i)
-	}
-	for _, a := range s.After {
-		if a < 0 || a >= i {
-			return fmt.Errorf("%w: plan %s: step %s comes after step number %d, which is not an earlier step (a cycle cannot run)", ErrPlan, p.Name, s.Name, a+1)
-		}
-	}
-	for _, n := range []struct {
-		what       string
-		value, max int
-	}{{"attempts_max", s.AttemptsMax, AttemptsLimit}, {"undo_attempts_max", s.UndoAttemptsMax, AttemptsLimit}, {"result_max", s.ResultMax, ResultBytesMax}} {
-		if n.value < 1 || n.value > n.max {
-			return fmt.Errorf("%w: plan %s: step %s: %s is %d, want 1 to %d", ErrPlan, p.Name, s.Name, n.what, n.value, n.max)
-		}
-	}
-	switch s.OnExhausted {
-	case PolicyUndo, PolicyWait, PolicyError:
-	default:
-		return fmt.Errorf("%w: plan %s: step %s: on_exhausted is %s, want undo, wait or error", ErrPlan, p.Name, s.Name, QuoteShort(string(s.OnExhausted)))
-	}
-	for _, d := range []named{{"undo_patience", s.UndoPatience}, {"undo_backoff_cap", s.UndoBackoffCap}} {
-		if d.value == 0 {
-			continue // the default
-		}
-		if err := checkDurations(p.Name, s.Name, d); err != nil {
-			return err
-		}
-	}
-	err := checkDurations(p.Name, s.Name,
-		named{"complete_by", s.CompleteBy}, named{"undo_complete_by", s.UndoCompleteBy},
-		named{"backoff", s.Backoff}, named{"backoff_cap", s.BackoffCap}, named{"pause", s.Pause})
-	switch {
-	case err != nil:
-		return err
-	case s.Backoff > s.BackoffCap:
-		return fmt.Errorf("%w: plan %s: step %s: backoff is %v, want at most its cap of %v", ErrPlan, p.Name, s.Name, s.Backoff, s.BackoffCap)
-	case s.CompleteBy > p.CompleteBy:
-		return fmt.Errorf("%w: plan %s: step %s: complete_by is %v, want at most the task's of %v", ErrPlan, p.Name, s.Name, s.CompleteBy, p.CompleteBy)
-	}
-	return nil
-}
-
-// validateSize makes sure that the last command of a task, with its input and
-// every earlier result at their limits, still fits one message.
-func (p *Plan) validateSize(payloadMax int) error {
-	if p.InputMax < 1 || p.InputMax > InputBytesMax {
-		return fmt.Errorf("%w: plan %s: input_max is %d, want 1 to %d", ErrPlan, p.Name, p.InputMax, InputBytesMax)
-	}
-	worst := p.InputMax + EnvelopeBytesMax
-	for i := range p.Steps {
-		worst += p.Steps[i].ResultMax
-	}
-	if payloadMax > 0 && worst > payloadMax {
-		return fmt.Errorf("%w: plan %s: input_max, %d times result_max and the envelope could reach %d bytes, over the server's max_payload of %d",
-			ErrPlan, p.Name, len(p.Steps), worst, payloadMax)
-	}
-	return nil
+	return set
 }
 
 // StepIndex returns the index of the step of that name, or -1.
@@ -279,28 +184,22 @@ func (p *Plan) StepIndex(name string) int {
 }
 
 // ShortestTimeout is the shortest complete-by any command of the plan can have.
-// It is the first lower bound of a task's complete_by column.
+// It is the first lower bound of a task's complete_by column. A wait until an instant
+// that an expression gives may end sooner.
 func (p *Plan) ShortestTimeout() time.Duration {
 	least := p.CompleteBy
 	for i := range p.Steps {
-		least = min(least, p.Steps[i].CompleteBy)
-		if p.Steps[i].Undoable {
-			least = min(least, p.Steps[i].UndoCompleteBy)
+		s := &p.Steps[i]
+		if s.Kind == WaitStep {
+			if s.For > 0 {
+				least = min(least, s.For)
+			}
+			continue
+		}
+		least = min(least, s.CompleteBy)
+		if s.Undoable {
+			least = min(least, s.UndoCompleteBy)
 		}
 	}
 	return least
-}
-
-type named struct {
-	name  string
-	value time.Duration
-}
-
-func checkDurations(plan, step string, ds ...named) error {
-	for _, d := range ds {
-		if d.value < time.Millisecond || d.value > DurationMax {
-			return fmt.Errorf("%w: plan %s: step %q: %s is %v, want 1ms to %v", ErrPlan, plan, step, d.name, d.value, DurationMax)
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -35,11 +36,38 @@ func TestPlanRefused(t *testing.T) {
 		{func(p *Plan) { p.Steps[1].CompleteBy, p.CompleteBy = 2*time.Second, time.Second }, "complete_by is"},
 		{func(p *Plan) { p.Steps[1].Pause = 2 * DurationMax }, "pause is"},
 		{func(p *Plan) { p.InputMax = InputBytesMax + 1 }, "input_max is 262145, want 1 to 262144"},
-		{func(p *Plan) { p.InputMax = InputBytesMax }, "over the server's max_payload of 400000"},
+		{func(p *Plan) { p.InputMax = InputBytesMax }, "step b: its command could reach 401408 bytes (input 262144, results 131072, the rest 8192), over the server's max_payload of 400000; name in uses"},
+		{func(p *Plan) { p.Admission = "maybe" }, `admission is "maybe", want off, warn or refuse`},
+		{func(p *Plan) { p.UndoReserve = p.CompleteBy }, "undo_reserve is 1m0s, want less than the task's complete_by of 1m0s"},
+		{func(p *Plan) { p.Steps[1].Kind = "sleep" }, `step b: kind is "sleep", want call, wait, signal, task or each`},
+		{func(p *Plan) { p.Steps[1].Child = "other" }, "step b: child is said, but a step of kind call has none"},
+		{func(p *Plan) { p.Steps[1].Uses = []int{0} }, "uses names steps, but narrow is false"},
+		{func(p *Plan) { p.Steps[2].Narrow, p.Steps[2].After, p.Steps[2].Uses = true, []int{0}, []int{1} }, "step c: uses names b, which c does not come after"},
+		{func(p *Plan) { p.Steps[1].Least = 11 * time.Second }, "least is 11s, want at most the step's complete_by of 10s"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: WaitStep} }, "step c: neither for nor until is said"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: WaitStep, For: 1, Until: "x"} }, "step c: for and until are said"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: WaitStep, For: 2 * time.Minute} }, "for is 2m0s, want at most the task's complete_by of 1m0s"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: WaitStep, For: 1, Agent: "a"} }, "agent is said, but a step of kind wait has none"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: WaitStep, For: time.Second, AttemptsMax: 2} }, "attempts_max is 2, want 1"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: SignalStep, Undoable: true} }, "undoable is said, but a step of kind signal has none"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: TaskStep} }, `step c: name refused: child "" has 0 bytes`},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: TaskStep, Child: "order"} }, "child is order, the plan itself"},
+		{func(p *Plan) { p.Steps[2] = Step{Name: "c", Kind: EachStep, Child: "one"} }, "elements is not said"},
+		{func(p *Plan) {
+			p.Steps[2] = Step{Name: "c", Kind: EachStep, Child: "one", Elements: "input", ElementsMax: ElementsLimit + 1}
+		}, "elements_max is 100001, want 1 to 100000"},
+		{func(p *Plan) {
+			p.Steps[2] = Step{Name: "c", Kind: EachStep, Child: "one", Elements: "input", ElementsMax: 5, FailuresMax: 6}
+		}, "failures_max is 6, want 0 to 5"},
 	} {
-		p := stepsPlan(3).WithDefaults()
+		p := stepsPlan(3)
+		p.Steps[1].After = []int{0}
+		p = p.WithDefaults()
 		p.InputMax = 1000
 		c.change(&p)
+		if p.CompleteBy > 0 {
+			p = p.WithDefaults() // of the steps that are other ones now
+		}
 		err := p.Validate(400_000)
 		if !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("want an error with %q, got: %v", c.want, err)
@@ -63,6 +91,82 @@ func TestPlanAccepted(t *testing.T) {
 	}
 	if p.StepIndex("c") != 2 || p.StepIndex("x") != -1 {
 		t.Error("StepIndex")
+	}
+}
+
+// Each kind of step has the defaults that its kind needs, and no others.
+func TestDefaultsOfKinds(t *testing.T) {
+	p := Plan{Name: "order", Version: 1, Steps: []Step{
+		{Name: "cool", Kind: WaitStep, For: time.Second},
+		{Name: "approve", Kind: SignalStep, After: []int{0}},
+		{Name: "book", Kind: TaskStep, Child: "booking", After: []int{1}},
+		{Name: "pay", Kind: EachStep, Child: "payment", Elements: "input.payees", After: []int{2}},
+	}}.WithDefaults()
+	if err := p.Validate(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Step{
+		{AttemptsMax: 1},
+		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax},
+		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
+			Undoable: true, UndoCompleteBy: DefaultUndoPatience, UndoAttemptsMax: DefaultUndoAttemptsMax},
+		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
+			Undoable: true, UndoCompleteBy: DefaultUndoPatience, UndoAttemptsMax: DefaultUndoAttemptsMax, ElementsMax: DefaultElementsMax, Parallel: DefaultParallel},
+	} {
+		was := p.Steps[i]
+		want.Name, want.Kind, want.After, want.For, want.Child, want.Elements = was.Name, was.Kind, was.After, was.For, was.Child, was.Elements
+		want.OnExhausted, want.Pause = PolicyUndo, DefaultPause
+		if !reflect.DeepEqual(was, want) {
+			t.Errorf("%s:\n%+v, want\n%+v", was.Kind, was, want)
+		}
+	}
+	if again := p.WithDefaults(); !reflect.DeepEqual(again, p) {
+		t.Error("the defaults of a plan with defaults are others")
+	}
+	if got := p.ShortestTimeout(); got != time.Second {
+		t.Errorf("shortest time-out %v, want the wait's", got)
+	}
+}
+
+// What a step comes after, directly or through others, is what its commands carry unless uses is said.
+func TestAncestors(t *testing.T) {
+	p := stepsPlan(5)
+	p.Steps[1].After, p.Steps[2].After, p.Steps[3].After = []int{0}, []int{0}, []int{1, 1}
+	p.Steps[4].After = []int{3, 2}
+	for i, want := range []uint64{0, 0b1, 0b1, 0b11, 0b1111} {
+		if got := p.Ancestors(i); got != want || p.Carried(i) != want {
+			t.Errorf("step %d: %b, carried %b, want %b", i, got, p.Carried(i), want)
+		}
+	}
+	p.Steps[4].Narrow, p.Steps[4].Uses = true, []int{3, 0}
+	if got := p.Carried(4); got != 0b1001 {
+		t.Errorf("carried %b", got)
+	}
+	wide := Plan{Steps: make([]Step, StepsMax)}
+	for i := 1; i < StepsMax; i++ {
+		wide.Steps[i].After = []int{i - 1}
+	}
+	if got := wide.Ancestors(StepsMax - 1); got != 1<<63-1 {
+		t.Errorf("of a chain of %d: %b", StepsMax, got)
+	}
+	wide.Steps[1].After = []int{7, -1}
+	if got := wide.Ancestors(2); got != 0b10 {
+		t.Errorf("a step number that is none: %b", got)
+	}
+}
+
+// An error of a plan says where it is, so that a file can be pointed into.
+func TestPlanErrorPlace(t *testing.T) {
+	p := stepsPlan(2).WithDefaults()
+	p.Steps[1].Backoff = time.Nanosecond
+	err := p.Validate(0)
+	var wrong *PlanError
+	if !errors.As(err, &wrong) || wrong.Plan != "order" || wrong.Step != 1 || wrong.Field != "backoff" || wrong.Text() != "backoff is 1ns, want 1ms to 8760h0m0s" {
+		t.Errorf("%+v", wrong)
+	}
+	p.Name = "a b"
+	if err := p.Validate(0); !errors.As(err, &wrong) || wrong.Step != -1 || wrong.Field != "name" || !errors.Is(err, ErrName) {
+		t.Errorf("%+v", wrong)
 	}
 }
 

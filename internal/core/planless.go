@@ -68,7 +68,7 @@ func (d *decision) resubmitPlanless() error {
 		return err
 	}
 	d.t.PlanVersion = d.p.Version
-	d.t.Steps = make([]StepState, len(d.p.Steps))
+	d.t.Steps = newSteps(d.p)
 	r := d.record(KindResubmitted, -1)
 	r.Deadline, r.Input = until, input
 	d.finish(&r, StateProcessing)

@@ -90,7 +90,7 @@ func (c chance) drawPlan() Plan {
 		}
 		st.CompleteBy, st.BackoffCap = min(st.CompleteBy, p.CompleteBy), max(st.Backoff, st.BackoffCap) // else it is refused
 		for a := range i {
-			if c.one("after", 2) {
+			if a == i-1 || c.one("after", 2) { // a chain; graphs have a test of their own
 				st.After = append(st.After, a)
 			}
 		}
@@ -224,7 +224,7 @@ func (s *storm) deliver() {
 }
 
 func (s *storm) reply(a answer, at Instant) {
-	out := s.task.Out()
+	out := s.task.OutSeq(a.try.seq)
 	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due && (!a.try.counted || a.try.retry)
 	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Resent) // the copy at work will say
 	before := s.task.Seq
@@ -323,7 +323,7 @@ func (s *storm) accept() {
 	ev := Event{Kind: EventAccept, Actor: person, Node: node, Full: s.full(), Result: []byte(`"by hand"`)}
 	at := -1
 	if s.task.State == StateError {
-		at, _ = s.task.stoppedAt(s.plan)
+		at, _ = s.task.stoppedAt(s.plan, "")
 	}
 	if err := s.guarded(ev, func() {
 		k := effectKey{s.task.Round, at}
@@ -348,7 +348,7 @@ func (s *storm) guarded(ev Event, done ...func()) error {
 	if wrong && ev.IfSeq != 0 && err == nil {
 		s.rt.Fatalf("a request about row %d changed a task at another: %s", ev.IfSeq, s.task)
 	}
-	if err != nil {
+	if err != nil || ev.IfSeq == 0 { // 0 is no condition
 		return err
 	}
 	if again := s.apply(ev); !errors.Is(again, ErrNotAllowed) {
@@ -430,10 +430,10 @@ func (s *storm) check() {
 	s.breach(s.m.checkEnd(s.plan, s.task))
 	due := max(s.now, s.task.NextDue(s.plan))
 	retry := s.task.Out() >= 0 && s.task.Steps[s.task.Out()].again()
-	if retry {
-		due = max(due, s.nextWake())
+	if wake := s.task.nextWake(s.plan, s.now); wake != 0 {
+		due = max(due, wake)
 	}
-	if s.task.Active() && (s.task.Out() < 0 || retry) && !s.m.hasTimer(due) {
+	if s.task.Active() && (s.task.Out() < 0 || retry) && !s.m.hasTimer(due) && !s.waitsForRoom() {
 		s.rt.Fatalf("it waits and nothing will wake it: %s", s.task)
 	}
 	for i := range s.task.Steps {
@@ -441,6 +441,16 @@ func (s *storm) check() {
 			s.rt.Fatalf("a state that should be impossible: %s", s.task)
 		}
 	}
+}
+
+// waitsForRoom: the owner claims the task when there is room.
+func (s *storm) waitsForRoom() bool {
+	for i := range s.task.Steps {
+		if st := &s.task.Steps[i]; s.task.beginnable(s.plan, i) && st.Awaits == 0 && st.Due <= s.now {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *storm) breach(what string) {

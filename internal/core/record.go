@@ -29,6 +29,7 @@ const (
 	KindAsked        Kind = "asked"     // the supervisor asked too early: the task's bound was raised
 	KindSkipped      Kind = "skipped"   // the condition of the step is false
 	KindSignalled    Kind = "signalled" // a signal came before its step began: its payload is kept
+	KindResult       Kind = "result"    // every step is done or skipped, and this is the task's own result
 	KindWentBack     Kind = "went_back" // the database went back: steps may have run that are not in the journal
 )
 
@@ -48,7 +49,7 @@ type Record struct {
 	Attempt              int        // of Step, after this row; of Next when Step is -1
 	Code                 int        // of the failure
 	Error                string     // text of the failure, as bytes in SQL
-	Result               []byte     // of a do that is done, or was accepted
+	Result               []byte     // of a do that is done, or was accepted; of a signal; of the task
 	EffectsPossibleUntil Instant    // of Step, after this row, when it changed; of WentBack: of all steps
 
 	Next        int     // step whose command this row issues; -1: none

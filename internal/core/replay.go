@@ -33,10 +33,10 @@ func Play(p *Plan, saved *Saved) *Player {
 	pl := &Player{p: p, saved: saved, t: saved.Row}
 	t := &pl.t
 	t.Seq, t.Failures, t.Round = 0, 0, 0
-	t.FailedStep, t.Why, t.Earlier = 0, "", nil
+	t.FailedStep, t.Why, t.Earlier, t.Result = 0, "", nil, nil
 	t.WentBackAt, t.LostUntil = 0, 0
 	if p != nil {
-		t.Steps = make([]StepState, len(p.Steps))
+		t.Steps = newSteps(p)
 	}
 	return pl
 }
@@ -59,8 +59,10 @@ func (pl *Player) Task() *Task {
 
 // settle gives a task what its row says and its journal does not, for where it stands now.
 func (pl *Player) settle(t *Task) {
-	if i := t.Out(); i >= 0 {
-		t.Steps[i].Resent = true // the journal does not say how often it was sent
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Out != 0 && s.kind == kindCall {
+			s.Resent = true // the journal does not say how often it was sent
+		}
 	}
 	row := &pl.saved.Row
 	if t.State.Ended() {
@@ -115,28 +117,53 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 	if !t.Active() {
 		return
 	}
-	i := t.Out()
-	if i < 0 && t.resumeWaits(p, at) {
-		out.Effects = append(out.Effects, Effect{Kind: EffectWake, At: at})
-		return
+	waits := t.resumeWaits(p, at)
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		if s.Out == 0 || s.kind.passive() {
+			continue
+		}
+		kind, undo := EffectDo, s.Status == StepUndoing
+		switch {
+		case s.kind.parent() && !undo && t.State == StateUndoing:
+			continue // its undo comes next
+		case s.kind.parent() && undo:
+			kind = EffectUndoChildren
+		case s.kind.parent():
+			kind = EffectChildren
+		default:
+			s.Resent = true
+			if at >= s.Due || !undo && t.State == StateUndoing {
+				continue // the supervisor will ask
+			}
+			if undo {
+				kind = EffectUndo
+			}
+		}
+		out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
 	}
-	if i < 0 {
-		out.Effects = append(out.Effects, Effect{Kind: EffectWake, At: max(at, t.NextDue(p))})
-		return
+	next := t.nextWake(p, at)
+	for i := range t.Steps { // a try whose time came while the task had no owner
+		if s := &t.Steps[i]; t.State == StateProcessing && t.beginnable(p, i) && s.Due <= at {
+			next = at
+		}
 	}
-	s := &t.Steps[i]
-	s.Resent = true
-	if at >= s.Due {
-		return // the supervisor will ask
+	if waits && next == 0 || next == 0 && !t.anyOut() {
+		next = at
 	}
-	kind := EffectDo
-	switch {
-	case s.Status == StepUndoing:
-		kind = EffectUndo
-	case t.State == StateUndoing:
-		return
+	if next != 0 {
+		out.Effects = append(out.Effects, Effect{Kind: EffectWake, At: next})
 	}
-	out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
+}
+
+// anyOut reports whether anything is out.
+func (t *Task) anyOut() bool {
+	for i := range t.Steps {
+		if t.Steps[i].Out != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // resumeWaits lets the steps that wait for their agents try again at once, and reports

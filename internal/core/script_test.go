@@ -118,6 +118,9 @@ func (p *player) step(name string, a args) {
 		Backoff: p.duration(a["backoff"]), Pause: p.duration(a["pause"]),
 		AttemptsMax: int(p.number(a["attempts"])), UndoAttemptsMax: int(p.number(a["undo-attempts"])),
 	}
+	if said, ok := a["after"]; !ok && len(p.plan.Steps) > 0 && said == "" {
+		st.After = []int{len(p.plan.Steps) - 1} // as NewPlan has it
+	}
 	for _, after := range strings.FieldsFunc(a["after"], func(r rune) bool { return r == ',' }) {
 		st.After = append(st.After, p.plan.StepIndex(after))
 	}

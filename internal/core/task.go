@@ -80,9 +80,10 @@ type Task struct {
 	Labels      []Label
 	Origin      uint64 // position of the submission in the task stream
 
-	Parent     int64 // number of the task that this one is a part of; 0: none
-	ParentStep int   // index of the step of it
-	ChildIndex int   // which of the step's children
+	StartAt    Instant // nothing begins before it; 0: at once
+	Parent     int64   // number of the task that this one is a part of; 0: none
+	ParentStep int     // index of the step of it
+	ChildIndex int     // which of the step's children
 
 	State     State
 	Seq       int64   // number of the newest journal row
@@ -102,6 +103,7 @@ type Task struct {
 
 	FailedStep int    // 1 + index of the step that failed last in this round; 0: none
 	Why        string // text of the newest failure or reason that says why the task is where it is
+	Result     []byte // of a processed task whose plan has one: JSON
 
 	Steps []StepState // one per step of the plan; nil when the plan was unknown
 }
@@ -119,9 +121,6 @@ type StepState struct {
 	ByHand               bool    // it is done because an operator accepted it: its service may not know of it
 	Repeats              bool    // it was done before the database went back, and is done again by the input that it had
 	Result               []byte  // what do answered; of a signal that came early: its payload
-	Given                []byte  // its own input, as the row that began it has it: see Step.Input; of an each: the list
-	Count                int     // of an each: how many children
-	Early                bool    // its signal came before it began
 
 	// A step that waits for its agent. What its retries come to is not journalled.
 	Awaits int64   // journal row by which the wait began, under whose number its retries leave; 0: it does not wait
@@ -133,6 +132,10 @@ type StepState struct {
 	Since   Instant // when its first try left; 0: none has
 	Alerted bool    // an operator knows that it is in trouble
 	Left    string  // why it gave up; empty: it has not
+
+	kind  stepKind
+	begun bool // it has begun in this round, so that its expressions have been asked
+	own  *StepOwn
 }
 
 // undoAwaits reports whether the undo of the step waits for its agent.
@@ -141,18 +144,42 @@ func (s *StepState) undoAwaits() bool { return s.Awaits != 0 && s.Status == Step
 // again reports whether the command out is a retry that the journal does not know of.
 func (s *StepState) again() bool { return s.Out != 0 && s.Out == s.Awaits }
 
-// Out returns the index of the step whose command is out, or -1.
+// Out returns the index of the first step whose command is at an agent, or -1.
 func (t *Task) Out() int {
 	for i := range t.Steps {
-		if t.Steps[i].Out != 0 {
+		if t.Steps[i].Out != 0 && t.Steps[i].kind == kindCall {
 			return i
 		}
 	}
 	return -1
 }
 
+// OutSeq returns the index of the step that is out under the number of that journal row, or -1: a command at an agent, a
+// wait, a signal, children.
+func (t *Task) OutSeq(seq int64) int {
+	for i := range t.Steps {
+		if t.Steps[i].Out == seq && seq != 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// working reports whether a do is at an agent.
+func (t *Task) working() bool {
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Out != 0 && s.kind == kindCall && s.Status == StepRunning {
+			return true
+		}
+	}
+	return false
+}
+
 // InputOf is the input that the commands of a step carry: an undo carries that of the do.
 func (t *Task) InputOf(step int) []byte {
+	if own := t.Steps[step].own; own != nil && own.Given != nil && t.Steps[step].kind != kindEach {
+		return own.Given
+	}
 	if n := t.Steps[step].Input; n > 0 {
 		return t.Earlier[n-1]
 	}

@@ -13,10 +13,14 @@ func (t *Task) beginTransition(r *Record) {
 	round := r.Round > t.Round
 	if round {
 		t.Round, t.Earlier = r.Round, nil
-		clear(t.Steps)
+		t.Result = nil
+		resetSteps(t.Steps)
 	}
-	if r.Input != nil {
+	if r.Input != nil && r.Kind == KindResubmitted {
 		t.applyInput(r.Input)
+	}
+	if r.Kind == KindResubmitted || r.Kind == KindAccepted {
+		t.applyAgain(r.Input != nil)
 	}
 	if round && t.WentBackAt != 0 {
 		t.applyRoundAfterWentBack()
@@ -32,6 +36,25 @@ func (t *Task) beginTransition(r *Record) {
 	}
 	if r.Kind == KindWentBack {
 		t.applyWentBack(r)
+	}
+	if r.Kind == KindResult {
+		t.Result = r.Result
+	}
+}
+
+// applyAgain lets every step that failed begin again, not only the one that an operator names or accepts.
+func (t *Task) applyAgain(edited bool) {
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		if s.Status == StepFailed {
+			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
+			if s.kind == kindSignal {
+				s.own = nil // it waits for another answer
+			}
+		}
+		if edited && s.Status == StepWaiting && !(s.kind.parent() && s.MayHaveEffect) {
+			s.begun = false // what its expressions say of the new input
+		}
 	}
 }
 
@@ -60,8 +83,11 @@ func (t *Task) applyWentBack(r *Record) {
 		if s.Status == StepUndone {
 			continue // its tombstone is from before, or from after the time that is lost
 		}
+		if s.kind.passive() || s.Status == StepSkipped && again {
+			continue // it has no effect
+		}
 		s.MayHaveEffect, s.EffectsPossibleUntil = true, max(s.EffectsPossibleUntil, r.EffectsPossibleUntil)
-		if again && s.Status == StepDone && !s.ByHand {
+		if again && s.Status == StepDone && !s.ByHand && s.kind == kindCall {
 			s.Status, s.Attempt, s.Due, s.Repeats = StepWaiting, 0, 0, true
 		}
 	}
@@ -71,7 +97,9 @@ func (t *Task) applyWentBack(r *Record) {
 // may have come to this round as well, by the same keys.
 func (t *Task) applyRoundAfterWentBack() {
 	for i := range t.Steps {
-		t.Steps[i].MayHaveEffect, t.Steps[i].EffectsPossibleUntil = true, t.LostUntil
+		if s := &t.Steps[i]; !s.kind.passive() {
+			s.MayHaveEffect, s.EffectsPossibleUntil = true, t.LostUntil
+		}
 	}
 }
 
@@ -91,13 +119,21 @@ func (t *Task) applyToStep(r *Record) {
 		s.Tries = 0
 	}
 	switch r.Kind {
+	case KindSignalled:
+		s.Result = r.Result
+		s.change(func(own *StepOwn) {
+			own.Signal, own.Early, own.Code, own.Refusal = r.Seq, true, r.Code, r.Error
+		})
 	case KindDone, KindAccepted:
-		s.MayHaveEffect, s.Result = true, r.Result
+		s.MayHaveEffect, s.Result = !s.kind.passive(), r.Result
+		if s.kind == kindSignal {
+			t.applySignal(s, r)
+		}
 		s.ByHand, s.Repeats = r.Kind == KindAccepted, false
 	case KindResubmitted:
 		s.Repeats = s.Repeats && r.Input == nil
 	case KindFailed, KindOverdue:
-		s.MayHaveEffect = true // no answer, or one that may hide an effect, is not "no effect"
+		s.MayHaveEffect = !s.kind.passive() // no answer, or one that may hide an effect, is not "no effect"
 		t.Failures++
 	case KindPoisoned:
 		s.MayHaveEffect = s.MayHaveEffect || r.StepStatus == StepFailed || r.EffectsPossibleUntil != 0
@@ -109,6 +145,9 @@ func (t *Task) applyToStep(r *Record) {
 		// Only a command in one pair of hands is over with its refusal; EffectsPossibleUntil
 		// ahead says that another copy of this one, or an earlier try, may not be.
 		s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil > r.At
+		if s.kind == kindSignal {
+			t.applySignal(s, r)
+		}
 		t.Failures++
 	case KindUndoRefused, KindUndoGaveUp:
 		t.Failures++
@@ -131,15 +170,25 @@ func (t *Task) applyToStep(r *Record) {
 	}
 }
 
+// applySignal keeps by which row the answer to a signal came.
+func (t *Task) applySignal(s *StepState, r *Record) {
+	s.change(func(own *StepOwn) {
+		if own.Signal == 0 {
+			own.Signal = r.Seq
+		}
+		own.Early = false
+	})
+}
+
 // applyUndoAgain lets undos that gave up, or are in trouble, begin again, and that of a task which was undone.
 func (t *Task) applyUndoAgain() {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
-		if s.Status == StepSkipped {
+		if s.Status == StepSkipped && t.State == StateUndone { // else it is not wanted
 			s.Status = StepWaiting
 		}
-		if s.Status == StepUndoing {
+		if s.Status == StepUndoing && s.Out == 0 {
 			s.Attempt, s.Due = 0, 0
 		}
 	}
@@ -154,9 +203,13 @@ func (t *Task) applyNext(r *Record) {
 			s.Since = r.At
 		}
 	} else {
-		s.Status = StepRunning
+		s.Status, s.begun = StepRunning, true
 		if !s.Repeats {
 			s.Input = 0
+		}
+		s.MayHaveEffect = s.MayHaveEffect || s.kind.parent()
+		if r.Input != nil && r.Kind == KindStarted {
+			t.applyGiven(s, r.Input)
 		}
 	}
 	s.Out = r.Seq
@@ -165,6 +218,34 @@ func (t *Task) applyNext(r *Record) {
 	}
 	s.Awaits, s.Busy, s.Tries, s.Heard = 0, false, 0, 0
 	s.Attempt, s.Due, s.Resent = r.NextAttempt, r.Due, false
+}
+
+// applyGiven keeps the own input of a step, or the list of an each.
+func (t *Task) applyGiven(s *StepState, given []byte) {
+	s.change(func(own *StepOwn) {
+		own.Given = given
+		if s.kind == kindEach {
+			own.Count = countElements(given)
+		}
+	})
+}
+
+// applyLeave ends what nothing is at work on, of a task that does not go forward any more: waits, signals, and the
+// children of one that stops, which are looked at when it goes on.
+func (t *Task) applyLeave(state State) {
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		switch {
+		case s.Out == 0:
+		case s.kind.passive():
+			s.Status, s.Out, s.Due, s.Attempt = StepWaiting, 0, 0, 0
+		case s.kind.parent() && state.Ended():
+			s.Out, s.Due = 0, 0
+			if s.Status == StepRunning {
+				s.Status = StepFailed
+			}
+		}
+	}
 }
 
 // completeTransition keeps the command that r issues, the task's state, and what follows
@@ -178,6 +259,9 @@ func (t *Task) completeTransition(r *Record, was State) {
 			if s := &t.Steps[i]; s.Awaits != 0 && (r.State != StateUndoing || s.Status != StepUndoing) {
 				s.Awaits, s.Busy, s.Tries, s.Due = 0, false, 0, 0
 			}
+		}
+		if r.State != StatePending {
+			t.applyLeave(r.State)
 		}
 	}
 	t.Seq, t.State, t.UpdatedAt = r.Seq, r.State, r.At

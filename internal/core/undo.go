@@ -48,10 +48,14 @@ func (d *decision) undo() error {
 		return d.notAllowed("only the undo of a task that is undone names a step")
 	}
 	d.noteBefore()
-	d.journalRetry()
+	for i := range d.t.Steps {
+		if s := &d.t.Steps[i]; s.again() && s.Status == StepUndoing {
+			d.heard(i) // of an optional step: its undo goes on
+		}
+	}
 	step := d.t.awaiting() // its wait ends with this row
 	for i := range d.t.Steps {
-		if d.t.Steps[i].Status == StepUndoing {
+		if s := &d.t.Steps[i]; s.Status == StepUndoing && s.Out == 0 {
 			step = i
 		}
 	}
@@ -83,40 +87,39 @@ func (d *decision) undoOnceMore() error {
 	return nil
 }
 
-// backward undoes, last step first, whatever may have left an effect. An undo
-// leaves only when no do of its step can still take effect. When nothing more can be
+// backward undoes, last steps first, whatever may have left an effect. An undo
+// leaves only when no do is at an agent, and none of its step can still take effect. When nothing more can be
 // undone, what was left makes the task an error.
-func (d *decision) backward(r *Record) {
+func (d *decision) backward() {
 	t := d.t
-	if t.Out() >= 0 {
-		return // a do is still out: its answer, or its complete-by, comes first
+	if t.working() {
+		return // its answer, or its complete-by, comes first
 	}
-	i, when := t.nextUndo(d.p, d.at)
-	switch {
-	case i < 0:
-		t.State = StateUndone
-		if left := t.left(d.p); left != "" {
-			t.State = StateError
-			r.Reason = cut(left)
-		}
-	case when > d.at:
-		d.wakeForUndo(when)
-	case i != r.Step && (r.Due != 0 || d.retryAt != 0 && t.Steps[r.Step].undoAwaits()):
-		d.wakeAt(d.at) // the row has one Due, and it says when r.Step is tried again
-	case t.Steps[i].undoAwaits():
-		d.again(i)
-	default:
-		d.issue(r, i, true)
+	open := false
+	t.undos(d.p, func(i int) {
+		open = true
+		d.tryUndo(i)
+	})
+	if open {
+		return
+	}
+	t.State = StateUndone
+	if left := t.left(d.p); left != "" {
+		t.State = StateError
+		d.row().Reason = cut(left)
 	}
 }
 
-// wakeForUndo asks for a wake when the next undo may leave, or before it, when one has
-// waited long enough for its agent.
-func (d *decision) wakeForUndo(when Instant) {
-	if a, alarm := d.t.nextAlarm(d.p); a >= 0 {
-		when = min(when, alarm)
+// tryUndo lets the undo of step i leave if it may, and is not out.
+func (d *decision) tryUndo(i int) {
+	switch s := &d.t.Steps[i]; {
+	case s.Out != 0 && s.Status == StepUndoing:
+	case d.t.undoWhen(i) > d.at:
+	case s.undoAwaits():
+		d.again(i)
+	default:
+		d.issue(i, true)
 	}
-	d.wakeAt(when)
 }
 
 // left names the steps whose effects may still be there because their undo gave up, and
@@ -139,6 +142,9 @@ func (t *Task) left(p *Plan) string {
 func (d *decision) undone(i int) {
 	r := d.record(KindUndone, i)
 	r.StepStatus = StepUndone
+	if d.t.State == StateProcessing {
+		r.StepStatus = StepSkipped // it is optional, and the task goes on without it
+	}
 	d.finish(&r, d.t.State)
 }
 
@@ -167,7 +173,10 @@ func (d *decision) afterUndoFailure(r *Record, i int, final bool) {
 		d.alert(r, i)
 		r.Due = min(d.at.Add(ps.undoBackoff(s.Attempt, d.ev.Rand)), end)
 	}
-	d.finish(r, StateUndoing)
+	if r.Due == 0 && d.t.State == StateProcessing {
+		d.endWaits(i) // the task stops: see settle
+	}
+	d.finish(r, d.t.State)
 }
 
 // alert tells an operator, once, that the undo of step i is in trouble.
@@ -193,10 +202,13 @@ func (d *decision) undoAlarm(i int) {
 	}
 	if d.at >= s.Since.Add(ps.undoPatience()) {
 		r.Kind = KindUndoGaveUp
-		d.finish(&r, StateUndoing)
+		if d.t.State == StateProcessing {
+			d.endWaits(i)
+		}
+		d.finish(&r, d.t.State)
 		return
 	}
 	d.alert(&r, i)
 	d.retryAt = max(s.Due, d.at)
-	d.finish(&r, StateUndoing)
+	d.finish(&r, d.t.State)
 }

@@ -5,59 +5,125 @@ package core
 // wake continues after a backoff or a grace. It never ends a command that is
 // out: only the supervisor's question does.
 func (d *decision) wake() error {
-	if d.t.State != StateProcessing && d.t.State != StateUndoing {
+	if !d.t.Active() {
 		return d.stale("it waits for nothing")
 	}
-	if i := d.t.Out(); i >= 0 {
-		switch s := &d.t.Steps[i]; {
-		case !s.again():
-			return d.stale("a command is out")
-		case d.at < s.Heard:
-			d.wakeAt(s.Heard)
-		default:
+	did := false
+	for i := range d.t.Steps { // retries that no one has given back
+		if s := &d.t.Steps[i]; s.again() && d.at >= s.Heard {
 			d.heard(i)
+			did = true
 		}
-		return nil
 	}
-	if d.t.State == StateUndoing {
-		return d.wakeUndo()
+	for i := range d.t.Steps {
+		if d.t.waitIsOver(i, d.at) && d.t.State == StateProcessing && d.at < d.t.workUntil(d.p) {
+			d.waited(i)
+			did = true
+		}
 	}
-	switch i := d.t.awaiting(); {
-	case i >= 0 && d.at >= d.t.Deadline:
-		d.moveOn()
-	case i >= 0 && d.at < d.t.Steps[i].Due:
-		d.wakeForRetry(i)
-	case i >= 0:
-		d.again(i)
-	case d.at < d.t.NextDue(d.p):
-		d.wakeAt(d.t.NextDue(d.p))
-	default:
-		d.moveOn()
-	}
-	return nil
-}
-
-// wakeUndo is wake for a task that is undone.
-func (d *decision) wakeUndo() error {
-	if a, alarm := d.t.nextAlarm(d.p); a >= 0 && d.at >= alarm {
+	if a := d.t.nextAlarm(d.p, d.at); a >= 0 {
 		d.undoAlarm(a)
 		return nil
 	}
-	switch i, when := d.t.nextUndo(d.p, d.at); {
-	case i >= 0 && when > d.at:
-		d.wakeForUndo(when)
-	case i >= 0 && d.t.Steps[i].undoAwaits():
-		d.again(i)
-	default:
+	switch {
+	case d.t.State.Ended():
+		return nil
+	case d.movable():
 		d.moveOn()
+		return nil
+	case d.retryNow():
+		did = true
 	}
-	return nil
+	if d.wakeNext() || did {
+		return nil
+	}
+	return d.stale("a command is out")
+}
+
+// waitIsOver reports whether step i is a wait whose instant has come.
+func (t *Task) waitIsOver(i int, at Instant) bool {
+	s := &t.Steps[i]
+	return s.kind == kindWait && s.Out != 0 && at >= s.Due
+}
+
+// retryNow lets the retries leave that steps which wait for their agents have now, and reports whether there is one.
+func (d *decision) retryNow() bool {
+	did := false
+	try := func(i int) {
+		if s := &d.t.Steps[i]; s.Awaits != 0 && s.Out == 0 && d.at >= d.t.retryWhen(i) {
+			d.again(i)
+			did = true
+		}
+	}
+	if d.t.State == StateUndoing {
+		if !d.t.working() {
+			d.t.undos(d.p, try)
+		}
+		return did
+	}
+	for i := range d.t.Steps {
+		if d.t.beginnable(d.p, i) || d.t.skips(d.p, i) {
+			try(i)
+		}
+	}
+	return did
+}
+
+// retryWhen is when the next retry of step i, which waits for its agent, may leave.
+func (t *Task) retryWhen(i int) Instant {
+	if t.Steps[i].undoAwaits() {
+		return t.undoWhen(i)
+	}
+	return t.Steps[i].Due
+}
+
+// movable reports whether the task can go on by a row: something may begin, its deadline has come, or nothing is left.
+func (d *decision) movable() bool {
+	t := d.t
+	if t.State == StateUndoing {
+		if t.working() {
+			return false
+		}
+		open, may := false, false
+		t.undos(d.p, func(i int) {
+			s := &t.Steps[i]
+			open = true
+			may = may || (s.Out == 0 || s.Status != StepUndoing) && !s.undoAwaits() && d.at >= t.undoWhen(i)
+		})
+		return may || !open
+	}
+	if t.StartAt > d.at {
+		return false
+	}
+	late, unfinished, idle, full := d.at >= t.workUntil(d.p), false, true, false
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		unfinished = unfinished || s.Status != StepDone && s.Status != StepSkipped
+		idle = idle && (s.Out == 0 || s.kind == kindTask || s.kind.passive()) && s.Awaits == 0 && s.Due <= d.at && !t.skips(d.p, i)
+		switch {
+		case t.beginnable(d.p, i):
+			room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
+			if late || s.Awaits == 0 && d.at >= s.Due && room {
+				return true
+			}
+			full = full || !room
+		case s.Out != 0 && s.kind.passive():
+			if late {
+				return true
+			}
+		case t.skips(d.p, i):
+			if late || s.Out == 0 && !s.undoAwaits() && d.at >= t.undoWhen(i) {
+				return true
+			}
+		}
+	}
+	return !unfinished || full && idle && t.State == StateProcessing // then it is parked
 }
 
 // moveOn lets a task whose wait is over advance.
 func (d *decision) moveOn() {
 	kind := KindStarted
-	if d.t.State != StateUndoing && d.at >= d.t.Deadline {
+	if d.t.State != StateUndoing && d.at >= d.t.workUntil(d.p) {
 		kind = KindExpired
 	}
 	step := -1
@@ -68,28 +134,25 @@ func (d *decision) moveOn() {
 	if step >= 0 {
 		r.Reason = "the task's deadline came while step " + d.p.Steps[step].Name + " waited for an agent"
 	}
-	state := d.t.State
-	if state == StatePending {
-		state = StateProcessing
-	}
-	d.finish(&r, state)
+	d.finish(&r, d.t.goesOn())
 }
 
-// claim takes a parked task up again: its agent has room, or its pause is over.
+// claim takes up a task with a step that waits for room at its agent, or for the end of its pause.
 func (d *decision) claim() error {
-	if d.t.State != StatePending {
+	if d.t.State != StatePending && d.t.State != StateProcessing {
 		return d.stale("it is not parked")
 	}
-	if i := d.t.nextStep(d.p); i >= 0 && d.at < d.t.Deadline {
-		switch {
-		case d.t.Steps[i].Due > d.at:
-			return d.stale("its pause is not over")
-		case d.ev.Full&(1<<uint(i)) != 0:
-			return d.stale("its agent has no room")
-		}
+	if d.t.StartAt > d.at {
+		return d.stale("it does not begin yet")
 	}
-	d.moveOn()
-	return nil
+	if d.movable() {
+		d.moveOn()
+		return nil
+	}
+	if i := d.t.nextStep(d.p); i >= 0 && d.t.Steps[i].Due > d.at {
+		return d.stale("its pause is not over")
+	}
+	return d.stale("its agent has no room")
 }
 
 // overdue answers the supervisor's question about a task whose bound has
@@ -109,15 +172,37 @@ func (d *decision) overdue() error {
 		return nil
 	}
 	d.out.Row = true // the bound has passed: unless it moves, the question comes again
-	switch i := d.t.Out(); {
-	case i >= 0 && d.at < d.t.Steps[i].Due:
-		d.heard(i)
-	case i >= 0:
-		d.silent(i)
-	case d.t.State == StateUndoing:
-		return d.wakeUndo()
-	default:
+	did := false
+	for i := range d.t.Steps {
+		s := &d.t.Steps[i]
+		switch {
+		case d.t.State.Ended():
+			return nil
+		case s.Out == 0:
+			continue
+		case s.again() && d.at < s.Due:
+			d.heard(i)
+		case d.at < s.Due:
+			continue
+		case s.kind == kindWait && d.at >= d.t.workUntil(d.p):
+			continue // the task's deadline came first
+		case s.kind == kindWait:
+			d.waited(i)
+		default:
+			d.silent(i)
+		}
+		did = true
+	}
+	switch {
+	case d.t.State.Ended():
+	case d.t.State == StateUndoing && d.t.nextAlarm(d.p, d.at) >= 0:
+		d.undoAlarm(d.t.nextAlarm(d.p, d.at))
+	case d.movable():
 		d.moveOn() // a timer was lost, a pause is over, or the deadline passed while nothing was out
+	case d.retryNow():
+		d.touchRow()
+	case !did:
+		d.touchRow()
 	}
 	return nil
 }
@@ -138,7 +223,8 @@ func (d *decision) silent(i int) {
 		return
 	}
 	r.EffectsPossibleUntil = d.quietAfter(i)
-	d.afterFailure(&r, i, false)
+	state := d.failing(&r, i, false)
+	d.finish(&r, state)
 }
 
 // raise closes a row that leaves the task where it is and moves the bound of

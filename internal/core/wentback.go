@@ -23,6 +23,13 @@ func (d *decision) wentBack() error {
 		d.ev = &ev
 		return d.undo()
 	}
+	if step := d.t.doneChildren(); step >= 0 && d.t.State != StateUndoing {
+		ev := *d.ev
+		ev.Kind = EventUndo
+		ev.Reason = "step " + d.p.Steps[step].Name + " has child tasks, and the database went back since: whether they were undone meanwhile is not known"
+		d.ev = &ev
+		return d.undo()
+	}
 	d.touchRow() // of a task that is being undone another step may be next
 	return nil
 }
@@ -53,6 +60,16 @@ func (t *Task) acceptedStep(p *Plan) int {
 	return -1
 }
 
+// doneChildren is a step whose children are done, and so may have been undone; -1: there is none.
+func (t *Task) doneChildren() int {
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.kind.parent() && s.Status == StepDone {
+			return i
+		}
+	}
+	return -1
+}
+
 func (d *decision) acceptedAndLost(step int) string {
 	return "step " + d.p.Steps[step].Name + " was accepted, and the database went back since: whether it was undone meanwhile is not known"
 }
@@ -62,6 +79,9 @@ func (d *decision) acceptedAndLost(step int) string {
 func (d *decision) quietBefore(until Instant) Instant {
 	var quiet Instant
 	for i := range d.p.Steps {
+		if d.p.Steps[i].Kind != CallStep {
+			continue
+		}
 		quiet = max(quiet, until.Add(d.p.Steps[i].CompleteBy).Add(d.p.Grace))
 	}
 	return quiet

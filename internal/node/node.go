@@ -23,6 +23,7 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/schedules"
 	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
@@ -39,6 +40,7 @@ type Node struct {
 	store        schema.Store
 	installation string // its id, drawn once, as the streams carry it too
 	plans        *planCache
+	schemas      schemas
 	unguard      context.CancelFunc // ends guarding; nil before it has begun
 	guarded      sync.WaitGroup
 	pair         *pairing   // nil: the database is this node's own
@@ -59,6 +61,7 @@ type Node struct {
 	sender atomic.Pointer[alerts.Sender]
 
 	reconciler atomic.Pointer[books.Reconciler] // of the role supervisor, while it runs
+	schedules  atomic.Pointer[schedules.Runner] // of the role supervisor, while it runs
 
 	forecasts *forecasts
 
@@ -70,6 +73,8 @@ type Node struct {
 	door  *openDoor          // the ingest role, while it runs
 	own   owner              // the scheduler role, while it runs
 	sup   *supervisor.Runner // the supervisor role, while it runs
+
+	relays []*outbox // of the role ingest, while it runs
 }
 
 // owner is what health asks of the scheduler role.
@@ -126,7 +131,7 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	secrets := redact.SecretsOf(cfg.DatabaseURL, cfg.NATSURL)
+	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	log = slog.New(secrets.Handler(log.Handler()))
 	n := &Node{unpaired: make(chan error, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
 	n.log = slog.New(n.lines).With("node", cfg.NodeName)

@@ -13,26 +13,39 @@ import (
 )
 
 // Canonical returns the bytes that every plan of the same meaning has: the form
-// with all defaults written out and each after in the order of the steps, once.
-// Errors wrap core.ErrPlan, as Encode's.
+// with all defaults written out, each after and uses in the order of the steps, once, and schemas
+// with their members in order. Errors wrap core.ErrPlan, as Encode's.
 func Canonical(p *core.Plan) ([]byte, error) {
 	meant := Normal(p)
 	return Encode(&meant)
 }
 
-// Normal returns the plan as Canonical writes it.
+// Normal returns the plan as Canonical writes it. A schema that is none stays as it is: Canonical refuses it.
 func Normal(p *core.Plan) core.Plan {
 	meant := p.WithDefaults()
+	meant.InputSchema = normalSchema(meant.InputSchema)
 	for i := range meant.Steps {
-		if s := &meant.Steps[i]; len(s.After) == 0 {
-			s.After = nil
-		} else {
-			s.After = slices.Clone(s.After)
-			slices.Sort(s.After)
-			s.After = slices.Compact(s.After)
-		}
+		s := &meant.Steps[i]
+		s.After, s.Uses, s.Schema = ordered(s.After), ordered(s.Uses), normalSchema(s.Schema)
 	}
 	return meant
+}
+
+// ordered is a copy of a set of steps in their order, each once; of none nil.
+func ordered(steps []int) []int {
+	if len(steps) == 0 {
+		return nil
+	}
+	steps = slices.Clone(steps)
+	slices.Sort(steps)
+	return slices.Compact(steps)
+}
+
+func normalSchema(schema string) string {
+	if form, err := schemaForm("", schema); err == nil {
+		return string(form)
+	}
+	return schema
 }
 
 // Hash is the content hash of a plan: SHA-256 of its canonical bytes, in hex.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -20,6 +21,8 @@ const Version = 1
 // undoable is: its agent is asked to undo it, and one that cannot is seen at once, while
 // a forgotten undo would leave half a task behind. A check says "undoable": false.
 //
+// Kinds, expressions and what belongs to them came later: a plan of calls is as it was.
+//
 // A field that is added later must be omitted at its default (omitempty, with the
 // default as the zero value or cleared by Canonical), so that plans stored without
 // it keep their content hash, and its default must never change.
@@ -31,14 +34,20 @@ type Plan struct {
 	Grace      *int64 `json:"grace_ms,omitempty"`
 	InputMax   *int64 `json:"input_max,omitempty"`
 	Steps      []Step `json:"steps"`
+
+	Result      string          `json:"result,omitempty"`       // expression; see package expr
+	InputSchema json.RawMessage `json:"input_schema,omitempty"` // JSON Schema 2020-12
+	UndoReserve *int64          `json:"undo_reserve_ms,omitempty"`
+	Admission   string          `json:"admission,omitempty"` // off, warn or refuse
 }
 
 // Step is one step of a Plan.
 type Step struct {
 	Name            string   `json:"name"`
-	Agent           string   `json:"agent"`
-	After           []string `json:"after,omitempty"` // names of earlier steps
-	Undoable        *bool    `json:"undoable"`        // absent: true
+	Kind            string   `json:"kind,omitempty"`     // call, wait, signal, task or each; absent: call
+	Agent           string   `json:"agent,omitempty"`    // of a call, and always there
+	After           []string `json:"after,omitempty"`    // names of earlier steps
+	Undoable        *bool    `json:"undoable,omitempty"` // absent: true, but of a wait or signal; always there in a stored call
 	CompleteBy      *int64   `json:"complete_by_ms,omitempty"`
 	UndoCompleteBy  *int64   `json:"undo_complete_by_ms,omitempty"`
 	AttemptsMax     *int64   `json:"attempts_max,omitempty"`
@@ -50,34 +59,112 @@ type Step struct {
 	OnExhausted     string   `json:"on_exhausted,omitempty"`
 	Pause           *int64   `json:"pause_ms,omitempty"`
 	ResultMax       *int64   `json:"result_max,omitempty"`
+
+	When  string    `json:"when,omitempty"` // expression
+	With  string    `json:"with,omitempty"` // expression
+	Uses  *[]string `json:"uses,omitempty"` // names of steps that this one comes after; there and empty: none
+	Least *int64    `json:"least_ms,omitempty"`
+
+	For    *int64          `json:"for_ms,omitempty"`
+	Until  string          `json:"until,omitempty"`  // expression
+	Schema json.RawMessage `json:"schema,omitempty"` // JSON Schema 2020-12
+
+	Child       string `json:"child,omitempty"`
+	Elements    string `json:"elements,omitempty"` // expression
+	ElementsMax *int64 `json:"elements_max,omitempty"`
+	Parallel    *int64 `json:"parallel,omitempty"`
+	FailuresMax *int64 `json:"failures_max,omitempty"`
 }
 
 // Encode returns the JSON of a plan; the same plan gives the same bytes.
 // Errors wrap core.ErrPlan: a duration that is not whole milliseconds, a step
-// after one that does not exist.
+// after one that does not exist, a schema that is not one.
 func Encode(p *core.Plan) ([]byte, error) {
 	var m millis
-	spec := Plan{V: Version, Name: p.Name, Version: p.Version, InputMax: said(int64(p.InputMax)), Steps: make([]Step, len(p.Steps)),
-		CompleteBy: m.of("complete_by", p.CompleteBy), Grace: m.of("grace", p.Grace)}
+	form := Plan{V: Version, Name: p.Name, Version: p.Version, InputMax: said(int64(p.InputMax)), Steps: make([]Step, len(p.Steps)),
+		CompleteBy: m.of("complete_by", p.CompleteBy), Grace: m.of("grace", p.Grace), Result: p.Result,
+		UndoReserve: m.of("undo_reserve", p.UndoReserve), Admission: string(p.Admission)}
+	var err error
+	if form.InputSchema, err = schemaForm("input_schema", p.InputSchema); err != nil {
+		return nil, fmt.Errorf("%w: plan %s: %w", core.ErrPlan, p.Name, err)
+	}
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		undoable := s.Undoable
-		spec.Steps[i] = Step{Name: s.Name, Agent: s.Agent, Undoable: &undoable, AttemptsMax: said(int64(s.AttemptsMax)),
-			UndoAttemptsMax: said(int64(s.UndoAttemptsMax)), OnExhausted: string(s.OnExhausted), ResultMax: said(int64(s.ResultMax)),
-			CompleteBy: m.of("complete_by", s.CompleteBy), UndoCompleteBy: m.of("undo_complete_by", s.UndoCompleteBy),
-			Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap),
-			UndoPatience: m.of("undo_patience", s.UndoPatience), UndoBackoffCap: m.of("undo_backoff_cap", s.UndoBackoffCap), Pause: m.of("pause", s.Pause)}
-		for _, a := range s.After {
-			if a < 0 || a >= len(p.Steps) {
-				return nil, fmt.Errorf("%w: plan %s: step %s comes after step number %d of %d", core.ErrPlan, p.Name, s.Name, a+1, len(p.Steps))
-			}
-			spec.Steps[i].After = append(spec.Steps[i].After, p.Steps[a].Name)
+		if form.Steps[i], err = encodeStep(p, i, &m); err != nil {
+			return nil, fmt.Errorf("%w: plan %s: step %s %w", core.ErrPlan, p.Name, p.Steps[i].Name, err)
 		}
 	}
 	if m.err != nil {
 		return nil, fmt.Errorf("%w: plan %s: %w", core.ErrPlan, p.Name, m.err)
 	}
-	return json.Marshal(spec)
+	return json.Marshal(form)
+}
+
+func encodeStep(p *core.Plan, i int, m *millis) (Step, error) {
+	s := &p.Steps[i]
+	form := Step{Name: s.Name, Agent: s.Agent, AttemptsMax: said(int64(s.AttemptsMax)),
+		UndoAttemptsMax: said(int64(s.UndoAttemptsMax)), OnExhausted: string(s.OnExhausted), ResultMax: said(int64(s.ResultMax)),
+		CompleteBy: m.of("complete_by", s.CompleteBy), UndoCompleteBy: m.of("undo_complete_by", s.UndoCompleteBy),
+		Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap),
+		UndoPatience: m.of("undo_patience", s.UndoPatience), UndoBackoffCap: m.of("undo_backoff_cap", s.UndoBackoffCap), Pause: m.of("pause", s.Pause),
+		Kind: string(s.Kind), When: s.When, With: s.Input, Least: m.of("least", s.Least), For: m.of("for", s.For), Until: s.Until,
+		Child: s.Child, Elements: s.Elements, ElementsMax: said(int64(s.ElementsMax)), Parallel: said(int64(s.Parallel)), FailuresMax: said(int64(s.FailuresMax))}
+	if s.Kind == core.CallStep {
+		undoable := s.Undoable
+		form.Undoable = &undoable
+	}
+	var err error
+	if form.After, err = names(p, s.After, "comes after"); err != nil {
+		return form, err
+	}
+	if s.Narrow {
+		uses, err := names(p, s.Uses, "uses")
+		if err != nil {
+			return form, err
+		}
+		form.Uses = &uses
+	}
+	form.Schema, err = schemaForm("schema", s.Schema)
+	return form, err
+}
+
+// names are those of the steps of such numbers.
+func names(p *core.Plan, steps []int, what string) ([]string, error) {
+	all := make([]string, 0, len(steps)) // not nil: a narrow step may use none
+	for _, i := range steps {
+		if i < 0 || i >= len(p.Steps) {
+			return nil, fmt.Errorf("%s step number %d of %d", what, i+1, len(p.Steps))
+		}
+		all = append(all, p.Steps[i].Name)
+	}
+	return all, nil
+}
+
+// schemaForm is a schema in the one form that its meaning has: members in order, no spaces. Empty: none.
+func schemaForm(field, schema string) (json.RawMessage, error) {
+	if schema == "" {
+		return nil, nil
+	}
+	d := json.NewDecoder(strings.NewReader(schema))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("%s is no JSON: %w", field, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("%s is more than one JSON value", field)
+	}
+	switch value.(type) {
+	case map[string]any, bool:
+	default:
+		return nil, fmt.Errorf("%s is %s, want a JSON Schema: an object, true or false", field, short(schema))
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // millis turns durations into whole milliseconds and keeps the first error.
@@ -152,7 +239,11 @@ func Decode(data []byte) (core.Plan, error) {
 	}
 	var read numbers
 	p := core.Plan{Name: spec.Name, Version: spec.Version, CompleteBy: read.ms("complete_by_ms", spec.CompleteBy), Grace: read.ms("grace_ms", spec.Grace),
-		InputMax: read.number("input_max", spec.InputMax), Steps: make([]core.Step, len(spec.Steps))}
+		InputMax: read.number("input_max", spec.InputMax), Steps: make([]core.Step, len(spec.Steps)), Result: spec.Result,
+		InputSchema: read.schema("input_schema", spec.InputSchema), UndoReserve: read.ms("undo_reserve_ms", spec.UndoReserve), Admission: core.Admission(spec.Admission)}
+	if spec.Admission == "off" {
+		p.Admission = core.AdmissionOff
+	}
 	if read.err != nil {
 		return core.Plan{}, fmt.Errorf("%w: plan %q: %w", core.ErrPlan, short(p.Name), read.err)
 	}
@@ -167,15 +258,30 @@ func Decode(data []byte) (core.Plan, error) {
 func decodeStep(p *core.Plan, s *Step, i int) error {
 	var read numbers
 	step := core.Step{
-		Name: s.Name, Agent: s.Agent, Undoable: s.Undoable == nil || *s.Undoable,
+		Name: s.Name, Kind: core.StepKind(s.Kind), Agent: s.Agent,
 		CompleteBy: read.ms("complete_by_ms", s.CompleteBy), UndoCompleteBy: read.ms("undo_complete_by_ms", s.UndoCompleteBy),
 		AttemptsMax: read.number("attempts_max", s.AttemptsMax), UndoAttemptsMax: read.number("undo_attempts_max", s.UndoAttemptsMax),
 		Backoff: read.ms("backoff_ms", s.Backoff), BackoffCap: read.ms("backoff_cap_ms", s.BackoffCap),
 		UndoPatience: read.ms("undo_patience_ms", s.UndoPatience), UndoBackoffCap: read.ms("undo_backoff_cap_ms", s.UndoBackoffCap),
 		OnExhausted: core.Policy(s.OnExhausted), Pause: read.ms("pause_ms", s.Pause), ResultMax: read.number("result_max", s.ResultMax),
+		When: s.When, Input: s.With, Least: read.ms("least_ms", s.Least), For: read.ms("for_ms", s.For), Until: s.Until, Schema: read.schema("schema", s.Schema),
+		Child: s.Child, Elements: s.Elements, ElementsMax: read.number("elements_max", s.ElementsMax), Parallel: read.number("parallel", s.Parallel),
+	}
+	if s.FailuresMax != nil && *s.FailuresMax != 0 { // 0 is its default
+		step.FailuresMax = read.number("failures_max", s.FailuresMax)
 	}
 	if read.err != nil {
 		return fmt.Errorf("step %q: %w", short(s.Name), read.err)
+	}
+	if s.Kind == "call" {
+		step.Kind = core.CallStep
+	}
+	never := step.Kind == core.WaitStep || step.Kind == core.SignalStep
+	step.Undoable = !never
+	if s.Undoable != nil {
+		if step.Undoable = *s.Undoable; !step.Undoable && step.Kind.Parent() { // its default would hide that
+			return fmt.Errorf("step %q: undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", short(s.Name), step.Kind)
+		}
 	}
 	if n := len(s.After); n > core.StepsMax {
 		return fmt.Errorf("step %q: after names %d steps, the limit is %d", short(s.Name), n, core.StepsMax)
@@ -188,8 +294,33 @@ func decodeStep(p *core.Plan, s *Step, i int) error {
 		}
 		step.After = append(step.After, a)
 	}
+	if s.Uses != nil {
+		step.Narrow = true
+		if n := len(*s.Uses); n > core.StepsMax {
+			return fmt.Errorf("step %q: uses names %d steps, the limit is %d", short(s.Name), n, core.StepsMax)
+		}
+		for _, name := range *s.Uses {
+			u := p.StepIndex(name)
+			if u < 0 || u >= i {
+				return fmt.Errorf("step %q uses %q, which is not an earlier step", short(s.Name), short(name))
+			}
+			step.Uses = append(step.Uses, u)
+		}
+	}
 	p.Steps[i] = step
 	return nil
+}
+
+// schema reads a schema in the one form that its meaning has; null is none.
+func (r *numbers) schema(name string, raw json.RawMessage) string {
+	if string(raw) == "null" {
+		return ""
+	}
+	form, err := schemaForm(name, string(raw))
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	return string(form)
 }
 
 // short keeps a stranger's name from filling an error text.

@@ -38,7 +38,7 @@ func (a *agentProcess) serve() {
 	served := map[string]bool{}
 	for _, p := range a.w.plans {
 		for _, s := range p.Steps {
-			if served[s.Name] {
+			if served[s.Name] || s.Kind != core.CallStep {
 				continue
 			}
 			served[s.Name] = true

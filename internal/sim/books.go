@@ -75,10 +75,20 @@ func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 	if plan == nil || t.PlanVersion == 0 {
 		return
 	}
+	var steps []core.StepState
+	if w.cfg.Graph {
+		steps = w.stepsOf(t)
+	}
 	for i := range plan.Steps {
 		key := core.Key(t.ID, plan.Steps[i].Name, round)
 		live := w.books.live[key]
-		if !plan.Steps[i].Undoable || w.forgotten(t.Partition, key) {
+		if plan.Steps[i].Kind != core.CallStep || !plan.Steps[i].Undoable || w.forgotten(t.Partition, key) {
+			continue
+		}
+		if state == core.StateProcessed && i < len(steps) && steps[i].Status == core.StepSkipped {
+			if live {
+				w.wrong(t.Partition, t.ID, "it is processed without step %s, which has an effect", plan.Steps[i].Name)
+			}
 			continue
 		}
 		if state == core.StateProcessed && !live && !w.forgot.undone[key] {
@@ -90,17 +100,30 @@ func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 	}
 }
 
+// stepsOf are the steps of a stored task, nil where its journal is gone.
+func (w *World) stepsOf(t *core.Task) []core.StepState {
+	r := w.Store.rows[rowKey{t.Partition, t.Number}]
+	if r == nil || r.purged {
+		return nil
+	}
+	_, live, err := w.Store.replay(r)
+	if err != nil {
+		return nil
+	}
+	return live.Steps
+}
+
 // roundsMax is more rounds than operators let a task begin.
 const roundsMax = 32
 
 // checkOrphans holds every effect to a step that may have it.
 func (w *World) checkOrphans() {
 	known := map[string]bool{}
-	for _, id := range w.ids {
+	for _, id := range w.family() {
 		stored := w.Store.ids[idKey{w.partitionOf(id), id}]
 		// With the stream, and then SQL went back; or SQL has forgotten that a person had
 		// it submitted again, and what that was for is over now.
-		lost := w.lost[id] || w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
+		lost := w.lost[core.RootID(id)] || w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
 		for _, s := range w.planOf(id).Steps {
 			for round := range roundsMax {
 				if key := core.Key(id, s.Name, round); lost || w.backs > 0 && stored != nil && round > stored.task.Round || w.forgotten(w.partitionOf(id), key) {

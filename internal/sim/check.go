@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+
+	"duly.dev/duly/internal/core"
 )
 
 // ended reports whether there is nothing left to do.
@@ -19,7 +21,7 @@ func (w *World) unfinished() (partition int, id, left string) {
 			return -1, c.sub.ID, "a client of task " + c.sub.ID + " has no answer"
 		}
 	}
-	for _, id := range w.ids {
+	for _, id := range w.family() {
 		if left := w.unended(id); left != "" {
 			return w.partitionOf(id), id, left
 		}
@@ -35,11 +37,12 @@ func (w *World) unfinished() (partition int, id, left string) {
 // unended says what an accepted task has yet to come to. One that the loss of
 // the stream took with it may never come to anything.
 func (w *World) unended(id string) string {
-	if !w.accepted[id] || w.dead[id] {
-		return ""
-	}
 	r := w.Store.ids[idKey{w.partitionOf(id), id}]
 	switch {
+	case id != core.RootID(id) && r == nil: // it came and went with its parent
+		return ""
+	case id == core.RootID(id) && (!w.accepted[id] || w.dead[id]):
+		return ""
 	case r == nil && w.lost[id]:
 		return ""
 	case r == nil:
@@ -94,7 +97,7 @@ func (w *World) check() {
 		w.wrong(p, id, "after %v of calm %s", w.cfg.Calm, left)
 		return
 	}
-	for _, id := range w.ids {
+	for _, id := range w.family() {
 		p := w.partitionOf(id)
 		r := w.Store.ids[idKey{p, id}]
 		if r == nil {
@@ -104,6 +107,9 @@ func (w *World) check() {
 			w.wrong(p, id, "it is %s, end %d; published was %s, end %d", r.task.State, r.task.EndNumber, is.State, is.EndNumber)
 		}
 		w.checkBooks(&r.task, r.task.Round, r.task.State)
+		if w.cfg.Graph && !r.purged {
+			w.checkFamily(&r.task)
+		}
 	}
 	w.checkOrphans()
 }

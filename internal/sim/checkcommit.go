@@ -109,6 +109,12 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if j.Kind == core.KindAccepted {
 		w.byHand(t, j)
 	}
+	if j.Kind == core.KindAccepted || j.Kind == core.KindResolved {
+		w.handled[t.ID] = true
+	}
+	if t.Parent != 0 && j.Seq == 1 {
+		w.checkBirth(t)
+	}
 	if j.Kind == core.KindResolved {
 		w.settle(t, j.Round)
 	}
@@ -124,7 +130,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	case endsBy(j) && j.State != core.StateError:
 		w.checkBooks(t, j.Round, j.State)
 	}
-	if out := r.referee.out; (j.Kind == core.KindCancelled || j.Kind == core.KindUndoAsked) && out != 0 && !r.referee.undo {
+	if (j.Kind == core.KindCancelled || j.Kind == core.KindUndoAsked) && r.referee.working(w.Store.planOf(r)) {
 		w.note(UndoOfRunning)
 	}
 }

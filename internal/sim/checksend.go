@@ -25,6 +25,9 @@ func (w *World) checkSend(c *core.Command) {
 	}
 	if c.Undo {
 		w.checkQuiet(r, c)
+		if w.cfg.Graph {
+			w.checkOrder(r, c)
+		}
 		w.undoSent[c.Key()] = w.now
 	} else {
 		w.doSent[c.Key()] = w.now
@@ -92,6 +95,30 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 	}
 }
 
+// checkOrder: an undo leaves only when nothing that comes after its step, directly or through others, has an effect, but for
+// what has given up (G2), and no child of it may have one.
+func (w *World) checkOrder(r *row, c *core.Command) {
+	plan := planBook{w}.Plan(c.Type, 0)
+	step := plan.StepIndex(c.Step)
+	for i := step + 1; i < len(plan.Steps); i++ {
+		if !comesAfter(plan, i, step) || r.referee.step(i).left {
+			continue
+		}
+		key := core.Key(c.Task, plan.Steps[i].Name, c.Round)
+		if w.books.live[key] && plan.Steps[i].Undoable && !w.forgotten(c.Partition, key) {
+			w.wrong(c.Partition, c.Task, "G2: the undo of %s leaves, and %s, which comes after it, has an effect", c.Key(), key)
+		}
+		if !plan.Steps[i].Kind.Parent() || w.backs > 0 {
+			continue
+		}
+		for _, child := range w.childrenOf(&r.task, i, c.Round) {
+			if s := child.task.State; s != core.StateUndone && !w.handled[child.task.ID] {
+				w.wrong(c.Partition, c.Task, "G2: the undo of %s leaves, and %s, a child of a step that comes after it, is %s", c.Key(), child.task.ID, s)
+			}
+		}
+	}
+}
+
 // checkRetries is checkQuiet for what left under the row that began a wait.
 func (w *World) checkRetries(r *row, i, step int, undoAt core.Instant, c *core.Command) {
 	open := 0
@@ -112,7 +139,7 @@ func (w *World) checkRetries(r *row, i, step int, undoAt core.Instant, c *core.C
 func (r *row) endOf(i, step int) *core.Record {
 	for k := i + 1; k < len(r.journal); k++ {
 		j := &r.journal[k]
-		if j.Step == step && answers(j.Kind) || j.Kind == core.KindOverdue || j.Kind == core.KindPoisoned {
+		if j.Step == step && (answers(j.Kind) || j.Kind == core.KindOverdue || j.Kind == core.KindPoisoned) || j.Kind == core.KindPoisoned && j.Step < 0 {
 			return j
 		}
 	}

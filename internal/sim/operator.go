@@ -193,7 +193,7 @@ func (w *World) takeBack(t *core.Task, j *core.Record) {
 // keyOf is the key of a row's step; empty: it leaves no effect.
 func (w *World) keyOf(t *core.Task, j *core.Record) string {
 	plan := planBook{w}.Plan(t.Type, 0)
-	if plan == nil || !plan.Steps[j.Step].Undoable {
+	if plan == nil || !plan.Steps[j.Step].Undoable || plan.Steps[j.Step].Kind != core.CallStep {
 		return ""
 	}
 	return core.Key(t.ID, plan.Steps[j.Step].Name, j.Round)
@@ -206,7 +206,7 @@ func (w *World) checkInput(r *row, c *core.Command) {
 	done, repeats := false, false
 	for i := range r.journal[:c.Seq] {
 		j := &r.journal[i]
-		if j.Input != nil {
+		if j.Input != nil && j.Kind == core.KindResubmitted {
 			input = string(j.Input)
 		}
 		if j.Round != c.Round {
@@ -229,6 +229,9 @@ func (w *World) checkInput(r *row, c *core.Command) {
 				want = input
 			}
 		}
+	}
+	if plan := w.plan(c.Type); plan.Steps[plan.StepIndex(c.Step)].Input != "" {
+		want = string(w.givenInput(c.Task, c.Step))
 	}
 	if known && want != string(c.Input) {
 		w.wrong(c.Partition, c.Task, "%s of %s leaves with the input %s, want %s", what(c.Undo), c.Key(), c.Input, want)

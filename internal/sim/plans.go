@@ -8,7 +8,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// addPlans stores the plans of the world: short times, every policy, checks
+// addPlans stores the plans of the linear world, which are chains: short times, every policy, checks
 // among the steps.
 func (w *World) addPlans() {
 	step := func(name string, change func(*core.Step)) core.Step {
@@ -32,11 +32,18 @@ func (w *World) addPlans() {
 		{Name: "quick", Version: 1, CompleteBy: time.Second, Steps: []core.Step{step("reserve", nil), step("charge", brief)}},
 		{Name: "strict", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{step("charge", fail), step("ship", fail)}},
 	} {
-		p.Grace = grace
-		w.Store.AddPlan(p)
-		full := p.WithDefaults()
-		w.plans = append(w.plans, &full)
+		for i := 1; i < len(p.Steps); i++ {
+			p.Steps[i].After = []int{i - 1}
+		}
+		w.addPlan(p)
 	}
+}
+
+func (w *World) addPlan(p core.Plan) {
+	p.Grace = grace
+	w.Store.AddPlan(p)
+	full := p.WithDefaults()
+	w.plans = append(w.plans, &full)
 }
 
 // planBook is what ingest knows of the plans.
@@ -51,14 +58,24 @@ func (b planBook) Plan(taskType string, version int64) *core.Plan {
 	return nil
 }
 
+func (b planBook) Deprecated(string) bool { return false }
+
 func (b planBook) Reload(done func(error)) { done(nil) }
 
-// planOf is the plan of a task by its id.
+// plan is the plan of a type.
+func (w *World) plan(taskType string) *core.Plan { return planBook{w}.Plan(taskType, 0) }
+
+// planOf is the plan of a task by its id: of a child the store says it, and of one that it has forgotten what it said.
 func (w *World) planOf(id string) *core.Plan {
-	return w.plans[int(w.hashOf("type of "+id))%len(w.plans)]
+	if id != core.RootID(id) {
+		return planBook{w}.Plan(w.born[id], 0)
+	}
+	return w.roots[int(w.hashOf("type of "+id))%len(w.roots)]
 }
 
-func (w *World) partitionOf(id string) int { return int(w.hashOf("place of "+id)) % w.cfg.Partitions }
+func (w *World) partitionOf(id string) int {
+	return int(w.hashOf("place of "+core.RootID(id))) % w.cfg.Partitions
+}
 
 // hashOf is what a world makes of a name, the same at all times.
 func (w *World) hashOf(s string) uint32 {

@@ -88,6 +88,7 @@ func (m *MemStore) copy() *MemStore {
 		for _, r := range rows {
 			is := *r
 			is.journal, is.commits, is.ends = slices.Clip(r.journal), slices.Clip(r.commits), slices.Clip(r.ends)
+			is.referee = r.referee.clone()
 			c.insert(&is)
 		}
 	}

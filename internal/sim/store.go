@@ -31,11 +31,15 @@ type MemStore struct {
 	// onRecord, when set, sees each journal row that is written; answered is the
 	// row that issued the command which it ends by an answer, or 0.
 	onRecord func(r *row, j *core.Record, answered int64)
+	// when, when set, says what the condition of a step comes to.
+	when func(t *core.Task, step int) bool
 
 	// OldOwners lets an owner that does not know a stored plan write its tasks.
 	OldOwners bool
 	// Unreadable are plans that a newer binary has stored.
 	Unreadable core.UnreadablePlans
+	// Marked are the versions of plans that are deprecated.
+	Marked core.Deprecations
 	// PlansRead counts the readings of the plans.
 	PlansRead int
 	// NumbersRead counts the tasks that were read by their numbers.
@@ -252,7 +256,7 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 		if endsBy(j) {
 			r.ends = append(r.ends, ended{j.Seq, j.State})
 		}
-		answered, err := r.referee.take(j)
+		answered, err := r.referee.take(j, m.planOf(r), m.conditions(r))
 		if err != nil {
 			return fmt.Errorf("%w: task %s, row %d: %w", ErrCorrupt, t.ID, j.Seq, err)
 		}
@@ -301,13 +305,26 @@ func (m *MemStore) verify(r *row, live *core.Task) error {
 	return nil
 }
 
-func (m *MemStore) replay(r *row) (*core.Plan, *core.Task, error) {
-	var plan *core.Plan
+// planOf is the plan of a row's task, nil if that is not stored.
+func (m *MemStore) planOf(r *row) *core.Plan {
 	for i := range m.plans {
 		if p := &m.plans[i]; p.Name == r.task.Type && p.Version == r.task.PlanVersion {
-			plan = p
+			return p
 		}
 	}
+	return nil
+}
+
+// conditions says what the conditions of a row's task come to, where that is known.
+func (m *MemStore) conditions(r *row) func(step int) bool {
+	if m.when == nil {
+		return nil
+	}
+	return func(step int) bool { return m.when(&r.task, step) }
+}
+
+func (m *MemStore) replay(r *row) (*core.Plan, *core.Task, error) {
+	plan := m.planOf(r)
 	t, err := core.Replay(plan, &core.Saved{Row: r.task, Journal: r.journal})
 	return plan, t, err
 }

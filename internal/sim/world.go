@@ -21,6 +21,7 @@ type Config struct {
 	Storm      time.Duration // how long faults are drawn, and tasks submitted
 	Calm       time.Duration // by when, after the storm, everything must have ended
 	Operators  bool          // they meddle with every task again and again, and the database goes back in every storm
+	Graph      bool          // plans are graphs of steps of all kinds, drawn from the seed; else they are chains of calls
 	Log        *slog.Logger  // of the roles; nil: none
 }
 
@@ -55,6 +56,7 @@ type World struct {
 	follow     *follow    // nil: it is not kept
 
 	plans  []*core.Plan
+	roots  []*core.Plan // those that clients submit tasks of
 	pauses []core.Pause // by operators, now
 	wishes []core.Wish
 	ingest *ingestProcess
@@ -64,8 +66,10 @@ type World struct {
 	books  books
 	retain time.Duration // of inputs and journals
 
+	born     map[string]string // types of the children that there have been, by id
 	clients  []*client
 	ids      []string
+	handled  map[string]bool // ids of tasks that a person has resolved or accepted a step of
 	accepted map[string]bool // ids answered as stored
 	stored   map[string]bool // submissions that a stream has held
 	lost     map[string]bool // ids that a lost stream took with it
@@ -95,6 +99,7 @@ type World struct {
 	retries          map[commandRef][]retry
 	ails             ails
 	spoken           map[commandRef][]int // codes that agents answered
+	asked            int                  // how often expressions of plans were asked
 }
 
 const began = core.Instant(1_700_000_000_000_000)
@@ -103,7 +108,7 @@ const began = core.Instant(1_700_000_000_000_000)
 func New(cfg Config) *World {
 	w := &World{
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
-		accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
+		born: map[string]string{}, handled: map[string]bool{}, accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, ground: newGround(),
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(), asks: newAsks(),
@@ -114,7 +119,12 @@ func New(cfg Config) *World {
 	w.drawOdds()
 	w.retain = 200*time.Millisecond + w.upTo(2*time.Second)
 	w.books = newBooks(w)
-	w.addPlans()
+	if cfg.Graph {
+		w.drawPlans()
+	} else {
+		w.addPlans()
+		w.roots = w.plans
+	}
 	w.startIngest()
 	w.hireAgents()
 	w.Store.onRecord = w.recorded

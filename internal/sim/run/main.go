@@ -29,6 +29,7 @@ func run(args []string, out, errs io.Writer) int {
 	first := flags.Uint64("seed", 1, "the first of them")
 	workers := flags.Int("workers", runtime.GOMAXPROCS(0), "worlds at a time")
 	flags.IntVar(&r.tasks, "tasks", 0, "tasks of a world; 0: as the seed has it")
+	flags.StringVar(&r.world, "world", "all", "linear: plans are chains of calls; graph: graphs of steps of all kinds, with children; all: each seed in both")
 	flags.BoolVar(&r.operators, "operators", false, "operators meddle with every task again and again, and the database goes back in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
 	faults := flags.Bool("faults", false, "print how often each fault happened")
@@ -38,6 +39,10 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	if *seeds < 0 || r.tasks < 0 || *workers < 1 || flags.NArg() > 0 {
 		fmt.Fprintf(errs, "sim: seeds %d, tasks %d, workers %d, arguments %q: want none below 0, at least one worker, flags only\n", *seeds, r.tasks, *workers, flags.Args())
+		return 2
+	}
+	if worlds[r.world] == nil {
+		fmt.Fprintf(errs, "sim: world %q: want linear, graph or all\n", r.world)
 		return 2
 	}
 	stop, err := startProfile(*profile)
@@ -76,6 +81,7 @@ func startProfile(file string) (stop func(), err error) {
 type runner struct {
 	out         io.Writer
 	tasks, show int
+	world       string
 	operators   bool
 
 	mu         sync.Mutex
@@ -91,15 +97,24 @@ func (r *runner) all(first uint64, seeds, workers int) {
 	for i := range workers {
 		wg.Go(func() {
 			for n := i; n < seeds; n += workers {
-				r.one(first + uint64(n))
+				r.mu.Lock()
+				r.seeds++
+				r.mu.Unlock()
+				for _, graph := range worlds[r.world] {
+					r.one(first+uint64(n), graph)
+				}
 			}
 		})
 	}
 	wg.Wait()
 }
 
-func (r *runner) config(seed uint64) sim.Config {
+// worlds are the worlds of each seed: whether their plans are graphs.
+var worlds = map[string][]bool{"linear": {false}, "graph": {true}, "all": {false, true}}
+
+func (r *runner) config(seed uint64, graph bool) sim.Config {
 	cfg := sim.Draw(seed)
+	cfg.Graph = graph
 	cfg.Operators = r.operators
 	if r.tasks > 0 {
 		cfg.Tasks = r.tasks
@@ -107,8 +122,8 @@ func (r *runner) config(seed uint64) sim.Config {
 	return cfg
 }
 
-func (r *runner) one(seed uint64) {
-	cfg := r.config(seed)
+func (r *runner) one(seed uint64, graph bool) {
+	cfg := r.config(seed, graph)
 	w := sim.New(cfg)
 	err := w.Run()
 	if err != nil {
@@ -116,7 +131,6 @@ func (r *runner) one(seed uint64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seeds++
 	r.events += w.Events()
 	for name, n := range w.Faults() {
 		r.faults[name] += n
@@ -126,9 +140,12 @@ func (r *runner) one(seed uint64) {
 	}
 	r.violations++
 	if r.violations <= r.show {
-		more := ""
+		more := " -world linear"
+		if graph {
+			more = " -world graph"
+		}
 		if r.operators {
-			more = " -operators"
+			more += " -operators"
 		}
 		fmt.Fprintf(r.out, "%v\nagain with: go run ./internal/sim/run -seeds 1 -seed %d -tasks %d%s\n\n", err, seed, cfg.Tasks, more)
 	}

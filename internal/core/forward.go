@@ -1,0 +1,287 @@
+package core
+
+// Forward: which steps begin, and what a task is when none can.
+
+// ready reports whether all that step i comes after is done, or not wanted.
+func (t *Task) ready(p *Plan, i int) bool {
+	for _, a := range p.Steps[i].After {
+		if s := t.Steps[a].Status; s != StepDone && s != StepSkipped {
+			return false
+		}
+	}
+	return true
+}
+
+// workUntil is the instant from which on no do begins.
+func (t *Task) workUntil(p *Plan) Instant { return t.Deadline.Add(-p.UndoReserve) }
+
+// beginnable reports whether step i has all that it comes after and is not at work; it may still have to wait for its
+// next try or for room.
+func (t *Task) beginnable(p *Plan, i int) bool {
+	s := &t.Steps[i]
+	return s.Status == StepWaiting && s.Out == 0 && t.ready(p, i) && !t.stopping(p) && (t.WentBackAt == 0 || !t.earlierOpen(p, i) && !t.laterOut(p, i))
+}
+
+// earlierOpen reports whether a step that step i comes after, directly or through others, is to be done again: the
+// database went back.
+func (t *Task) earlierOpen(p *Plan, i int) bool {
+	before := uint64(1) << uint(i)
+	for j := i; j >= 0; j-- {
+		if before&(1<<uint(j)) == 0 {
+			continue
+		}
+		if s := t.Steps[j].Status; j != i && s != StepDone && s != StepSkipped {
+			return true
+		}
+		for _, a := range p.Steps[j].After {
+			before |= 1 << uint(a)
+		}
+	}
+	return false
+}
+
+// laterOut reports whether a step that comes after step i is at work: i is to be done again.
+func (t *Task) laterOut(p *Plan, i int) bool {
+	var before uint64 // what steps at work come after, directly or through others
+	for j := len(t.Steps) - 1; j > i; j-- {
+		if t.Steps[j].Out != 0 || before&(1<<uint(j)) != 0 {
+			for _, a := range p.Steps[j].After {
+				before |= 1 << uint(a)
+			}
+		}
+	}
+	return before&(1<<uint(i)) != 0
+}
+
+// stopping reports whether nothing more begins, and the task goes to error when nothing is at work any more.
+func (t *Task) stopping(p *Plan) bool {
+	for i := range t.Steps {
+		switch s := &t.Steps[i]; p.Steps[i].OnExhausted {
+		case PolicyError:
+			if s.Status == StepFailed {
+				return true
+			}
+		case PolicySkip:
+			if s.Left != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// skips reports whether the effect of step i is undone so that the task can go on without it.
+func (t *Task) skips(p *Plan, i int) bool {
+	s := &t.Steps[i]
+	return p.Steps[i].OnExhausted == PolicySkip && (s.Status == StepFailed || s.Status == StepUndoing) && t.openUndo(p, i)
+}
+
+// forward begins every step that may begin now.
+func (d *decision) forward() {
+	t := d.t
+	if t.StartAt > d.at {
+		t.State = StatePending
+		return
+	}
+	late := d.at >= t.workUntil(d.p)
+	for i := range t.Steps { // a step comes after earlier ones alone, so that one look at each is enough
+		switch s := &t.Steps[i]; {
+		case late && (s.Out != 0 && s.kind.passive() && !t.stopping(d.p) || t.beginnable(d.p, i) || t.skips(d.p, i)):
+			d.expire()
+		case t.beginnable(d.p, i):
+			d.tryBegin(i)
+		case t.skips(d.p, i) && s.Out == 0:
+			d.tryUndo(i)
+		}
+		if t.State != StateProcessing {
+			return
+		}
+	}
+	d.settle()
+}
+
+// expire lets the task be undone because its time for work is over.
+func (d *decision) expire() {
+	switch d.row().Kind {
+	case KindUndoFailed, KindUndoOverdue, KindUndoUnserved: // their reasons are about the undo
+		r := d.another(KindExpired, -1)
+		r.noteDeadline()
+		d.begin(&r, StateUndoing)
+	default:
+		d.row().noteDeadline()
+		d.t.State = StateUndoing
+	}
+}
+
+// tryBegin begins step i unless it has to wait for its next try or for room at its agent.
+func (d *decision) tryBegin(i int) {
+	s, ps := &d.t.Steps[i], &d.p.Steps[i]
+	first := !s.begun
+	switch {
+	case s.Due > d.at:
+		return
+	case s.Awaits != 0:
+		d.again(i)
+		return
+	case first && ps.When != "" && !d.wanted(i):
+		return
+	case s.kind == kindCall && d.ev.Full&(1<<uint(i)) != 0:
+		if d.full == 0 {
+			d.full = i + 1
+		}
+		return
+	case ps.Least > 0 && d.at.Add(ps.Least) > d.t.workUntil(d.p):
+		r := d.another(KindExpired, i)
+		r.Reason = "the task's deadline leaves step " + ps.Name + " less than the " + ps.Least.String() + " that it needs"
+		d.begin(&r, StateUndoing)
+		return
+	}
+	switch s.kind {
+	case kindWait:
+		d.beginWait(i)
+	case kindSignal:
+		d.beginSignal(i)
+	case kindEach:
+		d.beginEach(i, first)
+	default:
+		if first && ps.Input != "" {
+			given, err := d.askInput(i)
+			if err != nil {
+				d.failBegin(i, err)
+				return
+			}
+			d.give(i, given)
+		}
+		d.issue(i, false)
+	}
+}
+
+// give opens the row that has the own input of step i.
+func (d *decision) give(i int, given []byte) {
+	r := d.another(KindStarted, -1)
+	r.Input = given
+	d.begin(&r, d.t.State)
+}
+
+// wanted asks whether the condition of step i is true; if it is not, the step is skipped.
+func (d *decision) wanted(i int) bool {
+	yes, err := false, errNoAsker
+	if d.ev.Ask != nil {
+		yes, err = d.ev.Ask.When(i)
+	}
+	if err != nil {
+		d.failBegin(i, err)
+		return false
+	}
+	if !yes {
+		r, state := d.another(KindSkipped, i), d.t.State
+		r.StepStatus, r.Reason = StepSkipped, "its condition is false"
+		if d.t.openUndo(d.p, i) { // after an edit, or because the database went back
+			r.StepStatus, state = StepFailed, StateUndoing
+			r.Reason = "the condition of step " + d.p.Steps[i].Name + " is false now, and it may have an effect"
+		}
+		d.begin(&r, state)
+	}
+	return yes
+}
+
+// failBegin is the end of a step that could not begin, because an expression of it failed.
+func (d *decision) failBegin(i int, err error) {
+	r := d.another(KindRefused, i)
+	r.Code, r.Error = CodeRefused, cut(err.Error())
+	state := d.failing(&r, i, true)
+	d.begin(&r, state)
+}
+
+// beginEach begins the children of the elements of a list.
+func (d *decision) beginEach(i int, first bool) {
+	if !first {
+		d.issue(i, false)
+		return
+	}
+	list, n, err := []byte(nil), 0, errNoAsker
+	if d.ev.Ask != nil {
+		list, n, err = d.ev.Ask.Elements(i)
+	}
+	if err != nil {
+		d.failBegin(i, err)
+		return
+	}
+	if n == 0 {
+		r := d.another(KindDone, i)
+		r.StepStatus, r.Result = StepDone, []byte(`{"done":0,"failed":0}`)
+		d.begin(&r, d.t.State)
+		return
+	}
+	d.give(i, list)
+	d.issue(i, false)
+}
+
+func (d *decision) askInput(i int) ([]byte, error) {
+	if d.ev.Ask == nil {
+		return nil, errNoAsker
+	}
+	return d.ev.Ask.Input(i)
+}
+
+// settle says what the task is when nothing more can begin now.
+func (d *decision) settle() {
+	t := d.t
+	unfinished, active, children := false, false, false
+	begun, undo := -1, false // by the open row
+	if d.open {
+		begun, undo = d.row().Next, d.row().Undo
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		if s.Status == StepDone || s.Status == StepSkipped {
+			continue
+		}
+		unfinished = true
+		switch {
+		case s.kind == kindTask && (i == begun && !undo || s.Out != 0 && s.Status == StepRunning):
+			children = true
+		case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i):
+			active = true
+		case i == begun:
+		case s.Awaits != 0 && !t.stopping(d.p), t.beginnable(d.p, i) && s.Due > d.at && s.Attempt > 0:
+			active = true
+		}
+	}
+	switch {
+	case !unfinished:
+		d.processed()
+	case active:
+	case children:
+		t.State = StatePending
+	case t.stopping(d.p):
+		t.State = StateError
+		if left := t.left(d.p); left != "" {
+			d.row().Reason = cut(left)
+		}
+	default:
+		t.State = StatePending
+	}
+	if t.State == StatePending && d.full > 0 {
+		t.WaitsFor = d.p.Steps[d.full-1].Agent
+	}
+}
+
+// processed ends a task whose steps are all done or not wanted.
+func (d *decision) processed() {
+	if d.p.Result == "" {
+		d.t.State = StateProcessed
+		return
+	}
+	result, err := []byte(nil), errNoAsker
+	if d.ev.Ask != nil {
+		result, err = d.ev.Ask.Result()
+	}
+	r := d.another(KindResult, -1)
+	r.Result = result
+	state := StateProcessed
+	if err != nil {
+		r.Result, r.Error, state = nil, cut(err.Error()), StateError
+	}
+	d.begin(&r, state)
+}

@@ -1,0 +1,350 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrPlan is wrapped by every error of [Plan.Validate].
+var ErrPlan = errors.New("plan cannot work")
+
+// PlanError is what is wrong with a plan, and where, so that a file of it can be pointed into. It wraps ErrPlan.
+type PlanError struct {
+	Plan  string // its name
+	Step  int    // index of the step; -1: the plan itself
+	Field string // as files name it, without _ms; empty: the step or the plan as a whole
+	text  string
+	err   error // may be nil
+}
+
+// Error is the text, which names plan, step, field, value and limit.
+func (e *PlanError) Error() string { return ErrPlan.Error() + ": " + e.text }
+
+// Text is what is wrong, without the names of plan and step.
+func (e *PlanError) Text() string { return e.err.Error() }
+
+// Unwrap gives ErrPlan and, where it is a name's, ErrName.
+func (e *PlanError) Unwrap() []error { return []error{ErrPlan, e.err} }
+
+// wrong makes an error about the plan itself.
+func (p *Plan) wrong(field, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &PlanError{Plan: p.Name, Step: -1, Field: field, text: fmt.Sprintf("plan %s: %v", p.Name, err), err: err}
+}
+
+// wrongStep makes an error about a step.
+func (p *Plan) wrongStep(i int, field, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &PlanError{Plan: p.Name, Step: i, Field: field, text: fmt.Sprintf("plan %s: step %s: %v", p.Name, p.Steps[i].Name, err), err: err}
+}
+
+// Validate refuses a plan that cannot work; its errors are a [PlanError]. payloadMax is the
+// largest message the server takes in bytes (its max_payload); 0 skips that check. The plan
+// must have its defaults filled in. Expressions are looked at for their length alone.
+func (p *Plan) Validate(payloadMax int) error {
+	if err := CheckName("type", p.Name); err != nil {
+		return &PlanError{Plan: p.Name, Step: -1, Field: "name", text: err.Error(), err: err}
+	}
+	if p.Version < 1 {
+		return p.wrong("version", "version %d is below 1", p.Version)
+	}
+	if n := len(p.Steps); n < 1 || n > StepsMax {
+		return p.wrong("steps", "%d steps, want 1 to %d", n, StepsMax)
+	}
+	for _, d := range []named{{"complete_by", p.CompleteBy}, {"grace", p.Grace}} {
+		if err := checkDuration(d); err != nil {
+			return p.wrong(d.name, "%w", err)
+		}
+	}
+	if err := p.validateWhole(); err != nil {
+		return err
+	}
+	for i := range p.Steps {
+		if err := p.validateStep(i); err != nil {
+			return err
+		}
+	}
+	return p.validateSize(payloadMax)
+}
+
+// validateWhole checks what a plan may say about all its steps together.
+func (p *Plan) validateWhole() error {
+	switch p.Admission {
+	case AdmissionOff, AdmissionWarn, AdmissionRefuse:
+	default:
+		return p.wrong("admission", "admission is %s, want off, warn or refuse", QuoteShort(string(p.Admission)))
+	}
+	if p.UndoReserve != 0 {
+		if err := checkDuration(named{"undo_reserve", p.UndoReserve}); err != nil {
+			return p.wrong("undo_reserve", "%w", err)
+		}
+	}
+	if p.UndoReserve >= p.CompleteBy {
+		return p.wrong("undo_reserve", "undo_reserve is %v, want less than the task's complete_by of %v", p.UndoReserve, p.CompleteBy)
+	}
+	for _, x := range []length{{"result", len(p.Result), ExpressionBytesMax}, {"input_schema", len(p.InputSchema), SchemaBytesMax}} {
+		if x.bytes > x.max {
+			return p.wrong(x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
+		}
+	}
+	return nil
+}
+
+func (p *Plan) validateStep(i int) error {
+	s := &p.Steps[i]
+	if err := CheckName("step", s.Name); err != nil {
+		return &PlanError{Plan: p.Name, Step: i, Field: "name", text: fmt.Sprintf("plan %s: step %d: %v", p.Name, i+1, err), err: err}
+	}
+	if err := p.validateKind(i); err != nil {
+		return err
+	}
+	if err := p.validateOrder(i); err != nil {
+		return err
+	}
+	if err := p.validateTries(i); err != nil {
+		return err
+	}
+	if s.Parent() {
+		if err := p.validateChild(i); err != nil {
+			return err
+		}
+	}
+	for _, x := range []length{{"when", len(s.When), ExpressionBytesMax}, {"with", len(s.Input), ExpressionBytesMax},
+		{"until", len(s.Until), ExpressionBytesMax}, {"elements", len(s.Elements), ExpressionBytesMax}, {"schema", len(s.Schema), SchemaBytesMax}} {
+		if x.bytes > x.max {
+			return p.wrongStep(i, x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
+		}
+	}
+	return nil
+}
+
+// Parent reports whether the step has child tasks.
+func (s *Step) Parent() bool { return s.Kind.Parent() }
+
+// validateKind checks that a step says what its kind needs, and nothing that its kind has no use for.
+func (p *Plan) validateKind(i int) error {
+	s := &p.Steps[i]
+	if !s.Kind.known() {
+		return p.wrongStep(i, "kind", "kind is %s, want call, wait, signal, task or each", QuoteShort(string(s.Kind)))
+	}
+	call, wait, signal, each := s.Kind == CallStep, s.Kind == WaitStep, s.Kind == SignalStep, s.Kind == EachStep
+	undone := call || s.Parent()
+	for _, f := range []struct {
+		name    string
+		has, is bool
+	}{
+		{"agent", call, s.Agent != ""}, {"undoable", undone, s.Undoable}, {"complete_by", !wait, s.CompleteBy != 0},
+		{"undo_complete_by", undone, s.UndoCompleteBy != 0}, {"undo_attempts_max", undone, s.UndoAttemptsMax != 0},
+		{"undo_patience", undone, s.UndoPatience != 0}, {"undo_backoff_cap", undone, s.UndoBackoffCap != 0},
+		{"backoff", !wait, s.Backoff != 0}, {"backoff_cap", !wait, s.BackoffCap != 0}, {"result_max", !wait, s.ResultMax != 0},
+		{"with", undone, s.Input != ""}, {"uses", call, s.Narrow || len(s.Uses) > 0}, {"least", call, s.Least != 0},
+		{"for", wait, s.For != 0}, {"until", wait, s.Until != ""}, {"schema", signal, s.Schema != ""},
+		{"child", s.Parent(), s.Child != ""}, {"elements", each, s.Elements != ""}, {"elements_max", each, s.ElementsMax != 0},
+		{"parallel", each, s.Parallel != 0}, {"failures_max", each, s.FailuresMax != 0},
+	} {
+		if f.is && !f.has {
+			return p.wrongStep(i, f.name, "%s is said, but a step of kind %s has none", f.name, s.Kind)
+		}
+	}
+	switch {
+	case call:
+		if err := CheckAgent(s.Agent); err != nil {
+			return p.wrongStep(i, "agent", "%w", err)
+		}
+	case wait && s.For != 0 && s.Until != "":
+		return p.wrongStep(i, "until", "for and until are said, want one of them")
+	case wait && s.For == 0 && s.Until == "":
+		return p.wrongStep(i, "", "neither for nor until is said, want one of them")
+	case s.Parent() && !s.Undoable:
+		return p.wrongStep(i, "undoable", "undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", s.Kind)
+	}
+	return nil
+}
+
+// String is the word for the kind that files have.
+func (k StepKind) String() string {
+	if k == CallStep {
+		return "call"
+	}
+	return string(k)
+}
+
+func (k StepKind) known() bool {
+	switch k {
+	case CallStep, WaitStep, SignalStep, TaskStep, EachStep:
+		return true
+	}
+	return false
+}
+
+// validateOrder checks the steps that a step names.
+func (p *Plan) validateOrder(i int) error {
+	s := &p.Steps[i]
+	if j := p.StepIndex(s.Name); j != i {
+		err := fmt.Errorf("steps %d and %d are both named %s", j+1, i+1, s.Name)
+		return &PlanError{Plan: p.Name, Step: i, Field: "name", text: fmt.Sprintf("plan %s: %v", p.Name, err), err: err}
+	}
+	if len(s.After) > i {
+		return p.wrongStep(i, "after", "after names %d steps, but %d are earlier", len(s.After), i)
+	}
+	for _, a := range s.After {
+		if a < 0 || a >= i {
+			err := fmt.Errorf("comes after step number %d, which is not an earlier step (a cycle cannot run)", a+1)
+			return &PlanError{Plan: p.Name, Step: i, Field: "after", text: fmt.Sprintf("plan %s: step %s %v", p.Name, s.Name, err), err: err}
+		}
+	}
+	if len(s.Uses) > 0 && !s.Narrow {
+		return p.wrongStep(i, "uses", "uses names steps, but narrow is false")
+	}
+	if len(s.Uses) > StepsMax {
+		return p.wrongStep(i, "uses", "uses names %d steps, want at most %d", len(s.Uses), StepsMax)
+	}
+	before := p.Ancestors(i)
+	for _, u := range s.Uses {
+		switch {
+		case u < 0 || u >= len(p.Steps):
+			return p.wrongStep(i, "uses", "uses names step number %d of %d", u+1, len(p.Steps))
+		case before&(1<<u) == 0:
+			return p.wrongStep(i, "uses", "uses names %s, which %s does not come after", p.Steps[u].Name, s.Name)
+		}
+	}
+	return nil
+}
+
+// validateTries checks numbers, times and the policy of a step's tries.
+func (p *Plan) validateTries(i int) error {
+	s := &p.Steps[i]
+	undone := s.Kind == CallStep || s.Parent()
+	for _, n := range []struct {
+		name       string
+		has        bool
+		value, max int
+	}{{"attempts_max", true, s.AttemptsMax, AttemptsLimit}, {"undo_attempts_max", undone, s.UndoAttemptsMax, AttemptsLimit}, {"result_max", s.Kind != WaitStep, s.ResultMax, ResultBytesMax}} {
+		if n.has && (n.value < 1 || n.value > n.max) {
+			return p.wrongStep(i, n.name, "%s is %d, want 1 to %d", n.name, n.value, n.max)
+		}
+	}
+	if s.Kind == WaitStep && s.AttemptsMax != 1 {
+		return p.wrongStep(i, "attempts_max", "attempts_max is %d, want 1: a wait that failed would fail again", s.AttemptsMax)
+	}
+	switch s.OnExhausted {
+	case PolicyUndo, PolicyWait, PolicyError, PolicySkip:
+	default:
+		return p.wrongStep(i, "on_exhausted", "on_exhausted is %s, want undo, wait, error or skip", QuoteShort(string(s.OnExhausted)))
+	}
+	for _, d := range []named{{"undo_patience", s.UndoPatience}, {"undo_backoff_cap", s.UndoBackoffCap}, {"least", s.Least}, {"for", s.For}} {
+		if d.value == 0 {
+			continue // the default, or of another kind
+		}
+		if err := checkDuration(d); err != nil {
+			return p.wrongStep(i, d.name, "%w", err)
+		}
+	}
+	return p.validateTimes(i, undone)
+}
+
+// validateTimes checks the times of a step against each other and the task's.
+func (p *Plan) validateTimes(i int, undone bool) error {
+	s := &p.Steps[i]
+	times := []named{{"pause", s.Pause}}
+	if s.Kind != WaitStep {
+		times = append(times, named{"complete_by", s.CompleteBy}, named{"backoff", s.Backoff}, named{"backoff_cap", s.BackoffCap})
+	}
+	if undone {
+		times = append(times, named{"undo_complete_by", s.UndoCompleteBy})
+	}
+	for _, d := range times {
+		if err := checkDuration(d); err != nil {
+			return p.wrongStep(i, d.name, "%w", err)
+		}
+	}
+	switch {
+	case s.Backoff > s.BackoffCap:
+		return p.wrongStep(i, "backoff", "backoff is %v, want at most its cap of %v", s.Backoff, s.BackoffCap)
+	case s.CompleteBy > p.CompleteBy:
+		return p.wrongStep(i, "complete_by", "complete_by is %v, want at most the task's of %v", s.CompleteBy, p.CompleteBy)
+	case s.For > p.CompleteBy:
+		return p.wrongStep(i, "for", "for is %v, want at most the task's complete_by of %v", s.For, p.CompleteBy)
+	case s.Least > s.CompleteBy:
+		return p.wrongStep(i, "least", "least is %v, want at most the step's complete_by of %v", s.Least, s.CompleteBy)
+	}
+	return nil
+}
+
+// validateChild checks what a step says about its child tasks.
+func (p *Plan) validateChild(i int) error {
+	s := &p.Steps[i]
+	if err := CheckName("child", s.Child); err != nil {
+		return p.wrongStep(i, "child", "%w", err)
+	}
+	if s.Child == p.Name {
+		return p.wrongStep(i, "child", "child is %s, the plan itself: its tasks would have tasks without end", s.Child)
+	}
+	if s.Kind != EachStep {
+		return nil
+	}
+	if s.Elements == "" {
+		return p.wrongStep(i, "elements", "elements is not said, want an expression that gives a list")
+	}
+	for _, n := range []struct {
+		name            string
+		value, min, max int
+	}{{"elements_max", s.ElementsMax, 1, ElementsLimit}, {"parallel", s.Parallel, 1, ParallelLimit}, {"failures_max", s.FailuresMax, 0, s.ElementsMax}} {
+		if n.value < n.min || n.value > n.max {
+			return p.wrongStep(i, n.name, "%s is %d, want %d to %d", n.name, n.value, n.min, n.max)
+		}
+	}
+	return nil
+}
+
+// validateSize makes sure that every command, with its input and the results that ride on it at
+// their limits, still fits one message. Its undo carries its own result as well.
+func (p *Plan) validateSize(payloadMax int) error {
+	if p.InputMax < 1 || p.InputMax > InputBytesMax {
+		return p.wrong("input_max", "input_max is %d, want 1 to %d", p.InputMax, InputBytesMax)
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Kind != CallStep {
+			continue
+		}
+		input := p.InputMax
+		if s.Input != "" {
+			input = InputBytesMax
+		}
+		results, carried := 0, p.Carried(i)
+		for j := range i {
+			if carried&(1<<j) != 0 {
+				results += p.Steps[j].ResultMax
+			}
+		}
+		if s.Undoable {
+			results += s.ResultMax
+		}
+		if worst := input + results + EnvelopeBytesMax; payloadMax > 0 && worst > payloadMax {
+			return p.wrongStep(i, "uses", "its command could reach %d bytes (input %d, results %d, the rest %d), over the server's max_payload of %d; name in uses the steps whose results it needs, or lower input_max or their result_max",
+				worst, input, results, EnvelopeBytesMax, payloadMax)
+		}
+	}
+	return nil
+}
+
+// named is a duration of a plan.
+type named struct {
+	name  string
+	value time.Duration
+}
+
+func checkDuration(d named) error {
+	if d.value < time.Millisecond || d.value > DurationMax {
+		return fmt.Errorf("%s is %v, want 1ms to %v", d.name, d.value, DurationMax)
+	}
+	return nil
+}
+
+// length is the length of a text of a plan.
+type length struct {
+	name       string
+	bytes, max int
+}
