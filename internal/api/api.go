@@ -76,6 +76,7 @@ type Ports struct {
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Books          operate.Books
+	Forecaster     operate.Forecaster
 	Schedules      operate.Schedules
 	Live           *live.Live
 	Alerts         *alerts.Book
