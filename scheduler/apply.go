@@ -483,7 +483,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		return false, nil // the log says why it cannot be loaded
 	}
 	if e == nil {
-		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 {
+		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 && core.RootID(c.ID) == c.ID { // no one submits a child
 			if p.unread() && len(p.held) < heldMax {
 				p.held = append(p.held, *m)
 				return false, nil

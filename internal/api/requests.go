@@ -90,7 +90,7 @@ func ActorAt(claimed, door string) string {
 // word, and the journal tells it. It waits for store and stream, for ReadMax,
 // UnknownFor and ControlMax together at most.
 func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) {
-	if bad := ingest.CheckNames(c.Type, c.ID); bad != nil {
+	if bad := ingest.CheckTask(c.Type, c.ID); bad != nil {
 		return Asked{}, bad
 	}
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
@@ -246,6 +246,8 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 			return no("only a task in error can be resolved")
 		}
 		return "it ends as " + string(c.As), nil
+	case core.EventSignal:
+		return foreseeSignal(c, view, no)
 	case core.EventExtend:
 		if !open {
 			return no("only a task that is pending or processing has a deadline to extend")
@@ -253,6 +255,24 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 		return "it has until " + timeText(c.Until), nil
 	}
 	return no("it cannot be asked that")
+}
+
+// foreseeSignal is foresee for the answer to a signal step.
+func foreseeSignal(c *core.Control, view *core.View, no func(why string) (string, *ingest.Refusal)) (string, *ingest.Refusal) {
+	i := slices.IndexFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step })
+	if i < 0 {
+		return no("its plan has no step " + core.QuoteShort(c.Step))
+	}
+	switch status := view.Steps[i].Status; {
+	case view.State != core.StatePending && view.State != core.StateProcessing:
+		return no("the signal for step " + c.Step + " comes too late")
+	case status == core.StepRunning.String():
+		return "step " + c.Step + " takes the answer", nil
+	case status == core.StepWaiting.String():
+		return "step " + c.Step + " has not begun, and takes the answer when it does", nil
+	default:
+		return no("step " + c.Step + " is " + status + " and takes no signal any more")
+	}
 }
 
 // startsAgain is what a resubmit or an edit leads to.

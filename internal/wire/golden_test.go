@@ -335,6 +335,10 @@ func TestControlGolden(t *testing.T) {
 			`{"v":1,"kind":"accept","id":"o-1","type":"order","actor":"ann","reason":"paid by hand","step":"charge","if_seq":7,"result":{"id": 1}}`},
 		{core.Control{Kind: core.EventEdit, ID: "o-1", Until: at, Input: []byte(`{"n":9007199254740993}`)},
 			`{"v":1,"kind":"edit","id":"o-1","until":"2026-01-02T03:04:05.000678Z","input":{"n":9007199254740993}}`},
+		{core.Control{Kind: core.EventSignal, ID: "o-1", Type: "order", Actor: "ann", Step: "approve", Result: []byte(`{"by":"ann"}`)},
+			`{"v":2,"kind":"signal","id":"o-1","type":"order","actor":"ann","step":"approve","result":{"by":"ann"}}`},
+		{core.Control{Kind: core.EventSignal, ID: "o-1~kids~17~r1", Step: "approve", Code: 422, Error: "too dear"},
+			`{"v":2,"kind":"signal","id":"o-1~kids~17~r1","step":"approve","error":"too dear","code":422}`},
 		{core.Control{Kind: core.EventUndo, Numbers: []int64{4, 9}, Seqs: []int64{3, 12}, Type: "order", Actor: "ann", Reason: "all"},
 			`{"v":1,"kind":"undo","numbers":[4,9],"seqs":[3,12],"type":"order","actor":"ann","reason":"all"}`},
 		{core.Control{Kind: core.EventResolve, Numbers: []int64{4}, Seqs: []int64{3}, As: core.StateProcessed}, `{"v":1,"kind":"resolve","numbers":[4],"seqs":[3],"as":"processed"}`},
@@ -347,7 +351,7 @@ func TestControlGolden(t *testing.T) {
 			t.Errorf("%s: decoded %+v, %v", x.want, back, err)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"v":2,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"undo"}`,
+	for _, bad := range []string{``, `{}`, `{"v":3,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"undo"}`,
 		`{"v":1,"kind":"undo","id":"a b"}`, `{"v":1,"kind":"resolve","id":"o","as":"error"}`, `{"v":1,"kind":"extend","id":"o"}`, `{"v":1,"kind":"cancel","id":"o","type":"."}`,
 		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`,
 		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,
