@@ -359,7 +359,10 @@ func TestControlGolden(t *testing.T) {
 		`{"v":1,"kind":"extend","numbers":[1],"seqs":[1],"until":"2026-01-02T03:04:05.000678Z"}`, `{"v":1,"kind":"undo","numbers":[1]}`, `{"v":1,"kind":"undo","seqs":[1]}`,
 		`{"v":1,"kind":"undo","numbers":[1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[0]}`, `{"v":1,"kind":"undo","numbers":[0],"seqs":[1]}`,
 		`{"v":1,"kind":"undo","numbers":[1,1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"id":"o"}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"if_seq":1}`,
-		`{"v":1,"kind":"resolve","numbers":[1],"seqs":[1],"as":"error"}`} {
+		`{"v":1,"kind":"resolve","numbers":[1],"seqs":[1],"as":"error"}`,
+		`{"v":2,"kind":"signal","id":"o","step":"s"}`, `{"v":2,"kind":"signal","id":"o","result":1}`, `{"v":2,"kind":"signal","id":"o","step":"s","result":1,"code":422}`,
+		`{"v":2,"kind":"signal","id":"o","step":"s","code":500}`, `{"v":2,"kind":"signal","id":"o","step":"s","result":1,"error":"no"}`,
+		`{"v":1,"kind":"undo","id":"o","code":422}`, `{"v":1,"kind":"undo","id":"o~"}`, `{"v":1,"kind":"undo","id":"~o"}`} {
 		if _, err := DecodeControl([]byte(bad)); !isUndecodable(err) {
 			t.Errorf("%s: error %v, want one that wraps ErrUndecodable", bad, err)
 		}
