@@ -29,7 +29,7 @@ func TestSQLExamples(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"what ended badly today, and why":                        "[order-17 undone pay 422 no money]",
+		"what ended badly today, and why":                        "[order-17 undone pay 422 no money] [order-17~kids~1 undone pay 422 no money]",
 		"signals that are waited for, the most urgent first":     "[wish approve 1893456060]",
 		"waits, and when they end":                               "[nap sleep 1893456060]",
 		"how far the children of each step of one task are":      "[kids processed 2] [kids undone 1]",
@@ -123,13 +123,13 @@ func fillExamples(t *testing.T, s schema.Store) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Partitions(t.Context(), 1); err != nil {
+	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
 	number := int64(0)
 	make := func(id, plan string, state core.State, child int) core.TaskWrite {
 		number++
-		task := &core.Task{Number: number, ID: id, Type: plan, PlanVersion: 1, State: state, Seq: 1, CreatedAt: at, UpdatedAt: at}
+		task := &core.Task{Partition: 1, Number: number, ID: id, Type: plan, PlanVersion: 1, State: state, Seq: 1, CreatedAt: at, UpdatedAt: at}
 		rec := core.Record{Seq: 1, Kind: core.KindSubmitted, At: at, Actor: "n", State: core.StateProcessing, Step: -1, Next: 0, NextAttempt: 1, Due: at.Add(time.Minute)}
 		w := core.TaskWrite{Task: task, Birth: true, Records: []core.Record{rec}}
 		if child >= 0 {
