@@ -470,9 +470,6 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
 		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Code: c.Code, Error: c.Error,
 	}
-	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
-		ev.Code, ev.Error = core.CodeRefused, c.Reason
-	}
 	switch {
 	case c.Kind == 0:
 		return false, nil
@@ -489,7 +486,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		return false, nil // the log says why it cannot be loaded
 	}
 	if e == nil {
-		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 {
+		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 && core.RootID(c.ID) == c.ID { // no one submits a child
 			if p.unread() && len(p.held) < heldMax {
 				p.held = append(p.held, *m)
 				return false, nil

@@ -218,7 +218,7 @@ func takesOnly(known []string) string {
 	return "it takes " + strings.Join(known, ", ")
 }
 
-// names checks the type and id of a path.
+// names checks the type and id of a path, which may be a child's.
 func names(r *http.Request) (taskType, id string, bad *ingest.Refusal) {
 	taskType, id = r.PathValue("type"), r.PathValue("id")
 	if bad := ingest.CheckTask(taskType, id); bad != nil {

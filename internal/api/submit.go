@@ -65,6 +65,9 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
 // compares the inputs.
 func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	taskType, id, bad := names(r)
+	if bad == nil {
+		bad = ingest.CheckNames(taskType, id)
+	}
 	if bad != nil {
 		problem(w, bad)
 		return

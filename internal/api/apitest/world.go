@@ -111,7 +111,7 @@ func (w *World) Add(id string, state core.State) {
 // PartitionOf is the partition of an id here.
 func PartitionOf(id string, partitions int) int {
 	sum := 0
-	for _, c := range []byte(id) {
+	for _, c := range []byte(core.RootID(id)) {
 		sum += int(c)
 	}
 	return sum % partitions
