@@ -294,7 +294,7 @@ func TestRelayRefusals(t *testing.T) {
 			t.Errorf("a full door: %v wait, %v are refused", waiting, refused)
 		}
 		for _, row := range h.rows {
-			if row.tries != 0 && row.unfit == nil {
+			if row != nil && row.tries != 0 && row.unfit == nil {
 				t.Errorf("a full door counts as a try of %s", row.id)
 			}
 		}

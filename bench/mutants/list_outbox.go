@@ -1,0 +1,35 @@
+package main
+
+// outboxMutants are faults of submissions in users' transactions, and of probes.
+var outboxMutants = []mutant{
+	{
+		name: "row-removed-though-refused", invariant: 1, file: "ingest/relay.go",
+		old: "\tcase refused.Retryable():\n\t\treturn nil, max", new: "\tcase refused.Retryable():\n\t\treturn &Verdict{Row: w.Row}, max",
+		fault: "a row that the door had no room for is removed, and its task never is",
+		run:   "^TestRelayRefusals$",
+	},
+	{
+		name: "rows-not-locked", invariant: 1, file: "schema/postgres/outbox.go",
+		old: " LIMIT $1 FOR UPDATE SKIP LOCKED`", new: " LIMIT $1`",
+		fault: "relays at the same time take the same rows",
+		run:   "^TestOutboxRelaysAtOnce$",
+	},
+	{
+		name: "newer-header-left-out", invariant: 9, file: "internal/node/outbox.go",
+		old: "\t\tif at == nil {\n", new: "\t\tif at == nil {\n\t\t\tcontinue\n\t\t}\n\t\tif false {\n",
+		fault: "a node leaves out what a newer writer said of a submission",
+		run:   "^TestOutboxOfANewerWriter$",
+	},
+	{
+		name: "unknown-key-is-absent", invariant: 7, file: "agents/probe.go",
+		old: "\t\treturn core.Probe{}, ErrNotKnown\n", new: "\t\treturn core.Probe{Outcome: core.ProbeAbsent}, nil\n",
+		fault: "a ledger that has forgotten a key says that it has no effect",
+		run:   "^TestProbeOfALedger$",
+	},
+	{
+		name: "strange-outcome-taken", invariant: 7, file: "internal/wire/probe.go",
+		old: "\tdefault:\n\t\treturn core.Probe{}, fmt.Errorf(\"%w: probe: outcome", new: "\tdefault:\n\t\tif p.Outcome = core.ProbeAbsent; resultMax > 0 {\n\t\t\treturn p, nil\n\t\t}\n\t\treturn core.Probe{}, fmt.Errorf(\"%w: probe: outcome",
+		fault: "an answer to a probe that is none counts as no effect",
+		run:   "^TestProbeRefused$",
+	},
+}
