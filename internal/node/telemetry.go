@@ -28,6 +28,28 @@ type survey struct {
 	scraped    atomic.Int64 // when, by Unix time in seconds
 	lag        atomic.Pointer[map[int]int64]
 	operations atomic.Pointer[operationCounts]
+	forecasts  atomic.Pointer[[]telemetry.Forecast]
+	looks      int // so far
+}
+
+// forecastLooks is how many looks there are to one at the forecast, which reads a sample of the tasks.
+const forecastLooks = 6
+
+// lookAhead keeps what is expected of the unfinished tasks.
+func (s *survey) lookAhead(ctx context.Context, n *Node) {
+	if s.looks++; s.looks%forecastLooks != 1 {
+		return
+	}
+	f, err := n.Forecast(ctx)
+	if err != nil {
+		s.forecasts.Store(nil) // what is not known is not shown
+		return
+	}
+	told := make([]telemetry.Forecast, len(f.Plans))
+	for i := range f.Plans {
+		told[i] = telemetry.Forecast{Type: f.Plans[i].Type, Version: f.Plans[i].Version, Miss: f.Plans[i].Miss}
+	}
+	s.forecasts.Store(&told)
 }
 
 type operationCounts struct{ states, members map[string]int64 }
@@ -56,8 +78,10 @@ func (s *survey) look(ctx context.Context, n *Node) {
 	store, ok := n.store.(operate.OperationStore)
 	if !ok || !n.leads() {
 		s.operations.Store(nil)
+		s.forecasts.Store(nil)
 		return
 	}
+	s.lookAhead(ctx, n)
 	ops, _, err := store.Operations(ctx, []operate.OperationState{operate.OperationRunning, operate.OperationPaused, operate.OperationBraked}, surveyMost, "")
 	if err != nil {
 		s.operations.Store(nil)
@@ -109,7 +133,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 	}
 	if door := n.currentDoor(); door != nil {
 		stats := door.in.Stats()
-		s.Ingest = &telemetry.Ingest{Outcomes: stats.Outcomes(), Packs: stats.Packs, Open: stats.Items, Bytes: stats.Bytes, Outboxes: n.outboxSnapshot()}
+		s.Ingest = &telemetry.Ingest{Outcomes: stats.Outcomes(), Warned: stats.Warned, Packs: stats.Packs, Open: stats.Items, Bytes: stats.Bytes, Outboxes: n.outboxSnapshot()}
 	}
 	if own := n.owning(); own != nil {
 		s.Scheduler = n.schedulerSnapshot(own.Snapshot())
@@ -123,6 +147,9 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 		}
 		s.Supervisor.Books = n.booksSnapshot()
 		s.Supervisor.Schedules = n.schedulesSnapshot()
+		if told := n.survey.forecasts.Load(); told != nil {
+			s.Supervisor.Forecasts = *told
+		}
 		if ops := n.survey.operations.Load(); ops != nil {
 			s.Supervisor.Operations, s.Supervisor.Members = ops.states, ops.members
 		}

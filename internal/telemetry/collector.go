@@ -137,6 +137,7 @@ func (e emitter) ingest(s *Ingest) {
 	for outcome, n := range s.Outcomes {
 		e.count(submissions, n, outcome)
 	}
+	e.count(submissionsWarned, s.Warned)
 	e.count(submissionPacks, s.Packs)
 	e.count(submissionsOpen, s.Open)
 	e.count(submissionsBytes, s.Bytes)
@@ -260,6 +261,9 @@ func (e emitter) supervisor(s *Supervisor) {
 	for _, c := range s.Channels {
 		e.count(alertsSent, c.Sent, c.Kind)
 		e.count(alertsFailed, c.Failed, c.Kind)
+	}
+	for _, f := range s.Forecasts {
+		e.put(forecastMiss, f.Miss, f.Type, strconv.FormatInt(f.Version, 10))
 	}
 	for state, n := range s.Operations {
 		e.count(operations, n, state)

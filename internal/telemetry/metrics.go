@@ -33,6 +33,8 @@ var (
 	submissionsOpen  = metric("duly_submissions_unanswered", Gauge, "Submissions that wait for their answer.", "1")
 	submissionsBytes = metric("duly_submissions_unanswered_bytes", Gauge, "Bytes of these.", "1")
 
+	submissionsWarned = metric("duly_submissions_warned_total", Counter, "Submissions that were accepted with a warning: less time than tasks of their plan take.", "1")
+
 	outboxRelayed = metric("duly_outbox_relayed_total", Counter, "Rows of an outbox that this node has handed in and that were stored.", "outboxes", "outbox")
 	outboxPutOff  = metric("duly_outbox_put_off_total", Counter, "Tries of rows that were put off: their plan is not applied, or their partition is behind.", "outboxes", "outbox")
 	outboxWaiting = metric("duly_outbox_waiting", Gauge, "Rows of an outbox that are not relayed yet, up to 10,001; counted every 10 s.", "outboxes", "outbox")
@@ -69,6 +71,7 @@ var (
 	alertsDropped = metric("duly_alerts_dropped_total", Counter, "Alerts that this node could not store; they are in its log.", "1")
 	alertsSent    = metric("duly_alerts_sent_total", Counter, "Alerts that channels have taken, by kind of channel.", "2", "channel")
 	alertsFailed  = metric("duly_alerts_failed_total", Counter, "Alerts that were given up, by kind of channel.", "2", "channel")
+	forecastMiss  = metric("duly_forecast_miss", Gauge, "Unfinished tasks that are expected to miss their deadlines, estimated by plan version; told by the leader.", "50", "type", "version")
 	operations    = metric("duly_operations", Gauge, "Operations over many tasks that are under way, by state; told by the leader.", "3", "state")
 	opMembers     = metric("duly_operation_tasks", Gauge, "Tasks of operations that are under way, by outcome; told by the leader.", "5", "outcome")
 

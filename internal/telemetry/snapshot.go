@@ -25,6 +25,7 @@ type Snapshot struct {
 // Ingest is a front door.
 type Ingest struct {
 	Outcomes map[string]int64 // submissions by what was answered
+	Warned   int64            // of the accepted ones, those with a warning
 	Packs    int64
 	Open     int64 // unanswered
 	Bytes    int64 // of these
@@ -84,6 +85,7 @@ type Supervisor struct {
 	Leads      bool
 	Asked      int64
 	Channels   []Channel
+	Forecasts  []Forecast       // nil: not known here
 	Operations map[string]int64 // under way, by state; nil: not known here
 	Members    map[string]int64 // of these, by outcome
 	Books      *Books           // nil: not known here, or not compared yet
@@ -130,3 +132,10 @@ type NATS struct {
 
 // Spans is what became of spans.
 type Spans struct{ Made, Dropped int64 }
+
+// Forecast is how many tasks of a plan version are expected to miss their deadlines.
+type Forecast struct {
+	Type    string
+	Version int64
+	Miss    float64
+}

@@ -1,0 +1,32 @@
+package console
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/operate"
+)
+
+// chances is a forecast that does not change.
+type chances operate.Forecast
+
+// Forecast implements operate.Forecaster.
+func (c chances) Forecast(context.Context) (operate.Forecast, error) { return operate.Forecast(c), nil }
+
+// TestChances: the page of deadlines shows the chances by plan and step, and says what is an estimate.
+func TestChances(t *testing.T) {
+	cfg := Config{PartitionOf: partitionOf, Reader: fixedWorld(), Forecaster: chances{
+		Tasks: operate.Count{N: 52000, AtLeast: true}, Sampled: 1000,
+		Plans: []operate.PlanForecast{{Type: "order", Version: 4, Tasks: 52000, Miss: 310.4, P50MS: 900, P95MS: 4200,
+			Steps: []operate.StepForecast{{Step: "charge", Tasks: 50000, Miss: 10.4, Chance: 0.9}, {Tasks: 300, Miss: 300}}},
+			{Type: "new", Version: 1, Tasks: 1, Unknown: 1, Steps: []operate.StepForecast{{Step: "x", Tasks: 1}}}},
+	}}
+	rec := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"risk")
+	body := rec.Body.String()
+	for _, want := range []string{"Chances of all unfinished tasks", "version 4", ">50,000<", ">10<", ">90 %<", "being undone", ">300<", "900 ms, at most 4.2 s in 95 %", "not known yet", "Estimated from 1000 tasks of 52,000 or more"} {
+		if rec.Code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%d, no %q", rec.Code, want)
+		}
+	}
+}
