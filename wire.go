@@ -129,7 +129,12 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	if s.version != 0 {
 		version = strconv.FormatInt(s.version, 10)
 	}
-	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), nats.Header(wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version, core.FormatLabels(s.labels))), input)
+	startAt := ""
+	if !s.startAt.IsZero() {
+		startAt = wire.FormatTime(core.InstantOf(s.startAt))
+	}
+	header := wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version, core.FormatLabels(s.labels)).With(wire.HeaderStartAt, startAt)
+	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), nats.Header(header), input)
 	if err != nil {
 		return Receipt{}, err
 	}

@@ -24,6 +24,9 @@ const (
 	CauseVersionForm    = 7011 // plan version neither a number nor newest
 	CauseVersionUnknown = 7012 // no plan of that name in that version
 	CauseLabels         = 7013 // labels outside their alphabet or limits
+	CauseStartAtForm    = 7014 // neither RFC 3339 nor a delay
+	CauseStartAtFar     = 7015 // beyond core.DurationMax
+	CauseStartAtAfter   = 7016 // not before complete-by
 	CauseFull           = 7020 // the door holds as many requests as it may
 	CauseBacklog        = 7021 // the readers are too far behind
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
