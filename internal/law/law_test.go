@@ -88,7 +88,7 @@ var packages = map[string]place{
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay", "internal/schedule"}},
+	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
 	// Alerts to the outside: webhooks and mail.
 	"internal/alerts": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
@@ -109,7 +109,7 @@ var packages = map[string]place{
 
 	// Adapters.
 	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate"}, links: []string{"sql"}},
+	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/schedule"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
 	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/pause"}, links: []string{"sql"}},

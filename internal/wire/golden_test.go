@@ -3,8 +3,8 @@ package wire
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -231,7 +231,7 @@ func TestPackStartAt(t *testing.T) {
 // TestStartAtHeader reads the start-at of the stream endpoint.
 func TestStartAtHeader(t *testing.T) {
 	d := TaskDecoder{}
-	subject := InSubject("order", "o-1")
+	const subject = "duly.tasks.3.order.o-1"
 	for value, want := range map[string]core.Instant{"": 0, "2h": at.Add(2 * time.Hour), "2001-01-01T00:00:00Z": 0} {
 		got, err := d.Decode(subject, Header{}.With(HeaderStartAt, value), []byte("1"), at)
 		if err != nil || len(got.Submissions) != 1 || got.Submissions[0].StartAt != want {

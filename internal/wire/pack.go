@@ -217,9 +217,10 @@ func decodeRecord(record []byte, lastType string) (core.Submission, error) {
 	if r.err == nil && len(r.rest) > 0 {
 		s.Labels = r.labels()
 		if r.err == nil && len(r.rest) > 0 {
-			s.StartAt = core.Instant(r.varint("start-at"))
-		}
-		if r.err == nil && len(s.Labels) == 0 && s.StartAt == 0 {
+			if s.StartAt = core.Instant(r.varint("start-at")); r.err == nil && s.StartAt == 0 {
+				r.err = errors.New("start-at is 0, which is written as none")
+			}
+		} else if r.err == nil && len(s.Labels) == 0 {
 			r.err = errors.New("neither labels nor a start-at behind the input")
 		}
 	}
