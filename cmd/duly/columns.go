@@ -9,7 +9,7 @@ var (
 	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at"}
 	journalColumns   = []string{"seq", "at", "kind", "state", "step", "~status", "~attempt", "error", "reason", "~actor"}
 	answerColumns    = []string{"type", "id", "action", "state", "outcome", "control_position", "audit", "again"}
-	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max"}
+	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max", "deprecated_at"}
 	planColumns      = []string{"name", "agent", "after", "undoable", "complete_by_ms", "attempts_max", "on_exhausted"}
 	groupColumns     = []string{"id", "tasks", "type", "state", "step", "~last", "example"}
 	groupFields      = []string{"id", "type", "state", "step", "tasks", "fingerprint", "example", "task", "first", "last", "notes"}

@@ -72,6 +72,7 @@ type Ports struct {
 	Partitions     operate.Partitions
 	Events         operate.Events
 	Pauses         operate.PauseControl
+	Versions       operate.PlanControl
 	Tokens         operate.TokenStore
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore

@@ -129,6 +129,7 @@ type Config struct {
 	Schedules   operate.Schedules
 	Partitions  Partitions
 	Pauses      Pauses
+	Versions    operate.PlanControl
 	Tokens      Tokens
 	Alerts      Alerts
 	// SignOut is the path, below Base, that ends a session with a POST; empty: there are none.
@@ -261,6 +262,8 @@ func (c *console) routes() http.Handler {
 	post("schedules/{name}/{change}", operate.RoleOperator, c.changeSchedule)
 	get("plans", c.serve(reader{template: "plans", section: "plans", read: c.plans}))
 	get("plans/{name}", c.serve(reader{template: "plan", section: "plans", params: []string{"version", "with"}, read: c.plan}))
+	get("plans/{name}/{version}/{change}", c.deprecateForm)
+	post("plans/{name}/{version}/{change}", operate.RoleOperator, c.deprecate)
 	get("partitions", c.serve(reader{template: "partitions", section: "partitions", absent: unless(c.Partitions != nil, "Partitions"), read: c.partitions}))
 	get("partitions/{partition}/{change}", c.partitionForm)
 	post("partitions/{partition}/{change}", operate.RoleAdmin, c.changePartition)

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -62,12 +62,15 @@ var packages = map[string]place{
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
+	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
+	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
+
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
@@ -96,13 +99,18 @@ var packages = map[string]place{
 	// Journal and services compared; the journal played again and proven.
 	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
-	"internal/chain":  {imports: []string{"internal/core"}},
+	// Versions of a plan compared, by their fields and by what tasks come to.
+	"internal/versions": {imports: []string{"internal/core", "internal/planform", "internal/operate"}},
+	"internal/chain":    {imports: []string{"internal/core"}},
+
+	// How long steps take, and what follows for deadlines.
+	"internal/forecast": {imports: []string{"internal/core"}},
 
 	// Every setting of a node.
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
-	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},
+	"ingest":     {imports: []string{"internal/core", "internal/quickjson", "internal/pause"}},
 	"scheduler":  {imports: []string{"internal/core"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
@@ -125,6 +133,8 @@ var packages = map[string]place{
 
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/core"}},
+	// Payloads checked by JSON Schema.
+	"internal/jsonschema": {imports: []string{"internal/core"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},

@@ -89,7 +89,7 @@ func (n *Node) ports() api.Ports {
 		p.Alerts = &alerts.Book{Store: p.Settings, Sender: n.Alerts}
 	}
 	if flow, err := n.Flow(); err == nil {
-		p.Pauses, p.Partitions, p.Agents = flow.Pauses, flow.Partitions, flow.Agents
+		p.Pauses, p.Partitions, p.Agents, p.Versions = flow.Pauses, flow.Partitions, flow.Agents, flow.Plans
 		p.Operations = n.repairs(flow.Agents)
 	}
 	return p

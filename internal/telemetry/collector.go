@@ -140,6 +140,16 @@ func (e emitter) ingest(s *Ingest) {
 	e.count(submissionPacks, s.Packs)
 	e.count(submissionsOpen, s.Open)
 	e.count(submissionsBytes, s.Bytes)
+	for _, o := range s.Outboxes {
+		e.count(outboxRelayed, o.Relayed, o.Name)
+		e.count(outboxPutOff, o.PutOff, o.Name)
+		if o.Standing == nil {
+			continue
+		}
+		e.count(outboxWaiting, o.Standing.Waiting, o.Name)
+		e.put(outboxOldest, o.Standing.Oldest.Seconds(), o.Name)
+		e.count(outboxRefused, o.Standing.Refused, o.Name)
+	}
 }
 
 func (e emitter) scheduler(s *Scheduler) {

@@ -33,6 +33,12 @@ var (
 	submissionsOpen  = metric("duly_submissions_unanswered", Gauge, "Submissions that wait for their answer.", "1")
 	submissionsBytes = metric("duly_submissions_unanswered_bytes", Gauge, "Bytes of these.", "1")
 
+	outboxRelayed = metric("duly_outbox_relayed_total", Counter, "Rows of an outbox that this node has handed in and that were stored.", "outboxes", "outbox")
+	outboxPutOff  = metric("duly_outbox_put_off_total", Counter, "Tries of rows that were put off: their plan is not applied, or their partition is behind.", "outboxes", "outbox")
+	outboxWaiting = metric("duly_outbox_waiting", Gauge, "Rows of an outbox that are not relayed yet, up to 10,001; counted every 10 s.", "outboxes", "outbox")
+	outboxOldest  = metric("duly_outbox_oldest_seconds", Gauge, "How long ago the oldest of these was written.", "outboxes", "outbox")
+	outboxRefused = metric("duly_outbox_refused", Gauge, "Rows of an outbox that were refused and are kept, up to 10,001.", "outboxes", "outbox")
+
 	tasksCreated = metric("duly_tasks_created_total", Counter, "Tasks created here, by type; further types are \"other\".", "types", "type")
 	tasksEnded   = metric("duly_tasks_ended_total", Counter, "Endings of tasks here, by type and state.", "types × 3", "type", "state")
 	inFlight     = metric("duly_tasks_in_flight", Gauge, "Tasks in flight here, and submissions that were read.", "1")

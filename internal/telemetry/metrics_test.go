@@ -27,7 +27,8 @@ func (f fixed) Snapshot() Snapshot { return Snapshot(f) }
 func full() Snapshot {
 	s := Snapshot{
 		Ready: true, Conditions: map[string]bool{"nats": false, "streams": true}, Raised: 3, Unraised: 1,
-		Ingest: &Ingest{Outcomes: map[string]int64{"accepted": 10, "door_full": 2}, Packs: 4, Open: 1, Bytes: 100},
+		Ingest: &Ingest{Outcomes: map[string]int64{"accepted": 10, "door_full": 2}, Packs: 4, Open: 1, Bytes: 100,
+			Outboxes: []Outbox{{Name: "shop", Relayed: 21, PutOff: 3, Standing: &OutboxStanding{Waiting: 4, Oldest: 1500 * time.Millisecond, Refused: 2}}, {Name: "away", Relayed: 5}}},
 		Scheduler: &Scheduler{Types: []Type{{"order", 5, map[string]int64{"processed": 3, "undone": 1, "error": 0}}, {"order", 2, map[string]int64{"processed": 1}}, {"other", 0, nil}},
 			InFlight: 7, Window: 100, Overloaded: true, Memory: 1000, Owned: 2, Lag: map[int]int64{0: 5, 3: 0}, Away: 1, Waiting: 9,
 			Commits: 3, Writes: 30, Records: 40, Do: 11, Undo: 2, Stale: 1, Forged: 6, Duplicates: 1, Refused: 1, Republished: 2, Trouble: 1,
@@ -68,6 +69,8 @@ func TestMetrics(t *testing.T) {
 		`duly_replies_refused_total{reason="forged"} 6`, `duly_undo_trouble_total 1`, `duly_alerts_sent_total{channel="webhook"} 4`, `duly_alerts_failed_total{channel="webhook"} 1`,
 		`duly_operations{state="running"} 1`, `duly_operation_tasks{outcome="done"} 3`, `duly_condition_trouble{condition="streams"} 1`, `duly_condition_trouble{condition="nats"} 0`,
 		`duly_ready 1`, `duly_database_connections_used{pool="commits"} 2`, `duly_database_wait_seconds_total{pool="commits"} 1.5`, `duly_database_queries_total{pool="commits"} 70`, `duly_nats_reconnects_total 2`, `duly_spans_dropped_total 1`,
+		`duly_outbox_relayed_total{outbox="shop"} 21`, `duly_outbox_relayed_total{outbox="away"} 5`, `duly_outbox_put_off_total{outbox="shop"} 3`,
+		`duly_outbox_waiting{outbox="shop"} 4`, `duly_outbox_oldest_seconds{outbox="shop"} 1.5`, `duly_outbox_refused{outbox="shop"} 2`,
 		"go_goroutines ", "process_cpu_seconds_total ",
 	} {
 		if !strings.Contains(text, want) {
@@ -87,8 +90,11 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is not served", m.Name)
 		}
 	}
+	if strings.Contains(text, `duly_outbox_waiting{outbox="away"}`) {
+		t.Error("what is not known of an outbox is served")
+	}
 	without := scrape(t, Snapshot{})
-	for _, absent := range []string{"duly_submissions", "duly_tasks", "duly_commit", "duly_supervisor", "duly_spans"} {
+	for _, absent := range []string{"duly_submissions", "duly_outbox", "duly_tasks", "duly_commit", "duly_supervisor", "duly_spans"} {
 		if strings.Contains(without, absent) {
 			t.Errorf("a node without that role serves %s", absent)
 		}

@@ -28,6 +28,22 @@ type Ingest struct {
 	Packs    int64
 	Open     int64 // unanswered
 	Bytes    int64 // of these
+	Outboxes []Outbox
+}
+
+// Outbox is one that the node relays.
+type Outbox struct {
+	Name     string
+	Relayed  int64
+	PutOff   int64
+	Standing *OutboxStanding // nil: not known
+}
+
+// OutboxStanding is what was in an outbox when it was last counted.
+type OutboxStanding struct {
+	Waiting int64
+	Oldest  time.Duration
+	Refused int64
 }
 
 // Scheduler is the owner of partitions.
