@@ -103,5 +103,9 @@ func (s *submission) headers(elapsed time.Duration) wire.Header {
 	if s.version != 0 {
 		version = strconv.FormatInt(s.version, 10)
 	}
-	return wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version, core.FormatLabels(s.labels))
+	startAt := ""
+	if !s.startAt.IsZero() {
+		startAt = wire.FormatTime(core.InstantOf(s.startAt))
+	}
+	return wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version, core.FormatLabels(s.labels)).With(wire.HeaderStartAt, startAt)
 }

@@ -35,6 +35,7 @@ type submission struct {
 	timed      bool // completeBy counts, also a zero one, which has passed
 	within     time.Duration
 	bounded    bool // within counts
+	startAt    time.Time
 	replyTo    string
 	trace      string
 	labels     []core.Label
@@ -51,6 +52,12 @@ func Deadline(t time.Time) SubmitOption {
 // clocks of the two sides.
 func Within(d time.Duration) SubmitOption {
 	return func(s *submission) { s.timed, s.within, s.bounded = false, d, true }
+}
+
+// StartAt is when the task begins: nothing of it is done before. The plan's own time counts from then; a [Deadline] must be
+// later. A time that has passed is none. A task that is cancelled before it begins leaves nothing to undo.
+func StartAt(t time.Time) SubmitOption {
+	return func(s *submission) { s.startAt = t }
 }
 
 // ReplyTo is a private NATS subject that is told when the task was received and

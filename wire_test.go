@@ -242,6 +242,29 @@ func TestSubmitHeaders(t *testing.T) {
 	}
 }
 
+// A task that begins later says when, and one that does not says nothing.
+func TestStartAt(t *testing.T) {
+	r := newRig(t)
+	ctx, client := t.Context(), r.Client
+	if err := Buy.Apply(ctx, client); err != nil {
+		t.Fatal(err)
+	}
+	tomorrow := time.Now().Add(24 * time.Hour)
+	_, err := Buy.Submit(ctx, client, "order-17", Order{Cents: 100}, duly.StartAt(tomorrow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Buy.Submit(ctx, client, "order-18", Order{Cents: 100}); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := core.ParseStartAt(r.request(0).StartAt, core.InstantOf(time.Now()), 0); err != nil || at != core.InstantOf(tomorrow) {
+		t.Errorf("start-at %q: %v", r.request(0).StartAt, err)
+	}
+	if got := r.request(1).StartAt; got != "" {
+		t.Errorf("start-at %q, want none", got)
+	}
+}
+
 // A call ends with its task's own deadline, too.
 func TestSubmitEndsWithItsDeadline(t *testing.T) {
 	r := newRig(t)

@@ -14,7 +14,7 @@ func (d *Door) admission(now core.Instant, sub *core.Submission, plan *core.Plan
 	}
 	left := plan.CompleteBy
 	if sub.CompleteBy != 0 {
-		left = sub.CompleteBy.Sub(now)
+		left = sub.CompleteBy.Sub(max(now, sub.StartAt))
 	}
 	return d.cfg.Admit(now, plan, left)
 }

@@ -35,6 +35,13 @@ func TestBadInput(t *testing.T) {
 		}
 		return badInput{"complete-by " + value[:min(len(value), 24)], func(r *Request) { r.CompleteBy = value }, code, cause, want}
 	}
+	start := func(value, by string, cause int, want ...string) badInput {
+		code := 400
+		if cause == 0 {
+			code = 0
+		}
+		return badInput{"start-at " + value[:min(len(value), 24)], func(r *Request) { r.StartAt, r.CompleteBy = value, by }, code, cause, want}
+	}
 	labels := func(value string, code int, want ...string) badInput {
 		cause := CauseLabels
 		if code == 0 {
@@ -65,6 +72,11 @@ func TestBadInput(t *testing.T) {
 		input("null", []byte(`null`), 0, 0),
 		by("1us", 0), by("30s", 0), by("8760h", 0), by("2023-11-14T22:13:20.000001Z", 0), by("2024-11-13T22:13:20Z", 0),
 		by("2023-11-15T00:13:21+02:00", 0),
+		start("2h", "", 0), start("0s", "", 0), start("2001-01-01T00:00:00Z", "", 0), start("8760h", "", 0), start("2h", "2h1s", 0),
+		start("-2h", "", CauseStartAtForm, `"-2h"`), start("tomorrow", "", CauseStartAtForm, "a delay such as 2h"), start("10s\x00", "", CauseStartAtForm),
+		start(strings.Repeat("9", 1<<20), "", CauseStartAtForm, "…"),
+		start("8760h0m0.000001s", "", CauseStartAtFar, "8760h0m0s"), start("9999-12-31T23:59:59Z", "", CauseStartAtFar),
+		start("2h", "2h", CauseStartAtAfter, "is not after it"), start("2024-01-01T00:00:00Z", "30s", CauseStartAtAfter, "2023-11-14T22:13:50.000000Z"),
 		by("0", CauseCompleteByPast, `"0"`, "2023-11-14T22:13:20.000000Z"),
 		by("0s", CauseCompleteByPast), by("-1s", CauseCompleteByPast), by("1ns", CauseCompleteByPast),
 		by("2023-11-14T22:13:20Z", CauseCompleteByPast, "2023-11-14T22:13:20.000000Z"),
@@ -129,10 +141,10 @@ func (tt badInput) run(t *testing.T) {
 func TestSubmissionIsFilled(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	r := newRig(t, nil)
-	r.door.Submit(epoch, Request{Type: "order", ID: "x1", Input: []byte(`[1]`), CompleteBy: "90s", ReplyTo: "_INBOX.a", Trace: trace, Labels: "a=b, c=d"})
+	r.door.Submit(epoch, Request{Type: "order", ID: "x1", Input: []byte(`[1]`), CompleteBy: "90s", StartAt: "30s", ReplyTo: "_INBOX.a", Trace: trace, Labels: "a=b, c=d"})
 	r.door.Flush(epoch)
 	got := r.log.got[0].subs[0]
-	if got.Type != "order" || got.ID != "x1" || got.PlanVersion != 3 || string(got.Input) != `[1]` || got.CompleteBy != epoch.Add(90*time.Second) ||
+	if got.Type != "order" || got.ID != "x1" || got.PlanVersion != 3 || string(got.Input) != `[1]` || got.CompleteBy != epoch.Add(90*time.Second) || got.StartAt != epoch.Add(30*time.Second) ||
 		got.ReplyTo != "_INBOX.a" || got.Trace != trace || core.FormatLabels(got.Labels) != "a=b,c=d" || got.At != epoch || r.log.got[0].partition != 1 {
 		t.Errorf("partition %d: %+v", r.log.got[0].partition, got)
 	}

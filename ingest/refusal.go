@@ -26,6 +26,9 @@ const (
 	CauseLabels         = 7013 // labels outside their alphabet or limits
 	CauseDeprecated     = 7014 // every stored version of the plan is deprecated
 	CauseInputSchema    = 7015 // input does not fit the input schema of its plan
+	CauseStartAtForm    = 7016 // neither RFC 3339 nor a delay
+	CauseStartAtFar     = 7017 // beyond core.DurationMax
+	CauseStartAtAfter   = 7018 // not before complete-by
 	CauseFull           = 7020 // the door holds as many requests as it may
 	CauseBacklog        = 7021 // the readers are too far behind
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans

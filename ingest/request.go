@@ -12,6 +12,7 @@ type Request struct {
 	ID         string
 	Input      []byte // JSON; not changed until the answer
 	CompleteBy string // RFC 3339 or a duration; empty: the plan's time
+	StartAt    string // RFC 3339 or a delay; empty: at once
 	Version    string // of the plan: a number or core.NewestVersion; empty: the newest
 	ReplyTo    string // private status subject; may be empty
 	Trace      string // W3C traceparent; a bad one is dropped
@@ -49,5 +50,5 @@ func (r *Refusal) Retryable() bool { return !core.FinalCode(r.Code) }
 
 // bytes is what the request takes of the door's room.
 func (r *Request) bytes() int64 {
-	return int64(len(r.Type) + len(r.ID) + len(r.Input) + len(r.CompleteBy) + len(r.Version) + len(r.ReplyTo) + len(r.Trace) + len(r.Labels) + requestBytesBesides)
+	return int64(len(r.Type) + len(r.ID) + len(r.Input) + len(r.CompleteBy) + len(r.StartAt) + len(r.Version) + len(r.ReplyTo) + len(r.Trace) + len(r.Labels) + requestBytesBesides)
 }

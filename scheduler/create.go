@@ -77,7 +77,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	e := &entry{
 		task: &core.Task{
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
-			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
+			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels, Origin: m.Pos, Deadline: sub.CompleteBy, StartAt: sub.StartAt, CreatedAt: sub.At,
 		},
 		plan: ref, created: true,
 	}

@@ -214,6 +214,7 @@ type submitCmd struct {
 	ID         string `arg:"" help:"Task id, yours: the same id again is the same task."`
 	Input      string `arg:"" optional:"" help:"Input as JSON; without it, or with -, it is read from standard input."`
 	CompleteBy string `help:"Deadline: RFC 3339, or a duration such as 30s."`
+	StartAt    string `help:"Nothing of it begins before: RFC 3339, or a delay such as 2h. The plan's time counts from then."`
 
 	PlanVersion string   `help:"Version of the plan, which must be stored; newest unless said."`
 	Label       []string `short:"l" help:"Labels, each key=value, up to 8: for lists, pauses and operations."`
@@ -234,7 +235,7 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(c.Label, ",")}
+	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Start-At": c.StartAt, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(c.Label, ",")}
 	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: sent, Header: header})
 	if err != nil {
 		data, err = c.again(ctx, input, err)

@@ -32,6 +32,13 @@ func TestScheduleCommands(t *testing.T) {
 	}
 	server := httptest.NewServer(apitest.As(operate.RoleOperator, handler))
 	defer server.Close()
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "schedules.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, snippet, _ := strings.Cut(string(guide), "```yaml\n")
+	snippet, _, _ = strings.Cut(snippet, "```")
+	guided := scheduleFile(t, snippet)
 	file := scheduleFile(t, `# two schedules
 name: weekdays
 type: order
@@ -54,6 +61,8 @@ from: 2026-02-01T00:00:00Z
 		says []string
 	}{
 		{"schedule apply " + file, 0, []string{"weekdays is stored; next run 2026-02-02T08:00:00Z", "often is stored; next run 2026-02-01T00:00:00Z"}},
+		{"schedule apply " + guided, 0, []string{"nightly-payout is stored; next run 2026-02-02T01:"}},
+		{"schedule delete nightly-payout --reason shown", 0, []string{"deleted nightly-payout"}},
 		{"schedule list", 0, []string{"nightly", "weekdays", "often", "0 9 * * mon-fri", "15m"}},
 		{"schedule list --limit 1 -o csv", 0, []string{"name,type", "nightly,order"}},
 		{"schedule show nightly", 0, []string{"30 2 * * *, Europe/Berlin", "next       2026-02-01T01:30:00Z", "2026-02-05T01:30:00Z", "nightly-20260131T013000Z at 2026-01-31T02:00:00Z: processed", "3 submitted, 1 skipped, 0 missed, 0 waiting"}},

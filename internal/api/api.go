@@ -36,6 +36,7 @@ const (
 const (
 	headerKey        = "Idempotency-Key"
 	headerCompleteBy = "Duly-Complete-By"
+	headerStartAt    = "Duly-Start-At"
 	headerReplyTo    = "Duly-Reply-To"
 	headerTrace      = "traceparent"
 	headerLabels     = "Duly-Labels"
@@ -44,7 +45,7 @@ const (
 )
 
 // headers are all with Duly's prefix.
-var headers = []string{headerCompleteBy, headerVersion, headerReplyTo, headerLabels}
+var headers = []string{headerCompleteBy, headerStartAt, headerVersion, headerReplyTo, headerLabels}
 
 // Config is how the HTTP API works. Zero fields take their defaults, except
 // those that say otherwise.

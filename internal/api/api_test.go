@@ -224,12 +224,12 @@ func TestGoldenBodies(t *testing.T) {
 // covers: I25
 func TestSubmissionOverHTTP(t *testing.T) {
 	s := newSite(t)
-	w := s.do("PUT", "/v1/tasks/delivery/d-1", `{"a":1}`, "Duly-Complete-By", "30s", "Duly-Reply-To", "_INBOX.a", "Traceparent", "00-x", "Duly-Labels", "a=b, c=d")
+	w := s.do("PUT", "/v1/tasks/delivery/d-1", `{"a":1}`, "Duly-Complete-By", "30s", "Duly-Start-At", "10s", "Duly-Reply-To", "_INBOX.a", "Traceparent", "00-x", "Duly-Labels", "a=b, c=d")
 	if w.Code != 202 || len(s.requests) != 1 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	r := s.requests[0]
-	if r.Type != "delivery" || r.ID != "d-1" || string(r.Input) != `{"a":1}` || r.CompleteBy != "30s" || r.ReplyTo != "_INBOX.a" || r.Trace != "00-x" || r.Labels != "a=b, c=d" {
+	if r.Type != "delivery" || r.ID != "d-1" || string(r.Input) != `{"a":1}` || r.CompleteBy != "30s" || r.StartAt != "10s" || r.ReplyTo != "_INBOX.a" || r.Trace != "00-x" || r.Labels != "a=b, c=d" {
 		t.Errorf("request %+v", r)
 	}
 	// What the Location says leads to the task before its owner has read it.

@@ -40,6 +40,7 @@ type (
 		ID         string          `json:"id,omitempty" doc:"absent: a new one"`
 		Input      json.RawMessage `json:"input"`
 		CompleteBy string          `json:"complete_by,omitempty"`
+		StartAt    string          `json:"start_at,omitempty"`
 		Version    string          `json:"plan_version,omitempty"`
 		ReplyTo    string          `json:"reply_to,omitempty"`
 		Trace      string          `json:"traceparent,omitempty"`
@@ -166,7 +167,7 @@ func (a *api) submitLine(number int64, line []byte, long bool, answer chan<- lin
 		}
 	}
 	if err != nil {
-		refuse(said, ingest.Refuse(400, ingest.CauseBody, "line %d is not a JSON object of type, id, input, complete_by, plan_version, reply_to, traceparent and labels: %v", number, err))
+		refuse(said, ingest.Refuse(400, ingest.CauseBody, "line %d is not a JSON object of type, id, input, complete_by, start_at, plan_version, reply_to, traceparent and labels: %v", number, err))
 		return
 	}
 	labels, bad := said.labels()
@@ -178,7 +179,7 @@ func (a *api) submitLine(number int64, line []byte, long bool, answer chan<- lin
 		said.ID = a.cfg.NewID()
 	}
 	a.door.Submit(ingest.Request{
-		Type: said.Type, ID: said.ID, Input: said.Input, CompleteBy: said.CompleteBy, Version: said.Version, ReplyTo: said.ReplyTo, Trace: said.Trace, Labels: labels,
+		Type: said.Type, ID: said.ID, Input: said.Input, CompleteBy: said.CompleteBy, StartAt: said.StartAt, Version: said.Version, ReplyTo: said.ReplyTo, Trace: said.Trace, Labels: labels,
 		Answer: func(became ingest.Answer) {
 			if became.Err != nil {
 				refuse(said, became.Err)

@@ -119,7 +119,7 @@ func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input [
 func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte, looked bool) {
 	answers := make(chan ingest.Answer, 1)
 	a.door.Submit(ingest.Request{
-		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
+		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), StartAt: r.Header.Get(headerStartAt), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
 		Trace: r.Header.Get(headerTrace), Labels: r.Header.Get(headerLabels), Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer },
 	})
 	select {

@@ -90,6 +90,7 @@ type (
 	// SubmissionIn is what a submission says besides its names.
 	SubmissionIn struct {
 		CompleteBy string `header:"Duly-Complete-By" doc:"the deadline: RFC 3339, or a duration as 30s"`
+		StartAt    string `header:"Duly-Start-At" doc:"nothing of it begins before: RFC 3339, or a delay as 2h; the plan's time counts from then"`
 		Version    string `header:"Duly-Plan-Version" doc:"of the plan: a number, or newest"`
 		ReplyTo    string `header:"Duly-Reply-To" doc:"NATS subject for statuses"`
 		Trace      string `header:"traceparent" doc:"W3C trace context"`

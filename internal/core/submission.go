@@ -15,21 +15,30 @@ var (
 	ErrCompleteByFar  = fmt.Errorf("%w: too far", ErrCompleteBy)
 )
 
+// ErrStartAt is wrapped by every error of [ParseStartAt], beside one of the three that say
+// what is wrong.
+var (
+	ErrStartAt      = errors.New("start-at refused")
+	ErrStartAtForm  = fmt.Errorf("%w: neither form", ErrStartAt)
+	ErrStartAtFar   = fmt.Errorf("%w: too far", ErrStartAt)
+	ErrStartAtAfter = fmt.Errorf("%w: not before complete-by", ErrStartAt)
+)
+
 // TimeLayout is RFC 3339 with microseconds, the resolution of an Instant.
 const TimeLayout = "2006-01-02T15:04:05.000000Z07:00"
 
-// completeByError is a refused complete-by: what is wrong, and a text with the value
+// timeError is a refused complete-by or start-at: what is wrong, and a text with the value
 // and the limit.
-type completeByError struct {
+type timeError struct {
 	cause error
 	text  string
 }
 
 // Error names the value and the limit.
-func (e *completeByError) Error() string { return e.text }
+func (e *timeError) Error() string { return e.text }
 
-// Unwrap gives one of the three causes.
-func (e *completeByError) Unwrap() error { return e.cause }
+// Unwrap gives the cause.
+func (e *timeError) Unwrap() error { return e.cause }
 
 // ParseCompleteBy reads a submission's complete-by wherever one is handed in: RFC 3339, or
 // a duration from now. Empty is 0: the plan's own time counts. Errors wrap
@@ -45,15 +54,44 @@ func ParseCompleteBy(value string, now Instant) (Instant, error) {
 	} else if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		by = InstantOf(t)
 	} else {
-		return 0, &completeByError{ErrCompleteByForm, fmt.Sprintf("complete-by %s is neither RFC 3339 nor a duration such as 30s", QuoteShort(value))}
+		return 0, &timeError{ErrCompleteByForm, fmt.Sprintf("complete-by %s is neither RFC 3339 nor a duration such as 30s", QuoteShort(value))}
 	}
 	switch {
 	case by <= now:
-		return 0, &completeByError{ErrCompleteByPast, fmt.Sprintf("complete-by %s has passed: now is %s", QuoteShort(value), now.Time().Format(TimeLayout))}
+		return 0, &timeError{ErrCompleteByPast, fmt.Sprintf("complete-by %s has passed: now is %s", QuoteShort(value), now.Time().Format(TimeLayout))}
 	case by > now.Add(DurationMax):
-		return 0, &completeByError{ErrCompleteByFar, fmt.Sprintf("complete-by %s is more than %v from now, %s", QuoteShort(value), DurationMax, now.Time().Format(TimeLayout))}
+		return 0, &timeError{ErrCompleteByFar, fmt.Sprintf("complete-by %s is more than %v from now, %s", QuoteShort(value), DurationMax, now.Time().Format(TimeLayout))}
 	}
 	return by, nil
+}
+
+// ParseStartAt reads a submission's start-at wherever one is handed in: RFC 3339, or a delay
+// from now. Empty is 0, and so is what has passed: at once. completeBy is the submission's,
+// as ParseCompleteBy gave it; it must be later. Errors wrap ErrStartAtForm (neither),
+// ErrStartAtFar (further off than DurationMax) or ErrStartAtAfter (not before completeBy),
+// and all of them ErrStartAt.
+func ParseStartAt(value string, now, completeBy Instant) (Instant, error) {
+	if value == "" {
+		return 0, nil
+	}
+	var at Instant
+	if d, err := time.ParseDuration(value); err == nil && d >= 0 {
+		at = now.Add(min(d, DurationMax+time.Hour)) // no sum overflows
+	} else if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
+		at = InstantOf(t)
+	} else {
+		return 0, &timeError{ErrStartAtForm, fmt.Sprintf("start-at %s is neither RFC 3339 nor a delay such as 2h", QuoteShort(value))}
+	}
+	switch {
+	case at <= now:
+		return 0, nil
+	case at > now.Add(DurationMax):
+		return 0, &timeError{ErrStartAtFar, fmt.Sprintf("start-at %s is more than %v from now, %s", QuoteShort(value), DurationMax, now.Time().Format(TimeLayout))}
+	case completeBy != 0 && completeBy <= at:
+		return 0, &timeError{ErrStartAtAfter, fmt.Sprintf("start-at %s is %s, and complete-by %s is not after it; both count from now where they are durations",
+			QuoteShort(value), at.Time().Format(TimeLayout), completeBy.Time().Format(TimeLayout))}
+	}
+	return at, nil
 }
 
 // Lengths of a W3C traceparent: version 00, and what a later one may have.

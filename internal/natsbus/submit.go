@@ -33,6 +33,7 @@ type SubmitRequest struct {
 	ID         string
 	Payload    []byte
 	CompleteBy string // as the header has it; see core.ParseCompleteBy
+	StartAt    string // the same; see core.ParseStartAt
 	ReplyTo    string // as the header has it; see Names.CheckReplyTo
 	Trace      string // as the header has it; see core.CleanTrace
 	Labels     string // as the header has them; see core.ParseLabels
@@ -95,6 +96,7 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 		}
 		if len(msg.Header) > 0 {
 			r.CompleteBy = msg.Header.Get(wire.HeaderCompleteBy)
+			r.StartAt = msg.Header.Get(wire.HeaderStartAt)
 			r.ReplyTo = msg.Header.Get(wire.HeaderReplyTo)
 			r.Trace = msg.Header.Get(wire.HeaderTrace)
 			r.Labels = msg.Header.Get(wire.HeaderLabels)

@@ -117,7 +117,7 @@ func (n *Node) newRequests() (*api.Requests, error) {
 // submission turns a request of the fast door into ingest's.
 func submission(r *natsbus.SubmitRequest) ingest.Request {
 	return ingest.Request{
-		Type: r.Type, ID: r.ID, Input: r.Payload, CompleteBy: r.CompleteBy, ReplyTo: r.ReplyTo, Trace: r.Trace, Labels: r.Labels, Version: r.Version,
+		Type: r.Type, ID: r.ID, Input: r.Payload, CompleteBy: r.CompleteBy, StartAt: r.StartAt, ReplyTo: r.ReplyTo, Trace: r.Trace, Labels: r.Labels, Version: r.Version,
 		Answer: func(a ingest.Answer) {
 			if a.Err != nil {
 				r.Reject(a.Err.Code, a.Err.ErrCode, a.Err.Description, a.Err.Retry)

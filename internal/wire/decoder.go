@@ -103,6 +103,9 @@ func (d TaskDecoder) single(partition int, taskType, id string, header Header, d
 	if s.CompleteBy, err = core.ParseCompleteBy(header.Get(HeaderCompleteBy), at); err != nil {
 		return s, CodeBadRequest, err
 	}
+	if s.StartAt, err = core.ParseStartAt(header.Get(HeaderStartAt), at, s.CompleteBy); err != nil {
+		return s, CodeBadRequest, err
+	}
 	if s.ReplyTo = header.Get(HeaderReplyTo); s.ReplyTo != "" {
 		if err := d.Names.CheckReplyTo(s.ReplyTo, d.ReplyPrefixes); err != nil {
 			return s, CodeBadRequest, err

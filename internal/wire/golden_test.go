@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -26,7 +27,7 @@ func TestNames(t *testing.T) {
 		{StreamTasks, "DULY_TASKS"}, {StreamControl, "DULY_CONTROL"}, {StreamEvents, "DULY_EVENTS"}, {StreamDead, "DULY_DEAD"},
 		{BucketNodes, "DULY_NODES"}, {NodeKey("n1"), "node.n1"}, {KeyLeader, "leader"},
 		{GroupIngest, "ingest"}, {GroupAgent, "q"},
-		{HeaderCompleteBy, "Duly-Complete-By"}, {HeaderReplyTo, "Duly-Reply-To"}, {HeaderTrace, "traceparent"},
+		{HeaderCompleteBy, "Duly-Complete-By"}, {HeaderStartAt, "Duly-Start-At"}, {HeaderReplyTo, "Duly-Reply-To"}, {HeaderTrace, "traceparent"},
 		{HeaderCause, "Duly-Cause"}, {HeaderSubject, "Duly-Subject"},
 		{HeaderError, "Nats-Service-Error"}, {HeaderErrorCode, "Nats-Service-Error-Code"},
 		{SubmitSubject("order", "o-1"), "duly.submit.order.o-1"},
@@ -191,6 +192,55 @@ func TestPackGolden(t *testing.T) {
 	back, err := DecodePack(packed)
 	if err != nil || !reflect.DeepEqual(back, goldenPack) {
 		t.Errorf("decoded %+v, %v", back, err)
+	}
+}
+
+// TestPackStartAt: a start-at stands behind the labels, with their number where there are none; a pack that says neither is
+// not one that we write.
+func TestPackStartAt(t *testing.T) {
+	subs := []core.Submission{{Type: "order", ID: "o-1", At: at, StartAt: at + 1}, {Type: "order", ID: "o-2", At: at, StartAt: at + 1, Labels: []core.Label{{Key: "a", Value: "b"}}}}
+	const want = "01" +
+		"20" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00" + "ced7e7e4ded7a306" +
+		"24" + "056f72646572" + "036f2d32" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "01" + "0161" + "0162" + "ced7e7e4ded7a306"
+	packed := AppendPack(nil, subs)
+	if got := hex.EncodeToString(packed); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if want := 1 + PackedSize(&subs[0]) + PackedSize(&subs[1]); len(packed) != want {
+		t.Errorf("pack has %d bytes, PackedSize says %d", len(packed), want)
+	}
+	back, err := DecodePack(packed)
+	if err != nil || !reflect.DeepEqual(back, subs) {
+		t.Errorf("decoded %+v, %v", back, err)
+	}
+	for _, text := range []string{
+		"01" + "18" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00",                             // no label, and nothing behind
+		"01" + "19" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00" + "00",                      // a start-at of 0
+		"01" + "21" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00" + "ced7e7e4ded7a306" + "00", // and more
+	} {
+		data, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := DecodePack(data); !errors.Is(err, ErrUndecodable) {
+			t.Errorf("%s: %+v, %v", text, back, err)
+		}
+	}
+}
+
+// TestStartAtHeader reads the start-at of the stream endpoint.
+func TestStartAtHeader(t *testing.T) {
+	d := TaskDecoder{}
+	const subject = "duly.tasks.3.order.o-1"
+	for value, want := range map[string]core.Instant{"": 0, "2h": at.Add(2 * time.Hour), "2001-01-01T00:00:00Z": 0} {
+		got, err := d.Decode(subject, Header{}.With(HeaderStartAt, value), []byte("1"), at)
+		if err != nil || len(got.Submissions) != 1 || got.Submissions[0].StartAt != want {
+			t.Errorf("%q: %+v, %v", value, got, err)
+		}
+	}
+	got, err := d.Decode(subject, SubmitHeaders("1h", "", "", "", "").With(HeaderStartAt, "2h"), []byte("1"), at)
+	if err != nil || len(got.Refused) != 1 || !strings.Contains(got.Refused[0].Error, "is not after it") {
+		t.Errorf("a deadline before the start: %+v, %v", got, err)
 	}
 }
 

@@ -108,6 +108,7 @@ const (
 // The headers.
 const (
 	HeaderCompleteBy = "Duly-Complete-By"  // RFC 3339 or a duration
+	HeaderStartAt    = "Duly-Start-At"     // RFC 3339 or a delay
 	HeaderVersion    = "Duly-Plan-Version" // of the plan: a number, or newest, which is the default
 	HeaderReplyTo    = "Duly-Reply-To"     // the submitter's private status subject
 	HeaderTrace      = "traceparent"       // W3C trace context

@@ -50,11 +50,14 @@ func AppendPack(dst []byte, subs []core.Submission) []byte {
 		dst = binary.AppendVarint(dst, int64(s.At))
 		dst = binary.AppendUvarint(dst, uint64(len(s.Input)))
 		dst = append(dst, s.Input...)
-		if len(s.Labels) > 0 { // else nothing: older readers find the end here
+		if len(s.Labels) > 0 || s.StartAt != 0 { // else nothing: older readers find the end here
 			dst = binary.AppendUvarint(dst, uint64(len(s.Labels)))
 			for _, l := range s.Labels {
 				dst = appendField(dst, l.Key)
 				dst = appendField(dst, l.Value)
+			}
+			if s.StartAt != 0 {
+				dst = binary.AppendVarint(dst, int64(s.StartAt))
 			}
 		}
 	}
@@ -115,7 +118,7 @@ func PackedSize(s *core.Submission) int {
 func recordSize(s *core.Submission) int {
 	return fieldSize(len(s.Type)) + fieldSize(len(s.ID)) + uvarintSize(uint64(s.PlanVersion)) +
 		varintSize(int64(s.CompleteBy)) + fieldSize(len(s.ReplyTo)) + fieldSize(len(s.Trace)) +
-		varintSize(int64(s.At)) + fieldSize(len(s.Input)) + labelsSize(s.Labels)
+		varintSize(int64(s.At)) + fieldSize(len(s.Input)) + labelsSize(s.Labels) + startSize(s)
 }
 
 func labelsSize(labels []core.Label) int {
@@ -125,6 +128,18 @@ func labelsSize(labels []core.Label) int {
 	n := uvarintSize(uint64(len(labels)))
 	for _, l := range labels {
 		n += fieldSize(len(l.Key)) + fieldSize(len(l.Value))
+	}
+	return n
+}
+
+// startSize is what a start-at adds, with the number of labels where there are none.
+func startSize(s *core.Submission) int {
+	if s.StartAt == 0 {
+		return 0
+	}
+	n := varintSize(int64(s.StartAt))
+	if len(s.Labels) == 0 {
+		n++
 	}
 	return n
 }
@@ -201,6 +216,13 @@ func decodeRecord(record []byte, lastType string) (core.Submission, error) {
 	}
 	if r.err == nil && len(r.rest) > 0 {
 		s.Labels = r.labels()
+		if r.err == nil && len(r.rest) > 0 {
+			if s.StartAt = core.Instant(r.varint("start-at")); r.err == nil && s.StartAt == 0 {
+				r.err = errors.New("start-at is 0, which is written as none")
+			}
+		} else if r.err == nil && len(s.Labels) == 0 {
+			r.err = errors.New("neither labels nor a start-at behind the input")
+		}
 	}
 	switch {
 	case r.err != nil:
@@ -208,18 +230,18 @@ func decodeRecord(record []byte, lastType string) (core.Submission, error) {
 	case s.PlanVersion < 0:
 		return s, fmt.Errorf("plan version %d is too large", version)
 	case len(r.rest) > 0:
-		return s, fmt.Errorf("%d bytes after the labels", len(r.rest))
+		return s, fmt.Errorf("%d bytes after the last field", len(r.rest))
 	}
 	return s, nil
 }
 
-// labels reads those behind the input, of which there are some.
+// labels reads those behind the input, of which there may be none before a start-at.
 func (r *reader) labels() []core.Label {
 	n := r.uvarint("labels")
-	if r.err == nil && (n < 1 || n > core.LabelsMax) {
-		r.err = fmt.Errorf("%d labels behind the input, want 1 to %d", n, core.LabelsMax)
+	if r.err == nil && n > core.LabelsMax {
+		r.err = fmt.Errorf("%d labels behind the input, want %d at most", n, core.LabelsMax)
 	}
-	if r.err != nil {
+	if r.err != nil || n == 0 {
 		return nil
 	}
 	labels := make([]core.Label, n)
