@@ -306,7 +306,7 @@ func (g *graphJudge) begins(r *Record, when func(step int) bool) string {
 		}
 		s.begun = true
 	} else if r.State == StateUndoing {
-		if i := g.callsOut(); i >= 0 {
+		if i := g.callsOut(); i >= 0 && !heard {
 			return fmt.Sprintf("G2: row %d undoes step %d while the do of row %d is out at step %d", r.Seq, r.Next, g.steps[i].out, i)
 		}
 	} else if ps.OnExhausted != PolicySkip || r.State != StateProcessing {

@@ -39,6 +39,19 @@ func (s *stage) expressions(st *core.Step, a args) {
 	}
 }
 
+// stageExpressions implements scheduler.Expressions.
+type stageExpressions struct{ s *stage }
+
+// Bind implements scheduler.Expressions.
+func (x stageExpressions) Bind(_ *core.Plan, t *core.Task) core.Asker { return stageAsker{x.s, t} }
+
+// Children implements scheduler.Expressions.
+func (x stageExpressions) Children(p *core.Plan, _ *core.Task, step int) func(int, []byte) ([]byte, error) {
+	return func(index int, element []byte) ([]byte, error) {
+		return fmt.Appendf(nil, `{"of":%s,"index":%d,"with":%q}`, element, index, p.Steps[step].Input), nil
+	}
+}
+
 // stageAsker answers the expressions of one task.
 type stageAsker struct {
 	s *stage

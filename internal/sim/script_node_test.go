@@ -42,7 +42,7 @@ func (s *stage) addNode(name string, a args) {
 		s: s, name: name, skew: s.duration(a["skew"]), versionMax: int64(s.number(a["plans-up-to"])), old: a["knows"] == "calls",
 		cfg: scheduler.Config{
 			Node: name, AgentWindow: s.number(a["window"]), BatchMax: s.number(a["batch"]),
-			PublishRetry: time.Second, PlansRetry: 50 * time.Millisecond,
+			PublishRetry: time.Second, PlansRetry: 50 * time.Millisecond, Expressions: stageExpressions{s},
 		},
 	}
 	n.cfg.Now = n.clock

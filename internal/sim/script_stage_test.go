@@ -26,10 +26,11 @@ type planOf = core.Plan
 // stage is the world of one script: the real roles, one after the other, by a
 // clock that the script moves.
 type stage struct {
-	t      *testing.T
-	b      strings.Builder
-	quiet  bool // count what happens instead of telling it
-	counts map[string]int
+	t       *testing.T
+	b       strings.Builder
+	quiet   bool // count what happens instead of telling it
+	counted bool // it was so once: no operator has read the event stream
+	counts  map[string]int
 
 	now    core.Instant
 	events []stageEvent // what is to happen, in order
@@ -100,7 +101,7 @@ func (s *stage) verbs() map[string]func(string, args) {
 		"signal":   s.ask(core.EventSignal),
 		"hand":     s.hand,
 		"tick":     s.tick, "show": s.show,
-		"quiet":  func(string, args) { s.quiet = true },
+		"quiet":  func(string, args) { s.quiet, s.counted = true, true },
 		"counts": func(string, args) { s.tellCounts() },
 		"end":    func(string, args) { s.end() },
 	}

@@ -37,9 +37,11 @@ const takeoverOfMany = "08_takeover_100000_commands"
 // What a script shows is checked besides being compared: see stage.end.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
+	graphs, err2 := filepath.Glob("testdata/graph/*.txt")
+	if err != nil || err2 != nil || len(files) == 0 || len(graphs) == 0 {
+		t.Fatalf("no scripts: %v, %v", err, err2)
 	}
+	files = append(files, graphs...)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(name, func(t *testing.T) { playFile(t, file, inMemory, *update) })

@@ -36,6 +36,19 @@ func TestStormThenCalm(t *testing.T) {
 	}
 }
 
+// The same where plans are graphs of steps of all kinds and tasks have tasks; these worlds are larger, so that fewer are run.
+//
+// covers: G1, G2, G3, G5, G6, G7, G8
+func TestGraphStormThenCalm(t *testing.T) {
+	for i := range max(1, *seeds/250) {
+		cfg := sim.Draw(*first + uint64(i))
+		cfg.Graph = true
+		if err := sim.New(cfg).Run(); err != nil {
+			t.Fatalf("%v\nagain with: go run ./internal/sim/run -seeds 1 -seed %d -world graph", err, cfg.Seed)
+		}
+	}
+}
+
 // stormy checks that the storm deserves its name: every fault has happened, and
 // whatever can happen to a task has happened to some.
 func stormy(t *testing.T, kinds map[core.Kind]int, faults map[string]int) {

@@ -29,7 +29,7 @@ func TestLastLine(t *testing.T) {
 // Operators who meddle with everything, while the database goes back in every world.
 func TestOperators(t *testing.T) {
 	var out strings.Builder
-	if status := run([]string{"-seeds", "200", "-operators", "-faults"}, &out, io.Discard); status != 0 {
+	if status := run([]string{"-world", "linear", "-seeds", "200", "-operators", "-faults"}, &out, io.Discard); status != 0 {
 		t.Fatalf("status %d\n%s", status, &out)
 	}
 	if !regexp.MustCompile(`(?m)^ +[1-9]\d\d  SQL went back$`).MatchString(out.String()) {
@@ -38,7 +38,7 @@ func TestOperators(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range []string{"-seeds -1", "-workers 0", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-what"} {
+	for _, args := range []string{"-seeds -1", "-workers 0", "-world round", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-what"} {
 		var errs strings.Builder
 		if status := run(strings.Fields(args), io.Discard, &errs); status != 2 || errs.Len() == 0 {
 			t.Errorf("%s: status %d, said %q", args, status, &errs)
