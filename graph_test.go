@@ -97,7 +97,7 @@ func TestGraphsThatCannotBe(t *testing.T) {
 		"step c: its plan is nil":                                   plan(NewChild[testOrder, NoResult]("c", nil)),
 		"step c: With: the expression is empty":                     plan(With[testOrder](NewChild("c", tripFlight), "")),
 		`With("b"): there is another already, "a"`:                  plan(With[testOrder](With[testOrder](NewChild("c", tripFlight), "a"), "b")),
-		"step all: Elements(0), want 1 to 100000":          plan(NewEach[testOrder]("all", tripFlight, Elements("input", 0))),
+		"step all: Elements(0), want 1 to 100000":                   plan(NewEach[testOrder]("all", tripFlight, Elements("input", 0))),
 		"step all: Elements: the expression is empty":               plan(NewEach[testOrder]("all", tripFlight, Elements("", 1))),
 		"step all: Parallel(0), want 1 to 10000":                    plan(flights(Parallel(0))),
 		"step all: ElementInput: the expression is empty":           plan(flights(ElementInput(" "))),

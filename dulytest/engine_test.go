@@ -230,7 +230,9 @@ func TestEngineWithCodec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = Credit.Serve(agent, func(_ context.Context, call duly.Call[Cart]) (Score, error) { return Score{Good: call.Input.Cents == 7}, nil })
+	err = Credit.Serve(agent, func(_ context.Context, call duly.Call[Cart]) (Score, error) {
+		return Score{Good: call.Input.Cents == 7}, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

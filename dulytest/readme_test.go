@@ -30,7 +30,10 @@ func paying(t *testing.T, paid *int) *duly.Agent {
 		t.Fatal(err)
 	}
 	err = Pay.Serve(agent,
-		func(_ context.Context, call duly.Call[Cart]) (Bill, error) { *paid++; return Bill{Number: call.Key}, nil },
+		func(_ context.Context, call duly.Call[Cart]) (Bill, error) {
+			*paid++
+			return Bill{Number: call.Key}, nil
+		},
 		func(context.Context, duly.Undo[Cart, Bill]) error { *paid--; return nil })
 	if err != nil {
 		t.Fatal(err)

@@ -167,13 +167,18 @@ func (e *Example) Submit(ctx context.Context, client *duly.Client, number int) (
 	if _, err := e.Plan.Submit(ctx, client, id, trip); err != nil || trip.Cents <= dear {
 		return ref, err
 	}
+	answer := e.Approve.Answer(Approval{By: "olga"})
 	switch number % 4 {
 	case 0:
-		return ref, e.Plan.Signal(ctx, client, id, e.Approve.Refuse("take the train"))
+		answer = e.Approve.Refuse("take the train")
 	case 1:
 		return ref, nil
 	}
-	return ref, e.Plan.Signal(ctx, client, id, e.Approve.Answer(Approval{By: "olga"}))
+	err := e.Plan.Signal(ctx, client, id, answer)
+	if errors.Is(err, duly.ErrRefused) {
+		return ref, nil // the trip has been given up meanwhile
+	}
+	return ref, err
 }
 
 // Number is the trip of a number: two of three are dear.

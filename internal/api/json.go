@@ -60,6 +60,7 @@ type (
 		Input       json.RawMessage `json:"input,omitempty"`
 		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
 		Steps       []stepJSON      `json:"steps,omitempty"`
+		Result      json.RawMessage `json:"result,omitempty" doc:"of a processed task whose plan has one"`
 
 		Seq         int64             `json:"seq,omitempty" doc:"number of the newest journal row: if_seq of an action"`
 		Fingerprint string            `json:"fingerprint,omitempty" doc:"of the failure, as failure groups have it"`
@@ -112,7 +113,7 @@ func viewJSON(v *core.View) taskJSON {
 		State: v.State, Reason: v.Reason, FailedStep: v.FailedStep, Round: v.Round, Failures: v.Failures, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor,
 		CompleteBy: timeText(v.CompleteBy), CreatedAt: timeText(v.CreatedAt), UpdatedAt: timeText(v.UpdatedAt),
 		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input), InputHash: v.InputHash,
-		Seq: v.Seq, Fingerprint: v.Fingerprint, Why: v.Sentence,
+		Seq: v.Seq, Fingerprint: v.Fingerprint, Why: v.Sentence, Result: rawJSON(v.Result),
 	}
 	t.Labels = labelsOf(v.Labels)
 	for i := range v.Steps {

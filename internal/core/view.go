@@ -21,6 +21,7 @@ type View struct {
 	Reason      string     // why it is where it is, from the newest row that says so
 	FailedStep  string     // the step whose failure is the reason, if one's is; in a list, of tasks in error or undone alone
 	Steps       []StepView // in the plan's order; empty in a list
+	Result      []byte     // of a processed task whose plan has one: JSON; empty in a list
 	Seq         int64      // number of the newest journal row; 0 where it is not read
 	Fingerprint string     // of the failure, of a task in error or undone
 	Labels      []Label    // that the submission gave, in its order
@@ -58,7 +59,7 @@ func (t *Task) Summary() View {
 // the task; at is the time that its sentence speaks of.
 func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 	v := t.Summary()
-	v.Reason, v.Input = t.Why, t.Input
+	v.Reason, v.Input, v.Result = t.Why, t.Input, t.Result
 	v.Sentence, v.Possible = t.Sentence(p, at), t.Possible(p)
 	if t.State == StateProcessed {
 		v.Reason = ""

@@ -130,6 +130,7 @@ type taskJSON struct {
 	Input       json.RawMessage   `json:"input"`
 	InputHash   []byte            `json:"input_hash"`
 	Labels      map[string]string `json:"labels"`
+	Result      json.RawMessage   `json:"result"`
 	Steps       []struct {
 		Name    string          `json:"name"`
 		Agent   string          `json:"agent"`
@@ -146,7 +147,7 @@ type taskJSON struct {
 func (j *taskJSON) view() (core.View, error) {
 	v := core.View{
 		ID: j.ID, Type: j.Type, PlanVersion: j.PlanVersion, Partition: j.Partition, Number: j.Number, State: core.State(j.State),
-		Reason: j.Reason, FailedStep: j.FailedStep, Round: j.Round, Failures: j.Failures, WaitsFor: j.WaitsFor, Input: j.Input, InputHash: j.InputHash,
+		Reason: j.Reason, FailedStep: j.FailedStep, Round: j.Round, Failures: j.Failures, WaitsFor: j.WaitsFor, Input: j.Input, InputHash: j.InputHash, Result: j.Result,
 	}
 	for _, key := range slices.Sorted(maps.Keys(j.Labels)) {
 		v.Labels = append(v.Labels, core.Label{Key: key, Value: j.Labels[key]})
