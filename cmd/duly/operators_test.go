@@ -485,6 +485,7 @@ func TestLists(t *testing.T) {
 	e.run(exitDone, "failures show g-1", "FINGERPRINT", "≥ 10,000")
 	e.run(exitDone, "plan show order", "VERSION", "2", "payment.charge")
 	e.run(exitDone, "plan show order --version 1 -o csv", "charge,payment.charge")
+	e.run(exitDone, "plan show order --yaml", "name: order\nversion: 2\n", "  - name: charge\n    agent: payment.charge\n    after:\n      - credit\n")
 	e.run(exitFailed, "plan diff order --from 1", `-      "attempts_max": 3,`, `+      "attempts_max": 5,`)
 	e.run(exitDone, "plan diff order --from 2", "the same")
 	e.run(exitNotFound, "plan show order --version 7", `versions stored: 1 2`)

@@ -137,7 +137,7 @@ func (c *planLintCmd) Run(std streams) error {
 	if err := json.Unmarshal(data, &head); err != nil {
 		return fmt.Errorf("file: %s: %w", c.File, err)
 	}
-	_, err = fmt.Fprintf(std.out, "%s: plan %s version %d can work; it has %d steps\n", c.File, head.Name, head.Version, len(head.Steps))
+	_, err = fmt.Fprintf(std.out, "%s: plan %s version %d can work (steps: %d)\n", c.File, head.Name, head.Version, len(head.Steps))
 	return err
 }
 
