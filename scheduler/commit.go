@@ -94,6 +94,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	s.leftOut(res)
 	s.trace()
 	s.tell()
+	s.learn()
 }
 
 // trace hands over what was committed about tasks of sampled traces.
@@ -214,6 +215,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 // that it came to nothing, either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
+	p.occupy(e, 0, s.cfg.AgentWindow)
 	e.task = &core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
 		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline,

@@ -24,6 +24,8 @@ type Store interface {
 	WaitingAgents(ctx context.Context, partition int) ([]string, error)
 	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
 	Plans(ctx context.Context) ([]core.Plan, error)
+	// Deprecated returns the versions that a submission takes only when it names them.
+	Deprecated(ctx context.Context) (core.Deprecations, error)
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
 }
 

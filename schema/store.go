@@ -69,6 +69,12 @@ type Store interface {
 	// of partition, bound, number, after a place in that order.
 	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)
 
+	// Children returns children of a step in the order of their numbers, after one; Youngest in the other order, below
+	// one. ChildCounts counts all of them by what became of them.
+	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
+	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
+	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
+
 	// PutPlan stores a plan version; what means the same again is fine, another is
 	// core.ErrPlanConflict.
 	PutPlan(ctx context.Context, p core.Plan) error
@@ -84,6 +90,7 @@ type Store interface {
 
 	// Store is what operators read and write.
 	operate.Store
+	operate.VersionStore
 	// ForgetAudit deletes up to most of the oldest audit entries that were made before a time, and returns how many. Nothing
 	// else deletes one.
 	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)

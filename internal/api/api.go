@@ -71,10 +71,12 @@ type Ports struct {
 	Partitions     operate.Partitions
 	Events         operate.Events
 	Pauses         operate.PauseControl
+	Versions       operate.PlanControl
 	Tokens         operate.TokenStore
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Books          operate.Books
+	Schedules      operate.Schedules
 	Live           *live.Live
 	Alerts         *alerts.Book
 	Level          *slog.LevelVar // of the log of this node
@@ -141,6 +143,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.engineRoutes()
 	a.adminRoutes()
 	a.booksRoutes()
+	a.scheduleRoutes()
 	a.alertRoutes()
 	a.levelRoutes()
 	a.serveDocument()

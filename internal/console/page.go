@@ -87,6 +87,7 @@ var sections = []section{
 	{"agents", "agents", "Agents", "agent"},
 	{"pauses", "pauses", "Pauses", "pause"},
 	{"books", "books", "Books", "books"},
+	{"schedules", "schedules", "Schedules", "clock"},
 	{"plans", "plans", "Plans", "plan"},
 	{"partitions", "partitions", "Partitions", "slices"},
 	{"audit", "audit", "Audit", "audit"},

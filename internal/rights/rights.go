@@ -261,6 +261,7 @@ func (b *builder) supervisor() {
 	b.publish(api+"CONSUMER.CREATE."+events+"."+wire.ConsumerAlerts+"."+n.PatternErrors(),
 		api+"CONSUMER.MSG.NEXT."+events+"."+wire.ConsumerAlerts, ack+events+"."+wire.ConsumerAlerts+".>")
 	b.seldom(api + "CONSUMER.INFO." + events + "." + wire.ConsumerAlerts)
+	b.seldom(n.PatternSubmit()) // tasks of schedules
 	alerts := n.StreamAlerts()
 	b.publish(api+"CONSUMER.CREATE."+alerts+"."+wire.ConsumerDelivery+"."+n.PatternAlerts(),
 		api+"CONSUMER.MSG.NEXT."+alerts+"."+wire.ConsumerDelivery, ack+alerts+"."+wire.ConsumerDelivery+".>")

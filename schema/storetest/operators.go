@@ -54,6 +54,9 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"notes", testNotes},
 		{"settings", testSettings},
 		{"pauses", testPauses},
+		{"schedules", testSchedules},
+		{"schedules are fenced", testSchedulesFenced},
+		{"as many schedules as may be", testSchedulesMany},
 		{"books", testBooks},
 		{"ghosts in pages", testGhostPages},
 	} {
