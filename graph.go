@@ -1,18 +1,10 @@
 package duly
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
 	"duly.dev/duly/internal/core"
-)
-
-// Bounds of an [Each].
-const (
-	parallelLimit   = 1000
-	parallelDefault = 10
-	elementsLimit   = 100_000
 )
 
 // Wait is a step that waits for an instant. A task that waits holds no memory of the server, and waits through
@@ -192,8 +184,8 @@ type ElementList struct {
 	most       int
 }
 
-// Elements is an expression in CEL over input and results that is a list; each element is the input of one child. A
-// list of more than most elements, 1 to 100,000, fails the step.
+// Elements is an expression in CEL over input and results that is a list; each element is the input of one child,
+// or what [ElementInput] makes of it. A list of more than most elements, 1 to 100,000, fails the step.
 func Elements(expression string, most int) ElementList { return ElementList{expression, most} }
 
 // NewEach defines a step with a child of a plan for each element, whose newest version is taken. name is unique within
@@ -202,14 +194,10 @@ func NewEach[In, ChildIn, Out any](name string, plan PlanOf[ChildIn, Out], eleme
 	e := &Each[In]{define(name, core.EachStep)}
 	e.def.child(plan)
 	e.def.expression("Elements", &e.def.step.Elements, elements.expression)
-	if elements.most < 1 || elements.most > elementsLimit {
-		e.def.refuse("Elements: at most %d, want 1 to %d", elements.most, elementsLimit)
-	}
-	e.def.step.ElementsMax = elements.most
+	e.def.count("Elements", &e.def.step.ElementsMax, elements.most, core.ElementsLimit)
 	for _, option := range options {
 		option.forEach(&e.def)
 	}
-	e.def.step.Parallel = cmp.Or(e.def.step.Parallel, parallelDefault)
 	return e
 }
 

@@ -249,9 +249,15 @@ func Least(d time.Duration) Option {
 	return option(func(def *definition) { def.duration("Least", &def.step.Least, d) })
 }
 
-// Parallel is how many children are open at a time, 1 to 1000; 10 unless said.
+// ElementInput is an expression in CEL that makes the input of each child: over input, results, element and index, which
+// begins with 0. Unless said the element is the input.
+func ElementInput(expression string) EachOption {
+	return option(func(def *definition) { def.expression("ElementInput", &def.step.Input, expression) })
+}
+
+// Parallel is how many children are open at a time, 1 to 10,000; 100 unless said.
 func Parallel(most int) EachOption {
-	return option(func(def *definition) { def.count("Parallel", &def.step.Parallel, most, parallelLimit) })
+	return option(func(def *definition) { def.count("Parallel", &def.step.Parallel, most, core.ParallelLimit) })
 }
 
 // FailuresMax is how many children may come to be undone before the step fails, and with it all of them; 0 unless

@@ -146,7 +146,7 @@ func (c *Client) RefuseSignalRaw(ctx context.Context, typ, id, step, reason stri
 // signal asks that an answer be stored.
 func (c *Client) signal(ctx context.Context, a signalOf) error {
 	what := operation{"signal", fmt.Sprintf("task %s of type %s", a.id, a.typ)}
-	if err := checkNames(a.typ, a.id); err != nil {
+	if err := checkTask(a.typ, a.id); err != nil {
 		return what.failed(err)
 	}
 	if err := core.CheckName("step", a.step); err != nil {

@@ -25,6 +25,7 @@ type source struct {
 	names  wire.Names
 	who    string // the instance that answers
 	books  []agentBooks
+	probes *agents.Runtime // answers probes
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
@@ -64,6 +65,11 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 	}
 	stopBooks, err := s.serveBooks(ctx, conn)
 	defer stopBooks()
+	if err != nil {
+		return err
+	}
+	stopProbes, err := s.serveProbes(ctx, conn)
+	defer stopProbes()
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,8 @@ type Config struct {
 type Runtime struct {
 	config  Config
 	routes  map[route]*Handlers
-	agents  []string // in the order of their first step
+	probes  map[route]Prober // see RegisterProbe; nil: none
+	agents  []string         // in the order of their first step
 	running atomic.Bool
 }
 

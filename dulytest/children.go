@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 )
 
 // family is the children of one step while the step or its undo is out. It does what the owner of a partition does on a
@@ -18,6 +19,7 @@ type family struct {
 	next, count, parallel int
 	list                  []byte // of an each
 	elements              [][2]int
+	inputs                *expr.Children
 	undone                []*Task // still to be undone, the newest last
 
 	open, done, failed int
@@ -31,6 +33,7 @@ func (e *Engine) beginChildren(t *Task, effect core.Effect) {
 		own := t.task.Steps[effect.Step].Own()
 		f.list, f.elements, f.parallel = own.Given, core.Elements(own.Given), step.Parallel
 		f.count = len(f.elements)
+		f.inputs = t.program.Children(&t.task, effect.Step)
 	}
 	e.adopt(f)
 }
@@ -92,12 +95,12 @@ func (e *Engine) child(f *family, index int) {
 		e.again(f, t)
 		return
 	}
-	plan := e.newest(step.Child)
-	if plan == nil {
+	stored := e.newest(step.Child)
+	if stored == nil {
 		e.t.Fatalf("task %s: step %s: plan %s of its children is not stored: see Engine.Apply", parent.task.ID, step.Name, step.Child)
 		return
 	}
-	t := &Task{e: e, plan: plan}
+	t, plan := stored.task(e), &stored.plan
 	t.task = core.Task{
 		ID: id, Type: plan.Name, Number: int64(len(e.tasks) + 1), Input: parent.task.InputOf(f.step), Trace: parent.task.Trace,
 		CreatedAt: e.now, Deadline: min(e.now.Add(plan.CompleteBy), parent.task.Steps[f.step].Due),
@@ -105,7 +108,12 @@ func (e *Engine) child(f *family, index int) {
 	}
 	if each {
 		at := f.elements[index]
-		t.task.Input = f.list[at[0]:at[1]]
+		input, err := f.inputs.Input(index, f.list[at[0]:at[1]])
+		if err != nil {
+			f.fail(id, err.Error())
+			return
+		}
+		t.task.Input = input
 	}
 	t.task.InputHash = core.HashInput(plan.Name, t.task.Input)
 	t.parent = parent
@@ -123,17 +131,17 @@ func (e *Engine) again(f *family, t *Task) {
 		f.open++
 		if err := e.decide(t, core.Event{Kind: core.EventResubmit, ByParent: true}); err != nil {
 			f.open--
-			f.fail(t)
+			f.fail(t.task.ID, t.task.Why)
 		}
 	default:
 		f.open++
 	}
 }
 
-// fail counts a child that was undone.
-func (f *family) fail(t *Task) {
+// fail counts a child that was undone, or could not be born.
+func (f *family) fail(id, why string) {
 	if f.failed++; f.why == "" {
-		f.why = "child " + t.task.ID + " was undone: " + t.task.Why
+		f.why = "child " + id + ": " + why
 	}
 }
 
@@ -182,7 +190,7 @@ func (e *Engine) childEnded(t *Task) {
 	case core.StateUndone:
 		f.open--
 		if !f.undo {
-			f.fail(t)
+			f.fail(t.task.ID, t.task.Why)
 		}
 	default:
 		if !f.undo {

@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 )
 
 // TB is what an [Engine] needs of a *testing.T.
@@ -44,7 +45,7 @@ type Engine struct {
 	t       TB
 	now     core.Instant
 	offset  core.Instant // how long the handler that runs has slept
-	plans   map[string][]*core.Plan
+	plans   map[string][]*stored
 	runtime map[string]*agents.Runtime // by agent
 	codec   duly.Codec
 	tasks   map[string]*Task
@@ -58,7 +59,7 @@ type Engine struct {
 // serve. They need not run.
 func NewEngine(t TB, served ...*duly.Agent) *Engine {
 	t.Helper()
-	e := &Engine{t: t, now: core.InstantOf(epoch), plans: map[string][]*core.Plan{}, runtime: map[string]*agents.Runtime{}, tasks: map[string]*Task{}}
+	e := &Engine{t: t, now: core.InstantOf(epoch), plans: map[string][]*stored{}, runtime: map[string]*agents.Runtime{}, tasks: map[string]*Task{}}
 	for _, agent := range served {
 		runtime := agent.Runtime().WithTime(clock{e})
 		for _, name := range runtime.Agents() {
@@ -88,27 +89,40 @@ func (e *Engine) Apply(plans ...Plan) {
 	}
 }
 
-func (e *Engine) apply(plan Plan) (*core.Plan, error) {
+func (e *Engine) apply(plan Plan) (*stored, error) {
 	spec, err := plan.Spec()
 	if err != nil {
 		return nil, err
 	}
-	for _, stored := range e.plans[spec.Name] {
+	for _, s := range e.plans[spec.Name] {
 		switch {
-		case stored.Version != spec.Version:
-		case reflect.DeepEqual(stored, &spec):
-			return stored, nil
+		case s.plan.Version != spec.Version:
+		case reflect.DeepEqual(s.plan, spec):
+			return s, nil
 		default:
 			return nil, fmt.Errorf("plan %s version %d: %w", spec.Name, spec.Version, core.ErrPlanConflict)
 		}
 	}
-	e.plans[spec.Name] = append(e.plans[spec.Name], &spec)
-	slices.SortFunc(e.plans[spec.Name], func(a, b *core.Plan) int { return cmp.Compare(a.Version, b.Version) })
-	return &spec, nil
+	s := &stored{plan: spec}
+	if s.program, err = expr.Compile(&s.plan); err != nil {
+		return nil, err
+	}
+	e.plans[spec.Name] = append(e.plans[spec.Name], s)
+	slices.SortFunc(e.plans[spec.Name], func(a, b *stored) int { return cmp.Compare(a.plan.Version, b.plan.Version) })
+	return s, nil
 }
 
+// stored is a plan with its compiled expressions.
+type stored struct {
+	plan    core.Plan
+	program *expr.Program
+}
+
+// task is a task of the plan.
+func (s *stored) task(e *Engine) *Task { return &Task{e: e, plan: &s.plan, program: s.program} }
+
 // newest is the newest version of a plan, nil if there is none.
-func (e *Engine) newest(name string) *core.Plan {
+func (e *Engine) newest(name string) *stored {
 	if all := e.plans[name]; len(all) > 0 {
 		return all[len(all)-1]
 	}
@@ -119,10 +133,12 @@ func (e *Engine) newest(name string) *core.Plan {
 // pass. The same id again gives the task that there is.
 func Submit[In, Out any](e *Engine, plan duly.PlanOf[In, Out], id string, input In) *Task {
 	e.t.Helper()
-	spec, err := e.apply(plan)
+	plans, err := e.apply(plan)
 	if err != nil {
 		e.t.Fatalf("submit task %s: %v", id, err)
+		return nil
 	}
+	spec := &plans.plan
 	data, err := json.Marshal(input)
 	if err == nil {
 		err = core.CheckName("id", id)
@@ -142,7 +158,7 @@ func Submit[In, Out any](e *Engine, plan duly.PlanOf[In, Out], id string, input 
 		}
 		return t
 	}
-	t := &Task{e: e, plan: spec}
+	t := plans.task(e)
 	t.task = core.Task{ID: id, Type: spec.Name, Number: int64(len(e.tasks) + 1), Input: data, InputHash: core.HashInput(spec.Name, data), CreatedAt: e.now}
 	e.bear(t)
 	return t
@@ -151,21 +167,21 @@ func Submit[In, Out any](e *Engine, plan duly.PlanOf[In, Out], id string, input 
 // bear begins the life of a task.
 func (e *Engine) bear(t *Task) {
 	e.tasks[t.task.ID] = t
-	ev := e.event(core.Event{})
+	ev := e.event(t, core.Event{})
 	core.Birth(t.plan, &t.task, &ev, &e.out)
 	e.commit(t)
 }
 
 // event fills in what every event has.
-func (e *Engine) event(ev core.Event) core.Event {
-	ev.At, ev.Node, ev.Rand = e.now, engineName, fairChance
+func (e *Engine) event(t *Task, ev core.Event) core.Event {
+	ev.At, ev.Node, ev.Rand, ev.Ask = e.now, engineName, fairChance, t.program.Bind(&t.task)
 	ev.Actor = cmp.Or(ev.Actor, engineName)
 	return ev
 }
 
 // decide applies one event to a task. Error: the core takes it for stale or not allowed; nothing changed.
 func (e *Engine) decide(t *Task, ev core.Event) error {
-	ev = e.event(ev)
+	ev = e.event(t, ev)
 	if err := core.Apply(t.plan, &t.task, &ev, &e.out); err != nil {
 		return err
 	}

@@ -230,3 +230,144 @@ func TestChildWithoutPlan(t *testing.T) {
 		t.Errorf("reported %s", got)
 	}
 }
+
+// The parts of the plans with an each.
+type (
+	batch struct {
+		Rows []row `json:"rows"`
+	}
+	row struct {
+		N int `json:"n"`
+	}
+)
+
+var (
+	put  = duly.NewStep[row, row]("put", "a.put")
+	line = duly.ResultOf(duly.NewPlan("line", 1, put), put)
+	stop = duly.NewCheck[batch, row]("stop", "a.stop")
+)
+
+// lines is a plan with a child for each row, of which some may fail, and a batch of so many rows for it.
+func lines(n int, options ...duly.EachOption) (*duly.Plan[batch], *duly.Each[batch], batch) {
+	each := duly.NewEach[batch]("each", line, duly.Elements("input.rows", 5000), options...)
+	b := batch{Rows: make([]row, n)}
+	for i := range b.Rows {
+		b.Rows[i].N = i
+	}
+	return duly.NewPlan("lines", 1, each, stop).With(duly.TaskCompleteBy(time.Hour)), each, b
+}
+
+// mostOpen runs the engine in small steps and gives the most children of a task that were open at a time.
+func mostOpen(engine *dulytest.Engine, task *dulytest.Task) (most int) {
+	for range 10_000 {
+		open := 0
+		for _, child := range task.Children() {
+			if !child.State().Ended() {
+				open++
+			}
+		}
+		most = max(most, open)
+		if task.State().Ended() {
+			break
+		}
+		engine.Advance(10 * time.Millisecond)
+	}
+	return most
+}
+
+func TestEach(t *testing.T) {
+	engine := dulytest.NewEngine(t)
+	engine.Apply(line)
+	engine.On(put).Takes(20 * time.Millisecond).Answer(row{})
+	engine.On(stop).Answer(row{})
+	plan, each, input := lines(200, duly.Parallel(7), duly.FailuresMax(3), duly.ElementInput("{'n': element.n + index}"))
+	for _, i := range []int{0, 99, 199} {
+		engine.On(put).Task(duly.ElementID("b-1", each, i)).Fail(duly.Refuse(errors.New("no")))
+	}
+	task := dulytest.Submit(engine, plan, "b-1", input)
+	if most := mostOpen(engine, task); most != 7 {
+		t.Errorf("%d children were open at a time, want 7", most)
+	}
+	task.WantProcessed()
+	var counts duly.Counts
+	if err := task.StepResult(each, &counts); err != nil || counts != (duly.Counts{Done: 197, Failed: 3}) {
+		t.Errorf("%+v: %v", counts, err)
+	}
+	if len(task.Children()) != 200 || len(task.Trail()) != 2 {
+		t.Errorf("%d children; the parent's trail: %v", len(task.Children()), task.Trail())
+	}
+}
+
+// One failure too many undoes all children, so many at a time.
+func TestEachFails(t *testing.T) {
+	engine := dulytest.NewEngine(t)
+	engine.Apply(line)
+	engine.On(put).Undo().Takes(20 * time.Millisecond).Answer(row{})
+	engine.On(put).Answer(row{})
+	plan, each, input := lines(100, duly.Parallel(10))
+	engine.On(put).Undo().Takes(20 * time.Millisecond).Answer(row{})
+	engine.On(put).Takes(20 * time.Millisecond).Answer(row{})
+	engine.On(put).Task(duly.ElementID("b-1", each, 60)).Fail(duly.Refuse(errors.New("row 60 is bad")))
+	task := dulytest.Submit(engine, plan, "b-1", input)
+	if most := mostOpen(engine, task); most > 10 {
+		t.Errorf("%d children were open at a time, want 10", most)
+	}
+	task.WantState(duly.StateUndone)
+	if !strings.Contains(task.Reason(), "row 60 is bad") {
+		t.Errorf("reason: %s", task.Reason())
+	}
+	for _, child := range task.Children() {
+		child.WantState(duly.StateUndone)
+	}
+	if n := len(task.Children()); n < 61 || n > 70 {
+		t.Errorf("%d children were born", n)
+	}
+}
+
+// A restart in the middle of an each bears no child twice, and counts those that have ended.
+func TestEachIsResumed(t *testing.T) {
+	engine := dulytest.NewEngine(t)
+	engine.Apply(line)
+	engine.On(put).Takes(time.Second).Answer(row{})
+	engine.On(stop).Answer(row{})
+	plan, each, input := lines(50, duly.Parallel(5))
+	task := dulytest.Submit(engine, plan, "b-1", input)
+	engine.Advance(4500 * time.Millisecond)
+	engine.Restart()
+	engine.Run()
+	task.WantProcessed()
+	var counts duly.Counts
+	if err := task.StepResult(each, &counts); err != nil || counts.Done != 50 || len(task.Children()) != 50 {
+		t.Errorf("%+v of %d children: %v", counts, len(task.Children()), err)
+	}
+}
+
+// A list that is too long, and one that is empty.
+func TestElements(t *testing.T) {
+	engine := dulytest.NewEngine(t)
+	engine.Apply(line)
+	engine.On(stop).Answer(row{})
+	plan, _, long := lines(5001)
+	task := dulytest.Submit(engine, plan, "b-long", long)
+	empty := dulytest.Submit(engine, plan, "b-empty", batch{})
+	none := dulytest.Submit(engine, plan, "b-none", batch{Rows: []row{}})
+	engine.Run()
+	task.WantState(duly.StateUndone)
+	none.WantProcessed()
+	empty.WantState(duly.StateUndone) // null is no list
+	for _, x := range []struct{ got, want string }{{task.Reason(), "elements_max is 5000"}, {empty.Reason(), "want a list"}} {
+		if !strings.Contains(x.got, x.want) {
+			t.Errorf("reason %s, want %s", x.got, x.want)
+		}
+	}
+}
+
+// An expression that cannot be is refused where the plan is applied.
+func TestExpressionThatCannotBe(t *testing.T) {
+	got := reported(func(t dulytest.TB) {
+		dulytest.NewEngine(t).Apply(duly.NewPlan("p", 1, duly.NewCheck[Cart, Bill]("a", "a", duly.When("input.x +"))))
+	})
+	if !strings.Contains(got, "step a: when, line 1, column 10") {
+		t.Errorf("reported %s", got)
+	}
+}

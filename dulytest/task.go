@@ -9,12 +9,14 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 )
 
 // Task is one task of an [Engine].
 type Task struct {
 	e       *Engine
 	plan    *core.Plan
+	program *expr.Program
 	task    core.Task
 	row     core.Task // as last written
 	journal []core.Record

@@ -21,19 +21,30 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	s.applyPauses()
 	s.applyPublished()
 	s.applyEvidence()
+	s.relay()
+	first := s.firstNext
+	s.firstNext = nil
+	if err := s.bearFirst(ctx, first); err != nil {
+		return false, err
+	}
 	for _, part := range []func(context.Context) (bool, error){
-		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyBlocked, s.applyParked, s.applyTasks,
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyBlocked, s.applyParked, s.applyFans, s.applyTasks,
 	} {
 		if full, err = part(ctx); full || err != nil {
-			return full, err
+			break
 		}
 	}
-	return s.heldReady(), nil
+	for err == nil && len(c.first) > 0 {
+		first := c.first
+		c.first = nil
+		err = s.bearFirst(ctx, first)
+	}
+	return full || s.heldReady() || s.fansReady() || len(s.told) > 0, err
 }
 
 // roomy reports whether the batch can take another write.
 func (s *Shard) roomy() bool {
-	return len(s.cycle.batch.Writes) < s.cfg.BatchMax && s.cycle.bytes < core.BatchBytesMax
+	return len(s.cycle.batch.Writes)+len(s.cycle.first) < s.cfg.BatchMax && s.cycle.bytes < core.BatchBytesMax
 }
 
 // use notes a task as used in this round, so that it is let go at its end if
@@ -373,6 +384,9 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	if err != nil {
 		return nil, fmt.Errorf("tasks of partition %d: %w", p.id, err)
 	}
+	if err := s.loadParents(ctx, p, saved); err != nil {
+		return nil, err
+	}
 	for i := range saved {
 		e, err := s.load(ctx, p, &saved[i])
 		if err != nil {
@@ -454,7 +468,10 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	c := &m.Control
 	ev := core.Event{
 		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Code: c.Code, Error: c.Error,
+	}
+	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
+		ev.Code, ev.Error = core.CodeRefused, c.Reason
 	}
 	switch {
 	case c.Kind == 0:
@@ -620,6 +637,9 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 	}
 	if len(saved) == 0 {
 		return nil, false, nil
+	}
+	if err := s.loadParents(ctx, p, saved); err != nil {
+		return nil, true, err
 	}
 	e, err = s.load(ctx, p, &saved[0])
 	return e, true, err

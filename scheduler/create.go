@@ -82,7 +82,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		plan: ref, created: true,
 	}
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.othersFirst(p, e)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.othersFirst(p, e), Ask: s.asker(e)}
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}
@@ -176,6 +176,12 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 		return
 	}
 	s.Stats.Duplicates++
+	if e.task.Parent != 0 {
+		s.taken(p, e)
+		p.drop(e, s.cfg.AgentWindow)
+		s.unqueue(e)
+		return
+	}
 	p.drop(e, s.cfg.AgentWindow)
 	s.unqueue(e)
 	if len(e.task.InputHash) == 0 {
@@ -188,4 +194,9 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 // unqueue takes back the effects of a task in this round: prepare passes over what is
 // older than this, and spends the numbers of its endings, under which there is nothing
 // to publish. A round may take back thousands, so none of them looks at the others.
-func (s *Shard) unqueue(e *entry) { e.revoked = len(s.cycle.effects) }
+func (s *Shard) unqueue(e *entry) {
+	e.revoked = len(s.cycle.effects)
+	if p := s.partitions[e.task.Partition]; p != nil {
+		s.forsake(p, e)
+	}
+}

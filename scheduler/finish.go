@@ -103,8 +103,8 @@ func hasBegun(t *core.Task) bool {
 // finishFirst reports whether that is the order now.
 func (s *Shard) finishFirst() bool { return !s.cfg.OldestFirst && len(s.pauses.all) == 0 }
 
-// queue notes a task that was parked for room at an agent.
-func (s *Shard) queue(p *partition, slot int, e *entry) {
+// keepOrder notes a task that was parked for room at an agent.
+func (s *Shard) keepOrder(p *partition, slot int, e *entry) {
 	if s.cfg.OldestFirst || e.plan == nil {
 		return
 	}
@@ -248,7 +248,7 @@ func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot, room int) 
 // queueAgain puts a task back that could not be claimed.
 func (s *Shard) queueAgain(p *partition, slot int, e *entry) {
 	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
-		s.queue(p, slot, e)
+		s.keepOrder(p, slot, e)
 	}
 }
 

@@ -55,6 +55,7 @@ type partition struct {
 	admission *Admission        // may be nil
 	bytes     int64             // of it, held by the tasks in flight
 	lost      bool              // fenced: dropped at the end of the cycle
+	idle      []*entry          // tasks whose last child in flight was let go in this round
 }
 
 // entry is one task in flight.
@@ -74,6 +75,12 @@ type entry struct {
 	// revoked is how many of the round's effects were there when those of the task were
 	// taken back; 0: they were not.
 	revoked int
+
+	parent *entry // of a child: in flight as long as it is
+	kids   int    // children in flight
+	ends   int    // of its ends that its parent is still to hear of
+	fans   []*fan // of steps that have children, while they are out
+	swept  int64  // row by which the parent's step is undone that counts it as open
 }
 
 // issue is the commit that wrote a journal row.
@@ -190,12 +197,14 @@ func (p *partition) add(e *entry) {
 	p.tasks[e.task.Number] = e
 	p.admission.hold(len(p.tasks) - before)
 	p.ids[e.task.ID] = e
+	e.adoptedBy(p)
 	p.weigh(e)
 }
 
 // drop forgets a task in flight.
 func (p *partition) drop(e *entry, limit int) {
 	p.occupy(e, 0, limit)
+	p.orphan(e)
 	p.unload(e)
 	before := len(p.tasks)
 	delete(p.tasks, e.task.Number)

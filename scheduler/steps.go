@@ -18,11 +18,13 @@ type stepsOf struct {
 	rides  []uint64 // of each step the steps whose results ride on its command
 	after  []uint64 // of each step those that it names in After
 	branch bool     // some step may be ready while another is out
+	asks   bool     // it has expressions
 }
 
 func newStepsOf(p *partition, plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
 	s := stepsOf{slots: make([]int, n), rides: make([]uint64, n), after: make([]uint64, n)}
+	s.asks = plan.Result != ""
 	before := make([]uint64, n) // directly or through others
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
@@ -41,6 +43,7 @@ func newStepsOf(p *partition, plan *core.Plan) stepsOf {
 				s.rides[i] |= 1 << uint(u)
 			}
 		}
+		s.asks = s.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
 		s.branch = s.branch || before[i] != 1<<uint(i)-1 || step.Kind != core.CallStep
 	}
 	return s
@@ -134,6 +137,9 @@ func (p *partition) wait(e *entry, awaits uint64) {
 func (s *Shard) served(p *partition, slot int) {
 	kept := p.waiting[slot][:0]
 	for _, e := range p.waiting[slot] {
+		if e.plan == nil { // the database refuses its rows
+			continue
+		}
 		here := e.plan.at(slot)
 		_, awaits := e.present()
 		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && awaits&^s.paused(e) == 0 {
@@ -201,6 +207,9 @@ func (s *Shard) unblock(p *partition, slot int) (full bool) {
 		}
 		e := p.blocked[slot][0]
 		p.blocked[slot] = slices.Delete(p.blocked[slot], 0, 1)
+		if e.plan == nil { // the database refuses its rows
+			continue
+		}
 		here := e.plan.at(slot)
 		e.blocks &^= here
 		if p.tasks[e.task.Number] != e || e.blocked(s.cycle.now)&here&^s.paused(e) == 0 {

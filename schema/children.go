@@ -17,7 +17,7 @@ const (
 	childRow  = `SELECT number, child_index, state, ended_at` + siblings
 	qChildren = childRow + ` AND number > ?5 ORDER BY number LIMIT ?6`
 	qYoungest = childRow + ` AND number < ?5 ORDER BY number DESC LIMIT ?6`
-	qSiblings = `SELECT state, left_over, count(*), max(child_index) FROM (SELECT state, child_index, CASE WHEN ended_at <= ?5 THEN 1 ELSE 0 END AS left_over` + siblings + `) AS found GROUP BY state, left_over`
+	qSiblings = `SELECT state, left_over, count(*), max(child_index) FROM (SELECT state, child_index, CASE WHEN ended_at < ?5 THEN 1 ELSE 0 END AS left_over` + siblings + `) AS found GROUP BY state, left_over`
 )
 
 // Children implements Store.
@@ -108,4 +108,24 @@ func (r *reader) parentID(ctx context.Context, partition int, t *core.Task) (str
 		return "", err
 	}
 	return found[0], nil
+}
+
+const qFresh = `SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id = ?3 AND state = 'pending' ORDER BY number`
+
+// Fresh implements Store.
+func (r *reader) Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error) {
+	rows, err := r.query(ctx, qFresh, partition, from, commit)
+	if err != nil {
+		return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", commit, partition, err)
+	}
+	defer rows.Close()
+	var all []core.Fresh
+	for rows.Next() {
+		var t core.Fresh
+		if err := rows.Scan(&t.Number, &t.Type); err != nil {
+			return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", commit, partition, err)
+		}
+		all = append(all, t)
+	}
+	return all, rows.Err()
 }

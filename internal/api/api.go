@@ -76,6 +76,7 @@ type Ports struct {
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Books          operate.Books
+	Forecaster     operate.Forecaster
 	Schedules      operate.Schedules
 	Live           *live.Live
 	Alerts         *alerts.Book
@@ -220,7 +221,7 @@ func takesOnly(known []string) string {
 // names checks the type and id of a path.
 func names(r *http.Request) (taskType, id string, bad *ingest.Refusal) {
 	taskType, id = r.PathValue("type"), r.PathValue("id")
-	if bad := ingest.CheckNames(taskType, id); bad != nil {
+	if bad := ingest.CheckTask(taskType, id); bad != nil {
 		return "", "", bad
 	}
 	return taskType, id, nil

@@ -126,6 +126,7 @@ type Config struct {
 	Live        Live
 	Agents      Agents
 	Books       operate.Books
+	Forecaster  operate.Forecaster // nil: the page of deadlines has no chances
 	Schedules   operate.Schedules
 	Partitions  Partitions
 	Pauses      Pauses

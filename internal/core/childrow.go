@@ -9,7 +9,7 @@ type Siblings struct {
 	// First is the id of the first of them: children of an earlier round have lower numbers than it. Without it there
 	// are none.
 	First string
-	// Since is when the present try of the step began: children that were undone by then are left from an earlier one.
+	// Since is when the present try of the step began: children that were undone before are left from an earlier one.
 	Since Instant
 }
 
@@ -49,4 +49,10 @@ func (c *ChildCounts) Add(s State, n, last int, left bool) {
 	case StatePending, StateProcessing, StateUndoing:
 		c.Running += n
 	}
+}
+
+// Fresh is a task as its row names it.
+type Fresh struct {
+	Number int64
+	Type   string
 }

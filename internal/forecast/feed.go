@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -133,7 +134,10 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 		if is.over&bit != 0 {
 			continue
 		}
-		if times.ready == 0 && ready(plan, i, before) {
+		if times.ready == 0 { // a step comes after earlier ones only, so what ended in this commit is known by now
+			if !ready(plan, i, is.over) {
+				continue
+			}
 			if times.ready = now; len(plan.Steps[i].After) == 0 && t.CreatedAt != 0 {
 				times.ready = min(now, t.CreatedAt)
 			}
@@ -153,20 +157,11 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 		is.check(f.book, true)
 		return false
 	case !forward:
-		f.cut(is, plan, t)
+		f.cut(is, plan, w)
 		is.check(f.book, false)
 		return false
 	}
 	if is.over != before {
-		for i := range t.Steps { // those that what has ended lets begin
-			if is.steps[i].ready != 0 || !ready(plan, i, is.over) {
-				continue
-			}
-			if is.steps[i].ready = now; t.Steps[i].Status == core.StepRunning {
-				is.steps[i].begun = now
-				f.book.Waited(plan, i, 0, now)
-			}
-		}
 		is.say(f.book, plan, t)
 	}
 	return true
@@ -181,11 +176,19 @@ func ready(plan *core.Plan, step int, over uint64) bool {
 	return true
 }
 
-// cut notes what the steps of a task came to that is not to go on. One that failed came to no end. Where the deadline was
-// the cause, those that ran or waited had taken at least as long as they had: else only what is quick would be seen.
-func (f *Feed) cut(is *followed, plan *core.Plan, t *core.Task) {
-	now := t.UpdatedAt
+// cut notes what the steps of a task came to that is not to go on. One that was refused, or has had all its tries, came to
+// no end. Where time was the cause, those that ran or waited had taken at least as long as they had: else only what is
+// quick would be seen.
+func (f *Feed) cut(is *followed, plan *core.Plan, w *core.TaskWrite) {
+	t, now := w.Task, w.Task.UpdatedAt
+	final := func(i int) bool {
+		return t.Steps[i].Status == core.StepFailed && (t.Steps[i].Attempt >= plan.Steps[i].AttemptsMax ||
+			slices.ContainsFunc(w.Records, func(r core.Record) bool { return r.Step == i && r.Kind == core.KindRefused }))
+	}
 	late := now >= t.Deadline.Add(-plan.UndoReserve)
+	for i := range t.Steps {
+		late = late || t.Steps[i].Status == core.StepFailed && !final(i)
+	}
 	for i := range t.Steps {
 		times := &is.steps[i]
 		switch {
@@ -193,10 +196,10 @@ func (f *Feed) cut(is *followed, plan *core.Plan, t *core.Task) {
 		case times.begun == 0 && late:
 			f.book.Waited(plan, i, now.Sub(times.ready), now)
 		case times.begun == 0:
+		case final(i) && now < t.Deadline:
+			f.book.Failed(plan, i, now)
 		case late:
 			f.book.Ran(plan, i, now.Sub(times.begun), now)
-		case t.Steps[i].Status == core.StepFailed:
-			f.book.Failed(plan, i, now)
 		}
 	}
 }

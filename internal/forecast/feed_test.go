@@ -70,6 +70,9 @@ func TestFeed(t *testing.T) {
 	if got := b.series[Key{"order", 1, "s0"}].wait.Quantile(0.5); (got - 20*time.Millisecond).Abs() > 3*time.Millisecond {
 		t.Errorf("the first step waits for %v, want 20ms from the submission on", got)
 	}
+	if got := b.series[Key{"order", 1, "s1"}].wait.Quantile(1); got > time.Millisecond {
+		t.Errorf("the second step waits for %v, want not at all", got)
+	}
 	if bin := b.Calibration()[Bins-1]; bin.N < 100 || bin.Made != bin.N {
 		t.Errorf("all made it, and of %d said so %d did", bin.N, bin.Made)
 	}

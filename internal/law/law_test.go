@@ -66,7 +66,7 @@ var packages = map[string]place{
 	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
 
 	// For the tests of a user's handlers.
-	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
+	"dulytest": {imports: []string{".", "agents", "internal/core", "internal/expr"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {

@@ -36,6 +36,7 @@ type forecasts struct {
 	feed  *forecast.Feed
 	now   func() core.Instant
 
+	read     forecastRead
 	restored bool
 	forgotAt core.Instant
 

@@ -83,6 +83,9 @@ func (n *Node) ports() api.Ports {
 	p.Tokens, _ = store.(operate.TokenStore)
 	p.Notes, _ = store.(operate.NoteStore)
 	p.Settings, _ = store.(operate.SettingStore)
+	if n.forecasts.store != nil {
+		p.Forecaster = n
+	}
 	p.Events = eventSource{n.conn}
 	p.Level = n.cfg.Level
 	if p.Settings != nil {

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -61,4 +62,49 @@ type OpenSample struct {
 	Tasks []OpenTask
 	All   int64 // how many are unfinished
 	More  bool  // there are at least so many
+}
+
+// Forecast is how likely the unfinished tasks make their deadlines, by plan and step: figures of a sample, which are
+// estimates where it has less than all.
+type Forecast struct {
+	At          time.Time        `json:"at"`
+	Tasks       Count            `json:"tasks"`   // unfinished ones
+	Sampled     int              `json:"sampled"` // of them, those that were looked at
+	Plans       []PlanForecast   `json:"plans"`   // those that will miss most deadlines first
+	Calibration []CalibrationBin `json:"calibration"`
+}
+
+// PlanForecast is of the tasks of one plan version.
+type PlanForecast struct {
+	Type    string         `json:"type"`
+	Version int64          `json:"version"`
+	Tasks   int64          `json:"tasks"`
+	Unknown int64          `json:"unknown"` // of them, those of whose steps too little is known
+	Miss    float64        `json:"miss"`    // how many of the others are expected to miss their deadlines
+	P50MS   float64        `json:"p50_ms"`  // how long a task takes that begins now, in half of the cases; 0: not known
+	P95MS   float64        `json:"p95_ms"`  // in 95 % of the cases
+	Steps   []StepForecast `json:"steps"`
+}
+
+// StepForecast is of the tasks of a plan that are at one step.
+type StepForecast struct {
+	Step   string  `json:"step"`
+	Tasks  int64   `json:"tasks"`
+	Miss   float64 `json:"miss"`
+	Chance float64 `json:"chance"` // of one of them to make its deadline, in the mean
+}
+
+// CalibrationBin compares the chances that this node told, of tasks that have ended since, with how many made their
+// deadlines.
+type CalibrationBin struct {
+	From  float64 `json:"from"` // chances from here on
+	To    float64 `json:"to"`
+	Said  float64 `json:"said"`  // their mean
+	Made  float64 `json:"made"`  // which part made its deadline
+	Tasks int64   `json:"tasks"` // answers; a task has one for each of its steps
+}
+
+// Forecaster tells the chances of unfinished tasks.
+type Forecaster interface {
+	Forecast(ctx context.Context) (Forecast, error)
 }

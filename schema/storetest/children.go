@@ -57,7 +57,7 @@ func testChildren(r *rig) {
 	r.equal("newest first", get(r.s.Youngest(r.ctx, 1, of, math.MaxInt64, 2))(r), []core.ChildRow{row(5), row(4)})
 	r.equal("and on", get(r.s.Youngest(r.ctx, 1, of, 14, 10))(r), []core.ChildRow{row(3), row(2), row(1), row(0)})
 	r.equal("counts", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
-	of.Since = start.Add(12 * time.Second) // the end of the undone one
+	of.Since = start.Add(12*time.Second) + 1 // after the end of the undone one
 	r.equal("counts of a later try", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Left: 1, Error: 1})
 	of.Since--
 	r.equal("counts of a try that began before", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
