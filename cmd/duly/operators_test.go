@@ -485,6 +485,7 @@ func TestLists(t *testing.T) {
 	e.run(exitDone, "failures show g-1", "FINGERPRINT", "≥ 10,000")
 	e.run(exitDone, "plan show order", "VERSION", "2", "payment.charge")
 	e.run(exitDone, "plan show order --version 1 -o csv", "charge,payment.charge")
+	e.run(exitDone, "plan show order --yaml", "name: order\nversion: 2\n", "  - name: charge\n    agent: payment.charge\n    attempts_max: 5\n")
 	e.run(exitFailed, "plan diff order@1 order@2 --unified", `-      "attempts_max": 3,`, `+      "attempts_max": 5,`)
 	e.run(exitFailed, "plan diff order@1", "plan order: version 2, compared with version 1", "step charge: attempts_max is 5, it was 3", "from the step's next try on")
 	e.run(exitFailed, "plan diff order@1 order@2 -o json", `"what":"step_field","step":"charge","field":"attempts_max","was":3,"is":5`)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,11 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/planfile"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -26,31 +26,28 @@ type planCmd struct {
 	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
 	List      planListCmd      `cmd:"" help:"List the stored versions of all plans."`
 	Show      planShowCmd      `cmd:"" help:"Show one version of a plan with its steps."`
+	Lint      planLintCmd      `cmd:"" help:"Check a plan in a file, without a server: names, types, limits, expressions. Exit status 2 if it cannot work."`
 	Deprecate planDeprecateCmd `cmd:"" help:"Keep new submissions from a version of a plan, or with --undo let them take it again. Tasks in flight keep it, and a submission that names it is taken."`
 	Diff      planDiffCmd      `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
 }
 
-// planBytesMax bounds a file of a plan.
-const planBytesMax = 1 << 20
-
-// readPlan reads a plan from a file, YAML or JSON, and refuses what cannot be one.
-func readPlan(file string) (json.RawMessage, error) {
-	data, err := os.ReadFile(file)
+// readPlan reads a plan from a file, YAML or JSON, and refuses what cannot be one: each error with its line and column.
+// payloadMax is the largest message of the server that it is for.
+func readPlan(file string, payloadMax int) (json.RawMessage, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, misuse("file: %v", err)
 	}
-	if len(data) > planBytesMax {
-		return nil, misuse("file: %s has %d bytes, the limit is %d", file, len(data), planBytesMax)
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, planfile.BytesMax+1))
+	if err != nil {
+		return nil, misuse("file: %v", err)
 	}
-	if !json.Valid(data) { // with its own words about line and column
-		if data, err = yaml.YAMLToJSON(data); err != nil {
-			return nil, misuse("file: %s: %v", file, err)
-		}
+	p, err := planfile.Read(file, data, payloadMax)
+	if err != nil {
+		return nil, misuse("%v", err)
 	}
-	if _, err := wire.DecodePlan(data); err != nil {
-		return nil, misuse("file: %s: %v", file, err)
-	}
-	return data, nil
+	return wire.EncodePlan(&p)
 }
 
 type planApplyCmd struct {
@@ -77,7 +74,7 @@ type planAnswer struct {
 
 // Run stores a plan.
 func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
-	plan, err := readPlan(c.File)
+	plan, err := readPlan(c.File, 0) // the server says what it takes
 	if err != nil {
 		return err
 	}
@@ -107,6 +104,28 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	}
 	s := server{Output: c.Output}
 	return s.said(std, data, []string{"name", "version", "stored"}, "plan %s version %d is stored", answer.Name, answer.Version)
+}
+
+type planLintCmd struct {
+	File       string `arg:"" type:"existingfile" help:"File with the plan, as YAML or JSON."`
+	MaxPayload int    `default:"1048576" help:"Largest message that the server takes, in bytes: its max_payload."`
+}
+
+// Run checks a plan.
+func (c *planLintCmd) Run(std streams) error {
+	data, err := readPlan(c.File, c.MaxPayload)
+	if err != nil {
+		return err
+	}
+	var head struct {
+		planHead
+		Steps []json.RawMessage `json:"steps"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return fmt.Errorf("file: %s: %w", c.File, err)
+	}
+	_, err = fmt.Fprintf(std.out, "%s: plan %s version %d can work (steps: %d)\n", c.File, head.Name, head.Version, len(head.Steps))
+	return err
 }
 
 type planListCmd struct{ server }
@@ -177,6 +196,7 @@ func (s *server) plan(ctx context.Context, name string, version int64) (json.Raw
 type planShowCmd struct {
 	Name    string `arg:"" help:"Name of the plan."`
 	Version int64  `help:"Version (default: the newest)."`
+	YAML    bool   `name:"yaml" help:"Write it as a file for plan apply, without what has its default."`
 	server
 }
 
@@ -184,6 +204,18 @@ type planShowCmd struct {
 func (c *planShowCmd) Run(ctx context.Context, std streams) error {
 	plan, err := c.plan(ctx, c.Name, c.Version)
 	if err != nil {
+		return err
+	}
+	if c.YAML {
+		p, err := decodeStored(plan)
+		if err != nil {
+			return fmt.Errorf("plan %s: %w", c.Name, err)
+		}
+		text, err := planfile.Write(p)
+		if err != nil {
+			return err
+		}
+		_, err = std.out.Write(text)
 		return err
 	}
 	if c.Output != show.Text {

@@ -86,7 +86,7 @@ func (s *server) planOf(ctx context.Context, r planRef) (*core.Plan, error) {
 	var data json.RawMessage
 	var err error
 	if r.file != "" {
-		data, err = readPlan(r.file)
+		data, err = readPlan(r.file, 0)
 	} else {
 		data, err = s.plan(ctx, r.name, r.version)
 	}

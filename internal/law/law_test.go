@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -70,7 +70,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/seal"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
@@ -138,6 +138,9 @@ var packages = map[string]place{
 
 	// The expressions of plans, compiled and evaluated; what the core is free of.
 	"internal/expr": {imports: []string{"internal/core", "internal/seal"}, links: []string{"cel"}},
+
+	// A plan as a file, YAML or JSON, with errors that point into it.
+	"internal/planfile": {imports: []string{"internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},

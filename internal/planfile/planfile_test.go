@@ -1,0 +1,177 @@
+package planfile
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/planform"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+const payloadMax = 1 << 20
+
+// TestWrongFiles: what is wrong with a file is told with its line and column. The golden text is beside each file.
+func TestWrongFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/wrong/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range files {
+		if filepath.Ext(name) == ".txt" {
+			continue
+		}
+		n++
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Read(filepath.Base(name), data, payloadMax)
+		all, ok := err.(Errors)
+		if !ok || len(all) == 0 {
+			t.Errorf("%s: %v, want what is wrong with it", name, err)
+			continue
+		}
+		golden := strings.TrimSuffix(name, filepath.Ext(name)) + ".txt"
+		got := err.Error() + "\n"
+		if *rewrite {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil || got != string(want) {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
+		}
+	}
+	if n < 25 {
+		t.Errorf("%d files", n)
+	}
+}
+
+// TestRoundTrip: a plan that is written as a file and read again is the same plan, and its file the same file.
+func TestRoundTrip(t *testing.T) {
+	files, err := filepath.Glob("testdata/right/*")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Read(name, data, payloadMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		full := planform.Normal(&p)
+		for _, from := range []*core.Plan{&p, &full} {
+			text, err := Write(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Read("written.yaml", text, payloadMax)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			a, err := planform.Canonical(&p)
+			b, err2 := planform.Canonical(&again)
+			if err != nil || err2 != nil || string(a) != string(b) {
+				t.Errorf("%s: %v %v\n%s\n%s\n%s", name, err, err2, text, a, b)
+			}
+			second, err := Write(&again)
+			if err != nil || string(second) != string(text) {
+				t.Errorf("%s: written again: %v\n%s\n%s", name, err, text, second)
+			}
+			for _, silent := range []string{"_ms", "undoable: true", "grace", "attempts_max", "kind: call", "admission: off"} {
+				if strings.Contains(string(text), silent) {
+					t.Errorf("%s: %q in\n%s", name, silent, text)
+				}
+			}
+		}
+	}
+}
+
+// Steps may stand in any order: each is sorted behind those that it comes after.
+func TestOrder(t *testing.T) {
+	data, err := os.ReadFile("testdata/right/trip.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Read("trip.yaml", data, payloadMax)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range p.Steps {
+		names = append(names, p.Steps[i].Name)
+		for _, a := range p.Steps[i].After {
+			if a >= i {
+				t.Errorf("step %s stands before what it comes after", p.Steps[i].Name)
+			}
+		}
+	}
+	if want := []string{"price", "approve", "cool", "hotel", "flights", "car", "tell"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
+	}
+}
+
+// A place in a text is one in its file, however the text is written.
+func TestPlaceInText(t *testing.T) {
+	for _, c := range []struct {
+		when         string
+		line, column int // of "wrong"
+	}{
+		{`when: wrong > 5`, 6, 11},
+		{`when: input.a == 1 && wrong`, 6, 27},
+		{`when: "input.a == \"é\" && wrong"`, 6, 32},
+		{`when: 'input.a == ''é'' && wrong'`, 6, 32},
+		{`when: "input.a == '\u00e9' && wrong"`, 6, 35},
+		{"when: |\n      input.a == 1\n        && wrong", 8, 12},
+		{"when: |-\n\n      wrong", 8, 7},
+		{"when: >\n      input.a == 1\n      && wrong", 6, 11}, // lines are joined: where it begins
+	} {
+		data := "name: order\nversion: 1\nsteps:\n  - name: a\n    agent: x\n    " + c.when + "\n"
+		_, err := Read("f.yaml", []byte(data), payloadMax)
+		all, ok := err.(Errors)
+		if !ok || len(all) != 1 || all[0].Line != c.line || all[0].Column != c.column {
+			t.Errorf("%s: want %d:%d\n%v", c.when, c.line, c.column, err)
+		}
+	}
+}
+
+// Nothing that a file can hold stops the reader, and what it takes, core takes.
+func FuzzRead(f *testing.F) {
+	for _, folder := range []string{"wrong", "right"} {
+		files, err := filepath.Glob("testdata/" + folder + "/*.*")
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Read("f", data, payloadMax)
+		if err != nil {
+			return
+		}
+		full := p.WithDefaults()
+		if err := full.Validate(payloadMax); err != nil {
+			t.Errorf("taken, and refused later: %v", err)
+		}
+		if _, err := Write(&p); err != nil {
+			t.Errorf("taken, and not written: %v", err)
+		}
+	})
+}

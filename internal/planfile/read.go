@@ -1,0 +1,350 @@
+package planfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/planform"
+)
+
+// Read reads a plan from a file, YAML or JSON, whose name stands in errors, and checks all that can be checked without a
+// server: names, types, order, limits, expressions. payloadMax is as core.Plan.Validate's. The plan has no defaults
+// filled in, its steps are in an order in which each stands behind those that it comes after. The error is an Errors.
+func Read(name string, data []byte, payloadMax int) (core.Plan, error) {
+	f := &file{name: name}
+	root := f.parse(data)
+	if root == nil || len(f.errors) > 0 {
+		return core.Plan{}, f.err()
+	}
+	r := reader{file: f, root: root}
+	p := r.plan(payloadMax)
+	return p, f.err()
+}
+
+// reader makes a plan of a file's tree.
+type reader struct {
+	*file
+	root  *node
+	steps []*node // in the order of the plan once they are sorted
+}
+
+func (r *reader) plan(payloadMax int) core.Plan {
+	var form planform.Plan
+	if r.root.kind != mapping {
+		r.wrong(r.root.at, "want a plan: a mapping with name, version and steps, got %s", kindNames[r.root.kind])
+		return core.Plan{}
+	}
+	r.fill(r.root, reflect.ValueOf(&form).Elem(), "plan")
+	for _, need := range []string{"name", "version", "steps"} {
+		if r.root.member(need) == nil {
+			r.wrong(r.root.at, "the plan has no %s", need)
+		}
+	}
+	r.readSteps(&form)
+	if len(r.errors) > 0 {
+		return core.Plan{}
+	}
+	data, err := json.Marshal(form)
+	if err != nil {
+		r.wrong(r.root.at, "%v", err)
+		return core.Plan{}
+	}
+	p, err := planform.Decode(data)
+	if err != nil {
+		r.wrong(r.root.at, "%s", strings.TrimPrefix(err.Error(), core.ErrPlan.Error()+": "))
+		return core.Plan{}
+	}
+	r.check(&p, payloadMax)
+	return p
+}
+
+// check points at what core and expr refuse.
+func (r *reader) check(p *core.Plan, payloadMax int) {
+	full := p.WithDefaults()
+	if err := full.Validate(payloadMax); err != nil {
+		wrong, ok := errors.AsType[*core.PlanError](err)
+		if !ok {
+			r.wrong(r.root.at, "%v", err)
+			return
+		}
+		if wrong.Step < 0 {
+			r.wrong(r.placeOf(r.root, wrong.Field), "%s", wrong.Text())
+		} else {
+			r.wrong(r.placeOf(r.steps[wrong.Step], wrong.Field), "step %s: %s", p.Steps[wrong.Step].Name, wrong.Text())
+		}
+		return
+	}
+	_, err := expr.Compile(&full)
+	all, _ := errors.AsType[expr.Errors](err)
+	for _, e := range all {
+		of, step := r.root, ""
+		if e.Step >= 0 {
+			of, step = r.steps[e.Step], "step "+e.StepName+": "
+		}
+		at := of.at
+		if n := of.member(e.Field); n != nil {
+			at = r.in(n.value, e.Line, e.Column)
+		}
+		r.wrong(at, "%s%s: %s", step, e.Field, e.Text)
+	}
+	if err != nil && len(all) == 0 {
+		r.wrong(r.root.at, "%v", err)
+	}
+}
+
+// placeOf is where a field of a plan or step stands; of one that is not there, where the plan or step begins.
+func (r *reader) placeOf(of *node, field string) pos {
+	for _, name := range []string{field, field + "_ms"} {
+		if m := of.member(name); m != nil && field != "" {
+			return m.value.at
+		}
+	}
+	return of.at
+}
+
+// member is the member of that name, or nil.
+func (n *node) member(name string) *member {
+	for i := range n.members {
+		if n.members[i].name == name {
+			return &n.members[i]
+		}
+	}
+	return nil
+}
+
+// expressions are the fields that hold one, so that a bare true or 5 is meant as text.
+var expressions = map[string]bool{"when": true, "with": true, "until": true, "elements": true, "result": true}
+
+// fill fills the fields of a form, a planform.Plan or planform.Step, from a mapping. steps is filled elsewhere.
+func (r *reader) fill(n *node, form reflect.Value, what string) {
+	fields := map[string]reflect.Value{}
+	var known []string
+	for i := range form.NumField() {
+		name, _, _ := strings.Cut(form.Type().Field(i).Tag.Get("json"), ",")
+		fields[name] = form.Field(i)
+		known = append(known, name)
+		if short, ok := strings.CutSuffix(name, "_ms"); ok {
+			known = append(known, short)
+		}
+	}
+	for _, m := range n.members {
+		if m.name == "steps" && what == "plan" {
+			continue
+		}
+		into, ok := fields[m.name]
+		if ok {
+			r.value(m, into)
+			continue
+		}
+		if into, ok = fields[m.name+"_ms"]; ok {
+			if n.member(m.name+"_ms") != nil {
+				r.wrong(m.at, "%s and %s_ms are said, want one of them", m.name, m.name)
+				continue
+			}
+			r.duration(m, into)
+			continue
+		}
+		r.wrong(m.at, "a %s has no %q%s", what, core.ShortText(m.name, 64), meant(m.name, known))
+	}
+}
+
+// value fills one field.
+func (r *reader) value(m member, into reflect.Value) {
+	v := m.value
+	switch into.Interface().(type) {
+	case string:
+		if v.kind == text || expressions[m.name] && (v.kind == number || v.kind == boolean) {
+			if into.SetString(v.text); v.text == "" {
+				r.wrong(v.at, "%s is empty", m.name)
+			}
+			return
+		}
+		want := "want text"
+		if expressions[m.name] {
+			want = "want an expression, as text in quotes or behind |"
+		}
+		r.wrong(v.at, "%s: %s, got %s", m.name, want, kindNames[v.kind])
+	case *bool:
+		if v.kind != boolean {
+			r.wrong(v.at, "%s: want true or false, got %s", m.name, kindNames[v.kind])
+			return
+		}
+		yes := strings.EqualFold(v.text, "true")
+		into.Set(reflect.ValueOf(&yes))
+	case int:
+		if n, ok := r.whole(m); ok {
+			into.SetInt(n)
+		}
+	case int64:
+		if n, ok := r.whole(m); ok {
+			into.SetInt(n)
+		}
+	case *int64:
+		n, ok := r.whole(m)
+		if ok && n == 0 && m.name != "failures_max" {
+			r.wrong(v.at, "%s is 0, want 1 or more, or nothing said", m.name)
+		}
+		into.Set(reflect.ValueOf(&n))
+	case []string:
+		into.Set(reflect.ValueOf(r.names(m)))
+	case *[]string:
+		names := r.names(m)
+		into.Set(reflect.ValueOf(&names))
+	case json.RawMessage:
+		r.schema(m, into)
+	}
+}
+
+// whole reads a whole number.
+func (r *reader) whole(m member) (int64, bool) {
+	if m.value.kind == number {
+		n, err := strconv.ParseInt(strings.ReplaceAll(m.value.text, "_", ""), 0, 64)
+		if err == nil {
+			return n, true
+		}
+		r.wrong(m.value.at, "%s: want a whole number, got %s", m.name, core.ShortText(m.value.text, 40))
+		return 0, false
+	}
+	r.wrong(m.value.at, "%s: want a whole number, got %s", m.name, kindNames[m.value.kind])
+	return 0, false
+}
+
+// duration reads a duration as text.
+func (r *reader) duration(m member, into reflect.Value) {
+	v := m.value
+	d, err := time.ParseDuration(v.text)
+	switch {
+	case v.kind == number:
+		r.wrong(v.at, "%s: want a duration with its unit, such as 30s, got %s; for milliseconds there is %s_ms", m.name, core.ShortText(v.text, 40), m.name)
+	case v.kind != text || err != nil:
+		got := kindNames[v.kind]
+		if v.kind == text {
+			got = core.QuoteShort(v.text)
+		}
+		r.wrong(v.at, "%s: want a duration, such as 30s or 1h30m, got %s", m.name, got)
+	case d == 0 || d%time.Millisecond != 0:
+		r.wrong(v.at, "%s is %v, want whole milliseconds, 1ms or more", m.name, d)
+	default:
+		ms := d.Milliseconds()
+		into.Set(reflect.ValueOf(&ms))
+	}
+}
+
+// names reads a list of names; it is not nil.
+func (r *reader) names(m member) []string {
+	names := []string{}
+	if m.value.kind != list {
+		r.wrong(m.value.at, "%s: want a list of names of steps, got %s", m.name, kindNames[m.value.kind])
+		return names
+	}
+	for _, item := range m.value.items {
+		if item.kind != text {
+			r.wrong(item.at, "%s: want the name of a step, got %s", m.name, kindNames[item.kind])
+			continue
+		}
+		names = append(names, item.text)
+	}
+	return names
+}
+
+// schema reads a JSON Schema, written as what it is or as its JSON in a text.
+func (r *reader) schema(m member, into reflect.Value) {
+	v := m.value
+	if v.kind == text {
+		if !json.Valid([]byte(v.text)) {
+			r.wrong(v.at, "%s: want a JSON Schema: a mapping, true, false or JSON in a text", m.name)
+			return
+		}
+		into.SetBytes([]byte(v.text))
+		return
+	}
+	if v.kind != mapping && v.kind != boolean {
+		r.wrong(v.at, "%s: want a JSON Schema: a mapping, true, false or JSON in a text, got %s", m.name, kindNames[v.kind])
+		return
+	}
+	data, err := json.Marshal(r.plain(v))
+	if err != nil {
+		r.wrong(v.at, "%s: %v", m.name, err)
+		return
+	}
+	into.SetBytes(data)
+}
+
+// plain is a node as encoding/json has it.
+func (r *reader) plain(n *node) any {
+	switch n.kind {
+	case boolean:
+		return strings.EqualFold(n.text, "true")
+	case number:
+		if i, err := strconv.ParseInt(strings.ReplaceAll(n.text, "_", ""), 0, 64); err == nil {
+			return i
+		}
+		f, err := strconv.ParseFloat(n.text, 64)
+		if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+			r.wrong(n.at, "%s is no number of JSON", core.ShortText(n.text, 40))
+			return 0
+		}
+		return f
+	case text:
+		return n.text
+	case list:
+		all := make([]any, 0, len(n.items))
+		for _, x := range n.items {
+			all = append(all, r.plain(x))
+		}
+		return all
+	case mapping:
+		all := map[string]any{}
+		for _, m := range n.members {
+			all[m.name] = r.plain(m.value)
+		}
+		return all
+	}
+	return nil
+}
+
+// meant says which of the known names was meant, where one is near.
+func meant(name string, known []string) string {
+	if len(name) > 40 {
+		return ""
+	}
+	best, near := "", 3
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), k); d < near {
+			best, near = k, d
+		}
+	}
+	if best == "" || near*2 > len(name) {
+		return ""
+	}
+	return fmt.Sprintf(", but a %q", best)
+}
+
+// distance is how many letters have to change to make one name of the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := before
+			if a[i] != b[j] {
+				cost++
+			}
+			before = row[j+1]
+			row[j+1] = min(cost, row[j]+1, before+1)
+		}
+	}
+	return row[len(b)]
+}
