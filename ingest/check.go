@@ -54,7 +54,7 @@ func CheckNames(taskType, id string) *Refusal {
 	return nil
 }
 
-// CheckTask is CheckNames for a task that is there, and may be a child.
+// CheckTask is CheckNames for a task that there may be: it may be a child.
 func CheckTask(taskType, id string) *Refusal {
 	if err := core.CheckName("type", taskType); err != nil {
 		return Refuse(400, CauseTypeName, "%v", err)

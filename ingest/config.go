@@ -76,6 +76,12 @@ type Config struct {
 	// up. Submissions are refused earlier then, and their submitters told when to come again. It may be called from any
 	// goroutine. nil: never.
 	Overloaded func() bool
+	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
+	CheckInput func(plan *core.Plan, input []byte) error
+
+	// Admit says why a submission of a plan, with so much time left, has less than tasks of the plan take; empty: it has
+	// enough, or it is not known. It reads memory. nil: no one is asked.
+	Admit func(now core.Instant, plan *core.Plan, left time.Duration) string
 
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types

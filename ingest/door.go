@@ -107,6 +107,12 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 		d.refuse(req, r)
 		return
 	}
+	if plan.InputSchema != "" && d.cfg.CheckInput != nil {
+		if err := d.cfg.CheckInput(plan, req.Input); err != nil {
+			d.refuse(req, Refuse(422, CauseInputSchema, "input does not fit the input schema of plan %s version %d: %v", plan.Name, plan.Version, err))
+			return
+		}
+	}
 	sub.PlanVersion = plan.Version
 	size := d.cfg.SizeOf(sub)
 	if size+packHeadBytes > d.cfg.PayloadMax {
@@ -124,7 +130,17 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	}
 	at := place{partition: partition, size: size}
 	if d.taken != nil {
-		if at.mark = d.recent.mark(sub); d.look(now, req, sub, at) {
+		at.mark = d.recent.mark(sub)
+	}
+	if why := d.admission(now, sub, plan); why != "" {
+		if plan.Admission == core.AdmissionRefuse {
+			d.hasNoTime(now, req, sub, at, why)
+			return
+		}
+		at.warning = why
+	}
+	if d.taken != nil {
+		if d.look(now, req, sub, at) {
 			return
 		}
 	}

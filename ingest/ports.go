@@ -8,10 +8,12 @@ import (
 
 // Plans is the set of plans the door knows.
 type Plans interface {
-	// Plan returns that version of the type's plan, 0 for its highest, or nil where
-	// there is none, or none that this binary can read. It reads memory and is safe
+	// Plan returns that version of the type's plan, 0 for its highest that is not deprecated,
+	// or nil where there is none, or none that this binary can read. It reads memory and is safe
 	// for concurrent use; the plan is not changed afterwards.
 	Plan(taskType string, version int64) *core.Plan
+	// Deprecated reports whether the type has plans, and all of them are marked as deprecated. It reads memory.
+	Deprecated(taskType string) bool
 	// Reload reads the plans again, without waiting, and calls done once, from
 	// any goroutine, when Plan answers from what was read. The error is
 	// core.UnreadablePlans when all could be read but those.

@@ -24,6 +24,8 @@ const (
 	CauseVersionForm    = 7011 // plan version neither a number nor newest
 	CauseVersionUnknown = 7012 // no plan of that name in that version
 	CauseLabels         = 7013 // labels outside their alphabet or limits
+	CauseDeprecated     = 7014 // every stored version of the plan is deprecated
+	CauseInputSchema    = 7015 // input does not fit the input schema of its plan
 	CauseFull           = 7020 // the door holds as many requests as it may
 	CauseBacklog        = 7021 // the readers are too far behind
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
@@ -45,8 +47,10 @@ const (
 	CauseForbidden = 7049 // HTTP: the role of who asks does not allow it
 	CauseNotServed = 7050 // HTTP: this node has not the part for it
 
+	CauseNoTime = 7060 // its time is less than the plan takes
+
 	CauseFirst = CauseTypeName // the bounds of what is given out
-	CauseLast  = CauseNotServed
+	CauseLast  = CauseNoTime
 )
 
 // Hints of when to try again.

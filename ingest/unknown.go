@@ -67,6 +67,8 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 		switch {
 		case plan != nil:
 			d.accept(now, &w.req, &w.sub, plan)
+		case (err == nil || some) && w.sub.PlanVersion == 0 && d.plans.Deprecated(w.req.Type):
+			d.refuse(&w.req, Refuse(409, CauseDeprecated, "every stored version of the plan of type %s is deprecated: name the version that is meant, or apply a new one", core.QuoteShort(w.req.Type)))
 		case err != nil && (!some || concerns(unreadable, w)):
 			d.refuse(&w.req, Refuse(503, CausePlans, "the plan of type %s is not known here, and the plans could not be read: %v", core.QuoteShort(w.req.Type), err).After(RetryLog))
 		case w.sub.PlanVersion != 0:

@@ -207,3 +207,46 @@ func TestPlanUnreadable(t *testing.T) {
 		r.idle()
 	}
 }
+
+// A type whose versions are all deprecated takes only what names one of them.
+func TestDeprecated(t *testing.T) {
+	r := newRig(t, nil)
+	r.plans.deprecated = map[string]bool{"order": true}
+	r.door.Submit(epoch, r.request("a1"))
+	named := r.request("b1")
+	named.Version = "3"
+	r.door.Submit(epoch, named)
+	r.door.Flush(epoch)
+	r.plans.read(nil)
+	r.door.Flush(epoch)
+	if e := r.refused("a1", 409, CauseDeprecated); !strings.Contains(e.Description, `every stored version of the plan of type "order" is deprecated`) {
+		t.Error(e)
+	}
+	if len(r.log.got) != 1 || r.log.got[0].subs[0].ID != "b1" || r.log.got[0].subs[0].PlanVersion != 3 {
+		t.Errorf("messages %+v", r.log.got)
+	}
+}
+
+// An input is checked by the schema of its plan, where that has one.
+func TestInputSchema(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.CheckInput = func(p *core.Plan, input []byte) error {
+			if p.InputSchema != "{}" || string(input) != `{"n":1}` {
+				return errors.New(`at "/n": got string, want number`)
+			}
+			return nil
+		}
+	})
+	r.plans.now["order"].InputSchema = "{}"
+	good, bad := r.request("a1"), r.request("b1")
+	good.Input, bad.Input = []byte(`{"n":1}`), []byte(`{"n":"1"}`)
+	r.door.Submit(epoch, good)
+	r.door.Submit(epoch, bad)
+	r.door.Flush(epoch.Add(ms(100)))
+	if e := r.refused("b1", 422, CauseInputSchema); e.Description != `input does not fit the input schema of plan order version 3: at "/n": got string, want number` || e.Retryable() {
+		t.Error(e)
+	}
+	if len(r.log.got) != 1 || len(r.log.got[0].subs) != 1 || r.log.got[0].subs[0].ID != "a1" {
+		t.Errorf("messages %+v", r.log.got)
+	}
+}

@@ -50,14 +50,17 @@ func (l *memLog) store(n int) {
 type memPlans struct {
 	now, later map[string]*core.Plan
 	readings   []func(error)
+	deprecated map[string]bool
 }
 
 func (p *memPlans) Plan(taskType string, version int64) *core.Plan {
-	if plan := p.now[taskType]; plan != nil && (version == 0 || version == plan.Version) {
+	if plan := p.now[taskType]; plan != nil && (version == 0 && !p.deprecated[taskType] || version == plan.Version) {
 		return plan
 	}
 	return nil
 }
+
+func (p *memPlans) Deprecated(taskType string) bool { return p.deprecated[taskType] }
 
 func (p *memPlans) Reload(done func(error)) { p.readings = append(p.readings, done) }
 

@@ -309,9 +309,12 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	return again, nil
 }
 
-// claim takes up to room tasks up again that are parked at an agent, the oldest first, and passes over those that a pause
-// holds.
+// claim takes up to room tasks up again that are parked at an agent: in the order of finish.go, or the oldest first, and
+// passes over those that a pause holds.
 func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
+	if s.finishFirst() {
+		return s.claimInOrder(ctx, p, slot, room)
+	}
 	page, wanted := room, room
 	if len(s.pauses.all) > 0 { // most of what is read may be held
 		page = max(1, s.cfg.Memory.fits(min(heldLookMost, max(heldLookLeast, 4*room))))
@@ -465,7 +468,10 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	c := &m.Control
 	ev := core.Event{
 		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Code: c.Code, Error: c.Error,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result,
+	}
+	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
+		ev.Code, ev.Error = core.CodeRefused, c.Reason
 	}
 	switch {
 	case c.Kind == 0:
@@ -509,6 +515,11 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
 		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0, false); err != nil {
 			return nil, err
+		}
+	}
+	if ev.Kind == core.EventEdit {
+		if err := s.checkInput(e.plan, ev.Input); err != nil {
+			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
 		}
 	}
 	return s.event(p, e, ev), nil

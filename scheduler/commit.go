@@ -94,6 +94,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	s.leftOut(res)
 	s.trace()
 	s.tell()
+	s.learn()
 }
 
 // trace hands over what was committed about tasks of sampled traces.

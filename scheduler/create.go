@@ -59,8 +59,19 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		s.refusal(p, sub, 404, unknownPlan(sub))
 		return nil
 	}
+	if ref == nil && sub.PlanVersion == 0 && s.plans.allDeprecated(sub.Type) {
+		s.refusal(p, sub, 409, fmt.Sprintf("every stored version of the plan of type %s is deprecated: name the version that is meant, or apply a new one", sub.Type))
+		return nil
+	}
 	if ref != nil && len(sub.Input) > ref.plan.InputMax {
 		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))
+		return nil
+	}
+	if refused, err := s.hasNoTime(ctx, p, sub, ref); refused || err != nil {
+		return err
+	}
+	if err := s.checkInput(ref, sub.Input); err != nil {
+		s.refusal(p, sub, 422, err.Error())
 		return nil
 	}
 	e := &entry{
@@ -71,7 +82,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		plan: ref, created: true,
 	}
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.asker(e)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.othersFirst(p, e), Ask: s.asker(e)}
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}
@@ -85,6 +96,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	p.add(e)
 	s.use(p, e)
 	s.keep(p, e, true)
+	s.queued(p, e)
 	return nil
 }
 

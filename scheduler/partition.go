@@ -45,6 +45,7 @@ type partition struct {
 	passed    []int64           // all parked tasks of the agent up to this number are held by a pause, or behind
 	looking   []bool            // a look at parked tasks of the agent, of which some are held, is to go on
 	behind    [][]int64         // numbers of those up to it that wait for room
+	order     parkedOrder       // of what is parked: see finish.go
 	fresh     []bool            // tasks were parked there in this round: the store does not show them yet
 	endings   int               // of the round, to be published
 	acks      []func()          // of the cycle that is on

@@ -114,6 +114,7 @@ func (s *Shard) applyPauses() {
 			p.park[slot], p.passed[slot], p.behind[slot] = true, 0, nil
 		}
 		s.reblock(p)
+		p.order.unsure()
 	}
 }
 

@@ -18,6 +18,7 @@ type planBook struct {
 	old    bool // a change was announced
 
 	unreadable core.UnreadablePlans // as last read: plans that a newer binary stored
+	deprecated core.Deprecations    // as last read
 }
 
 type refKey struct {
@@ -55,7 +56,7 @@ func (b *planBook) refuses(name string, version int64) *core.UnreadablePlan {
 		return nil
 	}
 	if version == 0 {
-		version = b.unreadable.Newest(name)
+		version = b.deprecated.Current(b.unreadable).Newest(name)
 		if newest := b.latest[name]; newest != nil && newest.Version > version {
 			return nil
 		}
@@ -63,8 +64,14 @@ func (b *planBook) refuses(name string, version int64) *core.UnreadablePlan {
 	return b.unreadable.Find(name, version)
 }
 
-func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, now core.Instant) {
-	b.unreadable = unreadable
+// allDeprecated reports whether the type has plans, and none that a submission takes without naming it.
+func (b *planBook) allDeprecated(name string) bool {
+	return b.latest[name] == nil && len(b.byType[name]) > 0
+}
+
+func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, deprecated core.Deprecations, now core.Instant) {
+	b.unreadable, b.deprecated = unreadable, deprecated
+	clear(b.latest)
 	for i := range plans {
 		p := plans[i]
 		versions := b.byType[p.Name]
@@ -72,15 +79,25 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, now 
 			versions = map[int64]*core.Plan{}
 			b.byType[p.Name] = versions
 		}
-		if versions[p.Version] != nil {
-			continue // keep the pointer that tasks in flight share
+		if versions[p.Version] == nil { // else keep the pointer that tasks in flight share
+			versions[p.Version] = &p
 		}
-		versions[p.Version] = &p
-		if l := b.latest[p.Name]; l == nil || l.Version < p.Version {
-			b.latest[p.Name] = &p
+		if l := b.latest[p.Name]; !deprecated.Has(p.Name, p.Version) && (l == nil || l.Version < p.Version) {
+			b.latest[p.Name] = versions[p.Version]
 		}
 	}
 	b.readAt, b.old = now, false
+}
+
+// checkInput says whether an input fits the input schema of a plan, where that has one.
+func (s *Shard) checkInput(ref *planRef, input []byte) error {
+	if ref == nil || ref.plan.InputSchema == "" || s.cfg.CheckInput == nil {
+		return nil
+	}
+	if err := s.cfg.CheckInput(ref.plan, input); err != nil {
+		return fmt.Errorf("input does not fit the input schema of plan %s version %d: %w", ref.plan.Name, ref.plan.Version, err)
+	}
+	return nil
 }
 
 // mayLook reports whether the plans may be read again for one that is missing. A version
@@ -98,7 +115,7 @@ func (s *Shard) mayLook(version int64, guessed bool) bool {
 }
 
 // planFor returns the plan with its agents' slots in the partition; version 0
-// takes the highest. nil: there is none, also after a fresh look. A plan that is there
+// takes the highest that is not deprecated. nil: there is none, also after a fresh look. A plan that is there
 // and cannot be read is an error: a task of it must wait for a newer binary, and
 // neither run as another version nor end as one without a plan.
 func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64, guessed bool) (*planRef, error) {
@@ -110,7 +127,11 @@ func (s *Shard) planFor(ctx context.Context, p *partition, name string, version 
 		if err != nil && !some {
 			return nil, fmt.Errorf("plans: %w", err)
 		}
-		s.plans.read(plans, unreadable, now)
+		deprecated, err := s.store.Deprecated(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.plans.read(plans, unreadable, deprecated, now)
 		plan = s.plans.find(name, version)
 	}
 	if u := s.plans.refuses(name, version); u != nil {

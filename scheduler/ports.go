@@ -29,6 +29,8 @@ type Store interface {
 	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
 	Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error)
 	Plans(ctx context.Context) ([]core.Plan, error)
+	// Deprecated returns the versions that a submission takes only when it names them.
+	Deprecated(ctx context.Context) (core.Deprecations, error)
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
 }
 

@@ -21,16 +21,28 @@ type Config struct {
 	Expressions  Expressions   // of plans; nil: a step that has one fails
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
-	Genuine   func(r *core.Reply, commit int64) bool
-	Memory    *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
-	Admission *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
-	IDs       *CommitIDs // of the node's commits; nil: the shard's own
+	Genuine func(r *core.Reply, commit int64) bool
+	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
+	CheckInput func(plan *core.Plan, input []byte) error
+	Memory     *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
+	Admission  *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
+	IDs        *CommitIDs // of the node's commits; nil: the shard's own
 	// Traced takes what was committed about a task whose submitter asked for a trace, after the commit. plan may be nil;
 	// nothing of w may be kept. It must not block. nil: no one traces, which costs nothing.
 	Traced func(plan *core.Plan, w *core.TaskWrite)
 	// Watch is asked after each commit whether someone watches what is committed; it returns nil when no one does. It must
 	// not block. nil: no one ever does, which costs nothing.
 	Watch func() Telling
+	// Learn is asked after each commit who learns from it, as Watch is. nil: no one, which costs nothing.
+	Learn func() Telling
+	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
+	Left func(plan *core.Plan, t *core.Task) time.Duration
+	// Admit says why a submission of a plan with so much time left has less than tasks of the plan take; empty: it has
+	// enough, or that is not known. It is asked of plans that refuse, about what came by the stream endpoint. It must not
+	// block. nil: no one is asked.
+	Admit func(plan *core.Plan, left time.Duration) string
+	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
+	OldestFirst bool
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
@@ -371,7 +383,9 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	}
 	s.block(p, e)
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
-		p.parkedForRoom(p.slot(e.task.WaitsFor), e.task.Number)
+		slot := p.slot(e.task.WaitsFor)
+		p.parkedForRoom(slot, e.task.Number)
+		s.keepOrder(p, slot, e)
 	}
 	s.relay()
 }

@@ -9,7 +9,7 @@ var (
 	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at"}
 	journalColumns   = []string{"seq", "at", "kind", "state", "step", "~status", "~attempt", "error", "reason", "~actor"}
 	answerColumns    = []string{"type", "id", "action", "state", "outcome", "control_position", "audit", "again"}
-	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max"}
+	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max", "deprecated_at"}
 	planColumns      = []string{"name", "agent", "after", "undoable", "complete_by_ms", "attempts_max", "on_exhausted"}
 	groupColumns     = []string{"id", "tasks", "type", "state", "step", "~last", "example"}
 	groupFields      = []string{"id", "type", "state", "step", "tasks", "fingerprint", "example", "task", "first", "last", "notes"}
@@ -23,9 +23,14 @@ var (
 	agentColumns     = []string{"name", "instances", "waiting", "paused", "~calls", "errors", "latency_ms", "~since"}
 	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight", "~chain.height", "~chain.head_at"}
 	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
-	ghostColumns     = []string{"status", "kind", "key", "agent", "type", "task", "step", "state", "times", "~made", "~found", "text"}
-	auditColumns     = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
-	auditRecord      = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
-	tokenColumns     = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}
-	noteColumns      = []string{"number", "at", "by", "text"}
+	scheduleColumns  = []string{"name", "type", "cron", "every", "~zone", "paused", "last", "outcome", "submitted", "skipped", "missed", "~failure"}
+	scheduleFields   = []string{"name", "type", "plan_version", "cron", "every", "zone", "from", "until", "jitter", "overlap", "paused", "last", "last_task", "outcome", "why", "submitted", "skipped", "missed",
+		"failing", "failure"}
+	scheduleRunFields = []string{"type", "task"}
+	ghostColumns      = []string{"status", "kind", "key", "agent", "type", "task", "step", "state", "times", "~made", "~found", "text"}
+	auditColumns      = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
+	auditRecord       = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
+	tokenColumns      = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}
+	noteColumns       = []string{"number", "at", "by", "text"}
+	forecastColumns   = []string{"type", "version", "tasks", "miss", "unknown", "p50_ms", "p95_ms"}
 )

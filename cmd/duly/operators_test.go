@@ -73,7 +73,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Tokens: e, Notes: e,
+		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Versions: e.versioning(), Tokens: e, Notes: e,
 	}}, e, e, asks, log)
 	if err != nil {
 		t.Fatal(err)
@@ -485,8 +485,20 @@ func TestLists(t *testing.T) {
 	e.run(exitDone, "failures show g-1", "FINGERPRINT", "≥ 10,000")
 	e.run(exitDone, "plan show order", "VERSION", "2", "payment.charge")
 	e.run(exitDone, "plan show order --version 1 -o csv", "charge,payment.charge")
-	e.run(exitFailed, "plan diff order --from 1", `-      "attempts_max": 3,`, `+      "attempts_max": 5,`)
-	e.run(exitDone, "plan diff order --from 2", "the same")
+	e.run(exitFailed, "plan diff order@1 order@2 --unified", `-      "attempts_max": 3,`, `+      "attempts_max": 5,`)
+	e.run(exitFailed, "plan diff order@1", "plan order: version 2, compared with version 1", "step charge: attempts_max is 5, it was 3", "from the step's next try on")
+	e.run(exitFailed, "plan diff order@1 order@2 -o json", `"what":"step_field","step":"charge","field":"attempts_max","was":3,"is":5`)
+	e.run(exitDone, "plan diff order@2 order@2", "the same")
+	e.run(exitUse, "plan diff order@x", `plan version "x" is not a whole number`)
+	e.run(exitUse, "plan diff no/such", "is no file, and no NAME@VERSION")
+	e.run(exitNotFound, "plan diff order@1 order@7", "versions stored: 1 2")
+	e.run(exitDone, "plan deprecate order 1 --reason old", "plan order version 1 is deprecated; new submissions take version 2")
+	e.run(exitDone, "plan list", "DEPRECATED", "2026-01-02")
+	e.run(exitFailed, "plan diff order@1 order@2") // the mark is no part of the plan
+	e.run(exitDone, "plan deprecate order 2 --reason old", "every version is, so a submission has to name one")
+	e.run(exitDone, "plan deprecate order 1 --undo --reason again", "deprecated no more; new submissions take version 1")
+	e.run(exitNotFound, "plan deprecate order 7 --reason old", "version 7")
+	e.run(exitUse, "plan deprecate order 1", "reason: none given")
 	e.run(exitNotFound, "plan show order --version 7", `versions stored: 1 2`)
 	e.run(exitNotFound, "failures show g-2")
 	e.run(exitNotFound, "why o-9", "no task")
@@ -498,7 +510,8 @@ func TestLists(t *testing.T) {
 	if err := os.WriteFile(file, []byte("name: order\nversion: 3\nsteps:\n- name: charge\n  agent: payment.charge\n  attempts_max: 5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e.run(exitFailed, "plan diff "+file, `-  "version": 2,`, `+  "version": 3,`)
+	e.run(exitDone, "plan diff "+file, "the same") // but for the version
+	e.run(exitFailed, "plan diff "+file+" order@1", "version 1, compared with version 3")
 }
 
 // TestManaging: partitions, pauses, tokens and operations are changed with a reason, which the API keeps.
@@ -727,7 +740,7 @@ func TestWordsAreTheAPIs(t *testing.T) {
 		"Task": {taskColumns, taskListColumns}, "Accepted": {submittedColumns}, "Cancelled": {cancelledColumns}, "Record": {journalColumns}, "Answer": {answerColumns},
 		"Plan": {planListColumns}, "PlanStep": {planColumns}, "Group": {groupColumns, groupFields, top.FailureColumns}, "Preview": {previewFields}, "Rehearsal": {rehearsalFields},
 		"ReasonCount": {reasonColumns}, "Member": {memberColumns}, "Operation": {opColumns, opFields, top.OperationColumns}, "Agent": {agentColumns, top.AgentColumns},
-		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns},
+		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields},
 	} {
 		if doc.Components.Schemas[schema] == nil {
 			t.Errorf("the API describes no %s", schema)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aymanbagabas/go-udiff"
 	"github.com/goccy/go-yaml"
 
 	"duly.dev/duly/cmd/duly/internal/client"
@@ -25,10 +23,11 @@ import (
 )
 
 type planCmd struct {
-	Apply planApplyCmd `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
-	List  planListCmd  `cmd:"" help:"List the stored versions of all plans."`
-	Show  planShowCmd  `cmd:"" help:"Show one version of a plan with its steps."`
-	Diff  planDiffCmd  `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
+	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
+	List      planListCmd      `cmd:"" help:"List the stored versions of all plans."`
+	Show      planShowCmd      `cmd:"" help:"Show one version of a plan with its steps."`
+	Deprecate planDeprecateCmd `cmd:"" help:"Keep new submissions from a version of a plan, or with --undo let them take it again. Tasks in flight keep it, and a submission that names it is taken."`
+	Diff      planDiffCmd      `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
 }
 
 // planBytesMax bounds a file of a plan.
@@ -52,17 +51,6 @@ func readPlan(file string) (json.RawMessage, error) {
 		return nil, misuse("file: %s: %v", file, err)
 	}
 	return data, nil
-}
-
-// canonical is a plan with one value a line, in one order and with nothing left out.
-func canonical(data json.RawMessage) (string, error) {
-	p, err := wire.DecodePlan(data)
-	if err != nil {
-		return "", err
-	}
-	p = p.WithDefaults()
-	form, err := wire.EncodePlan(&p)
-	return indented(form), err
 }
 
 type planApplyCmd struct {
@@ -210,53 +198,4 @@ func (c *planShowCmd) Run(ctx context.Context, std streams) error {
 	fmt.Fprintln(std.out)
 	page.Table(planColumns, objects(rows[0]["steps"]))
 	return nil
-}
-
-type planDiffCmd struct {
-	Plan string `arg:"" help:"File with a plan, or the name of a stored one."`
-	From int64  `help:"Stored version to compare with (default: the newest)."`
-	To   int64  `help:"With the name of a stored plan: the version to compare (default: the newest)."`
-	server
-}
-
-// Run compares two plans as they are understood: what a file leaves out has its default.
-func (c *planDiffCmd) Run(ctx context.Context, std streams) error {
-	var to json.RawMessage
-	name := c.Plan
-	if _, err := os.Stat(c.Plan); err == nil {
-		if to, err = readPlan(c.Plan); err != nil {
-			return err
-		}
-		var head planHead
-		if err := json.Unmarshal(to, &head); err != nil {
-			return misuse("file: %v", err)
-		}
-		name = head.Name
-	} else {
-		if to, err = c.plan(ctx, name, c.To); err != nil {
-			return err
-		}
-		if c.From == 0 {
-			return misuse("from: none given, want the version to compare with")
-		}
-	}
-	from, err := c.plan(ctx, name, c.From)
-	if err != nil {
-		return err
-	}
-	texts := [2]string{}
-	for i, data := range []json.RawMessage{from, to} {
-		if texts[i], err = canonical(bytes.TrimSpace(data)); err != nil {
-			return fmt.Errorf("plan %s: %w", name, err)
-		}
-	}
-	differs := udiff.Unified("stored", "new", texts[0], texts[1])
-	if differs == "" {
-		_, err := fmt.Fprintln(std.out, "the same")
-		return err
-	}
-	if _, err := fmt.Fprint(std.out, differs); err != nil {
-		return err
-	}
-	return errUnclean
 }

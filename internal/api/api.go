@@ -71,10 +71,13 @@ type Ports struct {
 	Partitions     operate.Partitions
 	Events         operate.Events
 	Pauses         operate.PauseControl
+	Versions       operate.PlanControl
 	Tokens         operate.TokenStore
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Books          operate.Books
+	Forecaster     operate.Forecaster
+	Schedules      operate.Schedules
 	Live           *live.Live
 	Alerts         *alerts.Book
 	Level          *slog.LevelVar // of the log of this node
@@ -141,6 +144,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.engineRoutes()
 	a.adminRoutes()
 	a.booksRoutes()
+	a.scheduleRoutes()
 	a.alertRoutes()
 	a.levelRoutes()
 	a.serveDocument()

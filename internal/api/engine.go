@@ -19,13 +19,33 @@ import (
 
 type (
 	plansJSON struct {
-		Plans []planform.Plan `json:"plans"`
+		Plans []planJSON `json:"plans"`
 	}
-	planIn struct {
+	// planJSON is a stored version of a plan.
+	planJSON struct {
+		planform.Plan
+		Deprecated *time.Time `json:"deprecated_at,omitempty" doc:"since when a submission takes the version only when it names it"`
+	}
+	// PlanIn is a version of a plan in a path.
+	PlanIn struct {
 		Name    string `path:"name" maxLength:"64"`
 		Version int64  `path:"version" minimum:"1"`
 	}
-	planOut    struct{ Body planform.Plan }
+	planOut     struct{ Body planJSON }
+	deprecateIn struct {
+		PlanIn
+		Body struct {
+			Undo   bool   `json:"undo,omitempty" doc:"the version is deprecated no more"`
+			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	deprecateOut  struct{ Body deprecateJSON }
+	deprecateJSON struct {
+		Name       string `json:"name"`
+		Version    int64  `json:"version"`
+		Deprecated bool   `json:"deprecated"`
+		Newest     int64  `json:"newest" doc:"version that a submission takes when it names none; 0: none is left"`
+	}
 	agentsJSON struct {
 		Agents []operate.Agent `json:"agents"`
 	}
@@ -84,12 +104,12 @@ type (
 func (a *api) engineRoutes() {
 	const tag = "engine"
 	listing(a, route{method: "GET", path: "/v1/plans", id: "listPlans", tag: tag, needs: operate.RoleViewer, summary: "Plans, by name and version"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page plansJSON, rows []planform.Plan, next string, err error) {
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page plansJSON, rows []planJSON, next string, err error) {
 			page.Plans, err = a.plans(ctx)
 			return page, page.Plans, "", err
 		})
 	register(a, route{method: "GET", path: "/v1/plans/{name}/{version}", id: "getPlan", tag: tag, needs: operate.RoleViewer, summary: "One version of a plan"},
-		func(ctx context.Context, in *planIn) (*planOut, error) {
+		func(ctx context.Context, in *PlanIn) (*planOut, error) {
 			all, err := a.plans(ctx)
 			if err != nil {
 				return nil, err
@@ -101,6 +121,7 @@ func (a *api) engineRoutes() {
 			}
 			return nil, ingest.Refuse(404, ingest.CauseNotFound, "no plan %s in version %d", core.QuoteShort(in.Name), in.Version)
 		})
+	a.versionRoutes()
 	listing(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, and what waits"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page agentsJSON, rows []operate.Agent, next string, err error) {
 			if a.ports.Agents == nil {
@@ -141,6 +162,7 @@ func (a *api) engineRoutes() {
 			})
 		})
 	a.pauseRoutes()
+	a.forecastRoute(tag)
 	register(a, route{method: "GET", path: "/v1/overview", id: "getOverview", tag: tag, needs: operate.RoleViewer, summary: "What needs an operator", about: "All who ask share one reader."},
 		func(ctx context.Context, _ *struct{}) (*overviewOut, error) {
 			if a.ports.Live == nil {
@@ -163,7 +185,7 @@ func (a *api) engineRoutes() {
 }
 
 // plans are all plans, in one order.
-func (a *api) plans(ctx context.Context) ([]planform.Plan, error) {
+func (a *api) plans(ctx context.Context) ([]planJSON, error) {
 	if a.ports.Reader == nil {
 		return nil, notServed("plans")
 	}
@@ -171,17 +193,27 @@ func (a *api) plans(ctx context.Context) ([]planform.Plan, error) {
 	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
 		return nil, err
 	}
-	all := make([]planform.Plan, len(stored))
+	var deprecated core.Deprecations
+	if a.ports.Versions != nil {
+		if deprecated, err = a.ports.Versions.Deprecated(ctx); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]planJSON, len(stored))
 	for i := range stored {
 		data, err := planform.Encode(&stored[i])
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(data, &all[i]); err != nil {
+		if err := json.Unmarshal(data, &all[i].Plan); err != nil {
 			return nil, err
 		}
+		if at := deprecated.Since(stored[i].Name, stored[i].Version); at != 0 {
+			since := at.Time()
+			all[i].Deprecated = &since
+		}
 	}
-	slices.SortFunc(all, func(x, y planform.Plan) int {
+	slices.SortFunc(all, func(x, y planJSON) int {
 		if x.Name != y.Name {
 			return strings.Compare(x.Name, y.Name)
 		}

@@ -33,6 +33,8 @@ func (p *onePlan) Plan(taskType string, _ int64) *core.Plan {
 	return &p.plan
 }
 
+func (p *onePlan) Deprecated(string) bool { return false }
+
 func (p *onePlan) Reload(done func(error)) { done(nil) }
 
 // stored is a task stream that stores everything.

@@ -126,8 +126,11 @@ type Config struct {
 	Live        Live
 	Agents      Agents
 	Books       operate.Books
+	Forecaster  operate.Forecaster // nil: the page of deadlines has no chances
+	Schedules   operate.Schedules
 	Partitions  Partitions
 	Pauses      Pauses
+	Versions    operate.PlanControl
 	Tokens      Tokens
 	Alerts      Alerts
 	// SignOut is the path, below Base, that ends a session with a POST; empty: there are none.
@@ -255,8 +258,13 @@ func (c *console) routes() http.Handler {
 	get("books/repair", c.repairForm)
 	post("books/compare", operate.RoleOperator, c.compareBooks)
 	post("books/repair", operate.RoleOperator, c.repairBooks)
+	get("schedules", c.serve(reader{template: "schedules", section: "schedules", absent: unless(c.Schedules != nil, "Schedules"), params: []string{"after"}, read: c.schedules}))
+	get("schedules/{name}/{change}", c.scheduleForm)
+	post("schedules/{name}/{change}", operate.RoleOperator, c.changeSchedule)
 	get("plans", c.serve(reader{template: "plans", section: "plans", read: c.plans}))
 	get("plans/{name}", c.serve(reader{template: "plan", section: "plans", params: []string{"version", "with"}, read: c.plan}))
+	get("plans/{name}/{version}/{change}", c.deprecateForm)
+	post("plans/{name}/{version}/{change}", operate.RoleOperator, c.deprecate)
 	get("partitions", c.serve(reader{template: "partitions", section: "partitions", absent: unless(c.Partitions != nil, "Partitions"), read: c.partitions}))
 	get("partitions/{partition}/{change}", c.partitionForm)
 	post("partitions/{partition}/{change}", operate.RoleAdmin, c.changePartition)

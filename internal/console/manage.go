@@ -36,10 +36,11 @@ func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 	}{all, why}}, nil
 }
 
-// planRow is one plan in the list: its newest version, and how many there are.
+// planRow is one plan in the list: the version that new tasks take, and how many there are.
 type planRow struct {
-	Plan     core.Plan
-	Versions int
+	Plan       core.Plan
+	Versions   int
+	Deprecated bool // all are, and Plan is the newest
 }
 
 // plans lists the plans by name.
@@ -48,16 +49,20 @@ func (c *console) plans(ctx context.Context, _ *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	marked, err := c.deprecated(ctx)
+	if err != nil {
+		return page{}, err
+	}
 	rows := map[string]*planRow{}
 	for i := range all {
 		row := rows[all[i].Name]
 		if row == nil {
-			row = &planRow{}
+			row = &planRow{Deprecated: true}
 			rows[all[i].Name] = row
 		}
 		row.Versions++
-		if all[i].Version > row.Plan.Version {
-			row.Plan = all[i]
+		if old := marked.Has(all[i].Name, all[i].Version); old == row.Deprecated && all[i].Version > row.Plan.Version || row.Deprecated && !old {
+			row.Plan, row.Deprecated = all[i], old
 		}
 	}
 	sorted := make([]*planRow, 0, len(rows))
@@ -73,8 +78,10 @@ func (c *console) plans(ctx context.Context, _ *http.Request) (page, error) {
 
 type planData struct {
 	Plan     core.Plan
-	Versions []int64 // newest first
-	With     int64   // version it is compared with; 0: none
+	Versions []int64   // newest first
+	With     int64     // version it is compared with; 0: none
+	Since    time.Time // when it was marked as deprecated; zero: it is not
+	Why      string    // why the mark cannot be changed here; empty: it can
 	Graph    any
 	Steps    []planStep
 	Diff     []diffRow
@@ -127,6 +134,19 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, bad
 	}
 	d.Plan = *versions[version]
+	marked, err := c.deprecated(ctx)
+	if err != nil {
+		return page{}, err
+	}
+	if since := marked.Since(d.Plan.Name, version); since != 0 {
+		d.Since = since.Time()
+	}
+	switch by := actorOf(r); {
+	case c.Versions == nil:
+		d.Why = "This node does not serve versions of plans."
+	case !by.Role.May(operate.RoleOperator):
+		d.Why = notAllowed(by.Role, operate.RoleOperator).Detail
+	}
 	for _, s := range d.Plan.Steps {
 		var names []string
 		for _, a := range s.After {

@@ -516,7 +516,11 @@ func (l *graphLife) signal() {
 
 func (l *graphLife) sendSignal(step int, ev Event) {
 	s, taken := l.t.Steps[step], l.judge.steps[step].signalled
+	inTime := s.Status == StepRunning && max(l.now, l.t.UpdatedAt) < s.Due
 	err := l.try(ev)
+	if inTime && err != nil && err != errLost {
+		l.wrong("G8: a signal that step %d waits for is not taken: %v", step, err)
+	}
 	if err == nil && taken && s.Status != StepRunning {
 		l.wrong("G8: a second signal of step %d is taken", step)
 	}

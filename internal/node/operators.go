@@ -20,6 +20,7 @@ type Flow struct {
 	Pauses     operate.PauseControl
 	Partitions operate.Partitions
 	Agents     operate.Agents
+	Plans      operate.PlanControl
 }
 
 // flowStore is what the flow needs of the state store.
@@ -27,6 +28,7 @@ type flowStore interface {
 	operate.FlowReader
 	operate.PauseStore
 	operate.TrailWriter
+	operate.VersionStore
 	chainStore
 }
 
@@ -60,6 +62,7 @@ func (n *Node) flowOf(store flowStore) *Flow {
 			},
 			Chains: n.chainsOf(store),
 		},
+		Plans:  &operate.Versioning{Store: store, Trail: store, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 		Agents: &operate.LiveAgents{Flow: store, Instances: n.instances, Pauses: store.Pauses, Now: n.now},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
@@ -31,7 +32,8 @@ type planCache struct {
 
 // planVersions are the plans as of one reading. It is not changed.
 type planVersions struct {
-	newest map[string]*core.Plan // left out where the newest cannot be read
+	newest map[string]*core.Plan // that are not deprecated; left out where the newest cannot be read
+	marked map[string]bool       // types of which every version is deprecated
 	each   map[planVersion]*core.Plan
 }
 
@@ -55,6 +57,9 @@ func (c *planCache) Plan(taskType string, version int64) *core.Plan {
 	return book.each[planVersion{taskType, version}]
 }
 
+// Deprecated implements ingest.Plans.
+func (c *planCache) Deprecated(taskType string) bool { return c.book.Load().marked[taskType] }
+
 // Reload implements ingest.Plans.
 func (c *planCache) Reload(done func(error)) {
 	c.wg.Go(func() {
@@ -66,7 +71,7 @@ func (c *planCache) Reload(done func(error)) {
 
 // known reports whether a plan of that type is stored, of any version.
 func (c *planCache) known(ctx context.Context, taskType string) (bool, error) {
-	if c.Plan(taskType, 0) != nil {
+	if c.Plan(taskType, 0) != nil || c.Deprecated(taskType) {
 		return true, nil
 	}
 	err := c.read(ctx)
@@ -76,7 +81,7 @@ func (c *planCache) known(ctx context.Context, taskType string) (bool, error) {
 			return true, nil
 		}
 	}
-	return c.Plan(taskType, 0) != nil, err
+	return c.Plan(taskType, 0) != nil || c.Deprecated(taskType), err
 }
 
 // read reads all plans. Those that cannot be read are the error, core.UnreadablePlans,
@@ -90,23 +95,31 @@ func (c *planCache) read(ctx context.Context) error {
 	if some {
 		failed = nil
 	}
+	var deprecated core.Deprecations
+	if failed == nil {
+		deprecated, failed = c.store.Deprecated(ctx)
+	}
 	c.stale.Store(failed != nil)
 	c.report(failed)
 	if failed != nil {
-		return fmt.Errorf("read plans: %w", err)
+		return fmt.Errorf("read plans: %w", failed)
 	}
-	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), each: make(map[planVersion]*core.Plan, len(plans))}
+	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), marked: map[string]bool{}, each: make(map[planVersion]*core.Plan, len(plans))}
 	for i := range plans {
 		p := &plans[i]
 		book.each[planVersion{p.Name, p.Version}] = p
-		if have := book.newest[p.Name]; have == nil || have.Version < p.Version {
+		if have := book.newest[p.Name]; !deprecated.Has(p.Name, p.Version) && (have == nil || have.Version < p.Version) {
 			book.newest[p.Name] = p
 		}
 	}
-	for _, u := range unreadable { // another version must not pass for the newest
+	for _, d := range deprecated {
+		book.marked[d.Name] = book.newest[d.Name] == nil
+	}
+	for _, u := range deprecated.Current(unreadable) { // another version must not pass for the newest
 		if have := book.newest[u.Name]; have != nil && have.Version < u.Version {
 			delete(book.newest, u.Name)
 		}
+		delete(book.marked, u.Name) // another node takes it
 	}
 	c.book.Store(book)
 	c.tell(unreadable)
@@ -153,6 +166,10 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	answer := wire.PlanAnswer{Name: p.Name, Version: p.Version}
 	p = p.WithDefaults()
 	if err := p.Validate(n.conn.MaxPayload()); err != nil {
+		answer.Error = &wire.APIError{Code: 400, Description: err.Error()}
+		return answer
+	}
+	if err := jsonschema.CheckPlan(&p); err != nil {
 		answer.Error = &wire.APIError{Code: 400, Description: err.Error()}
 		return answer
 	}

@@ -58,6 +58,8 @@ func (b planBook) Plan(taskType string, version int64) *core.Plan {
 	return nil
 }
 
+func (b planBook) Deprecated(string) bool { return false }
+
 func (b planBook) Reload(done func(error)) { done(nil) }
 
 // plan is the plan of a type.

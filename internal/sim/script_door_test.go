@@ -166,6 +166,8 @@ func (s *stage) undoable(c *core.Command) bool {
 }
 
 // Plan implements ingest.Plans.
+func (s *stage) Deprecated(string) bool { return false }
+
 func (s *stage) Plan(taskType string, version int64) *core.Plan {
 	var highest *core.Plan
 	for _, p := range s.plans[taskType] {

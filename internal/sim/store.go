@@ -38,6 +38,8 @@ type MemStore struct {
 	OldOwners bool
 	// Unreadable are plans that a newer binary has stored.
 	Unreadable core.UnreadablePlans
+	// Marked are the versions of plans that are deprecated.
+	Marked core.Deprecations
 	// PlansRead counts the readings of the plans.
 	PlansRead int
 	// NumbersRead counts the tasks that were read by their numbers.

@@ -61,6 +61,7 @@ var cases = []struct {
 	{"flow", testFlow},
 	{"counts", testCounts},
 	{"plans", testPlans},
+	{"deprecated", testDeprecated},
 	{"view", testView},
 	{"view without a plan", testViewWithoutPlan},
 	{"existing", testExisting},

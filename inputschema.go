@@ -1,0 +1,52 @@
+package duly
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/invopop/jsonschema"
+)
+
+// InputSchema gives the plan a JSON Schema (2020-12) of its input, made of the input's Go type: a submission whose input
+// does not fit is refused, with a JSON pointer to what does not. Fields without omitempty are required; fields that the
+// type does not have are allowed; tags `jsonschema:"…"` say more (minimum=1, enum=…). An encrypted input is not checked.
+//
+// The schema is a part of the plan: a stored version of a plan that had none keeps none, so raise the version to add it,
+// and whenever the type changes.
+func InputSchema() PlanOption {
+	return func(p *planSpec) {
+		schema, err := schemaOf(p.in)
+		if err != nil {
+			p.refuse(fmt.Errorf("plan %s: InputSchema: %w", p.Name, err))
+		}
+		p.InputSchema = schema
+	}
+}
+
+// InputSchemaJSON is InputSchema with a schema of your own, as JSON: up to 64 KiB, without references to anything outside
+// it or to itself.
+func InputSchemaJSON(schema string) PlanOption {
+	return func(p *planSpec) {
+		p.zero("InputSchemaJSON", schema == "", "a JSON Schema")
+		p.InputSchema = schema
+	}
+}
+
+// schemaOf is the schema of a Go type.
+func schemaOf(t reflect.Type) (schema string, err error) {
+	defer func() {
+		if r := recover(); r != nil { // the library's answer to a type that no JSON has
+			err = fmt.Errorf("type %v has no schema: %v", t, r)
+		}
+	}()
+	if t.Kind() == reflect.Interface {
+		return "", fmt.Errorf("type %v can be anything: use InputSchemaJSON", t)
+	}
+	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: t.Kind() == reflect.Struct, AllowAdditionalProperties: true}
+	data, err := json.Marshal(r.ReflectFromType(t))
+	if err != nil {
+		return "", fmt.Errorf("schema of %v: %w", t, err)
+	}
+	return string(data), nil
+}

@@ -1,0 +1,68 @@
+package duly
+
+import (
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/jsonschema"
+)
+
+type address struct {
+	Street string `json:"street" jsonschema:"minLength=1"`
+}
+
+type delivery struct {
+	To    address   `json:"to"`
+	Lines []int     `json:"lines,omitempty"`
+	Note  *string   `json:"note,omitempty"`
+	Via   []address `json:"via,omitempty"`
+}
+
+func TestInputSchemaOfType(t *testing.T) {
+	step := NewCheck[delivery, int]("first", "a")
+	plain := NewPlan("delivery", 1, step)
+	if plain.spec.InputSchema != "" {
+		t.Error("a plan that does not ask for a schema has one")
+	}
+	p := plain.With(InputSchema())
+	if err := p.check(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := jsonschema.CheckPlan(&p.spec); err != nil {
+		t.Fatalf("%v: %s", err, p.spec.InputSchema)
+	}
+	s, err := jsonschema.Compile(p.spec.InputSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for input, want := range map[string]string{
+		`{"to":{"street":"x"},"lines":[1],"more":true}`: "",
+		`{"lines":[1]}`:                       "missing property 'to'",
+		`{"to":{"street":""}}`:                `at "/to/street"`,
+		`{"to":{"street":"x"},"via":[{},{}]}`: `at "/via/0": missing property 'street'`,
+		`{"to":{"street":"x"},"lines":["1"]}`: `at "/lines/0"`,
+	} {
+		if err := s.Check([]byte(input)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", input, err, want)
+		}
+	}
+	if again := plain.With(InputSchema()); again.spec.InputSchema != p.spec.InputSchema {
+		t.Error("the same type has two schemas")
+	}
+}
+
+func TestInputSchemaRefuses(t *testing.T) {
+	if err := NewPlan("p", 1, NewCheck[any, int]("first", "a")).With(InputSchema()).check(0); err == nil || !strings.Contains(err.Error(), "use InputSchemaJSON") {
+		t.Error(err)
+	}
+	if err := NewPlan("p", 1, NewCheck[chan int, int]("first", "a")).With(InputSchema()).check(0); err == nil || !strings.Contains(err.Error(), "plan p: InputSchema") {
+		t.Error(err)
+	}
+	p := NewPlan("p", 1, NewCheck[any, int]("first", "a"))
+	if err := p.With(InputSchemaJSON("")).check(0); err == nil || !strings.Contains(err.Error(), "InputSchemaJSON(0)") {
+		t.Error(err)
+	}
+	if err := p.With(InputSchemaJSON(`{"type":"object"}`)).check(0); err != nil {
+		t.Error(err)
+	}
+}

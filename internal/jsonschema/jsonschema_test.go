@@ -1,0 +1,89 @@
+package jsonschema
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+)
+
+const orderSchema = `{"type":"object","required":["item"],"properties":{"item":{"type":"string","minLength":1},
+	"lines":{"type":"array","items":{"$ref":"#/$defs/line"}}},"$defs":{"line":{"type":"object","properties":{"a/b":{"type":"integer","minimum":1}}}}}`
+
+func TestCheck(t *testing.T) {
+	var c Cache
+	for payload, want := range map[string]string{
+		`{"item":"lamp"}`: "",
+		`{"item":"lamp","lines":[{"a/b":2}],"x":[]}`: "",
+		`{}`:                                  `missing property 'item'`,
+		`7`:                                   `got number, want object`,
+		`{"item":""}`:                         `at "/item": minLength: got 0, want 1`,
+		`{"item":"x","lines":[{},{"a/b":0}]}`: `at "/lines/1/a~1b": minimum: got 0, want 1`,
+		`{"item":"x","lines":[{"a/b":1e999999}]}`: `at "/lines/0/a~1b": number 1e999999, want an exponent of at most 400`,
+		`{"item":`: `payload is no JSON: unexpected EOF`,
+	} {
+		err := c.Check(orderSchema, []byte(payload))
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want {
+			t.Errorf("%s: %v, want %s", payload, err, want)
+		}
+	}
+	if err := c.Check("", []byte("anything")); err != nil {
+		t.Error(err)
+	}
+	for i := range cacheMax + 10 {
+		if err := c.Check(fmt.Sprintf(`{"minimum":%d}`, i), []byte(`5`)); (err == nil) != (i <= 5) {
+			t.Fatal(i, err)
+		}
+	}
+	if n := len(c.all); n == 0 || n > cacheMax {
+		t.Errorf("%d schemas are kept", n)
+	}
+}
+
+// What a schema may not be is refused where it is stored, in bounded time.
+func TestCompileRefuses(t *testing.T) {
+	doubling := `{"$ref":"#/$defs/d0","$defs":{`
+	for i := range 40 {
+		doubling += fmt.Sprintf(`"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+	}
+	doubling += `"d40":{}}}`
+	for schema, want := range map[string]string{
+		`{"type":"objekt"}`: "type",
+		`{`:                 "it is no JSON",
+		`[]`:                "want an object, true or false",
+		`{"$ref":"https://example.com/other.json"}`:               `refers to nothing outside itself`,
+		`{"$ref":"file:///etc/passwd"}`:                           `refers to nothing outside itself`,
+		`{"$ref":"other.json"}`:                                   `refers to`,
+		`{"$ref":"#/$defs/none"}`:                                 `none`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#"}`:   "2020-12/schema",
+		`{"properties":{"left":{"$ref":"#"}}}`:                    "refers to itself",
+		`{"$dynamicRef":"#x","$dynamicAnchor":"x"}`:               "",
+		`{"pattern":"("}`:                                         "",
+		doubling:                                                  "more than 4096 schemas",
+		`{"description":"` + strings.Repeat("x", BytesMax) + `"}`: "want at most 65536",
+	} {
+		_, err := Compile(schema)
+		if err == nil || !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %s", schema, err, want)
+		}
+	}
+	for _, schema := range []string{`true`, `{}`, `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":["string","null"]}`, orderSchema} {
+		if _, err := Compile(schema); err != nil {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+	p := core.Plan{Name: "order", Steps: []core.Step{{Name: "approve", Schema: `{"type":7}`}}}
+	if err := CheckPlan(&p); !errors.Is(err, core.ErrPlan) || !strings.Contains(err.Error(), "plan order: step approve: schema: ") {
+		t.Error(err)
+	}
+	p.Steps[0].Schema, p.InputSchema = `{}`, `{"type":7}`
+	if err := CheckPlan(&p); err == nil || !strings.Contains(err.Error(), "plan order: input_schema: ") {
+		t.Error(err)
+	}
+	p.InputSchema = orderSchema
+	if err := CheckPlan(&p); err != nil {
+		t.Error(err)
+	}
+}

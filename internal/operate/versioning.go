@@ -1,0 +1,95 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// VersionStore keeps which versions of plans are deprecated.
+type VersionStore interface {
+	// Deprecated returns the versions that are marked.
+	Deprecated(ctx context.Context) (core.Deprecations, error)
+	// Deprecate marks a version, at which time; 0: it is marked no more. One that is marked already keeps its time. Error:
+	// core.ErrNotFound.
+	Deprecate(ctx context.Context, name string, version int64, at core.Instant) error
+}
+
+// PlanControl is how operators say which versions of plans new submissions take. Every change is in the audit trail before
+// it is made.
+type PlanControl interface {
+	// Deprecated returns the versions that are marked.
+	Deprecated(ctx context.Context) (core.Deprecations, error)
+	// Deprecate marks a version, or with undo marks it no more. left is the version that a submission takes from then on when
+	// it names none; 0: none is left. Error: *Refusal, 404 for a version that is not stored.
+	Deprecate(ctx context.Context, by Actor, name string, version int64, undo bool, reason string) (left int64, err error)
+}
+
+// Versioning is PlanControl over the state store. All fields are required. It is safe for concurrent use.
+type Versioning struct {
+	Store    VersionStore
+	Trail    TrailWriter
+	Plans    func(ctx context.Context) ([]core.Plan, error)
+	Announce func() error // tells every node that the plans have changed; without it they read them when they need one
+	Now      func() time.Time
+}
+
+// Deprecated implements PlanControl.
+func (s *Versioning) Deprecated(ctx context.Context) (core.Deprecations, error) {
+	return s.Store.Deprecated(ctx)
+}
+
+// deprecatedNow is what the audit trail keeps of a version.
+type deprecatedNow struct {
+	Deprecated bool `json:"deprecated"`
+}
+
+// Deprecate implements PlanControl.
+func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, version int64, undo bool, reason string) (left int64, err error) {
+	action := "plan.deprecate"
+	if undo {
+		action = "plan.deprecate.undo"
+	}
+	target := fmt.Sprintf("plan/%s/%d", core.ShortText(name, core.NameBytesMax), version)
+	no := func(r *Refusal) error { return refused(ctx, s.Trail, by, action, target, reason, nil, nil, r) }
+	if r := checkReason(reason); r != nil {
+		return 0, no(r)
+	}
+	plans, err := s.Plans(ctx)
+	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
+		return 0, fmt.Errorf("plans: %w", err)
+	}
+	marked, err := s.Store.Deprecated(ctx)
+	if err != nil {
+		return 0, err
+	}
+	there := false
+	for i := range plans {
+		p := &plans[i]
+		if p.Name != name {
+			continue
+		}
+		there = there || p.Version == version
+		if p.Version == version && !undo || p.Version != version && marked.Has(name, p.Version) {
+			continue
+		}
+		left = max(left, p.Version)
+	}
+	if !there {
+		return 0, no(&Refusal{Code: 404, Field: "version", Detail: fmt.Sprintf("no plan %s in version %d", core.QuoteShort(name), version)})
+	}
+	at := core.InstantOf(s.Now())
+	if undo {
+		at = 0
+	}
+	err = changed(ctx, s.Trail, by, action, target, reason, deprecatedNow{marked.Has(name, version)}, deprecatedNow{!undo},
+		func() error { return s.Store.Deprecate(ctx, name, version, at) })
+	if err != nil {
+		return 0, fmt.Errorf("plan %s version %d: %w", name, version, err)
+	}
+	_ = s.Announce() // what is stored counts, and is read when a plan is needed
+	return left, nil
+}
