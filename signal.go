@@ -162,9 +162,6 @@ func (c *Client) signal(ctx context.Context, a signalOf) error {
 		}
 		a.payload = sent
 	}
-	control := core.Control{Kind: core.EventSignal, ID: a.id, Type: a.typ, Actor: c.actor, Step: a.step, Result: a.payload}
-	if len(a.payload) == 0 { // it is refused
-		control.Code, control.Error = core.CodeRefused, a.reason
-	}
+	control := core.Control{Kind: core.EventSignal, ID: a.id, Type: a.typ, Actor: c.actor, Step: a.step, Result: a.payload, Reason: a.reason}
 	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.ask(ctx, &control) })
 }

@@ -679,7 +679,7 @@ func TestParkedWaitAndSignal(t *testing.T) {
 	if c.Step != "b" || len(c.Results) != 2 || string(c.Results[1].Result) != `{"by":"me"}` {
 		t.Errorf("%+v", c)
 	}
-	r.control(core.Control{Kind: core.EventSignal, ID: "t1", Step: "yes", Code: core.CodeRefused, Error: "no", Actor: "person"})
+	r.control(core.Control{Kind: core.EventSignal, ID: "t1", Step: "yes", Reason: "no", Actor: "person"})
 	r.cycle()
 	r.logged("has had its signal")
 	r.answer(c, 0)

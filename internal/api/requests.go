@@ -246,19 +246,23 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 			return no("only a task in error can be resolved")
 		}
 		return "it ends as " + string(c.As), nil
-	case core.EventSignal:
-		return foreseeSignal(c, view, no)
 	case core.EventExtend:
 		if !open {
 			return no("only a task that is pending or processing has a deadline to extend")
 		}
 		return "it has until " + timeText(c.Until), nil
+	case core.EventSignal:
+		if !open {
+			return no("the signal comes too late")
+		}
+		return foreseeSignal(c, view, no)
 	}
 	return no("it cannot be asked that")
 }
 
-// foreseeSignal is foresee for the answer to a signal step.
-func foreseeSignal(c *core.Control, view *core.View, no func(why string) (string, *ingest.Refusal)) (string, *ingest.Refusal) {
+// foreseeSignal is foresee for a signal of a task that has not ended. A second one that comes before its step begins is
+// refused by the owner alone: the view does not show the first.
+func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *ingest.Refusal)) (string, *ingest.Refusal) {
 	i := slices.IndexFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step })
 	if i < 0 {
 		return no("its plan has no step " + core.QuoteShort(c.Step))
@@ -266,15 +270,14 @@ func foreseeSignal(c *core.Control, view *core.View, no func(why string) (string
 	switch status := view.Steps[i].Status; {
 	case view.Steps[i].Agent != "":
 		return no("step " + c.Step + " waits for no signal")
-	case view.State != core.StatePending && view.State != core.StateProcessing:
-		return no("the signal for step " + c.Step + " comes too late")
-	case status == core.StepRunning.String():
-		return "step " + c.Step + " takes the answer", nil
 	case status == core.StepWaiting.String():
-		return "step " + c.Step + " has not begun, and takes the answer when it does", nil
-	default:
-		return no("step " + c.Step + " is " + status + " and takes no signal any more")
+		return "it is kept until step " + c.Step + " begins", nil
+	case status != core.StepRunning.String():
+		return no("step " + c.Step + " is " + status + " already")
+	case len(c.Result) == 0:
+		return "step " + c.Step + " is refused", nil
 	}
+	return "step " + c.Step + " is done", nil
 }
 
 // startsAgain is what a resubmit or an edit leads to.

@@ -1,7 +1,5 @@
 package core
 
-import "fmt"
-
 // What a store says of the children of one step.
 
 // Siblings are the children of one step of a task in one of its rounds.
@@ -57,24 +55,4 @@ func (c *ChildCounts) Add(s State, n, last int, left bool) {
 type Fresh struct {
 	Number int64
 	Type   string
-}
-
-// CheckTaskID accepts the id of a task that may be a child: names joined by [ChildMark], at most ChildIDBytesMax bytes. A
-// submission's is one name alone: see [CheckName].
-func CheckTaskID(id string) error {
-	from, parts := 0, 0
-	for i := 0; i <= len(id); i++ {
-		if i < len(id) && id[i] != ChildMark {
-			continue
-		}
-		if err := CheckName("id", id[from:i]); err != nil {
-			return err
-		}
-		from = i + 1
-		parts++
-	}
-	if parts > 1 && len(id) > ChildIDBytesMax {
-		return fmt.Errorf("%w: id %s has %d bytes, want at most %d", ErrName, QuoteShort(id), len(id), ChildIDBytesMax)
-	}
-	return nil
 }

@@ -155,8 +155,6 @@ type Control struct {
 	IfSeq   int64  // of one task: refuse when its newest journal row is another; 0: whatever it is
 	Input   []byte // of Edit: JSON
 	Result  []byte // of Accept and Signal: JSON
-	Code    int    // of a Signal that refuses: see Event
-	Error   string // its text
 
 	EvenIfUnknown bool // of Cancel: also of an id that is not known yet
 }

@@ -50,15 +50,11 @@ func controlKind(word string) core.EventKind {
 
 // AppendControl appends the JSON of a control message.
 func AppendControl(dst []byte, c *core.Control) []byte {
-	version := int64(Version)
-	if c.Kind == core.EventSignal {
-		version = GraphVersion
-	}
-	dst = append(strconv.AppendInt(append(dst, `{"v":`...), version, 10), `,"kind":`...)
+	dst = append(dst, `{"v":1,"kind":`...)
 	dst = appendString(dst, ControlWord(c.Kind))
 	dst = appendInts(dst, "numbers", c.Numbers)
 	dst = appendInts(dst, "seqs", c.Seqs)
-	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}, {"error", c.Error}} {
+	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}} {
 		if m.value != "" {
 			dst = appendMember(dst, m.name, m.value)
 		}
@@ -71,9 +67,6 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	}
 	if c.IfSeq != 0 {
 		dst = strconv.AppendInt(append(dst, `,"if_seq":`...), c.IfSeq, 10)
-	}
-	if c.Code != 0 {
-		dst = strconv.AppendInt(append(dst, `,"code":`...), int64(c.Code), 10)
 	}
 	if len(c.Input) > 0 {
 		dst = append(append(dst, `,"input":`...), c.Input...)
@@ -102,8 +95,9 @@ func appendInts(dst []byte, name string, list []int64) []byte {
 // DecodeControl reads a control message. Errors wrap ErrUndecodable: not JSON,
 // another version, an unknown kind, names outside their alphabet, an overdue
 // without numbers, a resolve that is neither processed nor undone, an edit
-// without an input, an accept without a result, more than NumbersMax numbers,
-// or others than there are seqs.
+// without an input, an accept without a result, a signal without a step, or
+// without one of result and reason, more than NumbersMax numbers, or others than
+// there are seqs. A signal without a result refuses, with the reason.
 func DecodeControl(data []byte) (core.Control, error) { return decodeControl(data, false) }
 
 // decodeControl reads a control message. strict refuses unknown fields, as in a request;
@@ -126,8 +120,6 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		IfSeq         int64           `json:"if_seq"`
 		Input         json.RawMessage `json:"input"`
 		Result        json.RawMessage `json:"result"`
-		Code          int             `json:"code"`
-		Error         string          `json:"error"`
 	}
 	if err := json.Unmarshal(data, &j); err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
@@ -142,8 +134,8 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	if strict && len(j.Numbers)+len(j.Seqs) > 0 { // a permission is for tasks of one type, each looked at by its id
 		return core.Control{}, fmt.Errorf("%w: control: numbers and seqs are not for requests; ask about each task by its id", ErrUndecodable)
 	}
-	if j.V != Version && j.V != GraphVersion {
-		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d or %d", ErrUndecodable, j.V, Version, GraphVersion)
+	if j.V != Version {
+		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d", ErrUndecodable, j.V, Version)
 	}
 	if len(j.Seqs) == 0 {
 		j.Seqs = nil
@@ -154,7 +146,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: CutText(j.Actor),
 		Reason: CutText(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown,
-		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Code: j.Code, Error: CutText(j.Error)}
+		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result}
 	if err := checkControl(&c, j.Kind); err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}
@@ -178,11 +170,15 @@ func checkControl(c *core.Control, word string) error {
 		if c.Until <= 0 {
 			return fmt.Errorf("extend of %s has no until", Short(c.ID))
 		}
+	case core.EventSignal:
+		if c.Step == "" {
+			return fmt.Errorf("signal of %s names no step", Short(c.ID))
+		}
+		if len(c.Result) == 0 && c.Reason == "" {
+			return fmt.Errorf("signal of %s has neither a result nor, as a refusal, a reason", Short(c.ID))
+		}
 	}
 	if err := checkPayloads(c, word); err != nil {
-		return err
-	}
-	if err := checkSignal(c, word); err != nil {
 		return err
 	}
 	if c.IfSeq < 0 {
@@ -206,25 +202,7 @@ func checkControl(c *core.Control, word string) error {
 	return nil
 }
 
-// checkSignal wants a signal to name its step, and to have a result or a final code with its text.
-func checkSignal(c *core.Control, word string) error {
-	switch {
-	case c.Kind != core.EventSignal && (c.Code != 0 || c.Error != ""):
-		return fmt.Errorf("%s has a code or an error, which go with signal only", word)
-	case c.Kind != core.EventSignal:
-	case c.Step == "":
-		return fmt.Errorf("signal for %s names no step", Short(c.ID))
-	case c.Code == 0 && c.Error != "":
-		return fmt.Errorf("signal for step %s has an error and no code", Short(c.Step))
-	case c.Code != 0 && !core.FinalCode(c.Code):
-		return fmt.Errorf("signal for step %s has the code %d, want a final one, 400 to 499 but 408, 425 and 429", Short(c.Step), c.Code)
-	case (c.Code != 0) == (len(c.Result) > 0):
-		return fmt.Errorf("signal for step %s: want a result or a code, and not both", Short(c.Step))
-	}
-	return nil
-}
-
-// checkPayloads holds an edit to its input, and an accept and a signal to their result.
+// checkPayloads holds an edit to its input, an accept to its result and a signal to its own, if it has one.
 func checkPayloads(c *core.Control, word string) error {
 	for _, x := range [...]struct {
 		field string
@@ -232,16 +210,14 @@ func checkPayloads(c *core.Control, word string) error {
 		kind  core.EventKind
 		most  int
 	}{{"input", c.Input, core.EventEdit, core.InputBytesMax}, {"result", c.Result, core.EventAccept, core.ResultBytesMax}} {
-		n := len(x.data)
-		if signal := c.Kind == core.EventSignal && x.kind == core.EventAccept; signal && n > 0 {
-			x.kind = core.EventSignal
-		} else if signal {
-			continue // it refuses: see checkSignal
+		kind := x.kind
+		if c.Kind == core.EventSignal && x.kind == core.EventAccept && len(x.data) > 0 {
+			kind = core.EventSignal
 		}
-		switch {
-		case c.Kind != x.kind && n > 0:
+		switch n := len(x.data); {
+		case c.Kind != kind && n > 0:
 			return fmt.Errorf("%s has %s, which goes with %s only", word, x.field, ControlWord(x.kind))
-		case c.Kind != x.kind:
+		case c.Kind != kind:
 		case n > x.most:
 			return fmt.Errorf("%s has %d bytes, the limit is %d", x.field, n, x.most)
 		default:

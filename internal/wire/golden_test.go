@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -27,7 +26,7 @@ func TestNames(t *testing.T) {
 		{StreamTasks, "DULY_TASKS"}, {StreamControl, "DULY_CONTROL"}, {StreamEvents, "DULY_EVENTS"}, {StreamDead, "DULY_DEAD"},
 		{BucketNodes, "DULY_NODES"}, {NodeKey("n1"), "node.n1"}, {KeyLeader, "leader"},
 		{GroupIngest, "ingest"}, {GroupAgent, "q"},
-		{HeaderCompleteBy, "Duly-Complete-By"}, {HeaderStartAt, "Duly-Start-At"}, {HeaderReplyTo, "Duly-Reply-To"}, {HeaderTrace, "traceparent"},
+		{HeaderCompleteBy, "Duly-Complete-By"}, {HeaderReplyTo, "Duly-Reply-To"}, {HeaderTrace, "traceparent"},
 		{HeaderCause, "Duly-Cause"}, {HeaderSubject, "Duly-Subject"},
 		{HeaderError, "Nats-Service-Error"}, {HeaderErrorCode, "Nats-Service-Error-Code"},
 		{SubmitSubject("order", "o-1"), "duly.submit.order.o-1"},
@@ -195,55 +194,6 @@ func TestPackGolden(t *testing.T) {
 	}
 }
 
-// TestPackStartAt: a start-at stands behind the labels, with their number where there are none; a pack that says neither is
-// not one that we write.
-func TestPackStartAt(t *testing.T) {
-	subs := []core.Submission{{Type: "order", ID: "o-1", At: at, StartAt: at + 1}, {Type: "order", ID: "o-2", At: at, StartAt: at + 1, Labels: []core.Label{{Key: "a", Value: "b"}}}}
-	const want = "01" +
-		"20" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00" + "ced7e7e4ded7a306" +
-		"24" + "056f72646572" + "036f2d32" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "01" + "0161" + "0162" + "ced7e7e4ded7a306"
-	packed := AppendPack(nil, subs)
-	if got := hex.EncodeToString(packed); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if want := 1 + PackedSize(&subs[0]) + PackedSize(&subs[1]); len(packed) != want {
-		t.Errorf("pack has %d bytes, PackedSize says %d", len(packed), want)
-	}
-	back, err := DecodePack(packed)
-	if err != nil || !reflect.DeepEqual(back, subs) {
-		t.Errorf("decoded %+v, %v", back, err)
-	}
-	for _, text := range []string{
-		"01" + "18" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00",                             // no label, and nothing behind
-		"01" + "19" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00" + "00",                      // a start-at of 0
-		"01" + "21" + "056f72646572" + "036f2d31" + "00" + "00" + "00" + "00" + "ccd7e7e4ded7a306" + "00" + "00" + "ced7e7e4ded7a306" + "00", // and more
-	} {
-		data, err := hex.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if back, err := DecodePack(data); !errors.Is(err, ErrUndecodable) {
-			t.Errorf("%s: %+v, %v", text, back, err)
-		}
-	}
-}
-
-// TestStartAtHeader reads the start-at of the stream endpoint.
-func TestStartAtHeader(t *testing.T) {
-	d := TaskDecoder{}
-	const subject = "duly.tasks.3.order.o-1"
-	for value, want := range map[string]core.Instant{"": 0, "2h": at.Add(2 * time.Hour), "2001-01-01T00:00:00Z": 0} {
-		got, err := d.Decode(subject, Header{}.With(HeaderStartAt, value), []byte("1"), at)
-		if err != nil || len(got.Submissions) != 1 || got.Submissions[0].StartAt != want {
-			t.Errorf("%q: %+v, %v", value, got, err)
-		}
-	}
-	got, err := d.Decode(subject, SubmitHeaders("1h", "", "", "", "").With(HeaderStartAt, "2h"), []byte("1"), at)
-	if err != nil || len(got.Refused) != 1 || !strings.Contains(got.Refused[0].Error, "is not after it") {
-		t.Errorf("a deadline before the start: %+v, %v", got, err)
-	}
-}
-
 // manyOrders is a pack whose inputs repeat their members' names, as those of one type do.
 func manyOrders(n int) []core.Submission {
 	subs := make([]core.Submission, n)
@@ -386,9 +336,8 @@ func TestControlGolden(t *testing.T) {
 		{core.Control{Kind: core.EventEdit, ID: "o-1", Until: at, Input: []byte(`{"n":9007199254740993}`)},
 			`{"v":1,"kind":"edit","id":"o-1","until":"2026-01-02T03:04:05.000678Z","input":{"n":9007199254740993}}`},
 		{core.Control{Kind: core.EventSignal, ID: "o-1", Type: "order", Actor: "ann", Step: "approve", Result: []byte(`{"by":"ann"}`)},
-			`{"v":2,"kind":"signal","id":"o-1","type":"order","actor":"ann","step":"approve","result":{"by":"ann"}}`},
-		{core.Control{Kind: core.EventSignal, ID: "o-1~kids~17~r1", Step: "approve", Code: 422, Error: "too dear"},
-			`{"v":2,"kind":"signal","id":"o-1~kids~17~r1","step":"approve","error":"too dear","code":422}`},
+			`{"v":1,"kind":"signal","id":"o-1","type":"order","actor":"ann","step":"approve","result":{"by":"ann"}}`},
+		{core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Reason: "too dear"}, `{"v":1,"kind":"signal","id":"o-1","reason":"too dear","step":"approve"}`},
 		{core.Control{Kind: core.EventUndo, Numbers: []int64{4, 9}, Seqs: []int64{3, 12}, Type: "order", Actor: "ann", Reason: "all"},
 			`{"v":1,"kind":"undo","numbers":[4,9],"seqs":[3,12],"type":"order","actor":"ann","reason":"all"}`},
 		{core.Control{Kind: core.EventResolve, Numbers: []int64{4}, Seqs: []int64{3}, As: core.StateProcessed}, `{"v":1,"kind":"resolve","numbers":[4],"seqs":[3],"as":"processed"}`},
@@ -401,7 +350,7 @@ func TestControlGolden(t *testing.T) {
 			t.Errorf("%s: decoded %+v, %v", x.want, back, err)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"v":3,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"undo"}`,
+	for _, bad := range []string{``, `{}`, `{"v":2,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"undo"}`,
 		`{"v":1,"kind":"undo","id":"a b"}`, `{"v":1,"kind":"resolve","id":"o","as":"error"}`, `{"v":1,"kind":"extend","id":"o"}`, `{"v":1,"kind":"cancel","id":"o","type":"."}`,
 		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`,
 		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,
@@ -409,10 +358,9 @@ func TestControlGolden(t *testing.T) {
 		`{"v":1,"kind":"extend","numbers":[1],"seqs":[1],"until":"2026-01-02T03:04:05.000678Z"}`, `{"v":1,"kind":"undo","numbers":[1]}`, `{"v":1,"kind":"undo","seqs":[1]}`,
 		`{"v":1,"kind":"undo","numbers":[1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[0]}`, `{"v":1,"kind":"undo","numbers":[0],"seqs":[1]}`,
 		`{"v":1,"kind":"undo","numbers":[1,1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"id":"o"}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"if_seq":1}`,
-		`{"v":1,"kind":"resolve","numbers":[1],"seqs":[1],"as":"error"}`,
-		`{"v":2,"kind":"signal","id":"o","step":"s"}`, `{"v":2,"kind":"signal","id":"o","result":1}`, `{"v":2,"kind":"signal","id":"o","step":"s","result":1,"code":422}`,
-		`{"v":2,"kind":"signal","id":"o","step":"s","code":500}`, `{"v":2,"kind":"signal","id":"o","step":"s","result":1,"error":"no"}`,
-		`{"v":1,"kind":"undo","id":"o","code":422}`, `{"v":1,"kind":"undo","id":"o~"}`, `{"v":1,"kind":"undo","id":"~o"}`} {
+		`{"v":1,"kind":"resolve","numbers":[1],"seqs":[1],"as":"error"}`, `{"v":1,"kind":"signal","id":"o","step":"a"}`, `{"v":1,"kind":"signal","id":"o","result":1}`,
+		`{"v":1,"kind":"signal","id":"o","step":"a","result":"\u0000"}`, `{"v":1,"kind":"signal","id":"o","step":"a","result":1,"input":1}`,
+		`{"v":1,"kind":"signal","numbers":[1],"seqs":[1],"step":"a","result":1}`} {
 		if _, err := DecodeControl([]byte(bad)); !isUndecodable(err) {
 			t.Errorf("%s: error %v, want one that wraps ErrUndecodable", bad, err)
 		}

@@ -11,10 +11,6 @@ import (
 // Version is the version of every encoding on the wire.
 const Version = 1
 
-// GraphVersion is that of messages with what came with plans that are graphs: a node of before refuses them by it, and
-// does not misread them. Messages without are of Version.
-const GraphVersion = 2
-
 // DefaultNamespace is what names begin with where nothing else is configured.
 const DefaultNamespace = "duly"
 
