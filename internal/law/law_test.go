@@ -93,7 +93,7 @@ var packages = map[string]place{
 	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
 	// Versions of a plan compared, by their fields and by what tasks come to.
-	"internal/versions": {imports: []string{"internal/core", "internal/planform", "internal/operate"}},
+	"internal/versions": {imports: []string{"internal/core", "internal/planform", "internal/operate", "internal/replay"}},
 	"internal/chain":    {imports: []string{"internal/core"}},
 
 	// Every setting of a node.
