@@ -5,13 +5,13 @@ package main
 var coreMutants = []mutant{
 	{
 		name: "reply-number-ignored", invariant: 5, file: "internal/core/decision.go",
-		old: " || d.t.Steps[i].Out != d.ev.Seq {", new: " {",
+		old: "i := d.t.OutSeq(d.ev.Seq)\n\tif i < 0 || d.t.State.Ended() || d.t", new: "i := d.t.Out()\n\tif i < 0 || d.t.State.Ended() || d.t",
 		fault: "any number answers whatever command is out",
 		run:   "^(TestCells|TestScripts)$",
 	},
 	{
 		name: "reply-after-end", invariant: 5, file: "internal/core/decision.go",
-		old: "i < 0 || d.t.State.Ended() || d.ev.Seq", new: "i < 0 || d.ev.Seq",
+		old: "i < 0 || d.t.State.Ended() || d.t.Steps[i].kind != kindCall", new: "i < 0 || d.t.Steps[i].kind != kindCall",
 		fault: "a task in error takes the answer of a command it left out",
 		run:   "^TestPlanGoneAndBack$",
 	},
@@ -35,27 +35,27 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "retry-past-deadline", invariant: 11, file: "internal/core/do.go",
-		old: "if next >= d.t.Deadline {", new: "if next >= d.t.Deadline && next < 0 {",
+		old: "if next >= d.t.workUntil(d.p) {", new: "if next >= d.t.workUntil(d.p) && next < 0 {",
 		fault: "a try is planned for after the task's deadline",
 		run:   "^(TestAttemptIsKeptWhenThereIsNoTimeToPause|TestScripts)$",
 	},
 	{
-		name: "deadline-not-looked-at", invariant: 11, file: "internal/core/decision.go",
-		old: "case d.at >= t.Deadline:", new: "case d.at >= t.Deadline && t.Deadline < 0:",
+		name: "deadline-not-looked-at", invariant: 11, file: "internal/core/forward.go",
+		old: "late := d.at >= t.workUntil(d.p)\n", new: "late := d.at >= t.workUntil(d.p) && t.Deadline < 0\n",
 		fault: "a task past its deadline goes on",
 		run:   "^(TestCells|TestOwnDeadlineBoundsTheRow)$",
 	},
 	{
-		name: "steps-out-of-order", invariant: 11, file: "internal/core/due.go",
-		old: "if t.Steps[a].Status != StepDone {", new: "if t.Steps[a].Status == StepSkipped {",
+		name: "steps-out-of-order", invariant: 11, file: "internal/core/forward.go",
+		old: "s != StepDone && s != StepSkipped {\n\t\t\treturn false", new: "s == StepFailed {\n\t\t\treturn false",
 		fault: "a step does not wait for those it comes after",
 		run:   "^TestAfterSetDecides$",
 	},
 	{
-		name: "two-commands-out", invariant: 5, file: "internal/core/decision.go",
-		old: "\tt := d.t\n\tif t.Out() >= 0 {\n\t\treturn\n\t}\n\ti := t.nextStep", new: "\tt := d.t\n\ti := t.nextStep",
-		fault: "the next step starts while a command is out",
-		run:   "^TestOneRunsAtATime$",
+		name: "two-commands-out", invariant: 5, file: "internal/core/forward.go",
+		old: "return s.Status == StepWaiting && s.Out == 0 && t.ready", new: "return (s.Status == StepWaiting || s.Status == StepRunning) && t.ready",
+		fault: "a step begins once more while its command is out",
+		run:   "^(TestChainRunsOneAtATime|TestCells)$",
 	},
 	{
 		name: "round-keeps-keys", invariant: 11, file: "internal/core/operator.go",
@@ -101,7 +101,7 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "accept-forgets-the-effect", invariant: 8, file: "internal/core/transition.go",
-		old: "\t\ts.MayHaveEffect, s.Result = true, r.Result\n", new: "\t\ts.MayHaveEffect, s.Result = s.MayHaveEffect || r.Kind == KindDone, r.Result\n",
+		old: "\t\ts.MayHaveEffect, s.Result = !s.kind.passive(), r.Result\n", new: "\t\ts.MayHaveEffect, s.Result = s.MayHaveEffect || r.Kind == KindDone, r.Result\n",
 		fault: "a step that was accepted is not undone with its task",
 		run:   "^(TestScripts|TestStormThenCalm)$",
 	},

@@ -11,13 +11,13 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "undo-skips-unknown-step", invariant: 7, file: "internal/core/transition.go",
-		old: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = true", new: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = s.MayHaveEffect || r.Kind == KindFailed",
+		old: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = !s.kind.passive()", new: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = s.MayHaveEffect || r.Kind == KindFailed",
 		fault: "a step that never answered is not undone",
 		run:   "^(TestCells|TestPlanGoneAndBack)$",
 	},
 	{
 		name: "undo-skips-failed-step", invariant: 7, file: "internal/core/transition.go",
-		old: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = true", new: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = s.MayHaveEffect || r.Kind != KindFailed",
+		old: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = !s.kind.passive()", new: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = s.MayHaveEffect || r.Kind != KindFailed",
 		fault: "a step that failed without a refusal is not undone",
 		run:   "^(TestCells|TestUndoIsPatient)$",
 	},
@@ -41,7 +41,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "undo-overtakes-do", invariant: 7, file: "internal/core/undo.go",
-		old: "\tif t.Out() >= 0 {\n\t\treturn // a do is still out: its answer, or its complete-by, comes first\n\t}\n", new: "",
+		old: "\tif t.working() {\n\t\treturn // its answer, or its complete-by, comes first\n\t}\n", new: "",
 		fault: "an undo leaves while a do is out",
 		run:   "^(TestCells|TestResumeSendsNoDoOfATaskBeingUndone)$",
 	},
@@ -53,19 +53,19 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "replay-forgets-resend", invariant: 7, file: "internal/core/replay.go",
-		old: "\t\tt.Steps[i].Resent = true // the journal does not say how often it was sent\n", new: "\t\tt.Steps[i].Resent = false\n",
+		old: "\t\t\ts.Resent = true // the journal does not say how often it was sent\n", new: "\t\t\ts.Resent = false\n",
 		fault: "a replayed command counts as sent once",
 		run:   "^TestReplayedCommandCountsAsResent$",
 	},
 	{
 		name: "resume-sends-late", invariant: 6, file: "internal/core/replay.go",
-		old: "if at >= s.Due {\n\t\treturn // the supervisor will ask", new: "if at < 0*s.Due {\n\t\treturn // the supervisor will ask",
+		old: "if at >= s.Due || !undo && t.State == StateUndoing {\n\t\t\t\tcontinue // the supervisor will ask", new: "if !undo && t.State == StateUndoing {\n\t\t\t\tcontinue // the supervisor will ask",
 		fault: "a takeover sends a command whose complete-by has passed",
 		run:   "^TestResumeMarksResent$",
 	},
 	{
 		name: "resume-sends-do-of-cancelled", invariant: 7, file: "internal/core/replay.go",
-		old: "case t.State == StateUndoing:\n\t\treturn", new: "case t.State == StateError:\n\t\treturn",
+		old: "if at >= s.Due || !undo && t.State == StateUndoing {", new: "if at >= s.Due {",
 		fault: "a takeover sends the do of a task that is being undone",
 		run:   "^(TestResumeSendsNoDoOfATaskBeingUndone|TestScripts)$",
 	},

@@ -4,13 +4,13 @@ package main
 var wentBackMutants = []mutant{
 	{
 		name: "accepted-done-again", invariant: 7, file: "internal/core/transition.go",
-		old: "if again && s.Status == StepDone && !s.ByHand {", new: "if again && s.Status == StepDone {",
+		old: "if again && s.Status == StepDone && !s.ByHand && s.kind == kindCall {", new: "if again && s.Status == StepDone && s.kind == kindCall {",
 		fault: "what an operator did by hand is done again by its service",
 		run:   "^(TestAcceptedBeforeTheDatabaseWentBack|TestAcceptedCheckBeforeTheDatabaseWentBack|TestStormThenCalm)$",
 	},
 	{
 		name: "accepted-taken-for-done", invariant: 8, file: "internal/core/wentback.go",
-		old: "step >= 0 && d.t.State != StateUndoing {", new: "step >= 0 && d.t.State == StateUndone {",
+		old: "step := d.t.acceptedStep(d.p); step >= 0 && d.t.State != StateUndoing {", new: "step := d.t.acceptedStep(d.p); step >= 0 && d.t.State == StateUndone {",
 		fault: "a step that was accepted, and may have been undone since, counts as done",
 		run:   "^TestAcceptedBeforeTheDatabaseWentBack$",
 	},
@@ -40,7 +40,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "undo-forgets-the-lost-time", invariant: 8, file: "internal/core/undo.go",
-		old: "\td.noteBefore()\n\td.journalRetry()\n", new: "\td.journalRetry()\n",
+		old: "\td.noteBefore()\n\tstep := d.t.awaiting()", new: "\tstep := d.t.awaiting()",
 		fault: "a task in error is undone without what ran in the time that is lost",
 		run:   "^(TestTakenUpAfterTheDatabaseWentBack|TestUndoOfWhatWasResolvedAfterTheDatabaseWentBack)$",
 	},
@@ -64,7 +64,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "next-round-is-not-quiet", invariant: 7, file: "internal/core/transition.go",
-		old: "t.Steps[i].MayHaveEffect, t.Steps[i].EffectsPossibleUntil = true, t.LostUntil", new: "t.Steps[i].MayHaveEffect = true",
+		old: "s.MayHaveEffect, s.EffectsPossibleUntil = true, t.LostUntil", new: "s.MayHaveEffect = true",
 		fault: "an undo in the next round does not wait for the commands of the time that is lost",
 		run:   "^TestRoundAfterTheDatabaseWentBack$",
 	},

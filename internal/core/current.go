@@ -25,6 +25,16 @@ func (t *Task) Parked(p *Plan) int {
 	return -1
 }
 
+// begunAny reports whether a step has begun in this round.
+func (t *Task) begunAny() bool {
+	for i := range t.Steps {
+		if t.Steps[i].begun || t.Steps[i].Status != StepWaiting {
+			return true
+		}
+	}
+	return false
+}
+
 // Active reports whether the owner holds the task in memory: a command is out,
 // or a backoff or a grace is on.
 func (t *Task) Active() bool {

@@ -65,7 +65,7 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 		case t.beginnable(p, i) && (s.Awaits != 0 || s.Due > at):
 			next = earlier(next, min(s.Due, until))
 		case t.skips(p, i) && s.Out == 0:
-			next = earlier(next, t.undoWake(p, i, at))
+			next = earlier(next, min(t.undoWake(p, i, at), until))
 		}
 	}
 	if t.State == StateUndoing && !busy {

@@ -87,8 +87,7 @@ func (d *decision) forward() {
 	for i := range t.Steps { // a step comes after earlier ones alone, so that one look at each is enough
 		switch s := &t.Steps[i]; {
 		case late && (s.Out != 0 && s.kind.passive() && !t.stopping(d.p) || t.beginnable(d.p, i) || t.skips(d.p, i)):
-			d.row().noteDeadline()
-			t.State = StateUndoing
+			d.expire()
 		case t.beginnable(d.p, i):
 			d.tryBegin(i)
 		case t.skips(d.p, i) && s.Out == 0:
@@ -101,10 +100,23 @@ func (d *decision) forward() {
 	d.settle()
 }
 
+// expire lets the task be undone because its time for work is over.
+func (d *decision) expire() {
+	switch d.row().Kind {
+	case KindUndoFailed, KindUndoOverdue, KindUndoUnserved: // their reasons are about the undo
+		r := d.another(KindExpired, -1)
+		r.noteDeadline()
+		d.begin(&r, StateUndoing)
+	default:
+		d.row().noteDeadline()
+		d.t.State = StateUndoing
+	}
+}
+
 // tryBegin begins step i unless it has to wait for its next try or for room at its agent.
 func (d *decision) tryBegin(i int) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
-	first := s.Attempt == 0 && s.Awaits == 0 && !s.Repeats // no try of it has begun
+	first := !s.begun
 	switch {
 	case s.Due > d.at:
 		return
@@ -162,9 +174,13 @@ func (d *decision) wanted(i int) bool {
 		return false
 	}
 	if !yes {
-		r := d.another(KindSkipped, i)
+		r, state := d.another(KindSkipped, i), d.t.State
 		r.StepStatus, r.Reason = StepSkipped, "its condition is false"
-		d.begin(&r, d.t.State)
+		if d.t.openUndo(d.p, i) { // after an edit, or because the database went back
+			r.StepStatus, state = StepFailed, StateUndoing
+			r.Reason = "the condition of step " + d.p.Steps[i].Name + " is false now, and it may have an effect"
+		}
+		d.begin(&r, state)
 	}
 	return yes
 }

@@ -150,7 +150,7 @@ func (l *graphLife) drawPlan() Plan {
 		p.Result = "result"
 	}
 	if all && c.one(8) {
-		p.UndoReserve = c.span(1, 50)
+		p.UndoReserve = min(c.span(1, 50), p.CompleteBy/2)
 	}
 	for i := range n {
 		s := Step{Name: string(rune('a' + i)), OnExhausted: choose(c, PolicyUndo, PolicyUndo, PolicyError, PolicyWait)}
@@ -207,7 +207,8 @@ func (l *graphLife) drawKind(s *Step, p *Plan) {
 			s.Least = min(c.span(1, 20), s.CompleteBy)
 		}
 	case WaitStep:
-		if s.For = c.span(1, 60); c.one(3) {
+		s.CompleteBy = 0
+		if s.For = min(c.span(1, 60), p.CompleteBy); c.one(3) {
 			s.For, s.Until = 0, "until"
 		}
 	case TaskStep:

@@ -140,14 +140,14 @@ func (w *sentence) undoTry(i int) string {
 
 // deadline says until when the task has time.
 func (w *sentence) deadline() {
-	t := w.t
-	switch left := t.Deadline.Sub(w.at); {
+	until := w.t.workUntil(w.p)
+	switch left := until.Sub(w.at); {
 	case left <= 0:
-		w.say("; its deadline, %s, has passed, so it is undone next", when(t.Deadline))
+		w.say("; its deadline, %s, has passed, so it is undone next", when(until))
 	case w.tight(left):
-		w.say("; its deadline is near: at %s it is undone", when(t.Deadline))
+		w.say("; its deadline is near: at %s it is undone", when(until))
 	default:
-		w.say("; it has until %s", when(t.Deadline))
+		w.say("; it has until %s", when(until))
 	}
 }
 
@@ -163,6 +163,27 @@ func (w *sentence) tight(left time.Duration) bool {
 
 func (w *sentence) pending() {
 	t, i := w.t, w.t.nextStep(w.p)
+	if parked := t.Parked(w.p); parked >= 0 {
+		i = parked
+	}
+	open := w.out()
+	switch {
+	case t.StartAt > w.at && t.Seq > 0 && len(open) == 0 && i >= 0 && !t.begunAny():
+		w.say("It begins at %s", when(t.StartAt))
+		w.deadline()
+		return
+	case len(open) > 0 && t.WaitsFor == "":
+		w.outs(open)
+		w.then(open)
+		w.deadline()
+		return
+	case len(open) > 0:
+		w.outs(open)
+		w.say("; ")
+		w.say("%s waits for room at agent %s", w.step(i), t.WaitsFor)
+		w.deadline()
+		return
+	}
 	switch {
 	case i < 0:
 		w.say("All its steps are done, and its owner has yet to say so")
@@ -183,12 +204,7 @@ func (w *sentence) processing() {
 	out := w.out()
 	switch i := w.t.nextStep(w.p); {
 	case len(out) > 0:
-		for k, i := range out {
-			if k > 0 {
-				w.say("; ")
-			}
-			w.doOut(i)
-		}
+		w.outs(out)
 		w.then(out)
 	case i < 0:
 		w.say("All its steps are done, and its owner has yet to say so")
@@ -197,6 +213,39 @@ func (w *sentence) processing() {
 		w.between(i)
 	}
 	w.deadline()
+}
+
+// outs tells of all that is out of a task that goes forward.
+func (w *sentence) outs(out []int) {
+	for k, i := range out {
+		if k > 0 {
+			w.say("; ")
+		}
+		if w.t.Steps[i].Status == StepUndoing { // it is optional
+			w.undoOut(i)
+			continue
+		}
+		w.doOut(i)
+	}
+}
+
+// waitOut tells of a wait, a signal or children that are open.
+func (w *sentence) waitOut(i int) {
+	s, ps, lead := &w.t.Steps[i], &w.p.Steps[i], w.lead(i)
+	late := ""
+	if w.at >= s.Due {
+		late = ", which has passed: its owner acts on it next"
+	}
+	switch s.kind {
+	case kindWait:
+		w.say("%s waits until %s%s", lead, when(s.Due), late)
+	case kindSignal:
+		w.say("%s waits for its signal, until %s%s", lead, when(s.Due), late)
+	case kindTask:
+		w.say("%s waits for its child, a task %s, until %s%s", lead, ps.Child, when(s.Due), late)
+	default:
+		w.say("%s waits for its %d children, tasks %s, until %s%s", lead, s.Own().Count, ps.Child, when(s.Due), late)
+	}
 }
 
 // out are the steps whose commands are out.
@@ -221,6 +270,10 @@ func (w *sentence) lead(i int) string {
 // doOut tells of a do that is out.
 func (w *sentence) doOut(i int) {
 	s := &w.t.Steps[i]
+	if s.kind != kindCall {
+		w.waitOut(i)
+		return
+	}
 	lead := w.lead(i)
 	switch {
 	case s.again():
@@ -242,6 +295,8 @@ func (w *sentence) afterSilence(i int) string {
 		return "it is paused next for " + ps.Pause.String()
 	case ps.OnExhausted == PolicyError:
 		return "the task goes to error next"
+	case ps.OnExhausted == PolicySkip:
+		return "its possible effect is undone next, and the task goes on without it"
 	}
 	return "the task is undone next"
 }
@@ -272,7 +327,7 @@ func (w *sentence) then(out []int) {
 // readyAfter reports whether a step may run once those in out are done.
 func (w *sentence) readyAfter(i int, out []int) bool {
 	for _, a := range w.p.Steps[i].After {
-		if w.t.Steps[a].Status == StepDone {
+		if s := w.t.Steps[a].Status; s == StepDone || s == StepSkipped {
 			continue
 		}
 		among := false
@@ -359,6 +414,10 @@ func (w *sentence) undoing() {
 func (w *sentence) undoOut(i int) {
 	s := &w.t.Steps[i]
 	switch {
+	case s.kind.parent() && s.Status == StepUndoing:
+		w.say("the children of %s are being undone", w.step(i))
+	case s.kind.parent():
+		w.say("the children of %s are undone next", w.step(i))
 	case s.Status != StepUndoing && w.at >= s.Due:
 		w.say("the do of %s was to be answered by %s and was not, so it may still act until %s, and its undo waits for that", w.step(i), when(s.Due), when(max(s.EffectsPossibleUntil, s.Due.Add(w.p.Grace))))
 	case s.Status != StepUndoing:
@@ -508,13 +567,18 @@ func (w *sentence) undone() {
 
 func (w *sentence) processed() {
 	t := w.t
+	skipped := ""
 	for i := range t.Steps {
+		if t.Steps[i].Status == StepSkipped {
+			skipped = " or skipped"
+			continue
+		}
 		if t.Steps[i].Status != StepDone {
 			w.say("It counts as processed since %s, by an operator's word, though %s is %s", when(t.EndedAt), w.step(i), t.Steps[i].Status)
 			return
 		}
 	}
-	w.say("It was processed at %s: every step is done", when(t.EndedAt))
+	w.say("It was processed at %s: every step is done%s", when(t.EndedAt), skipped)
 }
 
 // planless tells of a task whose steps are not known.

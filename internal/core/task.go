@@ -133,7 +133,8 @@ type StepState struct {
 	Alerted bool    // an operator knows that it is in trouble
 	Left    string  // why it gave up; empty: it has not
 
-	kind stepKind
+	kind  stepKind
+	begun bool // it has begun in this round, so that its expressions have been asked
 	own  *StepOwn
 }
 

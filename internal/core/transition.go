@@ -20,7 +20,7 @@ func (t *Task) beginTransition(r *Record) {
 		t.applyInput(r.Input)
 	}
 	if r.Kind == KindResubmitted || r.Kind == KindAccepted {
-		t.applyAgain()
+		t.applyAgain(r.Input != nil)
 	}
 	if round && t.WentBackAt != 0 {
 		t.applyRoundAfterWentBack()
@@ -43,10 +43,14 @@ func (t *Task) beginTransition(r *Record) {
 }
 
 // applyAgain lets every step that failed begin again, not only the one that an operator names or accepts.
-func (t *Task) applyAgain() {
+func (t *Task) applyAgain(edited bool) {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Status == StepFailed {
+		s := &t.Steps[i]
+		if s.Status == StepFailed {
 			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
+		}
+		if edited && s.Status == StepWaiting && !(s.kind.parent() && s.MayHaveEffect) {
+			s.begun = false // what its expressions say of the new input
 		}
 	}
 }
@@ -178,7 +182,7 @@ func (t *Task) applyUndoAgain() {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
-		if s.Status == StepSkipped {
+		if s.Status == StepSkipped && t.State == StateUndone { // else it is not wanted
 			s.Status = StepWaiting
 		}
 		if s.Status == StepUndoing && s.Out == 0 {
@@ -196,7 +200,7 @@ func (t *Task) applyNext(r *Record) {
 			s.Since = r.At
 		}
 	} else {
-		s.Status = StepRunning
+		s.Status, s.begun = StepRunning, true
 		if !s.Repeats {
 			s.Input = 0
 		}

@@ -111,8 +111,8 @@ func (d *decision) movable() bool {
 			if late {
 				return true
 			}
-		case t.skips(d.p, i) && s.Out == 0:
-			if late || !s.undoAwaits() && d.at >= t.undoWhen(i) {
+		case t.skips(d.p, i):
+			if late || s.Out == 0 && !s.undoAwaits() && d.at >= t.undoWhen(i) {
 				return true
 			}
 		}

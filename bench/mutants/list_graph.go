@@ -1,0 +1,89 @@
+package main
+
+// graphMutants are faults of plans that are graphs: what begins when, what is undone when, signals, conditions, children.
+var graphMutants = []mutant{
+	{
+		name: "undo-before-what-came-after", invariant: 8, file: "internal/core/due.go",
+		old: "if open && !waits {", new: "if open {",
+		fault: "a step is undone while one that came after it may still have an effect",
+		run:   "^(TestCells|TestGraphs)$",
+	},
+	{
+		name: "undo-order-not-through-others", invariant: 8, file: "internal/core/due.go",
+		old: "if open || waits {", new: "if open {",
+		fault: "a step without an effect between two others hides their order",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "do-begins-while-it-stops", invariant: 11, file: "internal/core/forward.go",
+		old: "t.ready(p, i) && !t.stopping(p) &&", new: "t.ready(p, i) &&",
+		fault: "a step begins in a task that is about to stop for an operator",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "stops-while-another-is-out", invariant: 5, file: "internal/core/forward.go",
+		old: "case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i):", new: "case (i == begun || s.Out != 0) && !s.kind.passive() && !t.stopping(d.p), t.skips(d.p, i):",
+		fault: "a task goes to error while a command of another branch is out",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "optional-effect-kept", invariant: 8, file: "internal/core/do.go",
+		old: "if !ps.Undoable || r.Kind == KindRefused && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {", new: "if true {",
+		fault: "a task goes on without an optional step whose effect stands",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "optional-skipped-though-its-undo-gave-up", invariant: 8, file: "internal/core/forward.go",
+		old: "if s.Left != \"\" {\n\t\t\t\treturn true", new: "if s.Left != \"\" {\n\t\t\t\treturn false",
+		fault: "a task waits for ever for an optional step whose undo gave up",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "skipped-is-not-enough", invariant: 11, file: "internal/core/forward.go",
+		old: "s := t.Steps[a].Status; s != StepDone && s != StepSkipped {\n\t\t\treturn false", new: "s := t.Steps[a].Status; s != StepDone {\n\t\t\treturn false",
+		fault: "what comes after a skipped step never begins",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "retry-of-a-branch-forgotten", invariant: 7, file: "internal/core/decision.go",
+		old: "\t\tcase s.again():\n\t\t\td.heard(i)\n", new: "",
+		fault: "a retry that is out while another branch fails is not awaited",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "wait-of-a-branch-forgotten", invariant: 7, file: "internal/core/decision.go",
+		old: "\t\tcase s.Resent:\n\t\t\tr := d.record(KindStarted, i)", new: "\t\tcase s.Resent && d.at < 0:\n\t\t\tr := d.record(KindStarted, i)",
+		fault: "what retries of another branch may have done is not undone",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "signal-counts-twice", invariant: 5, file: "internal/core/signal.go",
+		old: "case own.Signal != 0:", new: "case own.Signal != 0 && d.at < 0:",
+		fault: "a second early signal replaces the first",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "late-signal-counts", invariant: 5, file: "internal/core/signal.go",
+		old: "case s.Out != 0 && d.at >= s.Due:", new: "case s.Out != 0 && d.at < 0*s.Due:",
+		fault: "a signal counts after its complete-by",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "children-begin-without-a-trace", invariant: 8, file: "internal/core/transition.go",
+		old: "s.MayHaveEffect = s.MayHaveEffect || s.kind.parent()", new: "s.MayHaveEffect = s.MayHaveEffect && s.kind.parent()",
+		fault: "children that are at work when their parent is undone are not undone",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "reserve-not-kept", invariant: 11, file: "internal/core/forward.go",
+		old: "return t.Deadline.Add(-p.UndoReserve)", new: "return t.Deadline.Add(0 * p.UndoReserve)",
+		fault: "a do begins in the time that is kept for the undo",
+		run:   "^TestGraphs$",
+	},
+	{
+		name: "child-cancelled-alone", invariant: 8, file: "internal/core/apply.go",
+		old: "if t.Parent != 0 && !ev.ByParent &&", new: "if t.Parent != 0 && ev.ByParent &&",
+		fault: "a client cancels a part of a task",
+		run:   "^TestChildIsItsParents$",
+	},
+}
