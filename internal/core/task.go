@@ -135,7 +135,7 @@ type StepState struct {
 
 	kind  stepKind
 	begun bool // it has begun in this round, so that its expressions have been asked
-	own  *StepOwn
+	own   *StepOwn
 }
 
 // undoAwaits reports whether the undo of the step waits for its agent.
