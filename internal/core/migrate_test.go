@@ -2,6 +2,8 @@ package core
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +163,163 @@ func TestMigrateRefuses(t *testing.T) {
 	r.must(Event{Kind: EventResubmit})
 	if err := r.apply(Event{Kind: EventMigrate, Plan: migrated(r, nil)}); err == nil || !strings.Contains(err.Error(), "its earlier rounds are of version 3") {
 		t.Error(err)
+	}
+}
+
+// Lives of random plans that are moved again and again: whatever Movable lets through, the replay by the newest version alone
+// equals the live task after every event.
+func TestMigrateAtRandom(t *testing.T) {
+	moves := 0
+	for seed := range uint64(3000) {
+		draw := rand.New(rand.NewPCG(seed, 7))
+		m := &mover{t: t, seed: seed, draw: draw, now: birthTime}
+		p := drawnPlan(draw, 2+draw.IntN(4)).WithDefaults()
+		m.plan = &p
+		m.task = &Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: m.now, Input: []byte(`{}`)}
+		Birth(m.plan, m.task, &Event{At: m.now, Actor: node, Full: draw.Uint64N(4)}, &m.out)
+		m.keep()
+		for range 25 {
+			to := p
+			to.Steps, to.Version = append([]Step(nil), m.plan.Steps...), m.plan.Version+1
+			mutate(draw, &to)
+			to = to.WithDefaults()
+			if draw.IntN(3) > 0 || to.Validate(0) != nil || Movable(m.plan, &to, m.task) != nil {
+				m.live()
+				continue
+			}
+			moves++
+			if err := Apply(m.plan, m.task, &Event{Kind: EventMigrate, At: m.now, Actor: person, Version: to.Version, Plan: &to}, &m.out); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			m.plan = &to
+			m.keep()
+		}
+	}
+	if moves < 3000 {
+		t.Errorf("%d moves", moves)
+	}
+}
+
+// mover is a task that lives and is moved.
+type mover struct {
+	t       *testing.T
+	seed    uint64
+	draw    *rand.Rand
+	plan    *Plan
+	task    *Task
+	row     Task
+	journal []Record
+	now     Instant
+	out     Outcome
+}
+
+// keep stores the outcome and checks the replay.
+func (m *mover) keep() {
+	m.t.Helper()
+	for _, e := range m.out.Effects {
+		if e.Kind == EffectEnded {
+			m.task.EndNumber++
+		}
+	}
+	m.journal = append(m.journal, m.out.Records...)
+	if m.out.Row {
+		m.row = *m.task.clone()
+		m.row.Steps, m.row.Earlier, m.row.Input = nil, nil, []byte(`{}`)
+	}
+	if m.row.PlanVersion != m.plan.Version {
+		m.t.Fatalf("seed %d: the row is of version %d, want %d", m.seed, m.row.PlanVersion, m.plan.Version)
+	}
+	if due := m.task.NextDue(m.plan); m.row.Bound > due {
+		m.t.Fatalf("seed %d: the bound of the row is %d, above the true due %d", m.seed, m.row.Bound, due)
+	}
+	replayed, err := Replay(m.plan, &Saved{Row: m.row, Journal: m.journal})
+	if err != nil {
+		m.t.Fatalf("seed %d: %v", m.seed, err)
+	}
+	if diff := differ(m.task, replayed); diff != "" {
+		m.t.Fatalf("seed %d, after %s: the replayed task differs from the live one: %s", m.seed, m.journal[len(m.journal)-1].Kind, diff)
+	}
+}
+
+// drawnPlan has steps that are calls, waits or signals, each after some before it.
+func drawnPlan(draw *rand.Rand, n int) Plan {
+	p := Plan{Name: "drawn", Version: 3, CompleteBy: time.Hour}
+	for i := range n {
+		p.Steps = append(p.Steps, drawnStep(draw, fmt.Sprint("s", i), i))
+	}
+	return p
+}
+
+func drawnStep(draw *rand.Rand, name string, i int) Step {
+	s := Step{Name: name, Agent: "agent." + name, Undoable: true, OnExhausted: []Policy{PolicyUndo, PolicyError, PolicyWait}[draw.IntN(3)], AttemptsMax: 1 + draw.IntN(2)}
+	switch draw.IntN(5) {
+	case 0:
+		s = Step{Name: name, Kind: WaitStep, For: time.Duration(1+draw.IntN(5)) * time.Second}
+	case 1:
+		s = Step{Name: name, Kind: SignalStep}
+	}
+	for a := range i {
+		if draw.IntN(2) == 0 {
+			s.After = append(s.After, a)
+		}
+	}
+	return s
+}
+
+// mutate changes a plan in one or two ways.
+func mutate(draw *rand.Rand, p *Plan) {
+	for range 1 + draw.IntN(2) {
+		i := draw.IntN(len(p.Steps))
+		switch draw.IntN(5) {
+		case 0:
+			p.Steps[i] = drawnStep(draw, fmt.Sprint("n", draw.IntN(1000)), i)
+		case 1:
+			p.Steps = append(p.Steps, drawnStep(draw, fmt.Sprint("n", draw.IntN(1000)), len(p.Steps)))
+		case 2:
+			if len(p.Steps) > 1 {
+				p.Steps = p.Steps[:len(p.Steps)-1]
+			}
+		case 3:
+			p.Steps[i].AttemptsMax++
+		case 4:
+			if p.Steps[i].Kind == CallStep {
+				p.Steps[i].Agent = "elsewhere"
+			}
+		}
+	}
+}
+
+// live lets something happen to the task. What is refused changes nothing.
+func (m *mover) live() {
+	draw, t := m.draw, m.task
+	m.now = m.now.Add(time.Duration(draw.IntN(2000)) * time.Millisecond)
+	i := draw.IntN(len(t.Steps))
+	var ev Event
+	switch draw.IntN(9) {
+	case 0, 1, 2:
+		ev = Event{Kind: EventReply, Seq: t.Steps[i].Out, Result: []byte("1")}
+	case 3:
+		ev = Event{Kind: EventReply, Seq: t.Steps[i].Out, Code: []int{500, 422, 503}[draw.IntN(3)], Error: "no", Rand: draw.Float64()}
+	case 4:
+		ev = Event{Kind: EventUnserved, Seq: t.Steps[i].Out, Rand: draw.Float64()}
+	case 5:
+		m.now = max(m.now, t.nextWake(m.plan, t.UpdatedAt))
+		ev = Event{Kind: EventWake}
+	case 6:
+		ev = Event{Kind: EventSignal, Step: m.plan.Steps[i].Name, Result: []byte("1")}
+	case 7:
+		ev = Event{Kind: EventClaim}
+	case 8:
+		if ev.Kind = EventResubmit; t.State != StateError {
+			m.now = max(m.now, t.NextDue(m.plan))
+			ev.Kind = EventOverdue
+		}
+	}
+	ev.At, ev.Actor = m.now, node
+	if draw.IntN(4) == 0 {
+		ev.Full = draw.Uint64N(64)
+	}
+	if Apply(m.plan, t, &ev, &m.out) == nil {
+		m.keep()
 	}
 }

@@ -72,6 +72,8 @@ type reading struct {
 	t      *core.Task   // as the other version has it
 	player *core.Player // as the journal has it
 	was0   *core.Task   // that, before the row at hand
+	ahead  *core.Player // as the journal has it at the end of the instant
+	played int          // rows that it has played
 	at     int          // index of the row at hand
 	end    int          // index after the last row of the same instant
 	out    core.Outcome
@@ -82,7 +84,7 @@ type reading struct {
 }
 
 func newReading(old, p *core.Plan, saved *core.Saved, evaluate Evaluate) *reading {
-	r := &reading{old: old, p: p, saved: saved, evaluate: evaluate, player: core.Play(old, saved)}
+	r := &reading{old: old, p: p, saved: saved, evaluate: evaluate, player: core.Play(old, saved), ahead: core.Play(old, saved)}
 	t := saved.Row
 	t.Seq, t.Failures, t.Round, t.FailedStep, t.Why, t.Earlier, t.Result, t.Steps = 0, 0, 0, 0, "", nil, nil, nil
 	t.State, t.WaitsFor, t.LockedBy, t.UpdatedAt, t.EndedAt, t.EndNumber, t.WentBackAt, t.LostUntil, t.Deadline, t.Bound = "", "", "", 0, 0, 0, 0, 0, 0, 0
@@ -372,10 +374,12 @@ func (r *reading) full() (mask uint64) {
 	if last.State != core.StateProcessing && last.State != core.StatePending {
 		return 0
 	}
-	after, err := core.Rewound(r.old, r.saved, last.Seq)
-	if err != nil {
-		return 0
+	for ; r.played < r.end; r.played++ {
+		if _, err := r.ahead.Next(); err != nil {
+			return 0
+		}
 	}
+	after := r.ahead.Task()
 	for o := range after.Steps {
 		s := &after.Steps[o]
 		if s.Status != core.StepWaiting || s.Out != 0 || s.Awaits != 0 || s.Due > last.At || r.old.Steps[o].Kind != core.CallStep {

@@ -13,7 +13,7 @@ import (
 
 // life is a task that is made here, event by event.
 type life struct {
-	t     *testing.T
+	t     testing.TB
 	plan  *core.Plan
 	saved core.Saved
 	task  *core.Task
@@ -21,7 +21,7 @@ type life struct {
 	out   core.Outcome
 }
 
-func birth(t *testing.T, p *core.Plan) *life {
+func birth(t testing.TB, p *core.Plan) *life {
 	t.Helper()
 	l := &life{t: t, plan: p, now: 1_700_000_000_000_000}
 	l.task = &core.Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: l.now, Input: []byte(`{}`)}
@@ -171,6 +171,18 @@ func TestPlayOfStorms(t *testing.T) {
 		}
 		if n := fates[Same] + fates[Unknown]; n < 100 || fates[Same]*100 < n*95 {
 			t.Errorf("%s: %v\n%s", name, fates, strings.Join(why, "\n"))
+		}
+	}
+}
+
+// BenchmarkPlay plays a task of three steps with one failure: a million should take minutes at most.
+func BenchmarkPlay(b *testing.B) {
+	old, other := order(3, nil), order(4, nil)
+	l := birth(b, &old).answer(time.Second, "check", 0).answer(time.Second, "charge", 500)
+	l.event(time.Second, core.Event{Kind: core.EventWake}).answer(time.Second, "charge", 0).answer(time.Second, "ship", 0)
+	for b.Loop() {
+		if v := Play(&old, &other, &l.saved, nil); v.Fate != Same {
+			b.Fatal(v)
 		}
 	}
 }
