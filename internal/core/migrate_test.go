@@ -178,7 +178,7 @@ func TestMigrateAtRandom(t *testing.T) {
 		m.task = &Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: m.now, Input: []byte(`{}`)}
 		Birth(m.plan, m.task, &Event{At: m.now, Actor: node, Full: draw.Uint64N(4)}, &m.out)
 		m.keep()
-		for range 25 {
+		for range 40 {
 			to := p
 			to.Steps, to.Version = append([]Step(nil), m.plan.Steps...), m.plan.Version+1
 			mutate(draw, &to)
@@ -310,9 +310,12 @@ func (m *mover) live() {
 	case 7:
 		ev = Event{Kind: EventClaim}
 	case 8:
-		if ev.Kind = EventResubmit; t.State != StateError {
+		if ev.Kind = EventResubmit; draw.IntN(2) == 0 {
+			ev.Kind, ev.Input = EventEdit, []byte(`{"x":1}`)
+		}
+		if t.State != StateError {
 			m.now = max(m.now, t.NextDue(m.plan))
-			ev.Kind = EventOverdue
+			ev = Event{Kind: EventOverdue}
 		}
 	}
 	ev.At, ev.Actor = m.now, node
