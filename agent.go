@@ -173,7 +173,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nc == nil {
 		return errors.New("run agent: it has no connection to NATS")
 	}
-	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names, a.who, a.books}), a.flush(ctx))
+	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names, a.who, a.books, a.runtime}), a.flush(ctx))
 }
 
 // flush sees the last replies out; the connection is the caller's to close.

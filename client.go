@@ -107,11 +107,17 @@ func (c *Client) Cancel(ctx context.Context, typ, id, reason string, options ...
 
 // checkNames refuses, before anything is sent, what no door would take.
 func checkNames(typ, id string) error {
-	if err := core.CheckName("type", typ); err != nil {
-		return &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
+	return cmp.Or(checkTask(typ, id), refusedName(typ, id, core.CheckName("id", id)))
+}
+
+// checkTask is checkNames for a task that there may be: it may be a child.
+func checkTask(typ, id string) error {
+	return cmp.Or(refusedName(typ, id, core.CheckName("type", typ)), refusedName(typ, id, core.CheckTaskID(id)))
+}
+
+func refusedName(typ, id string, err error) error {
+	if err == nil {
+		return nil
 	}
-	if err := core.CheckName("id", id); err != nil {
-		return &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
-	}
-	return nil
+	return &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
 }

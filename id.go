@@ -72,3 +72,14 @@ func IDText(id string) (text string, ok bool) {
 func plainInID(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-'
 }
+
+// ChildID is the id of the task that a [Child] of a parent is, in its first round: <parent>~<step>.
+func ChildID(parent string, child Named) string {
+	return core.ChildID(parent, child.Name(), 0, 0, false)
+}
+
+// ElementID is the id of the task that an [Each] of a parent has for the element of that index, from 0 on, in its first
+// round: <parent>~<step>~<index>.
+func ElementID(parent string, each Named, index int) string {
+	return core.ChildID(parent, each.Name(), index, 0, true)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -13,16 +14,17 @@ import (
 // of it never changes once it is stored; a task keeps the version it was
 // submitted under for life.
 type Plan[In any] struct {
-	said core.Plan // what NewPlan and With were given
-	spec core.Plan // with the defaults of what they were not
-	err  error
+	said  core.Plan            // what NewPlan and With were given
+	spec  core.Plan            // with the defaults of what they were not
+	steps map[string]*identity // does not change
+	err   error
 }
 
-// StepOf is a step of a task whose input is In: a [Check] or a [Step].
+// StepOf is a step of a task whose input is In: a [Check], a [Step], a [Wait], a [Signal], a [Child], an [Each], or what
+// [With] makes of a step with another input.
 type StepOf[In any] interface {
-	Name() string
+	Named
 	takes(In)
-	define() definition
 }
 
 // NewPlan makes a plan of steps that run in the order of the arguments, each
@@ -32,7 +34,8 @@ type StepOf[In any] interface {
 // version is refused. A plan that cannot work is reported by [Plan.Apply] and
 // [Plan.Submit].
 func NewPlan[In any](name string, version int64, steps ...StepOf[In]) *Plan[In] {
-	p := &Plan[In]{said: core.Plan{Name: name, Version: version}}
+	p := &Plan[In]{said: core.Plan{Name: name, Version: version}, steps: map[string]*identity{}}
+	var before []definition
 	for i, step := range steps {
 		if step == nil {
 			p.refuse(fmt.Errorf("plan %s: step number %d is nil", name, i+1))
@@ -42,14 +45,19 @@ func NewPlan[In any](name string, version int64, steps ...StepOf[In]) *Plan[In] 
 		if def.err != nil {
 			p.refuse(fmt.Errorf("plan %s: %w", name, def.err))
 		}
-		after, err := def.resolve(p.said.Steps)
+		after, err := def.resolve(before, def.after, "comes after")
 		if err != nil {
 			p.refuse(fmt.Errorf("plan %s: %w", name, err))
 		}
-		if !def.afterSet && len(p.said.Steps) > 0 {
-			after = []int{len(p.said.Steps) - 1}
+		if !def.afterSet && len(before) > 0 {
+			after = []int{len(before) - 1}
 		}
 		def.step.After = after
+		if def.step.Uses, err = def.resolve(before, def.uses, "uses"); err != nil {
+			p.refuse(fmt.Errorf("plan %s: %w", name, err))
+		}
+		p.steps[def.step.Name] = def.self
+		before = append(before, def)
 		p.said.Steps = append(p.said.Steps, def.step)
 	}
 	p.spec = p.said.WithDefaults()
@@ -112,6 +120,42 @@ func InputMax(bytes int) PlanOption {
 	}
 }
 
+// UndoReserve is how long before the deadline of a task its forward work ends: that time is the undo's, so that it
+// finishes by the deadline. None unless said.
+func UndoReserve(d time.Duration) PlanOption {
+	return func(p *planSpec) {
+		p.zero("UndoReserve", d == 0, durationWant)
+		p.UndoReserve = d
+	}
+}
+
+// Admission chooses what happens to a submission whose time is less than its plan takes in 95 of 100 cases, as the
+// server has measured it.
+func Admission(policy AdmissionPolicy) PlanOption {
+	return func(p *planSpec) { p.Admission = core.Admission(policy) }
+}
+
+// AdmissionPolicy is what [Admission] takes.
+type AdmissionPolicy string
+
+// The policies of [Admission].
+const (
+	AdmissionOff    AdmissionPolicy = AdmissionPolicy(core.AdmissionOff)    // it is taken; the default
+	AdmissionWarn   AdmissionPolicy = AdmissionPolicy(core.AdmissionWarn)   // it is taken, and the server says so
+	AdmissionRefuse AdmissionPolicy = AdmissionPolicy(core.AdmissionRefuse) // it is refused, code 422
+)
+
+// Result is the result of the plan's tasks, an expression in CEL over input and results: it is made when the task is
+// processed. None unless said. [ResultAs] gives it a type, [ResultOf] makes it of a step's result.
+func Result(expression string) PlanOption {
+	return func(p *planSpec) {
+		if strings.TrimSpace(expression) == "" {
+			p.refuse(fmt.Errorf("plan %s: Result: the expression is empty", p.Name))
+		}
+		p.Result = expression
+	}
+}
+
 // With returns the plan with options applied; the receiver stays as it is.
 func (p *Plan[In]) With(options ...PlanOption) *Plan[In] {
 	with := *p
@@ -129,6 +173,19 @@ func (p *Plan[In]) Name() string { return p.spec.Name }
 
 // Version is the number given to [NewPlan].
 func (p *Plan[In]) Version() int64 { return p.spec.Version }
+
+// Spec is the plan as the server gets it, for package dulytest. Error: it cannot work, an ErrRefused.
+func (p *Plan[In]) Spec() (core.Plan, error) {
+	if p == nil {
+		return core.Plan{}, &refusedPlan{fmt.Errorf("%w: the plan is nil", core.ErrPlan)}
+	}
+	spec := p.spec
+	spec.Steps = slices.Clone(p.spec.Steps)
+	return spec, p.check(0)
+}
+
+func (p *Plan[In]) takes(In)               {}
+func (p *Plan[In]) gives() (none NoResult) { return none }
 
 // check reports what makes the plan impossible, as an ErrRefused. payloadMax is
 // the server's largest message in bytes; 0: not known.

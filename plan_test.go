@@ -129,7 +129,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"plan p: step number 2 is nil":                                 NewPlan("p", 1, testCredit, none),
 		"plan p: a step is nil":                                        NewPlan[testOrder]("p", 1, noCheck),
 		"plan cannot work: plan p: a step is nil":                      NewPlan[testOrder]("p", 1, noStep),
-		`on_exhausted is "never", want undo, wait or error`:            step(OnExhausted("never")),
+		`on_exhausted is "never", want undo, wait, error or skip`:            step(OnExhausted("never")),
 	} {
 		err := plan.check(0)
 		if !errors.Is(err, ErrRefused) || !errors.Is(err, core.ErrPlan) || !strings.Contains(err.Error(), want) {

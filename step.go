@@ -17,7 +17,8 @@ type Check[In, Out any] struct{ def definition }
 // NewCheck defines a check. name is unique within the plan, 1 to 64 of
 // A–Z a–z 0–9 _ -; agent is who performs it, 1 to 4 such names joined by dots.
 func NewCheck[In, Out any](name, agent string, options ...CheckOption) *Check[In, Out] {
-	c := &Check[In, Out]{definition{step: core.Step{Name: name, Agent: agent}}}
+	c := &Check[In, Out]{define(name, core.CallStep)}
+	c.def.step.Agent = agent
 	for _, option := range options {
 		option.forCheck(&c.def)
 	}
@@ -53,7 +54,8 @@ func (c *Check[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call 
 // Result reads what the check answered, in a later step of the same task.
 func (c *Check[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](c.Name(), in) }
 
-func (c *Check[In, Out]) takes(In) {}
+func (c *Check[In, Out]) takes(In)          {}
+func (c *Check[In, Out]) gives() (none Out) { return none }
 func (c *Check[In, Out]) define() definition {
 	if c == nil {
 		return definition{err: errNilStep}
@@ -68,7 +70,8 @@ type Step[In, Out any] struct{ def definition }
 // NewStep defines a step. name is unique within the plan, 1 to 64 of
 // A–Z a–z 0–9 _ -; agent is who performs it, 1 to 4 such names joined by dots.
 func NewStep[In, Out any](name, agent string, options ...StepOption) *Step[In, Out] {
-	s := &Step[In, Out]{definition{step: core.Step{Name: name, Agent: agent, Undoable: true}}}
+	s := &Step[In, Out]{define(name, core.CallStep)}
+	s.def.step.Agent, s.def.step.Undoable = agent, true
 	for _, option := range options {
 		option.forStep(&s.def)
 	}
@@ -107,7 +110,8 @@ func (s *Step[In, Out]) ServeAsync(a *Agent, do func(ctx context.Context, call C
 // Result reads what the step answered, in a later step of the same task.
 func (s *Step[In, Out]) Result(in Earlier[In]) (Out, error) { return result[Out](s.Name(), in) }
 
-func (s *Step[In, Out]) takes(In) {}
+func (s *Step[In, Out]) takes(In)          {}
+func (s *Step[In, Out]) gives() (none Out) { return none }
 func (s *Step[In, Out]) define() definition {
 	if s == nil {
 		return definition{err: errNilStep}

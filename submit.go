@@ -17,7 +17,10 @@ type Receipt struct {
 	Type      string
 	Seq       uint64 // position of the submission in the task stream
 	Partition int
-	At        time.Time // when this call began; see Since
+	// Warning says that the task has less time than tasks of its plan take at present, where the plan's admission is to
+	// warn; empty: it has enough, or that is not known.
+	Warning string
+	At      time.Time // when this call began; see Since
 
 	hash  string // of type and input as it was sent, as core.HashInput
 	plain string // the same of the input before a codec encoded it; empty: there is none
@@ -106,30 +109,14 @@ func (c *Client) SubmitRaw(ctx context.Context, typ, id string, input []byte, op
 
 func (c *Client) submit(ctx context.Context, typ, id string, input []byte, inputMax int, options []SubmitOption) (Receipt, error) {
 	what := operation{"submit", fmt.Sprintf("task %s of type %s", id, typ)}
-	if err := checkNames(typ, id); err != nil {
-		return Receipt{}, what.failed(err)
-	}
-	if err := checkInput(typ, id, input, inputMax); err != nil {
-		return Receipt{}, what.failed(err)
-	}
-	sent, err := c.encoded(typ, id, input, inputMax)
+	sent, s, err := checked(ctx, c.codec, typ, id, input, inputMax, options)
 	if err != nil {
 		return Receipt{}, what.failed(err)
-	}
-	var s submission
-	for _, option := range options {
-		option(&s)
-	}
-	if err := core.CheckLabels(s.labels); err != nil {
-		return Receipt{}, what.failed(&SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()})
-	}
-	if s.trace == "" {
-		s.trace = traceOf(ctx)
 	}
 	began := c.clock.Now()
 	if left, bounded := s.left(began); bounded {
 		if left <= 0 {
-			return Receipt{}, what.failed(&SubmitError{Type: typ, Task: id, Code: 400, Description: "its deadline has passed"})
+			return Receipt{}, what.failed(errPassed(typ, id))
 		}
 		// A task that is taken after its own deadline would only be undone.
 		var cancel context.CancelFunc
@@ -161,11 +148,11 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 }
 
 // encoded is an input as it is sent.
-func (c *Client) encoded(typ, id string, input []byte, inputMax int) ([]byte, error) {
-	if c.codec == nil {
+func encoded(codec Codec, typ, id string, input []byte, inputMax int) ([]byte, error) {
+	if codec == nil {
 		return input, nil
 	}
-	sent, err := c.codec.Encode(Place{Type: typ, Task: id}, input)
+	sent, err := codec.Encode(Place{Type: typ, Task: id}, input)
 	if err != nil {
 		return nil, &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
 	}

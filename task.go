@@ -69,7 +69,7 @@ type Page struct {
 // ([ErrTimeout]).
 func (c *Client) Get(ctx context.Context, typ, id string) (Task, error) {
 	what := operation{"get", fmt.Sprintf("task %s of type %s", id, typ)}
-	if err := checkNames(typ, id); err != nil {
+	if err := checkTask(typ, id); err != nil {
 		return Task{}, what.failed(err)
 	}
 	var task Task

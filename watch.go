@@ -56,7 +56,7 @@ const skewMax = 10 * time.Second
 // [ReplyTo] instead.
 func (c *Client) Watch(ctx context.Context, typ, id string, options ...WatchOption) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := checkNames(typ, id); err != nil {
+		if err := checkTask(typ, id); err != nil {
 			yield(Status{}, fmt.Errorf("watch: %w", err))
 			return
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
@@ -26,6 +25,7 @@ type source struct {
 	names  wire.Names
 	who    string // the instance that answers
 	books  []agentBooks
+	probes *agents.Runtime // answers probes
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
@@ -65,6 +65,11 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 	}
 	stopBooks, err := s.serveBooks(ctx, conn)
 	defer stopBooks()
+	if err != nil {
+		return err
+	}
+	stopProbes, err := s.serveProbes(ctx, conn)
+	defer stopProbes()
 	if err != nil {
 		return err
 	}
@@ -115,21 +120,9 @@ func (c *Client) apply(ctx context.Context, plan string, spec []byte) error {
 	return refusalOf(plan, "", err)
 }
 
-// hand asks once that the task be taken. elapsed is how long the call has
-// lasted: a duration counts from the moment the door reads it.
+// hand asks once that the task be taken. elapsed is how long the call has lasted.
 func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *submission, elapsed time.Duration) (Receipt, error) {
-	completeBy := ""
-	switch {
-	case s.bounded:
-		completeBy = (s.within - elapsed).String()
-	case s.timed:
-		completeBy = wire.FormatTime(core.InstantOf(s.completeBy))
-	}
-	version := ""
-	if s.version != 0 {
-		version = strconv.FormatInt(s.version, 10)
-	}
-	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), nats.Header(wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version, core.FormatLabels(s.labels))), input)
+	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), nats.Header(s.headers(elapsed)), input)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -141,7 +134,7 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 		}
 		return Receipt{}, err
 	}
-	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition}, nil
+	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition, Warning: answer.Warning}, nil
 }
 
 // ask asks once that a control message be stored.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -64,7 +65,8 @@ type Config struct {
 type Runtime struct {
 	config  Config
 	routes  map[route]*Handlers
-	agents  []string // in the order of their first step
+	probes  map[route]Prober // see RegisterProbe; nil: none
+	agents  []string         // in the order of their first step
 	running atomic.Bool
 }
 
@@ -82,6 +84,14 @@ func New(config Config) *Runtime {
 		config.Log = slog.Default()
 	}
 	return &Runtime{config: config, routes: map[route]*Handlers{}}
+}
+
+// WithTime returns a runtime that serves the same steps by another clock. What is registered with one of the two later
+// is not served by the other.
+func (r *Runtime) WithTime(clock Time) *Runtime {
+	config := r.config
+	config.Time = clock
+	return &Runtime{config: config, routes: maps.Clone(r.routes), agents: slices.Clone(r.agents)}
 }
 
 // Register serves step on agent. It refuses names outside their alphabets, a

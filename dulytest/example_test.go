@@ -36,6 +36,8 @@ func (printer) Helper() {}
 
 func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
+func (printer) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
 // A bank that pays whenever it is told is not safe by itself; with a ledger in
 // between it is.
 func ExampleRunTwice() {

@@ -54,6 +54,17 @@ func CheckNames(taskType, id string) *Refusal {
 	return nil
 }
 
+// CheckTask is CheckNames for a task that there may be: it may be a child.
+func CheckTask(taskType, id string) *Refusal {
+	if err := core.CheckName("type", taskType); err != nil {
+		return Refuse(400, CauseTypeName, "%v", err)
+	}
+	if err := core.CheckTaskID(id); err != nil {
+		return Refuse(400, CauseIDName, "%v", err)
+	}
+	return nil
+}
+
 func checkSize(req *Request, limit int) *Refusal {
 	if len(req.Input) > limit {
 		return Refuse(413, CauseInputSize, "input of type %s has %d bytes, the limit is %d", core.QuoteShort(req.Type), len(req.Input), limit)

@@ -79,6 +79,10 @@ type Config struct {
 	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
 	CheckInput func(plan *core.Plan, input []byte) error
 
+	// Admit says why a submission of a plan, with so much time left, has less than tasks of the plan take; empty: it has
+	// enough, or it is not known. It reads memory. nil: no one is asked.
+	Admit func(now core.Instant, plan *core.Plan, left time.Duration) string
+
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
 	ReloadMax   time.Duration // how long one reading may take

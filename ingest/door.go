@@ -130,7 +130,17 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	}
 	at := place{partition: partition, size: size}
 	if d.taken != nil {
-		if at.mark = d.recent.mark(sub); d.look(now, req, sub, at) {
+		at.mark = d.recent.mark(sub)
+	}
+	if why := d.admission(now, sub, plan); why != "" {
+		if plan.Admission == core.AdmissionRefuse {
+			d.hasNoTime(now, req, sub, at, why)
+			return
+		}
+		at.warning = why
+	}
+	if d.taken != nil {
+		if d.look(now, req, sub, at) {
 			return
 		}
 	}

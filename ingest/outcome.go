@@ -11,7 +11,7 @@ var outcomes = map[int]string{
 	CauseUnknownMany: "unknown_many", CauseLogDown: "stream_down", CauseLogFull: "stream_full", CauseOutcome: "unknown", CauseStopping: "stopping",
 	CausePlans: "plans", CauseMethod: "method", CauseNotFound: "not_found", CauseConflict: "conflict", CauseQuery: "query", CauseStore: "store", CauseBody: "body",
 	CauseOtherType: "other_type", CauseState: "state", CauseLabels: "labels", CauseDeprecated: "deprecated", CauseInputSchema: "input_schema", CauseNoActor: "no_actor", CauseForbidden: "forbidden",
-	CauseNotServed: "not_served",
+	CauseNotServed: "not_served", CauseNoTime: "no_time",
 }
 
 // Outcomes are the submissions of a door by what was answered: OutcomeAccepted, or the cause in a word. Those that did

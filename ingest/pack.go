@@ -27,6 +27,8 @@ type ask struct {
 	room   int64 // bytes to give back
 	mark   mark
 	answer func(Answer)
+
+	warning string
 }
 
 // pack puts a submission on its partition's shelf and publishes the pack when
@@ -44,7 +46,7 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 		d.open++
 	}
 	p.subs = append(p.subs, *sub)
-	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer})
+	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning})
 	p.bytes += size
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
@@ -107,13 +109,18 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))
 	} else {
 		d.stats.accepted.Add(int64(len(p.asks)))
+		for i := range p.asks {
+			if p.asks[i].warning != "" {
+				d.stats.warned.Add(1)
+			}
+		}
 		d.remember(now, p)
 	}
 	for i := range p.asks {
 		a := &p.asks[i]
 		d.budget.release(a.room)
 		if a.answer != nil {
-			answer.Task = a.task
+			answer.Task, answer.Warning = a.task, a.warning
 			a.answer(answer)
 		}
 	}

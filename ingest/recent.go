@@ -58,6 +58,17 @@ func (r *recent) differs(m mark, now core.Instant, within time.Duration) bool {
 	return false
 }
 
+// same reports whether the id was accepted with the same.
+func (r *recent) same(m mark) bool {
+	set := r.set(m.id)
+	for i := range set {
+		if set[i].mark == m && set[i].at != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // add remembers what was accepted. Of one id the last counts: it is the one whose
 // answer is the newest.
 func (r *recent) add(m mark, now core.Instant) {

@@ -47,8 +47,10 @@ const (
 	CauseForbidden = 7049 // HTTP: the role of who asks does not allow it
 	CauseNotServed = 7050 // HTTP: this node has not the part for it
 
+	CauseNoTime = 7060 // its time is less than the plan takes
+
 	CauseFirst = CauseTypeName // the bounds of what is given out
-	CauseLast  = CauseNotServed
+	CauseLast  = CauseNoTime
 )
 
 // Hints of when to try again.

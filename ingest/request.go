@@ -28,6 +28,7 @@ type Answer struct {
 	Stream    string // where it is stored
 	Seq       uint64 // position in the stream
 	Partition int
+	Warning   string   // that it has less time than tasks of its plan take; empty: none
 	Err       *Refusal // nil: stored, synced
 }
 

@@ -6,6 +6,7 @@ import "sync/atomic"
 type Stats struct {
 	Taken         int64         // requests that came, refused ones too
 	Accepted      int64         // answered as stored
+	Warned        int64         // of them, with a warning: see core.Plan.Admission
 	Refused       map[int]int64 // by cause; causes that did not occur are left out
 	Packs         int64         // messages published
 	Packed        int64         // submissions in them
@@ -16,14 +17,14 @@ type Stats struct {
 }
 
 type counters struct {
-	taken, accepted, packs, packed, tracesDropped, lateDone atomic.Int64
-	refused                                                 [CauseLast - CauseFirst + 1]atomic.Int64
+	taken, accepted, warned, packs, packed, tracesDropped, lateDone atomic.Int64
+	refused                                                         [CauseLast - CauseFirst + 1]atomic.Int64
 }
 
 // Stats returns the counts. It is safe for concurrent use.
 func (d *Door) Stats() Stats {
 	s := Stats{
-		Taken: d.stats.taken.Load(), Accepted: d.stats.accepted.Load(), Refused: map[int]int64{},
+		Taken: d.stats.taken.Load(), Accepted: d.stats.accepted.Load(), Warned: d.stats.warned.Load(), Refused: map[int]int64{},
 		Packs: d.stats.packs.Load(), Packed: d.stats.packed.Load(), TracesDropped: d.stats.tracesDropped.Load(),
 		LateDone: d.stats.lateDone.Load(), Items: d.budget.items.Load(), Bytes: d.budget.bytes.Load(),
 	}

@@ -37,12 +37,15 @@ type look struct {
 	sure   bool         // the id was accepted with something else a moment ago
 	old    bool         // but long enough ago for the store to have it
 	closed bool
+
+	refusal *Refusal // not nil: it is refused, unless the store has the task
 }
 
 // place is where a submission is packed.
 type place struct {
 	partition, size int
 	mark            mark
+	warning         string // for the answer
 }
 
 // look has the store looked at for a submission, if it has to be or that is cheap, and
@@ -93,7 +96,7 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 	if l.closed {
 		return
 	}
-	if err != nil && !l.sure {
+	if err != nil && !l.sure && l.refusal == nil {
 		d.looks.rest = now.Add(d.cfg.LookRest)
 	}
 	d.leave(l)
@@ -103,6 +106,9 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 			d.refuse(&l.req, r)
 			return
 		}
+	case l.refusal != nil:
+		d.unlessTaken(l, err)
+		return
 	case l.sure && (err != nil || !l.old):
 		d.refuse(&l.req, conflict(l.sub.ID))
 		return

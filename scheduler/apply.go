@@ -21,19 +21,30 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	s.applyPauses()
 	s.applyPublished()
 	s.applyEvidence()
+	s.relay()
+	first := s.firstNext
+	s.firstNext = nil
+	if err := s.bearFirst(ctx, first); err != nil {
+		return false, err
+	}
 	for _, part := range []func(context.Context) (bool, error){
-		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyParked, s.applyTasks,
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyBlocked, s.applyParked, s.applyFans, s.applyTasks,
 	} {
 		if full, err = part(ctx); full || err != nil {
-			return full, err
+			break
 		}
 	}
-	return s.heldReady(), nil
+	for err == nil && len(c.first) > 0 {
+		first := c.first
+		c.first = nil
+		err = s.bearFirst(ctx, first)
+	}
+	return full || s.heldReady() || s.fansReady() || len(s.told) > 0, err
 }
 
 // roomy reports whether the batch can take another write.
 func (s *Shard) roomy() bool {
-	return len(s.cycle.batch.Writes) < s.cfg.BatchMax && s.cycle.bytes < core.BatchBytesMax
+	return len(s.cycle.batch.Writes)+len(s.cycle.first) < s.cfg.BatchMax && s.cycle.bytes < core.BatchBytesMax
 }
 
 // use notes a task as used in this round, so that it is let go at its end if
@@ -118,11 +129,10 @@ func (s *Shard) applyEvidence() {
 	}
 }
 
-// genuine reports whether a reply that bears the number of the command now out answers
+// genuine reports whether a reply that bears the number of a command now out answers
 // that command. Other replies are stale.
 func (s *Shard) genuine(e *entry, r *core.Reply) bool {
-	out := e.task.Out()
-	if s.cfg.Genuine == nil || out < 0 || e.task.Steps[out].Out != r.Seq || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
+	if s.cfg.Genuine == nil || e.task.OutSeq(r.Seq) < 0 || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
 		return true
 	}
 	s.Stats.Forged++
@@ -151,14 +161,15 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			continue
 		}
 		s.use(p, e)
+		out := e.task.OutSeq(m.Reply.Seq)
 		ev := core.Event{
-			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, m.Reply.From), Seq: m.Reply.Seq,
+			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, out, m.Reply.From), Seq: m.Reply.Seq,
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
-		boundResult(e, &ev)
+		boundResult(e, out, &ev)
 		slot := -1
-		if i := e.task.Out(); i >= 0 && e.plan != nil {
-			slot = e.plan.slots[i]
+		if out >= 0 && e.plan != nil {
+			slot = e.plan.slots[out]
 		}
 		// Stale replies are counted; nothing else can be wrong with one.
 		if err := s.event(p, e, &ev); err == nil && slot >= 0 && !core.BusyCode(ev.Code) && len(p.waiting[slot]) > 0 {
@@ -168,13 +179,13 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 	return false, nil
 }
 
-// answerer is the actor that the journal names for a reply: the agent of the step, and before it
+// answerer is the actor that the journal names for a reply to the command of step out: the agent of the step, and before it
 // the instance that answered, where the reply says so. Only what follows the last @ is certain:
 // it is what the command's token proves.
-func (s *Shard) answerer(e *entry, from string) string {
+func (s *Shard) answerer(e *entry, out int, from string) string {
 	agent := "agent"
-	if i := e.task.Out(); i >= 0 && e.plan != nil {
-		agent = e.plan.plan.Steps[i].Agent
+	if out >= 0 && e.plan != nil && e.plan.slots[out] >= 0 {
+		agent = e.plan.plan.Steps[out].Agent
 	}
 	if from == "" {
 		return agent
@@ -199,15 +210,11 @@ const answerersMax = 1024
 
 // boundResult makes a result over the step's own limit a failed try. Duly's
 // agents check it themselves; any NATS client can be an agent.
-func boundResult(e *entry, ev *core.Event) {
-	if ev.Code != 0 || e.plan == nil {
+func boundResult(e *entry, out int, ev *core.Event) {
+	if ev.Code != 0 || e.plan == nil || out < 0 {
 		return
 	}
-	i := e.task.Out()
-	if i < 0 {
-		return
-	}
-	if step := &e.plan.plan.Steps[i]; len(ev.Result) > step.ResultMax {
+	if step := &e.plan.plan.Steps[out]; len(ev.Result) > step.ResultMax {
 		ev.Code = core.CodeBadResult
 		ev.Error = fmt.Sprintf("bad_result: result of step %s has %d bytes, the limit is %d", step.Name, len(ev.Result), step.ResultMax)
 		ev.Result = nil
@@ -269,34 +276,6 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 	return false, nil
 }
 
-// wait keeps in mind that a task waits for an agent that is not there.
-func (p *partition) wait(e *entry) {
-	if e.plan == nil || e.waits {
-		return
-	}
-	if i := e.task.Awaiting(); i >= 0 {
-		slot := e.plan.slots[i]
-		e.waits = true
-		p.waiting[slot] = append(p.waiting[slot], e)
-	}
-}
-
-// served lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
-// waiting.
-func (s *Shard) served(p *partition, slot int) {
-	kept := p.waiting[slot][:0]
-	for _, e := range p.waiting[slot] {
-		if i := e.task.Awaiting(); i >= 0 && e.task.State == core.StateProcessing && s.paused(e)&(1<<uint(i)) != 0 {
-			kept = append(kept, e)
-			continue
-		}
-		e.waits = false
-		s.wakes.push(wake{at: s.cycle.now, partition: p.id, number: e.task.Number, served: true})
-	}
-	clear(p.waiting[slot][len(kept):])
-	p.waiting[slot] = kept
-}
-
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
 // It asks for another round where there is room for tasks that were parked in
@@ -330,9 +309,12 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	return again, nil
 }
 
-// claim takes up to room tasks up again that are parked at an agent, the oldest first, and passes over those that a pause
-// holds.
+// claim takes up to room tasks up again that are parked at an agent: in the order of finish.go, or the oldest first, and
+// passes over those that a pause holds.
 func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
+	if s.finishFirst() {
+		return s.claimInOrder(ctx, p, slot, room)
+	}
 	page, wanted := room, room
 	if len(s.pauses.all) > 0 { // most of what is read may be held
 		page = max(1, s.cfg.Memory.fits(min(heldLookMost, max(heldLookLeast, 4*room))))
@@ -402,6 +384,9 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	if err != nil {
 		return nil, fmt.Errorf("tasks of partition %d: %w", p.id, err)
 	}
+	if err := s.loadParents(ctx, p, saved); err != nil {
+		return nil, err
+	}
 	for i := range saved {
 		e, err := s.load(ctx, p, &saved[i])
 		if err != nil {
@@ -424,7 +409,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
 		return nil, nil
 	}
-	e := &entry{slot: -1}
+	e := &entry{}
 	var plan *core.Plan
 	if saved.Row.PlanVersion != 0 {
 		var err error
@@ -483,7 +468,10 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	c := &m.Control
 	ev := core.Event{
 		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Code: c.Code, Error: c.Error, Version: c.Version,
+	}
+	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
+		ev.Code, ev.Error = core.CodeRefused, c.Reason
 	}
 	switch {
 	case c.Kind == 0:
@@ -655,6 +643,9 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 	if len(saved) == 0 {
 		return nil, false, nil
 	}
+	if err := s.loadParents(ctx, p, saved); err != nil {
+		return nil, true, err
+	}
 	e, err = s.load(ctx, p, &saved[0])
 	return e, true, err
 }
@@ -663,7 +654,7 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
 	t := &core.Task{Partition: p.id, Number: p.nextNumber, ID: c.ID, Type: c.Type}
 	p.nextNumber++
-	e := &entry{task: t, slot: -1, created: true}
+	e := &entry{task: t, created: true}
 	core.BirthCancelled(t, ev, &s.cycle.out)
 	p.add(e)
 	s.use(p, e)

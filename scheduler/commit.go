@@ -94,6 +94,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	s.leftOut(res)
 	s.trace()
 	s.tell()
+	s.learn()
 }
 
 // trace hands over what was committed about tasks of sampled traces.
@@ -146,6 +147,9 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 	}
 	var res core.CommitResult
 	for _, half := range [][]core.TaskWrite{writes[:len(writes)/2], writes[len(writes)/2:]} {
+		if half = s.standing(half); len(half) == 0 {
+			continue
+		}
 		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.cycle.batch.Partitions, Writes: half}
 		r, err := s.commitBatch(ctx, &b)
 		switch {
@@ -214,9 +218,11 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 // that it came to nothing, either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
+	p.occupy(e, 0, s.cfg.AgentWindow)
 	e.task = &core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
 		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline,
+		Parent: was.Parent, ParentStep: was.ParentStep, ChildIndex: was.ChildIndex,
 	}
 	e.plan = nil
 	core.Birth(nil, e.task, ev, &s.cycle.out)
@@ -228,6 +234,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 		return res, err
 	}
 	s.unqueue(e)
+	s.stillborn(e, ev.Error)
 	p.drop(e, s.cfg.AgentWindow)
 	sub := core.Submission{Type: was.Type, ID: was.ID, Input: was.Input, ReplyTo: was.ReplyTo, Trace: was.Trace, Labels: was.Labels, At: was.CreatedAt}
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
@@ -240,7 +247,10 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 // commitAlone commits the outcome that is in s.cycle.out as a batch of one.
 func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
 	e.write = 0
+	relaying := s.relaying
+	s.relaying = true // the batch is being committed: the parent hears of it in the next round
 	s.keep(p, e, created)
+	s.relaying = relaying
 	w := s.cycle.batch.Writes[e.write-1]
 	for i := range s.cycle.batch.Partitions {
 		if s.cycle.batch.Partitions[i].Partition == p.id { // an end number may have been given
@@ -278,13 +288,15 @@ func (s *Shard) acknowledge() {
 func (s *Shard) endRound() {
 	for _, x := range s.cycle.touched {
 		x.e.write, x.e.created, x.e.revoked = 0, false, 0
-		if x.p.tasks[x.e.task.Number] == x.e && !x.e.task.Active() {
+		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
 			x.p.drop(x.e, s.cfg.AgentWindow)
 		}
 	}
 	for _, p := range s.partitions {
 		p.dirty = false
 		clear(p.fresh)
+		s.letGo(p)
 	}
+	s.rounds++
 	s.cycle.endRound()
 }

@@ -204,9 +204,9 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 // misses reports whether any task of the shard waits for an agent that is not there.
 func (s *Shard) misses() bool {
 	for _, p := range s.partitions {
-		for _, waiting := range p.waiting {
+		for slot, waiting := range p.waiting {
 			for _, e := range waiting {
-				if e.task.Misses() {
+				if e.misses(slot) {
 					return true
 				}
 			}
@@ -222,7 +222,7 @@ func (s *Shard) agentsAway(now core.Instant) []Away {
 		for slot, waiting := range p.waiting {
 			n := 0
 			for _, e := range waiting {
-				if e.task.Misses() {
+				if e.misses(slot) {
 					n++
 				}
 			}

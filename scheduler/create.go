@@ -67,6 +67,9 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))
 		return nil
 	}
+	if refused, err := s.hasNoTime(ctx, p, sub, ref); refused || err != nil {
+		return err
+	}
 	if err := s.checkInput(ref, sub.Input); err != nil {
 		s.refusal(p, sub, 422, err.Error())
 		return nil
@@ -76,10 +79,10 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
 			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels, Origin: m.Pos, Deadline: sub.CompleteBy, CreatedAt: sub.At,
 		},
-		plan: ref, slot: -1, created: true,
+		plan: ref, created: true,
 	}
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.othersFirst(p, e), Ask: s.asker(e)}
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}
@@ -93,6 +96,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	p.add(e)
 	s.use(p, e)
 	s.keep(p, e, true)
+	s.queued(p, e)
 	return nil
 }
 
@@ -172,6 +176,12 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 		return
 	}
 	s.Stats.Duplicates++
+	if e.task.Parent != 0 {
+		s.taken(p, e)
+		p.drop(e, s.cfg.AgentWindow)
+		s.unqueue(e)
+		return
+	}
 	p.drop(e, s.cfg.AgentWindow)
 	s.unqueue(e)
 	if len(e.task.InputHash) == 0 {
@@ -184,4 +194,9 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 // unqueue takes back the effects of a task in this round: prepare passes over what is
 // older than this, and spends the numbers of its endings, under which there is nothing
 // to publish. A round may take back thousands, so none of them looks at the others.
-func (s *Shard) unqueue(e *entry) { e.revoked = len(s.cycle.effects) }
+func (s *Shard) unqueue(e *entry) {
+	e.revoked = len(s.cycle.effects)
+	if p := s.partitions[e.task.Partition]; p != nil {
+		s.forsake(p, e)
+	}
+}

@@ -60,6 +60,8 @@ type cycle struct {
 	owned   []*partition  // partitions of the batch, as batch.Partitions
 	touched []touch       // tasks used in this round
 	effects []pending
+	first   []*fan        // of steps that began in this round
+	resumed *core.Saved   // the task that a takeover resumes
 	endings []core.Ending // to be stored in the event stream
 	refused []notice      // to be stored in the event stream
 	notices []notice      // to be sent to submitters

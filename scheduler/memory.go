@@ -110,6 +110,11 @@ func mailBytes(m *TaskMail) (n int64) {
 // weigh takes note of what a task in flight holds now.
 func (p *partition) weigh(e *entry) {
 	bytes := taskBytes(e.task)
+	if e.plan != nil && e.plan.branch {
+		for i := range e.task.Steps {
+			bytes += int64(len(e.task.Steps[i].Own().Given))
+		}
+	}
 	p.bytes += bytes - e.bytes
 	p.memory.hold(bytes - e.bytes)
 	e.bytes = bytes

@@ -41,9 +41,11 @@ type partition struct {
 	full      int               // agents at their limit
 	park      []bool            // the store may hold parked tasks of the agent
 	waiting   [][]*entry        // tasks that wait for the agent, which is not there
+	blocked   [][]*entry        // tasks in flight of which a branch waits for room at the agent
 	passed    []int64           // all parked tasks of the agent up to this number are held by a pause, or behind
 	looking   []bool            // a look at parked tasks of the agent, of which some are held, is to go on
 	behind    [][]int64         // numbers of those up to it that wait for room
+	order     parkedOrder       // of what is parked: see finish.go
 	fresh     []bool            // tasks were parked there in this round: the store does not show them yet
 	endings   int               // of the round, to be published
 	acks      []func()          // of the cycle that is on
@@ -53,17 +55,19 @@ type partition struct {
 	admission *Admission        // may be nil
 	bytes     int64             // of it, held by the tasks in flight
 	lost      bool              // fenced: dropped at the end of the cycle
+	idle      []*entry          // tasks whose last child in flight was let go in this round
 }
 
 // entry is one task in flight.
 type entry struct {
 	task    *core.Task
 	plan    *planRef
-	slot    int   // agent it is at; -1: none
-	write   int   // 1 + index of its write in the cycle that is on; 0: none
-	created bool  // in the round that is on
-	waits   bool  // among those that wait for an agent
-	bytes   int64 // as last weighed
+	at      uint64 // steps that count in their agents' windows
+	write   int    // 1 + index of its write in the cycle that is on; 0: none
+	created bool   // in the round that is on
+	waits   uint64 // steps among those that wait for an agent
+	blocks  uint64 // steps among those that wait for room while others of the task are out
+	bytes   int64  // as last weighed
 	// issues are the commits of the rows under whose numbers its commands leave: nearly
 	// always of one.
 	issue  issue
@@ -71,6 +75,12 @@ type entry struct {
 	// revoked is how many of the round's effects were there when those of the task were
 	// taken back; 0: they were not.
 	revoked int
+
+	parent *entry // of a child: in flight as long as it is
+	kids   int    // children in flight
+	ends   int    // of its ends that its parent is still to hear of
+	fans   []*fan // of steps that have children, while they are out
+	swept  int64  // row by which the parent's step is undone that counts it as open
 }
 
 // issue is the commit that wrote a journal row.
@@ -123,8 +133,8 @@ func commitOf(row int64, one issue, more []issue) int64 {
 
 // planRef is a plan with its agents' slots in one partition.
 type planRef struct {
-	plan   *core.Plan
-	slots  []int
+	plan *core.Plan
+	stepsOf
 	pauses planPauses
 	counts *typeCounts
 }
@@ -174,6 +184,7 @@ func (p *partition) slot(agent string) int {
 		p.park = append(p.park, false)
 		p.fresh = append(p.fresh, false)
 		p.waiting = append(p.waiting, nil)
+		p.blocked = append(p.blocked, nil)
 		p.passed = append(p.passed, 0)
 		p.looking = append(p.looking, false)
 		p.behind = append(p.behind, nil)
@@ -186,12 +197,14 @@ func (p *partition) add(e *entry) {
 	p.tasks[e.task.Number] = e
 	p.admission.hold(len(p.tasks) - before)
 	p.ids[e.task.ID] = e
+	e.adoptedBy(p)
 	p.weigh(e)
 }
 
 // drop forgets a task in flight.
 func (p *partition) drop(e *entry, limit int) {
-	p.occupy(e, -1, limit)
+	p.occupy(e, 0, limit)
+	p.orphan(e)
 	p.unload(e)
 	before := len(p.tasks)
 	delete(p.tasks, e.task.Number)
@@ -199,40 +212,6 @@ func (p *partition) drop(e *entry, limit int) {
 	if p.ids[e.task.ID] == e {
 		delete(p.ids, e.task.ID)
 	}
-}
-
-// occupy moves a task to an agent's window, or out of all of them.
-func (p *partition) occupy(e *entry, slot, limit int) {
-	if e.slot == slot {
-		return
-	}
-	if e.slot >= 0 {
-		if p.load[e.slot] == limit {
-			p.full--
-		}
-		p.load[e.slot]--
-	}
-	if slot >= 0 {
-		p.load[slot]++
-		if p.load[slot] == limit {
-			p.full++
-		}
-	}
-	e.slot = slot
-}
-
-// fullMask has a bit for every step whose agent has no room.
-func (p *partition) fullMask(e *entry, limit int) uint64 {
-	if p.full == 0 || e.plan == nil {
-		return 0
-	}
-	var mask uint64
-	for i, slot := range e.plan.slots {
-		if slot != e.slot && p.load[slot] >= limit {
-			mask |= 1 << uint(i)
-		}
-	}
-	return mask
 }
 
 // publishedEnds is which endings are stored in the event stream: those of every end number up to publishedThrough, and

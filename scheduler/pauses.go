@@ -113,6 +113,8 @@ func (s *Shard) applyPauses() {
 		for slot := range p.park {
 			p.park[slot], p.passed[slot], p.behind[slot] = true, 0, nil
 		}
+		s.reblock(p)
+		p.order.unsure()
 	}
 }
 

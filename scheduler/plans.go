@@ -143,10 +143,7 @@ func (s *Shard) planFor(ctx context.Context, p *partition, name string, version 
 	key := refKey{p.id, plan}
 	ref := s.plans.refs[key]
 	if ref == nil {
-		ref = &planRef{plan: plan, slots: make([]int, len(plan.Steps)), counts: s.tally.of(plan.Name)}
-		for i := range plan.Steps {
-			ref.slots[i] = p.slot(plan.Steps[i].Agent)
-		}
+		ref = &planRef{plan: plan, stepsOf: newStepsOf(p, plan), counts: s.tally.of(plan.Name)}
 		s.plans.refs[key] = ref
 	}
 	return ref, nil

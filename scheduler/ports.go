@@ -23,10 +23,23 @@ type Store interface {
 	Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error)
 	WaitingAgents(ctx context.Context, partition int) ([]string, error)
 	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
+	// What schema.Store says of them holds.
+	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
+	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
+	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
+	Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error)
 	Plans(ctx context.Context) ([]core.Plan, error)
 	// Deprecated returns the versions that a submission takes only when it names them.
 	Deprecated(ctx context.Context) (core.Deprecations, error)
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
+}
+
+// Expressions evaluates what plans have of them. Each text of an error is what a step fails with.
+type Expressions interface {
+	// Bind answers for one task, in one event.
+	Bind(plan *core.Plan, t *core.Task) core.Asker
+	// Children answers the input of the child of one element of an each that has an expression for it.
+	Children(plan *core.Plan, t *core.Task, step int) func(index int, element []byte) ([]byte, error)
 }
 
 // Bus is where effects leave. No method waits for an agent.

@@ -67,8 +67,12 @@ func (r *rig) clock() core.Instant { return r.now }
 // orderPlan is a plan of undoable steps, each with an agent of its own name.
 func orderPlan(name string, version int64, steps ...string) core.Plan {
 	p := core.Plan{Name: name, Version: version}
-	for _, s := range steps {
-		p.Steps = append(p.Steps, core.Step{Name: s, Agent: "agent." + s, Undoable: true, Backoff: time.Second})
+	for i, s := range steps {
+		step := core.Step{Name: s, Agent: "agent." + s, Undoable: true, Backoff: time.Second}
+		if i > 0 {
+			step.After = []int{i - 1}
+		}
+		p.Steps = append(p.Steps, step)
 	}
 	return p
 }

@@ -18,6 +18,7 @@ type Config struct {
 	BatchMax     int           // task writes per commit
 	PublishRetry time.Duration // before an ending that the event stream refused is published again
 	PlansRetry   time.Duration // between two looks for a plan that is unknown
+	Expressions  Expressions   // of plans; nil: a step that has one fails
 	// Genuine reports whether a reply answers the command that this commit issued.
 	// nil: every reply is taken for genuine.
 	Genuine func(r *core.Reply, commit int64) bool
@@ -32,6 +33,16 @@ type Config struct {
 	// Watch is asked after each commit whether someone watches what is committed; it returns nil when no one does. It must
 	// not block. nil: no one ever does, which costs nothing.
 	Watch func() Telling
+	// Learn is asked after each commit who learns from it, as Watch is. nil: no one, which costs nothing.
+	Learn func() Telling
+	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
+	Left func(plan *core.Plan, t *core.Task) time.Duration
+	// Admit says why a submission of a plan with so much time left has less than tasks of the plan take; empty: it has
+	// enough, or that is not known. It is asked of plans that refuse, about what came by the stream endpoint. It must not
+	// block. nil: no one is asked.
+	Admit func(plan *core.Plan, left time.Duration) string
+	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
+	OldestFirst bool
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
@@ -113,6 +124,13 @@ type Shard struct {
 	tally     tally                   // safe for concurrent use
 	awaySince map[string]core.Instant // agents that tasks wait for, and since when
 
+	told      []told // ends that parents are still to hear of
+	relaying  bool
+	rounds    int64        // number of the batch that is being made
+	firstNext []*fan       // of tasks created in the round before
+	turns     []*fan       // steps with children to be born, undone or counted, in the order of their turns
+	fansAt    core.Instant // when they are to be looked at; 0: when something else happens
+
 	cycle       cycle
 	unpublished bool // the event stream did not take the last endings
 }
@@ -174,7 +192,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.lookAt} {
+	for _, at := range []core.Instant{s.pauses.until, s.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
@@ -232,6 +250,7 @@ func (s *Shard) abandon() {
 	s.eventsTaken()
 	clear(s.partitions)
 	clear(s.plans.refs)
+	s.told, s.firstNext, s.turns, s.fansAt = nil, nil, nil, 0
 	s.reorder, s.wakes, s.republishing, s.republishAt, s.evidenceAt = true, nil, nil, 0, 0
 	s.cycle.endRound()
 }
@@ -305,7 +324,6 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
-	ev.Rand, ev.Node = s.rand(), s.cfg.Node
 	var plan *core.Plan
 	was := e.plan
 	if was != nil {
@@ -314,6 +332,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
 		e.plan = to
 	}
+	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		e.plan = was
@@ -326,6 +345,14 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	return nil
 }
 
+// asker answers the expressions of a task's plan; nil: it has none.
+func (s *Shard) asker(e *entry) core.Asker {
+	if e.plan == nil || !e.plan.asks || s.cfg.Expressions == nil {
+		return nil
+	}
+	return s.cfg.Expressions.Bind(e.plan.plan, e.task)
+}
+
 // keep adds the outcome of an event to the batch.
 func (s *Shard) keep(p *partition, e *entry, created bool) {
 	c := &s.cycle
@@ -333,27 +360,37 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	if len(c.out.Records) > 0 || c.out.Row {
 		c.write(e, created)
 	}
-	for _, eff := range c.out.Effects {
+	for i := range c.out.Effects {
+		eff := c.out.Effects[i]
+		if eff.Kind == core.EffectChildren || eff.Kind == core.EffectUndoChildren {
+			s.fanOut(p, e, &eff)
+			continue
+		}
 		x := pending{p: p, e: e, effect: eff}
 		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person resolves a task in error
 			x.end = p.nextEnd
 			e.task.EndNumber = x.end
 			p.nextEnd++
+			if e.parent != nil {
+				e.ends++
+				s.told = append(s.told, told{p, e})
+			}
 		}
 		c.effects = append(c.effects, x)
 	}
 	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
 		p.weigh(e)
 	}
-	slot := -1
-	if e.plan != nil && e.task.Active() {
-		if i := e.task.Current(e.plan.plan); i >= 0 {
-			slot = e.plan.slots[i]
-		}
+	at, awaits := e.present()
+	p.occupy(e, at, s.cfg.AgentWindow)
+	if awaits != 0 {
+		p.wait(e, awaits)
 	}
-	p.occupy(e, slot, s.cfg.AgentWindow)
-	p.wait(e)
+	s.block(p, e)
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
-		p.parkedForRoom(p.slot(e.task.WaitsFor), e.task.Number)
+		slot := p.slot(e.task.WaitsFor)
+		p.parkedForRoom(slot, e.task.Number)
+		s.keepOrder(p, slot, e)
 	}
+	s.relay()
 }

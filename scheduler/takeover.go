@@ -177,6 +177,9 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 		if err != nil {
 			return err
 		}
+		if err := s.loadParents(ctx, p, saved); err != nil {
+			return err
+		}
 		for i := range saved {
 			after = saved[i].Row.Number
 			if err := s.resume(ctx, p, &saved[i]); err != nil {
@@ -186,6 +189,9 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 		if len(saved) < loadPage {
 			break
 		}
+	}
+	if err := s.resumeFresh(ctx, p); err != nil {
+		return err
 	}
 	return s.republishAll(ctx, p)
 }
@@ -199,7 +205,9 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 		return nil
 	}
 	core.Resume(e.plan.plan, e.task, s.cycle.now, &s.cycle.out)
+	s.cycle.resumed = saved
 	s.keep(p, e, false)
+	s.cycle.resumed = nil
 	return nil
 }
 

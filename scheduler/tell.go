@@ -16,10 +16,13 @@ func (s *Shard) tell() {
 	if s.cfg.Watch == nil {
 		return
 	}
-	to := s.cfg.Watch()
-	if to == nil {
-		return
+	if to := s.cfg.Watch(); to != nil {
+		s.tellTo(to)
 	}
+}
+
+// tellTo hands over each write of the commit.
+func (s *Shard) tellTo(to Telling) {
 	for i := range s.cycle.batch.Writes {
 		w := &s.cycle.batch.Writes[i]
 		n := len(w.Records)

@@ -76,13 +76,17 @@ func FailedStep(t *core.Task) int64 {
 }
 
 // FailureFingerprint groups tasks in error or undone that failed in one step in the same
-// way, by the text that says why; it is empty of all others.
+// way, by the text that says why; it is empty of all others, and of what is in no group: see Ungrouped.
 func FailureFingerprint(t *core.Task) string {
-	if !failed(t.State) {
+	if !failed(t.State) || Ungrouped(t) {
 		return ""
 	}
 	return failureOf(FailedStep(t), t.Why)
 }
+
+// Ungrouped reports whether a task is undone and in no failure group: a child's undone is its parent's matter, which has
+// the cause. Its fingerprint is stored as an empty text, not as none.
+func Ungrouped(t *core.Task) bool { return t.Parent != 0 && t.State == core.StateUndone }
 
 func failureOf(step int64, why string) string {
 	h := kindBegin

@@ -66,7 +66,7 @@ func (r *reader) parts(ctx context.Context, partitions []int64, at positions, f 
 	if f.Label != "" {
 		return r.labelled(ctx, partitions, at, f)
 	}
-	sources, err := r.sources(ctx, f)
+	sources, err := r.sourcesIn(ctx, partitions, at, f)
 	if err != nil || len(sources) == 0 {
 		return nil, err
 	}
@@ -160,6 +160,20 @@ func (c *conditions) param(v any) string {
 
 func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 
+// sourcesIn are the sources of a list; the places of partitions in which there is nothing are set to their end.
+func (r *reader) sourcesIn(ctx context.Context, partitions []int64, at positions, f core.Filter) ([]source, error) {
+	if f.Parent == "" {
+		return r.sources(ctx, f)
+	}
+	partition, all, err := r.childSources(ctx, f.Parent)
+	for i, p := range partitions {
+		if p != partition {
+			at[i] = 0
+		}
+	}
+	return all, err
+}
+
 // sources are the parts of an index that hold what a filter selects: more than one where a
 // failure is of several types or states, none where there is no such failure.
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
@@ -193,13 +207,17 @@ func stateSource(s core.State) source {
 
 // filters are the conditions of a filter that its sources do not see to.
 func (r *reader) filters(c *conditions, f core.Filter) {
-	if f.Type != "" && (f.Fingerprint == "" || f.Label != "") {
+	byOther := f.Label != "" || f.Parent != "" // their sources see to nothing else
+	if f.Type != "" && (f.Fingerprint == "" || byOther) {
 		c.add(`type = %s`, f.Type)
 	}
-	if f.Label != "" && f.State != "" {
+	if f.Label != "" && f.Parent != "" {
+		c.add(`parent = (SELECT up.number FROM tasks up WHERE up.id = %s AND up.partition = tasks.partition)`, f.Parent)
+	}
+	if byOther && f.State != "" {
 		c.add(`state = %s`, string(f.State))
 	}
-	if f.Label != "" && f.Fingerprint != "" {
+	if byOther && f.Fingerprint != "" {
 		c.add(`COALESCE(fingerprint, '') = %s`, strings.TrimPrefix(f.Fingerprint, operate.FingerprintBefore))
 		c.where = append(c.where, `state IN ('undone', 'error')`)
 	}
@@ -463,18 +481,21 @@ func (c *conditions) union(sources []source, columns string, below int64, limit 
 
 // listColumns are a task's without its input, which may be large, and with what groups it if
 // it failed.
-var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1) + `, COALESCE(fingerprint, ''), ` + failedStepName
+var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1) + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
+
+// parentName is the id of the parent of a child.
+const parentName = `CASE WHEN parent IS NULL THEN '' ELSE COALESCE((SELECT up.id FROM tasks up WHERE up.partition = tasks.partition AND up.number = tasks.parent), '') END`
 
 const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step), '')`
 
 // scanListed reads a row of listColumns, and what comes after them. Of a task that has not ended, the journal may be
 // newer than its row.
 func scanListed(rows *sql.Rows, more ...any) (core.View, error) {
-	var fingerprint, step string
-	t, err := scanTask(rows, append([]any{&fingerprint, &step}, more...)...)
+	var fingerprint, step, parent string
+	t, err := scanTask(rows, append([]any{&fingerprint, &step, &parent}, more...)...)
 	v := t.Summary()
-	v.Fingerprint, v.FailedStep = fingerprint, step
-	if failed(v.State) && fingerprint == "" {
+	v.Fingerprint, v.FailedStep, v.Parent = fingerprint, step, parent
+	if failed(v.State) && fingerprint == "" && !Ungrouped(&t) {
 		v.Fingerprint = operate.FingerprintBefore
 	}
 	if !t.State.Ended() {

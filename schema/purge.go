@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"duly.dev/duly/internal/core"
@@ -14,6 +15,10 @@ import (
 // which is forgotten, or belongs to a task in error, which stays for a person; when
 // such a task ends otherwise, it gets a new end number. Rows that binaries of before
 // wrote hold their input themselves (and say purged themselves).
+//
+// A child goes with its parent, whose undo may need it: its own end is passed over while
+// the journal of its parent is there. When the parent's turn has come its children go
+// first, the deepest before the others, and it goes with the last of them.
 
 // purgePlaces remembers how far the old rows of each partition are gone, so that
 // a look for more does not walk over those that stay. It is a help only: without
@@ -46,6 +51,8 @@ func (p *purgePlaces) forget(partition int) { p.set(partition, 0) }
 // again by the statements that take it.
 type Old struct {
 	Rows, Details []int64 // numbers of tasks
+	Family        []Kin   // what goes with Details, if they go
+	Partly        bool    // there is more of the family: Details stay until that is gone
 	Inputs        bool    // some of Details hold their input in their row
 	Labels        bool    // some of Rows have labels
 	Forgotten     int64   // the end number up to which all will be forgotten
@@ -54,14 +61,46 @@ type Old struct {
 	moves  bool  // Forgotten is further than it stood
 }
 
+// Kin is a child, or a child of a child, of a task whose details are to be forgotten.
+type Kin struct{ Number, Of int64 }
+
+// Goes is what of a purge goes, of whose details those tasks are found to be old while the partition is held.
+func (o *Old) Goes(old []int64) []int64 {
+	if len(o.Family) == 0 {
+		return old
+	}
+	var all []int64
+	if !o.Partly {
+		all = old
+	}
+	is := make(map[int64]bool, len(old))
+	for _, number := range old {
+		is[number] = true
+	}
+	for _, k := range o.Family {
+		if is[k.Of] {
+			all = append(all, k.Number)
+		}
+	}
+	return all
+}
+
 // The looks of a purge. Endings come in the order of their numbers, which is
 // that of time but for milliseconds; the first one that is too young ends it.
 const (
-	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.state = 'error' OR t.purged THEN 1 ELSE 0 END, CASE WHEN t.input IS NULL THEN 0 ELSE 1 END FROM tasks t
+	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.state = 'error' OR t.purged THEN 1
+	WHEN t.parent IS NOT NULL AND EXISTS (SELECT 1 FROM journal j WHERE j.partition = t.partition AND j.number = t.parent AND j.seq = 1) THEN 1 ELSE 0 END,
+	CASE WHEN t.input IS NULL THEN 0 ELSE 1 END, COALESCE(t.parent, 0) FROM tasks t
 	WHERE t.partition = ?1 AND t.end_number > ?2 AND t.end_number <= (SELECT p.told FROM partitions p WHERE p.partition = ?1) ORDER BY t.end_number LIMIT ?3`
-	qOldRows = `SELECT number, number, ended_at, CASE WHEN ended_at IS NULL OR state = 'error' THEN 1 WHEN ` + isForgotten + ` THEN 0 ELSE 2 END, CASE WHEN labels IS NULL THEN 0 ELSE 1 END FROM tasks
+	qOldRows = `SELECT number, number, ended_at, CASE WHEN ended_at IS NULL OR state = 'error' THEN 1 WHEN ` + isForgotten + ` THEN 0
+	WHEN parent IS NOT NULL AND ` + isPassed + ` THEN 1 ELSE 2 END, CASE WHEN labels IS NULL THEN 0 ELSE 1 END, 0 FROM tasks
 	WHERE partition = ?1 AND number >= ?2 ORDER BY number LIMIT ?3`
-	isForgotten  = `(purged OR end_number <= (SELECT p.forgotten FROM partitions p WHERE p.partition = ?1))`
+	isPassed    = `end_number <= (SELECT p.forgotten FROM partitions p WHERE p.partition = ?1)`
+	isForgotten = `(purged OR ` + isPassed + ` AND (parent IS NULL OR NOT ` + hasJournal + `))`
+	hasJournal  = `EXISTS (SELECT 1 FROM journal j WHERE j.partition = tasks.partition AND j.number = tasks.number AND j.seq = 1)`
+	qKin        = `SELECT number, parent`
+	isKin       = ` AND parent IS NOT NULL AND state IN ('processed', 'undone') AND ` + hasJournal + `
+	AND end_number < (SELECT up.end_number FROM tasks up WHERE up.partition = tasks.partition AND up.number = tasks.parent) ORDER BY number LIMIT ?3`
 	qForgottenTo = `SELECT forgotten FROM partitions WHERE partition = ?1`
 )
 
@@ -93,8 +132,57 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 		return c, err
 	}
 	old, err := r.old(ctx, qOldDetails, partition, forgotten[0], detail, limit)
+	if err != nil {
+		return c, err
+	}
 	c.Details, c.Inputs, c.Forgotten, c.moves = old.numbers, old.has, old.next, old.next > forgotten[0]
+	if c.Family, c.Partly, err = r.family(ctx, partition, old.numbers, limit); c.Partly {
+		c.Inputs, c.Forgotten, c.moves = false, forgotten[0], false
+	}
 	return c, err
+}
+
+// family are the children of tasks, and theirs, that ended before and whose journals are there: at most a limit of each
+// depth. Where there are more, partly is true, and no child is among them of which another child is not.
+func (r *reader) family(ctx context.Context, partition int, tasks []int64, limit int) (all []Kin, partly bool, err error) {
+	of := make(map[int64]int64, len(tasks))
+	for _, number := range tasks {
+		of[number] = number
+	}
+	for len(tasks) > 0 {
+		found, err := r.kin(ctx, partition, tasks, limit+1)
+		if err != nil {
+			return nil, false, fmt.Errorf("children of old tasks of partition %d: %w", partition, err)
+		}
+		if len(found) > limit {
+			all, partly, found = nil, true, found[:limit]
+		}
+		tasks = make([]int64, len(found))
+		for i := range found {
+			tasks[i] = found[i].Number
+			found[i].Of = of[found[i].Of]
+			of[found[i].Number] = found[i].Of
+		}
+		all = append(all, found...)
+	}
+	return all, partly, nil
+}
+
+// kin are children of some tasks, each with its parent.
+func (r *reader) kin(ctx context.Context, partition int, parents []int64, limit int) (all []Kin, err error) {
+	rows, err := r.query(ctx, qKin+r.among("tasks", "parent")+isKin, partition, r.list(parents), limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k Kin
+		if err := rows.Scan(&k.Number, &k.Of); err != nil {
+			return nil, err
+		}
+		all = append(all, k)
+	}
+	return all, rows.Err()
 }
 
 // PurgeBy chooses up to limit tasks of a partition that are old, lets take take them, if
@@ -105,7 +193,7 @@ func (r *reader) PurgeBy(ctx context.Context, partition int, detail, row core.In
 		return 0, err
 	}
 	touched := 0
-	if len(c.Rows) > 0 || c.moves {
+	if len(c.Rows) > 0 || c.moves || c.Partly {
 		touched, err = take(&c)
 	}
 	if err == nil {
@@ -132,16 +220,17 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 		}
 		seen := 0
 		for rows.Next() {
-			var number, place int64
+			var number, place, parent int64
 			var ended instant
 			var stays, has int
-			if err := rows.Scan(&number, &place, &ended, &stays, &has); err != nil {
+			if err := rows.Scan(&number, &place, &ended, &stays, &has, &parent); err != nil {
 				rows.Close()
 				return old, fmt.Errorf("old task of partition %d: %w", partition, err)
 			}
 			seen++
 			switch {
-			case stays == stayLater, stays == stayNot && (core.Instant(ended) >= before || len(old.numbers) == limit):
+			case stays == stayLater, stays == stayNot && (core.Instant(ended) >= before || len(old.numbers) == limit),
+				parent != 0 && slices.Contains(old.numbers, parent): // it ended after its parent, and goes after it
 				rows.Close()
 				return old, nil
 			case stays == stayNot:

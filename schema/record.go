@@ -12,18 +12,40 @@ const (
 	plainFormat   = 1
 	inputFormat   = 2 // with the task's input, which binaries of before look for in tasks
 	repairFormat  = 3 // of an edit, or of a step that was accepted: binaries of before would undo less, or by another input
-	journalFormat = repairFormat
+	graphFormat   = 4 // of a plan that is a graph: binaries of before know one command at a time
+	journalFormat = graphFormat
 )
 
-// FormatOf is the format of a row that holds that input of its task.
-func FormatOf(r *core.Record, input []byte) int16 {
+// FormatOf is the format of a row of a task that holds that input.
+func FormatOf(t *core.Task, r *core.Record, input []byte) int16 {
 	switch {
+	case r.Kind == core.KindSkipped, r.Kind == core.KindSignalled, r.Kind == core.KindResult, r.Kind == core.KindStarted && r.Input != nil, severalOut(t):
+		return graphFormat
 	case r.Input != nil || r.Kind == core.KindAccepted:
 		return repairFormat
 	case input != nil:
 		return inputFormat
 	}
 	return plainFormat
+}
+
+// severalOut reports whether more than one command of a task is out.
+func severalOut(t *core.Task) bool {
+	out := 0
+	for i := range t.Steps {
+		if t.Steps[i].Out != 0 {
+			out++
+		}
+	}
+	return out > 1
+}
+
+// KindWord is what plan_steps says of the kind of a step.
+func KindWord(k core.StepKind) string {
+	if k == core.CallStep {
+		return "call"
+	}
+	return string(k)
 }
 
 // StatusWord is the status of the row's step; without a step, of the zero

@@ -69,6 +69,15 @@ type Store interface {
 	// of partition, bound, number, after a place in that order.
 	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)
 
+	// Children returns children of a step in the order of their numbers, after one; Youngest in the other order, below
+	// one. ChildCounts counts all of them by what became of them.
+	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
+	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
+	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
+	// Fresh returns pending tasks with numbers from one on whose rows a commit has written: those that may have no
+	// children yet which the next commit would have had.
+	Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error)
+
 	// PutPlan stores a plan version; what means the same again is fine, another is
 	// core.ErrPlanConflict.
 	PutPlan(ctx context.Context, p core.Plan) error

@@ -26,7 +26,10 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 		}
 	}
 	v, err := viewOf(plan, s, core.InstantOf(time.Now()))
-	if err != nil || !failed(v.State) {
+	if err == nil {
+		v.Parent, err = r.parentID(ctx, partition, &s.Row)
+	}
+	if err != nil || !failed(v.State) || Ungrouped(&s.Row) {
 		return v, err
 	}
 	v.Fingerprint, err = r.fingerprint(ctx, partition, s.Row.Number)

@@ -23,9 +23,14 @@ var (
 	agentColumns     = []string{"name", "instances", "waiting", "paused", "~calls", "errors", "latency_ms", "~since"}
 	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight", "~chain.height", "~chain.head_at"}
 	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
-	ghostColumns     = []string{"status", "kind", "key", "agent", "type", "task", "step", "state", "times", "~made", "~found", "text"}
-	auditColumns     = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
-	auditRecord      = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
-	tokenColumns     = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}
-	noteColumns      = []string{"number", "at", "by", "text"}
+	scheduleColumns  = []string{"name", "type", "cron", "every", "~zone", "paused", "last", "outcome", "submitted", "skipped", "missed", "~failure"}
+	scheduleFields   = []string{"name", "type", "plan_version", "cron", "every", "zone", "from", "until", "jitter", "overlap", "paused", "last", "last_task", "outcome", "why", "submitted", "skipped", "missed",
+		"failing", "failure"}
+	scheduleRunFields = []string{"type", "task"}
+	ghostColumns      = []string{"status", "kind", "key", "agent", "type", "task", "step", "state", "times", "~made", "~found", "text"}
+	auditColumns      = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
+	auditRecord       = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
+	tokenColumns      = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}
+	noteColumns       = []string{"number", "at", "by", "text"}
+	forecastColumns   = []string{"type", "version", "tasks", "miss", "unknown", "p50_ms", "p95_ms"}
 )

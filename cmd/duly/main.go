@@ -48,12 +48,15 @@ type cli struct {
 	Agents      agentsCmd      `cmd:"" help:"List the agents: how many are there, and what waits for them."`
 	Partitions  partitionsCmd  `cmd:"" help:"Look at the partitions, and move them."`
 	Pause       pauseCmd       `cmd:"" help:"Hold back new commands, and let them go again."`
+	Schedule    scheduleCmd    `cmd:"" help:"Submit tasks again and again: make schedules, look at them, hold them."`
 	Audit       auditCmd       `cmd:"" help:"List who did what, when, from where and why, newest first."`
 	Token       tokenCmd       `cmd:"" help:"Make and end tokens of the API."`
 	Note        noteCmd        `cmd:"" help:"Write a note about a failure group, or list its notes."`
 	Tail        tailCmd        `cmd:"" help:"Print what becomes of tasks, as it happens."`
 	Top         topCmd         `cmd:"" help:"Watch the engine in the terminal: what needs you, how it does, and what fails."`
+	Outbox      outboxCmd      `cmd:"" help:"Submissions in transactions of a database: the table, and what was refused."`
 	Books       booksCmd       `cmd:"" help:"Compare the journal with the books of the services, and name what does not agree. Exit status 1 if something does not, or is not known."`
+	Forecast    forecastCmd    `cmd:"" help:"Show how likely the unfinished tasks make their deadlines, by plan and step."`
 	Verify      verifyCmd      `cmd:"" help:"Check the journal against its hash chains, and name the first row that does not fit. Exit status 1 if one does not, or there is no chain."`
 	Doctor      doctorCmd      `cmd:"" help:"Look for mistakes in NATS, the database and this node's settings. Exit status 1 if there is one."`
 	Profile     profileCmd     `cmd:"" help:"Keep addresses and tokens of nodes under names."`

@@ -880,7 +880,7 @@ func TestPermissionsOfOneUser(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	app, crew, alien, odd, s := users[0], users[1], users[2], users[3], users[4]
-	if got := strings.Join(app.Permissions.Subscribe.Allow, " "); app.User != "app" || app.InboxPrefix != "_INBOX_app" || len(app.Kinds) != 2 || got != "_INBOX_app.> duly.books.pay q duly.do.pay q duly.live.orders.* duly.undo.pay q" {
+	if got := strings.Join(app.Permissions.Subscribe.Allow, " "); app.User != "app" || app.InboxPrefix != "_INBOX_app" || len(app.Kinds) != 2 || got != "_INBOX_app.> duly.books.pay q duly.do.pay q duly.live.orders.* duly.probe.pay q duly.undo.pay q" {
 		t.Errorf("app: %+v", app)
 	}
 	if r := app.Permissions.Responses; r == nil || r.Max != 1 || r.Expires != "24h0m0s" || len(app.Permissions.Publish.Deny) != 4 {

@@ -58,6 +58,9 @@ func NewAgent(nc *nats.Conn, w *Workflow, s Backend, options ...duly.AgentOption
 		serveCheck(a, s, w.Transport, StepTransport, p.transport),
 		serveStep(a, s, w.Drone, StepDrone, p.scheduleDrone),
 		serveStep(a, s, w.Delivery, StepDelivery, p.createDelivery),
+		serveProbe(a, s, w.Package, StepPackage, p.createPackage),
+		serveProbe(a, s, w.Drone, StepDrone, p.scheduleDrone),
+		serveProbe(a, s, w.Delivery, StepDelivery, p.createDelivery),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("agent of the deliveries: %w", err)

@@ -20,6 +20,7 @@ func (e *ServiceError) Error() string { return e.Reason }
 var (
 	ErrSuspended   = &ServiceError{403, "account is suspended"}
 	ErrGone        = &ServiceError{410, "the key was undone: its tombstone stands"}
+	ErrClosed      = &ServiceError{410, "a probe has found no effect of this attempt"}
 	ErrTooEarly    = &ServiceError{425, "a call for the same key is in progress"}
 	ErrUnavailable = &ServiceError{503, "service is unavailable"}
 	ErrNoUndo      = &ServiceError{405, "a check has no undo"}
@@ -306,6 +307,8 @@ func (s *Service) do(c *call) error {
 		e.ghosts++
 	case e.flags&flagDone != 0:
 		return nil // the answer is the same, the effect is there
+	case c.Attempt <= int(e.closed) && e.closed > 0:
+		return ErrClosed
 	case s.step == StepAccount && s.suspended(c):
 		return ErrSuspended
 	}

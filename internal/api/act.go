@@ -71,7 +71,7 @@ func (a *api) actionRoutes() {
 			if a.ports.Actions == nil {
 				return nil, notServed("actions on tasks")
 			}
-			if bad := ingest.CheckNames(in.Type, in.ID); bad != nil {
+			if bad := ingest.CheckTask(in.Type, in.ID); bad != nil {
 				return nil, bad
 			}
 			if in.Body != nil && cmp.Or(in.Body.Action, one.action) != one.action {

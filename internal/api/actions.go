@@ -250,7 +250,7 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 	if bad := operate.CheckOperator(by, core.QuoteShort(string(r.Action))); bad != nil {
 		return bad
 	}
-	if bad := ingest.CheckNames(task.Type, task.ID); bad != nil {
+	if bad := ingest.CheckTask(task.Type, task.ID); bad != nil {
 		return asRefusal(bad, nil)
 	}
 	if len(r.Key) > keyBytesMax {

@@ -76,6 +76,8 @@ type Ports struct {
 	Notes          operate.NoteStore
 	Settings       operate.SettingStore
 	Books          operate.Books
+	Forecaster     operate.Forecaster
+	Schedules      operate.Schedules
 	Live           *live.Live
 	Alerts         *alerts.Book
 	Level          *slog.LevelVar // of the log of this node
@@ -142,6 +144,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.engineRoutes()
 	a.adminRoutes()
 	a.booksRoutes()
+	a.scheduleRoutes()
 	a.alertRoutes()
 	a.levelRoutes()
 	a.serveDocument()
@@ -218,7 +221,7 @@ func takesOnly(known []string) string {
 // names checks the type and id of a path.
 func names(r *http.Request) (taskType, id string, bad *ingest.Refusal) {
 	taskType, id = r.PathValue("type"), r.PathValue("id")
-	if bad := ingest.CheckNames(taskType, id); bad != nil {
+	if bad := ingest.CheckTask(taskType, id); bad != nil {
 		return "", "", bad
 	}
 	return taskType, id, nil

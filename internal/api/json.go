@@ -23,6 +23,7 @@ type (
 		State    core.State `json:"state"`
 		Stream   string     `json:"stream"`
 		Position string     `json:"stream_position"` // <partition>.<seq>
+		Warning  string     `json:"warning,omitempty"`
 	}
 	cancelledJSON struct {
 		Task     string     `json:"task"`

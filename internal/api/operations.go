@@ -87,7 +87,7 @@ func (s *selectionJSON) selection() (operate.Selection, *ingest.Refusal) {
 		return out, checkID("group", s.Group)
 	}
 	for _, ref := range s.IDs {
-		if bad := ingest.CheckNames(ref.Type, ref.ID); bad != nil {
+		if bad := ingest.CheckTask(ref.Type, ref.ID); bad != nil {
 			return out, bad
 		}
 	}

@@ -90,7 +90,7 @@ func ActorAt(claimed, door string) string {
 // word, and the journal tells it. It waits for store and stream, for ReadMax,
 // UnknownFor and ControlMax together at most.
 func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) {
-	if bad := ingest.CheckNames(c.Type, c.ID); bad != nil {
+	if bad := ingest.CheckTask(c.Type, c.ID); bad != nil {
 		return Asked{}, bad
 	}
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
@@ -251,6 +251,11 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 			return no("only a task that is pending or processing has a deadline to extend")
 		}
 		return "it has until " + timeText(c.Until), nil
+	case core.EventSignal:
+		if !open {
+			return no("the signal comes too late")
+		}
+		return foreseeSignal(c, view, no)
 	}
 	if c.Kind == core.EventMigrate {
 		if !open && state != core.StateError {
@@ -262,6 +267,26 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 		return fmt.Sprintf("it goes on by version %d, if every step that has begun is the same there", c.Version), nil
 	}
 	return no("it cannot be asked that")
+}
+
+// foreseeSignal is foresee for a signal of a task that has not ended. A second one that comes before its step begins is
+// refused by the owner alone: the view does not show the first.
+func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *ingest.Refusal)) (string, *ingest.Refusal) {
+	i := slices.IndexFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step })
+	if i < 0 {
+		return no("its plan has no step " + core.QuoteShort(c.Step))
+	}
+	switch status := view.Steps[i].Status; {
+	case view.Steps[i].Agent != "":
+		return no("step " + c.Step + " waits for no signal")
+	case status == core.StepWaiting.String():
+		return "it is kept until step " + c.Step + " begins", nil
+	case status != core.StepRunning.String():
+		return no("step " + c.Step + " is " + status + " already")
+	case len(c.Result) == 0:
+		return "step " + c.Step + " is refused", nil
+	}
+	return "step " + c.Step + " is done", nil
 }
 
 // startsAgain is what a resubmit or an edit leads to.

@@ -207,6 +207,7 @@ var tags = []*huma.Tag{
 	{Name: "failures", Description: "Tasks that failed, grouped by step and error."},
 	{Name: "operations", Description: "One action over many tasks."},
 	{Name: "books", Description: "The journal compared with what the services say, and repairs of what does not agree."},
+	{Name: "schedules", Description: "Tasks that are submitted again and again."},
 	{Name: "engine", Description: "Plans, agents, partitions, pauses, numbers."},
 	{Name: "admin", Description: "Audit trail, tokens, settings."},
 }

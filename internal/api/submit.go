@@ -136,7 +136,7 @@ func (a *api) submitted(w http.ResponseWriter, taskType string, answer *ingest.A
 	// not 404, while the owner has yet to read the submission.
 	w.Header().Set("Location", taskPath(taskType, answer.Task)+"?after="+position)
 	reply(w, http.StatusAccepted, acceptedJSON{
-		Task: answer.Task, ID: answer.Task, Type: taskType, State: core.StatePending, Stream: answer.Stream, Position: position,
+		Task: answer.Task, ID: answer.Task, Type: taskType, State: core.StatePending, Stream: answer.Stream, Position: position, Warning: answer.Warning,
 	})
 }
 

@@ -260,7 +260,7 @@ func recordOf(r *core.Record, steps []core.StepView) recordJSON {
 
 // known reads a task for operators. Errors: a refusal of its names, core.ErrNotFound.
 func (a *api) known(ctx context.Context, taskType, id string) (core.View, error) {
-	if bad := ingest.CheckNames(taskType, id); bad != nil {
+	if bad := ingest.CheckTask(taskType, id); bad != nil {
 		return core.View{}, bad
 	}
 	view, err := a.ports.Reader.Get(ctx, a.partition(id), id)

@@ -75,6 +75,9 @@ type Config struct {
 	// Now is the machine's clock, with a monotonic reading; nil: time.Now. Tests run nodes whose clock is wrong.
 	Now func() time.Time `kong:"-"`
 
+	// OldestFirst claims parked tasks by number, whether they have begun or not. For comparison: only bench sets it.
+	OldestFirst bool `kong:"-"`
+
 	Version string `kong:"-"` // of the program, for its metrics
 
 	HTTP    `embed:""`
@@ -82,6 +85,7 @@ type Config struct {
 	Logs    `embed:""`
 	Watched `embed:""`
 	Chained `embed:""`
+	Relayed `embed:""`
 }
 
 // Links are what a node connects to.
@@ -256,6 +260,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.Chained.validate(); err != nil {
+		return err
+	}
+	if _, err := c.Outboxes(); err != nil {
 		return err
 	}
 	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {

@@ -56,7 +56,11 @@ var limits = map[string]struct{ taken, refused []any }{
 	"BooksWindow":           {[]any{time.Duration(0), booksWindowMin, booksWindowMax}, []any{time.Duration(-1), booksWindowMin - 1, booksWindowMax + 1}},
 	"BooksRate":             {[]any{0, 1, booksRateMax}, []any{-1, booksRateMax + 1, math.MaxInt}},
 	"BooksPages":            {[]any{0, 1, booksPagesMax}, []any{-1, booksPagesMax + 1, math.MaxInt}},
-	"LiveInterval":          {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
+	"Outbox": {[]any{[]string(nil), []string{"a=postgres://h/d"}, []string{"a=postgresql://u:p@h1,h2/d?search_path=x", "b=postgres://h/d"}},
+		[]any{[]string{"a=postgres://h/d", "a=postgres://h/e"}, []string{"postgres://h/d"}, []string{""}, []string{"a b=postgres://h/d"}, []string{"a=mysql://h/d"}, []string{"a=sqlite:x"},
+			[]string{OutboxOwn}, []string{OutboxOwn + "=postgres://h/d"}, make64("a=postgres://h/d")}}, // database: without DatabaseURL
+	"OutboxInterval": {[]any{time.Duration(0), outboxIntervalMin, outboxIntervalMax}, []any{time.Duration(-1), outboxIntervalMin - 1, outboxIntervalMax + 1}},
+	"LiveInterval":   {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
 }
 
 func make64(s string) []string {
@@ -70,7 +74,7 @@ func make64(s string) []string {
 // unbounded are settings that are judged where they are used: addresses, names of
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
-	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSCA": true, "ClientCA": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "OldestFirst": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSCA": true, "ClientCA": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
 	"Level": true, "Version": true, "Chain": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
 }
 
@@ -113,4 +117,21 @@ func with(f reflect.StructField, value any) *Config {
 	c := good()
 	reflect.ValueOf(&c).Elem().FieldByName(f.Name).Set(reflect.ValueOf(value))
 	return &c
+}
+
+// TestOutboxes: each has a name and a URL, and an error shows no password.
+func TestOutboxes(t *testing.T) {
+	c := Config{Links: Links{DatabaseURL: "postgres://own/d"}, Relayed: Relayed{Outbox: []string{"shop=postgres://u:p@h/d?a=b", OutboxOwn}}}
+	all, err := c.Outboxes()
+	if err != nil || len(all) != 2 || all[0] != (Outbox{"shop", "postgres://u:p@h/d?a=b"}) || all[1] != (Outbox{OutboxOwn, "postgres://own/d"}) {
+		t.Errorf("%v %v", all, err)
+	}
+	c.Outbox = []string{"postgres://u:secret@h/d?a=b"}
+	if _, err := c.Outboxes(); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a URL without a name: %v", err)
+	}
+	c.Outbox, c.DatabaseURL = []string{OutboxOwn}, "sqlite:x"
+	if _, err := c.Outboxes(); err == nil {
+		t.Error("SQLite has an outbox")
+	}
 }

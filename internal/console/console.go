@@ -126,6 +126,8 @@ type Config struct {
 	Live        Live
 	Agents      Agents
 	Books       operate.Books
+	Forecaster  operate.Forecaster // nil: the page of deadlines has no chances
+	Schedules   operate.Schedules
 	Partitions  Partitions
 	Pauses      Pauses
 	Versions    operate.PlanControl
@@ -256,6 +258,9 @@ func (c *console) routes() http.Handler {
 	get("books/repair", c.repairForm)
 	post("books/compare", operate.RoleOperator, c.compareBooks)
 	post("books/repair", operate.RoleOperator, c.repairBooks)
+	get("schedules", c.serve(reader{template: "schedules", section: "schedules", absent: unless(c.Schedules != nil, "Schedules"), params: []string{"after"}, read: c.schedules}))
+	get("schedules/{name}/{change}", c.scheduleForm)
+	post("schedules/{name}/{change}", operate.RoleOperator, c.changeSchedule)
 	get("plans", c.serve(reader{template: "plans", section: "plans", read: c.plans}))
 	get("plans/{name}", c.serve(reader{template: "plan", section: "plans", params: []string{"version", "with"}, read: c.plan}))
 	get("plans/{name}/{version}/{change}", c.deprecateForm)

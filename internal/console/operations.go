@@ -260,7 +260,7 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 		f.Filter = ""
 		for _, name := range f.IDs {
 			taskType, id, _ := strings.Cut(name, "/")
-			if core.CheckName("type", taskType) != nil || core.CheckName("id", id) != nil {
+			if core.CheckName("type", taskType) != nil || core.CheckTaskID(id) != nil {
 				return refuse("id", "id is %s, want type/id.", core.QuoteShort(name))
 			}
 			sel.IDs = append(sel.IDs, operate.TaskRef{Type: taskType, ID: id})

@@ -216,12 +216,21 @@ func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	var chances *operate.Forecast
+	if c.Forecaster != nil {
+		f, err := c.Forecaster.Forecast(ctx)
+		if err != nil {
+			return page{}, err
+		}
+		chances = &f
+	}
 	return page{Title: "What will miss its deadline next", Data: struct {
 		Tasks  []core.View
 		More   bool
 		Within time.Duration
 		Asked  string
-	}{tasks, more, within, r.URL.Query().Get("within")}}, nil
+		Chance *operate.Forecast // nil: this node tells none
+	}{tasks, more, within, r.URL.Query().Get("within"), chances}}, nil
 }
 
 // durationOf reads a duration of the query, 1 s to 365 days.

@@ -87,6 +87,7 @@ var sections = []section{
 	{"agents", "agents", "Agents", "agent"},
 	{"pauses", "pauses", "Pauses", "pause"},
 	{"books", "books", "Books", "books"},
+	{"schedules", "schedules", "Schedules", "clock"},
 	{"plans", "plans", "Plans", "plan"},
 	{"partitions", "partitions", "Partitions", "slices"},
 	{"audit", "audit", "Audit", "audit"},
@@ -97,7 +98,7 @@ func (c *console) parse(from fs.FS) (pages, error) {
 	base, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset": c.assetURL, "url": c.url, "dialog": c.dialog, "submit": c.submit,
 		"number": number, "count": count, "tasks": tasksWord, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
-		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "percent": percent,
+		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "about": about, "ms": ofMS, "chance": chanceWord, "percent": percent,
 		"sections": func() []section { return sections },
 		"link":     func(to, query string) string { return to + "?" + query },
 		"dict":     dict, "json": jsonText, "bar": bar, "shares": shares,

@@ -19,7 +19,7 @@ var everyPage = []string{
 	"tasks/order/order-1002/replay", "tasks/order/order-1002/replay?at=1", "tasks/order/order-1002/replay?at=6&ms=200&come=earlier", "tasks/order/order-1002/replay?at=6&ms=0&come=later", "tasks/order/order-1004/replay?at=6",
 	"tasks/onboarding/a-very-long-id-that-uses-all-the-room-there-is-0123456789-abcdef/replay?at=30", "tasks/order/order-1002/compare", "tasks/order/order-1002/compare?with=order-1001", "tasks/order/order-1001/compare?with=ledger-7", "tasks/order/none-such",
 	"failures", "failures?state=undone", "operations", "operations/op-7", "operations/op-7?outcome=failed_again", "operations/op-6",
-	"agents", "books", "books?status=accepted", "pauses", "plans", "plans/order", "plans/order?version=2&with=1", "plans/ledger", "partitions", "audit", "audit?action=edit", "settings",
+	"agents", "books", "books?status=accepted", "pauses", "schedules", "schedules?after=nightly", "plans", "plans/order", "plans/order?version=2&with=1", "plans/ledger", "partitions", "audit", "audit?action=edit", "settings",
 }
 
 var everyDialog = []string{
@@ -27,6 +27,7 @@ var everyDialog = []string{
 	"tasks/order/order-1005/act/cancel", "tasks/order/order-1005/act/extend", "operations/new?action=undo&scope=matching&filter=state%3Derror", "operations/new?action=edit&id=order/order-1002",
 	"operations/op-7/change/pause", "operations/op-7/change/resume", "operations/op-7/change/rate", "operations/op-7/change/stop", "pauses/new?agent=ship.v1", "pauses/p1/lift",
 	"books/compare", "books/repair?agent=charge.v1&effect=order-1004/charge/0&repair=undo", "books/repair?agent=charge.v1&effect=order-9/charge/0&repair=accept",
+	"schedules/nightly/pause", "schedules/monthly/resume", "schedules/nightly/run-now",
 	"partitions/3/pin", "partitions/3/stepdown", "settings/tokens/new", "settings/tokens/t1a9/revoke",
 	"settings/alerts/new", "settings/alerts/ops-hook/edit", "settings/alerts/ops-hook/delete",
 }

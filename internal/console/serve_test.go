@@ -48,6 +48,8 @@ var mutating = map[string]url.Values{
 	"views":                               {"name": {"x"}, "query": {"state=error"}},
 	"views/abc/delete":                    {},
 	"books/compare":                       {},
+	"schedules/nightly/pause":             {"reason": {"x"}},
+	"schedules/nightly/run-now":           {},
 	"books/repair":                        {"agent": {"charge.v1"}, "effect": {"order-1004/charge/0"}, "repair": {"undo"}, "reason": {"x"}},
 }
 

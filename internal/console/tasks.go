@@ -206,7 +206,7 @@ func (c *console) find(w http.ResponseWriter, r *http.Request) {
 	if i := strings.LastIndexByte(id, '/'); i >= 0 {
 		id = id[i+1:]
 	}
-	if err := core.CheckName("id", id); err != nil {
+	if err := core.CheckTaskID(id); err != nil {
 		c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "id", Detail: err.Error()})
 		return
 	}

@@ -41,6 +41,7 @@ type world struct {
 	parts    []operate.Partition
 	channels []Channel
 	compared operate.BooksView
+	timed    []operate.ScheduleView
 	haunting []operate.Ghost
 	put      []string // channels and secrets that were stored, and channels that were deleted
 	samples  []operate.Sample
@@ -309,6 +310,7 @@ func newWorld(now func() time.Time) *world {
 		w.samples = append(w.samples, operate.Sample{At: t, Created: created, Ended: created - 9000 + int64((i*37)%211), P50MS: 40 + float64(i%9), P99MS: 310 + float64((i*13)%90)})
 	}
 	w.haunted()
+	w.clocked()
 	return w
 }
 
@@ -1010,7 +1012,7 @@ func (w *world) listeners() int {
 
 // config is a console that serves everything of a world.
 func (w *world) config() Config {
-	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Partitions: w, Pauses: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // as serves a handler to an actor.

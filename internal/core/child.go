@@ -36,3 +36,21 @@ func RootID(id string) string {
 	}
 	return id
 }
+
+// CheckTaskID accepts the id of any task: one that a client gave, which CheckName accepts, or a child's.
+func CheckTaskID(id string) error {
+	if len(id) > ChildIDBytesMax {
+		return fmt.Errorf("%w: id %s has %d bytes, want at most %d", ErrName, QuoteShort(id), len(id), ChildIDBytesMax)
+	}
+	from := 0
+	for i := 0; i <= len(id); i++ {
+		if i < len(id) && id[i] != ChildMark {
+			continue
+		}
+		if err := CheckName("id", id[from:i]); err != nil {
+			return err
+		}
+		from = i + 1
+	}
+	return nil
+}

@@ -24,6 +24,8 @@
 //
 // # The life of a step
 //
+//	skipped (its condition is false, or it is optional and failed)
+//	   ▲
 //	waiting ─▶ running ─▶ done ─▶ undoing ─▶ undone
 //	   ▲         │ └────▶ failed ──┘ (when it may have left an effect)
 //	   └─────────┘ another try, after a backoff
@@ -34,15 +36,15 @@
 //
 // # Why a task is undone
 //
-// A step failed and its policy says so, or it was refused: afterFailure. There is no time
-// for another try: retry, and forward when the deadline comes. A client or an operator asked, by a cancel
+// A step failed and its policy says so, or it was refused: failing. There is no time
+// for another try: retry, and expire when the deadline comes. A client or an operator asked, by a cancel
 // or an undo: undo. Its plan is unknown: undoPlanless. It was cancelled before it was
 // submitted: [BirthCancelled].
 //
 // # Where to read
 //
-// apply.go and decision.go are the frame: what happens on every event. birth.go,
-// do.go, undo.go, wait.go, await.go, operator.go, wentback.go and planless.go hold the
+// apply.go and decision.go are the frame: what happens on every event; forward.go says which steps begin. birth.go,
+// do.go, signal.go, undo.go, wait.go, await.go, operator.go, wentback.go and planless.go hold the
 // events, one method each;
 // due.go says what comes next and when; transition.go is what a journal row means;
 // replay.go is what a new owner does; sentence.go tells a person why a task is where it is. testdata/cells.txt shows every event in

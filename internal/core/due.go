@@ -27,14 +27,14 @@ func (t *Task) NextDue(p *Plan) Instant {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		switch {
+		case t.skips(p, i) && (s.Out == 0 || s.again()):
+			due = min(due, t.undoBound(p, i))
 		case s.Out != 0 || s.Status == StepDone || s.Status == StepSkipped:
 		case s.Due > 0 && s.Awaits == 0 && t.beginnable(p, i):
 			// One whose pause is over, and that waits for room, is not due again.
 			if s.Due > t.UpdatedAt || !out && t.WaitsFor == "" {
 				due = min(due, s.Due)
 			}
-		case t.skips(p, i):
-			due = min(due, t.undoBound(p, i))
 		}
 	}
 	if t.StartAt > t.UpdatedAt {

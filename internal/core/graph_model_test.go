@@ -175,6 +175,7 @@ type judged struct {
 	hand      bool // done by hand
 	begun     bool
 	signalled bool // its signal has been taken
+	used      bool // and the step has ended by it
 }
 
 // callsOut reports whether a do of a call is out at any step.
@@ -249,13 +250,19 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 		}
 		s.signalled = true
 		return ""
-	case KindResubmitted:
-		s.begun, s.signalled = false, false
+	case KindResubmitted, KindAccepted: // what waits then may be asked again: it may have another input
+		for i := range g.p.Steps {
+			if b := &g.steps[i]; !b.ok && b.out == 0 {
+				b.begun = false
+			}
+		}
+		s.begun = false
+		s.signalled = s.signalled && (r.Kind == KindAccepted || !s.used) // an early one is kept
 	case KindWentBack:
 		return ""
 	}
 	if ps.Kind == SignalStep && (r.Kind == KindDone || r.Kind == KindRefused || r.Kind == KindFailed) {
-		s.signalled = true
+		s.signalled, s.used = true, true
 	}
 	s.done, s.hand = r.StepStatus == StepDone, r.Kind == KindAccepted
 	s.ok = s.done || r.StepStatus == StepSkipped

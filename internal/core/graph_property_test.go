@@ -112,6 +112,7 @@ type graphLife struct {
 	bad     []string // what an expression was asked that it should not have been
 	owners  int      // takeovers
 	again   bool     // an operator lets the task go on: what waited is asked again
+	held    bool     // agents were full in the last event
 	backs   bool     // the database goes back in this life
 }
 
@@ -515,7 +516,11 @@ func (l *graphLife) signal() {
 
 func (l *graphLife) sendSignal(step int, ev Event) {
 	s, taken := l.t.Steps[step], l.judge.steps[step].signalled
+	inTime := s.Status == StepRunning && max(l.now, l.t.UpdatedAt) < s.Due
 	err := l.try(ev)
+	if inTime && err != nil && err != errLost {
+		l.wrong("G8: a signal that step %d waits for is not taken: %v", step, err)
+	}
 	if err == nil && taken && s.Status != StepRunning {
 		l.wrong("G8: a second signal of step %d is taken", step)
 	}
@@ -664,6 +669,7 @@ func (l *graphLife) apply(ev Event) error {
 		ev.At = l.now
 	}
 	before := l.t.clone()
+	l.held = ev.Full != 0
 	l.bad = nil
 	l.again = ev.Kind == EventResubmit || ev.Kind == EventEdit || ev.Kind == EventAccept
 	err := Apply(l.p, l.t, &ev, &l.out)
@@ -864,6 +870,9 @@ func (l *graphLife) checkTimer() {
 		if s := &l.t.Steps[i]; s.Out != 0 && !s.again() {
 			return
 		}
+	}
+	if l.held { // a branch that waits for room: its owner lets it begin
+		return
 	}
 	due := max(l.now, l.t.NextDue(l.p))
 	for i := range l.t.Steps {

@@ -139,7 +139,7 @@ const ControlNumbersMax = 1000
 // Control is one request about a task that exists, from the supervisor or a
 // person.
 type Control struct {
-	Kind EventKind // Overdue, Cancel, Undo, Resubmit, Edit, Accept, Resolve, Extend
+	Kind EventKind // Overdue, Cancel, Undo, Resubmit, Edit, Accept, Resolve, Extend, Signal
 	// Numbers are of Overdue, and of a request about many tasks of the partition at once (Undo, Resubmit, Edit, Accept,
 	// Resolve): then Seqs has the IfSeq of each, and there is no ID.
 	Numbers []int64
@@ -153,7 +153,9 @@ type Control struct {
 	As      State
 	IfSeq   int64  // of one task: refuse when its newest journal row is another; 0: whatever it is
 	Input   []byte // of Edit: JSON
-	Result  []byte // of Accept: JSON
+	Result  []byte // of Accept and Signal: JSON
+	Code    int    // of a Signal that refuses: see Event
+	Error   string // its text
 
 	EvenIfUnknown bool // of Cancel: also of an id that is not known yet
 

@@ -51,6 +51,9 @@ func (t *Task) applyAgain(edited bool) {
 		s := &t.Steps[i]
 		if s.Status == StepFailed {
 			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
+			if s.kind == kindSignal {
+				s.own = nil // it waits for another answer
+			}
 		}
 		if edited && s.Status == StepWaiting && !(s.kind.parent() && s.MayHaveEffect) {
 			s.begun = false // what its expressions say of the new input

@@ -48,6 +48,11 @@ func (d *decision) undo() error {
 		return d.notAllowed("only the undo of a task that is undone names a step")
 	}
 	d.noteBefore()
+	for i := range d.t.Steps {
+		if s := &d.t.Steps[i]; s.again() && s.Status == StepUndoing {
+			d.heard(i) // of an optional step: its undo goes on
+		}
+	}
 	step := d.t.awaiting() // its wait ends with this row
 	for i := range d.t.Steps {
 		if s := &d.t.Steps[i]; s.Status == StepUndoing && s.Out == 0 {

@@ -24,6 +24,7 @@ type View struct {
 	Seq         int64      // number of the newest journal row; 0 where it is not read
 	Fingerprint string     // of the failure, of a task in error or undone
 	Labels      []Label    // that the submission gave, in its order
+	Parent      string     // id of the task that this one is a part of; empty: it is a whole
 	// Sentence says in one sentence why the task is where it is and what comes next: see [Task.Sentence]. Empty in a list.
 	Sentence string
 	// Possible are the requests that the task's state allows now: see [Task.Possible]. Empty in a list.
@@ -95,6 +96,7 @@ type Filter struct {
 	// Fingerprint is of a failure, as a failure group has it.
 	Fingerprint string
 	Label       string  // key=value
+	Parent      string  // id of the task whose children are wanted; empty: roots and children alike
 	CreatedFrom Instant // created at or after
 	CreatedTo   Instant // created before
 	DeadlineTo  Instant // the task's deadline is before

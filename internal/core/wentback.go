@@ -30,6 +30,9 @@ func (d *decision) wentBack() error {
 		d.ev = &ev
 		return d.undo()
 	}
+	if d.t.Active() && !d.t.anyOut() && d.t.nextWake(d.p, d.at) == 0 {
+		d.wakeAt(d.at) // what was between two tries now waits for steps before it
+	}
 	d.touchRow() // of a task that is being undone another step may be next
 	return nil
 }

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/versions", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg", "internal/seal"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -62,21 +62,28 @@ var packages = map[string]place{
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
+	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
+	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
+
 	// For the tests of a user's handlers.
-	"dulytest": {imports: []string{".", "agents", "internal/core"}, links: []string{"nats"}},
+	"dulytest": {imports: []string{".", "agents", "internal/core", "internal/expr"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/versions", "internal/jsonschema", "internal/seal", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"ingest", "internal/core", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts"}},
+	"internal/api": {imports: []string{"ingest", "internal/core", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// A world in memory behind the API, for the tests of all that asks it.
-	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live", "internal/alerts"}},
+	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
-	"internal/operate": {imports: []string{"internal/core", "internal/quickjson"}},
+	"internal/operate": {imports: []string{"internal/core", "internal/quickjson", "internal/schedule"}},
+	// When a task is submitted again and again: cron, intervals, zones. Pure.
+	"internal/schedule": {imports: []string{"internal/core", "internal/quickjson"}},
+	// Schedules as operators change them and the leading supervisor carries them out.
+	"internal/schedules": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/schedule"}},
 	// Actions on many tasks: previews, waves, rehearsals.
 	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/seal"}},
 	// Who asks: tokens, sessions, roles.
@@ -84,7 +91,7 @@ var packages = map[string]place{
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
+	"internal/console": {imports: []string{"internal/core", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay", "internal/schedule"}},
 	// Alerts to the outside: webhooks and mail.
 	"internal/alerts": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
@@ -96,18 +103,21 @@ var packages = map[string]place{
 	"internal/versions": {imports: []string{"internal/core", "internal/planform", "internal/operate", "internal/replay"}},
 	"internal/chain":    {imports: []string{"internal/core"}},
 
+	// How long steps take, and what follows for deadlines.
+	"internal/forecast": {imports: []string{"internal/core"}},
+
 	// Every setting of a node.
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
-	"ingest":     {imports: []string{"internal/core", "internal/quickjson"}},
+	"ingest":     {imports: []string{"internal/core", "internal/quickjson", "internal/pause"}},
 	"scheduler":  {imports: []string{"internal/core"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
 	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
-	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate"}, links: []string{"sql"}},
+	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/schedule"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
 	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/pause"}, links: []string{"sql"}},
@@ -125,6 +135,9 @@ var packages = map[string]place{
 	"internal/planform": {imports: []string{"internal/core"}},
 	// Payloads checked by JSON Schema.
 	"internal/jsonschema": {imports: []string{"internal/core"}},
+
+	// The expressions of plans, compiled and evaluated; what the core is free of.
+	"internal/expr": {imports: []string{"internal/core", "internal/seal"}, links: []string{"cel"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
@@ -171,6 +184,7 @@ var guarded = map[string][]string{
 	"metrics":      {"github.com/prometheus"}, // no role counts by a library
 	"spans":        {"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "go.opentelemetry.io/proto"},
 	"mail":         {"github.com/wneessen/go-mail"},
+	"cel":          {"cel.dev/cel-go"},                               // no user's agent has it
 	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 

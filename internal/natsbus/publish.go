@@ -153,7 +153,7 @@ func (c *Conn) Notify(replyTo string, status core.Status) {
 
 // Live publishes a status for the present watchers of the task, without storing it.
 func (c *Conn) Live(status core.Status) {
-	if core.CheckName("type", status.Type) == nil && core.CheckName("id", status.ID) == nil {
+	if core.CheckName("type", status.Type) == nil && core.CheckTaskID(status.ID) == nil {
 		c.publishStatus(c.names.LiveSubject(status.Type, status.ID), &status)
 	}
 }

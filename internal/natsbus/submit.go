@@ -45,8 +45,13 @@ type SubmitRequest struct {
 
 // Accept answers that the submission is stored.
 func (r *SubmitRequest) Accept(stream string, seq uint64, partition int) {
+	r.AcceptWarning(stream, seq, partition, "")
+}
+
+// AcceptWarning is Accept with a warning, which may be empty.
+func (r *SubmitRequest) AcceptWarning(stream string, seq uint64, partition int, warning string) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
-		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: stream, Seq: seq, Task: r.ID, Partition: partition})
+		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: stream, Seq: seq, Task: r.ID, Partition: partition, Warning: wire.CutText(warning)})
 	})
 }
 

@@ -204,6 +204,7 @@ func (n *Node) operatorConditions(scheduler, supervisor bool) []ground.Condition
 			Shared: true,
 		})
 		all = append(all, n.booksConditions()...)
+		all = append(all, n.schedulesConditions()...)
 	}
 	return all
 }

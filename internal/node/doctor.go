@@ -127,7 +127,7 @@ func Examine(ctx context.Context, cfg config.Config, o Examination) []Finding {
 	if err == nil {
 		cfg, err = cfg.Resolve()
 	}
-	secrets := redact.SecretsOf(cfg.DatabaseURL, cfg.NATSURL)
+	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	e := &examiner{o: o, Node: &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), clock: newClock(cfg.Now)}}
 	if err != nil {
 		e.add(CheckSettings, FindingWrong, "%v", err)

@@ -97,7 +97,7 @@ func (n *Node) conditions() []ground.Condition {
 		},
 	}
 	if n.cfg.Has(config.RoleIngest) {
-		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.currentDoor() != nil }))
+		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.currentDoor() != nil }), n.outboxCondition())
 	}
 	if n.cfg.Has(config.RoleScheduler) {
 		all = append(all, n.schedulerConditions()...)

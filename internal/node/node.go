@@ -23,6 +23,7 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/schedules"
 	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
@@ -60,6 +61,9 @@ type Node struct {
 	sender atomic.Pointer[alerts.Sender]
 
 	reconciler atomic.Pointer[books.Reconciler] // of the role supervisor, while it runs
+	schedules  atomic.Pointer[schedules.Runner] // of the role supervisor, while it runs
+
+	forecasts *forecasts
 
 	survey survey
 	tracer *telemetry.Tracer // nil: no one traces
@@ -69,6 +73,8 @@ type Node struct {
 	door  *openDoor          // the ingest role, while it runs
 	own   owner              // the scheduler role, while it runs
 	sup   *supervisor.Runner // the supervisor role, while it runs
+
+	relays []*outbox // of the role ingest, while it runs
 }
 
 // owner is what health asks of the scheduler role.
@@ -125,7 +131,7 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	secrets := redact.SecretsOf(cfg.DatabaseURL, cfg.NATSURL)
+	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	log = slog.New(secrets.Handler(log.Handler()))
 	n := &Node{unpaired: make(chan error, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
 	n.log = slog.New(n.lines).With("node", cfg.NodeName)
@@ -161,6 +167,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.installation, err = n.store.Installation(ctx, namespace); err != nil {
 		return err
 	}
+	n.forecasts = newForecasts(n)
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
 	if n.conn, err = natsbus.Dial(ctx, natsbus.Options{
 		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, CAFile: n.cfg.NATSCA, CertFile: n.cfg.NATSCert, KeyFile: n.cfg.NATSKey, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
@@ -188,6 +195,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.guarded.Go(func() { n.conn.Guard(guard) })
 	n.guarded.Go(func() { n.keepPaired(guard) })
 	n.guarded.Go(func() { n.signHeads(guard, key) })
+	n.guarded.Go(func() { n.keepForecasts(guard) })
 	// Before the roles, so that none of them begins with a wrong time.
 	n.lookAtClocks(ctx)
 	return nil

@@ -83,6 +83,9 @@ func (n *Node) ports() api.Ports {
 	p.Tokens, _ = store.(operate.TokenStore)
 	p.Notes, _ = store.(operate.NoteStore)
 	p.Settings, _ = store.(operate.SettingStore)
+	if n.forecasts.store != nil {
+		p.Forecaster = n
+	}
 	p.Events = eventSource{n.conn}
 	p.Level = n.cfg.Level
 	if p.Settings != nil {
@@ -117,6 +120,7 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 			return err
 		}
 		o.ports.Books = n.bookkeeping(o.ports.Actions)
+		o.ports.Schedules = n.scheduling(o.ports.Trail)
 	}
 	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing},
 		n, doorReader{n.store}, asks, n.log)

@@ -26,7 +26,7 @@ func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
-		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded, CheckInput: n.schemas.input,
+		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded, CheckInput: n.schemas.input, Admit: n.forecasts.admit,
 	}
 }
 
@@ -65,6 +65,11 @@ func (n *Node) runIngest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	outboxes, closeOutboxes, err := n.openOutboxes(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer closeOutboxes()
 	n.setDoor(&openDoor{in}) // ready only now: a request before the subscription has no responder
 	defer n.setDoor(nil)
 	// The subscription ends first, so that what it has is still answered.
@@ -73,6 +78,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { behind.run(ctx) })
 	wg.Go(func() { n.plans.keepRead(ctx) })
+	wg.Go(func() { n.relayOutboxes(ctx, outboxes) })
 	wg.Go(func() {
 		<-ctx.Done()
 		submits.Stop()
@@ -119,7 +125,7 @@ func (n *Node) setOwner(o owner) {
 // schedulerConfig is this node's scheduler, as it is when it may drain.
 func (n *Node) schedulerConfig() scheduler.RunConfig {
 	return scheduler.RunConfig{
-		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, CheckInput: n.schemas.input, Traced: n.traced(), Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
+		Config: scheduler.Config{Node: n.cfg.NodeName, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, CheckInput: n.schemas.input, Traced: n.traced(), OldestFirst: n.cfg.OldestFirst, Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,
 		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow, Audit: n.cfg.RetainAudit},
@@ -133,6 +139,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		cfg.DrainMax = -1
 	}
 	n.obey(&cfg)
+	n.forecasts.learn(&cfg)
 	stopTelling := n.tellSteps(&cfg)
 	defer stopTelling()
 	inboxes := make(replies, n.cfg.Partitions)
@@ -318,6 +325,8 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer endBooks()
+	endSchedules := n.runSchedules(ctx, runner)
+	defer endSchedules()
 	return runner.Run(ctx)
 }
 

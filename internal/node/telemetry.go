@@ -109,7 +109,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 	}
 	if door := n.currentDoor(); door != nil {
 		stats := door.in.Stats()
-		s.Ingest = &telemetry.Ingest{Outcomes: stats.Outcomes(), Packs: stats.Packs, Open: stats.Items, Bytes: stats.Bytes}
+		s.Ingest = &telemetry.Ingest{Outcomes: stats.Outcomes(), Packs: stats.Packs, Open: stats.Items, Bytes: stats.Bytes, Outboxes: n.outboxSnapshot()}
 	}
 	if own := n.owning(); own != nil {
 		s.Scheduler = n.schedulerSnapshot(own.Snapshot())
@@ -122,6 +122,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 			}
 		}
 		s.Supervisor.Books = n.booksSnapshot()
+		s.Supervisor.Schedules = n.schedulesSnapshot()
 		if ops := n.survey.operations.Load(); ops != nil {
 			s.Supervisor.Operations, s.Supervisor.Members = ops.states, ops.members
 		}

@@ -134,6 +134,7 @@ type Store interface {
 	PauseStore
 	BooksStore
 	SessionStore
+	ScheduleStore
 }
 
 // Actions carries out what operators ask of single tasks.

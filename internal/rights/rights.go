@@ -205,6 +205,7 @@ func (b *builder) scheduler() {
 	for _, undo := range []bool{false, true} {
 		b.publish(n.CommandSubject(">", undo), n.BatchSubject(">", undo))
 	}
+	b.publish(n.PatternProbe())
 	b.publish("$SRV.INFO." + "*")
 	b.seldom(api + "CONSUMER.LIST." + n.StreamTasks()) // how far it is behind, for /metrics
 	b.publish(n.PatternEvents(), n.LiveSubject("*", "*"), n.DeadSubject("*"), n.SubjectPlansChanged())
@@ -261,6 +262,7 @@ func (b *builder) supervisor() {
 	b.publish(api+"CONSUMER.CREATE."+events+"."+wire.ConsumerAlerts+"."+n.PatternErrors(),
 		api+"CONSUMER.MSG.NEXT."+events+"."+wire.ConsumerAlerts, ack+events+"."+wire.ConsumerAlerts+".>")
 	b.seldom(api + "CONSUMER.INFO." + events + "." + wire.ConsumerAlerts)
+	b.seldom(n.PatternSubmit()) // tasks of schedules
 	alerts := n.StreamAlerts()
 	b.publish(api+"CONSUMER.CREATE."+alerts+"."+wire.ConsumerDelivery+"."+n.PatternAlerts(),
 		api+"CONSUMER.MSG.NEXT."+alerts+"."+wire.ConsumerDelivery, ack+alerts+"."+wire.ConsumerDelivery+".>")
@@ -273,6 +275,7 @@ func (b *builder) agent(name string, own bool) {
 		b.subscribe(n.CommandSubject(name, undo), wire.GroupAgent)
 	}
 	b.subscribe(n.SubjectBooks(name), wire.GroupAgent)
+	b.subscribe(n.SubjectProbe(name), wire.GroupAgent)
 	b.set.Answers = Answers{Max: 1, Within: b.o.AnswerWithin}
 	if !own {
 		return
@@ -291,7 +294,7 @@ func (b *builder) agent(name string, own bool) {
 func (b *builder) submitter(taskType string) {
 	n := b.o.Names
 	b.publish(n.SubmitSubject(taskType, "*"))
-	for _, what := range []string{"get", "list", "cancel"} {
+	for _, what := range []string{"get", "list", "cancel", "signal"} {
 		b.publish(n.AskTypeSubject(what, taskType))
 	}
 	b.subscribe(n.LiveSubject(taskType, "*"), "")

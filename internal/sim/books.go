@@ -85,7 +85,10 @@ func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 		if plan.Steps[i].Kind != core.CallStep || !plan.Steps[i].Undoable || w.forgotten(t.Partition, key) {
 			continue
 		}
-		if state == core.StateProcessed && i < len(steps) && steps[i].Status == core.StepSkipped {
+		if i < len(steps) {
+			w.skipped[key] = steps[i].Status == core.StepSkipped
+		}
+		if state == core.StateProcessed && w.skipped[key] {
 			if live {
 				w.wrong(t.Partition, t.ID, "it is processed without step %s, which has an effect", plan.Steps[i].Name)
 			}
@@ -123,7 +126,8 @@ func (w *World) checkOrphans() {
 		stored := w.Store.ids[idKey{w.partitionOf(id), id}]
 		// With the stream, and then SQL went back; or SQL has forgotten that a person had
 		// it submitted again, and what that was for is over now.
-		lost := w.lost[core.RootID(id)] || w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
+		lost := w.lost[core.RootID(id)] || w.backs > 0 && id != core.RootID(id) || // its parent may not bear it again
+			w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
 		for _, s := range w.planOf(id).Steps {
 			for round := range roundsMax {
 				if key := core.Key(id, s.Name, round); lost || w.backs > 0 && stored != nil && round > stored.task.Round || w.forgotten(w.partitionOf(id), key) {

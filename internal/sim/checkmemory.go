@@ -3,7 +3,8 @@ package sim
 // checkMemory: between two steps of its loop an owner holds exactly the tasks that have a
 // command out or wait for their next try. Load counts endings that are not published
 // besides; of these the store knows the most there can be, unless an end number
-// was spent since on a row that the database refused.
+// was spent since on a row that the database refused. Tasks that have children in flight are held with them; at the end
+// nothing is: see lagging.
 func (n *node) checkMemory(l *loop) {
 	w := n.w
 	for p := range w.cfg.Partitions {
@@ -19,7 +20,7 @@ func (n *node) checkMemory(l *loop) {
 			}
 		}
 		unpublished := int(st.NextEnd - 1 - st.Told)
-		if load := n.shardOf(p).Load(p); load < active || load > active+unpublished && !n.shardOf(p).Unsaved() {
+		if load := n.shardOf(p).Load(p); load < active || load > active+unpublished && !n.shardOf(p).Unsaved() && !w.cfg.Graph {
 			w.wrong(p, "", "node %s holds %d tasks and unpublished endings of partition %d; %d are active, and at most %d endings unpublished",
 				n.name, load, p, active, unpublished)
 		}

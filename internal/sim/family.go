@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
 )
 
 // Tasks that have tasks: what must be true of parents and their children, and what the expressions of their plans say.
@@ -104,42 +106,86 @@ func (w *World) checkChildrenEnd(t *core.Task, status core.StepStatus, step, rou
 	}
 }
 
-// worldAsker answers the expressions of plans: by the seed, the task's id and the step alone, so that to ask again has the
-// same answer.
-type worldAsker struct{ w *World }
+// worldAsker answers the expressions of one task: by the seed, the task's id and the step alone, so that to ask again has
+// the same answer.
+type worldAsker struct {
+	w    *World
+	plan *core.Plan
+	t    *core.Task
+}
 
-func (a worldAsker) of(what string, t *core.Task, step int) int {
-	w := a.w
+// expressions is what the nodes of a graph world ask; nil: the plans of the world have no expressions.
+func (w *World) expressions() scheduler.Expressions {
+	if !w.cfg.Graph {
+		return nil
+	}
+	return worldExpressions{w}
+}
+
+// worldExpressions binds them to their tasks.
+type worldExpressions struct{ w *World }
+
+// Bind implements scheduler.Expressions.
+func (x worldExpressions) Bind(p *core.Plan, t *core.Task) core.Asker { return worldAsker{x.w, p, t} }
+
+// Children implements scheduler.Expressions.
+func (x worldExpressions) Children(p *core.Plan, t *core.Task, step int) func(int, []byte) ([]byte, error) {
+	return func(index int, element []byte) ([]byte, error) {
+		if x.w.says(fmt.Sprintf("element %d", index), t.ID, p.Steps[step].Name) < fails {
+			return nil, errNoKey
+		}
+		return fmt.Appendf(nil, `{"of":%s}`, element), nil
+	}
+}
+
+// of is what an expression of a step comes to, one of a thousand.
+func (a worldAsker) of(what string, step int) int {
+	w, t := a.w, a.t
 	w.asked++
-	plan := planBook{w}.Plan(t.Type, 0)
-	for _, b := range plan.Steps[step].After {
+	for _, b := range a.plan.Steps[step].After {
 		if s := t.Steps[b].Status; s != core.StepDone && s != core.StepSkipped {
-			w.wrong(t.Partition, t.ID, "G7: %s of step %s is asked while step %d is %s", what, plan.Steps[step].Name, b+1, s)
+			w.wrong(t.Partition, t.ID, "G7: %s of step %d is asked while step %d is %s", what, step+1, b+1, s)
 		}
 	}
 	if s := t.Steps[step].Status; s != core.StepWaiting {
-		w.wrong(t.Partition, t.ID, "G7: %s of step %s is asked while the step is %s", what, plan.Steps[step].Name, s)
+		w.wrong(t.Partition, t.ID, "G7: %s of step %d is asked while the step is %s", what, step+1, s)
 	}
-	return int(w.hashOf(what+" of "+t.ID+"/"+plan.Steps[step].Name) % 1000)
+	return w.says(what, t.ID, a.plan.Steps[step].Name)
 }
 
-var errNoKey = fmt.Errorf("no such key: gone")
+// says is what an expression of a step of a task comes to.
+func (w *World) says(what, id, step string) int {
+	return int(w.hashOf(what+" of "+id+"/"+step) % 1000)
+}
+
+const (
+	fails = 30  // of a thousand expressions
+	wants = 700 // of a thousand conditions, and those that fail
+)
+
+var errNoKey = errors.New("no such key: gone")
 
 // When implements core.Asker.
-func (a worldAsker) When(t *core.Task, step int) (bool, error) {
-	h := a.of("when", t, step)
-	if h < 30 {
+func (a worldAsker) When(step int) (bool, error) {
+	h := a.of("when", step)
+	if h < fails {
 		return false, errNoKey
 	}
-	return h < 700, nil
+	return h < wants, nil
+}
+
+// condition is what the condition of a step comes to, where it has one.
+func (w *World) condition(t *core.Task, step int) bool {
+	plan := w.plan(t.Type)
+	return w.says("when", t.ID, plan.Steps[step].Name) < wants
 }
 
 // Input implements core.Asker.
-func (a worldAsker) Input(t *core.Task, step int) ([]byte, error) {
-	if a.of("input", t, step) < 30 {
+func (a worldAsker) Input(step int) ([]byte, error) {
+	if a.of("input", step) < fails {
 		return nil, errNoKey
 	}
-	return a.w.givenInput(t.ID, planBook{a.w}.Plan(t.Type, 0).Steps[step].Name), nil
+	return a.w.givenInput(a.t.ID, a.plan.Steps[step].Name), nil
 }
 
 // givenInput is what the expression of a step's input comes to.
@@ -148,22 +194,22 @@ func (w *World) givenInput(id, step string) []byte {
 }
 
 // Until implements core.Asker.
-func (a worldAsker) Until(t *core.Task, step int) (core.Instant, error) {
-	h := a.of("until", t, step)
-	if h < 30 {
+func (a worldAsker) Until(step int) (core.Instant, error) {
+	h := a.of("until", step)
+	if h < fails {
 		return 0, errNoKey
 	}
-	return t.CreatedAt + core.Instant(h)*1500, nil
+	return a.t.CreatedAt + core.Instant(h)*1500, nil
 }
 
 // Elements implements core.Asker. Of tasks that are children themselves the lists are short.
-func (a worldAsker) Elements(t *core.Task, step int) ([]byte, int, error) {
-	h := a.of("elements", t, step)
-	if h < 30 {
+func (a worldAsker) Elements(step int) ([]byte, int, error) {
+	h := a.of("elements", step)
+	if h < fails {
 		return nil, 0, errNoKey
 	}
 	n := h % (elementsMax + 1)
-	if t.Parent != 0 {
+	if a.t.Parent != 0 {
 		n = h % 3
 	}
 	list := []byte("[")
@@ -177,15 +223,15 @@ func (a worldAsker) Elements(t *core.Task, step int) ([]byte, int, error) {
 }
 
 // Result implements core.Asker.
-func (a worldAsker) Result(t *core.Task) ([]byte, error) {
+func (a worldAsker) Result() ([]byte, error) {
 	a.w.asked++
-	for i := range t.Steps {
-		if s := t.Steps[i].Status; s != core.StepDone && s != core.StepSkipped {
-			a.w.wrong(t.Partition, t.ID, "its result is asked while step %d is %s", i+1, s)
+	for i := range a.t.Steps {
+		if s := a.t.Steps[i].Status; s != core.StepDone && s != core.StepSkipped {
+			a.w.wrong(a.t.Partition, a.t.ID, "its result is asked while step %d is %s", i+1, s)
 		}
 	}
-	if a.w.hashOf("result of "+t.ID)%1000 < 30 {
+	if a.w.says("result", a.t.ID, "") < fails {
 		return nil, errNoKey
 	}
-	return []byte(`{"of":"` + t.ID + `"}`), nil
+	return []byte(`{"of":"` + a.t.ID + `"}`), nil
 }

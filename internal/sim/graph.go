@@ -40,7 +40,7 @@ func (w *World) drawPlans() {
 }
 
 // simpleGraphs: the roles know only calls yet.
-func simpleGraphs() bool { return true }
+func simpleGraphs() bool { return false }
 
 // plansOf draws plans.
 type plansOf struct {

@@ -151,6 +151,9 @@ func (w *World) refusedOf(id string) uint32 { return w.hashOf("row of "+id) % 32
 // refuseRow is the database that cannot hold what a few tasks bring: the first row of
 // some, the second result of others, any row of a third kind; storm or calm.
 func (w *World) refuseRow(t *core.TaskWrite) bool {
+	if len(t.Records) == 0 { // its bound moves
+		return false
+	}
 	last := &t.Records[len(t.Records)-1]
 	switch w.refusedOf(t.Task.ID) {
 	case 1, 2:

@@ -97,7 +97,7 @@ func (w *World) checkPaused(t *core.Task, j *core.Record) {
 			continue
 		}
 		for _, p := range n.loopOf(t.Partition).known {
-			if p.Holds(plan, j.Next, t) && slices.Contains(n.heard, p) && !p.Over(n.now().Add(2*skewMax)) { // its clock may have been set back
+			if plan.Steps[j.Next].Kind == core.CallStep && p.Holds(plan, j.Next, t) && slices.Contains(n.heard, p) && !p.Over(n.now().Add(2*skewMax)) { // its clock may have been set back
 				w.wrong(t.Partition, t.ID, "row %d starts step %s, which %s knows to be paused", j.Seq, plan.Steps[j.Next].Name, n.name)
 			}
 		}

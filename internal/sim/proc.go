@@ -2,7 +2,9 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"iter"
+	"runtime/debug"
 	"time"
 )
 
@@ -50,7 +52,7 @@ func (w *World) newCoroutine() *coroutine {
 func (p *proc) run() {
 	defer func() {
 		if cause := recover(); cause != nil && cause != errKilled {
-			panic(cause)
+			panic(fmt.Sprintf("%v\n%s", cause, debug.Stack())) // the coroutine's own stack is gone with it
 		}
 	}()
 	p.body()

@@ -26,7 +26,17 @@ func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, 
 	}
 	rows := touched
 	for _, r := range m.publishedEnds(st) {
+		up := m.rows[rowKey{partition, r.task.Parent}]
+		if r.task.Parent != 0 && up != nil && !up.purged {
+			continue // it goes with its parent
+		}
 		if r.task.EndedAt < detail && !r.purged && touched-rows < limit {
+			for _, kid := range m.family(r) {
+				if kid.task.State.Ended() && kid.task.State != core.StateError && !kid.purged {
+					kid.purged, kid.task.Input, kid.journal, kid.commits, kid.past = true, nil, nil, nil, kid.commits
+					touched++
+				}
+			}
 			r.purged, r.task.Input, r.journal, r.commits, r.past = true, nil, nil, nil, r.commits
 			touched++
 		}

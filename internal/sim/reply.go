@@ -13,17 +13,21 @@ type commandRef struct {
 	number, seq, commit int64
 }
 
-// tokenOf is what the bus makes of the commit that issued a command.
-func tokenOf(commit int64) (t core.Token) {
-	binary.BigEndian.PutUint64(t[:], uint64(commit))
+// tokenOf is what the bus makes of the row, and the commit, that issued a command: one commit may issue several commands of
+// a task.
+func tokenOf(seq, commit int64) (t core.Token) {
+	binary.BigEndian.PutUint64(t[:], uint64(commit)^mixed(seq))
 	return t
 }
 
+// mixed spreads a row's number over all bits.
+func mixed(seq int64) uint64 { return uint64(seq) * 0x9E3779B97F4A7C15 }
+
 // genuine is the owner's check of a reply's token.
-func genuine(r *core.Reply, commit int64) bool { return r.Token == tokenOf(commit) }
+func genuine(r *core.Reply, commit int64) bool { return r.Token == tokenOf(r.Seq, commit) }
 
 func refOf(r *core.Reply) commandRef {
-	return commandRef{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[:]))}
+	return commandRef{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[:]) ^ mixed(r.Seq))}
 }
 
 // instance is what every agent calls itself: so the journal's actor tells a reply's row.
@@ -32,7 +36,7 @@ const instance = "sim"
 // answer sends an agent's reply: late, lost, twice, or not the one it should be.
 func (w *World) answer(c *core.Command, reply core.Reply) {
 	w.tell(c.Task, -1, "row %d is answered: code %d %s", c.Seq, reply.Code, reply.Error)
-	reply.Token, reply.From = tokenOf(c.Commit), instance
+	reply.Token, reply.From = tokenOf(c.Seq, c.Commit), instance
 	switch {
 	case w.fault(ReplyLost):
 		return

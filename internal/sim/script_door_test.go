@@ -49,7 +49,7 @@ func (m *stageMessage) String() string {
 
 var eventWords = map[core.EventKind]string{
 	core.EventCancel: "cancel", core.EventUndo: "undo", core.EventResubmit: "resubmit", core.EventResolve: "resolve", core.EventExtend: "extend",
-	core.EventAccept: "accept", core.EventEdit: "edit",
+	core.EventAccept: "accept", core.EventEdit: "edit", core.EventSignal: "signal",
 }
 
 // end is the position of a partition's last message.
@@ -113,7 +113,7 @@ func (s *stage) codeText(r core.Reply) string { return fmt.Sprintf("%d %s", r.Co
 func (s *stage) beginPlan(name string, a args) {
 	s.plan = core.Plan{
 		Name: name, Version: int64(s.number(a.or("version", "1"))),
-		CompleteBy: s.duration(a["complete-by"]), Grace: s.duration(a["grace"]),
+		CompleteBy: s.duration(a["complete-by"]), Grace: s.duration(a["grace"]), UndoReserve: s.duration(a["reserve"]), Result: a["result"],
 	}
 }
 
@@ -129,13 +129,15 @@ func (s *stage) addStep(name string, a args) {
 	} else if n := len(s.plan.Steps); n > 0 {
 		after = []int{n - 1}
 	}
-	s.plan.Steps = append(s.plan.Steps, core.Step{
+	step := core.Step{
 		After: after,
 		Name:  name, Agent: a.or("agent", name), Undoable: !check, OnExhausted: core.Policy(a["policy"]),
 		CompleteBy: s.duration(a["complete-by"]), UndoCompleteBy: s.duration(a["undo-complete-by"]),
 		Backoff: s.duration(a["backoff"]), BackoffCap: s.duration(a["backoff-cap"]), Pause: s.duration(a["pause"]),
 		AttemptsMax: s.number(a["attempts"]), UndoAttemptsMax: s.number(a["undo-attempts"]),
-	})
+	}
+	s.expressions(&step, a)
+	s.plan.Steps = append(s.plan.Steps, step)
 }
 
 // putPlan stores the plan; the door knows it from then on.
@@ -191,7 +193,7 @@ func (s *stage) Publish(partition int, subs []core.Submission, done func(uint64,
 
 func (s *stage) partitionOf(id string) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
+	_, _ = h.Write([]byte(core.RootID(id)))
 	return int(h.Sum32() % uint32(s.partitions))
 }
 

@@ -64,6 +64,7 @@ func (s *stage) end() {
 			s.line("    journal: %s", s.journal(&saved))
 		}
 		s.checkTask(&saved, known)
+		s.endFamily(all, id, known)
 	}
 	s.line("tasks: %s", inWords(states))
 	s.endBooks(len(ids) <= 20)
@@ -143,19 +144,19 @@ func (s *stage) checkTask(saved *core.Saved, known map[string]bool) {
 	if t.State == core.StateError && len(s.accepted) <= 20 && !s.alerts.tasks[t.ID] {
 		s.wrong("task %s is in error and no operator knows", t.ID)
 	}
-	var due core.Instant
+	due := map[int]core.Instant{} // by step
 	round := 0
 	for i := range saved.Journal {
 		j := &saved.Journal[i]
 		round = j.Round
 		switch j.Kind {
 		case core.KindDone, core.KindFailed, core.KindRefused, core.KindUndone, core.KindUndoFailed, core.KindUndoRefused:
-			if j.At >= due {
-				s.wrong("task %s: row %d takes a reply at %s to a command that was over at %s", t.ID, j.Seq, s.at(j.At), s.at(due))
+			if by, out := due[j.Step]; j.At >= by && s.takesReply(t, j, out) {
+				s.wrong("task %s: row %d takes a reply at %s to a command that was over at %s", t.ID, j.Seq, s.at(j.At), s.at(by))
 			}
 		}
 		if j.Next >= 0 {
-			due = j.Due
+			due[j.Next] = j.Due
 		}
 	}
 	s.checkBooks(t, round, known)
@@ -166,14 +167,24 @@ func (s *stage) checkBooks(t *core.Task, round int, known map[string]bool) {
 	if plan == nil {
 		return
 	}
-	for _, step := range plan.Steps {
+	view, err := s.store.Get(context.Background(), t.Partition, t.ID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i, step := range plan.Steps {
+		if step.Kind != core.CallStep {
+			continue
+		}
 		key := core.Key(t.ID, step.Name, round)
 		on := s.agent(step.Agent).book.on[key]
 		if t.State == core.StateProcessed || t.State == core.StateError {
 			known[key] = true
 		}
+		skipped := view.Steps[i].Status == core.StepSkipped.String()
 		switch {
-		case t.State == core.StateProcessed && step.Undoable && !on:
+		case t.State == core.StateProcessed && skipped && on:
+			s.wrong("task %s is processed without %s, and %s has %s", t.ID, step.Name, step.Agent, key)
+		case t.State == core.StateProcessed && step.Undoable && !on && !skipped:
 			s.wrong("task %s is processed, and %s has not %s", t.ID, step.Agent, key)
 		case t.State == core.StateUndone && on:
 			s.wrong("task %s is undone, and %s has %s", t.ID, step.Agent, key)

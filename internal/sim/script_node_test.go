@@ -19,6 +19,7 @@ type stageNode struct {
 	cfg        scheduler.Config
 	skew       time.Duration // of its clock
 	versionMax int64         // the highest plan version its binary knows; 0: all
+	old        bool          // its binary knows no steps but calls
 	up, frozen bool
 	life       int
 	queued     bool // a cycle is about to be
@@ -38,7 +39,7 @@ type stageFeed struct {
 // addNode starts a node, which takes over every partition unless own=none.
 func (s *stage) addNode(name string, a args) {
 	n := &stageNode{
-		s: s, name: name, skew: s.duration(a["skew"]), versionMax: int64(s.number(a["plans-up-to"])),
+		s: s, name: name, skew: s.duration(a["skew"]), versionMax: int64(s.number(a["plans-up-to"])), old: a["knows"] == "calls",
 		cfg: scheduler.Config{
 			Node: name, AgentWindow: s.number(a["window"]), BatchMax: s.number(a["batch"]),
 			PublishRetry: time.Second, PlansRetry: 50 * time.Millisecond,

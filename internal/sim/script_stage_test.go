@@ -97,6 +97,7 @@ func (s *stage) verbs() map[string]func(string, args) {
 		"extend":   s.ask(core.EventExtend),
 		"accept":   s.ask(core.EventAccept),
 		"edit":     s.ask(core.EventEdit),
+		"signal":   s.ask(core.EventSignal),
 		"hand":     s.hand,
 		"tick":     s.tick, "show": s.show,
 		"quiet":  func(string, args) { s.quiet = true },

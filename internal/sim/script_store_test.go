@@ -99,6 +99,9 @@ func (ns nodeStore) Plans(ctx context.Context) ([]core.Plan, error) {
 	if ns.n.versionMax > 0 {
 		plans = slices.DeleteFunc(plans, func(p core.Plan) bool { return p.Version > ns.n.versionMax })
 	}
+	if err == nil && ns.n.old {
+		return unknownTo(plans)
+	}
 	return plans, err
 }
 

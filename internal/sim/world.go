@@ -69,6 +69,7 @@ type World struct {
 	born     map[string]string // types of the children that there have been, by id
 	clients  []*client
 	ids      []string
+	skipped  map[string]bool // keys of steps that a task has ended without
 	handled  map[string]bool // ids of tasks that a person has resolved or accepted a step of
 	accepted map[string]bool // ids answered as stored
 	stored   map[string]bool // submissions that a stream has held
@@ -108,7 +109,7 @@ const began = core.Instant(1_700_000_000_000_000)
 func New(cfg Config) *World {
 	w := &World{
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
-		born: map[string]string{}, handled: map[string]bool{}, accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
+		born: map[string]string{}, handled: map[string]bool{}, skipped: map[string]bool{}, accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, ground: newGround(),
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(), asks: newAsks(),
@@ -129,6 +130,9 @@ func New(cfg Config) *World {
 	w.hireAgents()
 	w.Store.onRecord = w.recorded
 	w.Store.RefuseRow = w.refuseRow
+	if cfg.Graph {
+		w.Store.when = w.condition
+	}
 	for i := range cfg.Tasks {
 		w.ids = append(w.ids, fmt.Sprintf("t%d", i+1))
 	}

@@ -140,6 +140,16 @@ func (e emitter) ingest(s *Ingest) {
 	e.count(submissionPacks, s.Packs)
 	e.count(submissionsOpen, s.Open)
 	e.count(submissionsBytes, s.Bytes)
+	for _, o := range s.Outboxes {
+		e.count(outboxRelayed, o.Relayed, o.Name)
+		e.count(outboxPutOff, o.PutOff, o.Name)
+		if o.Standing == nil {
+			continue
+		}
+		e.count(outboxWaiting, o.Standing.Waiting, o.Name)
+		e.put(outboxOldest, o.Standing.Oldest.Seconds(), o.Name)
+		e.count(outboxRefused, o.Standing.Refused, o.Name)
+	}
 }
 
 func (e emitter) scheduler(s *Scheduler) {
@@ -227,12 +237,25 @@ func (e emitter) books(b *Books) {
 	}
 }
 
+func (e emitter) schedules(s *Schedules) {
+	if s == nil {
+		return
+	}
+	e.count(schedulesSubmitted, s.Submitted)
+	e.count(schedulesSkipped, s.Skipped)
+	e.count(schedulesMissed, s.Missed)
+	e.count(schedulesFailed, s.Failed)
+	e.count(schedulesFailing, s.Failing)
+	e.put(schedulesLag, s.Lag.Seconds())
+}
+
 func (e emitter) supervisor(s *Supervisor) {
 	if s == nil {
 		return
 	}
 	e.flag(leads, s.Leads)
 	e.books(s.Books)
+	e.schedules(s.Schedules)
 	e.count(overdueAsked, s.Asked)
 	for _, c := range s.Channels {
 		e.count(alertsSent, c.Sent, c.Kind)

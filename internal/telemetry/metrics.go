@@ -33,6 +33,12 @@ var (
 	submissionsOpen  = metric("duly_submissions_unanswered", Gauge, "Submissions that wait for their answer.", "1")
 	submissionsBytes = metric("duly_submissions_unanswered_bytes", Gauge, "Bytes of these.", "1")
 
+	outboxRelayed = metric("duly_outbox_relayed_total", Counter, "Rows of an outbox that this node has handed in and that were stored.", "outboxes", "outbox")
+	outboxPutOff  = metric("duly_outbox_put_off_total", Counter, "Tries of rows that were put off: their plan is not applied, or their partition is behind.", "outboxes", "outbox")
+	outboxWaiting = metric("duly_outbox_waiting", Gauge, "Rows of an outbox that are not relayed yet, up to 10,001; counted every 10 s.", "outboxes", "outbox")
+	outboxOldest  = metric("duly_outbox_oldest_seconds", Gauge, "How long ago the oldest of these was written.", "outboxes", "outbox")
+	outboxRefused = metric("duly_outbox_refused", Gauge, "Rows of an outbox that were refused and are kept, up to 10,001.", "outboxes", "outbox")
+
 	tasksCreated = metric("duly_tasks_created_total", Counter, "Tasks created here, by type; further types are \"other\".", "types", "type")
 	tasksEnded   = metric("duly_tasks_ended_total", Counter, "Endings of tasks here, by type and state.", "types × 3", "type", "state")
 	inFlight     = metric("duly_tasks_in_flight", Gauge, "Tasks in flight here, and submissions that were read.", "1")
@@ -72,6 +78,13 @@ var (
 	booksGhosts   = metric("duly_books_ghosts", Gauge, "Effects that did not agree with the journal and are not accepted, by kind; told by the leader.", "4", "kind")
 	booksAccepted = metric("duly_books_ghosts_accepted", Gauge, "Effects that did not agree and are accepted; told by the leader.", "1")
 	booksSilent   = metric("duly_books_agents_silent", Gauge, "Agents that keep books and did not answer; told by the leader.", "1")
+
+	schedulesSubmitted = metric("duly_schedules_submitted_total", Counter, "Tasks that this node's supervisor submitted for schedules.", "1")
+	schedulesSkipped   = metric("duly_schedules_skipped_total", Counter, "Runs of schedules that were left out because the task before had not ended.", "1")
+	schedulesMissed    = metric("duly_schedules_missed_total", Counter, "Runs of schedules that could not be submitted in time.", "1")
+	schedulesFailed    = metric("duly_schedules_failed_total", Counter, "Submissions of schedules that were not taken; they are tried again.", "1")
+	schedulesFailing   = metric("duly_schedules_failing", Gauge, "Schedules whose submissions fail now.", "1")
+	schedulesLag       = metric("duly_schedules_lag_seconds", Gauge, "By how much the newest submission of a schedule was late, or one that fails is.", "1")
 
 	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool")
 	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool")

@@ -27,13 +27,15 @@ func (f fixed) Snapshot() Snapshot { return Snapshot(f) }
 func full() Snapshot {
 	s := Snapshot{
 		Ready: true, Conditions: map[string]bool{"nats": false, "streams": true}, Raised: 3, Unraised: 1,
-		Ingest: &Ingest{Outcomes: map[string]int64{"accepted": 10, "door_full": 2}, Packs: 4, Open: 1, Bytes: 100},
+		Ingest: &Ingest{Outcomes: map[string]int64{"accepted": 10, "door_full": 2}, Packs: 4, Open: 1, Bytes: 100,
+			Outboxes: []Outbox{{Name: "shop", Relayed: 21, PutOff: 3, Standing: &OutboxStanding{Waiting: 4, Oldest: 1500 * time.Millisecond, Refused: 2}}, {Name: "away", Relayed: 5}}},
 		Scheduler: &Scheduler{Types: []Type{{"order", 5, map[string]int64{"processed": 3, "undone": 1, "error": 0}}, {"order", 2, map[string]int64{"processed": 1}}, {"other", 0, nil}},
 			InFlight: 7, Window: 100, Overloaded: true, Memory: 1000, Owned: 2, Lag: map[int]int64{0: 5, 3: 0}, Away: 1, Waiting: 9,
 			Commits: 3, Writes: 30, Records: 40, Do: 11, Undo: 2, Stale: 1, Forged: 6, Duplicates: 1, Refused: 1, Republished: 2, Trouble: 1,
 			Cycles: Times{Bounds: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Counts: []int64{1, 2, 3}, Sum: 500 * time.Millisecond}},
 		Supervisor: &Supervisor{Leads: true, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3},
-			Books: &Books{At: time.Unix(1700000000, 0), Effects: 12, Accepted: 1, Silent: 1, Ghosts: map[string]int64{"effect_missing": 2}}},
+			Schedules: &Schedules{Submitted: 7, Skipped: 1, Missed: 2, Failed: 3, Failing: 1, Lag: 1500 * time.Millisecond},
+			Books:     &Books{At: time.Unix(1700000000, 0), Effects: 12, Accepted: 1, Silent: 1, Ghosts: map[string]int64{"effect_missing": 2}}},
 		Pools: []Pool{{"commits", 8, 2, 1, 70, 4, 1500 * time.Millisecond}},
 		NATS:  NATS{Connected: true, Reconnects: 2, In: 100, Out: 200, InBytes: 1000, OutBytes: 2000, Dropped: 1},
 		Spans: &Spans{5, 1},
@@ -67,6 +69,8 @@ func TestMetrics(t *testing.T) {
 		`duly_replies_refused_total{reason="forged"} 6`, `duly_undo_trouble_total 1`, `duly_alerts_sent_total{channel="webhook"} 4`, `duly_alerts_failed_total{channel="webhook"} 1`,
 		`duly_operations{state="running"} 1`, `duly_operation_tasks{outcome="done"} 3`, `duly_condition_trouble{condition="streams"} 1`, `duly_condition_trouble{condition="nats"} 0`,
 		`duly_ready 1`, `duly_database_connections_used{pool="commits"} 2`, `duly_database_wait_seconds_total{pool="commits"} 1.5`, `duly_database_queries_total{pool="commits"} 70`, `duly_nats_reconnects_total 2`, `duly_spans_dropped_total 1`,
+		`duly_outbox_relayed_total{outbox="shop"} 21`, `duly_outbox_relayed_total{outbox="away"} 5`, `duly_outbox_put_off_total{outbox="shop"} 3`,
+		`duly_outbox_waiting{outbox="shop"} 4`, `duly_outbox_oldest_seconds{outbox="shop"} 1.5`, `duly_outbox_refused{outbox="shop"} 2`,
 		"go_goroutines ", "process_cpu_seconds_total ",
 	} {
 		if !strings.Contains(text, want) {
@@ -86,8 +90,11 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is not served", m.Name)
 		}
 	}
+	if strings.Contains(text, `duly_outbox_waiting{outbox="away"}`) {
+		t.Error("what is not known of an outbox is served")
+	}
 	without := scrape(t, Snapshot{})
-	for _, absent := range []string{"duly_submissions", "duly_tasks", "duly_commit", "duly_supervisor", "duly_spans"} {
+	for _, absent := range []string{"duly_submissions", "duly_outbox", "duly_tasks", "duly_commit", "duly_supervisor", "duly_spans"} {
 		if strings.Contains(without, absent) {
 			t.Errorf("a node without that role serves %s", absent)
 		}

@@ -28,6 +28,22 @@ type Ingest struct {
 	Packs    int64
 	Open     int64 // unanswered
 	Bytes    int64 // of these
+	Outboxes []Outbox
+}
+
+// Outbox is one that the node relays.
+type Outbox struct {
+	Name     string
+	Relayed  int64
+	PutOff   int64
+	Standing *OutboxStanding // nil: not known
+}
+
+// OutboxStanding is what was in an outbox when it was last counted.
+type OutboxStanding struct {
+	Waiting int64
+	Oldest  time.Duration
+	Refused int64
 }
 
 // Scheduler is the owner of partitions.
@@ -71,6 +87,14 @@ type Supervisor struct {
 	Operations map[string]int64 // under way, by state; nil: not known here
 	Members    map[string]int64 // of these, by outcome
 	Books      *Books           // nil: not known here, or not compared yet
+	Schedules  *Schedules       // nil: not known here
+}
+
+// Schedules are what this node's supervisor has done of schedules since it began.
+type Schedules struct {
+	Submitted, Skipped, Missed, Failed int64
+	Failing                            int64         // schedules
+	Lag                                time.Duration // of the newest submission, or of what fails
 }
 
 // Books is the newest comparison of journal and services.

@@ -39,6 +39,7 @@ type SubmitAnswer struct {
 
 	// Of a request about a task: its state when the request came, and what will follow.
 	State, Outcome string
+	Warning        string // of a submission: that it has less time than tasks of its plan take; empty: none
 }
 
 // AppendAccepted appends the JSON of a positive answer.
@@ -54,6 +55,9 @@ func AppendAccepted(dst []byte, a *SubmitAnswer) []byte {
 	}
 	if a.Outcome != "" {
 		dst = appendMember(dst, "outcome", a.Outcome)
+	}
+	if a.Warning != "" {
+		dst = appendMember(dst, "warning", a.Warning)
 	}
 	return append(dst, '}')
 }
@@ -83,6 +87,7 @@ func DecodeSubmitAnswer(data []byte) (SubmitAnswer, error) {
 		Partition int       `json:"partition"`
 		State     string    `json:"state"`
 		Outcome   string    `json:"outcome"`
+		Warning   string    `json:"warning"`
 		Error     *APIError `json:"error"`
 		Retry     int64     `json:"retry_ms"`
 	}
@@ -95,5 +100,5 @@ func DecodeSubmitAnswer(data []byte) (SubmitAnswer, error) {
 	if j.Stream == "" || j.Seq == 0 {
 		return SubmitAnswer{}, fmt.Errorf("%w: answer to a submission: %s", ErrUndecodable, Quote(data))
 	}
-	return SubmitAnswer{Stream: j.Stream, Seq: j.Seq, Task: j.Task, Partition: j.Partition, State: j.State, Outcome: j.Outcome}, nil
+	return SubmitAnswer{Stream: j.Stream, Seq: j.Seq, Task: j.Task, Partition: j.Partition, State: j.State, Outcome: j.Outcome, Warning: j.Warning}, nil
 }

@@ -27,6 +27,7 @@ var controlKinds = [...]struct {
 	{"accept", core.EventAccept},
 	{"edit", core.EventEdit},
 	{"migrate", core.EventMigrate},
+	{"signal", core.EventSignal},
 }
 
 // ControlWord is the word of a kind of control message, or empty.
@@ -98,8 +99,9 @@ func appendInts(dst []byte, name string, list []int64) []byte {
 // DecodeControl reads a control message. Errors wrap ErrUndecodable: not JSON,
 // another version, an unknown kind, names outside their alphabet, an overdue
 // without numbers, a resolve that is neither processed nor undone, an edit
-// without an input, an accept without a result, more than NumbersMax numbers,
-// or others than there are seqs.
+// without an input, an accept without a result, a signal without a step, or
+// without one of result and reason, more than NumbersMax numbers, or others than
+// there are seqs. A signal without a result refuses, with the reason.
 func DecodeControl(data []byte) (core.Control, error) { return decodeControl(data, false) }
 
 // decodeControl reads a control message. strict refuses unknown fields, as in a request;
@@ -173,6 +175,13 @@ func checkControl(c *core.Control, word string) error {
 		if c.Until <= 0 {
 			return fmt.Errorf("extend of %s has no until", Short(c.ID))
 		}
+	case core.EventSignal:
+		if c.Step == "" {
+			return fmt.Errorf("signal of %s names no step", Short(c.ID))
+		}
+		if len(c.Result) == 0 && c.Reason == "" {
+			return fmt.Errorf("signal of %s has neither a result nor, as a refusal, a reason", Short(c.ID))
+		}
 	}
 	switch {
 	case c.Kind == core.EventMigrate && c.Version < 1:
@@ -190,7 +199,7 @@ func checkControl(c *core.Control, word string) error {
 		if err := checkNumbers(c, word); err != nil {
 			return err
 		}
-	} else if err := core.CheckName("id", c.ID); err != nil {
+	} else if err := core.CheckTaskID(c.ID); err != nil {
 		return err
 	}
 	for _, n := range [...]struct{ field, name string }{{"type", c.Type}, {"step", c.Step}} {
@@ -204,7 +213,7 @@ func checkControl(c *core.Control, word string) error {
 	return nil
 }
 
-// checkPayloads holds an edit to its input and an accept to its result.
+// checkPayloads holds an edit to its input, an accept to its result and a signal to its own, if it has one.
 func checkPayloads(c *core.Control, word string) error {
 	for _, x := range [...]struct {
 		field string
@@ -212,10 +221,14 @@ func checkPayloads(c *core.Control, word string) error {
 		kind  core.EventKind
 		most  int
 	}{{"input", c.Input, core.EventEdit, core.InputBytesMax}, {"result", c.Result, core.EventAccept, core.ResultBytesMax}} {
+		kind := x.kind
+		if c.Kind == core.EventSignal && x.kind == core.EventAccept && len(x.data) > 0 {
+			kind = core.EventSignal
+		}
 		switch n := len(x.data); {
-		case c.Kind != x.kind && n > 0:
+		case c.Kind != kind && n > 0:
 			return fmt.Errorf("%s has %s, which goes with %s only", word, x.field, ControlWord(x.kind))
-		case c.Kind != x.kind:
+		case c.Kind != kind:
 		case n > x.most:
 			return fmt.Errorf("%s has %d bytes, the limit is %d", x.field, n, x.most)
 		default:

@@ -316,11 +316,11 @@ func ConsumerName(partition int, epoch int64, n int) string {
 	return fmt.Sprintf("p%02d-e%d-%d", partition, epoch, n)
 }
 
-// PartitionOf is the partition of a task id among that many: FNV-1a of 32 bits,
+// PartitionOf is the partition of a task id among that many: FNV-1a of 32 bits, of a child that of its root,
 // as the server's own partition() transform, which places what comes to the stream endpoint.
 func PartitionOf(id string, partitions int) int {
 	h := uint32(2166136261)
-	for i := 0; i < len(id); i++ {
+	for i := 0; i < len(id) && id[i] != core.ChildMark; i++ {
 		h = (h ^ uint32(id[i])) * 16777619
 	}
 	return int(h % uint32(partitions))

@@ -30,7 +30,7 @@ func every(t *testing.T, n Names) map[string]string {
 		"ControlSubject": n.ControlSubject(3), "EventSubject": n.EventSubject("order", "processed"), "LiveSubject": n.LiveSubject("order", "o-1"),
 		"StepsSubject": n.StepsSubject("order"), "steps of all": n.StepsSubject(""), "DeadSubject": n.DeadSubject(n.StreamTasks()), "AlertSubject": n.AlertSubject("streams"), "AskSubject": n.AskSubject("cancel"), "AskTypeSubject": n.AskTypeSubject("cancel", "order"), "ServiceName": n.ServiceName("a.b"),
 		"with a token": (&Signer{1, 2}).ReplySubject(n, command(3, 17, 5, 9)), "TasksTransform": n.TasksTransform(16), "EvidenceSubject": n.EvidenceSubject(7, true), "HeadSubject": n.HeadSubject(7),
-		"PatternSubmit": n.PatternSubmit(), "SubjectBooks": n.SubjectBooks("a.b"), "PatternPack": n.PatternPack(), "PatternControl": n.PatternControl(),
+		"PatternSubmit": n.PatternSubmit(), "SubjectBooks": n.SubjectBooks("a.b"), "SubjectProbe": n.SubjectProbe("a.b"), "PatternPack": n.PatternPack(), "PatternControl": n.PatternControl(),
 		"PatternEvents": n.PatternEvents(), "EventsAbout": n.EventsAbout("order", ""), "events of all": n.EventsAbout("", "undone"), "PatternErrors": n.PatternErrors(), "PatternAsk": n.PatternAsk(),
 		"PatternBatchReplies": n.PatternBatchReplies("a.b"), "batch replies of all": n.PatternBatchReplies(""),
 	}

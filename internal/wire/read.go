@@ -86,7 +86,7 @@ func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
 		if err := core.CheckName("type", j.Type); err != nil {
 			return Query{}, err
 		}
-		return Query{Type: j.Type, ID: j.ID}, core.CheckName("id", j.ID)
+		return Query{Type: j.Type, ID: j.ID}, core.CheckTaskID(j.ID)
 	}
 	f := core.Filter{Type: j.Type, State: core.State(j.State), Label: j.Label, Limit: j.Limit, After: j.After}
 	if f.Limit == 0 {

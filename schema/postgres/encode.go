@@ -101,7 +101,7 @@ var (
 		{"ended_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.EndedAt) }},
 		{"end_number", sqlInt8, func(c *cells, r *taskRow) { c.unless(0, r.EndNumber) }},
 		{"failed_step", sqlInt8, func(c *cells, r *taskRow) { c.unless(-1, schema.FailedStep(r.Task)) }},
-		{"fingerprint", sqlText, func(c *cells, r *taskRow) { c.someText(schema.FailureFingerprint(r.Task)) }},
+		{"fingerprint", sqlText, putFingerprint},
 		{"commit_id", sqlInt8, func(c *cells, r *taskRow) { c.int(r.commit) }},
 	}
 	birthFields = []field[taskRow]{
@@ -113,6 +113,10 @@ var (
 		{"labels", sqlText, func(c *cells, r *taskRow) { c.someText(core.FormatLabels(r.Labels)) }},
 		{"origin", sqlInt8, func(c *cells, r *taskRow) { c.int(int64(r.Origin)) }},
 		{"created_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.CreatedAt) }},
+		{"start_at", sqlTime, func(c *cells, r *taskRow) { c.time(r.StartAt) }},
+		{"parent", sqlInt8, func(c *cells, r *taskRow) { c.ofChild(r, r.Parent) }},
+		{"parent_step", sqlInt8, func(c *cells, r *taskRow) { c.ofChild(r, int64(r.ParentStep)) }},
+		{"child_index", sqlInt8, func(c *cells, r *taskRow) { c.ofChild(r, int64(r.ChildIndex)) }},
 	}
 	taskFields = slices.Concat(keyFields, stateFields, birthFields)
 )
@@ -169,7 +173,7 @@ var journalFields = []field[journalRow]{
 	{"deadline", sqlTime, func(c *cells, r *journalRow) { c.time(r.Deadline) }},
 	{"input", sqlBytes, func(c *cells, r *journalRow) { c.someBytes(r.input) }},
 	{"commit_id", sqlInt8, func(c *cells, r *journalRow) { c.int(r.commit) }},
-	{"format", sqlInt2, func(c *cells, r *journalRow) { c.int2(schema.FormatOf(r.Record, r.input)) }},
+	{"format", sqlInt2, func(c *cells, r *journalRow) { c.int2(schema.FormatOf(r.task, r.Record, r.input)) }},
 }
 
 // birthField is no column: the fallback leaves out the records of births that it left out.
@@ -232,6 +236,24 @@ func (c *cells) bool(v bool) {
 // unless adds v, or NULL for the value that means none.
 func (c *cells) unless(none, v int64) {
 	if v == none {
+		c.null()
+		return
+	}
+	c.int(v)
+}
+
+// putFingerprint adds what groups a failure: an empty text for a task that is in no group whatever failed.
+func putFingerprint(c *cells, r *taskRow) {
+	if schema.Ungrouped(r.Task) {
+		c.text("")
+		return
+	}
+	c.someText(schema.FailureFingerprint(r.Task))
+}
+
+// ofChild adds v, or NULL where the task is no child.
+func (c *cells) ofChild(r *taskRow, v int64) {
+	if r.Parent == 0 {
 		c.null()
 		return
 	}

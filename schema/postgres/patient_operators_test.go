@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -311,4 +312,50 @@ func (p patient) DecideGhost(ctx context.Context, g operate.Ghost) error {
 
 func (p patient) SavedIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
 	return retried(ctx, func() ([]core.Saved, error) { return p.Store.SavedIDs(ctx, partition, ids) })
+}
+
+// PutSchedule finds one of unknown outcome that has happened: it fences the next try.
+func (p patient) PutSchedule(ctx context.Context, s operate.Schedule, was int64) error {
+	unknown := false
+	return retriedDo(ctx, func() error {
+		err := p.Store.PutSchedule(ctx, s, was)
+		if unknown && errors.Is(err, operate.ErrFenced) {
+			if is, readErr := p.ScheduleByName(ctx, s.Name); readErr == nil && is.Revision == s.Revision && reflect.DeepEqual(is, s) {
+				return nil
+			}
+		}
+		unknown = unknown || err != nil && postgres.Passing(err)
+		return err
+	})
+}
+
+// DeleteSchedule finds one of unknown outcome that has happened.
+func (p patient) DeleteSchedule(ctx context.Context, name string, was int64) error {
+	unknown := false
+	return retriedDo(ctx, func() error {
+		err := p.Store.DeleteSchedule(ctx, name, was)
+		if unknown && errors.Is(err, operate.ErrFenced) {
+			if _, readErr := p.ScheduleByName(ctx, name); errors.Is(readErr, core.ErrNotFound) {
+				return nil
+			}
+		}
+		unknown = unknown || err != nil && postgres.Passing(err)
+		return err
+	})
+}
+
+func (p patient) ScheduleByName(ctx context.Context, name string) (operate.Schedule, error) {
+	return retried(ctx, func() (operate.Schedule, error) { return p.Store.ScheduleByName(ctx, name) })
+}
+
+func (p patient) Schedules(ctx context.Context, limit int, after string) ([]operate.Schedule, error) {
+	return retried(ctx, func() ([]operate.Schedule, error) { return p.Store.Schedules(ctx, limit, after) })
+}
+
+func (p patient) DueSchedules(ctx context.Context, now time.Time, limit int, after string) ([]operate.Schedule, error) {
+	return retried(ctx, func() ([]operate.Schedule, error) { return p.Store.DueSchedules(ctx, now, limit, after) })
+}
+
+func (p patient) ScheduleTasks(ctx context.Context) ([]operate.ScheduleTask, error) {
+	return retried(ctx, func() ([]operate.ScheduleTask, error) { return p.Store.ScheduleTasks(ctx) })
 }

@@ -274,9 +274,9 @@ func (p *Store) PutPlan(ctx context.Context, plan core.Plan) error {
 		}
 		for i := range plan.Steps {
 			s := &plan.Steps[i]
-			if _, err := tx.Exec(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, plan.Name, plan.Version, i, s.Name, s.Agent, s.Undoable, schema.After(&plan, i),
-				s.CompleteBy.Milliseconds(), s.AttemptsMax, string(s.OnExhausted)); err != nil {
+			if _, err := tx.Exec(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted, kind)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, plan.Name, plan.Version, i, s.Name, s.Agent, s.Undoable, schema.After(&plan, i),
+				s.CompleteBy.Milliseconds(), s.AttemptsMax, string(s.OnExhausted), schema.KindWord(s.Kind)); err != nil {
 				return err
 			}
 		}

@@ -52,6 +52,7 @@ func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schem
 		})
 	}
 	err := tx.SendBatch(ctx, b).Close()
+	forgotten = c.Goes(forgotten)
 	if err == nil && len(forgotten) > 0 {
 		_, err = tx.Exec(ctx, forgetSQL, partition, forgotten)
 	}

@@ -16,8 +16,8 @@ const (
 	fenceSQL = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ?, last_commit = ?, cursor_stored = ?,
 		control_stored = ? WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
 	birthSQL = `INSERT INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
-		failure_count, reply_to, trace, labels, origin, created_at, updated_at, ended_at, end_number, failed_step, fingerprint, commit_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
+		failure_count, reply_to, trace, labels, origin, created_at, updated_at, ended_at, end_number, failed_step, fingerprint, commit_id, start_at, parent, parent_step, child_index)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
 	birthConflict = ` ON CONFLICT (partition, id) DO NOTHING`
 	rowSQL        = `UPDATE tasks SET plan_version = ?, state = ?, seq = ?, round = ?, locked_by = ?, waits_for = ?, complete_by = ?,
 		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, failed_step = ?, fingerprint = ?, commit_id = ? WHERE partition = ? AND number = ? AND seq < ?`

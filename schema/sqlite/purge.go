@@ -48,6 +48,7 @@ func forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, old *sc
 	if err != nil {
 		return 0, err
 	}
+	forgotten = old.Goes(forgotten)
 	_, err = tx.ExecContext(ctx, schema.ForgetJournalSQL+chosen, partition, list(forgotten))
 	return int(gone) + len(forgotten), err
 }

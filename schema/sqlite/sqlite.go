@@ -291,9 +291,9 @@ func (s *Store) PutPlan(ctx context.Context, plan core.Plan) error {
 		}
 		for i := range plan.Steps {
 			p := &plan.Steps[i]
-			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted)
-				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`, plan.Name, plan.Version, i, p.Name, p.Agent, p.Undoable, schema.After(&plan, i),
-				p.CompleteBy.Milliseconds(), p.AttemptsMax, string(p.OnExhausted)); err != nil {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted, kind)
+				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`, plan.Name, plan.Version, i, p.Name, p.Agent, p.Undoable, schema.After(&plan, i),
+				p.CompleteBy.Milliseconds(), p.AttemptsMax, string(p.OnExhausted), schema.KindWord(p.Kind)); err != nil {
 				return err
 			}
 		}

@@ -11,14 +11,15 @@ func birthArgs(t *core.Task, commit int64) []any {
 	return []any{
 		t.Partition, t.Number, t.ID, t.Type, t.PlanVersion, blob(t.InputHash), string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""),
 		instant(t.Bound), instant(t.Deadline), t.Failures, nullIf(t.ReplyTo, ""), nullIf(t.Trace, ""), nullIf(core.FormatLabels(t.Labels), ""), int64(t.Origin), int64(t.CreatedAt), int64(t.UpdatedAt),
-		instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), nullIf(schema.FailureFingerprint(t), ""), commit,
+		instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), fingerprint(t), commit,
+		instant(t.StartAt), ofChild(t, t.Parent), ofChild(t, int64(t.ParentStep)), ofChild(t, int64(t.ChildIndex)),
 	}
 }
 
 func rowArgs(t *core.Task, commit int64) []any {
 	return []any{
 		t.PlanVersion, string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""), instant(t.Bound), instant(t.Deadline), t.Failures,
-		int64(t.UpdatedAt), instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), nullIf(schema.FailureFingerprint(t), ""),
+		int64(t.UpdatedAt), instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), fingerprint(t),
 		commit, t.Partition, t.Number, t.Seq,
 	}
 }
@@ -26,7 +27,7 @@ func rowArgs(t *core.Task, commit int64) []any {
 func recordArgs(w *core.TaskWrite, record int, commit int64) []any {
 	t, r, input := w.Task, &w.Records[record], schema.InputOf(w, record)
 	return []any{
-		t.Partition, t.Number, r.Seq, int64(r.At), schema.Words(r.Actor), commit, schema.FormatOf(r, input), string(r.Kind), string(r.State), r.Round,
+		t.Partition, t.Number, r.Seq, int64(r.At), schema.Words(r.Actor), commit, schema.FormatOf(t, r, input), string(r.Kind), string(r.State), r.Round,
 		nullIf(r.Step, -1), nullIf(schema.StatusWord(r), ""), r.Attempt, nullIf(r.Code, 0), blob([]byte(r.Error)), nullIf(schema.Fingerprint(r), ""),
 		blob([]byte(r.Reason)), blob(r.Result), instant(r.EffectsPossibleUntil), nullIf(r.Next, -1), nullIf(r.NextAttempt, 0), r.Undo, instant(r.Due), instant(r.Deadline), blob(input),
 	}
@@ -35,6 +36,22 @@ func recordArgs(w *core.TaskWrite, record int, commit int64) []any {
 // nullIf is NULL for the value that stands for none.
 func nullIf[T comparable](v, none T) any {
 	if v == none {
+		return nil
+	}
+	return v
+}
+
+// fingerprint is what groups a failure: an empty text for a task that is in no group whatever failed.
+func fingerprint(t *core.Task) any {
+	if schema.Ungrouped(t) {
+		return ""
+	}
+	return nullIf(schema.FailureFingerprint(t), "")
+}
+
+// ofChild is NULL where the task is no child.
+func ofChild(t *core.Task, v int64) any {
+	if t.Parent == 0 {
 		return nil
 	}
 	return v

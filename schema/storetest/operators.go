@@ -51,9 +51,14 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"standing", testStanding},
 		{"tokens", testTokens},
 		{"sessions", testSessions},
+		{"forecasts", testForecasts},
+		{"open tasks", testOpenTasks},
 		{"notes", testNotes},
 		{"settings", testSettings},
 		{"pauses", testPauses},
+		{"schedules", testSchedules},
+		{"schedules are fenced", testSchedulesFenced},
+		{"as many schedules as may be", testSchedulesMany},
 		{"books", testBooks},
 		{"ghosts in pages", testGhostPages},
 	} {
@@ -1187,4 +1192,71 @@ func testPauses(r *rig) {
 	r.must(r.s.DeletePause(r.ctx, "a"))
 	r.must(r.s.DeletePause(r.ctx, "a"))
 	r.equal("left", get(r.s.Pauses(r.ctx))(r), []operate.Pause{b})
+}
+
+// testForecasts: a node's rows replace its earlier ones and no other's, and those that are not written any more go.
+func testForecasts(r *rig) {
+	s, ok := any(r.s).(operate.ForecastStore)
+	if !ok {
+		r.Fatal("the store keeps no forecasts")
+	}
+	row := func(node, step string, after time.Duration, data string) operate.ForecastRow {
+		return operate.ForecastRow{Node: node, Type: "order", Version: 2, Step: step, At: start.Add(after), Data: []byte(data)}
+	}
+	r.must(s.SaveForecasts(r.ctx, "n1", []operate.ForecastRow{row("n1", "a", 0, "1"), row("n1", "b", time.Second, "\x00\xff")}))
+	r.must(s.SaveForecasts(r.ctx, "n2", []operate.ForecastRow{row("n2", "a", 2*time.Second, "2")}))
+	r.must(s.SaveForecasts(r.ctx, "n1", []operate.ForecastRow{row("n1", "a", 3*time.Second, "3")}))
+	r.must(s.SaveForecasts(r.ctx, "n1", nil))
+	want := []operate.ForecastRow{row("n1", "a", 3*time.Second, "3"), row("n2", "a", 2*time.Second, "2"), row("n1", "b", time.Second, "\x00\xff")}
+	r.equal("rows, the newest first", get(s.Forecasts(r.ctx))(r), want)
+	r.must(s.ForgetForecasts(r.ctx, start.Add(2*time.Second)))
+	r.equal("those that are kept", get(s.Forecasts(r.ctx))(r), want[:2])
+	if err := s.SaveForecasts(r.ctx, "n1", []operate.ForecastRow{row("n1", "big", 0, strings.Repeat("x", operate.ForecastBytesMax+1))}); err == nil {
+		r.Error("a row over the limit is taken")
+	}
+}
+
+// testOpenTasks: a sample of the unfinished tasks stands for all of them, with how far their steps are.
+func testOpenTasks(r *rig) {
+	s := any(r.s).(operate.ForecastStore)
+	r.equal("of nothing", get(s.OpenTasks(r.ctx, 10))(r), operate.OpenSample{})
+	for p := range partitions {
+		all := births(p, 40)
+		for i := range all {
+			if t := all[i].Task; i%2 == 0 {
+				t.State, t.WaitsFor, t.LockedBy, t.Bound = core.StatePending, "payment", "", t.Deadline
+				all[i].Records[0].Next, all[i].Records[0].NextAttempt, all[i].Records[0].Due = -1, 0, 0
+			}
+		}
+		r.write(all...)
+		r.own[p].NextNumber, r.own[p].NextEnd = 41, 3
+		r.write(next(all[1].Task, false, func(_ *core.Task, rec *core.Record) {
+			rec.Step, rec.StepStatus, rec.Attempt, rec.Next, rec.NextAttempt, rec.Due = 0, core.StepDone, 1, 1, 1, start.Add(time.Hour)
+		}), ended(all[3].Task, core.StateProcessed, 1), ended(all[5].Task, core.StateUndone, 2))
+	}
+	for _, most := range []int{1000, 16} {
+		got := get(s.OpenTasks(r.ctx, most))(r)
+		r.equal("how many there are", got.All, int64(38*partitions))
+		weight, parked, second := 0.0, 0.0, 0
+		for _, t := range got.Tasks {
+			weight += t.Weight
+			if t.State == core.StatePending {
+				parked += t.Weight
+				r.equal("steps of a parked one", len(t.Steps), 0)
+			}
+			if len(t.Steps) == 2 {
+				second++
+				r.equal("the first step", t.Steps[0].Status, core.StepDone)
+				r.equal("the second step", t.Steps[1], operate.OpenStep{Step: 1, Status: core.StepRunning, Began: t.Steps[1].At, At: t.Steps[1].At, Due: start.Add(time.Hour)})
+			}
+		}
+		r.equal("for how many the sample stands", int64(weight+0.5), got.All)
+		r.equal("for how many parked ones", int64(parked+0.5), int64(20*partitions))
+		if most == 1000 {
+			r.equal("all of them", int64(len(got.Tasks)), got.All)
+			r.equal("those at the second step", second, partitions)
+		} else if len(got.Tasks) > most+2*partitions {
+			r.Errorf("%d tasks were read, want about %d", len(got.Tasks), most)
+		}
+	}
 }

@@ -16,6 +16,7 @@ func fullTask(p int, number int64) *core.Task {
 		Input: []byte{0, 1, 0xff}, InputHash: []byte{0xfe, 0}, ReplyTo: "reply.to.ä", Trace: "00-trace-01", Labels: []core.Label{{Key: "k", Value: "a=b c"}, {Key: "a", Value: "1"}}, Origin: math.MaxInt64,
 		State: core.StateUndoing, Seq: 1, Round: 4, Deadline: start + 1, Bound: start + 2, Failures: 5, LockedBy: "node ü", WaitsFor: "agent.b",
 		CreatedAt: start + 3, UpdatedAt: start + 4, EndedAt: start + 5, EndNumber: 6,
+		Parent: math.MaxInt64, ParentStep: 63, ChildIndex: 9_999, StartAt: start + 7,
 	}
 }
 

@@ -68,6 +68,11 @@ var cases = []struct {
 	{"purge", testPurge},
 	{"purge is fenced", testPurgeFenced},
 	{"purge after a takeover", testPurgeAfterTakeover},
+	{"children", testChildren},
+	{"the id of a child", testLongID},
+	{"children are listed", testChildrenListed},
+	{"purge of a family", testPurgeFamily},
+	{"purge of a child after its parent", testPurgeAfterParent},
 	{"audit", testAudit},
 	{"room", testRoom},
 }

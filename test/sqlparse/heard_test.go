@@ -3,9 +3,15 @@ package sqlparse
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"net/url"
+	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
@@ -56,6 +62,7 @@ func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []
 		if dialect == "postgres" {
 			migrateInTrouble(t, p, o)
 		}
+		useOutbox(t, p)
 	})
 	if err := p.Close(); err != nil {
 		t.Error(err)
@@ -107,6 +114,115 @@ func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// useOutbox says everything that an outbox and those who write into it say.
+func useOutbox(t *testing.T, p *pgfault.Proxy) {
+	t.Helper()
+	ctx := t.Context()
+	at := through(t, p, pgtestdb.URL(t))
+	o, err := postgres.OpenOutbox(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if err := o.Create(ctx); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("pgx", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, id := range []string{"a", "b", "c"} {
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(insertOf(t), "order", id, "{}", "{}", time.Hour.Microseconds()); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A serialization failure is told, and the relay comes again.
+	again := func(what string, do func() error) {
+		t.Helper()
+		err := do()
+		for try := 0; err != nil && try < 10; try++ {
+			err = do()
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	again("take", func() error {
+		_, err := o.Take(ctx, 10, func(_ context.Context, rows []postgres.OutboxRow) (all []postgres.OutboxVerdict) {
+			for i := range rows {
+				all = append(all, postgres.OutboxVerdict{Number: rows[i].Number, Stored: rows[i].Task == "a", Reason: "why"})
+			}
+			return all
+		})
+		return err
+	})
+	again("standing", func() error {
+		s, err := o.Standing(ctx)
+		if err == nil && (s.Waiting != 0 || s.Refused != 2) {
+			t.Errorf("%+v", s)
+		}
+		return err
+	})
+	again("discard", func() error {
+		_, err := o.Discard(ctx, []int64{2})
+		return err
+	})
+	again("again", func() error {
+		_, err := o.Again(ctx, true, nil)
+		return err
+	})
+	again("list", func() error {
+		rows, err := o.List(ctx, 0, true, 10)
+		if err == nil && (len(rows) != 1 || rows[0].Task != "c" || !rows[0].Refused.IsZero()) {
+			t.Errorf("%+v", rows)
+		}
+		return err
+	})
+}
+
+// insertOf is what package dulytx says, which is not linked here for all that comes with it.
+func insertOf(t *testing.T) string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../dulytx/submit.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.ValueSpec); ok && s.Names[0].Name == "insertSQL" {
+			text, err = strconv.Unquote(s.Values[0].(*ast.BasicLit).Value)
+		}
+		return true
+	})
+	if err != nil || text == "" {
+		t.Fatalf("dulytx: insertSQL is %q, %v", text, err)
+	}
+	return fmt.Sprintf(text, "duly_outbox")
+}
+
+// through is the URL of a database behind the proxy.
+func through(tb testing.TB, p *pgfault.Proxy, direct string) string {
+	tb.Helper()
+	at, err := url.Parse(direct)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	by, err := url.Parse(p.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	by.Path = at.Path
+	return by.String()
 }
 
 // beside is another store of a database, behind the proxy.

@@ -24,7 +24,7 @@ var shared = []string{
 }
 
 // types are those of columns and casts that mean the same in both.
-var types = []string{"int8", "int2", "text", "bytea", "bool", "timestamptz", "float8"}
+var types = []string{"int8", "int2", "text", "bytea", "bool", "timestamptz", "float8", "interval"}
 
 // settings of a session that both know.
 var settings = []string{"statement_timeout", "lock_timeout", "default_transaction_isolation"}

@@ -46,6 +46,7 @@ type World struct {
 	Sender     *alerts.Sender // nil: nothing is delivered here
 	Level      slog.LevelVar
 	Held       []operate.Pause
+	Timed      []operate.Schedule // by name
 	Marked     core.Deprecations
 	Compared   operate.BooksResult
 	Haunting   []operate.Ghost
@@ -74,6 +75,7 @@ func New() *World {
 	w.Ops = []operate.Operation{{ID: "op1", Action: operate.ActionResubmit, Selection: "tasks of group g1", Group: "g1", State: operate.OperationRunning, Tasks: 2,
 		Tally: operate.Tally{Done: 1, Waiting: 1}, Wave: 1, BrakePct: 20, By: "olga", Reason: "bank is back", Created: At, Started: At}}
 	w.OpMembers["op1"] = []operate.Member{{Ordinal: 1, Number: 6, ID: "t-5", Type: "order", Seq: 3, Step: "charge", Wave: 1, Outcome: operate.OutcomeDone}, {Ordinal: 2, ID: "t-4", Type: "order", Outcome: operate.OutcomeWaiting}}
+	w.Timed = []operate.Schedule{nightly()}
 	w.AgentList = []operate.Agent{{Name: "credit.check", Instances: 2, Calls: 10, LatencyMS: 1.5, Since: At}, {Name: "payment.charge"}}
 	for i := range Partitions {
 		w.Owners = append(w.Owners, operate.Partition{Partition: i, Owner: "node-a", Epoch: 3, InFlight: operate.Count{N: 1}})
@@ -119,7 +121,7 @@ func PartitionOf(id string, partitions int) int {
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
 	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
-		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level}
+		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level}
 }
 
 // Deliver makes what tests channels; they may lead to this machine.

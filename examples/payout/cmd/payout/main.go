@@ -1,0 +1,9 @@
+// The payout program runs the example on a Duly that is up.
+package main
+
+import (
+	"duly.dev/duly/examples/mock"
+	"duly.dev/duly/examples/payout"
+)
+
+func main() { mock.Main("payout", func(s mock.Settings) mock.Example { return payout.New(s) }) }

@@ -1,0 +1,11 @@
+// The provisioning program runs the example on a Duly that is up.
+package main
+
+import (
+	"duly.dev/duly/examples/mock"
+	"duly.dev/duly/examples/provisioning"
+)
+
+func main() {
+	mock.Main("provisioning", func(s mock.Settings) mock.Example { return provisioning.New(s) })
+}

@@ -1,0 +1,49 @@
+package ingest
+
+import (
+	"duly.dev/duly/internal/core"
+)
+
+// Admission of a plan: a submission that has less time than the plan takes is refused, or its submitter is warned. What
+// was accepted before under the same id is never refused: the task exists, and its submitter asks again.
+
+// admission says why a submission has too little time; empty: it has enough, or its plan does not ask.
+func (d *Door) admission(now core.Instant, sub *core.Submission, plan *core.Plan) string {
+	if plan.Admission == core.AdmissionOff || d.cfg.Admit == nil {
+		return ""
+	}
+	left := plan.CompleteBy
+	if sub.CompleteBy != 0 {
+		left = sub.CompleteBy.Sub(now)
+	}
+	return d.cfg.Admit(now, plan, left)
+}
+
+// hasNoTime refuses a submission that has too little time, unless it is a task already.
+func (d *Door) hasNoTime(now core.Instant, req *Request, sub *core.Submission, at place, why string) {
+	r := Refuse(422, CauseNoTime, "%s", why)
+	switch {
+	case d.taken == nil || req.Looked:
+		d.refuse(req, r)
+		return
+	case d.recent.same(at.mark):
+		d.pack(now, &at, req, sub)
+		return
+	}
+	l := &look{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookMax), refusal: r}
+	if len(d.looks.waiting) >= d.cfg.LooksMax ||
+		!d.taken.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{look: l, task: task, err: err}) }) {
+		d.refuse(req, d.full)
+		return
+	}
+	d.looks.waiting = append(d.looks.waiting, l)
+}
+
+// unlessTaken is hasNoTime when the store has been looked at, and has no such task.
+func (d *Door) unlessTaken(l *look, err error) {
+	if err != nil {
+		d.refuse(&l.req, Refuse(503, CauseStore, "%s; and whether id %s is a task already is not known: %v", l.refusal.Description, core.QuoteShort(l.sub.ID), err).After(RetryLog))
+		return
+	}
+	d.refuse(&l.req, l.refusal)
+}

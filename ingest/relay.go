@@ -1,0 +1,201 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
+)
+
+// Outbox is a table of submissions that were written in transactions of their submitters.
+type Outbox interface {
+	// Take takes up to most rows that no other relay has, calls hand with them, and then does what hand says of each:
+	// in one transaction, so that a row whose fate is not written down is taken again. Rows of which hand says nothing
+	// stay as they are. It returns how many it took; hand is not called when there are none.
+	Take(ctx context.Context, most int, hand func(context.Context, []Written) []Verdict) (took int, err error)
+}
+
+// Written is a row of an outbox.
+type Written struct {
+	Row     int64
+	Tries   int     // that were put off or refused
+	Request Request // without an Answer
+	// Unfit is why this node can make no request of the row; nil: it can. A later node may, if it is retryable.
+	Unfit *Refusal
+}
+
+// Verdict is what becomes of a row.
+type Verdict struct {
+	Row     int64
+	Refused *Refusal      // nil: stored and synced, so that the row can go
+	Again   time.Duration // with Refused: when it is tried again; 0: never, unless an operator says so
+}
+
+// The defaults of RelayConfig.
+const (
+	DefaultRelayInterval = 250 * time.Millisecond
+	DefaultRelayItems    = 64 // with inputs of the largest size 16 MiB
+	relayRestMax         = 10 * time.Second
+	relayAgain           = time.Second // until a row that is put off is tried again; it doubles
+	relayAgainMax        = time.Minute
+)
+
+// RelayConfig is how a relay works. Zero fields take their defaults.
+type RelayConfig struct {
+	Interval time.Duration // between two looks at an outbox that was empty
+	Items    int           // rows that are taken at a time
+	// Report hears of every failure of the outbox, and nil when it works; nil: no one does.
+	Report func(error)
+}
+
+// RelayStats counts what a relay did since it was made.
+type RelayStats struct {
+	Relayed int64 // rows that were stored
+	Refused int64 // rows that are kept as refused
+	PutOff  int64 // tries that were put off
+}
+
+// Relay hands in what stands in an outbox, through the same door as other requests. Several may share an outbox.
+type Relay struct {
+	cfg    RelayConfig
+	outbox Outbox
+	submit func(Request)
+
+	relayed, refused, putOff atomic.Int64
+}
+
+// NewRelay makes a relay of an outbox into a door.
+func NewRelay(cfg RelayConfig, outbox Outbox, in *Ingest) *Relay {
+	return newRelay(cfg, outbox, in.Submit)
+}
+
+func newRelay(cfg RelayConfig, outbox Outbox, submit func(Request)) *Relay {
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultRelayInterval)
+	cfg.Items = cmp.Or(cfg.Items, DefaultRelayItems)
+	if cfg.Report == nil {
+		cfg.Report = func(error) {}
+	}
+	return &Relay{cfg: cfg, outbox: outbox, submit: submit}
+}
+
+// Stats returns the counts. It is safe for concurrent use.
+func (r *Relay) Stats() RelayStats {
+	return RelayStats{Relayed: r.relayed.Load(), Refused: r.refused.Load(), PutOff: r.putOff.Load()}
+}
+
+// Run relays until ctx ends, and returns when what was handed in has been answered and written down.
+func (r *Relay) Run(ctx context.Context) {
+	failed := 0
+	for ctx.Err() == nil {
+		var full time.Duration // how long the door asks to wait
+		took, err := r.outbox.Take(ctx, r.cfg.Items, func(_ context.Context, rows []Written) []Verdict {
+			var verdicts []Verdict
+			verdicts, full = r.hand(rows)
+			return verdicts
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		r.cfg.Report(err)
+		rest := r.cfg.Interval
+		switch {
+		case err != nil:
+			failed++
+			rest = max(rest, core.Backoff(r.cfg.Interval, relayRestMax, failed, 1))
+		case full > 0:
+			failed, rest = 0, max(rest, min(full, relayRestMax))
+		case took == r.cfg.Items:
+			failed, rest = 0, 0
+		default:
+			failed = 0
+		}
+		if pause.For(ctx, rest) != nil {
+			return
+		}
+	}
+}
+
+// hand hands rows in and waits for every answer, which the door owes whatever happens. full is how long the door asks to
+// wait, if it had no room for some.
+func (r *Relay) hand(rows []Written) (verdicts []Verdict, full time.Duration) {
+	answers := make([]Answer, len(rows))
+	var wg sync.WaitGroup
+	for i := range rows {
+		w := &rows[i]
+		if w.Unfit != nil {
+			answers[i].Err = w.Unfit
+			continue
+		}
+		req := w.Request
+		wg.Add(1)
+		req.Answer = func(a Answer) {
+			answers[i] = a
+			wg.Done()
+		}
+		r.submit(req)
+	}
+	wg.Wait()
+	for i := range rows {
+		v, rest := r.judge(&rows[i], answers[i].Err)
+		if v != nil {
+			verdicts = append(verdicts, *v)
+		}
+		full = max(full, rest)
+	}
+	return verdicts, full
+}
+
+// judge says what becomes of a row. One that the door has no room for at all stays as it is, and the relay rests. One that
+// only waits for something of its own, which is the plan, the owner of its partition or a newer node, is put off, so that
+// it does not hold up those behind it.
+func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
+	switch {
+	case refused == nil:
+		r.relayed.Add(1)
+		return &Verdict{Row: w.Row}, 0
+	case refused.ErrCode == CauseTypeUnknown, refused.ErrCode == CauseVersionUnknown, // it may be applied later
+		refused.Retryable() && (refused.ErrCode == CauseBacklog || w.Unfit != nil):
+		r.putOff.Add(1)
+		again := core.Backoff(max(relayAgain, refused.Retry), relayAgainMax, w.Tries+1, 1)
+		return &Verdict{Row: w.Row, Refused: refused, Again: again}, 0
+	case refused.Retryable():
+		return nil, max(refused.Retry, r.cfg.Interval)
+	}
+	r.refused.Add(1)
+	return &Verdict{Row: w.Row, Refused: refused}, 0
+}
+
+// ErrRefusedRows is the trouble of an outbox that keeps rows which are refused, ErrLateRows that of one whose rows wait
+// for too long.
+var (
+	ErrRefusedRows = errors.New("submissions are refused")
+	ErrLateRows    = errors.New("submissions wait to be relayed")
+)
+
+// RelayLate is how long a row may wait before it is a trouble.
+const RelayLate = time.Minute
+
+// Standing is how an outbox does.
+type Standing struct {
+	Waiting int64 // rows to relay
+	Oldest  time.Duration
+	Refused int64  // rows that are kept
+	First   string // about the first of these
+}
+
+// Trouble is what is wrong with it; nil: nothing.
+func (s Standing) Trouble() error {
+	switch {
+	case s.Refused > 0:
+		return fmt.Errorf("%d %w; the first: %s", s.Refused, ErrRefusedRows, s.First)
+	case s.Oldest > RelayLate:
+		return fmt.Errorf("%d %w, the first for %v", s.Waiting, ErrLateRows, s.Oldest.Round(time.Second))
+	}
+	return nil
+}

@@ -1,0 +1,360 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// heap is an outbox in memory. Like a table it locks what one relay has, and a transaction that fails changes nothing.
+type heap struct {
+	mu      sync.Mutex
+	rows    map[int64]*heapRow
+	away    bool // the database
+	lost    int  // so many transactions more end after the rows were handed in, and before anything is written down
+	handed  int
+	largest int
+	empty   []time.Time // when it was found empty
+}
+
+type heapRow struct {
+	id     string
+	taken  bool
+	due    time.Time
+	tries  int
+	reason *Refusal // kept for good
+	unfit  *Refusal
+	typ    string
+}
+
+func newHeap(ids ...string) *heap {
+	h := &heap{rows: map[int64]*heapRow{}}
+	for _, id := range ids {
+		h.add("order", id)
+	}
+	return h
+}
+
+func (h *heap) add(typ, id string) *heapRow {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	row := &heapRow{id: id, typ: typ}
+	h.rows[int64(len(h.rows)+1)] = row
+	return row
+}
+
+var errAway = errors.New("the database is away")
+
+func (h *heap) Take(ctx context.Context, most int, hand func(context.Context, []Written) []Verdict) (int, error) {
+	h.mu.Lock()
+	if h.away {
+		h.mu.Unlock()
+		return 0, errAway
+	}
+	var rows []Written
+	for number := int64(1); number <= int64(len(h.rows)) && len(rows) < most; number++ {
+		row := h.rows[number]
+		if row == nil || row.taken || row.reason != nil || time.Now().Before(row.due) {
+			continue
+		}
+		row.taken = true
+		rows = append(rows, Written{Row: number, Tries: row.tries, Unfit: row.unfit, Request: Request{Type: row.typ, ID: row.id, Input: []byte(`{}`)}})
+	}
+	h.handed, h.largest = h.handed+len(rows), max(h.largest, len(rows))
+	if len(rows) == 0 {
+		h.empty = append(h.empty, time.Now())
+	}
+	h.mu.Unlock()
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	verdicts := hand(ctx, rows)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range rows {
+		h.rows[w.Row].taken = false
+	}
+	if h.lost > 0 {
+		h.lost--
+		return 0, errAway
+	}
+	for _, v := range verdicts {
+		row := h.rows[v.Row]
+		switch {
+		case v.Refused == nil:
+			h.rows[v.Row] = nil
+		case v.Again > 0:
+			row.tries, row.due = row.tries+1, time.Now().Add(v.Again)
+		default:
+			row.reason = v.Refused
+		}
+	}
+	return len(rows), nil
+}
+
+// left are the ids that are there, and those that are kept as refused.
+func (h *heap) left() (waiting, refused []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, row := range h.rows {
+		if row == nil {
+			continue
+		}
+		if row.reason != nil {
+			refused = append(refused, row.id)
+		} else {
+			waiting = append(waiting, row.id)
+		}
+	}
+	slices.Sort(waiting)
+	slices.Sort(refused)
+	return waiting, refused
+}
+
+// relaying runs relays of an outbox, and returns what ends them.
+func relaying(t *testing.T, submit func(Request), cfg RelayConfig, h *heap, relays int) (all []*Relay, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range relays {
+		r := newRelay(cfg, h, submit)
+		all = append(all, r)
+		wg.Go(func() { r.Run(ctx) })
+	}
+	return all, func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func manyIDs(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("t%03d", i)
+	}
+	return all
+}
+
+// TestRelay: what is in an outbox goes through the door in bounded batches, by several relays, each row once when nothing
+// fails.
+func TestRelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &slowLog{after: 2 * time.Millisecond}
+		in, stopIn := running(t, log, nil)
+		h := newHeap(manyIDs(500)...)
+		relays, stop := relaying(t, in.Submit, RelayConfig{}, h, 3)
+		<-time.After(5 * time.Second)
+		stop()
+		stopIn()
+		if waiting, refused := h.left(); len(waiting)+len(refused) != 0 {
+			t.Errorf("%d wait, %d are refused", len(waiting), len(refused))
+		}
+		if log.items != 500 || h.handed != 500 {
+			t.Errorf("%d stored, %d handed in, want 500", log.items, h.handed)
+		}
+		if h.largest > DefaultRelayItems {
+			t.Errorf("%d rows at a time", h.largest)
+		}
+		var relayed int64
+		for _, r := range relays {
+			relayed += r.Stats().Relayed
+		}
+		if relayed != 500 {
+			t.Errorf("%d counted", relayed)
+		}
+	})
+}
+
+// TestRelayLooksWhenItSays: an empty outbox is looked into once an interval, and what is written there then is handed in
+// within one.
+func TestRelayLooksWhenItSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, stopIn := running(t, &slowLog{}, nil)
+		h := newHeap()
+		_, stop := relaying(t, in.Submit, RelayConfig{Interval: 100 * time.Millisecond}, h, 1)
+		<-time.After(950 * time.Millisecond)
+		synctest.Wait()
+		if len(h.empty) != 10 {
+			t.Errorf("%d looks in 950ms, want 10", len(h.empty))
+		}
+		h.add("order", "late1")
+		<-time.After(100 * time.Millisecond)
+		synctest.Wait()
+		if waiting, _ := h.left(); len(waiting) != 0 {
+			t.Errorf("%v wait after an interval", waiting)
+		}
+		stop()
+		stopIn()
+	})
+}
+
+// TestRelayIsAtLeastOnce: a relay that dies between the submission and the removal of its row leaves the row to the next
+// one; nothing is lost, and the door gets the same id again.
+func TestRelayIsAtLeastOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &slowLog{after: time.Millisecond}
+		in, stopIn := running(t, log, nil)
+		h := newHeap(manyIDs(10)...)
+		h.lost = 2
+		var failed []error
+		var mu sync.Mutex
+		_, stop := relaying(t, in.Submit, RelayConfig{Report: func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, err)
+		}}, h, 1)
+		<-time.After(5 * time.Second)
+		stop()
+		stopIn()
+		if waiting, refused := h.left(); len(waiting)+len(refused) != 0 {
+			t.Errorf("%v wait, %v are refused", waiting, refused)
+		}
+		if log.items != 30 {
+			t.Errorf("%d submissions of 10 rows, whose removal was lost twice, want 30", log.items)
+		}
+		if len(failed) < 3 || failed[0] == nil || failed[1] == nil || failed[2] != nil {
+			t.Errorf("reported %v, want two failures and then none", failed)
+		}
+	})
+}
+
+// TestRelayWithoutDatabase: while the database is away the relay asks less and less often, and goes on when it is back.
+func TestRelayWithoutDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, stopIn := running(t, &slowLog{}, nil)
+		h := newHeap("a1")
+		h.away = true
+		asked := 0
+		var mu sync.Mutex
+		_, stop := relaying(t, in.Submit, RelayConfig{Report: func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				asked++
+			}
+		}}, h, 1)
+		<-time.After(time.Minute)
+		mu.Lock()
+		if asked < 5 || asked > 20 {
+			t.Errorf("asked %d times in a minute", asked)
+		}
+		mu.Unlock()
+		h.mu.Lock()
+		h.away = false
+		h.mu.Unlock()
+		<-time.After(relayRestMax)
+		synctest.Wait()
+		if waiting, _ := h.left(); len(waiting) != 0 {
+			t.Errorf("%v wait", waiting)
+		}
+		stop()
+		stopIn()
+	})
+}
+
+// TestRelayRefusals: what is refused for good is kept; what waits for its plan, for its partition's owner or for a newer
+// node is put off and holds up nothing; what the door has no room for stays as it is while the relay rests.
+func TestRelayRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeap()
+		kinds := map[string]*Refusal{
+			"taken":   Refuse(409, CauseConflict, "id is a task already"),
+			"type":    Refuse(404, CauseTypeUnknown, "no plan"),
+			"version": Refuse(404, CauseVersionUnknown, "no such version"),
+			"behind":  Refuse(429, CauseBacklog, "partition 1 is behind").After(2 * time.Second),
+			"fine":    nil,
+		}
+		for _, name := range []string{"taken", "type", "version", "behind"} {
+			h.add("order", name)
+		}
+		newer := h.add("order", "newer")
+		newer.unfit = Refuse(501, CauseNotServed, "header X")
+		bad := h.add("order", "bad")
+		bad.unfit = Refuse(400, CauseQuery, "header Y")
+		h.add("order", "fine") // behind all of them
+		full, asked := true, map[string]int{}
+		door := func(r Request) {
+			if full {
+				r.Answer(Answer{Err: Refuse(429, CauseFull, "full").After(250 * time.Millisecond)})
+				return
+			}
+			asked[r.ID]++
+			r.Answer(Answer{Err: kinds[r.ID]})
+		}
+		relays, stop := relaying(t, door, RelayConfig{Items: 3}, h, 1)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if waiting, refused := h.left(); len(waiting) != 7 || len(refused) != 0 {
+			t.Errorf("a full door: %v wait, %v are refused", waiting, refused)
+		}
+		for _, row := range h.rows {
+			if row.tries != 0 && row.unfit == nil {
+				t.Errorf("a full door counts as a try of %s", row.id)
+			}
+		}
+		full = false
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "newer", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
+			t.Errorf("%v wait, %v are refused", waiting, refused)
+		}
+		if asked["taken"] != 1 || asked["bad"] != 0 || asked["newer"] != 0 {
+			t.Errorf("asked %v", asked)
+		}
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if n := asked["type"]; n < 10 || n > 20 {
+			t.Errorf("asked %d times in ten minutes for a plan that is not applied", n)
+		}
+		kinds["type"], kinds["behind"] = nil, nil
+		<-time.After(relayAgainMax)
+		synctest.Wait()
+		stop()
+		if waiting, _ := h.left(); !slices.Equal(waiting, []string{"newer", "version"}) {
+			t.Errorf("%v wait", waiting)
+		}
+		if s := relays[0].Stats(); s.Relayed != 3 || s.Refused != 2 || s.PutOff < 20 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestRelayEnds: a relay that is told to end waits for the answers to what it has handed in, and writes them down.
+func TestRelayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &slowLog{after: 2 * time.Second}
+		in, stopIn := running(t, log, nil)
+		h := newHeap("a1", "a2")
+		_, stop := relaying(t, in.Submit, RelayConfig{}, h, 1)
+		<-time.After(time.Second)
+		stop()
+		stopIn()
+		if waiting, _ := h.left(); len(waiting) != 0 {
+			t.Errorf("%v were stored and are still there", waiting)
+		}
+	})
+}
+
+// TestStanding: refused rows, and rows that wait too long, are a trouble that names what is wrong.
+func TestStanding(t *testing.T) {
+	for _, c := range []struct {
+		is   Standing
+		want string
+	}{
+		{Standing{}, ""},
+		{Standing{Waiting: 9, Oldest: RelayLate}, ""},
+		{Standing{Waiting: 9, Oldest: RelayLate + time.Second}, "9 submissions wait to be relayed, the first for 1m1s"},
+		{Standing{Waiting: 9, Oldest: 2 * RelayLate, Refused: 3, First: "task a of type b: c (409)"}, "3 submissions are refused; the first: task a of type b: c (409)"},
+	} {
+		err := c.is.Trouble()
+		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %v, want %q", c.is, err, c.want)
+		}
+	}
+}

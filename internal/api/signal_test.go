@@ -1,0 +1,39 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+)
+
+// What a signal leads to is said before it is stored; one that would change nothing is refused.
+func TestSignalIsForeseen(t *testing.T) {
+	view := func(state core.State, status core.StepStatus) *core.View {
+		return &core.View{ID: "o-1", Type: "order", State: state, Steps: []core.StepView{{Name: "charge", Agent: "pay", Status: "done"}, {Name: "approve", Status: status.String()}}}
+	}
+	yes := core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Result: []byte(`true`)}
+	no, call, nowhere := yes, yes, yes
+	no.Result, no.Reason = nil, "too dear"
+	call.Step, nowhere.Step = "charge", "elsewhere"
+	for _, x := range []struct {
+		c    core.Control
+		view *core.View
+		want string // of the outcome, or after ! of the refusal
+	}{
+		{yes, view(core.StatePending, core.StepRunning), "step approve is done"},
+		{no, view(core.StatePending, core.StepRunning), "step approve is refused"},
+		{yes, view(core.StateProcessing, core.StepWaiting), "it is kept until step approve begins"},
+		{yes, view(core.StateProcessing, core.StepDone), "!step approve is done already"},
+		{yes, view(core.StateProcessing, core.StepSkipped), "!step approve is skipped already"},
+		{yes, view(core.StateUndoing, core.StepRunning), "!the signal comes too late"},
+		{yes, view(core.StateProcessed, core.StepDone), "!the signal comes too late"},
+		{call, view(core.StateProcessing, core.StepRunning), "!step charge waits for no signal"},
+		{nowhere, view(core.StateProcessing, core.StepRunning), "!its plan has no step \"elsewhere\""},
+	} {
+		outcome, bad := foresee(&x.c, x.view)
+		if want, refused := strings.CutPrefix(x.want, "!"); refused != (bad != nil) || bad != nil && !strings.Contains(bad.Description, want) || bad == nil && outcome != want {
+			t.Errorf("%s of step %s: %q, %+v, want %s", x.view.State, x.c.Step, outcome, bad, x.want)
+		}
+	}
+}

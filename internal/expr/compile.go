@@ -1,0 +1,255 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/ext"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Program is the expressions of one plan version, compiled. It is not changed, so that any number of goroutines may use
+// it. Bind makes a core.Asker of it.
+type Program struct {
+	plan  *core.Plan
+	exprs map[place]*expression
+}
+
+// expression is one of them.
+type expression struct {
+	at      place
+	source  string
+	ast     *cel.Ast
+	program cel.Program
+	sees    sees
+}
+
+// Error is what is wrong with one expression of a plan. It wraps core.ErrPlan.
+type Error struct {
+	Plan         string
+	Step         int    // index; -1: the plan's own result
+	StepName     string // empty: the plan's own result
+	Field        string // when, with, until, elements or result
+	Line, Column int    // in the expression, from 1; the column in characters
+	Text         string // what is wrong
+	source       string
+}
+
+// Error names plan, step, field and place, and shows the line with a caret below it.
+func (e *Error) Error() string {
+	step := ""
+	if e.Step >= 0 {
+		step = "step " + e.StepName + ": "
+	}
+	return fmt.Sprintf("%v: plan %s: %s%s, line %d, column %d: %s\n%s", core.ErrPlan, e.Plan, step, e.Field, e.Line, e.Column, e.Text, e.Caret())
+}
+
+// Caret is the line of the expression with a caret below the place.
+func (e *Error) Caret() string {
+	lines := strings.Split(e.source, "\n")
+	if e.Line < 1 || e.Line > len(lines) {
+		return ""
+	}
+	return Caret(lines[e.Line-1], e.Column)
+}
+
+// Caret is a line, bars before it, with a caret below the column, from 1 in characters.
+func Caret(line string, column int) string {
+	below := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, string([]rune(line)[:min(max(column-1, 0), len([]rune(line)))]))
+	return " | " + line + "\n | " + below + "^"
+}
+
+// Unwrap gives core.ErrPlan.
+func (e *Error) Unwrap() error { return core.ErrPlan }
+
+// Errors is all that is wrong with the expressions of a plan.
+type Errors []*Error
+
+// Error has one after the other.
+func (e Errors) Error() string {
+	texts := make([]string, len(e))
+	for i := range e {
+		texts[i] = e[i].Error()
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Unwrap gives each.
+func (e Errors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i := range e {
+		all[i] = e[i]
+	}
+	return all
+}
+
+// Compile compiles the expressions of a plan that core.Plan.Validate takes. The error is an Errors with all that is wrong.
+func Compile(plan *core.Plan) (*Program, error) {
+	p := &Program{plan: plan, exprs: map[place]*expression{}}
+	var wrong Errors
+	for _, x := range expressions(plan) {
+		e, bad := p.compile(x.place, x.source)
+		wrong = append(wrong, bad...)
+		p.exprs[x.place] = e
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return p, nil
+}
+
+// has reports whether a plan has expressions.
+func has(plan *core.Plan) bool {
+	for i := range plan.Steps {
+		if s := &plan.Steps[i]; s.When != "" || s.Input != "" || s.Until != "" || s.Elements != "" {
+			return true
+		}
+	}
+	return plan.Result != ""
+}
+
+type located struct {
+	place
+	source string
+}
+
+// expressions are those of a plan, in the order of its steps, the plan's own last.
+func expressions(plan *core.Plan) (all []located) {
+	add := func(step int, f field, source string) {
+		if source != "" {
+			all = append(all, located{place{step, f}, source})
+		}
+	}
+	for i := range plan.Steps {
+		s := &plan.Steps[i]
+		add(i, fieldWhen, s.When)
+		add(i, fieldWith, s.Input)
+		add(i, fieldUntil, s.Until)
+		add(i, fieldElements, s.Elements)
+	}
+	add(-1, fieldResult, plan.Result)
+	return all
+}
+
+// variables of expressions.
+const (
+	varInput   = "input"
+	varResults = "results"
+	varElement = "element"
+	varIndex   = "index"
+)
+
+// environments are what an expression sees, with and without the element of an each.
+var plainEnv, elementEnv, errEnv = environments()
+
+func environments() (plain, element *cel.Env, err error) {
+	plain, err = cel.NewEnv(
+		cel.Variable(varInput, cel.DynType), cel.Variable(varResults, cel.MapType(cel.StringType, cel.DynType)),
+		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableIdentifierEscapeSyntax(), cel.EnableMacroCallTracking(),
+		cel.ParserRecursionLimit(nestingMax), cel.ParserExpressionSizeLimit(core.ExpressionBytesMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexSizeMax),
+		ext.Bindings(), ext.Math(), ext.Sets(), ext.TwoVarComprehensions(),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	element, err = plain.Extend(cel.Variable(varElement, cel.DynType), cel.Variable(varIndex, cel.IntType))
+	return plain, element, err
+}
+
+func (p *Program) compile(at place, source string) (*expression, Errors) {
+	env := plainEnv
+	if at.field == fieldWith && p.plan.Steps[at.step].Kind == core.EachStep {
+		env = elementEnv
+	}
+	if errEnv != nil {
+		return nil, Errors{p.wrong(at, source, 1, 1, errEnv.Error())}
+	}
+	if len(source) > core.ExpressionBytesMax {
+		return nil, Errors{p.wrong(at, source[:0], 1, 1, fmt.Sprintf("it has %d bytes, want at most %d", len(source), core.ExpressionBytesMax))}
+	}
+	ast, issues := env.Compile(source)
+	if found := issues.Errors(); len(found) > 0 {
+		var all Errors
+		for _, e := range found {
+			all = append(all, p.wrong(at, source, max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1, plainText(e.Message)))
+		}
+		return nil, all
+	}
+	if want := typeOf(at.field); want != nil && !ast.OutputType().IsExactType(want) && !ast.OutputType().IsExactType(cel.DynType) &&
+		(at.field != fieldElements || ast.OutputType().Kind() != cel.ListKind) {
+		return nil, Errors{p.wrong(at, source, 1, 1, "it gives "+article(ast.OutputType())+", want "+article(want))}
+	}
+	x := &expression{at: at, source: source, ast: ast}
+	var bad Errors
+	if x.sees, bad = p.look(x); len(bad) > 0 {
+		return nil, bad
+	}
+	var err error
+	if x.program, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostMax)); err != nil {
+		return nil, Errors{p.wrong(at, source, 1, 1, plainText(err.Error()))}
+	}
+	return x, nil
+}
+
+// typeOf is what an expression of that field has to give; nil: anything.
+func typeOf(f field) *cel.Type {
+	switch f {
+	case fieldWhen:
+		return cel.BoolType
+	case fieldUntil:
+		return cel.TimestampType
+	case fieldElements:
+		return cel.ListType(cel.DynType)
+	}
+	return nil
+}
+
+// article names a type as a reader of JSON would.
+func article(t *cel.Type) string {
+	switch t.Kind() {
+	case cel.ListKind:
+		return "a list"
+	case cel.MapKind:
+		return "a map"
+	case cel.IntKind:
+		return "an int"
+	case cel.NullTypeKind:
+		return "null"
+	case cel.TimestampKind:
+		return "a timestamp"
+	case cel.DurationKind:
+		return "a duration"
+	}
+	return "a " + t.String()
+}
+
+// plainText is an error of CEL's without what means nothing here.
+func plainText(text string) string {
+	text = strings.ReplaceAll(text, " (in container '')", "")
+	line, _, _ := strings.Cut(text, "\n")
+	return core.ShortText(line, 500)
+}
+
+func (p *Program) wrong(at place, source string, line, column int, text string) *Error {
+	e := &Error{Plan: p.plan.Name, Step: at.step, Field: string(at.field), Line: line, Column: column, Text: text, source: source}
+	if at.step >= 0 {
+		e.StepName = p.plan.Steps[at.step].Name
+	}
+	return e
+}
+
+// Reason is what is wrong where err is one error of an expression, and err's text otherwise.
+func Reason(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Text
+	}
+	return err.Error()
+}

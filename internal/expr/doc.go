@@ -1,0 +1,48 @@
+// Package expr evaluates the expressions of plans: whether a step begins, what it is given, until when it waits, which
+// elements it has, what a task comes to. They are CEL, compiled and type-checked when a plan is applied.
+//
+// An expression sees `input`, the task's input, and `results`, a map from the names of the steps that its own step comes
+// after, directly or through others, to what they answered. A step that was skipped is not in the map. It sees neither a
+// clock nor chance, so that it comes to the same whenever it is asked. What it costs is bounded.
+//
+// A number of JSON that is whole, however it is written (5, 5.0, 5e0), and that 64 bits hold is an int; any other is a
+// double. Numbers of both types compare; to compute with both, convert: double(input.count) * 1.5.
+package expr
+
+import "duly.dev/duly/internal/core"
+
+// CostMax bounds what one evaluation may cost, in CEL's units: about one for each operation, and more for long texts. It is
+// some tens of milliseconds of one core.
+const CostMax = 1_000_000
+
+// Bounds of one expression, besides core.ExpressionBytesMax.
+const (
+	nestingMax   = 100    // parentheses, calls and members in each other
+	nodesMax     = 10_000 // after macros are expanded
+	regexSizeMax = 10_000 // instructions of a compiled regular expression
+)
+
+// field is which expression of a step or plan it is, as files name it.
+type field string
+
+const (
+	fieldWhen     field = "when"
+	fieldWith     field = "with"
+	fieldUntil    field = "until"
+	fieldElements field = "elements"
+	fieldResult   field = "result"
+)
+
+// place is an expression of a plan: the step, -1 for the plan itself, and the field.
+type place struct {
+	step  int
+	field field
+}
+
+// name is how errors name the place.
+func (x place) name(p *core.Plan) string {
+	if x.step < 0 {
+		return string(x.field)
+	}
+	return "step " + p.Steps[x.step].Name + ": " + string(x.field)
+}

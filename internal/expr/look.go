@@ -1,0 +1,168 @@
+package expr
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+)
+
+// sees is what an expression looks at, so that nothing else has to be read.
+type sees struct {
+	input, element bool
+	results        uint64 // steps whose results it names, or may name
+}
+
+// may are the steps whose results an expression may name: those that its step comes after.
+func (p *Program) may(at place) uint64 {
+	if at.step >= 0 {
+		return p.plan.Ancestors(at.step)
+	}
+	return 1<<uint(len(p.plan.Steps)) - 1 // of 64 steps 0 - 1: all
+}
+
+// look finds what an expression looks at, and results that it may not name.
+func (p *Program) look(x *expression) (sees, Errors) {
+	l := looker{p: p, x: x, may: p.may(x.at)}
+	l.visit(x.ast.NativeRep().Expr(), nil)
+	return l.sees, l.wrong
+}
+
+type looker struct {
+	p     *Program
+	x     *expression
+	may   uint64
+	sees  sees
+	wrong Errors
+}
+
+// visit walks an expression; own are the names that macros have bound in it.
+func (l *looker) visit(e ast.Expr, own []string) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		l.ident(strings.TrimPrefix(e.AsIdent(), "."), own)
+	case ast.SelectKind:
+		s := e.AsSelect()
+		if l.isResults(s.Operand(), own) {
+			l.result(s.Operand(), s.FieldName())
+			return
+		}
+		l.visit(s.Operand(), own)
+	case ast.CallKind:
+		l.call(e.AsCall(), own)
+	case ast.ListKind:
+		for _, x := range e.AsList().Elements() {
+			l.visit(x, own)
+		}
+	case ast.MapKind:
+		for _, x := range e.AsMap().Entries() {
+			l.visit(x.AsMapEntry().Key(), own)
+			l.visit(x.AsMapEntry().Value(), own)
+		}
+	case ast.StructKind:
+		for _, x := range e.AsStruct().Fields() {
+			l.visit(x.AsStructField().Value(), own)
+		}
+	case ast.ComprehensionKind:
+		c := e.AsComprehension()
+		l.visit(c.IterRange(), own)
+		l.visit(c.AccuInit(), own)
+		inner := append(append([]string(nil), own...), c.IterVar(), c.IterVar2(), c.AccuVar())
+		l.visit(c.LoopCondition(), inner)
+		l.visit(c.LoopStep(), inner)
+		l.visit(c.Result(), inner)
+	}
+}
+
+func (l *looker) ident(name string, own []string) {
+	for _, bound := range own {
+		if bound == name {
+			return
+		}
+	}
+	switch name {
+	case varInput:
+		l.sees.input = true
+	case varElement, varIndex:
+		l.sees.element = true
+	case varResults: // as a whole
+		l.sees.results |= l.may
+	}
+}
+
+func (l *looker) call(c ast.CallExpr, own []string) {
+	args := c.Args()
+	if c.IsMemberFunction() {
+		l.visit(c.Target(), own)
+	}
+	if len(args) == 2 {
+		switch results, name := args[0], args[1]; c.FunctionName() {
+		case operators.In:
+			results, name = name, results
+			fallthrough
+		case operators.Index:
+			if text, ok := constant(name); ok && l.isResults(results, own) {
+				l.result(results, text)
+				return
+			}
+		}
+	}
+	for _, x := range args {
+		l.visit(x, own)
+	}
+}
+
+func constant(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	text, ok := e.AsLiteral().(types.String)
+	return string(text), ok
+}
+
+func (l *looker) isResults(e ast.Expr, own []string) bool {
+	if e.Kind() != ast.IdentKind || strings.TrimPrefix(e.AsIdent(), ".") != varResults {
+		return false
+	}
+	for _, bound := range own {
+		if bound == varResults {
+			return false
+		}
+	}
+	return true
+}
+
+// result notes that the expression names the result of a step.
+func (l *looker) result(at ast.Expr, name string) {
+	i := l.p.plan.StepIndex(name)
+	if i >= 0 && l.may&(1<<uint(i)) != 0 {
+		l.sees.results |= 1 << uint(i)
+		return
+	}
+	where := l.x.ast.NativeRep().SourceInfo().GetStartLocation(at.ID())
+	text := fmt.Sprintf("results has no %q", name)
+	switch {
+	case i < 0:
+		text += ": the plan has no such step"
+	case i == l.x.at.step:
+		text += ": that is the step itself"
+	default:
+		text += fmt.Sprintf(": step %s does not come after it", l.p.plan.Steps[l.x.at.step].Name)
+	}
+	l.wrong = append(l.wrong, l.p.wrong(l.x.at, l.x.source, max(where.Line(), 1), max(where.Column(), 0)+1, text+"; there is "+l.p.names(l.may)))
+}
+
+// names are those of a set of steps.
+func (p *Program) names(set uint64) string {
+	if set == 0 {
+		return "nothing"
+	}
+	var all []string
+	for ; set != 0; set &= set - 1 {
+		all = append(all, p.plan.Steps[bits.TrailingZeros64(set)].Name)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,242 @@
+package forecast
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Samples is how many ways each question is played through. A chance is known to one part in so many.
+const Samples = 256
+
+// draws has, for each step of a plan, a permutation of the samples: which of its durations a step draws in each. They are
+// made by a fixed generator, so that an answer never depends on the process that gives it.
+var draws = func() (all [2 * core.StepsMax][Samples]uint8) {
+	state := uint64(0x9E3779B97F4A7C15)
+	next := func(n int) int { // splitmix64
+		state += 0x9E3779B97F4A7C15
+		z := state
+		z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+		z = (z ^ z>>27) * 0x94D049BB133111EB
+		return int((z ^ z>>31) % uint64(n))
+	}
+	for i := range all {
+		for s := range all[i] {
+			all[i][s] = uint8(s)
+		}
+		for s := Samples - 1; s > 0; s-- {
+			j := next(s + 1)
+			all[i][s], all[i][j] = all[i][j], all[i][s]
+		}
+	}
+	return all
+}()
+
+// Progress is how far a step is.
+type Progress struct {
+	Over  bool          // done or skipped: nothing follows from it
+	Begun bool          // it runs, or is between two tries
+	For   time.Duration // for how long: since it began, or since it could begin; 0: not known
+	Known time.Duration // of a wait that has begun, when it is over, from now; 0: not known
+}
+
+// table is the durations of a step by quantile, in rising order, in milliseconds.
+type table = [Samples]float32
+
+// shape is a plan with the durations of its steps, as of an instant. Nothing but lefts of it changes.
+type shape struct {
+	at        core.Instant
+	wait, run []*table // by step; nil: it does not wait; its runs are not known
+	unknown   uint64   // steps whose durations are not known
+	newest    core.Instant
+
+	mu    sync.Mutex
+	lefts map[uint64]time.Duration // answers of left, by which steps are over
+}
+
+// open is one step of a question.
+type open struct {
+	step      int
+	wait, run *table
+	// What of the tables can still be: those durations that are longer than what has passed.
+	waitFrom, runFrom int
+	waited, ran       float32 // what has passed
+	after             uint64  // steps that it waits for, and that are open
+	least             float32 // a call must begin so long before the deadline
+}
+
+// ask prepares a question about a task that is so far; progress nil: it has not begun. With limits it counts when calls
+// must begin at the latest. It reports false where a step that is open is not known.
+func (s *shape) ask(p *core.Plan, progress []Progress, limits bool, steps []open) (asked []open, known bool) {
+	var over uint64
+	for i := range progress {
+		if progress[i].Over {
+			over |= 1 << uint(i)
+		}
+	}
+	if s.unknown&^over&(1<<uint(len(p.Steps))-1) != 0 {
+		return nil, false
+	}
+	for i := range p.Steps {
+		if over&(1<<uint(i)) != 0 {
+			continue
+		}
+		o := open{step: i, wait: s.wait[i], run: s.run[i]}
+		for _, a := range p.Steps[i].After {
+			o.after |= 1 << uint(a) &^ over
+		}
+		if limits && p.Steps[i].Kind == core.CallStep {
+			o.least = toMS(max(p.UndoReserve, p.Steps[i].Least))
+		}
+		if progress != nil {
+			o.passed(&progress[i])
+		}
+		steps = append(steps, o)
+	}
+	return steps, true
+}
+
+// passed takes in what is known of a step that has begun, or could.
+func (o *open) passed(at *Progress) {
+	since := toMS(at.For)
+	switch {
+	case at.Begun && at.Known > 0:
+		known := new(table)
+		for i := range known {
+			known[i] = toMS(at.Known)
+		}
+		o.wait, o.run, o.least = nil, known, 0
+	case at.Begun:
+		o.wait, o.ran, o.least = nil, since, 0
+		o.runFrom = longer(o.run, since)
+	case o.wait != nil && o.after == 0:
+		o.waited, o.waitFrom = since, longer(o.wait, since)
+	}
+}
+
+// longer is from where on the durations of a table are longer than one that has passed; the last stays where none is.
+func longer(t *table, passed float32) int {
+	if passed <= 0 {
+		return 0
+	}
+	n, _ := slices.BinarySearch(t[:], passed)
+	return min(n, Samples-1)
+}
+
+// add adds one of the durations of a table, from an index on and less what has passed, to each sample.
+func add(to, t *table, from int, passed float32, which *[Samples]uint8) {
+	if from == 0 && passed == 0 {
+		for s := range to {
+			to[s] += t[which[s]]
+		}
+		return
+	}
+	for s := range to {
+		to[s] += max(0, t[from+int(which[s])*(Samples-from)/Samples]-passed)
+	}
+}
+
+// ends is where a question keeps when each step ends in each sample.
+type ends [core.StepsMax]table
+
+var scratch = sync.Pool{New: func() any { return new(ends) }}
+
+// play fills needs with how much time each sample takes, in milliseconds from now on: to the end of its last step, and
+// so that no call begins later than it may.
+func play(steps []open, needs *table) {
+	all := scratch.Get().(*ends)
+	defer scratch.Put(all)
+	before := uint64(0) // steps that others come after
+	for i := range steps {
+		before |= steps[i].after
+	}
+	for i := range steps {
+		o := &steps[i]
+		end := &all[o.step]
+		clear(end[:])
+		for after := o.after; after != 0; after &= after - 1 {
+			for s, at := range &all[bits.TrailingZeros64(after)] {
+				if at > end[s] { // max of the language is slower: it minds NaN
+					end[s] = at
+				}
+			}
+		}
+		if o.wait != nil {
+			add(end, o.wait, o.waitFrom, o.waited, &draws[core.StepsMax+o.step])
+		}
+		if o.least > 0 {
+			for s, start := range end {
+				if start += o.least; start > needs[s] {
+					needs[s] = start
+				}
+			}
+		}
+		add(end, o.run, o.runFrom, o.ran, &draws[o.step])
+		if before&(1<<uint(o.step)) != 0 {
+			continue // something ends later
+		}
+		for s, at := range end {
+			if at > needs[s] {
+				needs[s] = at
+			}
+		}
+	}
+}
+
+// chance is the part of the samples in which a task makes its deadline, which is so far away.
+func chance(steps []open, left time.Duration) float64 {
+	var needs table
+	play(steps, &needs)
+	made, limit := 0, toMS(left)
+	for _, n := range needs {
+		if n <= limit {
+			made++
+		}
+	}
+	return float64(made) / Samples
+}
+
+// quantile is how much time a part q of the samples needs that come to an end at all; false where none does.
+func quantile(steps []open, q float64) (time.Duration, bool) {
+	var needs table
+	play(steps, &needs)
+	slices.Sort(needs[:])
+	n, _ := slices.BinarySearch(needs[:], infinite)
+	if n == 0 {
+		return 0, false
+	}
+	return fromMS(needs[min(n-1, int(q*float64(n)))]), true
+}
+
+// leftMax bounds the answers of Left that a shape keeps.
+const leftMax = 256
+
+// left is how much time a task needs in a part q of the cases whose steps are over in part, when its next ones begin now.
+func (s *shape) left(p *core.Plan, over uint64, q float64) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, known := s.lefts[over]; known {
+		return d
+	}
+	progress := make([]Progress, len(p.Steps))
+	for i := range progress {
+		progress[i].Over = over&(1<<uint(i)) != 0
+	}
+	d := time.Duration(0)
+	if steps, known := s.ask(p, progress, true, nil); known {
+		for i := range steps {
+			if steps[i].after == 0 {
+				steps[i].wait = nil
+			}
+		}
+		d, _ = quantile(steps, q)
+	}
+	if s.lefts == nil || len(s.lefts) >= leftMax {
+		s.lefts = map[uint64]time.Duration{}
+	}
+	s.lefts[over] = d
+	return d
+}

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/forecast"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/scheduler"
+)
+
+const (
+	forecastEvery = time.Minute        // between two savings, and two readings of what the other nodes know
+	forecastPage  = 256                // rows that are saved in one transaction
+	forecastKept  = 7 * 24 * time.Hour // rows that are not written any more are forgotten after it
+	forecastLast  = time.Second        // of the last saving, when the node ends
+
+	// freshFeasible and begunFeasible are how sure it must be that a task makes its deadline for it to be claimed in its
+	// turn: one that has not begun costs nothing yet, one that has would be lost.
+	freshFeasible = 0.9
+	begunFeasible = 0.5
+)
+
+// forecasts is what a node knows of how long steps take.
+type forecasts struct {
+	node  string
+	store operate.ForecastStore
+	book  *forecast.Book
+	feed  *forecast.Feed
+	now   func() core.Instant
+
+	read     forecastRead
+	restored bool
+	forgotAt core.Instant
+
+	mu    sync.Mutex
+	let   map[forecast.Key]core.Instant // when a submission was let in last to learn from it
+	short atomic.Int64                  // submissions that had too little time
+}
+
+func newForecasts(n *Node) *forecasts {
+	f := &forecasts{node: n.cfg.NodeName, book: forecast.NewBook(0), now: n.clock.instant}
+	f.store, _ = n.store.(operate.ForecastStore)
+	f.feed = forecast.NewFeed(f.book)
+	return f
+}
+
+// learn has a scheduler tell what it commits, and asks which parked tasks can make their deadlines.
+func (f *forecasts) learn(cfg *scheduler.RunConfig) {
+	cfg.Learn = func() scheduler.Telling { return f.feed.Begin() }
+	cfg.Admit = func(plan *core.Plan, left time.Duration) string { return f.admit(f.now(), plan, left) }
+	cfg.Left = func(plan *core.Plan, t *core.Task) time.Duration {
+		return f.book.Left(plan, t, freshFeasible, begunFeasible, f.now())
+	}
+}
+
+const (
+	admissionQuantile = 0.95
+	// What was last observed so long ago, or as many of the plan's own times, is not held against a submission: one a
+	// second is let in, because a plan of which all are refused would never be seen to have become faster.
+	staleAfter = 10 * time.Second
+	staleTimes = 2
+	letEvery   = time.Second
+)
+
+// admit says why a submission of a plan with so much time left has too little; empty: it has enough, or that is not known.
+func (f *forecasts) admit(now core.Instant, plan *core.Plan, left time.Duration) string {
+	needs, newest, known := f.book.Needs(plan, admissionQuantile, now)
+	if !known || left-plan.UndoReserve >= needs {
+		return ""
+	}
+	if now.Sub(newest) > max(staleAfter, staleTimes*needs) && f.letIn(plan, now) {
+		return ""
+	}
+	f.short.Add(1)
+	text := fmt.Sprintf("plan %s takes %s (95 %% of its tasks of late), and %s are left until the deadline", plan.Name, rounded(needs), rounded(left))
+	if plan.UndoReserve > 0 {
+		text += fmt.Sprintf(", of which undo_reserve keeps %s", rounded(plan.UndoReserve))
+	}
+	return text + fmt.Sprintf(": a complete_by of %s would be enough", rounded(needs+plan.UndoReserve+needs/20))
+}
+
+// letIn reports whether a submission is let in to learn from it.
+func (f *forecasts) letIn(plan *core.Plan, now core.Instant) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := forecast.Key{Type: plan.Name, Version: plan.Version}
+	if last, was := f.let[k]; was && now < last.Add(letEvery) {
+		return false
+	}
+	if f.let == nil || len(f.let) >= forecastPage {
+		f.let = map[forecast.Key]core.Instant{}
+	}
+	f.let[k] = now
+	return true
+}
+
+// rounded is a duration as a person reads it.
+func rounded(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Minute, time.Second, time.Millisecond} {
+		if d >= 100*unit {
+			return d.Round(unit)
+		}
+	}
+	return d.Round(time.Millisecond)
+}
+
+// keepForecasts saves what this node has learned and reads what the others have, until ctx ends.
+func (n *Node) keepForecasts(ctx context.Context) {
+	f := n.forecasts
+	if f.store == nil {
+		return
+	}
+	for {
+		bounded, cancel := context.WithTimeout(ctx, readTimeout)
+		err := errors.Join(f.load(bounded), f.save(bounded, n.cfg.Has(config.RoleScheduler)))
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			n.log.Debug("forecasts are not kept; this is tried again", "error", err)
+		}
+		if pause.For(ctx, forecastEvery) != nil {
+			break
+		}
+	}
+	bounded, cancel := n.ending(ctx, forecastLast)
+	defer cancel()
+	if err := f.save(bounded, n.cfg.Has(config.RoleScheduler)); err != nil {
+		n.log.Debug("the last forecasts are not kept", "error", err)
+	}
+}
+
+// load reads what the other nodes know, and at first what an earlier life of this one knew.
+func (f *forecasts) load(ctx context.Context) error {
+	all, err := f.store.Forecasts(ctx)
+	if err != nil {
+		return err
+	}
+	var own, others []forecast.Row
+	for i := range all {
+		row := forecast.Row{Key: forecast.Key{Type: all[i].Type, Version: all[i].Version, Step: all[i].Step}, At: all[i].At, Data: all[i].Data}
+		if all[i].Node == f.node {
+			own = append(own, row)
+		} else {
+			others = append(others, row)
+		}
+	}
+	if !f.restored {
+		f.restored = true
+		err = f.book.Restore(own)
+	}
+	return errors.Join(err, f.book.Others(others))
+}
+
+// save writes what has changed, and now and then forgets what no node writes any more.
+func (f *forecasts) save(ctx context.Context, owner bool) error {
+	if !owner || !f.restored { // else an earlier life's rows would be written over by less
+		return nil
+	}
+	for {
+		changed := f.book.Changed(forecastPage)
+		if len(changed) == 0 {
+			break
+		}
+		rows := make([]operate.ForecastRow, len(changed))
+		for i, r := range changed {
+			rows[i] = operate.ForecastRow{Node: f.node, Type: r.Type, Version: r.Version, Step: r.Step, At: r.At, Data: r.Data}
+		}
+		if err := f.store.SaveForecasts(ctx, f.node, rows); err != nil {
+			return err
+		}
+	}
+	now := f.now()
+	if now.Sub(f.forgotAt) < forecastKept/24 {
+		return nil
+	}
+	f.forgotAt = now
+	return f.store.ForgetForecasts(ctx, now.Add(-forecastKept))
+}

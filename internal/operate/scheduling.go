@@ -1,0 +1,384 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/schedule"
+)
+
+// scheduleTries bounds how often a change is made again that another was faster than.
+const scheduleTries = 20
+
+// Task is a task that is handed to the request endpoint, with its headers' texts.
+type Task struct {
+	Type, ID    string
+	Input       []byte
+	PlanVersion string // empty: the newest
+	CompleteBy  string // empty: the plan's time
+	Labels      string
+}
+
+// Submitter hands tasks to the request endpoint.
+type Submitter interface {
+	// Submit returns when the task is stored. The same task again is no error. Error: a *Refusal of the endpoint's, or that
+	// it does not answer.
+	Submit(ctx context.Context, t Task) error
+}
+
+// Scheduling is Schedules over the state store. All fields are required. It is safe for concurrent use.
+type Scheduling struct {
+	Store  ScheduleStore
+	Plans  func(context.Context) ([]core.Plan, error)
+	Trail  TrailWriter
+	Submit Submitter
+	Now    func() time.Time
+}
+
+var _ Schedules = (*Scheduling)(nil)
+
+// ScheduleTarget is what the audit trail calls a schedule.
+func ScheduleTarget(name string) string { return "schedule/" + core.NameOf(name, core.NameBytesMax) }
+
+// Schedules implements Schedules.
+func (s *Scheduling) Schedules(ctx context.Context, limit int, after string) ([]ScheduleView, string, error) {
+	all, err := s.Store.Schedules(ctx, limit, after)
+	if err != nil {
+		return nil, "", err
+	}
+	views := make([]ScheduleView, len(all))
+	for i := range all {
+		views[i] = s.view(all[i])
+	}
+	next := ""
+	if n := len(all); n == limit {
+		next = all[n-1].Name
+	}
+	return views, next, nil
+}
+
+// Schedule implements Schedules.
+func (s *Scheduling) Schedule(ctx context.Context, name string) (ScheduleView, error) {
+	one, err := s.Store.ScheduleByName(ctx, name)
+	if err != nil {
+		return ScheduleView{}, err
+	}
+	return s.view(one), nil
+}
+
+// view adds the runs that come.
+func (s *Scheduling) view(one Schedule) ScheduleView {
+	v := ScheduleView{Schedule: one, Next: []time.Time{}}
+	if one.Paused {
+		return v
+	}
+	if parsed, err := schedule.Parse(&one.Spec); err == nil { // a newer node may have written what this one cannot read
+		after := one.Cursor
+		if now := s.Now(); after.Before(now) && !one.Due.After(now) {
+			after = now // what is due already does not come
+		}
+		v.Next = append(v.Next, parsed.NextRuns(after, ScheduleNext)...)
+	}
+	return v
+}
+
+// PutSchedule implements Schedules.
+func (s *Scheduling) PutSchedule(ctx context.Context, by Actor, spec schedule.Spec, reason string) (ScheduleView, error) {
+	const action = "schedule.put"
+	no := func(bad *Refusal) (ScheduleView, error) {
+		return ScheduleView{}, refused(ctx, s.Trail, by, action, ScheduleTarget(spec.Name), reason, nil, nil, bad)
+	}
+	if bad := CheckOperator(by, action); bad != nil {
+		return no(bad)
+	}
+	if bad := CheckReason(reason); bad != nil {
+		return no(bad)
+	}
+	now := s.Now().UTC()
+	cleanTimes(&spec)
+	parsed, err := schedule.Parse(&spec)
+	if err == nil {
+		err = parsed.CheckFires(now)
+	}
+	if bad, ok := errors.AsType[*schedule.FieldError](err); ok {
+		return no(&Refusal{Code: 400, Field: bad.Field, Detail: bad.Text})
+	}
+	if err != nil {
+		return ScheduleView{}, err
+	}
+	bad, err := s.checkPlan(ctx, &spec)
+	if err != nil {
+		return ScheduleView{}, err
+	}
+	if bad != nil {
+		return no(bad)
+	}
+	put, err := s.change(ctx, spec.Name, by, action, reason, func(before *Schedule) (Schedule, *Refusal) {
+		return changedTo(before, spec, by, now), nil
+	})
+	if err != nil {
+		return ScheduleView{}, err
+	}
+	return s.view(put), nil
+}
+
+// cleanTimes makes times as the store gives them back.
+func cleanTimes(spec *schedule.Spec) {
+	for _, at := range []*time.Time{&spec.From, &spec.Until} {
+		if !at.IsZero() {
+			*at = core.InstantOf(*at).Time()
+		}
+	}
+}
+
+// changedTo is a schedule with another spec; before nil: a new one. Other times begin now.
+func changedTo(before *Schedule, spec schedule.Spec, by Actor, now time.Time) Schedule {
+	at := core.InstantOf(now).Time()
+	if before == nil {
+		return Schedule{Spec: spec, Revision: now.UnixMicro() - 1, By: by.Name, Created: at, Changed: at, Cursor: at}
+	}
+	to := *before
+	if is := &before.Spec; is.Cron != spec.Cron || is.Every != spec.Every || is.Zone != spec.Zone || !is.From.Equal(spec.From) || !is.Until.Equal(spec.Until) || is.Jitter != spec.Jitter {
+		to.Cursor, to.Waiting = at, nil
+	}
+	if spec.Overlap != schedule.OverlapQueue {
+		to.Waiting = nil
+	}
+	to.Spec, to.By, to.Changed = spec, by.Name, at
+	return to
+}
+
+// checkPlan refuses a task type without a plan: its tasks would be refused one by one.
+func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refusal, error) {
+	plans, err := s.Plans(ctx)
+	unreadable, some := errors.AsType[core.UnreadablePlans](err)
+	if err != nil && !some {
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	known := unreadable.Newest(spec.Type) > 0 // of a newer node, which can read it
+	for i := range plans {
+		if plans[i].Name == spec.Type {
+			if known = true; plans[i].Version == spec.PlanVersion {
+				return nil, nil
+			}
+		}
+	}
+	switch {
+	case !known:
+		return &Refusal{Code: 400, Field: "type", Detail: fmt.Sprintf("type %s has no plan: apply it first", core.QuoteShort(spec.Type))}, nil
+	case spec.PlanVersion != 0 && unreadable.Newest(spec.Type) != spec.PlanVersion:
+		return &Refusal{Code: 400, Field: "plan_version", Detail: fmt.Sprintf("plan_version is %d, and no such version of plan %s is stored", spec.PlanVersion, spec.Type)}, nil
+	}
+	return nil, nil
+}
+
+// change reads a schedule, changes it, and writes it, again where another was faster. Error: *Refusal.
+func (s *Scheduling) change(ctx context.Context, name string, by Actor, action, reason string, to func(before *Schedule) (Schedule, *Refusal)) (Schedule, error) {
+	read := func() (*Schedule, error) {
+		is, err := s.Store.ScheduleByName(ctx, name)
+		if errors.Is(err, core.ErrNotFound) {
+			return nil, nil
+		}
+		return &is, err
+	}
+	before, err := read()
+	if err != nil {
+		return Schedule{}, err
+	}
+	after, bad := to(before)
+	if bad != nil {
+		return after, refused(ctx, s.Trail, by, action, ScheduleTarget(name), reason, nil, nil, bad)
+	}
+	var was any
+	if before != nil {
+		was = before.Spec
+	}
+	err = changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, was, after, func() error {
+		for try := 1; ; try++ {
+			revision := int64(0)
+			if before != nil {
+				revision = before.Revision
+			}
+			after.Revision++
+			after.Due = DueOf(&after)
+			err := s.Store.PutSchedule(ctx, after, revision)
+			if !errors.Is(err, ErrFenced) || try == scheduleTries {
+				return err
+			}
+			if before, err = read(); err != nil {
+				return err
+			}
+			if after, bad = to(before); bad != nil {
+				return bad
+			}
+		}
+	})
+	return after, err
+}
+
+// DueOf is when a schedule has to be looked at next; zero: never, as it stands.
+func DueOf(s *Schedule) time.Time {
+	switch {
+	case s.Paused:
+		return time.Time{}
+	case len(s.Waiting) > 0:
+		return s.Waiting[0]
+	}
+	parsed, err := schedule.Parse(&s.Spec)
+	if err != nil {
+		return s.Cursor // who looks says why
+	}
+	next, ok := parsed.Next(s.Cursor)
+	if !ok {
+		return time.Time{}
+	}
+	return parsed.Due(next)
+}
+
+// noSchedule refuses a name that no schedule has.
+func noSchedule(name string) *Refusal {
+	return &Refusal{Code: 404, Field: "name", Detail: fmt.Sprintf("there is no schedule %s", core.QuoteShort(name))}
+}
+
+// PauseSchedule implements Schedules. After a pause it goes on with the next run that comes; what was waiting goes on
+// waiting.
+func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, paused bool, reason string) (ScheduleView, error) {
+	action := "schedule.pause"
+	if !paused {
+		action = "schedule.resume"
+	}
+	if bad := firstOf(CheckOperator(by, action), checkReason(reason)); bad != nil {
+		return ScheduleView{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, ReasonBytesMax), nil, nil, bad)
+	}
+	now := core.InstantOf(s.Now()).Time()
+	put, err := s.change(ctx, name, by, action, reason, func(before *Schedule) (Schedule, *Refusal) {
+		if before == nil {
+			return Schedule{}, noSchedule(name)
+		}
+		to := *before
+		if to.Paused && !paused && to.Cursor.Before(now) {
+			to.Cursor = now
+		}
+		to.Paused, to.By, to.Changed = paused, by.Name, now
+		return to, nil
+	})
+	if err != nil {
+		return ScheduleView{}, err
+	}
+	return s.view(put), nil
+}
+
+func firstOf(all ...*Refusal) *Refusal {
+	for _, bad := range all {
+		if bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// DeleteSchedule implements Schedules.
+func (s *Scheduling) DeleteSchedule(ctx context.Context, by Actor, name, reason string) error {
+	const action = "schedule.delete"
+	no := func(bad *Refusal) error {
+		return refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, ReasonBytesMax), nil, nil, bad)
+	}
+	if bad := firstOf(CheckOperator(by, action), checkReason(reason)); bad != nil {
+		return no(bad)
+	}
+	before, err := s.Store.ScheduleByName(ctx, name)
+	if errors.Is(err, core.ErrNotFound) {
+		return no(noSchedule(name))
+	}
+	if err != nil {
+		return err
+	}
+	return changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, before, nil, func() error {
+		for try := 1; ; try++ {
+			err := s.Store.DeleteSchedule(ctx, name, before.Revision)
+			if !errors.Is(err, ErrFenced) || try == scheduleTries {
+				return err
+			}
+			if before, err = s.Store.ScheduleByName(ctx, name); err != nil {
+				if errors.Is(err, core.ErrNotFound) {
+					return nil // another deleted it
+				}
+				return err
+			}
+		}
+	})
+}
+
+// RunSchedule implements Schedules. Two requests within a second are one task.
+func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason string) (ScheduleRun, error) {
+	const action = "schedule.run_now"
+	no := func(bad *Refusal) (ScheduleRun, error) {
+		return ScheduleRun{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, ReasonBytesMax), nil, nil, bad)
+	}
+	if bad := firstOf(CheckOperator(by, action), CheckReason(reason)); bad != nil {
+		return no(bad)
+	}
+	is, err := s.Store.ScheduleByName(ctx, name)
+	if errors.Is(err, core.ErrNotFound) {
+		return no(noSchedule(name))
+	}
+	if err != nil {
+		return ScheduleRun{}, err
+	}
+	now := s.Now().UTC()
+	task := TaskOf(&is, schedule.RunNowID(name, now))
+	run := ScheduleRun{Type: task.Type, Task: task.ID}
+	err = changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, nil, run, func() error {
+		if err := s.Submit.Submit(ctx, task); err != nil {
+			return err
+		}
+		return ChangeSchedule(ctx, s.Store, is, func(to *Schedule) bool {
+			if to.LastTask == task.ID {
+				return false
+			}
+			to.LastTask, to.LastAt, to.Outcome, to.Why = task.ID, core.InstantOf(now).Time(), "", ""
+			to.Submitted++
+			return true
+		})
+	})
+	return run, err
+}
+
+// TaskOf is a task of a schedule. What of the spec cannot be is for the endpoint to refuse.
+func TaskOf(s *Schedule, id string) Task {
+	t := Task{Type: s.Type, ID: id, Input: s.Input, CompleteBy: s.CompleteBy}
+	if s.PlanVersion != 0 {
+		t.PlanVersion = strconv.FormatInt(s.PlanVersion, 10)
+	}
+	if parsed, err := schedule.Parse(&s.Spec); err == nil {
+		t.Labels = core.FormatLabels(parsed.Labels)
+	}
+	return t
+}
+
+// ChangeSchedule writes a change of a schedule that was read, and makes it again on what stands where another was faster.
+// A change that reports false is none. One that is deleted meanwhile is left so.
+func ChangeSchedule(ctx context.Context, store ScheduleStore, is Schedule, change func(*Schedule) bool) error {
+	for try := 1; ; try++ {
+		to := is
+		to.Waiting = append([]time.Time(nil), is.Waiting...)
+		if !change(&to) {
+			return nil
+		}
+		to.Revision, to.Due = is.Revision+1, DueOf(&to)
+		err := store.PutSchedule(ctx, to, is.Revision)
+		if !errors.Is(err, ErrFenced) || try == scheduleTries {
+			return err
+		}
+		if is, err = store.ScheduleByName(ctx, is.Name); err != nil {
+			if errors.Is(err, core.ErrNotFound) {
+				return nil
+			}
+			return err
+		}
+	}
+}

@@ -1,0 +1,379 @@
+package schedules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/schedule"
+)
+
+const (
+	duePage      = 100              // schedules that are read at a time
+	roundMax     = 30 * time.Second // of one round
+	submitMax    = 10 * time.Second // of one submission
+	outcomeEvery = 5 * time.Second  // between two looks at what became of the tasks
+	forgetAfter  = 10 * time.Minute // a task that is not there so long after it was submitted is forgotten
+	retryFirst   = time.Second      // after a submission that failed
+	retryMost    = 30 * time.Second
+)
+
+// State is where a task stands.
+type State struct {
+	State core.State
+	Why   string // it ended so, in words
+}
+
+// Tasks tells where tasks stand.
+type Tasks interface {
+	// States returns those of the ids that are there, by id.
+	States(ctx context.Context, ids []string) (map[string]State, error)
+}
+
+// Leader says whether this process is the one that carries schedules out.
+type Leader interface{ Leads() bool }
+
+// Config is how a runner works. Interval and its successors take their defaults where they are 0; Now is required.
+type Config struct {
+	Interval time.Duration // between two rounds; 0: a second
+	Now      func() time.Time
+	// Report takes the outcome of each round, nil when it worked; it must not block.
+	Report func(error)
+	// Missed is told once of runs that could not be submitted in time, after that is written down. nil: it is only logged.
+	Missed func(name string, runs int64, since time.Time)
+}
+
+// Stats are what a runner has done since it was made, and how it stands.
+type Stats struct {
+	Submitted, Skipped, Missed, Failed int64
+	Lag                                time.Duration // by which the newest submission was late, or the oldest that fails is
+	Failing                            map[string]string
+}
+
+// Runner submits what has come due.
+type Runner struct {
+	cfg    Config
+	store  operate.ScheduleStore
+	tasks  Tasks
+	submit operate.Submitter
+	leader Leader
+	log    *slog.Logger
+
+	again     map[string]*retry // of schedules whose submissions fail
+	outcomeAt time.Time
+
+	mu    sync.Mutex // of what follows
+	stats Stats
+}
+
+// retry is when a submission that failed is tried again.
+type retry struct {
+	tries int
+	at    time.Time
+	why   string
+	due   time.Time // of the run that it is about
+}
+
+// NewRunner makes a runner, which does nothing until Run.
+func NewRunner(cfg Config, store operate.ScheduleStore, tasks Tasks, submit operate.Submitter, leader Leader, log *slog.Logger) *Runner {
+	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
+	return &Runner{cfg: cfg, store: store, tasks: tasks, submit: submit, leader: leader, log: log, again: map[string]*retry{}}
+}
+
+// Run carries schedules out until ctx ends. What fails is reported, and done again in the next round.
+func (r *Runner) Run(ctx context.Context) {
+	for {
+		err := r.round(ctx)
+		if ctx.Err() == nil && r.cfg.Report != nil {
+			r.cfg.Report(err)
+		}
+		if pause.For(ctx, r.cfg.Interval) != nil {
+			return
+		}
+	}
+}
+
+// Stats are a copy. It is safe for concurrent use.
+func (r *Runner) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stats
+	s.Failing = make(map[string]string, len(r.stats.Failing))
+	for name, why := range r.stats.Failing {
+		s.Failing[name] = why
+	}
+	return s
+}
+
+// round looks at all schedules that are due, once.
+func (r *Runner) round(ctx context.Context) error {
+	if !r.leader.Leads() {
+		clear(r.again)
+		r.standing(r.cfg.Now())
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, roundMax)
+	defer cancel()
+	failed := r.outcomes(ctx)
+	seen := map[string]bool{}
+	for after, more := "", true; more; {
+		due, err := r.store.DueSchedules(ctx, r.cfg.Now(), duePage, after)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		for i := range due {
+			after, seen[due[i].Name] = due[i].Name, true
+			if err := r.look(ctx, due[i]); err != nil {
+				failed = errors.Join(failed, err)
+			}
+		}
+		more = len(due) == duePage
+	}
+	for name := range r.again {
+		if !seen[name] { // it was paused, changed or deleted
+			delete(r.again, name)
+		}
+	}
+	r.standing(r.cfg.Now())
+	return failed
+}
+
+// standing brings what is failing up to date in the stats.
+func (r *Runner) standing(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Failing = make(map[string]string, len(r.again))
+	for name, a := range r.again {
+		r.stats.Failing[name] = a.why
+		r.stats.Lag = max(r.stats.Lag, now.Sub(a.due))
+	}
+}
+
+// outcomes writes down what became of tasks that were submitted last.
+func (r *Runner) outcomes(ctx context.Context) error {
+	now := r.cfg.Now()
+	if now.Before(r.outcomeAt) {
+		return nil
+	}
+	r.outcomeAt = now.Add(outcomeEvery)
+	open, err := r.store.ScheduleTasks(ctx)
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	ids := make([]string, len(open))
+	for i := range open {
+		ids[i] = open[i].Task
+	}
+	states, err := r.tasks.States(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("tasks of schedules: %w", err)
+	}
+	for _, task := range open {
+		ended := endOf(states, task.Task, task.At, now)
+		if ended.State == "" {
+			continue
+		}
+		is, err := r.store.ScheduleByName(ctx, task.Name)
+		if errors.Is(err, core.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l := looked{at: now, task: task.Task, outcome: ended.State, why: core.ShortText(ended.Why, operate.ScheduleTextMax)}
+		if err := operate.ChangeSchedule(ctx, r.store, is, l.apply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endOf is how a task ended; without a state: it has not. One that is not there may not have been read from the stream yet.
+func endOf(states map[string]State, id string, submitted, now time.Time) State {
+	switch is, found := states[id]; {
+	case found && is.State.Ended():
+		return is
+	case !found && now.Sub(submitted) > forgetAfter:
+		return State{State: operate.ScheduleForgotten}
+	}
+	return State{}
+}
+
+// look submits what of one schedule has come due, and writes down what became of it.
+func (r *Runner) look(ctx context.Context, s operate.Schedule) error {
+	now := r.cfg.Now()
+	if a := r.again[s.Name]; a != nil && now.Before(a.at) {
+		return nil
+	}
+	parsed, err := schedule.Parse(&s.Spec)
+	if err != nil {
+		r.fails(s.Name, now, now, fmt.Errorf("this node cannot read it: %w", err))
+		return nil
+	}
+	due := parsed.Look(s.Cursor, now)
+	l := looked{at: now, missed: due.Missed, cursor: due.Last}
+	if due.Missed > 0 {
+		l.missedTo = due.Last
+		if len(due.Runs) > 0 { // the missed ones are before those that run
+			l.missedTo = due.Runs[0].Add(-time.Microsecond)
+		}
+	}
+	is := s
+	if err = r.found(ctx, parsed, &s, &l); err == nil {
+		err = r.decide(ctx, parsed, &s, due.Runs, &l)
+	}
+	if ctx.Err() != nil && err != nil {
+		return err // it was cut off; what was submitted is submitted again, under its ids
+	}
+	if err != nil {
+		l.failure = core.ShortText(operate.CleanText(err.Error()), operate.ScheduleTextMax)
+	}
+	told := int64(0)
+	written := operate.ChangeSchedule(ctx, r.store, is, func(to *operate.Schedule) bool {
+		was := to.Missed
+		changed := l.apply(to)
+		told = to.Missed - was
+		return changed
+	})
+	if written != nil {
+		return fmt.Errorf("schedule %s: %w", s.Name, written)
+	}
+	r.count(&l, told)
+	if told > 0 {
+		r.log.Warn("runs of a schedule could not be submitted in time, and are left out", "schedule", s.Name, "runs", told, "since", due.Oldest)
+		if r.cfg.Missed != nil {
+			r.cfg.Missed(s.Name, told, due.Oldest)
+		}
+	}
+	return nil
+}
+
+// found takes those for submitted that are too late by now and are there: who submitted them was stopped before it was
+// written down.
+func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, l *looked) error {
+	if l.missed == 0 {
+		return nil
+	}
+	var runs []time.Time
+	var ids []string
+	for run, ok := parsed.Next(s.Cursor); ok && !run.After(l.missedTo) && len(runs) < parsed.CatchUps; run, ok = parsed.Next(run) {
+		runs, ids = append(runs, run), append(ids, schedule.ID(s.Name, run))
+	}
+	there, err := r.tasks.States(ctx, ids)
+	if err != nil {
+		*l = looked{at: l.at} // nothing is decided
+		return fmt.Errorf("tasks of runs that are too late: %w", err)
+	}
+	for i, run := range runs {
+		if _, found := there[ids[i]]; found {
+			l.submitted, l.missed = append(l.submitted, run), l.missed-1
+			s.LastTask, s.LastAt, s.Outcome = ids[i], parsed.Due(run), ""
+		}
+	}
+	return nil
+}
+
+// decide submits runs as the overlap wants it. Error: the next of them was not taken.
+func (r *Runner) decide(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, runs []time.Time, l *looked) error {
+	busy := false
+	if parsed.Overlap != schedule.OverlapAll && len(runs)+len(s.Waiting) > 0 {
+		var err error
+		if busy, err = r.busy(ctx, s, l); err != nil {
+			*l = looked{at: l.at} // nothing is decided
+			return err
+		}
+	}
+	queue := runs
+	if parsed.Overlap == schedule.OverlapQueue {
+		room := max(0, parsed.Queue-len(s.Waiting))
+		if !busy && len(s.Waiting) == 0 {
+			room++ // the first does not wait
+		}
+		l.waiting = runs[:min(room, len(runs))]
+		l.skipped = append(l.skipped, runs[len(l.waiting):]...)
+		queue = append(append([]time.Time(nil), s.Waiting...), l.waiting...)
+	}
+	for i, run := range queue {
+		switch {
+		case !busy:
+			if err := r.one(ctx, parsed, s, run); err != nil {
+				if parsed.Overlap != schedule.OverlapQueue { // what was not submitted is not decided
+					if l.cursor = l.missedTo; i > 0 {
+						l.cursor = queue[i-1]
+					}
+				}
+				return err
+			}
+			l.submitted = append(l.submitted, run)
+			busy = parsed.Overlap != schedule.OverlapAll
+		case parsed.Overlap == schedule.OverlapSkip:
+			l.skipped = append(l.skipped, run)
+		}
+	}
+	return nil
+}
+
+// busy reports whether the task before has not ended.
+func (r *Runner) busy(ctx context.Context, s *operate.Schedule, l *looked) (bool, error) {
+	if s.LastTask == "" || s.Outcome != "" {
+		return false, nil
+	}
+	states, err := r.tasks.States(ctx, []string{s.LastTask})
+	if err != nil {
+		return false, fmt.Errorf("task %s, which was submitted last: %w", s.LastTask, err)
+	}
+	ended := endOf(states, s.LastTask, s.LastAt, r.cfg.Now())
+	l.task, l.outcome, l.why = s.LastTask, ended.State, core.ShortText(ended.Why, operate.ScheduleTextMax)
+	return ended.State == "", nil
+}
+
+// one submits one run.
+func (r *Runner) one(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, run time.Time) error {
+	bounded, cancel := context.WithTimeout(ctx, submitMax)
+	defer cancel()
+	err := r.submit.Submit(bounded, operate.TaskOf(s, schedule.ID(s.Name, run)))
+	now := r.cfg.Now()
+	if refusal, ok := errors.AsType[*operate.Refusal](err); ok && refusal.Code == 409 {
+		r.log.Warn("a task of a schedule is there already, with another input", "schedule", s.Name, "task", schedule.ID(s.Name, run))
+		err = nil
+	}
+	if err != nil {
+		r.fails(s.Name, now, parsed.Due(run), err)
+		return fmt.Errorf("run %s: %w", run.UTC().Format(time.RFC3339), err)
+	}
+	delete(r.again, s.Name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Lag = max(0, now.Sub(parsed.Due(run)))
+	return nil
+}
+
+// fails has a schedule wait before it is tried again.
+func (r *Runner) fails(name string, now, due time.Time, err error) {
+	a := r.again[name]
+	if a == nil {
+		a = &retry{}
+		r.again[name] = a
+	}
+	a.tries++
+	a.at, a.why, a.due = now.Add(core.Backoff(retryFirst, retryMost, a.tries, 1)), err.Error(), due
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Failed++
+}
+
+// count adds a look to the stats.
+func (r *Runner) count(l *looked, missed int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Submitted += int64(len(l.submitted))
+	r.stats.Skipped += int64(len(l.skipped))
+	r.stats.Missed += missed
+}

@@ -1,0 +1,382 @@
+package schedules
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/schedule"
+)
+
+// TestSubmits submits what comes due, once, and knows what became of it.
+func TestSubmits(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	r := w.runner(t, nil)
+	round(t, r)
+	if len(w.order) > 0 {
+		t.Fatalf("submitted %v before anything is due", w.order)
+	}
+	w.wait(time.Hour + time.Second)
+	round(t, r)
+	round(t, r)
+	if want := []string{"s-20261126T130000Z"}; !slices.Equal(w.order, want) || w.again > 0 {
+		t.Fatalf("submitted %v and %d again, want %v", w.order, w.again, want)
+	}
+	s := w.row(t)
+	if s.LastTask != w.order[0] || !s.Last.Equal(noon.Add(time.Hour)) || s.Submitted != 1 || s.Outcome != "" {
+		t.Errorf("row %+v", s)
+	}
+	w.end(w.order[0], core.StateUndone, "no money")
+	w.wait(outcomeEvery)
+	round(t, r)
+	if s = w.row(t); s.Outcome != core.StateUndone || s.Why != "no money" {
+		t.Errorf("outcome %s, %q", s.Outcome, s.Why)
+	}
+	if lag := r.Stats().Lag; lag != time.Second {
+		t.Errorf("lag %v, want 1s", lag)
+	}
+}
+
+// TestOverlap carries each overlap through four runs of which the first ends late.
+func TestOverlap(t *testing.T) {
+	for _, c := range []struct {
+		overlap   string
+		queue     int
+		early     []int // submitted before the first task ends
+		late      []int // all in the end
+		skipped   int64
+		submitted int64
+	}{
+		{schedule.OverlapSkip, 0, []int{1}, []int{1, 5}, 3, 2},
+		{schedule.OverlapAll, 0, []int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5}, 0, 5},
+		{schedule.OverlapQueue, 0, []int{1}, []int{1, 2, 3, 4, 5}, 0, 5},
+		{schedule.OverlapQueue, 2, []int{1}, []int{1, 2, 3, 5}, 1, 4},
+	} {
+		t.Run(c.overlap, func(t *testing.T) {
+			w := newWorld()
+			w.put(t, func(s *schedule.Spec) { s.Overlap, s.Queue = c.overlap, c.queue })
+			r := w.runner(t, nil)
+			for range 4 {
+				w.wait(time.Hour)
+				round(t, r)
+			}
+			if got := w.hours(t); !slices.Equal(got, c.early) {
+				t.Fatalf("submitted %v while the first runs, want %v", got, c.early)
+			}
+			for range 6 { // each task ends now, and the next follows
+				for _, id := range slices.Clone(w.order) {
+					w.end(id, core.StateProcessed, "")
+				}
+				w.wait(10 * time.Minute)
+				round(t, r)
+			}
+			if got := w.hours(t); !slices.Equal(got, c.late) {
+				t.Errorf("submitted %v, want %v", got, c.late)
+			}
+			if s := w.row(t); s.Skipped != c.skipped || s.Submitted != c.submitted || len(s.Waiting) > 0 {
+				t.Errorf("skipped %d, submitted %d, waiting %d, want %d and %d", s.Skipped, s.Submitted, len(s.Waiting), c.skipped, c.submitted)
+			}
+		})
+	}
+}
+
+// TestCatchUp runs what is within the window after a stop, and tells once of the rest.
+func TestCatchUp(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.Overlap, s.CatchUp = schedule.OverlapAll, "2h30m" })
+	w.wait(10 * time.Hour) // nobody leads
+	var told []missed
+	r := w.runner(t, &told)
+	round(t, r)
+	round(t, r)
+	if got, want := w.hours(t), []int{8, 9, 10}; !slices.Equal(got, want) {
+		t.Errorf("submitted %v, want %v", got, want)
+	}
+	if s := w.row(t); s.Missed != 7 || s.Submitted != 3 {
+		t.Errorf("missed %d, submitted %d, want 7 and 3", s.Missed, s.Submitted)
+	}
+	if want := []missed{{"s", 7}}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+// TestCatchUpIsBounded makes up for the newest runs, and counts the others.
+func TestCatchUpIsBounded(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.Overlap, s.Every, s.CatchUp = schedule.OverlapAll, "1s", "24h" })
+	w.wait(time.Hour)
+	round(t, w.runner(t, nil))
+	if s := w.row(t); len(w.order) != schedule.CatchUpsDefault || s.Missed != 3600-schedule.CatchUpsDefault || !s.Last.Equal(noon.Add(time.Hour)) {
+		t.Errorf("submitted %d, missed %d, last %s", len(w.order), s.Missed, s.Last)
+	}
+}
+
+// TestKilledBetween kills the leader between submission and write: the next one submits the same task, and writes it.
+func TestKilledBetween(t *testing.T) {
+	for _, overlap := range []string{schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapAll} {
+		t.Run(overlap, func(t *testing.T) {
+			w := newWorld()
+			w.put(t, func(s *schedule.Spec) { s.Overlap = overlap })
+			w.wait(time.Hour)
+			ctx, kill := context.WithCancel(t.Context())
+			w.afterSend, w.putFails = kill, 1
+			if err := w.runner(t, nil).round(ctx); err == nil {
+				t.Fatal("the write is said to have happened")
+			}
+			if s := w.row(t); len(w.order) != 1 || s.Submitted != 0 || s.LastTask != "" {
+				t.Fatalf("submitted %v, row %+v: want a task that the row does not know", w.order, s)
+			}
+			w.afterSend = nil
+			next := w.runner(t, nil)
+			round(t, next)
+			round(t, next)
+			if s := w.row(t); len(w.order) != 1 || w.again != 1 || s.Submitted != 1 || s.LastTask != w.order[0] || s.Skipped+s.Missed != 0 {
+				t.Errorf("submitted %v and %d again, row %+v: want one task, submitted twice and counted once", w.order, w.again, s)
+			}
+		})
+	}
+}
+
+// TestTwoLeaders lets two carry out the same schedules at once: a run is one task, and counts once.
+func TestTwoLeaders(t *testing.T) {
+	w := newWorld()
+	for _, name := range []string{"a", "b", "s"} {
+		w.put(t, func(s *schedule.Spec) { s.Name, s.Every, s.Overlap, s.CatchUp = name, "1m", schedule.OverlapAll, "30m" })
+	}
+	leaders := []*Runner{w.runner(t, nil), w.runner(t, nil)}
+	for range 30 {
+		w.wait(time.Minute)
+		var both sync.WaitGroup
+		for _, r := range leaders {
+			both.Go(func() {
+				if err := r.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+	}
+	for _, s := range w.selected(10, "", func(*operate.Schedule) bool { return true }) {
+		if s.Submitted != 30 || s.Missed+s.Skipped != 0 || !s.Last.Equal(noon.Add(30*time.Minute)) {
+			t.Errorf("schedule %s: submitted %d, missed %d, skipped %d, last %s, want 30 and no other", s.Name, s.Submitted, s.Missed, s.Skipped, s.Last)
+		}
+	}
+	if len(w.order) != 90 {
+		t.Errorf("%d tasks, want 90", len(w.order))
+	}
+}
+
+// TestFails tries a submission that fails again, says so, and counts it as missed when its window is over.
+func TestFails(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.CatchUp = "10m" })
+	r := w.runner(t, nil)
+	w.refuse = &operate.Refusal{Code: 404, Detail: "no plan"}
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); !strings.Contains(s.Failure, "no plan") || s.Failing.IsZero() || s.Submitted != 0 {
+		t.Fatalf("row %+v, want its failure", s)
+	}
+	if why := r.Stats().Failing["s"]; why != "no plan" {
+		t.Errorf("failing for %q", why)
+	}
+	failed := r.Stats().Failed
+	round(t, r)
+	if got := r.Stats().Failed; got != failed {
+		t.Errorf("tried %d times without a pause", got)
+	}
+	w.refuse = nil
+	w.wait(retryMost)
+	round(t, r)
+	if s := w.row(t); s.Failure != "" || !s.Failing.IsZero() || s.Submitted != 1 || len(r.Stats().Failing) > 0 {
+		t.Errorf("row %+v, want it mended", s)
+	}
+	w.end(w.order[0], core.StateProcessed, "")
+	w.refuse = &operate.Refusal{Code: 503, Detail: "the door is not open yet"}
+	w.wait(time.Hour)
+	round(t, r)
+	w.wait(11 * time.Minute)
+	w.refuse = nil
+	round(t, r)
+	if s := w.row(t); s.Missed != 1 || s.Submitted != 1 {
+		t.Errorf("missed %d, submitted %d, want 1 and 1", s.Missed, s.Submitted)
+	}
+}
+
+// TestNotLeading does nothing while another leads.
+func TestNotLeading(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	w.wait(time.Hour)
+	r := NewRunner(Config{Now: w.clock}, w, w, w, leads(false), slog.New(slog.DiscardHandler))
+	round(t, r)
+	if len(w.order) > 0 {
+		t.Errorf("submitted %v", w.order)
+	}
+}
+
+// TestRun goes round by itself until it is ended.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(t, nil)
+		w.wait(time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.runner(t, nil).Run(ctx) })
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		if len(w.order) != 1 {
+			t.Errorf("submitted %v", w.order)
+		}
+	})
+}
+
+// TestOperators changes a schedule as operators do.
+func TestOperators(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	svc, r := w.service(), w.runner(t, nil)
+	if _, err := svc.PauseSchedule(t.Context(), olga, "s", true, "month's end"); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(3 * time.Hour)
+	round(t, r)
+	if v, err := svc.Schedule(t.Context(), "s"); err != nil || !v.Paused || len(v.Next) > 0 || len(w.order) > 0 {
+		t.Errorf("paused: %+v, %v, submitted %v", v, err, w.order)
+	}
+	run, err := svc.RunSchedule(t.Context(), olga, "s", "")
+	if err != nil || run.Task != "s-20261126T150000Z-now" || len(w.order) != 1 {
+		t.Errorf("run now: %+v, %v, submitted %v", run, err, w.order)
+	}
+	v, err := svc.PauseSchedule(t.Context(), olga, "s", false, "go on")
+	if err != nil || len(v.Next) != operate.ScheduleNext || !v.Next[0].Equal(noon.Add(4*time.Hour)) {
+		t.Errorf("resumed: %+v, %v", v, err)
+	}
+	w.end(w.order[0], core.StateProcessed, "")
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); s.Submitted != 2 || s.Missed != 0 || s.LastTask != "s-20261126T160000Z" {
+		t.Errorf("after the pause: %+v", s)
+	}
+	w.put(t, func(s *schedule.Spec) { s.Input = []byte(`{"a":2}`) })
+	if s := w.row(t); s.Submitted != 2 || string(s.Input) != `{"a":2}` || !s.Cursor.Equal(noon.Add(4*time.Hour)) {
+		t.Errorf("with another input: %+v", s)
+	}
+	if err := svc.DeleteSchedule(t.Context(), olga, "s", "not needed"); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(2 * time.Hour)
+	round(t, r)
+	if len(w.order) != 2 {
+		t.Errorf("submitted %v after it was deleted", w.order)
+	}
+	var actions []string
+	for _, e := range w.trail {
+		if e.Target != "schedule/s" || e.Actor != "olga" || e.Outcome != "done" {
+			t.Errorf("audit entry %+v", e)
+		}
+		actions = append(actions, e.Action)
+	}
+	if want := []string{"schedule.put", "schedule.pause", "schedule.run_now", "schedule.resume", "schedule.put", "schedule.delete"}; !slices.Equal(actions, want) {
+		t.Errorf("audit trail %v, want %v", actions, want)
+	}
+}
+
+// TestRefusals are told and audited.
+func TestRefusals(t *testing.T) {
+	w := newWorld()
+	svc := w.service()
+	viewer := operate.Actor{Name: "vera", Role: operate.RoleViewer}
+	good := schedule.Spec{Name: "s", Type: "payout", Input: []byte(`1`), Every: "1h"}
+	with := func(change func(*schedule.Spec)) schedule.Spec {
+		s := good
+		change(&s)
+		return s
+	}
+	for _, c := range []struct {
+		name string
+		do   func() error
+		code int
+		says string
+	}{
+		{"role", func() error { _, err := svc.PutSchedule(t.Context(), viewer, good, ""); return err }, 403, "needs the role operator"},
+		{"no plan", func() error {
+			_, err := svc.PutSchedule(t.Context(), olga, with(func(s *schedule.Spec) { s.Type = "other" }), "")
+			return err
+		}, 400, "has no plan"},
+		{"no version", func() error {
+			_, err := svc.PutSchedule(t.Context(), olga, with(func(s *schedule.Spec) { s.PlanVersion = 2 }), "")
+			return err
+		}, 400, "plan_version is 2"},
+		{"never", func() error {
+			_, err := svc.PutSchedule(t.Context(), olga, with(func(s *schedule.Spec) { s.Every, s.Cron = "", "0 0 30 2 *" }), "")
+			return err
+		}, 400, "never run"},
+		{"not there", func() error { _, err := svc.PauseSchedule(t.Context(), olga, "x", true, "r"); return err }, 404, "no schedule"},
+		{"no reason", func() error { _, err := svc.PauseSchedule(t.Context(), olga, "x", true, " "); return err }, 400, "reason is empty"},
+		{"run what is not there", func() error { _, err := svc.RunSchedule(t.Context(), olga, "x", ""); return err }, 404, "no schedule"},
+		{"delete what is not there", func() error { return svc.DeleteSchedule(t.Context(), olga, "x", "r") }, 404, "no schedule"},
+	} {
+		entries := len(w.trail)
+		err := c.do()
+		bad, ok := err.(*operate.Refusal)
+		if !ok || bad.Code != c.code || !strings.Contains(bad.Detail, c.says) {
+			t.Errorf("%s: %v, want %d that says %q", c.name, err, c.code, c.says)
+		}
+		if len(w.trail) != entries+1 || !strings.HasPrefix(w.trail[entries].Outcome, "refused: ") {
+			t.Errorf("%s: it is not in the audit trail", c.name)
+		}
+	}
+}
+
+// TestEachRunOnce kills, stops, doubles and refuses leaders at random: each run is submitted, skipped or missed once, and
+// the row says how many.
+func TestEachRunOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld()
+		overlap := rapid.SampledFrom([]string{schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapAll}).Draw(rt, "overlap")
+		jitter := rapid.SampledFrom([]string{"", "10m"}).Draw(rt, "jitter")
+		w.put(t, func(s *schedule.Spec) { s.Every, s.Overlap, s.CatchUp, s.Jitter = "5m", overlap, "40m", jitter })
+		leaders := []*Runner{w.runner(t, nil), w.runner(t, nil)}
+		for range rapid.IntRange(5, 40).Draw(rt, "rounds") {
+			w.wait(time.Duration(rapid.IntRange(1, 3600).Draw(rt, "seconds")) * time.Second)
+			w.refuse = nil
+			if rapid.IntRange(0, 4).Draw(rt, "refuse") == 0 {
+				w.refuse = &operate.Refusal{Code: 503, Detail: "busy"}
+			}
+			w.putFails = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "writes that fail")
+			r := leaders[rapid.IntRange(0, 1).Draw(rt, "leader")]
+			_ = r.round(t.Context()) // what fails is done again
+			if rapid.Bool().Draw(rt, "ends") {
+				for _, id := range w.order {
+					w.end(id, core.StateProcessed, "")
+				}
+			}
+		}
+		w.refuse, w.putFails = nil, 0
+		for range 3 {
+			w.wait(retryMost)
+			round(t, leaders[0])
+		}
+		s := w.row(t)
+		if s.Submitted != int64(len(w.order)) {
+			rt.Fatalf("%d tasks, and the row says %d", len(w.order), s.Submitted)
+		}
+		runs := int64(s.Cursor.Sub(noon) / (5 * time.Minute))
+		if all := s.Submitted + s.Skipped + s.Missed + int64(len(s.Waiting)); all != runs {
+			rt.Fatalf("%d submitted, %d skipped, %d missed, %d waiting: %d of %d runs", s.Submitted, s.Skipped, s.Missed, len(s.Waiting), all, runs)
+		}
+	})
+}

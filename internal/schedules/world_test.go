@@ -1,0 +1,242 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/schedule"
+)
+
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+// world is a state store, a request endpoint and a clock in memory.
+type world struct {
+	mu        sync.Mutex
+	now       time.Time
+	rows      map[string]operate.Schedule
+	tasks     map[string]State // that were submitted, by id
+	inputs    map[string]string
+	order     []string // ids, in the order of their first submission
+	again     int      // submissions of a task that was there
+	refuse    error    // of every submission
+	putFails  int      // so many writes fail from now on
+	afterSend func()   // runs after each submission, without the lock
+	trail     []operate.AuditEntry
+}
+
+func newWorld() *world {
+	return &world{now: noon, rows: map[string]operate.Schedule{}, tasks: map[string]State{}, inputs: map[string]string{}}
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *world) wait(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+var errDown = errors.New("the database is down")
+
+func (w *world) PutSchedule(_ context.Context, s operate.Schedule, was int64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.putFails > 0 {
+		w.putFails--
+		return errDown
+	}
+	is, found := w.rows[s.Name]
+	if found != (was != 0) || found && is.Revision != was {
+		return fmt.Errorf("schedule %s: %w", s.Name, operate.ErrFenced)
+	}
+	s.Waiting = slices.Clone(s.Waiting)
+	w.rows[s.Name] = s
+	return nil
+}
+
+func (w *world) DeleteSchedule(_ context.Context, name string, was int64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if is, found := w.rows[name]; !found || is.Revision != was {
+		return operate.ErrFenced
+	}
+	delete(w.rows, name)
+	return nil
+}
+
+func (w *world) ScheduleByName(_ context.Context, name string) (operate.Schedule, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, found := w.rows[name]
+	if !found {
+		return s, core.ErrNotFound
+	}
+	s.Waiting = slices.Clone(s.Waiting)
+	return s, nil
+}
+
+func (w *world) selected(limit int, after string, is func(*operate.Schedule) bool) (all []operate.Schedule) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, s := range w.rows {
+		if name > after && is(&s) {
+			s.Waiting = slices.Clone(s.Waiting)
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b operate.Schedule) int { return strings.Compare(a.Name, b.Name) })
+	return all[:min(limit, len(all))]
+}
+
+func (w *world) Schedules(_ context.Context, limit int, after string) ([]operate.Schedule, error) {
+	return w.selected(limit, after, func(*operate.Schedule) bool { return true }), nil
+}
+
+func (w *world) DueSchedules(_ context.Context, now time.Time, limit int, after string) ([]operate.Schedule, error) {
+	return w.selected(limit, after, func(s *operate.Schedule) bool { return !s.Due.IsZero() && !s.Due.After(now) }), nil
+}
+
+func (w *world) ScheduleTasks(context.Context) (all []operate.ScheduleTask, err error) {
+	for _, s := range w.selected(operate.SchedulesMax, "", func(s *operate.Schedule) bool { return s.LastTask != "" && s.Outcome == "" }) {
+		all = append(all, operate.ScheduleTask{Name: s.Name, Task: s.LastTask, At: s.LastAt})
+	}
+	return all, nil
+}
+
+func (w *world) States(_ context.Context, ids []string) (map[string]State, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := map[string]State{}
+	for _, id := range ids {
+		if s, ok := w.tasks[id]; ok {
+			found[id] = s
+		}
+	}
+	return found, nil
+}
+
+func (w *world) Submit(ctx context.Context, t operate.Task) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	if w.refuse != nil {
+		defer w.mu.Unlock()
+		return w.refuse
+	}
+	if _, found := w.tasks[t.ID]; found {
+		w.again++
+	} else {
+		w.tasks[t.ID], w.inputs[t.ID] = State{State: core.StateProcessing}, string(t.Input)
+		w.order = append(w.order, t.ID)
+	}
+	after := w.afterSend
+	w.mu.Unlock()
+	if after != nil {
+		after()
+	}
+	return nil
+}
+
+func (w *world) end(id string, state core.State, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tasks[id] = State{state, why}
+}
+
+func (w *world) Append(_ context.Context, e operate.AuditEntry) (int64, *operate.AuditEntry, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trail = append(w.trail, e)
+	return int64(len(w.trail)), nil, nil
+}
+
+func (w *world) SetOutcome(_ context.Context, number int64, outcome string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trail[number-1].Outcome = outcome
+	return nil
+}
+
+// leads is a leader that says so always.
+type leads bool
+
+func (l leads) Leads() bool { return bool(l) }
+
+// missed is what a runner told of one stop.
+type missed struct {
+	name string
+	runs int64
+}
+
+func (w *world) runner(t *testing.T, told *[]missed) *Runner {
+	t.Helper()
+	return NewRunner(Config{Now: w.clock, Missed: func(name string, runs int64, _ time.Time) {
+		if told != nil {
+			*told = append(*told, missed{name, runs})
+		}
+	}}, w, w, w, leads(true), slog.New(slog.DiscardHandler))
+}
+
+func (w *world) service() *operate.Scheduling {
+	return &operate.Scheduling{Store: w, Trail: w, Submit: w, Now: w.clock, Plans: func(context.Context) ([]core.Plan, error) {
+		return []core.Plan{{Name: "payout", Version: 1}}, nil
+	}}
+}
+
+var olga = operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "http"}
+
+// put makes a schedule as an operator does.
+func (w *world) put(t *testing.T, change func(*schedule.Spec)) {
+	t.Helper()
+	spec := schedule.Spec{Name: "s", Type: "payout", Input: []byte(`{"a":1}`), Every: "1h"}
+	if change != nil {
+		change(&spec)
+	}
+	if _, err := w.service().PutSchedule(t.Context(), olga, spec, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// round runs one round.
+func round(t *testing.T, r *Runner) {
+	t.Helper()
+	if err := r.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) row(t *testing.T) operate.Schedule {
+	t.Helper()
+	s, err := w.ScheduleByName(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// hours are the runs that were submitted, as hours after noon.
+func (w *world) hours(t *testing.T) (all []int) {
+	t.Helper()
+	for _, id := range w.order {
+		at, err := time.Parse("20060102T150405Z", strings.TrimPrefix(id, "s-"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, int(at.Sub(noon)/time.Hour))
+	}
+	return all
+}

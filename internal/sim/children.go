@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"context"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// siblings are the children of a step, by number.
+func (m *MemStore) siblings(partition int, of core.Siblings) []*row {
+	first := m.ids[idKey{partition, of.First}]
+	if first == nil {
+		return nil
+	}
+	return m.inOrder(partition, func(r *row) bool {
+		return r.task.Parent == of.Parent && r.task.ParentStep == of.Step && r.task.Number >= first.task.Number
+	})
+}
+
+func childRows(rows []*row, limit int) []core.ChildRow {
+	var all []core.ChildRow
+	for _, r := range rows[:min(limit, len(rows))] {
+		all = append(all, core.ChildRow{Number: r.task.Number, Index: r.task.ChildIndex, State: r.task.State, Ended: r.task.EndedAt})
+	}
+	return all
+}
+
+// Children returns children of a step in the order of their numbers, after one.
+func (m *MemStore) Children(_ context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rows := slices.DeleteFunc(m.siblings(partition, of), func(r *row) bool { return r.task.Number <= after })
+	return childRows(rows, limit), nil
+}
+
+// Youngest returns them in the other order, below one.
+func (m *MemStore) Youngest(_ context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rows := slices.DeleteFunc(m.siblings(partition, of), func(r *row) bool { return r.task.Number >= below })
+	slices.Reverse(rows)
+	return childRows(rows, limit), nil
+}
+
+// ChildCounts counts the children of a step.
+func (m *MemStore) ChildCounts(_ context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all core.ChildCounts
+	for _, r := range m.siblings(partition, of) {
+		all.Add(r.task.State, 1, r.task.ChildIndex, r.task.EndedAt < of.Since)
+	}
+	return all, nil
+}
+
+// Fresh returns pending tasks from a number on whose rows a commit has written.
+func (m *MemStore) Fresh(_ context.Context, partition int, from, commit int64) ([]core.Fresh, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []core.Fresh
+	for _, r := range m.inOrder(partition, func(r *row) bool {
+		return r.task.Number >= from && r.task.State == core.StatePending && len(r.commits) > 0 && r.commits[len(r.commits)-1] == commit
+	}) {
+		all = append(all, core.Fresh{Number: r.task.Number, Type: r.task.Type})
+	}
+	return all, nil
+}
+
+// family are a task's children, and theirs, that have ended.
+func (m *MemStore) family(r *row) []*row {
+	var all []*row
+	for _, kid := range m.inOrder(r.task.Partition, func(o *row) bool { return o.task.Parent == r.task.Number }) {
+		all = append(all, kid)
+		all = append(all, m.family(kid)...)
+	}
+	return all
+}

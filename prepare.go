@@ -1,0 +1,107 @@
+package duly
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// Prepared is a submission that was checked and encoded, and is not sent: what an outbox keeps until a node takes it. See
+// package dulytx, which writes it in a transaction of PostgreSQL.
+type Prepared struct {
+	Type  string // the plan's name
+	Task  string // the task's id
+	Input []byte // as it reaches the engine: JSON, encoded where there is a codec
+	// Within is how long the task may take from when the submission is written down; 0: Headers say, or the plan.
+	Within time.Duration
+	// Headers are those of the message that hands the task in, by name.
+	Headers map[string]string
+}
+
+// Prepare makes what [Plan.Submit] would send; codec is that of [WithCodec], or nil. Errors are [ErrRefused]: a plan that
+// cannot work, an id, input or option that no node would take, a deadline that has passed.
+func (p *Plan[In]) Prepare(ctx context.Context, codec Codec, id string, input In, options ...SubmitOption) (Prepared, error) {
+	if err := p.check(0); err != nil {
+		return Prepared{}, fmt.Errorf("prepare task %s: %w", id, err)
+	}
+	data, err := json.Marshal(input)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("prepare task %s of type %s: input: %w", id, p.spec.Name, err)
+	}
+	return prepare(ctx, codec, p.spec.Name, id, data, p.spec.InputMax, append([]SubmitOption{AtVersion(p.spec.Version)}, options...))
+}
+
+// PrepareRaw is [Plan.Prepare] for callers without the plan's types: input is the JSON as it shall reach the agents.
+func PrepareRaw(ctx context.Context, codec Codec, typ, id string, input []byte, options ...SubmitOption) (Prepared, error) {
+	return prepare(ctx, codec, typ, id, input, core.InputBytesMax, options)
+}
+
+func prepare(ctx context.Context, codec Codec, typ, id string, input []byte, inputMax int, options []SubmitOption) (Prepared, error) {
+	what := operation{"prepare", fmt.Sprintf("task %s of type %s", id, typ)}
+	sent, s, err := checked(ctx, codec, typ, id, input, inputMax, options)
+	if err != nil {
+		return Prepared{}, what.failed(err)
+	}
+	if left, bounded := s.left(wall{}.Now()); bounded && left <= 0 {
+		return Prepared{}, what.failed(errPassed(typ, id))
+	}
+	p := Prepared{Type: typ, Task: id, Input: sent, Headers: map[string]string{}}
+	if s.bounded {
+		p.Within = s.within
+	}
+	for name, values := range s.headers(0) {
+		if !s.bounded || name != wire.HeaderCompleteBy {
+			p.Headers[name] = values[0]
+		}
+	}
+	return p, nil
+}
+
+// checked is what is sent of a submission, and what its options ask for.
+func checked(ctx context.Context, codec Codec, typ, id string, input []byte, inputMax int, options []SubmitOption) (sent []byte, s submission, err error) {
+	if err := checkNames(typ, id); err != nil {
+		return nil, s, err
+	}
+	if err := checkInput(typ, id, input, inputMax); err != nil {
+		return nil, s, err
+	}
+	if sent, err = encoded(codec, typ, id, input, inputMax); err != nil {
+		return nil, s, err
+	}
+	for _, option := range options {
+		option(&s)
+	}
+	if err := core.CheckLabels(s.labels); err != nil {
+		return nil, s, &SubmitError{Type: typ, Task: id, Code: 400, Description: err.Error()}
+	}
+	if s.trace == "" {
+		s.trace = traceOf(ctx)
+	}
+	return sent, s, nil
+}
+
+func errPassed(typ, id string) error {
+	return &SubmitError{Type: typ, Task: id, Code: 400, Description: "its deadline has passed"}
+}
+
+// headers are those of the message that hands the task in. elapsed is how long ago the call was made: a duration counts
+// from the moment the door reads it.
+func (s *submission) headers(elapsed time.Duration) wire.Header {
+	completeBy := ""
+	switch {
+	case s.bounded:
+		completeBy = (s.within - elapsed).String()
+	case s.timed:
+		completeBy = wire.FormatTime(core.InstantOf(s.completeBy))
+	}
+	version := ""
+	if s.version != 0 {
+		version = strconv.FormatInt(s.version, 10)
+	}
+	return wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version, core.FormatLabels(s.labels))
+}

@@ -1,0 +1,82 @@
+package duly
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// TestPrepare: what is written down of a submission is what would have been sent.
+func TestPrepare(t *testing.T) {
+	at := time.Now().Add(time.Hour)
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	for name, c := range map[string]struct {
+		options []SubmitOption
+		within  time.Duration
+		headers map[string]string
+	}{
+		"nothing":  {nil, 0, map[string]string{wire.HeaderVersion: "1"}},
+		"deadline": {[]SubmitOption{Deadline(at)}, 0, map[string]string{wire.HeaderVersion: "1", wire.HeaderCompleteBy: wire.FormatTime(core.InstantOf(at))}},
+		"within":   {[]SubmitOption{Within(time.Minute)}, time.Minute, map[string]string{wire.HeaderVersion: "1"}},
+		"the rest": {[]SubmitOption{Label("a", "b"), Label("c", "d"), ReplyTo("status.x"), AtVersion(0)}, 0,
+			map[string]string{wire.HeaderLabels: "a=b,c=d", wire.HeaderReplyTo: "status.x"}},
+	} {
+		p, err := testPlan.Prepare(t.Context(), nil, "o-1", testOrder{Cents: 3}, c.options...)
+		if err != nil || p.Type != "order" || p.Task != "o-1" || string(p.Input) != `{"Cents":3}` || p.Within != c.within || !maps.Equal(p.Headers, c.headers) {
+			t.Errorf("%s: %+v %v, want %v and headers %v", name, p, err, c.within, c.headers)
+		}
+	}
+	p, err := testPlan.Prepare(trace.ContextWithSpanContext(t.Context(), span), nil, "o-1", testOrder{})
+	if want := "00-01000000000000000000000000000000-0200000000000000-01"; err != nil || p.Headers[wire.HeaderTrace] != want {
+		t.Errorf("trace %q %v, want %s", p.Headers[wire.HeaderTrace], err, want)
+	}
+}
+
+// TestPrepareWithCodec: the input is encoded for its place.
+func TestPrepareWithCodec(t *testing.T) {
+	codec, err := NewAES256GCM(Key{ID: "k", Secret: make([]byte, KeyBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := PrepareRaw(t.Context(), codec, "order", "o-1", []byte(`{"secret": 1}`))
+	if err != nil || strings.Contains(string(p.Input), "secret") {
+		t.Fatalf("%s %v", p.Input, err)
+	}
+	if plain, err := codec.Decode(Place{Type: "order", Task: "o-1"}, p.Input); err != nil || string(plain) != `{"secret": 1}` {
+		t.Errorf("%s %v", plain, err)
+	}
+}
+
+// TestPrepareRefuses: what no node would take is refused before it is written down.
+func TestPrepareRefuses(t *testing.T) {
+	bad := NewPlan("order", 0, testCharge)
+	for name, prepare := range map[string]func(context.Context) (Prepared, error){
+		"plan":  func(ctx context.Context) (Prepared, error) { return bad.Prepare(ctx, nil, "o-1", testOrder{}) },
+		"id":    func(ctx context.Context) (Prepared, error) { return testPlan.Prepare(ctx, nil, "o 1", testOrder{}) },
+		"input": func(ctx context.Context) (Prepared, error) { return PrepareRaw(ctx, nil, "order", "o-1", []byte(`{`)) },
+		"size": func(ctx context.Context) (Prepared, error) {
+			return testPlan.With(InputMax(3)).Prepare(ctx, nil, "o-1", testOrder{})
+		},
+		"label": func(ctx context.Context) (Prepared, error) {
+			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Label("a,", "b"))
+		},
+		"passed": func(ctx context.Context) (Prepared, error) {
+			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Deadline(time.Now().Add(-time.Second)))
+		},
+		"no time": func(ctx context.Context) (Prepared, error) {
+			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Within(0))
+		},
+	} {
+		if p, err := prepare(t.Context()); !errors.Is(err, ErrRefused) || p.Type != "" {
+			t.Errorf("%s: %+v %v, want ErrRefused", name, p, err)
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Children live in their parent's partition. An owner holds a task in memory as long as it holds any of its children: what
+// a child comes to is told to its parent in the same batch.
+
+// told is a child that has ended, and whose parent is still to hear of it.
+type told struct {
+	p *partition
+	e *entry
+}
+
+// relay tells parents what their children came to. What that leads to may end further tasks.
+func (s *Shard) relay() {
+	if s.relaying {
+		return
+	}
+	s.relaying = true
+	for len(s.told) > 0 {
+		x := s.told[0]
+		s.told = s.told[1:]
+		x.e.ends--
+		if x.p.tasks[x.e.task.Number] == x.e {
+			s.childEnded(x.p, x.e)
+		}
+	}
+	s.told, s.relaying = s.told[:0], false
+}
+
+// childEnded takes note of the end of a child.
+func (s *Shard) childEnded(p *partition, e *entry) {
+	up, step := e.parent, e.task.ParentStep
+	if up == nil || p.tasks[up.task.Number] != up || up.plan == nil || step >= len(up.task.Steps) || !up.has(e.task) {
+		return
+	}
+	f := up.fan(step)
+	switch {
+	case f != nil && f.undo:
+		s.childUndone(f, e)
+	case f != nil:
+		s.childDone(f, e)
+	case up.plan.plan.Steps[step].Kind == core.TaskStep && up.task.Steps[step].Status == core.StepRunning:
+		s.childDone(newFan(p, up, step, up.task.Steps[step].Out), e)
+	}
+}
+
+// has reports whether a task is a child of the parent's present round.
+func (e *entry) has(child *core.Task) bool {
+	if e.task.Round == 0 {
+		return true
+	}
+	step := &e.plan.plan.Steps[child.ParentStep]
+	return child.ID == core.ChildID(e.task.ID, step.Name, child.ChildIndex, e.task.Round, step.Kind == core.EachStep)
+}
+
+// depth is how many ancestors a task has.
+func (e *entry) depth() (n int) {
+	for up := e.parent; up != nil; up = up.parent {
+		n++
+	}
+	return n
+}
+
+// adoptedBy makes a child in flight one that holds its parent there.
+func (e *entry) adoptedBy(p *partition) {
+	if e.task.Parent == 0 {
+		return
+	}
+	if up := p.tasks[e.task.Parent]; up != nil {
+		e.parent = up
+		up.kids++
+	}
+}
+
+// orphan lets go of the parent of a child that is let go, at the end of the round, if nothing else holds it.
+func (p *partition) orphan(e *entry) {
+	up := e.parent
+	if up == nil {
+		return
+	}
+	e.parent = nil
+	if up.kids--; up.kids == 0 {
+		p.idle = append(p.idle, up)
+	}
+}
+
+// holds reports whether a task stays in memory: it is at work, or children of it are there or about to be.
+func (e *entry) holds() bool {
+	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasTurn()
+}
+
+// letGo lets go of parents whose last child has been let go.
+func (s *Shard) letGo(p *partition) {
+	for len(p.idle) > 0 {
+		e := p.idle[0]
+		p.idle = p.idle[1:]
+		if p.tasks[e.task.Number] == e && !e.holds() {
+			p.drop(e, s.cfg.AgentWindow)
+		}
+	}
+	p.idle = p.idle[:0]
+}
+
+// loadParents brings the parents of children that are about to be loaded, and theirs, in flight.
+func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Saved) error {
+	var missing []int64
+	seen := map[int64]bool{}
+	for i := range saved {
+		up := saved[i].Row.Parent
+		if up == 0 || seen[up] || p.tasks[up] != nil {
+			continue
+		}
+		seen[up] = true
+		if !inPage(saved[:i], up) { // a page in the order of numbers has it already
+			missing = append(missing, up)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err := s.loadNumbers(ctx, p, missing)
+	return err
+}
+
+// freshMost is how many times BatchMax a commit makes tasks at most.
+const freshMost = 4
+
+// resumeFresh finds parked tasks that the last commit of the owner before has made, and whose children the next one would
+// have had.
+func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
+	fresh, err := s.store.Fresh(ctx, p.id, p.nextNumber-int64(freshMost*s.cfg.BatchMax), p.taken.Found.Commit)
+	if err != nil {
+		return err
+	}
+	var numbers []int64
+	for _, t := range fresh {
+		ref, err := s.planFor(ctx, p, t.Type, 0, false)
+		if err != nil {
+			return err
+		}
+		if ref != nil && slices.ContainsFunc(ref.plan.Steps, func(step core.Step) bool { return step.Kind == core.TaskStep }) {
+			numbers = append(numbers, t.Number)
+		}
+	}
+	entries, err := s.loadNumbers(ctx, p, numbers)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.plan == nil || e.kids > 0 {
+			continue
+		}
+		for i := range e.task.Steps {
+			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning {
+				f := newFan(p, e, i, st.Out)
+				f.look, f.since = true, e.task.UpdatedAt
+				e.fans = append(e.fans, f)
+				s.queue(f)
+			}
+		}
+	}
+	return nil
+}
+
+// inPage reports whether a task is among those of a page, in the order of numbers.
+func inPage(saved []core.Saved, number int64) bool {
+	for low, high := 0, len(saved); low < high; {
+		switch mid := (low + high) / 2; {
+		case saved[mid].Row.Number == number:
+			return true
+		case saved[mid].Row.Number < number:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return false
+}
+
+// bear makes the next child of a step. What makes it impossible is the failure of the step.
+func (s *Shard) bear(ctx context.Context, f *fan) error {
+	p, up := f.p, f.e
+	index := f.next
+	id := core.ChildID(up.task.ID, f.spec.Name, index, up.task.Round, f.spec.Kind == core.EachStep)
+	if n := up.depth() + 1; n > core.ChildDepthMax {
+		f.fail(fmt.Sprintf("child %s would be %d deep, the limit is %d", core.QuoteShort(id), n, core.ChildDepthMax))
+		return nil
+	}
+	if len(id) > core.ChildIDBytesMax {
+		f.fail(fmt.Sprintf("id %s of a child has %d bytes, the limit is %d", core.QuoteShort(id), len(id), core.ChildIDBytesMax))
+		return nil
+	}
+	ref, err := s.planFor(ctx, p, f.spec.Child, 0, false)
+	if err != nil {
+		return err
+	}
+	if ref == nil {
+		f.fail(fmt.Sprintf("no plan is stored for type %q, of which step %s has children", f.spec.Child, f.spec.Name))
+		return nil
+	}
+	input, err := s.inputOf(f, index)
+	if err != nil {
+		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
+		return nil
+	}
+	if len(input) > ref.plan.InputMax {
+		f.fail(fmt.Sprintf("input of child %s has %d bytes, the limit of plan %s is %d", core.QuoteShort(id), len(input), ref.plan.Name, ref.plan.InputMax))
+		return nil
+	}
+	now := s.cycle.now
+	e := &entry{
+		task: &core.Task{
+			Partition: p.id, Number: p.nextNumber, ID: id, Type: f.spec.Child, Input: input, InputHash: core.HashInput(f.spec.Child, input),
+			Trace: up.task.Trace, Labels: up.task.Labels, Origin: up.task.Origin, CreatedAt: now,
+			Deadline: min(now.Add(ref.plan.CompleteBy), f.due()),
+			Parent:   up.task.Number, ParentStep: f.step, ChildIndex: index,
+		},
+		plan: ref, created: true,
+	}
+	p.nextNumber++
+	f.next++
+	f.open++
+	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.asker(e)}
+	if p.taken.MayHaveRun(e.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
+	}
+	core.Birth(ref.plan, e.task, &ev, &s.cycle.out)
+	p.add(e)
+	s.use(p, e)
+	s.keep(p, e, true)
+	return nil
+}
+
+// inputOf is the input of one child.
+func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
+	if f.spec.Kind != core.EachStep {
+		return f.e.task.InputOf(f.step), nil
+	}
+	own := f.e.task.Steps[f.step].Own()
+	if f.elements == nil {
+		f.elements = core.Elements(own.Given)
+	}
+	if index >= len(f.elements) {
+		return nil, fmt.Errorf("the list of step %s has %d elements", f.spec.Name, len(f.elements))
+	}
+	element := own.Given[f.elements[index][0]:f.elements[index][1]]
+	if f.spec.Input == "" {
+		return element, nil
+	}
+	if f.input == nil {
+		if s.cfg.Expressions == nil {
+			return nil, fmt.Errorf("the input of step %s cannot be evaluated here", f.spec.Name)
+		}
+		f.input = s.cfg.Expressions.Children(f.e.plan.plan, f.e.task, f.step)
+	}
+	return f.input(index, element)
+}
+
+// forsake drops the children that a task was about to get in this round: its own row was refused.
+func (s *Shard) forsake(p *partition, e *entry) {
+	e.fans = nil
+	if e.kids == 0 {
+		return
+	}
+	for i := range s.cycle.batch.Writes {
+		w := &s.cycle.batch.Writes[i]
+		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
+			continue
+		}
+		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created {
+			s.unqueue(kid)
+			p.drop(kid, s.cfg.AgentWindow)
+		}
+	}
+}
+
+// standing are the writes of a batch without births that were taken back.
+func (s *Shard) standing(writes []core.TaskWrite) []core.TaskWrite {
+	kept := writes[:0:0]
+	for i := range writes {
+		w := &writes[i]
+		if w.Birth && w.Task.Parent != 0 {
+			if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e == nil {
+				continue
+			}
+		}
+		kept = append(kept, *w)
+	}
+	return kept
+}

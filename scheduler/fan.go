@@ -1,0 +1,498 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// fan is what the owner of a task knows of the children of one step that is out: how many there are, and how far it is
+// with bearing or undoing them. It is a few numbers, however many children there are. A takeover counts them in the store.
+type fan struct {
+	p    *partition
+	e    *entry // the parent
+	spec *core.Step
+	step int
+	seq  int64 // number of the row by which the step, or its undo, is out
+	undo bool
+
+	total, parallel int
+	next            int // index of the child that is born next
+	open            int // born and not at their end; in error counts as open, but of an undo
+	done, undone    int
+	elements        [][2]int // of the list, while there are births to come
+	input           func(index int, element []byte) ([]byte, error)
+	since           core.Instant // when this try of the step began
+	look            bool         // the store is to say how far it is
+
+	// Children that are there already and are to be gone over: undone ones of an earlier try, which begin again, oldest
+	// first; or all of them, which are undone, newest first.
+	more  bool
+	place int64 // number of the last one read
+	page  []core.ChildRow
+
+	round  int64  // of the shard: what was written in it is not in the store before the next
+	turn   bool   // it is among those that have a turn
+	busy   bool   // it has its turn just now
+	why    string // the first child that failed, and why
+	broken string // why the step fails once no child is open
+	only   []byte // the result of the only child
+	taken  int    // how often an id was a task already
+}
+
+const (
+	// siblingsPage is how many children are read at a time.
+	siblingsPage = 256
+	// stalledAgain is after how long a fan that found no room looks again, if nothing else happens before.
+	stalledAgain = time.Second
+)
+
+func newFan(p *partition, e *entry, step int, seq int64) *fan {
+	f := &fan{p: p, e: e, spec: &e.plan.plan.Steps[step], step: step, seq: seq, total: 1, parallel: 1}
+	if f.spec.Kind == core.EachStep {
+		f.total, f.parallel = e.task.Steps[step].Own().Count, max(1, f.spec.Parallel)
+	}
+	return f
+}
+
+// fan is that of a step which is out; nil: none is known.
+func (e *entry) fan(step int) *fan {
+	for _, f := range e.fans {
+		if f.step == step && f.stands() {
+			return f
+		}
+	}
+	return nil
+}
+
+// stands reports whether the step is still out under the fan's number.
+func (f *fan) stands() bool { return f.e.task.Steps[f.step].Out == f.seq }
+
+// hasTurn reports whether children of the task are about to be born, undone or counted.
+func (e *entry) hasTurn() bool {
+	return slices.ContainsFunc(e.fans, func(f *fan) bool { return f.turn && f.stands() })
+}
+
+func (f *fan) due() core.Instant { return f.e.task.Steps[f.step].Due }
+
+func (f *fan) siblings() core.Siblings {
+	t := f.e.task
+	first := core.ChildID(t.ID, f.spec.Name, 0, t.Round, f.spec.Kind == core.EachStep)
+	return core.Siblings{Parent: t.Number, Step: f.step, First: first, Since: f.since}
+}
+
+// fail makes the step one that fails when no child is open any more. The first reason counts.
+func (f *fan) fail(why string) {
+	if f.broken == "" {
+		f.broken = why
+	}
+}
+
+// stopped reports whether no further child is born.
+func (f *fan) stopped() bool {
+	state := f.e.task.State
+	return f.broken != "" || f.undone > f.spec.FailuresMax || state != core.StateProcessing && state != core.StatePending
+}
+
+// fanOut begins to bear or to undo the children of a step.
+func (s *Shard) fanOut(p *partition, e *entry, eff *core.Effect) {
+	c := &s.cycle
+	f := newFan(p, e, eff.Step, eff.Seq)
+	f.undo, f.since, f.round = eff.Kind == core.EffectUndoChildren, e.task.UpdatedAt, s.rounds
+	e.fans = slices.DeleteFunc(e.fans, func(o *fan) bool { return o.step == f.step || !o.stands() })
+	e.fans = append(e.fans, f)
+	switch {
+	case f.undo:
+		f.more, f.place = true, math.MaxInt64
+		s.queue(f)
+	case c.resumed != nil:
+		if row := int(f.seq) - 1; row < len(c.resumed.Journal) {
+			f.since = c.resumed.Journal[row].At
+		}
+		f.look, f.round = true, 0
+		s.queue(f)
+	case e.task.Failures > 0: // an earlier try may have born some
+		f.look = true
+		s.queue(f)
+	case e.created: // whether its id is free the commit says
+		f.turn = true
+		s.firstNext = append(s.firstNext, f)
+	default:
+		f.turn = true
+		c.first = append(c.first, f)
+	}
+}
+
+// queue gives a fan a turn.
+func (s *Shard) queue(f *fan) {
+	if !f.turn {
+		f.turn = true
+		s.turns = append(s.turns, f)
+	}
+	s.fansAt = s.cycle.now
+}
+
+// bearFirst bears the first child of each step that began in this round or, of a task that was created, in the one before:
+// a child is there as soon as its parent's journal says so.
+func (s *Shard) bearFirst(ctx context.Context, fans []*fan) error {
+	for _, f := range fans {
+		if f.turn = false; !s.has(f) {
+			continue
+		}
+		if f.next == 0 && !f.stopped() {
+			if err := s.bear(ctx, f); err != nil {
+				return err
+			}
+		}
+		if !s.finish(f) && f.next < f.total {
+			s.queue(f)
+		}
+	}
+	return nil
+}
+
+// has reports whether a fan is of a task that is in flight here, and of a step that is out.
+func (s *Shard) has(f *fan) bool {
+	return s.partitions[f.p.id] == f.p && f.p.tasks[f.e.task.Number] == f.e && slices.Contains(f.e.fans, f) && f.stands()
+}
+
+// applyFans bears and undoes children, of each step in its turn: half of what room the batch has, so that new tasks begin
+// beside them.
+func (s *Shard) applyFans(ctx context.Context) (bool, error) {
+	c := &s.cycle
+	budget := max(1, (s.cfg.BatchMax-len(c.batch.Writes))/2)
+	s.fansAt = 0
+	for n := len(s.turns); n > 0; n-- {
+		f := s.turns[0]
+		s.turns = slices.Delete(s.turns, 0, 1)
+		f.turn = false
+		if !s.has(f) {
+			f.p.idle = append(f.p.idle, f.e)
+			continue
+		}
+		if f.round == s.rounds { // what it rests on is not committed yet
+			s.queue(f)
+			continue
+		}
+		if !s.roomy() || budget <= 0 {
+			s.queue(f)
+			continue
+		}
+		f.busy = true
+		did, err := s.advance(ctx, f, max(1, budget/n))
+		f.busy = false
+		if err != nil {
+			return false, err
+		}
+		budget -= did
+		s.use(f.p, f.e)
+		if s.has(f) && !s.finish(f) && f.wants() {
+			f.turn = true
+			s.turns = append(s.turns, f)
+			if at := c.now.Add(stalledAgain); did > 0 {
+				s.fansAt = c.now
+			} else {
+				s.fansAt = earlier(s.fansAt, at)
+			}
+		}
+	}
+	return false, nil
+}
+
+// fansReady reports whether another round goes on with children at once.
+func (s *Shard) fansReady() bool {
+	return len(s.firstNext) > 0 || s.fansAt != 0 && s.fansAt <= s.cycle.now
+}
+
+// wants reports whether the fan could go on now if it had room.
+func (f *fan) wants() bool {
+	if f.open >= f.parallel {
+		return false
+	}
+	return f.more || len(f.page) > 0 || !f.undo && !f.stopped() && f.next < f.total
+}
+
+// advance goes on with a fan, for up to budget children, and returns how many it was.
+func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err error) {
+	if f.look {
+		counts, err := s.store.ChildCounts(ctx, f.p.id, f.siblings())
+		if err != nil {
+			return 0, err
+		}
+		f.look = false
+		f.next, f.open, f.done, f.undone = counts.Born, counts.Running+counts.Error, counts.Done, counts.Undone
+		f.more = counts.Left > 0
+		if err := s.onlyChild(ctx, f); err != nil {
+			return 0, err
+		}
+	}
+	if f.undo {
+		return s.overSiblings(ctx, f, budget, f.below, func(e *entry) error { return s.undoChild(f, e) })
+	}
+	if f.more || len(f.page) > 0 {
+		if did, err = s.overSiblings(ctx, f, budget, f.left, func(e *entry) error { return s.again(f, e) }); err != nil || f.more || len(f.page) > 0 {
+			return did, err
+		}
+	}
+	for f.next < f.total && f.open < f.parallel && did < budget && !f.stopped() && s.roomFor(f) {
+		before := f.next
+		if err := s.bear(ctx, f); err != nil {
+			return did, err
+		}
+		did += f.next - before
+	}
+	if f.next == f.total {
+		f.elements, f.input = nil, nil
+	}
+	return did, nil
+}
+
+// onlyChild finds out what the child of a step that has one came to.
+func (s *Shard) onlyChild(ctx context.Context, f *fan) error {
+	if f.spec.Kind != core.TaskStep || f.done+f.undone == 0 {
+		return nil
+	}
+	e, _, err := s.find(ctx, f.p, f.siblings().First)
+	if err != nil || e == nil {
+		return err
+	}
+	f.result(e.task.Result)
+	f.why = "child " + e.task.ID + " was undone: " + e.task.Why
+	return nil
+}
+
+// taken takes note of a child that is there already: the store is asked how far the step is.
+func (s *Shard) taken(p *partition, e *entry) {
+	up := e.parent
+	if up == nil {
+		return
+	}
+	f := up.fan(e.task.ParentStep)
+	if f == nil || f.undo {
+		return
+	}
+	f.look, f.round = true, s.rounds
+	if f.taken++; f.taken > takenMost {
+		f.look = false
+		f.open--
+		f.fail("id " + e.task.ID + " of a child is another task's")
+	}
+	s.queue(f)
+}
+
+// stillborn takes note of a child that the database refuses, whatever is in its row.
+func (s *Shard) stillborn(e *entry, why string) {
+	if e.parent == nil {
+		return
+	}
+	if f := e.parent.fan(e.task.ParentStep); f != nil && !f.undo {
+		f.open--
+		f.fail("child " + e.task.ID + ": " + why)
+		s.queue(f)
+	}
+}
+
+// takenMost is how often an id may be found to be taken before the step fails.
+const takenMost = 3
+
+// roomFor reports whether one more child may be in flight: at least one of each step always.
+func (s *Shard) roomFor(f *fan) bool {
+	return s.roomy() && (f.open == 0 || len(f.p.tasks) < s.cfg.InFlight && s.cfg.Memory.fits(1) > 0)
+}
+
+// below reads the next children of an undo, newest first.
+func (f *fan) below(ctx context.Context, store Store) ([]core.ChildRow, error) {
+	page, err := store.Youngest(ctx, f.p.id, f.siblings(), f.place, siblingsPage)
+	f.more = len(page) == siblingsPage
+	if len(page) > 0 {
+		f.place = page[len(page)-1].Number
+	}
+	return slices.DeleteFunc(page, func(r core.ChildRow) bool { return r.State == core.StateUndone }), err
+}
+
+// left reads the next children that are left undone from an earlier try.
+func (f *fan) left(ctx context.Context, store Store) ([]core.ChildRow, error) {
+	page, err := store.Children(ctx, f.p.id, f.siblings(), f.place, siblingsPage)
+	f.more = len(page) == siblingsPage
+	if len(page) > 0 {
+		f.place = page[len(page)-1].Number
+	}
+	return slices.DeleteFunc(page, func(r core.ChildRow) bool { return r.State != core.StateUndone || r.Ended >= f.since }), err
+}
+
+// overSiblings goes over children that are there, page by page, as many at a time as may be open.
+func (s *Shard) overSiblings(ctx context.Context, f *fan, budget int, read func(context.Context, Store) ([]core.ChildRow, error), do func(*entry) error) (did int, err error) {
+	for did < budget && f.open < f.parallel && s.roomy() {
+		if len(f.page) == 0 {
+			if !f.more {
+				break
+			}
+			if f.page, err = read(ctx, s.store); err != nil {
+				return did, err
+			}
+			continue
+		}
+		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, s.cfg.BatchMax-len(s.cycle.batch.Writes)), max(1, s.cfg.Memory.fits(len(f.page))))
+		numbers := make([]int64, some)
+		for i := range numbers {
+			numbers[i] = f.page[i].Number
+		}
+		f.page = f.page[some:]
+		if _, err := s.loadNumbers(ctx, f.p, numbers); err != nil {
+			return did, err
+		}
+		for _, number := range numbers {
+			did++
+			e := f.p.tasks[number]
+			if e == nil {
+				f.fail(fmt.Sprintf("child number %d of step %s cannot be loaded: its journal is forgotten, or cannot be read", number, f.spec.Name))
+				continue
+			}
+			if err := do(e); err != nil {
+				return did, err
+			}
+		}
+	}
+	return did, nil
+}
+
+// undoChild undoes one child, whatever it came to, unless it is undone or about to be.
+func (s *Shard) undoChild(f *fan, e *entry) error {
+	if e.task.State == core.StateUndone {
+		return nil
+	}
+	e.swept = f.seq
+	f.open++
+	if e.task.State == core.StateUndoing {
+		return nil
+	}
+	parent := f.e.task.ID
+	err := s.event(f.p, e, &core.Event{Kind: core.EventUndo, At: s.cycle.now, Actor: parent, Reason: "it is a part of task " + parent + ", which is undone", ByParent: true})
+	if err != nil {
+		e.swept = 0
+		f.open--
+		f.fail(fmt.Sprintf("child %s cannot be undone: %v", e.task.ID, err))
+	}
+	return nil
+}
+
+// again lets a child begin again that was undone in an earlier try of the step.
+func (s *Shard) again(f *fan, e *entry) error {
+	if e.task.State != core.StateUndone || e.plan == nil {
+		return nil
+	}
+	f.open++
+	err := s.event(f.p, e, &core.Event{
+		Kind: core.EventResubmit, At: s.cycle.now, Actor: f.e.task.ID, ByParent: true, Until: min(s.cycle.now.Add(e.plan.plan.CompleteBy), f.due()),
+	})
+	if err != nil {
+		f.open--
+		f.fail(fmt.Sprintf("child %s cannot begin again: %v", e.task.ID, err))
+	}
+	return nil
+}
+
+// childUndone counts a child whose undo has come to its end.
+func (s *Shard) childUndone(f *fan, e *entry) {
+	if e.swept != f.seq {
+		return
+	}
+	e.swept = 0
+	f.open--
+	if e.task.State != core.StateUndone {
+		f.fail("child " + e.task.ID + ": " + e.task.Why)
+	}
+	s.goOn(f)
+}
+
+// childDone counts a child that has come to its end. One in error waits for an operator, and stays open.
+func (s *Shard) childDone(f *fan, e *entry) {
+	if f.look { // it is counted with all others, once its end is committed
+		f.round = s.rounds
+		return
+	}
+	switch e.task.State {
+	case core.StateProcessed:
+		f.done++
+	case core.StateUndone:
+		f.undone++
+		if f.why == "" {
+			f.why = "child " + e.task.ID + " was undone: " + e.task.Why
+		}
+	default:
+		return
+	}
+	if f.open--; f.spec.Kind == core.TaskStep {
+		f.open, f.next = 0, f.total
+		if f.done > 0 {
+			f.result(e.task.Result)
+		}
+	}
+	s.goOn(f)
+}
+
+// goOn tells the parent of a fan that has come to its end, and gives another a turn.
+func (s *Shard) goOn(f *fan) {
+	if f.busy || s.finish(f) {
+		return
+	}
+	if f.wants() {
+		s.queue(f)
+	}
+}
+
+// result keeps the result of the only child.
+func (f *fan) result(result []byte) {
+	if len(result) > f.spec.ResultMax {
+		f.fail(fmt.Sprintf("the result of the child of step %s has %d bytes, the limit is %d", f.spec.Name, len(result), f.spec.ResultMax))
+		return
+	}
+	f.only = result
+}
+
+// finish tells the parent that all children of a step have come to their end, if they have.
+func (s *Shard) finish(f *fan) bool {
+	if f.look || f.open > 0 {
+		return false
+	}
+	if f.undo || !f.stopped() {
+		if f.more || len(f.page) > 0 || !f.undo && f.next < f.total {
+			return false
+		}
+	} else if state := f.e.task.State; state != core.StateProcessing && state != core.StatePending {
+		return false // its undo comes
+	}
+	ev := core.Event{Kind: core.EventChild, At: s.cycle.now, Actor: s.cfg.Node, Seq: f.seq}
+	switch {
+	case f.broken != "":
+		ev.Code, ev.Error = core.CodeRefused, f.broken
+	case f.undo:
+	case f.undone > f.spec.FailuresMax:
+		ev.Code, ev.Error = core.CodeAgentError, f.failure()
+	case f.spec.Kind == core.EachStep:
+		ev.Result = fmt.Appendf(nil, `{"done":%d,"failed":%d}`, f.done, f.undone)
+	default:
+		ev.Result = f.only
+	}
+	s.use(f.p, f.e)
+	_ = s.event(f.p, f.e, &ev)
+	return true
+}
+
+// failure says that too many children failed.
+func (f *fan) failure() string {
+	text := f.why
+	if f.spec.Kind == core.EachStep {
+		text = fmt.Sprintf("%d of %d children were undone, the limit is %d", f.undone, f.total, f.spec.FailuresMax)
+		if f.why != "" {
+			text += "; " + f.why
+		}
+	} else if text == "" {
+		text = "its child was undone"
+	}
+	return text
+}

@@ -1,0 +1,296 @@
+package scheduler
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Finish first. Under overload someone waits, and whom a free place is given to decides how many tasks are processed in
+// time: a task that has begun and is not finished was work for nothing. So parked tasks are claimed in this order:
+//
+//  1. those that have begun, by deadline;
+//  2. those that have not, by deadline: not while more begun tasks wait for an agent of their plan than a quarter of its
+//     window, which keeps it busy until the next ones come;
+//  3. those that would not make their deadline any more, as far as is known. They are undone when it has passed.
+//
+// A new submission does not overtake what is parked at its agents. While an operator pauses something, and with
+// Config.OldestFirst, parked tasks are claimed by number as they came.
+//
+// The order is kept in memory, up to parkedMax tasks for each agent of a partition; of more, and after a takeover, it
+// is read from the store in parts. Bench: overload, at 130 % of what the agents can do.
+
+const (
+	// parkedMax bounds the tasks at an agent whose order is kept: 64 bytes each.
+	parkedMax = 8192
+	// parkedPage is how many the store is asked for at a time. Each is loaded once.
+	parkedPage = 256
+)
+
+// parkedTask is a task that waits for room, as of when it was parked.
+type parkedTask struct {
+	number   int64
+	deadline core.Instant
+	latest   core.Instant // it must go on by then to make its deadline
+	plan     *planRef
+}
+
+// byDeadline is a heap of parked tasks.
+type byDeadline []parkedTask
+
+func (h byDeadline) Len() int { return len(h) }
+func (h byDeadline) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].deadline, h[j].deadline), cmp.Compare(h[i].number, h[j].number)) < 0
+}
+func (h byDeadline) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *byDeadline) Push(x any) { *h = append(*h, x.(parkedTask)) }
+
+// Pop implements heap.Interface.
+func (h *byDeadline) Pop() any {
+	last := len(*h) - 1
+	x := (*h)[last]
+	(*h)[last] = parkedTask{}
+	*h = (*h)[:last]
+	return x
+}
+
+// parkedAt is the order of what is parked at one agent.
+type parkedAt struct {
+	begun, fresh, late byDeadline
+	known              map[int64]bool // all of their numbers
+	beyond             bool           // the store may have more
+	from               int64          // up to this number it has been asked
+	held               bool           // something that has not begun waits for others that have
+}
+
+// parkedOrder is the order of what is parked in one partition, by slot.
+type parkedOrder map[int]*parkedAt
+
+func (o *parkedOrder) at(slot int) *parkedAt {
+	at := (*o)[slot]
+	if at == nil {
+		if *o == nil {
+			*o = parkedOrder{}
+		}
+		at = &parkedAt{known: map[int64]bool{}, beyond: true}
+		(*o)[slot] = at
+	}
+	return at
+}
+
+// unsure makes all that is parked be read again: some of it was not noted.
+func (o parkedOrder) unsure() {
+	for _, at := range o {
+		at.beyond, at.from = true, 0
+	}
+}
+
+// hasBegun reports whether any step of a task has.
+func hasBegun(t *core.Task) bool {
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Status != core.StepWaiting || s.Attempt > 0 || s.MayHaveEffect {
+			return true
+		}
+	}
+	return false
+}
+
+// finishFirst reports whether that is the order now.
+func (s *Shard) finishFirst() bool { return !s.cfg.OldestFirst && len(s.pauses.all) == 0 }
+
+// keepOrder notes a task that was parked for room at an agent.
+func (s *Shard) keepOrder(p *partition, slot int, e *entry) {
+	if s.cfg.OldestFirst || e.plan == nil {
+		return
+	}
+	at := p.order.at(slot)
+	switch {
+	case at.known[e.task.Number]:
+		return
+	case len(at.known) >= parkedMax:
+		at.beyond, at.from = true, 0
+		return
+	}
+	one := parkedTask{number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan}
+	if s.cfg.Left != nil {
+		one.latest = one.deadline.Add(-s.cfg.Left(e.plan.plan, e.task))
+	}
+	at.known[one.number] = true
+	if hasBegun(e.task) {
+		heap.Push(&at.begun, one)
+	} else {
+		heap.Push(&at.fresh, one)
+	}
+}
+
+// othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while
+// many that have begun wait for an agent of its plan.
+func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
+	if !s.finishFirst() || e.plan == nil {
+		return 0
+	}
+	for i, slot := range e.plan.slots {
+		switch at := p.order[slot]; {
+		case at == nil:
+		case s.manyBegun(at):
+			return ^uint64(0)
+		case len(at.begun)+len(at.fresh) > 0:
+			steps |= 1 << uint(i)
+		}
+	}
+	return steps
+}
+
+// manyBegun reports whether so many begun tasks wait for an agent that it is busy until new ones would come to it.
+func (s *Shard) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) > s.cfg.AgentWindow }
+
+// begunPart is the part of an agent's window that may wait for it and have begun, before no new task of the plan begins.
+const begunPart = 4
+
+// queued looks soon at a new task that was parked behind others although there is room: nothing else may come to
+// remind the shard of it.
+func (s *Shard) queued(p *partition, e *entry) {
+	if e.task.WaitsFor == "" || !s.finishFirst() {
+		return
+	}
+	if slot := p.slot(e.task.WaitsFor); p.load[slot] < s.cfg.AgentWindow {
+		s.lookAt = s.cycle.now
+	}
+}
+
+// take takes up to n tasks from the order.
+func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool) (all []parkedTask) {
+	for len(at.begun) > 0 && len(all) < n {
+		if one := heap.Pop(&at.begun).(parkedTask); one.latest >= now {
+			all = append(all, one)
+		} else {
+			heap.Push(&at.late, one)
+		}
+	}
+	at.held = false
+	var again []parkedTask
+	for len(at.fresh) > 0 && len(all) < n && len(again) <= n {
+		switch one := heap.Pop(&at.fresh).(parkedTask); {
+		case one.latest < now:
+			heap.Push(&at.late, one)
+		case held(one.plan):
+			again = append(again, one)
+		default:
+			all = append(all, one)
+		}
+	}
+	for _, one := range again {
+		at.held = true
+		heap.Push(&at.fresh, one)
+	}
+	for len(at.late) > 0 && len(all) < n && !at.held {
+		all = append(all, heap.Pop(&at.late).(parkedTask))
+	}
+	for _, one := range all {
+		delete(at.known, one.number)
+	}
+	return all
+}
+
+// begunFirst reports whether a task of a plan has to wait for others that have begun.
+func (s *Shard) begunFirst(p *partition, ref *planRef) bool {
+	for _, slot := range ref.slots {
+		if at := p.order[slot]; at != nil && s.manyBegun(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// claimInOrder takes up to room tasks up again that are parked at an agent.
+func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot, room int) error {
+	at := p.order.at(slot)
+	if err := s.readParked(ctx, p, slot, at); err != nil {
+		return err
+	}
+	many := s.manyBegun(at)
+	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) })
+	numbers := make([]int64, len(taken))
+	for i := range taken {
+		numbers[i] = taken[i].number
+	}
+	entries, err := s.loadNumbers(ctx, p, numbers)
+	if err != nil {
+		return err
+	}
+	claimed := 0
+	for _, e := range entries {
+		if e.created || e.write != 0 { // parked in this very round: its row is not committed yet
+			s.queueAgain(p, slot, e)
+			continue
+		}
+		switch err := s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}); {
+		case err == nil:
+			claimed++
+		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
+			s.queueAgain(p, slot, e)
+		}
+	}
+	p.park[slot] = len(at.known) > 0 || at.beyond || p.fresh[slot]
+	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
+	// waited for the last ones here that had.
+	if len(taken) > 0 && claimed == 0 && !p.fresh[slot] || at.beyond || many && !s.manyBegun(at) && p.order.held() {
+		s.lookAt = s.cycle.now
+	}
+	return nil
+}
+
+// queueAgain puts a task back that could not be claimed.
+func (s *Shard) queueAgain(p *partition, slot int, e *entry) {
+	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
+		s.keepOrder(p, slot, e)
+	}
+}
+
+func (o parkedOrder) held() bool {
+	for _, at := range o {
+		if at.held {
+			return true
+		}
+	}
+	return false
+}
+
+// readParked reads a further part of what is parked, if there may be some and there is room for it.
+func (s *Shard) readParked(ctx context.Context, p *partition, slot int, at *parkedAt) error {
+	if !at.beyond || len(at.known) > parkedMax/2 {
+		return nil
+	}
+	page := s.cfg.Memory.fits(parkedPage)
+	if page < 1 {
+		return nil
+	}
+	numbers, err := s.store.Waiting(ctx, p.id, p.names[slot], at.from, page)
+	if err != nil {
+		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
+	}
+	if at.beyond = len(numbers) == page; at.beyond {
+		at.from = numbers[len(numbers)-1]
+	} else {
+		at.from = 0
+	}
+	unknown := numbers[:0]
+	for _, n := range numbers {
+		if !at.known[n] {
+			unknown = append(unknown, n)
+		}
+	}
+	entries, err := s.loadNumbers(ctx, p, unknown)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s.queueAgain(p, slot, e)
+	}
+	return nil
+}

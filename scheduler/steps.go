@@ -1,0 +1,258 @@
+package scheduler
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Several steps of a task may be out, each at an agent of its own: what a partition knows of agents' windows, of tasks
+// that wait for an agent, and of branches that wait for room while others of their task are out is a set of steps for
+// each task.
+
+// stepsOf are what every task of a plan has in common about its steps.
+type stepsOf struct {
+	slots  []int    // of each step its agent's; -1: it has none
+	rides  []uint64 // of each step the steps whose results ride on its command
+	after  []uint64 // of each step those that it names in After
+	branch bool     // some step may be ready while another is out
+	asks   bool     // it has expressions
+}
+
+func newStepsOf(p *partition, plan *core.Plan) stepsOf {
+	n := len(plan.Steps)
+	s := stepsOf{slots: make([]int, n), rides: make([]uint64, n), after: make([]uint64, n)}
+	s.asks = plan.Result != ""
+	before := make([]uint64, n) // directly or through others
+	for i := range plan.Steps {
+		step := &plan.Steps[i]
+		s.slots[i] = -1
+		if step.Kind == core.CallStep {
+			s.slots[i] = p.slot(step.Agent)
+		}
+		for _, a := range step.After {
+			s.after[i] |= 1 << uint(a)
+			before[i] |= before[a] | 1<<uint(a)
+		}
+		s.rides[i] = before[i]
+		if step.Narrow {
+			s.rides[i] = 0
+			for _, u := range step.Uses {
+				s.rides[i] |= 1 << uint(u)
+			}
+		}
+		s.asks = s.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
+		s.branch = s.branch || before[i] != 1<<uint(i)-1 || step.Kind != core.CallStep
+	}
+	return s
+}
+
+// at has a bit for each step whose agent is one slot.
+func (s *stepsOf) at(slot int) (steps uint64) {
+	for i, is := range s.slots {
+		if is == slot {
+			steps |= 1 << uint(i)
+		}
+	}
+	return steps
+}
+
+// each calls yield with the steps of a set.
+func each(steps uint64, yield func(i int)) {
+	for ; steps != 0; steps &= steps - 1 {
+		yield(bits.TrailingZeros64(steps))
+	}
+}
+
+// present are the steps of a task that count in their agents' windows, which are out or between two tries, and those that
+// wait for an agent which is not there.
+func (e *entry) present() (at, awaits uint64) {
+	if e.plan == nil || !e.task.Active() {
+		return 0, 0
+	}
+	processing := e.task.State == core.StateProcessing
+	for i := range e.task.Steps {
+		s := &e.task.Steps[i]
+		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] < 0 {
+			continue
+		}
+		if s.Out != 0 || processing && (s.Awaits != 0 || s.Attempt > 0 && s.Due != 0) {
+			at |= 1 << uint(i)
+		}
+		if s.Awaits != 0 && s.Out == 0 && !s.Busy {
+			awaits |= 1 << uint(i)
+		}
+	}
+	return at, awaits
+}
+
+// occupy moves a task to those places in the agents' windows.
+func (p *partition) occupy(e *entry, at uint64, limit int) {
+	each(e.at&^at, func(i int) {
+		slot := e.plan.slots[i]
+		if p.load[slot] == limit {
+			p.full--
+		}
+		p.load[slot]--
+	})
+	each(at&^e.at, func(i int) {
+		slot := e.plan.slots[i]
+		p.load[slot]++
+		if p.load[slot] == limit {
+			p.full++
+		}
+	})
+	e.at = at
+}
+
+// fullMask has a bit for every step whose agent has no room. Where a step of the task is, there is room for the next.
+func (p *partition) fullMask(e *entry, limit int) uint64 {
+	if p.full == 0 || e.plan == nil {
+		return 0
+	}
+	var mask uint64
+	for i, slot := range e.plan.slots {
+		if slot >= 0 && p.load[slot] >= limit && e.at&e.plan.at(slot) == 0 {
+			mask |= 1 << uint(i)
+		}
+	}
+	return mask
+}
+
+// wait keeps in mind that a task waits for agents that are not there.
+func (p *partition) wait(e *entry, awaits uint64) {
+	each(awaits&^e.waits, func(i int) {
+		slot := e.plan.slots[i]
+		if e.waits&e.plan.at(slot) == 0 {
+			p.waiting[slot] = append(p.waiting[slot], e)
+		}
+		e.waits |= 1 << uint(i)
+	})
+}
+
+// served lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
+// waiting.
+func (s *Shard) served(p *partition, slot int) {
+	kept := p.waiting[slot][:0]
+	for _, e := range p.waiting[slot] {
+		if e.plan == nil { // the database refuses its rows
+			continue
+		}
+		here := e.plan.at(slot)
+		_, awaits := e.present()
+		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && awaits&^s.paused(e) == 0 {
+			kept = append(kept, e)
+			continue
+		}
+		e.waits &^= here
+		s.wakes.push(wake{at: s.cycle.now, partition: p.id, number: e.task.Number, served: true})
+	}
+	clear(p.waiting[slot][len(kept):])
+	p.waiting[slot] = kept
+}
+
+// misses reports whether a step of the task waits for the agent of a slot because none takes its command.
+func (e *entry) misses(slot int) bool {
+	for i := range e.task.Steps {
+		s := &e.task.Steps[i]
+		if s.Awaits != 0 && !s.Busy && (s.Out == 0 || s.Out == s.Awaits) && e.plan.slots[i] == slot {
+			return true
+		}
+	}
+	return false
+}
+
+// blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.
+func (e *entry) blocked(now core.Instant) (steps uint64) {
+	if e.plan == nil || !e.plan.branch || e.task.State != core.StateProcessing {
+		return 0
+	}
+	var over uint64
+	for i := range e.task.Steps {
+		if s := e.task.Steps[i].Status; s == core.StepDone || s == core.StepSkipped {
+			over |= 1 << uint(i)
+		}
+	}
+	for i := range e.task.Steps {
+		s := &e.task.Steps[i]
+		if s.Status == core.StepWaiting && s.Out == 0 && s.Awaits == 0 && s.Due <= now && e.plan.slots[i] >= 0 && e.plan.after[i]&^over == 0 {
+			steps |= 1 << uint(i)
+		}
+	}
+	return steps
+}
+
+// block keeps in mind which branches of a task wait for room.
+func (s *Shard) block(p *partition, e *entry) {
+	if p.full == 0 && len(s.pauses.all) == 0 {
+		return
+	}
+	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
+		slot := e.plan.slots[i]
+		if e.blocks&e.plan.at(slot) == 0 {
+			p.blocked[slot] = append(p.blocked[slot], e)
+		}
+		e.blocks |= 1 << uint(i)
+	})
+}
+
+// unblock lets branches that wait for room at an agent begin, while there is some. One that a pause holds is looked at
+// again when the pauses change. full: the batch is.
+func (s *Shard) unblock(p *partition, slot int) (full bool) {
+	for n := len(p.blocked[slot]); n > 0 && p.load[slot] < s.cfg.AgentWindow; n-- {
+		if !s.roomy() {
+			return true
+		}
+		e := p.blocked[slot][0]
+		p.blocked[slot] = slices.Delete(p.blocked[slot], 0, 1)
+		if e.plan == nil { // the database refuses its rows
+			continue
+		}
+		here := e.plan.at(slot)
+		e.blocks &^= here
+		if p.tasks[e.task.Number] != e || e.blocked(s.cycle.now)&here&^s.paused(e) == 0 {
+			continue
+		}
+		if e.created { // its row is in this very batch
+			s.block(p, e)
+			return true
+		}
+		s.use(p, e)
+		_ = s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node})
+	}
+	return false
+}
+
+// reblock looks at the branches of all tasks in flight again: the pauses have changed.
+func (s *Shard) reblock(p *partition) {
+	var wide []*entry
+	for _, e := range p.tasks {
+		if e.blocked(s.cycle.now)&^e.blocks != 0 {
+			wide = append(wide, e)
+		}
+	}
+	slices.SortFunc(wide, func(a, b *entry) int { return int(a.task.Number - b.task.Number) })
+	for _, e := range wide {
+		each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
+			slot := e.plan.slots[i]
+			if e.blocks&e.plan.at(slot) == 0 {
+				p.blocked[slot] = append(p.blocked[slot], e)
+			}
+			e.blocks |= 1 << uint(i)
+		})
+	}
+}
+
+// applyBlocked lets branches go on that waited for room.
+func (s *Shard) applyBlocked(context.Context) (bool, error) {
+	for _, p := range s.inOrder() {
+		for slot := range p.blocked {
+			if len(p.blocked[slot]) > 0 && s.unblock(p, slot) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,131 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Children are found by the index of their parent's number, the step, and their own number, in which they are in the order
+// of their birth. Those of an earlier round of the parent come before the first of this one.
+
+const (
+	siblings  = ` FROM tasks WHERE partition = ?1 AND parent = ?2 AND parent_step = ?3 AND number >= (SELECT f.number FROM tasks f WHERE f.partition = ?1 AND f.id = ?4)`
+	childRow  = `SELECT number, child_index, state, ended_at` + siblings
+	qChildren = childRow + ` AND number > ?5 ORDER BY number LIMIT ?6`
+	qYoungest = childRow + ` AND number < ?5 ORDER BY number DESC LIMIT ?6`
+	qSiblings = `SELECT state, left_over, count(*), max(child_index) FROM (SELECT state, child_index, CASE WHEN ended_at < ?5 THEN 1 ELSE 0 END AS left_over` + siblings + `) AS found GROUP BY state, left_over`
+)
+
+// Children implements Store.
+func (r *reader) Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	return r.children(ctx, qChildren, partition, of, after, limit)
+}
+
+// Youngest implements Store.
+func (r *reader) Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	return r.children(ctx, qYoungest, partition, of, below, limit)
+}
+
+func (r *reader) children(ctx context.Context, query string, partition int, of core.Siblings, from int64, limit int) ([]core.ChildRow, error) {
+	rows, err := r.query(ctx, query, partition, of.Parent, of.Step, of.First, from, limit)
+	if err != nil {
+		return nil, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
+	}
+	defer rows.Close()
+	var all []core.ChildRow
+	for rows.Next() {
+		var c core.ChildRow
+		var state string
+		var ended instant
+		if err := rows.Scan(&c.Number, &c.Index, &state, &ended); err != nil {
+			return nil, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
+		}
+		c.State, c.Ended = core.State(state), core.Instant(ended)
+		all = append(all, c)
+	}
+	return all, rows.Err()
+}
+
+// ChildCounts implements Store.
+func (r *reader) ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
+	var all core.ChildCounts
+	rows, err := r.query(ctx, qSiblings, partition, of.Parent, of.Step, of.First, r.time(of.Since))
+	if err != nil {
+		return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var state string
+		var left, n, last int
+		if err := rows.Scan(&state, &left, &n, &last); err != nil {
+			return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
+		}
+		all.Add(core.State(state), n, last, left != 0)
+	}
+	return all, rows.Err()
+}
+
+// childStep is the first step of a task, from one on, that has children: a source of a list for each of them keeps the
+// order of numbers.
+const childStep = `SELECT parent_step FROM tasks WHERE partition = ?1 AND parent = ?2 AND parent_step > ?3 ORDER BY parent_step LIMIT 1`
+
+// childSources are the sources of a list of the children of one task, and their partition.
+func (r *reader) childSources(ctx context.Context, id string) (partition int64, all []source, err error) {
+	var parent int64
+	err = r.db.QueryRowContext(ctx, r.params(`SELECT partition, number FROM tasks WHERE id = ?1 ORDER BY partition LIMIT 1`), id).Scan(&partition, &parent)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil, nil
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("parent %s: %w", core.QuoteShort(id), err)
+	}
+	for step := int64(-1); ; {
+		next, err := column[int64](ctx, r, childStep, partition, parent, step)
+		if err != nil {
+			return 0, nil, fmt.Errorf("children of %s: %w", core.QuoteShort(id), err)
+		}
+		if len(next) == 0 {
+			return partition, all, nil
+		}
+		step = next[0]
+		all = append(all, func(c *conditions) place {
+			return inTasks(fmt.Sprintf(`partition = ?1 AND parent = %s AND parent_step = %s`, c.param(parent), c.param(next[0])))
+		})
+	}
+}
+
+// parentID is the id of a task's parent; empty: it has none.
+func (r *reader) parentID(ctx context.Context, partition int, t *core.Task) (string, error) {
+	if t.Parent == 0 {
+		return "", nil
+	}
+	found, err := column[string](ctx, r, `SELECT id FROM tasks WHERE partition = ?1 AND number = ?2`, partition, t.Parent)
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	return found[0], nil
+}
+
+const qFresh = `SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id = ?3 AND state = 'pending' ORDER BY number`
+
+// Fresh implements Store.
+func (r *reader) Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error) {
+	rows, err := r.query(ctx, qFresh, partition, from, commit)
+	if err != nil {
+		return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", commit, partition, err)
+	}
+	defer rows.Close()
+	var all []core.Fresh
+	for rows.Next() {
+		var t core.Fresh
+		if err := rows.Scan(&t.Number, &t.Type); err != nil {
+			return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", commit, partition, err)
+		}
+		all = append(all, t)
+	}
+	return all, rows.Err()
+}

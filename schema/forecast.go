@@ -1,0 +1,238 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+const (
+	qSaveForecast = `INSERT INTO forecasts (node, type, version, step, at, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+	ON CONFLICT (node, type, version, step) DO UPDATE SET at = excluded.at, data = excluded.data`
+	qForecasts       = `SELECT node, type, version, step, at, data FROM forecasts ORDER BY at DESC, node, type, version, step LIMIT ?1`
+	qForgetForecasts = `DELETE FROM forecasts WHERE at < ?1`
+)
+
+// SaveForecasts implements operate.ForecastStore.
+func (a *asked) SaveForecasts(ctx context.Context, node string, rows []operate.ForecastRow) error {
+	err := a.change(ctx, func(c changes) error {
+		for i := range rows {
+			r := &rows[i]
+			if len(r.Data) > operate.ForecastBytesMax {
+				return fmt.Errorf("step %s of %s version %d has %d bytes, the limit is %d", r.Step, r.Type, r.Version, len(r.Data), operate.ForecastBytesMax)
+			}
+			if _, err := c.exec(qSaveForecast, words(node), words(r.Type), r.Version, words(r.Step), a.of.time(r.At), r.Data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("forecasts of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// Forecasts implements operate.ForecastStore.
+func (a *asked) Forecasts(ctx context.Context) ([]operate.ForecastRow, error) {
+	rows, err := a.of.query(ctx, qForecasts, operate.ForecastRowsMax)
+	if err != nil {
+		return nil, fmt.Errorf("forecasts: %w", err)
+	}
+	defer rows.Close()
+	var all []operate.ForecastRow
+	for rows.Next() {
+		var r operate.ForecastRow
+		var at instant
+		if err := rows.Scan(&r.Node, &r.Type, &r.Version, &r.Step, &at, &r.Data); err != nil {
+			return nil, fmt.Errorf("forecasts: %w", err)
+		}
+		r.At = core.Instant(at)
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
+// ForgetForecasts implements operate.ForecastStore.
+func (a *asked) ForgetForecasts(ctx context.Context, before core.Instant) error {
+	if _, err := a.execOne(ctx, qForgetForecasts, a.of.time(before)); err != nil {
+		return fmt.Errorf("forecasts before %s: %w", before.Time().Format(time.RFC3339), err)
+	}
+	return nil
+}
+
+// Parked tasks are sampled from a number on, by an index in that order. Of those in hand, which are as many as a node
+// holds in memory, every so manieth is taken.
+const (
+	qOpenRange   = `SELECT partition, next_number FROM partitions ORDER BY partition`
+	qOpenColumns = `SELECT number, type, plan_version, state, deadline FROM tasks WHERE partition = ?1 AND `
+	qOpenParked  = qOpenColumns + `state = 'pending' AND number >= ?2 ORDER BY number LIMIT ?3`
+	qOpenBefore  = qOpenColumns + `state = 'pending' AND number < ?2 ORDER BY number LIMIT ?3`
+	qOpenInHand  = qOpenColumns + `state IN ('processing', 'undoing') AND number % ?2 = ?3 LIMIT ?4`
+	qCountParked = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND state = 'pending' ORDER BY number LIMIT ?2) AS some`
+	qCountInHand = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND state IN ('processing', 'undoing') LIMIT ?2) AS some`
+	qOpenSteps   = `SELECT number, at, round, COALESCE(step, -1), COALESCE(step_status, ''), COALESCE(next, -1), undo, due `
+
+	openCountMax = 100_000 // tasks of all partitions that are counted
+	openRowsMax  = 64      // journal rows of a task of the sample, on average
+)
+
+// OpenTasks implements operate.ForecastStore.
+func (a *asked) OpenTasks(ctx context.Context, most int) (operate.OpenSample, error) {
+	var s operate.OpenSample
+	ranges, err := a.openRanges(ctx)
+	if err != nil || len(ranges) == 0 {
+		return s, err
+	}
+	each := max(1, most/(2*len(ranges)))
+	for _, p := range ranges {
+		for _, parked := range []bool{true, false} {
+			if err := a.openOf(ctx, &s, p, parked, each, openCountMax/len(ranges)); err != nil {
+				return s, fmt.Errorf("open tasks of partition %d: %w", p.partition, err)
+			}
+		}
+	}
+	return s, nil
+}
+
+type openRange struct{ partition, next int64 }
+
+func (a *asked) openRanges(ctx context.Context) ([]openRange, error) {
+	rows, err := a.of.query(ctx, qOpenRange)
+	if err != nil {
+		return nil, fmt.Errorf("open tasks: %w", err)
+	}
+	defer rows.Close()
+	var all []openRange
+	for rows.Next() {
+		var p openRange
+		if err := rows.Scan(&p.partition, &p.next); err != nil {
+			return nil, fmt.Errorf("open tasks: %w", err)
+		}
+		all = append(all, p)
+	}
+	return all, rows.Err()
+}
+
+// openOf samples the parked tasks of a partition, or those in hand.
+func (a *asked) openOf(ctx context.Context, s *operate.OpenSample, p openRange, parked bool, each, count int) error {
+	query := qCountInHand
+	if parked {
+		query = qCountParked
+	}
+	there, err := column[int64](ctx, a.of, query, p.partition, count)
+	if err != nil || there[0] == 0 {
+		return err
+	}
+	s.All += there[0]
+	s.More = s.More || there[0] == int64(count)
+	var found []sampled
+	if parked {
+		from := 1 + rand.Int64N(max(p.next, 1))
+		if found, err = a.openSome(ctx, found, qOpenParked, p.partition, from, each); err == nil && len(found) < each {
+			found, err = a.openSome(ctx, found, qOpenBefore, p.partition, from, each-len(found))
+		}
+	} else {
+		every := max(1, there[0]/int64(each))
+		found, err = a.openSome(ctx, found, qOpenInHand, p.partition, every, rand.Int64N(every), each)
+	}
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if err := a.openSteps(ctx, p.partition, found); err != nil {
+		return err
+	}
+	for i := range found {
+		found[i].Weight = float64(there[0]) / float64(len(found))
+		s.Tasks = append(s.Tasks, found[i].OpenTask)
+	}
+	return nil
+}
+
+// sampled is a task of a sample.
+type sampled struct {
+	operate.OpenTask
+	number int64
+	round  int
+}
+
+func (a *asked) openSome(ctx context.Context, all []sampled, query string, args ...any) ([]sampled, error) {
+	rows, err := a.of.query(ctx, query, args...)
+	if err != nil {
+		return all, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var t sampled
+		var deadline instant
+		var state string
+		if err := rows.Scan(&t.number, &t.Type, &t.PlanVersion, &state, &deadline); err != nil {
+			return all, err
+		}
+		t.State, t.Deadline = core.State(state), core.Instant(deadline)
+		all = append(all, t)
+	}
+	return all, rows.Err()
+}
+
+// openSteps reads how far the steps of some tasks are, without inputs and results.
+func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled) error {
+	numbers, at := make([]int64, len(tasks)), map[int64]*sampled{}
+	for i := range tasks {
+		numbers[i], at[tasks[i].number] = tasks[i].number, &tasks[i]
+	}
+	rows, err := a.of.query(ctx, qOpenSteps+a.of.among("journal", "number")+` ORDER BY number, seq LIMIT ?3`, partition, a.of.list(numbers), openRowsMax*len(tasks))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var number int64
+		var r core.Record
+		var when, due instant
+		var status string
+		if err := rows.Scan(&number, &when, &r.Round, &r.Step, &status, &r.Next, &r.Undo, &due); err != nil {
+			return err
+		}
+		r.At, r.Due, r.StepStatus = core.Instant(when), core.Instant(due), stepStatus(status)
+		if t := at[number]; t != nil {
+			t.apply(&r)
+		}
+	}
+	return rows.Err()
+}
+
+// apply takes in what a journal row says of the steps.
+func (t *sampled) apply(r *core.Record) {
+	if r.Round > t.round {
+		t.round, t.Steps = r.Round, nil
+	}
+	if r.Step >= 0 {
+		s := t.step(r.Step)
+		s.Status, s.At, s.Due = r.StepStatus, r.At, 0
+		if r.Next < 0 {
+			s.Due = r.Due
+		}
+	}
+	if r.Next >= 0 && !r.Undo {
+		s := t.step(r.Next)
+		s.Status, s.At, s.Due = core.StepRunning, r.At, r.Due
+		if s.Began == 0 {
+			s.Began = r.At
+		}
+	}
+}
+
+func (t *sampled) step(step int) *operate.OpenStep {
+	for i := range t.Steps {
+		if t.Steps[i].Step == step {
+			return &t.Steps[i]
+		}
+	}
+	t.Steps = append(t.Steps, operate.OpenStep{Step: step})
+	return &t.Steps[len(t.Steps)-1]
+}

@@ -1,0 +1,180 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// scheduleColumns are in the order of scanSchedule and of scheduleArgs.
+var scheduleColumns = []string{
+	"name", "type", "input", "plan_version", "complete_by", "labels", "cron", "every", "zone", "from_at", "until_at", "jitter", "overlap", "queue", "catch_up", "catch_ups",
+	"paused", "revision", "by_name", "created_at", "changed_at", "cursor_at", "waiting", "last_run", "last_task", "last_at", "outcome", "why",
+	"submitted", "skipped", "missed", "failing_since", "failure", "due_at",
+}
+
+var (
+	qScheduleAll   = `SELECT ` + strings.Join(scheduleColumns, ", ") + ` FROM schedules WHERE `
+	qScheduleName  = qScheduleAll + `name = ?1`
+	qSchedulePage  = qScheduleAll + `name > ?1 ORDER BY name LIMIT ?2`
+	qScheduleDue   = qScheduleAll + `name > ?1 AND due_at <= ?3 ORDER BY name LIMIT ?2`
+	qScheduleTasks = `SELECT name, last_task, last_at FROM schedules WHERE last_task <> '' AND outcome = '' ORDER BY name LIMIT ?1`
+	qScheduleCount = `SELECT count(*) FROM schedules`
+	qScheduleDrop  = `DELETE FROM schedules WHERE name = ?1 AND revision = ?2`
+	qScheduleNew   = `INSERT INTO schedules (` + strings.Join(scheduleColumns, ", ") + `) VALUES (` + params(1, len(scheduleColumns)) + `) ON CONFLICT (name) DO NOTHING`
+	qScheduleSet   = `UPDATE schedules SET (` + strings.Join(scheduleColumns[1:], ", ") + `) = (` + params(2, len(scheduleColumns)) + `) WHERE name = ?1 AND revision = ` + params(len(scheduleColumns)+1, len(scheduleColumns)+1)
+)
+
+// params are parameters from one number to another.
+func params(from, to int) string {
+	var all []string
+	for i := from; i <= to; i++ {
+		all = append(all, fmt.Sprintf("?%d", i))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (r *reader) scheduleArgs(s *operate.Schedule) ([]any, error) {
+	waiting, err := json.Marshal(s.Waiting)
+	if err != nil {
+		return nil, err
+	}
+	var labels []string
+	for key, value := range s.Labels {
+		labels = append(labels, key+"="+value)
+	}
+	slices.Sort(labels)
+	return []any{
+		s.Name, s.Type, []byte(s.Input), s.PlanVersion, s.CompleteBy, words(strings.Join(labels, ",")), words(s.Cron), s.Every, s.Zone, r.when(s.From), r.when(s.Until), s.Jitter, s.Overlap, s.Queue, s.CatchUp, s.CatchUps,
+		s.Paused, s.Revision, words(s.By), r.when(s.Created), r.when(s.Changed), r.when(s.Cursor), waiting, r.when(s.Last), s.LastTask, r.when(s.LastAt), string(s.Outcome), words(s.Why),
+		s.Submitted, s.Skipped, s.Missed, r.when(s.Failing), words(s.Failure), r.when(s.Due),
+	}, nil
+}
+
+func scanSchedule(row interface{ Scan(...any) error }) (operate.Schedule, error) {
+	var s operate.Schedule
+	var from, until, created, changed, cursor, last, lastAt, failing, due instant
+	var input, waiting []byte
+	var labels, outcome string
+	err := row.Scan(&s.Name, &s.Type, &input, &s.PlanVersion, &s.CompleteBy, &labels, &s.Cron, &s.Every, &s.Zone, &from, &until, &s.Jitter, &s.Overlap, &s.Queue, &s.CatchUp, &s.CatchUps,
+		&s.Paused, &s.Revision, &s.By, &created, &changed, &cursor, &waiting, &last, &s.LastTask, &lastAt, &outcome, &s.Why,
+		&s.Submitted, &s.Skipped, &s.Missed, &failing, &s.Failure, &due)
+	if err != nil {
+		return s, err
+	}
+	s.Input, s.Outcome = input, core.State(outcome)
+	s.From, s.Until, s.Created, s.Changed, s.Cursor = from.timeOf(), until.timeOf(), created.timeOf(), changed.timeOf(), cursor.timeOf()
+	s.Last, s.LastAt, s.Failing, s.Due = last.timeOf(), lastAt.timeOf(), failing.timeOf(), due.timeOf()
+	if labels != "" {
+		s.Labels = map[string]string{}
+		for one := range strings.SplitSeq(labels, ",") {
+			key, value, _ := strings.Cut(one, "=")
+			s.Labels[key] = value
+		}
+	}
+	if err := json.Unmarshal(waiting, &s.Waiting); err != nil {
+		return s, fmt.Errorf("runs of schedule %s that wait: %w", s.Name, err)
+	}
+	return s, nil
+}
+
+// PutSchedule implements operate.ScheduleStore.
+func (a *asked) PutSchedule(ctx context.Context, s operate.Schedule, was int64) error {
+	args, err := a.of.scheduleArgs(&s)
+	if err == nil {
+		err = a.change(ctx, func(c changes) error {
+			if was != 0 {
+				return c.one(qScheduleSet, append(args[:len(args):len(args)], was)...)
+			}
+			var there int
+			if err := c.row(qScheduleCount, nil, &there); err != nil {
+				return err
+			}
+			if there >= operate.SchedulesMax {
+				return &operate.Refusal{Code: 409, Detail: fmt.Sprintf("there are %d schedules, the limit: delete one first", there)}
+			}
+			return c.one(qScheduleNew, args...)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("schedule %s: %w", core.QuoteShort(s.Name), err)
+	}
+	return nil
+}
+
+// one runs a statement that changes one row, unless another has changed it. Error: operate.ErrFenced.
+func (c changes) one(query string, args ...any) error {
+	n, err := c.exec(query, args...)
+	if err == nil && n == 0 {
+		return operate.ErrFenced
+	}
+	return err
+}
+
+// DeleteSchedule implements operate.ScheduleStore.
+func (a *asked) DeleteSchedule(ctx context.Context, name string, was int64) error {
+	err := a.change(ctx, func(c changes) error { return c.one(qScheduleDrop, words(name), was) })
+	if err != nil {
+		return fmt.Errorf("schedule %s: %w", core.QuoteShort(name), err)
+	}
+	return nil
+}
+
+// ScheduleByName implements operate.ScheduleStore.
+func (a *asked) ScheduleByName(ctx context.Context, name string) (operate.Schedule, error) {
+	s, err := scanSchedule(a.of.db.QueryRowContext(ctx, a.of.params(qScheduleName), words(name)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, notThere("schedule", name)
+	}
+	if err != nil {
+		return s, fmt.Errorf("schedule %s: %w", core.QuoteShort(name), err)
+	}
+	return s, nil
+}
+
+// Schedules implements operate.ScheduleStore.
+func (a *asked) Schedules(ctx context.Context, limit int, after string) ([]operate.Schedule, error) {
+	if limit < 1 || limit > operate.ListMax {
+		return nil, fmt.Errorf("schedules: limit %d, want 1 to %d", limit, operate.ListMax)
+	}
+	all, err := scanAll(ctx, a.of, scanSchedule, qSchedulePage, words(after), limit)
+	if err != nil {
+		return nil, fmt.Errorf("schedules: %w", err)
+	}
+	return all, nil
+}
+
+// DueSchedules implements operate.ScheduleStore.
+func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, after string) ([]operate.Schedule, error) {
+	if limit < 1 || limit > operate.ListMax {
+		return nil, fmt.Errorf("schedules that are due: limit %d, want 1 to %d", limit, operate.ListMax)
+	}
+	all, err := scanAll(ctx, a.of, scanSchedule, qScheduleDue, words(after), limit, a.of.time(core.InstantOf(now)))
+	if err != nil {
+		return nil, fmt.Errorf("schedules that are due: %w", err)
+	}
+	return all, nil
+}
+
+// ScheduleTasks implements operate.ScheduleStore.
+func (a *asked) ScheduleTasks(ctx context.Context) ([]operate.ScheduleTask, error) {
+	all, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (operate.ScheduleTask, error) {
+		var t operate.ScheduleTask
+		var at instant
+		err := row.Scan(&t.Name, &t.Task, &at)
+		t.At = at.timeOf()
+		return t, err
+	}, qScheduleTasks, operate.SchedulesMax)
+	if err != nil {
+		return nil, fmt.Errorf("tasks of schedules: %w", err)
+	}
+	return all, nil
+}
