@@ -472,14 +472,14 @@ type answers struct{ r *reading }
 
 var errUnknown = errors.New("the answer is not in the journal")
 
-// ask finds the answer for a step in the rows of the instant at hand. same says that the expression is that of the task's own
+// ask finds the answer for a step in the rows from the one at hand on. same says that the expression is that of the task's own
 // version.
 func ask[T any](a *answers, step int, text func(*core.Step) string, from func(*core.Record) (T, bool), evaluated func(core.Asker) (T, error)) (answer T, err error) {
 	r := a.r
 	s := &r.p.Steps[step]
 	o := r.old.StepIndex(s.Name)
 	if o >= 0 && text(&r.old.Steps[o]) == text(s) {
-		for k := r.at; k < r.end; k++ {
+		for k := r.at; k < len(r.saved.Journal); k++ { // it may have waited for room meanwhile
 			row := &r.saved.Journal[k]
 			if row.Kind == core.KindRefused && row.Step == o && (r.was0 == nil || r.was0.Steps[o].Out == 0) {
 				return answer, errors.New(row.Error)
@@ -500,6 +500,9 @@ func ask[T any](a *answers, step int, text func(*core.Step) string, from func(*c
 
 // When implements core.Asker.
 func (a *answers) When(step int) (bool, error) {
+	if a.r.full()&(1<<uint(step)) != 0 { // it waits for room: a step that is not wanted would not
+		return true, nil
+	}
 	o := a.r.old.StepIndex(a.r.p.Steps[step].Name)
 	return ask(a, step, func(s *core.Step) string { return s.When },
 		func(row *core.Record) (bool, bool) { return row.Kind != core.KindSkipped || row.Step != o, true },
