@@ -468,7 +468,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	c := &m.Control
 	ev := core.Event{
 		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version,
 	}
 	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
 		ev.Code, ev.Error = core.CodeRefused, c.Reason
@@ -515,6 +515,11 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
 		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0, false); err != nil {
 			return nil, err
+		}
+	}
+	if ev.Kind == core.EventMigrate {
+		if why, err = s.versionFor(ctx, p, e, ev); why != nil || err != nil {
+			return why, err
 		}
 	}
 	if ev.Kind == core.EventEdit {

@@ -324,13 +324,18 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
+	var plan *core.Plan
+	was := e.plan
+	if was != nil {
+		plan = was.plan
+	}
+	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
+		e.plan = to
+	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)
-	var plan *core.Plan
-	if e.plan != nil {
-		plan = e.plan.plan
-	}
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
+		e.plan = was
 		if errors.Is(err, core.ErrStale) {
 			s.Stats.Stale++
 		}

@@ -89,3 +89,44 @@ func TestInputSchemaAtTheOwner(t *testing.T) {
 		t.Errorf("an edit that fits: %s", got.State)
 	}
 }
+
+// A task goes on by another version in the batch of the request, and a successor replays it by that version alone.
+func TestMigrate(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	second := orderPlan("order", 2, "a", "b", "c")
+	second.Steps[2].After = []int{1}
+	r.store.AddPlan(second)
+	other := orderPlan("order", 3, "z", "b")
+	r.store.AddPlan(other)
+	r.tasks(0, core.Submission{Type: "order", ID: "t1", PlanVersion: 1, Input: []byte(`{}`)})
+	r.cycle()
+	first := r.bus.take()
+	move := func(version int64) *core.Task {
+		r.control(core.Control{Kind: core.EventMigrate, ID: "t1", Type: "order", Actor: "olga", Reason: "wrong plan", Version: version})
+		r.cycle()
+		return r.store.Task(0, "t1")
+	}
+	if got := move(3); got.PlanVersion != 1 {
+		t.Fatalf("moved to a plan with another first step: version %d", got.PlanVersion)
+	}
+	r.logged("step a has begun, and version 3 has none of that name")
+	if got := move(9); got.PlanVersion != 1 {
+		t.Fatal("moved to a version that is not stored")
+	}
+	r.logged("version 9 of its plan is not known")
+	if got := move(2); got.PlanVersion != 2 || got.State != core.StateProcessing {
+		t.Fatalf("moved: %+v", got)
+	}
+	r.start("n2")
+	r.adopt(0)
+	for cmds := append(first, r.bus.take()...); len(cmds) > 0; cmds = r.bus.take() {
+		for _, c := range cmds {
+			r.answer(c, 0)
+		}
+		r.cycle()
+	}
+	got := r.state("t1", core.StateProcessed)
+	if got.PlanVersion != 2 {
+		t.Errorf("version %d", got.PlanVersion)
+	}
+}

@@ -28,6 +28,8 @@ type planCmd struct {
 	Show      planShowCmd      `cmd:"" help:"Show one version of a plan with its steps."`
 	Lint      planLintCmd      `cmd:"" help:"Check a plan in a file, without a server: names, types, limits, expressions. Exit status 2 if it cannot work."`
 	Deprecate planDeprecateCmd `cmd:"" help:"Keep new submissions from a version of a plan, or with --undo let them take it again. Tasks in flight keep it, and a submission that names it is taken."`
+	Check     planCheckCmd     `cmd:"" help:"Play every task in flight, and the newest ended ones, against a version of their plan, and list those that come out differently. Exit status 1 if there are any."`
+	Migrate   planMigrateCmd   `cmd:"" help:"Let tasks go on by another version of their plan, where every step that has begun is the same in both."`
 	Diff      planDiffCmd      `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
 }
 

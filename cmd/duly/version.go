@@ -3,15 +3,19 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/versions"
@@ -205,4 +209,185 @@ func unified(w io.Writer, from, to *core.Plan) error {
 	}
 	_, err := io.WriteString(w, udiff.Unified(fmt.Sprintf("version %d", from.Version), fmt.Sprintf("version %d", to.Version), texts[0], texts[1]))
 	return err
+}
+
+type planCheckCmd struct {
+	Plan string `arg:"" help:"A file with a plan, or NAME@VERSION."`
+	Last int    `default:"0" help:"Ended tasks to play as well, the newest first: up to 1,000,000."`
+	Show int    `default:"100" help:"How many of the tasks that come out differently, or of which that cannot be said, are listed."`
+	server
+}
+
+// Run plays the tasks of a type against a version, page by page.
+func (c *planCheckCmd) Run(ctx context.Context, std streams) error {
+	ref, err := refOf(c.Plan)
+	if err != nil {
+		return err
+	}
+	sum, err := c.check(ctx, ref, c.Last, false, func(all []versions.Finding, f versions.Finding) []versions.Finding {
+		if len(all) < c.Show {
+			all = append(all, f)
+		}
+		return all
+	})
+	if err != nil {
+		return err
+	}
+	if c.Output != show.Text {
+		data, err := json.Marshal(&sum)
+		if err == nil {
+			err = c.list(std, data, "findings", "", []string{"id", "state", "version", "fate", "seq", "event", "was", "is", "why", "stays"})
+		}
+		if err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
+	} else {
+		sum.print(std.out)
+	}
+	if sum.Different > 0 {
+		return errUnclean
+	}
+	return nil
+}
+
+// checkSum is all pages of a check.
+type checkSum struct{ versions.CheckPage }
+
+// print prints the summary, and then the findings.
+func (s *checkSum) print(w io.Writer) {
+	fmt.Fprintf(w, "%d tasks played, %d of them in flight: same %d, different %d, cannot be said %d\n", s.InFlight+s.Ended, s.InFlight, s.Same, s.Different, s.Unknown)
+	fmt.Fprintf(w, "%d of those in flight may be moved to the version\n", s.Movable)
+	for _, f := range s.Findings {
+		fmt.Fprintf(w, "%s  %s, version %d: %s", show.Clean(f.ID), f.State, f.Version, f.Fate)
+		if f.Seq > 0 {
+			fmt.Fprintf(w, " at row %d, %s", f.Seq, show.Clean(f.Event))
+		}
+		fmt.Fprintln(w)
+		for _, line := range [...]struct{ what, text string }{{"was", f.Was}, {"is", f.Is}, {"why", f.Why}, {"stays", f.Stays}} {
+			if line.text != "" {
+				fmt.Fprintf(w, "    %s: %s\n", line.what, show.Clean(line.text))
+			}
+		}
+	}
+	if n := s.Different + s.Unknown - len(s.Findings); n > 0 {
+		fmt.Fprintf(w, "and %d more\n", n)
+	}
+}
+
+// check asks for all pages of a check; keep says which findings are kept.
+func (s *server) check(ctx context.Context, ref planRef, last int, all bool, keep func([]versions.Finding, versions.Finding) []versions.Finding) (sum checkSum, err error) {
+	body := show.Object{"last": last, "all": all}
+	name := ref.name
+	p, err := s.planOf(ctx, ref)
+	if err != nil {
+		return sum, err
+	}
+	if name = p.Name; ref.file == "" {
+		body["version"] = p.Version
+	} else {
+		form, err := wire.EncodePlan(p)
+		if err != nil {
+			return sum, fmt.Errorf("plan %s: %w", p.Name, err)
+		}
+		body["plan"] = json.RawMessage(form)
+	}
+	sum.Findings = []versions.Finding{}
+	for {
+		data, err := s.send(ctx, http.MethodPost, pathOf("plans", name, "check"), body, nil)
+		if err != nil {
+			return sum, err
+		}
+		var page versions.CheckPage
+		if err := json.Unmarshal(data, &page); err != nil {
+			return sum, fmt.Errorf("answer of the API: %w", err)
+		}
+		sum.InFlight, sum.Ended, sum.Movable = sum.InFlight+page.InFlight, sum.Ended+page.Ended, sum.Movable+page.Movable
+		sum.Same, sum.Different, sum.Unknown = sum.Same+page.Same, sum.Different+page.Different, sum.Unknown+page.Unknown
+		for _, f := range page.Findings {
+			sum.Findings = keep(sum.Findings, f)
+		}
+		if page.Next == "" {
+			return sum, nil
+		}
+		body["after"] = page.Next
+	}
+}
+
+// migrateMax bounds the tasks that one command moves.
+const migrateMax = 100_000
+
+type planMigrateCmd struct {
+	Name   string   `arg:"" help:"Name of the plan."`
+	To     int64    `required:"" help:"Stored version to go on by."`
+	Tasks  []string `help:"Ids of the tasks (default: all in flight and in error)."`
+	From   int64    `help:"Only tasks of this version."`
+	State  string   `help:"Only tasks in this state: pending, processing or error."`
+	DryRun bool     `name:"dry-run" help:"Say what would be moved, and move nothing."`
+	Reason string   `help:"Why; it is kept in the audit trail and in the journals."`
+	server
+}
+
+// Run moves tasks whose begun steps are the same in both versions.
+func (c *planMigrateCmd) Run(ctx context.Context, std streams) error {
+	reason := ""
+	if !c.DryRun {
+		var err error
+		if reason, err = reasonOf(std, c.Reason, true); err != nil {
+			return err
+		}
+	}
+	wanted := map[string]bool{}
+	for _, id := range c.Tasks {
+		wanted[id] = true
+	}
+	over := false
+	sum, err := c.check(ctx, planRef{name: c.Name, version: c.To}, 0, true, func(all []versions.Finding, f versions.Finding) []versions.Finding {
+		if len(wanted) > 0 && !wanted[f.ID] || c.From != 0 && f.Version != c.From || c.State != "" && string(f.State) != c.State || f.Version == c.To {
+			return all
+		}
+		if over = over || len(all) >= migrateMax; over {
+			return all
+		}
+		return append(all, f)
+	})
+	if err != nil {
+		return err
+	}
+	moved, stays := 0, 0
+	for _, f := range sum.Findings {
+		delete(wanted, f.ID)
+		why := f.Stays
+		if why == "" && !c.DryRun {
+			_, err := c.send(ctx, http.MethodPost, taskPath(c.Name, f.ID)+"/migrate", show.Object{"version": c.To, "reason": reason, "if_seq": f.Rows}, nil)
+			refused := new(client.Problem)
+			if err != nil && !errors.As(err, &refused) {
+				return err
+			}
+			if err != nil {
+				why = refused.Detail
+			}
+		}
+		if why == "" {
+			moved++
+			continue
+		}
+		stays++
+		fmt.Fprintf(std.out, "%s stays on version %d: %s\n", show.Clean(f.ID), f.Version, show.Clean(why))
+	}
+	for _, id := range slices.Sorted(maps.Keys(wanted)) {
+		stays++
+		fmt.Fprintf(std.out, "%s: no such task in flight or in error, or it is of version %d already\n", show.Clean(id), c.To)
+	}
+	verb := "asked to go on by"
+	if c.DryRun {
+		verb = "may go on by"
+	}
+	fmt.Fprintf(std.out, "%d tasks %s version %d; %d stay\n", moved, verb, c.To, stays)
+	if over {
+		fmt.Fprintf(std.out, "there are more than %d: run it again for the others\n", migrateMax)
+	}
+	if stays > 0 {
+		return errUnclean
+	}
+	return nil
 }

@@ -14,15 +14,16 @@ import (
 type (
 	// actionJSON is operate.Request as it is sent: the action stands in the path, the key in a header.
 	actionJSON struct {
-		Action operate.Action `json:"action,omitempty" doc:"as in the path, or absent"`
-		Reason string         `json:"reason,omitempty" doc:"at most 1000 bytes; required for undo, resolve, accept and edit"`
-		Step   string         `json:"step,omitempty" doc:"of resubmit, edit and accept: the step meant; absent: the failed one; of undo: the step of an undone task whose effect stands"`
-		Input  anyJSON        `json:"input,omitempty" doc:"of edit"`
-		Patch  anyJSON        `json:"patch,omitempty" doc:"of an operation that edits, instead of an input: a JSON Merge Patch (RFC 7386) of each task's own"`
-		Result anyJSON        `json:"result,omitempty" doc:"of accept"`
-		Until  *time.Time     `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now"`
-		As     core.State     `json:"as,omitempty" doc:"of resolve: processed or undone"`
-		IfSeq  int64          `json:"if_seq,omitempty" doc:"refuse when the task's newest journal row (seq) is another; 0: whatever it is"`
+		Action  operate.Action `json:"action,omitempty" doc:"as in the path, or absent"`
+		Reason  string         `json:"reason,omitempty" doc:"at most 1000 bytes; required for undo, resolve, accept and edit"`
+		Step    string         `json:"step,omitempty" doc:"of resubmit, edit and accept: the step meant; absent: the failed one; of undo: the step of an undone task whose effect stands"`
+		Input   anyJSON        `json:"input,omitempty" doc:"of edit"`
+		Patch   anyJSON        `json:"patch,omitempty" doc:"of an operation that edits, instead of an input: a JSON Merge Patch (RFC 7386) of each task's own"`
+		Result  anyJSON        `json:"result,omitempty" doc:"of accept"`
+		Until   *time.Time     `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now"`
+		As      core.State     `json:"as,omitempty" doc:"of resolve: processed or undone"`
+		Version int64          `json:"version,omitempty" doc:"of migrate: of the plan, to go on by"`
+		IfSeq   int64          `json:"if_seq,omitempty" doc:"refuse when the task's newest journal row (seq) is another; 0: whatever it is"`
 	}
 	actionIn struct {
 		TaskIn
@@ -38,7 +39,7 @@ func (j *actionJSON) request(action operate.Action, key string) operate.Request 
 	if j == nil {
 		return r
 	}
-	r.Reason, r.Step, r.Input, r.Patch, r.Result, r.As, r.IfSeq = j.Reason, j.Step, []byte(j.Input), []byte(j.Patch), []byte(j.Result), j.As, j.IfSeq
+	r.Reason, r.Step, r.Input, r.Patch, r.Result, r.As, r.IfSeq, r.Version = j.Reason, j.Step, []byte(j.Input), []byte(j.Patch), []byte(j.Result), j.As, j.IfSeq, j.Version
 	if j.Until != nil {
 		r.Until = *j.Until
 	}
@@ -58,6 +59,7 @@ var taskActions = []struct {
 	{operate.ActionAccept, "Count a failed step as done", "With a given result, in error. Needs a reason."},
 	{operate.ActionResolve, "Settle a task by hand", "In error, as processed or undone. Needs a reason."},
 	{operate.ActionExtend, "Give a task more time", "Of a task that is pending or processing."},
+	{operate.ActionMigrate, "Let a task go on by another version of its plan", "Where every step that has begun is the same in both. Pending, processing or in error. Needs a reason."},
 }
 
 // actionRoutes are what may be asked of one task.

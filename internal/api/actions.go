@@ -57,6 +57,7 @@ type (
 		InputHash   string         `json:"input_sha256,omitempty"`
 		ResultBytes int            `json:"result_bytes,omitempty"`
 		ResultHash  string         `json:"result_sha256,omitempty"`
+		Version     int64          `json:"version,omitempty"`
 	}
 )
 
@@ -163,7 +164,7 @@ func (a *Actions) entry(ctx context.Context, by operate.Actor, task operate.Task
 	after := afterJSON{
 		Action: operate.Action(core.NameOf(string(r.Action), core.NameBytesMax)), Step: core.NameOf(r.Step, core.NameBytesMax), Until: r.Until,
 		As: core.State(core.NameOf(string(r.As), core.NameBytesMax)), IfSeq: r.IfSeq, InputBytes: len(r.Input), InputHash: hashOf(r.Input),
-		ResultBytes: len(r.Result), ResultHash: hashOf(r.Result),
+		ResultBytes: len(r.Result), ResultHash: hashOf(r.Result), Version: r.Version,
 	}
 	if y := after.Until.Year(); y < 0 || y > 9999 { // which JSON cannot say
 		after.Until = time.Time{}
@@ -204,7 +205,7 @@ func sameContent(was, now json.RawMessage) bool {
 	if json.Unmarshal(was, &a) != nil || json.Unmarshal(now, &b) != nil {
 		return false
 	}
-	return a.Step == b.Step && a.As == b.As && a.InputHash == b.InputHash && a.ResultHash == b.ResultHash
+	return a.Step == b.Step && a.As == b.As && a.InputHash == b.InputHash && a.ResultHash == b.ResultHash && a.Version == b.Version
 }
 
 // seqOf is the journal row that an entry saw its task at; unknown where it did not see it, so that it asked nothing.
@@ -229,7 +230,7 @@ func answered(answer operate.Answer, again *operate.AuditEntry) (operate.Answer,
 func controlOf(by operate.Actor, task operate.TaskRef, r *operate.Request) core.Control {
 	c := core.Control{
 		Kind: kinds[r.Action], ID: task.ID, Type: task.Type, Actor: ActorAt(by.Name, by.Via), Reason: r.Reason, Step: r.Step,
-		As: r.As, IfSeq: r.IfSeq, Input: r.Input, Result: r.Result,
+		As: r.As, IfSeq: r.IfSeq, Input: r.Input, Result: r.Result, Version: r.Version,
 	}
 	if !r.Until.IsZero() {
 		c.Until = core.InstantOf(r.Until)
@@ -241,7 +242,7 @@ func controlOf(by operate.Actor, task operate.TaskRef, r *operate.Request) core.
 var kinds = map[operate.Action]core.EventKind{
 	operate.ActionCancel: core.EventCancel, operate.ActionUndo: core.EventUndo, operate.ActionResubmit: core.EventResubmit,
 	operate.ActionEdit: core.EventEdit, operate.ActionAccept: core.EventAccept, operate.ActionResolve: core.EventResolve,
-	operate.ActionExtend: core.EventExtend,
+	operate.ActionExtend: core.EventExtend, operate.ActionMigrate: core.EventMigrate,
 }
 
 // check refuses a request that is wrong in itself, whatever the task's state.

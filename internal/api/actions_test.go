@@ -388,7 +388,7 @@ func TestPossibleWordsAreActions(t *testing.T) {
 	}
 	note(&task)
 	for action := range kinds {
-		if !seen[action] {
+		if !seen[action] && action != operate.ActionMigrate { // which depends on the versions that are stored
 			t.Errorf("%s is possible nowhere", action)
 		}
 	}

@@ -305,11 +305,14 @@ func TestRoutes(t *testing.T) {
 		{"PATCH", "/v1/operations/op1", `{"state":"paused","rate":0,"reason":"r"}`, 200, `"state":"paused"`},
 		{"PATCH", "/v1/operations/nope", `{"state":"paused","reason":"r"}`, 404, `no operation`},
 		{"POST", "/v1/plans/order/1/deprecate", `{"reason":"wrong agent"}`, 200, `"name":"order","version":1,"deprecated":true,"newest":0`},
-		{"GET", "/v1/plans", "", 200, `"deprecated_at":"2026-01-31T12:00:00Z"`},
-		{"GET", "/v1/plans/order/1", "", 200, `"deprecated_at":"2026-01-31T12:00:00Z"`},
+		{"POST", "/v1/plans/order/check", `{"version":1,"last":10}`, 200, `"in_flight":`},
+		{"POST", "/v1/plans/order/check", `{"version":2}`, 404, `no plan \"order\" in version 2`},
+		{"POST", "/v1/plans/order/check", `{"version":1,"after":"x"}`, 400, `after is no cursor of a check: \"x\"`},
+		{"POST", "/v1/plans/order/check", `{"plan":{"name":"other","version":2,"steps":[{"name":"a","agent":"a"}]}}`, 400, `field plan is of \"other\"`},
+		{"POST", "/v1/plans/order/check", `{"plan":{"name":"order","version":2,"steps":[]}}`, 400, `field plan: `},
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true,"reason":"right"}`, 200, `"deprecated":false,"newest":1`},
 		{"POST", "/v1/plans/order/2/deprecate", `{"reason":"r"}`, 404, `no plan \"order\" in version 2`},
-		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true}`, 422, `reason`},
+		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true}`, 400, `reason`},
 		{"GET", "/v1/pauses", "", 200, `{"pauses":[]}`},
 		{"POST", "/v1/pauses", `{"type":"order","step":"charge","reason":"bank is down","until":"2026-01-31T13:00:00Z"}`, 201, `"by":"the-admin","reason":"bank is down"`},
 		{"DELETE", "/v1/pauses/nope", "", 404, `no pause`},
@@ -372,6 +375,7 @@ func TestNotServed(t *testing.T) {
 		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
 		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
 		"putLogLevel": `{"level":"info"}`, "putSchedule": `{"type":"order","input":{"a":1},"cron":"0 9 * * 1-5","zone":"Europe/Berlin","overlap":"queue","queue":4}`, "putAlertChannel": `{"kind":"webhook"}`,
+		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`,
 	}
 	for _, op := range operations(doc) {
 		if slices.Contains(served, op.id) {

@@ -257,6 +257,15 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 		}
 		return foreseeSignal(c, view, no)
 	}
+	if c.Kind == core.EventMigrate {
+		if !open && state != core.StateError {
+			return no("only a task that is pending, processing or in error can be moved to another version")
+		}
+		if view.PlanVersion == c.Version {
+			return fmt.Sprintf("it is of version %d already; nothing changes", c.Version), nil
+		}
+		return fmt.Sprintf("it goes on by version %d, if every step that has begun is the same there", c.Version), nil
+	}
 	return no("it cannot be asked that")
 }
 

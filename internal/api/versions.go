@@ -2,9 +2,34 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/versions"
+)
+
+type (
+	checkIn struct {
+		Name string `path:"name" maxLength:"64"`
+		Body struct {
+			Plan    anyJSON `json:"plan,omitempty" doc:"the version to check, which need not be stored; or else"`
+			Version int64   `json:"version,omitempty" minimum:"0" doc:"a stored version"`
+			Last    int     `json:"last,omitempty" minimum:"0" maximum:"1000000" doc:"ended tasks to play as well, the newest first"`
+			All     bool    `json:"all,omitempty" doc:"have a finding for each task, also for those that come out the same"`
+			After   string  `json:"after,omitempty" maxLength:"2000" doc:"cursor that the page before ended with"`
+		}
+	}
+	checkOut struct{ Body versions.CheckPage }
+	// checked is what a check reads.
+	checked struct {
+		operate.Reader
+		operate.OperationStore
+	}
 )
 
 // versionRoutes are about versions of plans.
@@ -22,4 +47,53 @@ func (a *api) versionRoutes() {
 			left, err := a.ports.Versions.Deprecate(ctx, actor, in.Name, in.Version, in.Body.Undo, in.Body.Reason)
 			return &deprecateOut{deprecateJSON{in.Name, in.Version, !in.Body.Undo, left}}, err
 		})
+	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/check", id: "checkPlan", tag: "engine", needs: operate.RoleOperator,
+		summary: "Play tasks against another version of their plan", about: "A page of those in flight, then of those that have ended: which come out the same, which do not and where they part, and which may be moved."},
+		func(ctx context.Context, in *checkIn) (*checkOut, error) {
+			if a.ports.Reader == nil || a.ports.OperationStore == nil {
+				return nil, notServed("checks of plans")
+			}
+			to, err := a.planToCheck(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			c := versions.Checker{Store: checked{a.ports.Reader, a.ports.OperationStore}}
+			page, err := c.Page(ctx, to, in.Body.Last, in.Body.All, in.Body.After)
+			if errors.Is(err, versions.ErrCursor) || errors.Is(err, core.ErrCursor) {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "field after: %v", err)
+			}
+			return &checkOut{page}, err
+		})
+}
+
+// planToCheck is the version that a check is about: the one in the body, or a stored one.
+func (a *api) planToCheck(ctx context.Context, in *checkIn) (*core.Plan, error) {
+	refuse := func(format string, args ...any) error { return ingest.Refuse(400, ingest.CauseBody, format, args...) }
+	if len(in.Body.Plan) > 0 {
+		if in.Body.Version != 0 {
+			return nil, refuse("field version is %d, and a plan is given: want one of them", in.Body.Version)
+		}
+		p, err := planform.Decode(in.Body.Plan)
+		if err == nil {
+			p = p.WithDefaults()
+			err = errors.Join(p.Validate(0), jsonschema.CheckPlan(&p))
+		}
+		if err != nil {
+			return nil, refuse("field plan: %v", err)
+		}
+		if p.Name != in.Name {
+			return nil, refuse("field plan is of %s, and the path is about %s", core.QuoteShort(p.Name), core.QuoteShort(in.Name))
+		}
+		return &p, nil
+	}
+	plans, err := a.ports.Reader.Plans(ctx)
+	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
+		return nil, err
+	}
+	for i := range plans {
+		if plans[i].Name == in.Name && plans[i].Version == in.Body.Version {
+			return &plans[i], nil
+		}
+	}
+	return nil, ingest.Refuse(404, ingest.CauseNotFound, "no plan %s in version %d", core.QuoteShort(in.Name), in.Body.Version)
 }

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -978,4 +979,58 @@ func TestNewerPlans(t *testing.T) {
 	if rec := get(t, h, Path+"plans/future"); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), "was stored by a newer node") {
 		t.Errorf("a plan that only a newer node can read: %d", rec.Code)
 	}
+}
+
+// TestDeprecatedPlan: a version's page says that it is deprecated and lets operators change that, with a reason.
+func TestDeprecatedPlan(t *testing.T) {
+	w := fixedWorld()
+	marks := &planMarks{}
+	cfg := w.config()
+	cfg.Versions = &operate.Versioning{Store: marks, Trail: w, Plans: w.Plans, Announce: func() error { return nil }, Now: w.now}
+	h := as(operate.RoleOperator, newConsole(t, cfg))
+	p := w.plansAll[0]
+	page, change := Path+"plans/"+p.Name+"?version="+strconv.FormatInt(p.Version, 10), Path+"plans/"+p.Name+"/"+strconv.FormatInt(p.Version, 10)
+	if body := get(t, h, page).Body.String(); !strings.Contains(body, "Deprecate it") || strings.Contains(body, "This version is deprecated") {
+		t.Error("before: no way to deprecate it")
+	}
+	if rec := post(t, h, change+"/deprecate", nil); rec.Code != http.StatusUnprocessableEntity && rec.Code != http.StatusBadRequest || len(marks.all) != 0 {
+		t.Errorf("without a reason: %d", rec.Code)
+	}
+	if rec := post(t, h, change+"/deprecate", url.Values{"reason": {"charges twice"}}); rec.Code != http.StatusSeeOther || len(marks.all) != 1 {
+		t.Fatalf("deprecate: %d %s", rec.Code, rec.Body)
+	}
+	if e := w.entries[len(w.entries)-1]; e.Action != "plan.deprecate" || e.Reason != "charges twice" || e.Outcome != "done" {
+		t.Errorf("audit: %+v", e)
+	}
+	if body := get(t, h, page).Body.String(); !strings.Contains(body, "This version is deprecated since") || !strings.Contains(body, "Allow it again") {
+		t.Error("after: the page does not say so")
+	}
+	if rec := get(t, h, change+"/allow"); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), "New tasks may take this version again.") {
+		t.Errorf("dialog: %d", rec.Code)
+	}
+	if rec := post(t, h, change+"/allow", url.Values{"reason": {"mended"}}); rec.Code != http.StatusSeeOther || len(marks.all) != 0 {
+		t.Errorf("allow: %d", rec.Code)
+	}
+	if rec := get(t, h, change+"/other"); rec.Code != http.StatusNotFound {
+		t.Errorf("another change: %d", rec.Code)
+	}
+	viewer := as(operate.RoleViewer, newConsole(t, cfg))
+	if rec := post(t, viewer, change+"/deprecate", url.Values{"reason": {"x"}}); rec.Code != http.StatusForbidden || len(marks.all) != 0 {
+		t.Errorf("a viewer: %d", rec.Code)
+	}
+	if body := get(t, viewer, page).Body.String(); strings.Contains(body, "Deprecate it") {
+		t.Error("a viewer is offered it")
+	}
+}
+
+// planMarks are the versions that are deprecated.
+type planMarks struct{ all core.Deprecations }
+
+func (m *planMarks) Deprecated(context.Context) (core.Deprecations, error) { return m.all, nil }
+
+func (m *planMarks) Deprecate(_ context.Context, name string, version int64, at core.Instant) error {
+	if m.all = nil; at != 0 {
+		m.all = core.Deprecations{{Name: name, Version: version, At: at}}
+	}
+	return nil
 }

@@ -67,6 +67,8 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 		return d.signal()
 	case EventChild:
 		return d.child()
+	case EventMigrate:
+		return d.migrate()
 	}
 	return d.notAllowed(fmt.Sprintf("event kind %d is unknown", ev.Kind))
 }

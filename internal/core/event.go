@@ -22,6 +22,7 @@ const (
 	EventEdit                          // operator: as Resubmit, with another input
 	EventSignal                        // client or operator: the answer that the signal step Step waits for, or refuses with Code
 	EventChild                         // owner: the child or children of the step whose command is numbered Seq have come to their end
+	EventMigrate                       // operator: from now on the task is of another version of its plan
 )
 
 // Event is one thing that happened to one task.
@@ -51,6 +52,9 @@ type Event struct {
 	Full     uint64
 	ByParent bool  // of Undo and Resubmit of a child: its parent's owner raises it
 	Ask      Asker // answers the plan's expressions; may be nil for a plan that has none
+
+	Version int64 // of Migrate: of the plan
+	Plan    *Plan // of Migrate: that version of the plan; nil: it is not known
 }
 
 // Asker answers the expressions of the plan of the task that the event is of. What it answers goes into the journal; a

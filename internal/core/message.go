@@ -157,4 +157,6 @@ type Control struct {
 	Result  []byte // of Accept and Signal: JSON
 
 	EvenIfUnknown bool // of Cancel: also of an id that is not known yet
+
+	Version int64 // of Migrate: of the plan
 }

@@ -30,6 +30,7 @@ const (
 	KindSkipped      Kind = "skipped"   // the condition of the step is false
 	KindSignalled    Kind = "signalled" // a signal came before its step began: its payload is kept
 	KindResult       Kind = "result"    // every step is done or skipped, and this is the task's own result
+	KindMigrated     Kind = "migrated"  // from now on the task is of another version of its plan; see migrate.go
 	KindWentBack     Kind = "went_back" // the database went back: steps may have run that are not in the journal
 )
 

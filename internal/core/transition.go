@@ -37,6 +37,9 @@ func (t *Task) beginTransition(r *Record) {
 	if r.Kind == KindWentBack {
 		t.applyWentBack(r)
 	}
+	if r.Kind == KindMigrated {
+		t.applyMigrated(r)
+	}
 	if r.Kind == KindResult {
 		t.Result = r.Result
 	}
@@ -275,7 +278,9 @@ func (t *Task) completeTransition(r *Record, was State) {
 		t.EndedAt, t.EndNumber = 0, 0
 		return
 	}
-	t.EndedAt = r.At
+	if r.Kind != KindMigrated { // which leaves a task in error where it is
+		t.EndedAt = r.At
+	}
 	t.LockedBy = ""
 	if t.State == StateUndone {
 		for i := range t.Steps {
@@ -290,6 +295,8 @@ func (t *Task) completeTransition(r *Record, was State) {
 // wrong while undoing matters only when the undo gives up.
 func (t *Task) applyReason(r *Record, was State) {
 	switch r.Kind {
+	case KindMigrated:
+		return
 	case KindResubmitted, KindAccepted:
 		t.FailedStep, t.Why = 0, ""
 		return

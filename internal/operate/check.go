@@ -15,14 +15,14 @@ import (
 const PatchBytesMax = 64 << 10
 
 // reasoned are the actions that need a reason: something is destroyed, or a person's word counts as a result.
-var reasoned = []Action{ActionUndo, ActionResolve, ActionAccept, ActionEdit}
+var reasoned = []Action{ActionUndo, ActionResolve, ActionAccept, ActionEdit, ActionMigrate}
 
 // Check refuses a request that is wrong in itself, whatever the task's state: an action that there is not, a field that
 // the action lacks or does not take, a value out of its bounds. It is the one place for that: every face answers what it
 // says. The reason may be absent: what begins an operation has one of its own.
 func (r *Request) Check(now time.Time) *Refusal {
 	if !slices.Contains(allActions, r.Action) {
-		return wrong("action", "action is %s, want cancel, undo, resubmit, edit, accept, resolve or extend", core.QuoteShort(string(r.Action)))
+		return wrong("action", "action is %s, want cancel, undo, resubmit, edit, accept, resolve, extend or migrate", core.QuoteShort(string(r.Action)))
 	}
 	if r.IfSeq < 0 {
 		return wrong("if_seq", "if_seq is %d, want 0 or more", r.IfSeq)
@@ -30,7 +30,7 @@ func (r *Request) Check(now time.Time) *Refusal {
 	if bad := CheckReason(r.Reason); bad != nil {
 		return bad
 	}
-	for _, check := range []func(time.Time) *Refusal{r.checkStep, r.checkUntil, r.checkAs, r.checkInput, r.checkResult} {
+	for _, check := range []func(time.Time) *Refusal{r.checkStep, r.checkUntil, r.checkAs, r.checkInput, r.checkResult, r.checkVersion} {
 		if bad := check(now); bad != nil {
 			return bad
 		}
@@ -146,6 +146,16 @@ func (r *Request) checkInput(time.Time) *Refusal {
 		return wrong("patch", "an input and a patch are given, want one of them")
 	}
 	return checkJSON("patch", r.Patch, r.Action, ActionEdit, PatchBytesMax)
+}
+
+func (r *Request) checkVersion(time.Time) *Refusal {
+	switch {
+	case r.Action != ActionMigrate && r.Version != 0:
+		return misplaced("version", r.Action)
+	case r.Action == ActionMigrate && r.Version < 1:
+		return wrong("version", "version is %d, want the one to go on by, 1 or more", r.Version)
+	}
+	return nil
 }
 
 func (r *Request) checkResult(time.Time) *Refusal {

@@ -160,6 +160,8 @@ func (w *words) happened() string {
 		return "the deadline was moved" + w.reason()
 	case core.KindPoisoned:
 		return "the task could not go on (" + w.failure() + ")"
+	case core.KindMigrated:
+		return "the task was moved to another version of its plan" + w.reason()
 	case core.KindAsked:
 		return "the supervisor asked whether it is late"
 	case core.KindWentBack:

@@ -137,12 +137,12 @@ func (f *difference) change(what, step string) Change {
 	if step != "" {
 		of = "step " + step + ": "
 	}
-	c.Words = fmt.Sprintf("%s%s is %s, it was %s", of, f.field, said(f.field, f.is), said(f.field, f.was))
+	c.Words = fmt.Sprintf("%s%s is %s, it was %s", of, f.field, shown(f.field, f.is), shown(f.field, f.was))
 	return c
 }
 
-// said is a value in words.
-func said(field string, v json.RawMessage) string {
+// shown is a value in words.
+func shown(field string, v json.RawMessage) string {
 	if len(v) == 0 {
 		return "not said"
 	}

@@ -26,6 +26,7 @@ var controlKinds = [...]struct {
 	{"extend", core.EventExtend},
 	{"accept", core.EventAccept},
 	{"edit", core.EventEdit},
+	{"migrate", core.EventMigrate},
 	{"signal", core.EventSignal},
 }
 
@@ -64,6 +65,9 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	}
 	if c.EvenIfUnknown {
 		dst = append(dst, `,"even_if_unknown":true`...)
+	}
+	if c.Version != 0 {
+		dst = strconv.AppendInt(append(dst, `,"version":`...), c.Version, 10)
 	}
 	if c.IfSeq != 0 {
 		dst = strconv.AppendInt(append(dst, `,"if_seq":`...), c.IfSeq, 10)
@@ -118,6 +122,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		EvenIfUnknown bool            `json:"even_if_unknown"`
 		Seqs          []int64         `json:"seqs"`
 		IfSeq         int64           `json:"if_seq"`
+		PlanVersion   int64           `json:"version"`
 		Input         json.RawMessage `json:"input"`
 		Result        json.RawMessage `json:"result"`
 	}
@@ -146,7 +151,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: CutText(j.Actor),
 		Reason: CutText(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown,
-		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result}
+		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion}
 	if err := checkControl(&c, j.Kind); err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}
@@ -177,6 +182,12 @@ func checkControl(c *core.Control, word string) error {
 		if len(c.Result) == 0 && c.Reason == "" {
 			return fmt.Errorf("signal of %s has neither a result nor, as a refusal, a reason", Short(c.ID))
 		}
+	}
+	switch {
+	case c.Kind == core.EventMigrate && c.Version < 1:
+		return fmt.Errorf("migrate names version %d, want 1 or more", c.Version)
+	case c.Kind != core.EventMigrate && c.Version != 0:
+		return fmt.Errorf("%s has a version, which goes with migrate only", word)
 	}
 	if err := checkPayloads(c, word); err != nil {
 		return err

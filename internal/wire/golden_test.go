@@ -330,6 +330,8 @@ func TestControlGolden(t *testing.T) {
 		{core.Control{Kind: core.EventResubmit, ID: "o-1", Step: "charge", Until: at}, `{"v":1,"kind":"resubmit","id":"o-1","step":"charge","until":"2026-01-02T03:04:05.000678Z"}`},
 		{core.Control{Kind: core.EventResolve, ID: "o-1", As: core.StateUndone}, `{"v":1,"kind":"resolve","id":"o-1","as":"undone"}`},
 		{core.Control{Kind: core.EventExtend, ID: "o-1", Until: at}, `{"v":1,"kind":"extend","id":"o-1","until":"2026-01-02T03:04:05.000678Z"}`},
+		{core.Control{Kind: core.EventMigrate, ID: "o-1", Type: "order", Actor: "ann", Reason: "wrong agent", Version: 4, IfSeq: 7},
+			`{"v":1,"kind":"migrate","id":"o-1","type":"order","actor":"ann","reason":"wrong agent","version":4,"if_seq":7}`},
 		{core.Control{Kind: core.EventCancel, ID: "o-1", IfSeq: 7}, `{"v":1,"kind":"cancel","id":"o-1","if_seq":7}`},
 		{core.Control{Kind: core.EventAccept, ID: "o-1", Type: "order", Actor: "ann", Reason: "paid by hand", Step: "charge", IfSeq: 7, Result: []byte(`{"id": 1}`)},
 			`{"v":1,"kind":"accept","id":"o-1","type":"order","actor":"ann","reason":"paid by hand","step":"charge","if_seq":7,"result":{"id": 1}}`},
@@ -350,7 +352,7 @@ func TestControlGolden(t *testing.T) {
 			t.Errorf("%s: decoded %+v, %v", x.want, back, err)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"v":2,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"undo"}`,
+	for _, bad := range []string{``, `{}`, `{"v":2,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"migrate","id":"o"}`, `{"v":1,"kind":"undo","id":"o","version":3}`, `{"v":1,"kind":"undo"}`,
 		`{"v":1,"kind":"undo","id":"a b"}`, `{"v":1,"kind":"resolve","id":"o","as":"error"}`, `{"v":1,"kind":"extend","id":"o"}`, `{"v":1,"kind":"cancel","id":"o","type":"."}`,
 		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`,
 		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,

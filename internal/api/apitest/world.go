@@ -35,6 +35,7 @@ type World struct {
 	Tasks      []core.View
 	Records    map[string][]core.Record // by id, the oldest first
 	Plan       core.Plan
+	Later      []core.Plan // other versions of it
 	FailGroups []operate.Group
 	Ops        []operate.Operation
 	OpMembers  map[string][]operate.Member
@@ -362,7 +363,7 @@ func (w *World) WaitingFor(context.Context) (map[string]operate.Count, error) {
 
 // Plans implements operate.Reader.
 func (w *World) Plans(context.Context) ([]core.Plan, error) {
-	return []core.Plan{w.Plan}, w.do(func() error { return nil })
+	return append([]core.Plan{w.Plan}, w.Later...), w.do(func() error { return nil })
 }
 
 // Cursors implements operate.Reader.

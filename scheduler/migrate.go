@@ -1,0 +1,26 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// versionFor gives an event that moves a task the version of the plan that it names; why says that there is none, or that
+// the task's input does not fit it.
+func (s *Shard) versionFor(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
+	to, err := s.planFor(ctx, p, e.task.Type, ev.Version, true)
+	if u, newer := errors.AsType[core.UnreadablePlan](err); newer {
+		return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, u), nil
+	}
+	if err != nil || to == nil {
+		return nil, err // the core refuses a version that is not known
+	}
+	if err := s.checkInput(to, e.task.Input); err != nil {
+		return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
+	}
+	ev.Plan = to.plan
+	return nil, nil
+}
