@@ -285,11 +285,14 @@ func (s *Shard) forsake(p *partition, e *entry) {
 	}
 }
 
-// standing are the writes of a batch without births that were taken back.
-func (s *Shard) standing(writes []core.TaskWrite) []core.TaskWrite {
+// standing are the writes of a batch without births that were taken back, and without those of partitions that were let go.
+func (s *Shard) standing(writes []core.TaskWrite, fenced []int) []core.TaskWrite {
 	kept := writes[:0:0]
 	for i := range writes {
 		w := &writes[i]
+		if slices.Contains(fenced, w.Task.Partition) {
+			continue
+		}
 		if w.Birth && w.Task.Parent != 0 {
 			if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e == nil {
 				continue

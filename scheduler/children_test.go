@@ -653,6 +653,43 @@ func TestRefusedFirstChild(t *testing.T) {
 	}
 }
 
+// The database refuses the row by which a child ends: what its parent would have come to by that is not committed, and the
+// family goes on as it is stored.
+func TestRefusedEndOfChild(t *testing.T) {
+	for _, each := range []bool{false, true} {
+		kids := core.Step{Kind: core.TaskStep}
+		if each {
+			kids = core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 2, Parallel: 2}
+		}
+		r := newFamily(t, kids, scheduler.Config{})
+		last := core.ChildID("t1", "kids", 0, 0, each)
+		r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == last && w.Task.State == core.StateProcessed }
+		r.family("t1", list(2))
+		r.cycle()
+		cmds := r.bus.take()
+		slices.Reverse(cmds) // of an each the other child ends first
+		for _, c := range cmds {
+			r.answer(c, 0)
+		}
+		lost := r.cycle()
+		r.state(last, core.StateError)
+		if parent := r.store.Task(0, "t1"); parent.State.Ended() || parent.Steps[1].Status == core.StepDone {
+			t.Errorf("its parent is %s:\n%s", parent.State, r.store.History(0, "t1"))
+		}
+		if len(lost) != 1 {
+			t.Fatalf("partitions %v were let go, want the one", lost)
+		}
+		r.store.RefuseRow = nil
+		r.start("n2")
+		r.adopt(0)
+		r.serve(ok)
+		r.control(core.Control{Kind: core.EventResolve, ID: last, As: core.StateProcessed, Actor: "person"})
+		r.cycle()
+		r.serve(ok)
+		r.state("t1", core.StateProcessed)
+	}
+}
+
 // One child of many is refused, whatever is in its row, and the owner dies before it has told the parent: the next one
 // finds that it is missing.
 func TestRefusedChildIsMissed(t *testing.T) {
