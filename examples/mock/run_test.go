@@ -16,16 +16,18 @@ import (
 	"duly.dev/duly/examples/travel"
 )
 
-// examples are those that run on a server, and how many tasks of each a test runs.
+// examples are those that run on a server, how many tasks of each a test runs, and whether some of them are undone: a
+// night of payouts goes on although some payees fail.
 var examples = []struct {
-	name  string
-	tasks int
-	build func(mock.Settings) mock.Example
+	name   string
+	tasks  int
+	undone bool
+	build  func(mock.Settings) mock.Example
 }{
-	{"order", 60, func(s mock.Settings) mock.Example { return order.New(s) }},
-	{"travel", 60, func(s mock.Settings) mock.Example { return travel.New(s) }},
-	{"provisioning", 15, func(s mock.Settings) mock.Example { return provisioning.New(s) }},
-	{"payout", 15, func(s mock.Settings) mock.Example { return payout.New(s) }},
+	{"order", 60, true, func(s mock.Settings) mock.Example { return order.New(s) }},
+	{"travel", 60, true, func(s mock.Settings) mock.Example { return travel.New(s) }},
+	{"provisioning", 15, true, func(s mock.Settings) mock.Example { return provisioning.New(s) }},
+	{"payout", 15, false, func(s mock.Settings) mock.Example { return payout.New(s) }},
 }
 
 // Every example runs on a server with services that refuse, fail, hang and lose answers: each task ends as a whole, and
@@ -45,7 +47,7 @@ func TestExamplesInAStorm(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !report.Clean() || report.Accepted != x.tasks || report.Processed == 0 || report.Undone == 0 {
+				if !report.Clean() || report.Accepted != x.tasks || report.Processed == 0 || x.undone && report.Undone == 0 {
 					t.Errorf("%+v", report)
 				}
 			})
