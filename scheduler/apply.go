@@ -531,6 +531,11 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
 		}
 	}
+	if ev.Kind == core.EventSignal {
+		if err := s.checkSignal(e.plan, ev); err != nil {
+			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
+		}
+	}
 	return s.event(p, e, ev), nil
 }
 

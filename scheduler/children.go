@@ -215,6 +215,10 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.fail(fmt.Sprintf("input of child %s has %d bytes, the limit of plan %s is %d", core.QuoteShort(id), len(input), ref.plan.Name, ref.plan.InputMax))
 		return nil
 	}
+	if err := s.checkInput(ref, input); err != nil {
+		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
+		return nil
+	}
 	now := s.cycle.now
 	e := &entry{
 		task: &core.Task{

@@ -149,6 +149,19 @@ func TestCommandGolden(t *testing.T) {
 	}
 }
 
+// The id of a child has what no client's has, and its agent takes it.
+func TestCommandOfChild(t *testing.T) {
+	sent := core.Command{Task: core.ChildID("o-1", "pay", 17, 2, true), Type: "payment", Step: "debit", Agent: "ledger", Seq: 4, Attempt: 1, Input: []byte("{}")}
+	got, err := DecodeCommand(AppendCommand(nil, &sent))
+	if err != nil || got.Task != sent.Task {
+		t.Errorf("task %q: %v", got.Task, err)
+	}
+	sent.Task = "o-1~~pay"
+	if _, err := DecodeCommand(AppendCommand(nil, &sent)); !isUndecodable(err) {
+		t.Errorf("task %q is taken: %v", sent.Task, err)
+	}
+}
+
 func TestCommandRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"not JSON":   `{"v":1,`,
