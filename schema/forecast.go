@@ -73,8 +73,8 @@ const (
 	qOpenParked  = qOpenColumns + `state = 'pending' AND number >= ?2 ORDER BY number LIMIT ?3`
 	qOpenBefore  = qOpenColumns + `state = 'pending' AND number < ?2 ORDER BY number LIMIT ?3`
 	qOpenInHand  = qOpenColumns + `state IN ('processing', 'undoing') AND number % ?2 = ?3 LIMIT ?4`
-	qCountParked = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND state = 'pending' ORDER BY number LIMIT ?2) AS some`
-	qCountInHand = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND state IN ('processing', 'undoing') LIMIT ?2) AS some`
+	qCountParked = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND state = 'pending' ORDER BY number LIMIT ?2) AS found`
+	qCountInHand = `SELECT count(*) FROM (SELECT number FROM tasks WHERE partition = ?1 AND state IN ('processing', 'undoing') LIMIT ?2) AS found`
 	qOpenSteps   = `SELECT number, at, round, COALESCE(step, -1), COALESCE(step_status, ''), COALESCE(next, -1), undo, due `
 
 	openCountMax = 100_000 // tasks of all partitions that are counted
