@@ -203,8 +203,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	ended := e.parent != nil && e.task.State.Ended()
 	ev := core.Event{Kind: core.EventPoison, At: s.cycle.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
 	if w.Birth {
-		res, err := s.poisonBirth(ctx, p, e, &ev)
-		return rests(res, p, ended), err
+		return s.poisonBirth(ctx, p, e, &ev) // nothing rests on it yet: see relay
 	}
 	saved, err := s.store.LoadNumbers(ctx, p.id, []int64{w.Task.Number})
 	if err != nil {
