@@ -142,7 +142,7 @@ func refusedInPart(err error, tasks int) bool {
 func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	sorted := slices.Clone(writes)
 	depth := func(w *core.TaskWrite) int {
-		if w.Task.Parent == 0 || !w.Task.State.Ended() {
+		if w.Task.Parent == 0 || w.Birth || !w.Task.State.Ended() { // nothing rests on a birth: see relay
 			return 0
 		}
 		return len(w.Task.ID) // longer than its parent's
