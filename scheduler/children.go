@@ -17,22 +17,28 @@ type told struct {
 	e *entry
 }
 
-// relay tells parents what their children came to. What that leads to may end further tasks.
+// relay tells parents what their children came to. What that leads to may end further tasks. Of a child that is born at its
+// end, whether it can be stored the commit says first.
 func (s *Shard) relay() {
 	if s.relaying {
 		return
 	}
 	s.relaying = true
+	var later []told
 	for len(s.told) > 0 {
 		x := s.told[0]
 		s.told = s.told[1:]
+		if x.e.created {
+			later = append(later, x)
+			continue
+		}
 		x.e.ends--
 		if s.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e {
 			s.use(x.p, x.e) // an end that was told in a later round held it until now
 			s.childEnded(x.p, x.e)
 		}
 	}
-	s.told, s.relaying = s.told[:0], false
+	s.told, s.relaying = append(s.told[:0], later...), false
 }
 
 // childEnded takes note of the end of a child.

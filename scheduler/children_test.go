@@ -690,6 +690,28 @@ func TestRefusedEndOfChild(t *testing.T) {
 	}
 }
 
+// A child is at its end as soon as it is born, and the database refuses its row: its parent does not count it as done.
+func TestRefusedChildBornAtItsEnd(t *testing.T) {
+	for _, bareToo := range []bool{false, true} {
+		r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "none"}, scheduler.Config{})
+		r.store.AddPlan(core.Plan{Name: "none", Version: 1, Steps: []core.Step{{Name: "each", Kind: core.EachStep, Child: "leg", Elements: "input", ElementsMax: 1, Undoable: true, AttemptsMax: 1}}})
+		r.mail.PlansChanged = true
+		r.store.RefuseRow = func(w *core.TaskWrite) bool {
+			return w.Birth && w.Task.ID == "t1~kids" && (bareToo || w.Task.State == core.StateProcessed)
+		}
+		r.family("t1", []byte(`[]`))
+		r.serve(ok)
+		if bareToo {
+			if parent := r.state("t1", core.StateUndone); !strings.Contains(parent.Why, "child t1~kids: the database refuses the task's row") {
+				t.Errorf("%q", parent.Why)
+			}
+			continue
+		}
+		r.state("t1~kids", core.StateError)
+		r.state("t1", core.StatePending)
+	}
+}
+
 // One child of many is refused, whatever is in its row, and the owner dies before it has told the parent: the next one
 // finds that it is missing.
 func TestRefusedChildIsMissed(t *testing.T) {

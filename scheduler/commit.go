@@ -142,7 +142,7 @@ func refusedInPart(err error, tasks int) bool {
 func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	sorted := slices.Clone(writes)
 	depth := func(w *core.TaskWrite) int {
-		if w.Task.Parent == 0 || !w.Task.State.Ended() {
+		if w.Task.Parent == 0 || w.Birth || !w.Task.State.Ended() { // nothing rests on a birth: see relay
 			return 0
 		}
 		return len(w.Task.ID) // longer than its parent's
@@ -203,8 +203,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	ended := e.parent != nil && e.task.State.Ended()
 	ev := core.Event{Kind: core.EventPoison, At: s.cycle.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
 	if w.Birth {
-		res, err := s.poisonBirth(ctx, p, e, &ev)
-		return rests(res, p, ended), err
+		return s.poisonBirth(ctx, p, e, &ev) // nothing rests on it yet: see relay
 	}
 	saved, err := s.store.LoadNumbers(ctx, p.id, []int64{w.Task.Number})
 	if err != nil {

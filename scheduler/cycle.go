@@ -41,7 +41,7 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	}
 	s.acknowledge()
 	s.endRound()
-	return more, nil
+	return more || len(s.told) > 0, nil // a refused row may have ended a child
 }
 
 // cycle is the scratch memory of one commit cycle, kept between cycles.

@@ -40,7 +40,7 @@ func TestStormThenCalm(t *testing.T) {
 //
 // covers: G1, G2, G3, G5, G6, G7, G8
 func TestGraphStormThenCalm(t *testing.T) {
-	for i := range max(1, *seeds/250) {
+	for i := range max(1, *seeds*3/10) {
 		cfg := sim.Draw(*first + uint64(i))
 		cfg.Graph = true
 		if err := sim.New(cfg).Run(); err != nil {
