@@ -791,10 +791,15 @@ func TestChildrenTakeTurns(t *testing.T) {
 
 // What waits for an instant or a signal is not in memory, and goes on when the supervisor asks, or the signal comes.
 func TestParkedWaitAndSignal(t *testing.T) {
-	r := newRig(t, scheduler.Config{})
+	r := newRig(t, scheduler.Config{CheckSignal: func(step *core.Step, payload []byte) error {
+		if step.Schema == `{"type":"object"}` && payload[0] != '{' {
+			return errors.New("got a number, want object")
+		}
+		return nil
+	}})
 	r.store.AddPlan(core.Plan{Name: "slow", Version: 1, CompleteBy: time.Hour, Steps: []core.Step{
 		{Name: "nap", Kind: core.WaitStep, For: 10 * time.Second},
-		{Name: "yes", Kind: core.SignalStep, After: []int{0}, CompleteBy: time.Minute},
+		{Name: "yes", Kind: core.SignalStep, After: []int{0}, CompleteBy: time.Minute, Schema: `{"type":"object"}`},
 		{Name: "b", Agent: "agent.b", After: []int{1}},
 	}})
 	r.mail.PlansChanged = true
@@ -815,6 +820,9 @@ func TestParkedWaitAndSignal(t *testing.T) {
 	if parked.Steps[0].Status != core.StepDone || parked.Steps[1].Status != core.StepRunning {
 		t.Fatalf("%s", r.store.History(0, "t1"))
 	}
+	r.control(core.Control{Kind: core.EventSignal, ID: "t1", Step: "yes", Result: []byte(`1`), Actor: "person"})
+	r.cycle()
+	r.logged("payload does not fit the schema of step yes: got a number, want object")
 	r.control(core.Control{Kind: core.EventSignal, ID: "t1", Step: "yes", Result: []byte(`{"by":"me"}`), Actor: "person"})
 	r.cycle()
 	c := r.one()

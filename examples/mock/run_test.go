@@ -34,9 +34,9 @@ var examples = []struct {
 // the books of the services agree with what the server says.
 func TestExamplesInAStorm(t *testing.T) {
 	for _, store := range []string{dev.StoreSQLite, dev.StorePostgres} {
-		for _, x := range examples {
-			t.Run(store+"/"+x.name, func(t *testing.T) {
-				nc := serve(t, store)
+		t.Run(store, func(t *testing.T) {
+			nc := serve(t, store)
+			for _, x := range examples {
 				storm, err := mock.FaultsNamed("storm")
 				if err != nil {
 					t.Fatal(err)
@@ -45,13 +45,13 @@ func TestExamplesInAStorm(t *testing.T) {
 				settings.CallTime = 300 * time.Millisecond
 				report, err := mock.Play(t.Context(), nc, "duly", x.build(settings), x.tasks, 90*time.Second, slog.New(slog.DiscardHandler))
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("%s: %v", x.name, err)
 				}
 				if !report.Clean() || report.Accepted != x.tasks || report.Processed == 0 || x.undone && report.Undone == 0 {
-					t.Errorf("%+v", report)
+					t.Errorf("%s: %+v", x.name, report)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 

@@ -198,7 +198,12 @@ func (c *comparison) agent(ctx context.Context, agent string) error {
 func keyOf(text string) (wire.EffectKey, error) {
 	key, err := wire.ParseKey(text)
 	if err == nil {
-		err = errors.Join(core.CheckTaskID(key.Task), core.CheckName("step", key.Step))
+		err = core.CheckName("step", key.Step)
+	}
+	if err == nil {
+		if err = core.CheckTaskID(key.Task); err != nil {
+			err = fmt.Errorf("task of key %s: %w", core.QuoteShort(text), err)
+		}
 	}
 	if err != nil {
 		return key, &agentError{err}
