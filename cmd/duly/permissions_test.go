@@ -621,8 +621,8 @@ func TestForbidden(t *testing.T) {
 	publishes := map[string][]string{ // who may
 		// What schedulers, doors and supervisors tell each other.
 		"duly.tasks.0.pack": {"door"}, "duly.tasks.0.orders.o-1": nil, "duly.control.0": {"door", "watcher"},
-		// Submitting, and requests: of the own types alone.
-		"duly.submit.orders.o-1": {"shop", "till"}, "duly.submit.refunds.o-1": nil, "duly.in.orders.o-1": {"shop"}, "duly.in.refunds.o-1": nil,
+		// Submitting, and requests: of the own types alone; a supervisor submits the tasks of schedules, of whatever type.
+		"duly.submit.orders.o-1": {"shop", "till", "watcher"}, "duly.submit.refunds.o-1": {"watcher"}, "duly.in.orders.o-1": {"shop"}, "duly.in.refunds.o-1": nil,
 		"duly.ask.get": {"chief"}, "duly.ask.get.orders": {"chief", "shop", "till"}, "duly.ask.get.refunds": {"chief"},
 		"duly.ask.list": {"chief"}, "duly.ask.list.orders": {"chief", "shop", "till"}, "duly.ask.list.refunds": {"chief"},
 		"duly.ask.cancel": {"chief"}, "duly.ask.cancel.orders": {"chief", "shop", "till"}, "duly.ask.cancel.refunds": {"chief"},
