@@ -98,16 +98,35 @@ func (r *reader) childSources(ctx context.Context, id string) (partition int64, 
 	}
 }
 
-// parentID is the id of a task's parent; empty: it has none.
-func (r *reader) parentID(ctx context.Context, partition int, t *core.Task) (string, error) {
+// parentOf is the id and the type of a task's parent; empty: it has none.
+func (r *reader) parentOf(ctx context.Context, partition int, t *core.Task) (id, taskType string, err error) {
 	if t.Parent == 0 {
-		return "", nil
+		return "", "", nil
 	}
-	found, err := column[string](ctx, r, `SELECT id FROM tasks WHERE partition = ?1 AND number = ?2`, partition, t.Parent)
-	if err != nil || len(found) == 0 {
-		return "", err
+	err = r.db.QueryRowContext(ctx, r.params(`SELECT id, type FROM tasks WHERE partition = ?1 AND number = ?2`), partition, t.Parent).Scan(&id, &taskType)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", "", nil
 	}
-	return found[0], nil
+	if err != nil {
+		return "", "", fmt.Errorf("parent of task %s: %w", t.ID, err)
+	}
+	return id, taskType, nil
+}
+
+// countChildren adds to a view what became of the children of its steps in this round.
+func (r *reader) countChildren(ctx context.Context, v *core.View) error {
+	for i := range v.Steps {
+		s := &v.Steps[i]
+		if !s.Kind.Parent() || s.At == 0 {
+			continue
+		}
+		first := core.ChildID(v.ID, s.Name, 0, v.Round, s.Kind == core.EachStep)
+		var err error
+		if s.Children, err = r.ChildCounts(ctx, v.Partition, core.Siblings{Parent: v.Number, Step: i, First: first}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const qFresh = `SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id = ?3 AND state = 'pending' ORDER BY number`

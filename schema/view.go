@@ -27,7 +27,10 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	}
 	v, err := viewOf(plan, s, core.InstantOf(time.Now()))
 	if err == nil {
-		v.Parent, err = r.parentID(ctx, partition, &s.Row)
+		v.Parent, v.ParentType, err = r.parentOf(ctx, partition, &s.Row)
+	}
+	if err == nil {
+		err = r.countChildren(ctx, &v)
 	}
 	if err != nil || !failed(v.State) || Ungrouped(&s.Row) {
 		return v, err

@@ -329,6 +329,36 @@ func (c *acceptCmd) Run(ctx context.Context, std streams) error {
 	return c.act(ctx, std, operate.Request{Action: operate.ActionAccept, Step: c.Step, Result: result}, true)
 }
 
+// signalCmd is duly signal.
+type signalCmd struct {
+	Task    string `arg:"" help:"Task: <type>/<id>."`
+	Step    string `arg:"" help:"The signal step."`
+	Payload string `arg:"" optional:"" help:"The answer: JSON, @file or -."`
+	Refuse  string `help:"Refuse instead: why. The step fails with it."`
+	Key     string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
+	server
+}
+
+// Run answers a signal step, or refuses it.
+func (c *signalCmd) Run(ctx context.Context, std streams) error {
+	taskType, id, ok := strings.Cut(c.Task, "/")
+	if !ok || taskType == "" || id == "" {
+		return misuse("task: %q, want <type>/<id>", c.Task)
+	}
+	if (c.Payload == "") == (c.Refuse == "") {
+		return misuse("want the payload, or --refuse and why: one of them")
+	}
+	var payload json.RawMessage
+	if c.Payload != "" {
+		var err error
+		if payload, err = document(std, "payload", c.Payload); err != nil {
+			return err
+		}
+	}
+	a := acting{Type: taskType, ID: id, Reason: c.Refuse, Key: c.Key, server: c.server}
+	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload}, false)
+}
+
 type resolveCmd struct {
 	As string `required:"" enum:"processed,undone" help:"What it was settled as: processed or undone."`
 	acting

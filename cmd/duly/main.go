@@ -42,6 +42,7 @@ type cli struct {
 	Diff        diffCmd        `cmd:"" help:"Say where two tasks of one plan part."`
 	Why         whyCmd         `cmd:"" help:"Say in one sentence why a task is where it is and what comes next."`
 	Task        taskCmd        `cmd:"" help:"Look at tasks and act on them."`
+	Signal      signalCmd      `cmd:"" help:"Answer a signal step of a task, or refuse it."`
 	Plan        planCmd        `cmd:"" help:"Look at plans and store them."`
 	Failures    failuresCmd    `cmd:"" help:"Look at what failed alike, and repair it at once."`
 	Op          opCmd          `cmd:"" help:"Look at operations over many tasks, and hold or end them."`

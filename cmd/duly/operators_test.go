@@ -384,6 +384,8 @@ func TestActionsOnATask(t *testing.T) {
 		"task edit order o-1 --reason why --input @" + file:                        {Action: operate.ActionEdit, Reason: "why", Input: []byte(`{"cents":2,"item":"lamp"}`), IfSeq: 9},
 		"task accept order o-1 --reason why --result {\"n\":18446744073709551615}": {Action: operate.ActionAccept, Reason: "why", Result: []byte(`{"n":18446744073709551615}`)},
 		"task resolve order o-1 --reason why --as undone":                          {Action: operate.ActionResolve, Reason: "why", As: core.StateUndone},
+		"signal order/o-1 approve {\"by\":\"ann\"}":                                {Action: operate.ActionSignal, Step: "approve", Result: []byte(`{"by":"ann"}`)},
+		"signal order/o-1 approve --refuse why":                                    {Action: operate.ActionSignal, Step: "approve", Reason: "why"},
 		"task extend order o-1 --until 2036-01-02T03:04:05Z":                       {Action: operate.ActionExtend, Until: time.Date(2036, 1, 2, 3, 4, 5, 0, time.UTC)},
 	} {
 		said := "asked: " + string(want.Action) + " of o-1, which is error: it starts again (audit 17)"
@@ -407,6 +409,7 @@ func TestActionsOnATask(t *testing.T) {
 	e.run(exitDone, "task edit order o-1 --reason why --input @"+file, `-  "cents": 1,`, `+  "cents": 2,`)
 	asked := len(e.done)
 	for args, says := range map[string]string{
+		"signal o-1 approve 1": "want <type>/<id>", "signal order/o-1 approve": "one of them", "signal order/o-1 approve 1 --refuse x": "one of them", "signal order/o-1 approve {": "payload is not JSON",
 		"task undo order o-1": "reason: none given", "task edit order o-1 --reason x": "input: none given", "task edit order o-1 --reason x --input {": "input is not JSON",
 		"task edit order o-1 --reason x --input {\"cents\":1,\"item\":\"lamp\"}": "the new one is the old one", "task extend order o-1 --until soon": `until: "soon", want`,
 		"task resolve order o-1 --reason x --as done": "--as", "task accept order o-1 --reason x": "--result", "task undo order": "<id>",

@@ -16,10 +16,10 @@ type (
 	actionJSON struct {
 		Action  operate.Action `json:"action,omitempty" doc:"as in the path, or absent"`
 		Reason  string         `json:"reason,omitempty" doc:"at most 1000 bytes; required for undo, resolve, accept and edit"`
-		Step    string         `json:"step,omitempty" doc:"of resubmit, edit and accept: the step meant; absent: the failed one; of undo: the step of an undone task whose effect stands"`
+		Step    string         `json:"step,omitempty" doc:"of resubmit, edit and accept: the step meant; absent: the failed one; of signal: the one that waits for it; of undo: the step of an undone task whose effect stands"`
 		Input   anyJSON        `json:"input,omitempty" doc:"of edit"`
 		Patch   anyJSON        `json:"patch,omitempty" doc:"of an operation that edits, instead of an input: a JSON Merge Patch (RFC 7386) of each task's own"`
-		Result  anyJSON        `json:"result,omitempty" doc:"of accept"`
+		Result  anyJSON        `json:"result,omitempty" doc:"of accept; of signal: the payload, absent: it is refused"`
 		Until   *time.Time     `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now"`
 		As      core.State     `json:"as,omitempty" doc:"of resolve: processed or undone"`
 		Version int64          `json:"version,omitempty" doc:"of migrate: of the plan, to go on by"`
@@ -60,6 +60,7 @@ var taskActions = []struct {
 	{operate.ActionResolve, "Settle a task by hand", "In error, as processed or undone. Needs a reason."},
 	{operate.ActionExtend, "Give a task more time", "Of a task that is pending or processing."},
 	{operate.ActionMigrate, "Let a task go on by another version of its plan", "Where every step that has begun is the same in both. Pending, processing or in error. Needs a reason."},
+	{operate.ActionSignal, "Answer a signal step", "With its payload as the result; without one it is refused, with the reason. Before the step begins the answer is kept."},
 }
 
 // actionRoutes are what may be asked of one task.

@@ -126,7 +126,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 // sealed refuses to put a payload that anyone can read beside those of a task that are encrypted.
 func sealed(r *operate.Request, view *core.View) *ingest.Refusal {
 	field, payload := "input", r.Input
-	if r.Action == operate.ActionAccept {
+	if r.Action == operate.ActionAccept || r.Action == operate.ActionSignal {
 		field, payload = "result", r.Result
 	}
 	was, is := seal.Of(view.Input)
@@ -243,6 +243,7 @@ var kinds = map[operate.Action]core.EventKind{
 	operate.ActionCancel: core.EventCancel, operate.ActionUndo: core.EventUndo, operate.ActionResubmit: core.EventResubmit,
 	operate.ActionEdit: core.EventEdit, operate.ActionAccept: core.EventAccept, operate.ActionResolve: core.EventResolve,
 	operate.ActionExtend: core.EventExtend, operate.ActionMigrate: core.EventMigrate,
+	operate.ActionSignal: core.EventSignal,
 }
 
 // check refuses a request that is wrong in itself, whatever the task's state.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -60,6 +61,7 @@ type (
 		Input       json.RawMessage `json:"input,omitempty"`
 		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
 		Steps       []stepJSON      `json:"steps,omitempty"`
+		Parent      *parentJSON     `json:"parent,omitempty" doc:"the task that this one is a part of; absent: it is a whole"`
 		Result      json.RawMessage `json:"result,omitempty" doc:"of a processed task whose plan has one"`
 
 		Seq         int64             `json:"seq,omitempty" doc:"number of the newest journal row: if_seq of an action"`
@@ -68,9 +70,27 @@ type (
 		Why         string            `json:"why,omitempty" doc:"one sentence: why the task is where it is, and what comes next"`
 		Possible    []operate.Action  `json:"possible,omitempty" doc:"what may be asked of it now"`
 	}
+	// parentJSON is the parent of a child.
+	parentJSON struct {
+		ID   string `json:"id"`
+		Type string `json:"type,omitempty" doc:"absent in a list"`
+	}
+	// childrenJSON are the children of a step in the task's round, by what became of them.
+	childrenJSON struct {
+		Link      string `json:"link" doc:"the list of the task's children, of all its steps and rounds"`
+		Type      string `json:"type"`
+		Count     int    `json:"count,omitempty" doc:"of an each: its elements"`
+		Born      int    `json:"born"`
+		Running   int    `json:"running"`
+		Processed int    `json:"processed"`
+		Undone    int    `json:"undone"`
+		Error     int    `json:"error"`
+	}
 	stepJSON struct {
 		Name       string          `json:"name"`
-		Agent      string          `json:"agent"`
+		Kind       string          `json:"kind,omitempty" enum:"wait,signal,task,each" doc:"absent: a call of an agent"`
+		Agent      string          `json:"agent" doc:"of a call"`
+		Children   *childrenJSON   `json:"children,omitempty" doc:"of task and each"`
 		Status     string          `json:"status"`
 		Attempt    int             `json:"attempt"`
 		CompleteBy string          `json:"complete_by,omitempty"`
@@ -116,14 +136,26 @@ func viewJSON(v *core.View) taskJSON {
 		Seq: v.Seq, Fingerprint: v.Fingerprint, Why: v.Sentence, Result: rawJSON(v.Result),
 	}
 	t.Labels = labelsOf(v.Labels)
+	if v.Parent != "" {
+		t.Parent = &parentJSON{v.Parent, v.ParentType}
+	}
 	for i := range v.Steps {
 		s := &v.Steps[i]
 		t.Steps = append(t.Steps, stepJSON{
-			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
+			Name: s.Name, Kind: string(s.Kind), Agent: s.Agent, Children: childrenOf(v, s), Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
 			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), At: timeText(s.At), By: s.By,
 		})
 	}
 	return t
+}
+
+// childrenOf are the children of a step; nil: its kind has none.
+func childrenOf(v *core.View, s *core.StepView) *childrenJSON {
+	if !s.Kind.Parent() {
+		return nil
+	}
+	c := s.Children
+	return &childrenJSON{Link: "/v1/tasks?parent=" + url.QueryEscape(v.ID), Type: s.Child, Count: s.Count, Born: c.Born, Running: c.Running, Processed: c.Done, Undone: c.Undone, Error: c.Error}
 }
 
 // labelsOf are a task's labels by key.

@@ -375,7 +375,7 @@ func TestNotServed(t *testing.T) {
 		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
 		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
 		"putLogLevel": `{"level":"info"}`, "putSchedule": `{"type":"order","input":{"a":1},"cron":"0 9 * * 1-5","zone":"Europe/Berlin","overlap":"queue","queue":4}`, "putAlertChannel": `{"kind":"webhook"}`,
-		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`,
+		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
 	}
 	for _, op := range operations(doc) {
 		if slices.Contains(served, op.id) {

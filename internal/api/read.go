@@ -150,6 +150,11 @@ func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 	if bad != nil {
 		return f, bad
 	}
+	if f.Parent = q.Get("parent"); f.Parent != "" {
+		if err := core.CheckTaskID(f.Parent); err != nil {
+			return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter parent: %v", err)
+		}
+	}
 	f.Limit, f.After = listDefault, q.Get("after")
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)

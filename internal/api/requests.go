@@ -285,7 +285,7 @@ func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *i
 		return no("its plan has no step " + core.QuoteShort(c.Step))
 	}
 	switch status := view.Steps[i].Status; {
-	case view.Steps[i].Agent != "":
+	case view.Steps[i].Kind != core.SignalStep:
 		return no("step " + c.Step + " waits for no signal")
 	case status == core.StepWaiting.String():
 		return "it is kept until step " + c.Step + " begins", nil

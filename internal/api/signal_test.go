@@ -10,7 +10,7 @@ import (
 // What a signal leads to is said before it is stored; one that would change nothing is refused.
 func TestSignalIsForeseen(t *testing.T) {
 	view := func(state core.State, status core.StepStatus) *core.View {
-		return &core.View{ID: "o-1", Type: "order", State: state, Steps: []core.StepView{{Name: "charge", Agent: "pay", Status: "done"}, {Name: "approve", Status: status.String()}}}
+		return &core.View{ID: "o-1", Type: "order", State: state, Steps: []core.StepView{{Name: "charge", Agent: "pay", Status: "done"}, {Name: "approve", Kind: core.SignalStep, Status: status.String()}}}
 	}
 	yes := core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Result: []byte(`true`)}
 	no, call, nowhere := yes, yes, yes

@@ -85,7 +85,7 @@ type (
 	// TaskIn is a task in a path.
 	TaskIn struct {
 		TypeIn
-		ID string `path:"id" maxLength:"64"`
+		ID string `path:"id" maxLength:"255"`
 	}
 	// SubmissionIn is what a submission says besides its names.
 	SubmissionIn struct {
@@ -120,8 +120,9 @@ type (
 	}
 	listIn struct {
 		FilterWords
-		Limit int    `query:"limit" minimum:"1" maximum:"1000" doc:"rows of a page, 100 without it; of an export: rows in all"`
-		After string `query:"after" maxLength:"512" doc:"next of the page before"`
+		Parent string `query:"parent" maxLength:"255" doc:"id of the task whose children are wanted"`
+		Limit  int    `query:"limit" minimum:"1" maximum:"1000" doc:"rows of a page, 100 without it; of an export: rows in all"`
+		After  string `query:"after" maxLength:"512" doc:"next of the page before"`
 		FormatIn
 	}
 	acceptedOut struct {

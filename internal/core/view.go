@@ -26,6 +26,7 @@ type View struct {
 	Fingerprint string     // of the failure, of a task in error or undone
 	Labels      []Label    // that the submission gave, in its order
 	Parent      string     // id of the task that this one is a part of; empty: it is a whole
+	ParentType  string     // the type of that task; empty in a list
 	// Sentence says in one sentence why the task is where it is and what comes next: see [Task.Sentence]. Empty in a list.
 	Sentence string
 	// Possible are the requests that the task's state allows now: see [Task.Possible]. Empty in a list.
@@ -34,16 +35,21 @@ type View struct {
 
 // StepView is one step of a View.
 type StepView struct {
-	Name    string
-	Agent   string
-	Status  string // a StepStatus's word
-	Attempt int
-	Due     Instant
-	Code    int
-	Error   string
-	Result  []byte
-	At      Instant // of its newest row
-	By      string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
+	Name  string
+	Kind  StepKind
+	Agent string // of a call
+	Child string // of task and each: the type of the children
+	Count int    // of an each that has begun: how many elements
+	// Children are those of the step in this round, by what became of them.
+	Children ChildCounts
+	Status   string // a StepStatus's word
+	Attempt  int
+	Due      Instant
+	Code     int
+	Error    string
+	Result   []byte
+	At       Instant // of its newest row
+	By       string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
 // Summary shows what a task's row says, as a list does.
@@ -69,7 +75,8 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		v.Steps = append(v.Steps, StepView{
-			Name: p.Steps[i].Name, Agent: p.Steps[i].Agent, Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
+			Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
 		})
 	}
 	for i := range rows {

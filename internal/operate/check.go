@@ -22,7 +22,7 @@ var reasoned = []Action{ActionUndo, ActionResolve, ActionAccept, ActionEdit, Act
 // says. The reason may be absent: what begins an operation has one of its own.
 func (r *Request) Check(now time.Time) *Refusal {
 	if !slices.Contains(allActions, r.Action) {
-		return wrong("action", "action is %s, want cancel, undo, resubmit, edit, accept, resolve, extend or migrate", core.QuoteShort(string(r.Action)))
+		return wrong("action", "action is %s, want cancel, undo, resubmit, edit, accept, resolve, extend, migrate or signal", core.QuoteShort(string(r.Action)))
 	}
 	if r.IfSeq < 0 {
 		return wrong("if_seq", "if_seq is %d, want 0 or more", r.IfSeq)
@@ -100,9 +100,12 @@ func misplaced(field string, action Action) *Refusal {
 
 func (r *Request) checkStep(time.Time) *Refusal {
 	if r.Step == "" {
+		if r.Action == ActionSignal {
+			return wrong("step", "step is empty, and signal needs the one that waits for it")
+		}
 		return nil
 	}
-	if !slices.Contains([]Action{ActionResubmit, ActionEdit, ActionAccept, ActionUndo}, r.Action) {
+	if !slices.Contains([]Action{ActionResubmit, ActionEdit, ActionAccept, ActionUndo, ActionSignal}, r.Action) {
 		return misplaced("step", r.Action)
 	}
 	if err := core.CheckName("step", r.Step); err != nil {
@@ -159,7 +162,16 @@ func (r *Request) checkVersion(time.Time) *Refusal {
 }
 
 func (r *Request) checkResult(time.Time) *Refusal {
-	return checkJSON("result", r.Result, r.Action, ActionAccept, core.ResultBytesMax)
+	if r.Action != ActionSignal {
+		return checkJSON("result", r.Result, r.Action, ActionAccept, core.ResultBytesMax)
+	}
+	if len(r.Result) > 0 {
+		return checkJSON("result", r.Result, r.Action, ActionSignal, core.ResultBytesMax)
+	}
+	if strings.TrimSpace(r.Reason) == "" {
+		return wrong("result", "a signal needs a result, its payload, or as a refusal a reason")
+	}
+	return nil
 }
 
 // checkJSON holds a field of one action to JSON within its limit.

@@ -67,19 +67,20 @@ const (
 	ActionResolve  Action = "resolve"  // error: settled by hand, as processed or undone
 	ActionExtend   Action = "extend"   // pending, processing: a later deadline
 	ActionMigrate  Action = "migrate"  // pending, processing, error: go on by another version of the plan
+	ActionSignal   Action = "signal"   // pending, processing: answer a signal step, or refuse it
 )
 
 // allActions are all of them.
-var allActions = []Action{ActionCancel, ActionUndo, ActionResubmit, ActionEdit, ActionAccept, ActionResolve, ActionExtend, ActionMigrate}
+var allActions = []Action{ActionCancel, ActionUndo, ActionResubmit, ActionEdit, ActionAccept, ActionResolve, ActionExtend, ActionMigrate, ActionSignal}
 
 // Request asks for one action on one task, or on each of many.
 type Request struct {
 	Action  Action          `json:"action"`
-	Reason  string          `json:"reason,omitempty"`  // required for undo, resolve, accept and edit
+	Reason  string          `json:"reason,omitempty"`  // required for undo, resolve, accept and edit; of a signal without a result: why it is refused
 	Step    string          `json:"step,omitempty"`    // of resubmit, edit and accept: the step meant; empty: the failed one; of undo: the step of an undone task whose effect stands
 	Input   json.RawMessage `json:"input,omitempty"`   // of edit
 	Patch   json.RawMessage `json:"patch,omitempty"`   // of edit of many, instead of an input: JSON Merge Patch (RFC 7386) of each task's own
-	Result  json.RawMessage `json:"result,omitempty"`  // of accept
+	Result  json.RawMessage `json:"result,omitempty"`  // of accept; of signal: the payload, none refuses
 	Until   time.Time       `json:"until,omitzero"`    // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now
 	As      core.State      `json:"as,omitempty"`      // of resolve: processed or undone
 	Version int64           `json:"version,omitempty"` // of migrate: of the plan

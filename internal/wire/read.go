@@ -131,9 +131,23 @@ type taskJSON struct {
 	InputHash   []byte            `json:"input_hash"`
 	Labels      map[string]string `json:"labels"`
 	Result      json.RawMessage   `json:"result"`
-	Steps       []struct {
-		Name    string          `json:"name"`
-		Agent   string          `json:"agent"`
+	Parent      struct {
+		ID   string `json:"id"`
+		Type string `json:"type"`
+	} `json:"parent"`
+	Steps []struct {
+		Name     string `json:"name"`
+		Kind     string `json:"kind"`
+		Agent    string `json:"agent"`
+		Children struct {
+			Type      string `json:"type"`
+			Count     int    `json:"count"`
+			Born      int    `json:"born"`
+			Running   int    `json:"running"`
+			Processed int    `json:"processed"`
+			Undone    int    `json:"undone"`
+			Error     int    `json:"error"`
+		} `json:"children"`
 		Status  string          `json:"status"`
 		Attempt int             `json:"attempt"`
 		Code    int             `json:"code"`
@@ -148,6 +162,7 @@ func (j *taskJSON) view() (core.View, error) {
 	v := core.View{
 		ID: j.ID, Type: j.Type, PlanVersion: j.PlanVersion, Partition: j.Partition, Number: j.Number, State: core.State(j.State),
 		Reason: j.Reason, FailedStep: j.FailedStep, Round: j.Round, Failures: j.Failures, WaitsFor: j.WaitsFor, Input: j.Input, InputHash: j.InputHash, Result: j.Result,
+		Parent: j.Parent.ID, ParentType: j.Parent.Type,
 	}
 	for _, key := range slices.Sorted(maps.Keys(j.Labels)) {
 		v.Labels = append(v.Labels, core.Label{Key: key, Value: j.Labels[key]})
@@ -164,7 +179,9 @@ func (j *taskJSON) view() (core.View, error) {
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		v.Steps = append(v.Steps, core.StepView{
-			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At), By: s.By,
+			Name: s.Name, Kind: core.StepKind(s.Kind), Agent: s.Agent, Child: s.Children.Type, Count: s.Children.Count,
+			Children: core.ChildCounts{Born: s.Children.Born, Running: s.Children.Running, Done: s.Children.Processed, Undone: s.Children.Undone, Error: s.Children.Error},
+			Status:   s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At), By: s.By,
 		})
 	}
 	if err != nil {

@@ -128,6 +128,7 @@ func testChildrenListed(r *rig) {
 	r.equal("children of an unknown task", len(ids(core.Filter{Parent: "nobody"})), 0)
 	r.equal("children of another type", len(ids(core.Filter{Parent: "root", Type: "other"})), 0)
 	r.equal("parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).Parent, "root")
+	r.equal("type of a parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).ParentType, root.Task.Type)
 	r.equal("parent of a root", get(r.s.Get(r.ctx, 1, "root"))(r).Parent, "")
 	groups := get(r.s.Groups(r.ctx, operate.GroupFilter{Limit: 10}))(r).Groups
 	if len(groups) != 1 || groups[0].State != core.StateError || groups[0].Tasks.N != 1 {
