@@ -20,6 +20,10 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	if r != nil {
 		return r
 	}
+	start, r := startAt(req.StartAt, now, by)
+	if r != nil {
+		return r
+	}
 	version, err := core.ParsePlanVersion(req.Version)
 	if err != nil {
 		return Refuse(400, CauseVersionForm, "%v", err)
@@ -36,7 +40,7 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 	if r := checkInput(req.Input); r != nil {
 		return r
 	}
-	*sub = core.Submission{Type: req.Type, ID: req.ID, PlanVersion: version, Input: req.Input, CompleteBy: by, ReplyTo: req.ReplyTo, Trace: core.CleanTrace(req.Trace), Labels: labels, At: now}
+	*sub = core.Submission{Type: req.Type, ID: req.ID, PlanVersion: version, Input: req.Input, CompleteBy: by, StartAt: start, ReplyTo: req.ReplyTo, Trace: core.CleanTrace(req.Trace), Labels: labels, At: now}
 	if sub.Trace != req.Trace {
 		d.stats.tracesDropped.Add(1)
 	}
@@ -97,6 +101,22 @@ func completeBy(value string, now core.Instant) (core.Instant, *Refusal) {
 		cause = CauseCompleteByPast
 	case errors.Is(err, core.ErrCompleteByFar):
 		cause = CauseCompleteByFar
+	}
+	return 0, Refuse(400, cause, "%v", err)
+}
+
+// startAt reads a submission's start-at; the cause is told by number too.
+func startAt(value string, now, completeBy core.Instant) (core.Instant, *Refusal) {
+	at, err := core.ParseStartAt(value, now, completeBy)
+	if err == nil {
+		return at, nil
+	}
+	cause := CauseStartAtForm
+	switch {
+	case errors.Is(err, core.ErrStartAtFar):
+		cause = CauseStartAtFar
+	case errors.Is(err, core.ErrStartAtAfter):
+		cause = CauseStartAtAfter
 	}
 	return 0, Refuse(400, cause, "%v", err)
 }

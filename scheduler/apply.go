@@ -399,9 +399,13 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	return entries, nil
 }
 
-// load replays one stored task and brings it in flight. A number that this owner has not given out is a successor's:
+// load replays one stored task and brings it in flight, unless it has come meanwhile as an ancestor of another. A number that this owner has not given out is a successor's:
 // that may be lost when the next commit finds the row as this owner left it, because the database went back meanwhile.
 func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
+	if e := p.tasks[saved.Row.Number]; e != nil {
+		s.use(p, e)
+		return e, nil
+	}
 	if saved.Row.Number >= p.nextNumber {
 		return nil, fmt.Errorf("%w: task %s has the number %d, and this owner would give out %d next", ErrOvertaken, saved.Row.ID, saved.Row.Number, p.nextNumber)
 	}
@@ -524,6 +528,11 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 	}
 	if ev.Kind == core.EventEdit {
 		if err := s.checkInput(e.plan, ev.Input); err != nil {
+			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
+		}
+	}
+	if ev.Kind == core.EventSignal {
+		if err := s.checkSignal(e.plan, ev); err != nil {
 			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
 		}
 	}

@@ -27,7 +27,8 @@ func (s *Shard) relay() {
 		x := s.told[0]
 		s.told = s.told[1:]
 		x.e.ends--
-		if x.p.tasks[x.e.task.Number] == x.e {
+		if s.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e {
+			s.use(x.p, x.e) // an end that was told in a later round held it until now
 			s.childEnded(x.p, x.e)
 		}
 	}
@@ -214,6 +215,10 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.fail(fmt.Sprintf("input of child %s has %d bytes, the limit of plan %s is %d", core.QuoteShort(id), len(input), ref.plan.Name, ref.plan.InputMax))
 		return nil
 	}
+	if err := s.checkInput(ref, input); err != nil {
+		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
+		return nil
+	}
 	now := s.cycle.now
 	e := &entry{
 		task: &core.Task{
@@ -227,6 +232,9 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 	p.nextNumber++
 	f.next++
 	f.open++
+	if index == 0 { // the others are found by it: none is born before it is stored
+		f.round = s.rounds
+	}
 	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.asker(e)}
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
@@ -281,11 +289,14 @@ func (s *Shard) forsake(p *partition, e *entry) {
 	}
 }
 
-// standing are the writes of a batch without births that were taken back.
-func (s *Shard) standing(writes []core.TaskWrite) []core.TaskWrite {
+// standing are the writes of a batch without births that were taken back, and without those of partitions that were let go.
+func (s *Shard) standing(writes []core.TaskWrite, fenced []int) []core.TaskWrite {
 	kept := writes[:0:0]
 	for i := range writes {
 		w := &writes[i]
+		if slices.Contains(fenced, w.Task.Partition) {
+			continue
+		}
 		if w.Birth && w.Task.Parent != 0 {
 			if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e == nil {
 				continue

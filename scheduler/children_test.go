@@ -616,6 +616,9 @@ func TestRefusedChild(t *testing.T) {
 	r.serve(ok)
 	r.state("t1", core.StateProcessing)
 	kid := r.state("t1~kids~2", core.StateError)
+	if got := r.shard.Load(0); got > 1 {
+		t.Errorf("%d tasks are in flight, want the parent alone", got)
+	}
 	if kid.Parent == 0 {
 		t.Error("it is no child any more")
 	}
@@ -623,6 +626,123 @@ func TestRefusedChild(t *testing.T) {
 	r.cycle()
 	r.serve(ok)
 	r.state("t1", core.StateProcessed)
+}
+
+// The database refuses whatever is in the row of the first child: the step fails, and no other child is born that nobody
+// would find.
+func TestRefusedFirstChild(t *testing.T) {
+	each := core.Step{Name: "kids", Kind: core.EachStep, Child: "leg", Undoable: true, AttemptsMax: 1, Elements: "input", ElementsMax: 4, Parallel: 4}
+	r := newFamily(t, each, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "first", Version: 1, Steps: []core.Step{each}})
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Birth && strings.HasSuffix(w.Task.ID, "~kids~0") }
+	r.tasks(0, core.Submission{Type: "first", ID: "t0", Input: list(4)})
+	r.cycle()
+	r.serve(ok)
+	r.family("t1", list(4))
+	r.serve(ok)
+	for _, id := range []string{"t0", "t1"} {
+		r.state(id, core.StateUndone)
+		for i := range 4 {
+			if kid := r.store.Task(0, core.ChildID(id, "kids", i, 0, true)); kid != nil {
+				t.Errorf("child %s is there, %s", kid.ID, kid.State)
+			}
+		}
+	}
+	if got := r.shard.Load(0); got != 0 {
+		t.Errorf("%d tasks are left in flight", got)
+	}
+}
+
+// The database refuses the row by which a child ends: what its parent would have come to by that is not committed, and the
+// family goes on as it is stored.
+func TestRefusedEndOfChild(t *testing.T) {
+	for _, each := range []bool{false, true} {
+		kids := core.Step{Kind: core.TaskStep}
+		if each {
+			kids = core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 2, Parallel: 2}
+		}
+		r := newFamily(t, kids, scheduler.Config{})
+		last := core.ChildID("t1", "kids", 0, 0, each)
+		r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == last && w.Task.State == core.StateProcessed }
+		r.family("t1", list(2))
+		r.cycle()
+		cmds := r.bus.take()
+		slices.Reverse(cmds) // of an each the other child ends first
+		for _, c := range cmds {
+			r.answer(c, 0)
+		}
+		lost := r.cycle()
+		r.state(last, core.StateError)
+		if parent := r.store.Task(0, "t1"); parent.State.Ended() || parent.Steps[1].Status == core.StepDone {
+			t.Errorf("its parent is %s:\n%s", parent.State, r.store.History(0, "t1"))
+		}
+		if len(lost) != 1 {
+			t.Fatalf("partitions %v were let go, want the one", lost)
+		}
+		r.store.RefuseRow = nil
+		r.start("n2")
+		r.adopt(0)
+		r.serve(ok)
+		r.control(core.Control{Kind: core.EventResolve, ID: last, As: core.StateProcessed, Actor: "person"})
+		r.cycle()
+		r.serve(ok)
+		r.state("t1", core.StateProcessed)
+	}
+}
+
+// One child of many is refused, whatever is in its row, and the owner dies before it has told the parent: the next one
+// finds that it is missing.
+func TestRefusedChildIsMissed(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 4, Parallel: 4}, scheduler.Config{})
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Birth && w.Task.ID == "t1~kids~2" }
+	r.family("t1", list(4))
+	for r.store.Task(0, "t1~kids~3") == nil {
+		r.cycle()
+	}
+	r.bus.take()
+	r.start("n2")
+	r.adopt(0)
+	r.serve(ok)
+	r.now = r.now.Add(time.Minute) // the calls before the crash can take no effect any more
+	r.cycle()
+	r.serve(ok)
+	parent := r.state("t1", core.StateUndone)
+	if want := "1 of the first 4 children of step kids are missing"; !strings.Contains(parent.Why, want) {
+		t.Errorf("%q, want %q", parent.Why, want)
+	}
+}
+
+// A family of which the members between hold nothing in memory comes back as one, whoever of it is loaded first: the child
+// of a child is told of, by the child, to the parent.
+func TestTakeoverOfGrandchildren(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "middle"}, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "middle", Version: 1, Steps: []core.Step{{Name: "kids", Kind: core.TaskStep, Child: "leg", Undoable: true, AttemptsMax: 1}}})
+	beside := family(core.Step{Kind: core.TaskStep, Child: "middle"})
+	beside.Name, beside.Steps[2].After = "beside", []int{0}
+	r.store.AddPlan(beside)
+	r.mail.PlansChanged = true
+	r.tasks(0, core.Submission{Type: "beside", ID: "t1", Input: []byte(`{}`)})
+	r.cycle()
+	r.answer(r.one(), 0)
+	for range 3 {
+		r.cycle()
+	}
+	r.state("t1", core.StateProcessing)
+	r.state("t1~kids", core.StatePending)
+	r.state("t1~kids~kids", core.StateProcessing)
+	r.bus.take()
+	r.start("n2")
+	r.adopt(0)
+	if got := r.shard.Load(0); got != 3 {
+		t.Errorf("%d tasks are in flight, want 3", got)
+	}
+	r.serve(ok)
+	for _, id := range []string{"t1~kids~kids", "t1~kids", "t1"} {
+		r.state(id, core.StateProcessed)
+	}
+	if got := r.shard.Load(0); got != 0 {
+		t.Errorf("%d tasks are left in flight", got)
+	}
 }
 
 // Children of many tasks take turns with each other, and new tasks begin beside them.

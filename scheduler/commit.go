@@ -65,7 +65,7 @@ func (s *Shard) commit(ctx context.Context) error {
 	res, err := s.commitBatch(ctx, &c.batch)
 	halved := refusedInPart(err, len(c.batch.Writes))
 	if halved {
-		res, err = s.halve(ctx, c.batch.Writes)
+		res, err = s.halve(ctx, childrenFirst(c.batch.Writes))
 	}
 	if err != nil {
 		return commitFailed(&c.batch, err)
@@ -137,6 +137,29 @@ func refusedInPart(err error, tasks int) bool {
 	return errors.Is(err, core.ErrRowRefused) && tasks > 0 || errors.Is(err, core.ErrBatchRefused) && tasks > 1
 }
 
+// childrenFirst puts the ends of children before what they mean for their parents, the deepest first: a batch is committed
+// in parts in that order.
+func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
+	sorted := slices.Clone(writes)
+	depth := func(w *core.TaskWrite) int {
+		if w.Task.Parent == 0 || !w.Task.State.Ended() {
+			return 0
+		}
+		return len(w.Task.ID) // longer than its parent's
+	}
+	slices.SortStableFunc(sorted, func(a, b core.TaskWrite) int { return depth(&b) - depth(&a) })
+	return sorted
+}
+
+// rests lets a partition go, as if it had been fenced, of which a row was refused that others of the batch rest on: the end
+// of a child. They are not committed yet, and what the owner counted in memory is not true.
+func rests(res core.CommitResult, p *partition, ended bool) core.CommitResult {
+	if ended && !slices.Contains(res.Fenced, p.id) {
+		res.Fenced = append(res.Fenced, p.id)
+	}
+	return res
+}
+
 // halve finds the one row the database refuses and commits all the others, in parts as
 // large as it takes. No task is to blame for a batch that is too large. The cursors of
 // the batch are those of the round before, so a crash in the middle reads the messages
@@ -147,7 +170,7 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 	}
 	var res core.CommitResult
 	for _, half := range [][]core.TaskWrite{writes[:len(writes)/2], writes[len(writes)/2:]} {
-		if half = s.standing(half); len(half) == 0 {
+		if half = s.standing(half, res.Fenced); len(half) == 0 {
 			continue
 		}
 		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.cycle.batch.Partitions, Writes: half}
@@ -177,9 +200,11 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	s.Stats.Poisoned++
 	s.log.Error("the database refuses the row of a task; the task is put in error", "task", w.Task.ID, "partition", p.id, "number", w.Task.Number)
 	s.unqueue(e)
+	ended := e.parent != nil && e.task.State.Ended()
 	ev := core.Event{Kind: core.EventPoison, At: s.cycle.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
 	if w.Birth {
-		return s.poisonBirth(ctx, p, e, &ev)
+		res, err := s.poisonBirth(ctx, p, e, &ev)
+		return rests(res, p, ended), err
 	}
 	saved, err := s.store.LoadNumbers(ctx, p.id, []int64{w.Task.Number})
 	if err != nil {
@@ -201,16 +226,16 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	e.task = t
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil {
 		p.drop(e, s.cfg.AgentWindow)
-		return core.CommitResult{}, nil
+		return rests(core.CommitResult{}, p, ended), nil
 	}
 	res, err := s.commitAlone(ctx, p, e, false)
 	if errors.Is(err, core.ErrRowRefused) {
 		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "event", "row-refused", "task", t.ID, "partition", p.id, "number", t.Number)
 		s.unqueue(e)
 		p.drop(e, s.cfg.AgentWindow)
-		return core.CommitResult{}, nil
+		return rests(core.CommitResult{}, p, ended), nil
 	}
-	return res, err
+	return rests(res, p, ended), err
 }
 
 // poisonBirth stores a task that cannot be stored as it came without its

@@ -226,6 +226,9 @@ func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err e
 		f.look = false
 		f.next, f.open, f.done, f.undone = counts.Born, counts.Running+counts.Error, counts.Done, counts.Undone
 		f.more = counts.Left > 0
+		if there := f.open + f.done + f.undone + counts.Left; there < f.next { // the database refused their rows
+			f.fail(fmt.Sprintf("%d of the first %d children of step %s are missing", f.next-there, f.next, f.spec.Name))
+		}
 		if err := s.onlyChild(ctx, f); err != nil {
 			return 0, err
 		}
@@ -238,7 +241,7 @@ func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err e
 			return did, err
 		}
 	}
-	for f.next < f.total && f.open < f.parallel && did < budget && !f.stopped() && s.roomFor(f) {
+	for f.round != s.rounds && f.next < f.total && f.open < f.parallel && did < budget && !f.stopped() && s.roomFor(f) {
 		before := f.next
 		if err := s.bear(ctx, f); err != nil {
 			return did, err

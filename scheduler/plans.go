@@ -100,6 +100,21 @@ func (s *Shard) checkInput(ref *planRef, input []byte) error {
 	return nil
 }
 
+// checkSignal says whether a signal's payload fits the schema of its step, where that has one. A refusal has none.
+func (s *Shard) checkSignal(ref *planRef, ev *core.Event) error {
+	if ref == nil || s.cfg.CheckSignal == nil || ev.Code != 0 {
+		return nil
+	}
+	i := ref.plan.StepIndex(ev.Step)
+	if i < 0 || ref.plan.Steps[i].Schema == "" {
+		return nil
+	}
+	if err := s.cfg.CheckSignal(&ref.plan.Steps[i], ev.Result); err != nil {
+		return fmt.Errorf("payload does not fit the schema of step %s: %w", ev.Step, err)
+	}
+	return nil
+}
+
 // mayLook reports whether the plans may be read again for one that is missing. A version
 // that a door or a task names is stored, so it is looked for at once. One that a
 // submitter guessed is looked for once a cycle, which began after its submission came. A

@@ -24,9 +24,11 @@ type Config struct {
 	Genuine func(r *core.Reply, commit int64) bool
 	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
 	CheckInput func(plan *core.Plan, input []byte) error
-	Memory     *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
-	Admission  *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
-	IDs        *CommitIDs // of the node's commits; nil: the shard's own
+	// CheckSignal says whether a signal's payload fits the schema of its step; nil: it is not looked at.
+	CheckSignal func(step *core.Step, payload []byte) error
+	Memory      *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
+	Admission   *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
+	IDs         *CommitIDs // of the node's commits; nil: the shard's own
 	// Traced takes what was committed about a task whose submitter asked for a trace, after the commit. plan may be nil;
 	// nothing of w may be kept. It must not block. nil: no one traces, which costs nothing.
 	Traced func(plan *core.Plan, w *core.TaskWrite)

@@ -237,6 +237,7 @@ func taskOf(t *core.Task, commit int64) chain.Task {
 		Seq: t.Seq, Round: int64(t.Round), LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, CompleteBy: t.Bound, Deadline: t.Deadline, Failures: int64(t.Failures),
 		ReplyTo: t.ReplyTo, Trace: t.Trace, Labels: core.FormatLabels(t.Labels), Origin: int64(t.Origin), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 		EndedAt: t.EndedAt, EndNumber: t.EndNumber, FailedStep: FailedStep(t), Fingerprint: FailureFingerprint(t), Commit: commit,
+		Parent: t.Parent, ParentStep: int64(t.ParentStep), ChildIndex: int64(t.ChildIndex), StartAt: t.StartAt,
 	}
 }
 
@@ -540,7 +541,8 @@ const (
 	FROM journal WHERE partition = ?1 AND (number, seq) > (?2, ?3) AND number < ?4 ORDER BY number, seq LIMIT ?5`
 	qViewTasks = `SELECT number, id, type, plan_version, input_hash, state, seq, round, COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline,
 	failure_count, COALESCE(reply_to, ''), COALESCE(trace, ''), COALESCE(labels, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0),
-	COALESCE(failed_step, -1), COALESCE(fingerprint, ''), commit_id FROM tasks WHERE partition = ?1 AND number >= ?2 AND number < ?3 ORDER BY number LIMIT ?4`
+	COALESCE(failed_step, -1), COALESCE(fingerprint, ''), commit_id, COALESCE(parent, 0), COALESCE(parent_step, 0), COALESCE(child_index, 0), start_at
+	FROM tasks WHERE partition = ?1 AND number >= ?2 AND number < ?3 ORDER BY number LIMIT ?4`
 )
 
 // paged reads pages until one is not full. page returns how many rows it had.
@@ -632,11 +634,12 @@ func (v *chainView) Tasks(ctx context.Context, low, high int64, yield func(*chai
 		var page []chain.Task
 		err := v.read(ctx, "tasks", qViewTasks, []any{v.partition, low, high, rowsPage}, func(rows *sql.Rows) error {
 			t := chain.Task{Partition: v.partition}
-			var by, deadline, created, updated, ended instant
+			var by, deadline, created, updated, ended, starts instant
 			err := rows.Scan(&t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.InputHash, &t.State, &t.Seq, &t.Round, &t.LockedBy, &t.WaitsFor, &by, &deadline,
-				&t.Failures, &t.ReplyTo, &t.Trace, &t.Labels, &t.Origin, &created, &updated, &ended, &t.EndNumber, &t.FailedStep, &t.Fingerprint, &t.Commit)
+				&t.Failures, &t.ReplyTo, &t.Trace, &t.Labels, &t.Origin, &created, &updated, &ended, &t.EndNumber, &t.FailedStep, &t.Fingerprint, &t.Commit,
+				&t.Parent, &t.ParentStep, &t.ChildIndex, &starts)
 			t.CompleteBy, t.Deadline, t.CreatedAt = core.Instant(by), core.Instant(deadline), core.Instant(created)
-			t.UpdatedAt, t.EndedAt = core.Instant(updated), core.Instant(ended)
+			t.UpdatedAt, t.EndedAt, t.StartAt = core.Instant(updated), core.Instant(ended), core.Instant(starts)
 			page = append(page, t)
 			return err
 		})

@@ -66,7 +66,7 @@ var graphMutants = []mutant{
 		name: "late-signal-counts", invariant: 5, file: "internal/core/signal.go",
 		old: "case s.Out != 0 && d.at >= s.Due:", new: "case s.Out != 0 && d.at < 0*s.Due:",
 		fault: "a signal counts after its complete-by",
-		run:   "^TestGraphs$",
+		run:   "^TestSignal$",
 	},
 	{
 		name: "children-begin-without-a-trace", invariant: 8, file: "internal/core/transition.go",
@@ -78,7 +78,7 @@ var graphMutants = []mutant{
 		name: "reserve-not-kept", invariant: 11, file: "internal/core/forward.go",
 		old: "return t.Deadline.Add(-p.UndoReserve)", new: "return t.Deadline.Add(0 * p.UndoReserve)",
 		fault: "a do begins in the time that is kept for the undo",
-		run:   "^TestGraphs$",
+		run:   "^TestUndoReserve$",
 	},
 	{
 		name: "child-cancelled-alone", invariant: 8, file: "internal/core/apply.go",

@@ -40,7 +40,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "undo-forgets-the-lost-time", invariant: 8, file: "internal/core/undo.go",
-		old: "\td.noteBefore()\n\tstep := d.t.awaiting()", new: "\tstep := d.t.awaiting()",
+		old: "\td.noteBefore()\n\tfor i := range d.t.Steps {", new: "\tfor i := range d.t.Steps {",
 		fault: "a task in error is undone without what ran in the time that is lost",
 		run:   "^(TestTakenUpAfterTheDatabaseWentBack|TestUndoOfWhatWasResolvedAfterTheDatabaseWentBack)$",
 	},

@@ -34,6 +34,9 @@ type RequestsConfig struct {
 	UnknownFor time.Duration
 	// KnownType reports whether a plan of that type is stored; nil: every type is known.
 	KnownType func(ctx context.Context, taskType string) (bool, error)
+	// CheckSignal says whether a signal's payload fits the schema of its step, in that version of the plan; nil: the owner
+	// alone looks.
+	CheckSignal func(taskType string, version int64, step string, payload []byte) error
 }
 
 // Requests takes requests of clients and operators about tasks, for every door. It is safe
@@ -105,6 +108,11 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 		outcome, bad := foresee(&c, &view)
 		if bad != nil {
 			return Asked{}, bad
+		}
+		if c.Kind == core.EventSignal && len(c.Result) > 0 && a.cfg.CheckSignal != nil {
+			if err := a.cfg.CheckSignal(c.Type, view.PlanVersion, c.Step, c.Result); err != nil {
+				return Asked{}, ingest.Refuse(422, ingest.CauseInputSchema, "the payload does not fit the schema of step %s: %v", core.QuoteShort(c.Step), err)
+			}
 		}
 		asked.State, asked.Outcome = view.State, outcome
 		if c.IfSeq == 0 && (c.Kind == core.EventEdit || c.Kind == core.EventAccept) {

@@ -7,6 +7,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/planform"
@@ -57,13 +58,20 @@ func (a *api) versionRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			c := versions.Checker{Store: checked{a.ports.Reader, a.ports.OperationStore}}
+			c := versions.Checker{Store: checked{a.ports.Reader, a.ports.OperationStore}, Evaluate: evaluator()}
 			page, err := c.Page(ctx, to, in.Body.Last, in.Body.All, in.Body.After)
 			if errors.Is(err, versions.ErrCursor) || errors.Is(err, core.ErrCursor) {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field after: %v", err)
 			}
 			return &checkOut{page}, err
 		})
+}
+
+// evaluator answers the expressions of plans, each of which is compiled once. It is for one request: the plan in a body may
+// have the name and version of one that another body has.
+func evaluator() versions.Evaluate {
+	cache := &expr.Cache{}
+	return func(p *core.Plan, t *core.Task) core.Asker { return cache.Bind(p, t) }
 }
 
 // planToCheck is the version that a check is about: the one in the body, or a stored one.
@@ -77,6 +85,9 @@ func (a *api) planToCheck(ctx context.Context, in *checkIn) (*core.Plan, error) 
 		if err == nil {
 			p = p.WithDefaults()
 			err = errors.Join(p.Validate(0), jsonschema.CheckPlan(&p))
+		}
+		if err == nil {
+			_, err = expr.Compile(&p)
 		}
 		if err != nil {
 			return nil, refuse("field plan: %v", err)

@@ -198,7 +198,7 @@ func (c *comparison) agent(ctx context.Context, agent string) error {
 func keyOf(text string) (wire.EffectKey, error) {
 	key, err := wire.ParseKey(text)
 	if err == nil {
-		err = errors.Join(core.CheckName("task", key.Task), core.CheckName("step", key.Step))
+		err = errors.Join(core.CheckTaskID(key.Task), core.CheckName("step", key.Step))
 	}
 	if err != nil {
 		return key, &agentError{err}

@@ -81,6 +81,10 @@ type Task struct {
 	FailedStep  int64        `json:"failed_step"`
 	Fingerprint string       `json:"fingerprint,omitempty"`
 	Commit      int64        `json:"commit"`
+	Parent      int64        `json:"parent,omitempty"`
+	ParentStep  int64        `json:"parent_step,omitempty"`
+	ChildIndex  int64        `json:"child_index,omitempty"`
+	StartAt     core.Instant `json:"start_at,omitempty"`
 }
 
 // Hasher makes digests; its memory serves one after the other.
@@ -143,5 +147,8 @@ func (h *Hasher) Task(t *Task) Digest {
 	h.text(t.Labels)
 	h.text(t.Fingerprint)
 	h.bytes(t.InputHash)
+	if t.Parent != 0 || t.ParentStep != 0 || t.ChildIndex != 0 || t.StartAt != 0 { // else the digest of before there were these
+		h.ints(t.Parent, t.ParentStep, t.ChildIndex, int64(t.StartAt))
+	}
 	return h.digest()
 }

@@ -18,24 +18,24 @@ func (t *Task) NextDue(p *Plan) Instant {
 	case t.State == StateUndoing:
 		return t.undoDue(p)
 	}
-	due, out := t.workUntil(p), false
+	due, out, again := t.workUntil(p), false, Instant(0)
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Out != 0 && !s.again() {
+		switch s := &t.Steps[i]; {
+		case s.Status == StepDone || s.Status == StepSkipped:
+		case s.Out != 0 && s.Out != s.Awaits:
 			due, out = min(due, s.Due), true
-		}
-	}
-	for i := range t.Steps {
-		s := &t.Steps[i]
-		switch {
-		case t.skips(p, i) && (s.Out == 0 || s.again()):
+		case t.skips(p, i):
 			due = min(due, t.undoBound(p, i))
-		case s.Out != 0 || s.Status == StepDone || s.Status == StepSkipped:
 		case s.Due > 0 && s.Awaits == 0 && t.beginnable(p, i):
-			// One whose pause is over, and that waits for room, is not due again.
-			if s.Due > t.UpdatedAt || !out && t.WaitsFor == "" {
+			if s.Due > t.UpdatedAt {
 				due = min(due, s.Due)
+			} else {
+				again = earlier(again, s.Due)
 			}
 		}
+	}
+	if again != 0 && !out && t.WaitsFor == "" { // else its pause is over, and it waits for room
+		due = min(due, again)
 	}
 	if t.StartAt > t.UpdatedAt {
 		return min(due, t.StartAt)
@@ -49,26 +49,27 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 	if !t.Active() {
 		return 0
 	}
-	busy := t.working()
 	until := t.Deadline
 	if p != nil {
 		until = t.workUntil(p)
 	}
 	for i := range t.Steps {
-		s := &t.Steps[i]
-		switch {
+		switch s := &t.Steps[i]; {
+		case s.Status == StepDone:
 		case s.again():
 			next = earlier(next, s.Heard)
-		case t.State == StateUndoing || s.Status == StepDone:
-		case s.Out != 0 && s.kind == kindWait:
+		case t.State == StateUndoing:
+		case s.Out != 0:
+			if s.kind == kindWait {
+				next = earlier(next, min(s.Due, until))
+			}
+		case (s.Awaits != 0 || s.Due > at) && t.beginnable(p, i):
 			next = earlier(next, min(s.Due, until))
-		case t.beginnable(p, i) && (s.Awaits != 0 || s.Due > at):
-			next = earlier(next, min(s.Due, until))
-		case t.skips(p, i) && s.Out == 0:
+		case t.skips(p, i):
 			next = earlier(next, min(t.undoWake(p, i, at), until))
 		}
 	}
-	if t.State == StateUndoing && !busy {
+	if t.State == StateUndoing && !t.working() {
 		t.undos(p, func(i int) {
 			if t.Steps[i].Out == 0 {
 				next = earlier(next, t.undoWake(p, i, at))

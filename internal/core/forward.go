@@ -56,15 +56,11 @@ func (t *Task) laterOut(p *Plan, i int) bool {
 // stopping reports whether nothing more begins, and the task goes to error when nothing is at work any more.
 func (t *Task) stopping(p *Plan) bool {
 	for i := range t.Steps {
-		switch s := &t.Steps[i]; p.Steps[i].OnExhausted {
-		case PolicyError:
-			if s.Status == StepFailed {
-				return true
-			}
-		case PolicySkip:
-			if s.Left != "" {
-				return true
-			}
+		switch s := &t.Steps[i]; {
+		case s.Status == StepFailed && p.Steps[i].OnExhausted == PolicyError:
+			return true
+		case s.Left != "" && p.Steps[i].OnExhausted == PolicySkip:
+			return true
 		}
 	}
 	return false
@@ -73,7 +69,7 @@ func (t *Task) stopping(p *Plan) bool {
 // skips reports whether the effect of step i is undone so that the task can go on without it.
 func (t *Task) skips(p *Plan, i int) bool {
 	s := &t.Steps[i]
-	return p.Steps[i].OnExhausted == PolicySkip && (s.Status == StepFailed || s.Status == StepUndoing) && t.openUndo(p, i)
+	return (s.Status == StepFailed || s.Status == StepUndoing) && p.Steps[i].OnExhausted == PolicySkip && t.openUndo(p, i)
 }
 
 // forward begins every step that may begin now.
@@ -86,6 +82,8 @@ func (d *decision) forward() {
 	late := d.at >= t.workUntil(d.p)
 	for i := range t.Steps { // a step comes after earlier ones alone, so that one look at each is enough
 		switch s := &t.Steps[i]; {
+		case s.Status == StepDone || s.Status == StepSkipped:
+			continue
 		case late && (s.Out != 0 && s.kind.passive() && !t.stopping(d.p) || t.beginnable(d.p, i) || t.skips(d.p, i)):
 			d.expire()
 		case t.beginnable(d.p, i):
@@ -97,7 +95,9 @@ func (d *decision) forward() {
 			return
 		}
 	}
-	d.settle()
+	if r := d.row(); r.Next < 0 || t.Steps[r.Next].kind != kindCall { // else it is at work
+		d.settle()
+	}
 }
 
 // expire lets the task be undone because its time for work is over.

@@ -214,7 +214,7 @@ func (r *rig) checkCommands() {
 	out := 0
 	for i := range r.task.Steps {
 		s := &r.task.Steps[i]
-		if s.Out != 0 {
+		if s.Out != 0 && s.kind == kindCall {
 			out++
 		}
 		if s.Status == StepRunning && s.Out == 0 {

@@ -111,7 +111,21 @@ const asksRetry = 250 * time.Millisecond
 
 // newRequests are the requests about tasks, as both doors take them.
 func (n *Node) newRequests() (*api.Requests, error) {
-	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known}, n.store, controls{n.conn}, n.log)
+	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known, CheckSignal: n.checkSignal}, n.store, controls{n.conn}, n.log)
+}
+
+// checkSignal says whether a signal's payload fits its step, by the version of the plan that its task has. Where that
+// version is not read here the owner alone checks it.
+func (n *Node) checkSignal(taskType string, version int64, step string, payload []byte) error {
+	plan := n.plans.Plan(taskType, version)
+	if version == 0 || plan == nil {
+		return nil
+	}
+	i := plan.StepIndex(step)
+	if i < 0 || plan.Steps[i].Schema == "" {
+		return nil
+	}
+	return n.schemas.signal(&plan.Steps[i], payload)
 }
 
 // submission turns a request of the fast door into ingest's.

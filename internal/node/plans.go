@@ -180,6 +180,9 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
+	if answer.Error = n.childrenKnown(ctx, &p); answer.Error != nil {
+		return answer
+	}
 	switch err := n.store.PutPlan(ctx, p); {
 	case errors.Is(err, core.ErrPlanConflict):
 		answer.Error = &wire.APIError{Code: 409, Description: err.Error()}
@@ -193,4 +196,22 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 		}
 	}
 	return answer
+}
+
+// childrenKnown refuses a plan with a step whose children are of a type without a plan.
+func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *wire.APIError {
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Child == "" {
+			continue
+		}
+		switch known, err := n.plans.known(ctx, s.Child); {
+		case err != nil:
+			n.log.Error("cannot look for the plan of a child", "plan", p.Name, "child", s.Child, "error", err)
+			return &wire.APIError{Code: 503, Description: "the plans could not be read just now"}
+		case !known:
+			return &wire.APIError{Code: 400, Description: fmt.Sprintf("%v: plan %s: step %s: child is %s, and no plan of that name is stored: apply it first", core.ErrPlan, p.Name, s.Name, core.QuoteShort(s.Child))}
+		}
+	}
+	return nil
 }

@@ -95,7 +95,10 @@ func (d *CommandDecoder) Decode(data []byte) (core.Command, error) {
 }
 
 func checkCommand(c *core.Command) error {
-	for _, n := range []struct{ field, name string }{{"task", c.Task}, {"type", c.Type}, {"step", c.Step}} {
+	if err := core.CheckTaskID(c.Task); err != nil {
+		return fmt.Errorf("%w: command: task: %w", ErrUndecodable, err)
+	}
+	for _, n := range []struct{ field, name string }{{"type", c.Type}, {"step", c.Step}} {
 		if err := core.CheckName(n.field, n.name); err != nil {
 			return fmt.Errorf("%w: command: %w", ErrUndecodable, err)
 		}

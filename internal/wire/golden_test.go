@@ -149,6 +149,19 @@ func TestCommandGolden(t *testing.T) {
 	}
 }
 
+// The id of a child has what no client's has, and its agent takes it.
+func TestCommandOfChild(t *testing.T) {
+	sent := core.Command{Task: core.ChildID("o-1", "pay", 17, 2, true), Type: "payment", Step: "debit", Agent: "ledger", Seq: 4, Attempt: 1, Input: []byte("{}")}
+	got, err := DecodeCommand(AppendCommand(nil, &sent))
+	if err != nil || got.Task != sent.Task {
+		t.Errorf("task %q: %v", got.Task, err)
+	}
+	sent.Task = "o-1~~pay"
+	if _, err := DecodeCommand(AppendCommand(nil, &sent)); !isUndecodable(err) {
+		t.Errorf("task %q is taken: %v", sent.Task, err)
+	}
+}
+
 func TestCommandRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"not JSON":   `{"v":1,`,
@@ -263,7 +276,7 @@ func TestCompressedPackRefused(t *testing.T) {
 
 func TestPackRefused(t *testing.T) {
 	whole := AppendPack(nil, goldenPack)
-	other := append([]byte{3}, whole[1:]...)
+	other := append([]byte{5}, whole[1:]...)
 	for name, data := range map[string][]byte{
 		"empty": nil, "no item": {1}, "version": other, "length beyond": {1, 200, 1}, "endless length": {1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
 		"field beyond record": {1, 2, 9, 'x'}, "tail in record": append(append([]byte{1, 24}, whole[len(whole)-23:]...), 0),
@@ -338,8 +351,8 @@ func TestControlGolden(t *testing.T) {
 		{core.Control{Kind: core.EventEdit, ID: "o-1", Until: at, Input: []byte(`{"n":9007199254740993}`)},
 			`{"v":1,"kind":"edit","id":"o-1","until":"2026-01-02T03:04:05.000678Z","input":{"n":9007199254740993}}`},
 		{core.Control{Kind: core.EventSignal, ID: "o-1", Type: "order", Actor: "ann", Step: "approve", Result: []byte(`{"by":"ann"}`)},
-			`{"v":1,"kind":"signal","id":"o-1","type":"order","actor":"ann","step":"approve","result":{"by":"ann"}}`},
-		{core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Reason: "too dear"}, `{"v":1,"kind":"signal","id":"o-1","reason":"too dear","step":"approve"}`},
+			`{"v":2,"kind":"signal","id":"o-1","type":"order","actor":"ann","step":"approve","result":{"by":"ann"}}`},
+		{core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Reason: "too dear"}, `{"v":2,"kind":"signal","id":"o-1","reason":"too dear","step":"approve"}`},
 		{core.Control{Kind: core.EventUndo, Numbers: []int64{4, 9}, Seqs: []int64{3, 12}, Type: "order", Actor: "ann", Reason: "all"},
 			`{"v":1,"kind":"undo","numbers":[4,9],"seqs":[3,12],"type":"order","actor":"ann","reason":"all"}`},
 		{core.Control{Kind: core.EventResolve, Numbers: []int64{4}, Seqs: []int64{3}, As: core.StateProcessed}, `{"v":1,"kind":"resolve","numbers":[4],"seqs":[3],"as":"processed"}`},
@@ -352,7 +365,7 @@ func TestControlGolden(t *testing.T) {
 			t.Errorf("%s: decoded %+v, %v", x.want, back, err)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"v":2,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"migrate","id":"o"}`, `{"v":1,"kind":"undo","id":"o","version":3}`, `{"v":1,"kind":"undo"}`,
+	for _, bad := range []string{``, `{}`, `{"v":3,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"migrate","id":"o"}`, `{"v":1,"kind":"undo","id":"o","version":3}`, `{"v":1,"kind":"undo"}`,
 		`{"v":1,"kind":"undo","id":"a b"}`, `{"v":1,"kind":"resolve","id":"o","as":"error"}`, `{"v":1,"kind":"extend","id":"o"}`, `{"v":1,"kind":"cancel","id":"o","type":"."}`,
 		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`,
 		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,

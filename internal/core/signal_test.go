@@ -1,0 +1,113 @@
+package core
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// approvalPlan is a call, a signal that has a minute, and a call.
+func approvalPlan() Plan {
+	p := stepsPlan(3)
+	p.CompleteBy = time.Hour
+	p.Steps[1] = Step{Name: "approve", Kind: SignalStep, After: []int{0}, CompleteBy: time.Minute}
+	return p
+}
+
+// TestSignal: one that comes in time counts once; one that comes at its complete-by does not.
+func TestSignal(t *testing.T) {
+	yes := Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte(`"yes"`)}
+	r := newRig(t, approvalPlan())
+	r.birth(0)
+	r.answer(0)
+	if r.task.State != StatePending || r.task.Active() {
+		t.Fatalf("it waits for a signal alone: %s", r.task)
+	}
+	r.must(yes)
+	if r.task.Steps[2].Out == 0 || string(r.task.Steps[1].Result) != `"yes"` {
+		t.Fatalf("answered: %s", r.task)
+	}
+	if err := r.apply(yes); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("a second answer: %v", err)
+	}
+
+	late := newRig(t, approvalPlan())
+	late.birth(0)
+	late.answer(0)
+	late.now = late.task.Steps[1].Due
+	if err := late.apply(yes); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("an answer at the complete-by: %v", err)
+	}
+	late.must(Event{Kind: EventOverdue})
+	if late.task.State != StateUndoing {
+		t.Fatalf("not answered in time: %s", late.task)
+	}
+
+	early := newRig(t, approvalPlan())
+	early.birth(0)
+	early.must(yes)
+	early.answer(0)
+	if early.task.Steps[1].Status != StepDone || early.task.Steps[2].Out == 0 {
+		t.Fatalf("answered before it was asked: %s", early.task)
+	}
+}
+
+// TestUndoReserve: no do begins, and none has time, in what is kept for the undo.
+func TestUndoReserve(t *testing.T) {
+	p := stepsPlan(2)
+	p.CompleteBy, p.UndoReserve = 30*time.Second, 25*time.Second
+	r := newRig(t, p)
+	r.birth(0)
+	until := r.task.Deadline.Add(-25 * time.Second)
+	if due := r.task.Steps[0].Due; due != until {
+		t.Fatalf("the do of a has time until %d, want %d", due, until)
+	}
+	r.now = until - 1
+	r.answer(0)
+	r.late()
+	if r.task.State != StateUndoing || r.now >= r.task.Deadline {
+		t.Fatalf("its time for work is over: %s", r.task)
+	}
+}
+
+// TestLeast: a call does not begin with less time than it needs.
+func TestLeast(t *testing.T) {
+	p := stepsPlan(2)
+	p.CompleteBy, p.Steps[1].Least = 12*time.Second, 5*time.Second
+	r := newRig(t, p)
+	r.birth(0)
+	r.now = r.now.Add(8 * time.Second)
+	r.answer(0)
+	if r.task.State != StateUndoing || r.task.Steps[0].Status != StepUndoing || r.task.Steps[1].Attempt != 0 {
+		t.Fatalf("4s are left, and b needs 5s: %s", r.task)
+	}
+}
+
+// TestStartAt: nothing begins before it, and a cancel before it leaves nothing.
+func TestStartAt(t *testing.T) {
+	start := birthTime.Add(time.Hour)
+	born := func() *rig {
+		r := newRig(t, stepsPlan(1))
+		r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, StartAt: start, Input: []byte(`{}`)}
+		Birth(r.plan, r.task, &Event{At: r.now, Actor: node}, &r.out)
+		r.commit(&Task{})
+		return r
+	}
+	r := born()
+	if r.task.State != StatePending || r.row.Bound != start || r.task.Deadline != start.Add(r.plan.CompleteBy) {
+		t.Fatalf("it starts in an hour: %s", r.task)
+	}
+	if err := r.apply(Event{Kind: EventClaim}); !errors.Is(err, ErrStale) {
+		t.Fatalf("claimed before: %v", err)
+	}
+	r.now = start
+	r.must(Event{Kind: EventOverdue})
+	if r.task.State != StateProcessing || r.task.Steps[0].Out == 0 {
+		t.Fatalf("its time has come: %s", r.task)
+	}
+	c := born()
+	c.must(Event{Kind: EventCancel})
+	if c.task.State != StateUndone || len(c.out.Effects) != 1 {
+		t.Fatalf("cancelled before it starts: %s %+v", c.task, c.out.Effects)
+	}
+}
