@@ -1,6 +1,7 @@
 package duly_test
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -95,7 +96,7 @@ func ExampleNewChild() {
 	engine := dulytest.NewEngine(show{})
 	engine.Apply(bookFlight)
 	engine.On(reserve).Answer(Seat{Row: 12})
-	engine.On(remind).Fail(duly.Refuse(fmt.Errorf("no address")))
+	engine.On(remind).Fail(duly.Refuse(errors.New("no address")))
 	trip := dulytest.Submit(engine, travel, "trip-1", Stay{City: "Ghent"})
 	engine.Run()
 	child := engine.Task(duly.ChildID("trip-1", flight))
@@ -115,7 +116,7 @@ func ExampleNewEach() {
 	engine := dulytest.NewEngine(show{})
 	engine.Apply(guest)
 	engine.On(seat).Answer(Seat{})
-	engine.On(seat).Task(duly.ElementID("party-1", guests, 1)).Fail(duly.Refuse(fmt.Errorf("row 13 is none")))
+	engine.On(seat).Task(duly.ElementID("party-1", guests, 1)).Fail(duly.Refuse(errors.New("row 13 is none")))
 	task := dulytest.Submit(engine, party, "party-1", Stay{Guests: []Seat{{Row: 12}, {Row: 13}, {Row: 14}}})
 	engine.Run()
 	var counts duly.Counts

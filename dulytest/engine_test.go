@@ -215,8 +215,8 @@ func TestHandlersRetries(t *testing.T) {
 	if took := engine.Now().Sub(began); took < 50*time.Millisecond || order.Failures() != 0 {
 		t.Errorf("took %v, %d failures", took, order.Failures())
 	}
-	if real := time.Since(clock); real > 5*time.Second {
-		t.Errorf("took %v of real time", real)
+	if spent := time.Since(clock); spent > 5*time.Second {
+		t.Errorf("took %v of real time", spent)
 	}
 }
 

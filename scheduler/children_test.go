@@ -230,7 +230,7 @@ func TestChildOfANewTask(t *testing.T) {
 		first := core.Plan{Name: "first", Version: 1, Steps: []core.Step{{Name: "kids", Kind: core.TaskStep, Child: "leg", Undoable: true, AttemptsMax: 1}}}
 		r.store.AddPlan(first)
 		commits := 0
-		r.store.BeforeCommit = func(b *core.Batch) error {
+		r.store.BeforeCommit = func(*core.Batch) error {
 			if commits++; crash && commits == 2 {
 				return errCut
 			}

@@ -177,7 +177,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	}
 	s.Stats.Duplicates++
 	if e.task.Parent != 0 {
-		s.taken(p, e)
+		s.taken(e)
 		p.drop(e, s.cfg.AgentWindow)
 		s.unqueue(e)
 		return

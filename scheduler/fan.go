@@ -269,7 +269,7 @@ func (s *Shard) onlyChild(ctx context.Context, f *fan) error {
 }
 
 // taken takes note of a child that is there already: the store is asked how far the step is.
-func (s *Shard) taken(p *partition, e *entry) {
+func (s *Shard) taken(e *entry) {
 	up := e.parent
 	if up == nil {
 		return

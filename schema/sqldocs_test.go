@@ -127,7 +127,7 @@ func fillExamples(t *testing.T, s schema.Store) {
 		t.Fatal(err)
 	}
 	number := int64(0)
-	make := func(id, plan string, state core.State, child int) core.TaskWrite {
+	row := func(id, plan string, state core.State, child int) core.TaskWrite {
 		number++
 		task := &core.Task{Partition: 1, Number: number, ID: id, Type: plan, PlanVersion: 1, State: state, Seq: 1, CreatedAt: at, UpdatedAt: at}
 		rec := core.Record{Seq: 1, Kind: core.KindSubmitted, At: at, Actor: "n", State: core.StateProcessing, Step: -1, Next: 0, NextAttempt: 1, Due: at.Add(time.Minute)}
@@ -145,12 +145,12 @@ func fillExamples(t *testing.T, s schema.Store) {
 		}
 		return w
 	}
-	writes := []core.TaskWrite{make("order-17", "order", core.StateUndone, -1)}
+	writes := []core.TaskWrite{row("order-17", "order", core.StateUndone, -1)}
 	for i, state := range []core.State{core.StateProcessed, core.StateUndone, core.StateProcessed} {
-		writes = append(writes, make(fmt.Sprintf("order-17~kids~%d", i), "leg", state, i))
+		writes = append(writes, row(fmt.Sprintf("order-17~kids~%d", i), "leg", state, i))
 	}
 	for _, id := range []string{"wish", "nap"} {
-		writes = append(writes, make(id, id, core.StatePending, -1))
+		writes = append(writes, row(id, id, core.StatePending, -1))
 	}
 	for i := range writes {
 		if _, err := storetest.CommitOne(t.Context(), s, int64(i+1), writes[i]); err != nil {

@@ -162,7 +162,7 @@ func (c *planDiffCmd) Run(ctx context.Context, std streams) error {
 		for _, change := range d.Changes {
 			fmt.Fprintf(std.out, "  %s\n      → %s\n", show.Clean(change.Words), change.Means)
 		}
-		fmt.Fprintf(std.out, "Tasks in flight keep their version until they are moved (→: what it means then).\n")
+		fmt.Fprint(std.out, "Tasks in flight keep their version until they are moved (→: what it means then).\n")
 	}
 	if !d.Same {
 		return errUnclean
@@ -277,12 +277,12 @@ func (s *checkSum) print(w io.Writer) {
 // check asks for all pages of a check; keep says which findings are kept.
 func (s *server) check(ctx context.Context, ref planRef, last int, all bool, keep func([]versions.Finding, versions.Finding) []versions.Finding) (sum checkSum, err error) {
 	body := show.Object{"last": last, "all": all}
-	name := ref.name
 	p, err := s.planOf(ctx, ref)
 	if err != nil {
 		return sum, err
 	}
-	if name = p.Name; ref.file == "" {
+	name := p.Name
+	if ref.file == "" {
 		body["version"] = p.Version
 	} else {
 		form, err := wire.EncodePlan(p)

@@ -36,9 +36,9 @@ type flags struct {
 	Within    time.Duration `default:"5m" help:"How long they may take."`
 }
 
-// Main is the program of an example: it runs tasks on a Duly that is up, prints the report, and ends with 1 when the
+// Main is the program of an example: it runs tasks on a Duly that is up and prints the report. It returns the exit code: 1 when the
 // books do not agree.
-func Main(name string, build func(Settings) Example) {
+func Main(name string, build func(Settings) Example) int {
 	var f flags
 	kong.Parse(&f, kong.Name(name), kong.Description("The example "+name+" on a Duly that is up, such as `duly dev`."))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,8 +48,9 @@ func Main(name string, build func(Settings) Example) {
 		slog.Error(name+" stopped", "error", err)
 	}
 	if err != nil || !clean {
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func run(ctx context.Context, f *flags, name string, build func(Settings) Example) (clean bool, err error) {

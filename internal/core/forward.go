@@ -150,14 +150,14 @@ func (d *decision) tryBegin(i int) {
 				d.failBegin(i, err)
 				return
 			}
-			d.give(i, given)
+			d.give(given)
 		}
 		d.issue(i, false)
 	}
 }
 
-// give opens the row that has the own input of step i.
-func (d *decision) give(i int, given []byte) {
+// give opens the row that has the own input of the step that begins next.
+func (d *decision) give(given []byte) {
 	r := d.another(KindStarted, -1)
 	r.Input = given
 	d.begin(&r, d.t.State)
@@ -213,7 +213,7 @@ func (d *decision) beginEach(i int, first bool) {
 		d.begin(&r, d.t.State)
 		return
 	}
-	d.give(i, list)
+	d.give(list)
 	d.issue(i, false)
 }
 

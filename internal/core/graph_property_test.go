@@ -962,7 +962,8 @@ func (l *graphLife) calmStep() {
 		_ = l.settle(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code})
 		return
 	}
-	for _, b := range l.w.broods() {
+	if broods := l.w.broods(); len(broods) > 0 {
+		b := broods[0]
 		b.open = false
 		ev := Event{Kind: EventChild, Seq: b.seq, Result: []byte(`"child"`)}
 		if b.undoSeq != 0 {

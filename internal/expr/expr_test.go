@@ -202,7 +202,7 @@ func TestUntilAndElements(t *testing.T) {
 		p.Steps[3] = core.Step{Name: "d", Kind: core.EachStep, Child: "q", Elements: `input.rows`, ElementsMax: 3, Input: `{"row": element, "number": index, "run": input.run}`}
 	}))
 	until, err := p.Until(taskOf(`{"at":"2027-01-02T00:00:00.5Z"}`), 2)
-	if want := core.InstantOf(time.Date(2027, 1, 1, 0, 0, 0, 500_000_000, time.UTC)); err != nil || until != want {
+	if want := core.InstantOf(time.Date(2027, 1, 1, 0, 0, 0, 500000000, time.UTC)); err != nil || until != want {
 		t.Errorf("until %v, %v", until.Time(), err)
 	}
 	if _, err := p.Until(taskOf(`{"at":5}`), 2); err != nil { // seconds since 1970

@@ -46,8 +46,7 @@ func said(p *core.Plan) *core.Plan {
 	omit := func(of reflect.Value) {
 		for i := range of.NumField() {
 			f := of.Field(i)
-			switch name := of.Type().Field(i).Name; {
-			case name == "Name" || name == "Version" || name == "Steps" || name == "Undoable" || f.IsZero():
+			if name := of.Type().Field(i).Name; name == "Name" || name == "Version" || name == "Steps" || name == "Undoable" || f.IsZero() {
 				continue
 			}
 			was := reflect.ValueOf(f.Interface())

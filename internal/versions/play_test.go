@@ -32,9 +32,7 @@ func birth(t testing.TB, p *core.Plan) *life {
 }
 
 func (l *life) keep() {
-	for _, r := range l.out.Records {
-		l.saved.Journal = append(l.saved.Journal, r)
-	}
+	l.saved.Journal = append(l.saved.Journal, l.out.Records...)
 	row := l.saved.Row
 	l.saved.Row = *l.task
 	l.saved.Row.Steps, l.saved.Row.Input = nil, row.Input

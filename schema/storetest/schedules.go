@@ -23,9 +23,9 @@ func nightly(name string) operate.Schedule {
 }
 
 func testSchedules(r *rig) {
-	a, b, c := nightly("a"), nightly("b"), nightly("c")
+	a, b := nightly("a"), nightly("b")
 	b.Due, b.Outcome, b.Why = start.Add(10*time.Minute).Time(), "", ""
-	c = operate.Schedule{Spec: schedule.Spec{Name: "c", Type: "t", Input: []byte(`1`), Every: "1m"}, Revision: 1, Created: a.Created, Changed: a.Changed, Cursor: a.Cursor}
+	c := operate.Schedule{Spec: schedule.Spec{Name: "c", Type: "t", Input: []byte(`1`), Every: "1m"}, Revision: 1, Created: a.Created, Changed: a.Changed, Cursor: a.Cursor}
 	for _, s := range []operate.Schedule{b, c, a} {
 		r.must(r.s.PutSchedule(r.ctx, s, 0))
 	}

@@ -2,8 +2,10 @@
 package main
 
 import (
+	"os"
+
 	"duly.dev/duly/examples/mock"
 	"duly.dev/duly/examples/order"
 )
 
-func main() { mock.Main("order", func(s mock.Settings) mock.Example { return order.New(s) }) }
+func main() { os.Exit(mock.Main("order", func(s mock.Settings) mock.Example { return order.New(s) })) }

@@ -2,8 +2,12 @@
 package main
 
 import (
+	"os"
+
 	"duly.dev/duly/examples/mock"
 	"duly.dev/duly/examples/payout"
 )
 
-func main() { mock.Main("payout", func(s mock.Settings) mock.Example { return payout.New(s) }) }
+func main() {
+	os.Exit(mock.Main("payout", func(s mock.Settings) mock.Example { return payout.New(s) }))
+}

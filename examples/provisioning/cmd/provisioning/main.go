@@ -2,10 +2,12 @@
 package main
 
 import (
+	"os"
+
 	"duly.dev/duly/examples/mock"
 	"duly.dev/duly/examples/provisioning"
 )
 
 func main() {
-	mock.Main("provisioning", func(s mock.Settings) mock.Example { return provisioning.New(s) })
+	os.Exit(mock.Main("provisioning", func(s mock.Settings) mock.Example { return provisioning.New(s) }))
 }

@@ -2,8 +2,12 @@
 package main
 
 import (
+	"os"
+
 	"duly.dev/duly/examples/mock"
 	"duly.dev/duly/examples/travel"
 )
 
-func main() { mock.Main("travel", func(s mock.Settings) mock.Example { return travel.New(s) }) }
+func main() {
+	os.Exit(mock.Main("travel", func(s mock.Settings) mock.Example { return travel.New(s) }))
+}
