@@ -94,6 +94,7 @@ type Store interface {
 	// Store is what operators read and write.
 	operate.Store
 	operate.VersionStore
+	operate.ForecastStore
 	// ForgetAudit deletes up to most of the oldest audit entries that were made before a time, and returns how many. Nothing
 	// else deletes one.
 	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)

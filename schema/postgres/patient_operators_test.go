@@ -359,3 +359,19 @@ func (p patient) DueSchedules(ctx context.Context, now time.Time, limit int, aft
 func (p patient) ScheduleTasks(ctx context.Context) ([]operate.ScheduleTask, error) {
 	return retried(ctx, func() ([]operate.ScheduleTask, error) { return p.Store.ScheduleTasks(ctx) })
 }
+
+func (p patient) SaveForecasts(ctx context.Context, node string, rows []operate.ForecastRow) error {
+	return retriedDo(ctx, func() error { return p.Store.SaveForecasts(ctx, node, rows) })
+}
+
+func (p patient) Forecasts(ctx context.Context) ([]operate.ForecastRow, error) {
+	return retried(ctx, func() ([]operate.ForecastRow, error) { return p.Store.Forecasts(ctx) })
+}
+
+func (p patient) ForgetForecasts(ctx context.Context, before core.Instant) error {
+	return retriedDo(ctx, func() error { return p.Store.ForgetForecasts(ctx, before) })
+}
+
+func (p patient) OpenTasks(ctx context.Context, most int) (operate.OpenSample, error) {
+	return retried(ctx, func() (operate.OpenSample, error) { return p.Store.OpenTasks(ctx, most) })
+}
