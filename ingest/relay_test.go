@@ -278,8 +278,11 @@ func TestRelayRefusals(t *testing.T) {
 		bad := h.add("order", "bad")
 		bad.unfit = Refuse(400, CauseQuery, "header Y")
 		h.add("order", "fine") // behind all of them
+		var mu sync.Mutex // of the door's: kinds, full and asked
 		full, asked := true, map[string]int{}
 		door := func(r Request) {
+			mu.Lock()
+			defer mu.Unlock()
 			if full {
 				r.Answer(Answer{Err: Refuse(429, CauseFull, "full").After(250 * time.Millisecond)})
 				return
@@ -298,21 +301,27 @@ func TestRelayRefusals(t *testing.T) {
 				t.Errorf("a full door counts as a try of %s", row.id)
 			}
 		}
+		mu.Lock()
 		full = false
+		mu.Unlock()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
 		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "newer", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
 			t.Errorf("%v wait, %v are refused", waiting, refused)
 		}
+		mu.Lock()
 		if asked["taken"] != 1 || asked["bad"] != 0 || asked["newer"] != 0 {
 			t.Errorf("asked %v", asked)
 		}
+		mu.Unlock()
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
+		mu.Lock()
 		if n := asked["type"]; n < 10 || n > 20 {
 			t.Errorf("asked %d times in ten minutes for a plan that is not applied", n)
 		}
 		kinds["type"], kinds["behind"] = nil, nil
+		mu.Unlock()
 		<-time.After(relayAgainMax)
 		synctest.Wait()
 		stop()
