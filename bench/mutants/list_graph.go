@@ -34,7 +34,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "optional-skipped-though-its-undo-gave-up", invariant: 8, file: "internal/core/forward.go",
-		old: "if s.Left != \"\" {\n\t\t\t\treturn true", new: "if s.Left != \"\" {\n\t\t\t\treturn false",
+		old: "case s.Left != \"\" && p.Steps[i].OnExhausted == PolicySkip:\n\t\t\treturn true", new: "case s.Left != \"\" && p.Steps[i].OnExhausted == PolicySkip:\n\t\t\treturn false",
 		fault: "a task waits for ever for an optional step whose undo gave up",
 		run:   "^TestGraphs$",
 	},
