@@ -278,7 +278,7 @@ func TestRelayRefusals(t *testing.T) {
 		bad := h.add("order", "bad")
 		bad.unfit = Refuse(400, CauseQuery, "header Y")
 		h.add("order", "fine") // behind all of them
-		var mu sync.Mutex // of the door's: kinds, full and asked
+		var mu sync.Mutex      // of the door's: kinds, full and asked
 		full, asked := true, map[string]int{}
 		door := func(r Request) {
 			mu.Lock()
