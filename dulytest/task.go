@@ -175,14 +175,8 @@ func (t *Task) story() string {
 }
 
 // results are those that ride on the commands of a step.
-func (t *Task) results(step int) (results []core.StepResult) {
-	carried := t.plan.Carried(step)
-	for i := range step {
-		if carried&(1<<i) != 0 && t.task.Steps[i].Status == core.StepDone {
-			results = append(results, core.StepResult{Step: t.plan.Steps[i].Name, Result: t.task.Steps[i].Result})
-		}
-	}
-	return results
+func (t *Task) results(step int) []core.StepResult {
+	return t.task.AppendResults(nil, t.plan, t.plan.Carried(step))
 }
 
 // waitsForSignal reports whether the task, or a child of it, waits for a signal.

@@ -124,11 +124,7 @@ func (s *Shard) command(x *pending) {
 	task, plan := x.e.task, x.e.plan.plan
 	step := &plan.Steps[x.effect.Step]
 	from := len(cy.results)
-	each(x.e.plan.rides[x.effect.Step], func(i int) {
-		if task.Steps[i].Status == core.StepDone {
-			cy.results = append(cy.results, core.StepResult{Step: plan.Steps[i].Name, Result: task.Steps[i].Result})
-		}
-	})
+	cy.results = task.AppendResults(cy.results, plan, x.e.plan.rides[x.effect.Step])
 	c := core.Command{
 		Undo: x.effect.Kind == core.EffectUndo, Agent: step.Agent,
 		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.commitOf(x.effect.Seq),

@@ -16,35 +16,23 @@ import (
 type stepsOf struct {
 	slots  []int    // of each step its agent's; -1: it has none
 	rides  []uint64 // of each step the steps whose results ride on its command
-	after  []uint64 // of each step those that it names in After
 	branch bool     // some step may be ready while another is out
 	asks   bool     // it has expressions
 }
 
 func newStepsOf(p *partition, plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
-	s := stepsOf{slots: make([]int, n), rides: make([]uint64, n), after: make([]uint64, n)}
+	s := stepsOf{slots: make([]int, n), rides: make([]uint64, n)}
 	s.asks = plan.Result != ""
-	before := make([]uint64, n) // directly or through others
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		s.slots[i] = -1
 		if step.Kind == core.CallStep {
 			s.slots[i] = p.slot(step.Agent)
 		}
-		for _, a := range step.After {
-			s.after[i] |= 1 << uint(a)
-			before[i] |= before[a] | 1<<uint(a)
-		}
-		s.rides[i] = before[i]
-		if step.Narrow {
-			s.rides[i] = 0
-			for _, u := range step.Uses {
-				s.rides[i] |= 1 << uint(u)
-			}
-		}
+		s.rides[i] = plan.Carried(i)
 		s.asks = s.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
-		s.branch = s.branch || before[i] != 1<<uint(i)-1 || step.Kind != core.CallStep
+		s.branch = s.branch || plan.Ancestors(i) != 1<<uint(i)-1 || step.Kind != core.CallStep
 	}
 	return s
 }
@@ -165,23 +153,11 @@ func (e *entry) misses(slot int) bool {
 }
 
 // blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.
-func (e *entry) blocked(now core.Instant) (steps uint64) {
-	if e.plan == nil || !e.plan.branch || e.task.State != core.StateProcessing {
+func (e *entry) blocked(now core.Instant) uint64 {
+	if e.plan == nil || !e.plan.branch {
 		return 0
 	}
-	var over uint64
-	for i := range e.task.Steps {
-		if s := e.task.Steps[i].Status; s == core.StepDone || s == core.StepSkipped {
-			over |= 1 << uint(i)
-		}
-	}
-	for i := range e.task.Steps {
-		s := &e.task.Steps[i]
-		if s.Status == core.StepWaiting && s.Out == 0 && s.Awaits == 0 && s.Due <= now && e.plan.slots[i] >= 0 && e.plan.after[i]&^over == 0 {
-			steps |= 1 << uint(i)
-		}
-	}
-	return steps
+	return e.task.Blocked(e.plan.plan, now)
 }
 
 // block keeps in mind which branches of a task wait for room.

@@ -47,7 +47,7 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "steps-out-of-order", invariant: 11, file: "internal/core/forward.go",
-		old: "s != StepDone && s != StepSkipped {\n\t\t\treturn false", new: "s == StepFailed {\n\t\t\treturn false",
+		old: "if !t.Steps[a].Status.over() {\n\t\t\treturn false", new: "if t.Steps[a].Status == StepFailed {\n\t\t\treturn false",
 		fault: "a step does not wait for those it comes after",
 		run:   "^TestAfterSetDecides$",
 	},

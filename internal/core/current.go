@@ -41,14 +41,14 @@ func (t *Task) Active() bool {
 	return t.State == StateProcessing || t.State == StateUndoing
 }
 
-// Blocked are the steps, as a set of bits, that may begin and wait for room at their agents, of a task that the owner
-// holds: it claims the task when one has room.
-func (t *Task) Blocked(p *Plan) (steps uint64) {
+// Blocked are the steps, as a set of bits, that may begin at an instant and wait for room at their agents, of a task that
+// the owner holds: it claims the task when one has room.
+func (t *Task) Blocked(p *Plan, at Instant) (steps uint64) {
 	if t.State != StateProcessing || p == nil {
 		return 0
 	}
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= t.UpdatedAt && t.beginnable(p, i) {
+		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= at && t.beginnable(p, i) {
 			steps |= 1 << uint(i)
 		}
 	}

@@ -160,7 +160,9 @@ func (d *decision) issue(i int, undo bool) {
 	} else {
 		d.t.Steps[r.Step].Due = 0 // the row has one Due, and it is the command's
 	}
-	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: r.NextAttempt, Seq: r.Seq, At: r.Due})
+	if !s.kind.passive() { // of a wait or a signal nothing leaves
+		d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: r.NextAttempt, Seq: r.Seq, At: r.Due})
+	}
 }
 
 func (d *decision) wakeAt(at Instant) {

@@ -21,7 +21,7 @@ func (t *Task) NextDue(p *Plan) Instant {
 	due, out, again := t.workUntil(p), false, Instant(0)
 	for i := range t.Steps {
 		switch s := &t.Steps[i]; {
-		case s.Status == StepDone || s.Status == StepSkipped:
+		case s.Status.over():
 		case s.Out != 0 && s.Out != s.Awaits:
 			due, out = min(due, s.Due), true
 		case t.skips(p, i):

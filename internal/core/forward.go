@@ -5,7 +5,7 @@ package core
 // ready reports whether all that step i comes after is done, or not wanted.
 func (t *Task) ready(p *Plan, i int) bool {
 	for _, a := range p.Steps[i].After {
-		if s := t.Steps[a].Status; s != StepDone && s != StepSkipped {
+		if !t.Steps[a].Status.over() {
 			return false
 		}
 	}
@@ -25,16 +25,10 @@ func (t *Task) beginnable(p *Plan, i int) bool {
 // earlierOpen reports whether a step that step i comes after, directly or through others, is to be done again: the
 // database went back.
 func (t *Task) earlierOpen(p *Plan, i int) bool {
-	before := uint64(1) << uint(i)
-	for j := i; j >= 0; j-- {
-		if before&(1<<uint(j)) == 0 {
-			continue
-		}
-		if s := t.Steps[j].Status; j != i && s != StepDone && s != StepSkipped {
+	before := p.Ancestors(i)
+	for j := range i {
+		if before&(1<<uint(j)) != 0 && !t.Steps[j].Status.over() {
 			return true
-		}
-		for _, a := range p.Steps[j].After {
-			before |= 1 << uint(a)
 		}
 	}
 	return false
@@ -42,15 +36,12 @@ func (t *Task) earlierOpen(p *Plan, i int) bool {
 
 // laterOut reports whether a step that comes after step i is at work: i is to be done again.
 func (t *Task) laterOut(p *Plan, i int) bool {
-	var before uint64 // what steps at work come after, directly or through others
-	for j := len(t.Steps) - 1; j > i; j-- {
-		if t.Steps[j].Out != 0 || before&(1<<uint(j)) != 0 {
-			for _, a := range p.Steps[j].After {
-				before |= 1 << uint(a)
-			}
+	for j := i + 1; j < len(t.Steps); j++ {
+		if t.Steps[j].Out != 0 && p.Ancestors(j)&(1<<uint(i)) != 0 {
+			return true
 		}
 	}
-	return before&(1<<uint(i)) != 0
+	return false
 }
 
 // stopping reports whether nothing more begins, and the task goes to error when nothing is at work any more.
@@ -82,7 +73,7 @@ func (d *decision) forward() {
 	late := d.at >= t.workUntil(d.p)
 	for i := range t.Steps { // a step comes after earlier ones alone, so that one look at each is enough
 		switch s := &t.Steps[i]; {
-		case s.Status == StepDone || s.Status == StepSkipped:
+		case s.Status.over():
 			continue
 		case late && (s.Out != 0 && s.kind.passive() && !t.stopping(d.p) || t.beginnable(d.p, i) || t.skips(d.p, i)):
 			d.expire()
@@ -145,7 +136,7 @@ func (d *decision) tryBegin(i int) {
 		d.beginEach(i, first)
 	default:
 		if first && ps.Input != "" {
-			given, err := d.askInput(i)
+			given, err := d.ask().Input(i)
 			if err != nil {
 				d.failBegin(i, err)
 				return
@@ -165,10 +156,7 @@ func (d *decision) give(given []byte) {
 
 // wanted asks whether the condition of step i is true; if it is not, the step is skipped.
 func (d *decision) wanted(i int) bool {
-	yes, err := false, errNoAsker
-	if d.ev.Ask != nil {
-		yes, err = d.ev.Ask.When(i)
-	}
+	yes, err := d.ask().When(i)
 	if err != nil {
 		d.failBegin(i, err)
 		return false
@@ -199,10 +187,7 @@ func (d *decision) beginEach(i int, first bool) {
 		d.issue(i, false)
 		return
 	}
-	list, n, err := []byte(nil), 0, errNoAsker
-	if d.ev.Ask != nil {
-		list, n, err = d.ev.Ask.Elements(i)
-	}
+	list, n, err := d.ask().Elements(i)
 	if err != nil {
 		d.failBegin(i, err)
 		return
@@ -217,13 +202,6 @@ func (d *decision) beginEach(i int, first bool) {
 	d.issue(i, false)
 }
 
-func (d *decision) askInput(i int) ([]byte, error) {
-	if d.ev.Ask == nil {
-		return nil, errNoAsker
-	}
-	return d.ev.Ask.Input(i)
-}
-
 // settle says what the task is when nothing more can begin now.
 func (d *decision) settle() {
 	t := d.t
@@ -234,7 +212,7 @@ func (d *decision) settle() {
 	}
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		if s.Status == StepDone || s.Status == StepSkipped {
+		if s.Status.over() {
 			continue
 		}
 		unfinished = true
@@ -273,10 +251,7 @@ func (d *decision) processed() {
 		d.t.State = StateProcessed
 		return
 	}
-	result, err := []byte(nil), errNoAsker
-	if d.ev.Ask != nil {
-		result, err = d.ev.Ask.Result()
-	}
+	result, err := d.ask().Result()
 	r := d.another(KindResult, -1)
 	r.Result = result
 	state := StateProcessed

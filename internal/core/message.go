@@ -52,6 +52,16 @@ func Key(task, step string, round int) string {
 	return fmt.Sprintf("%s/%s/%d", task, step, round)
 }
 
+// AppendResults appends the results of those steps of a set that are done, in the plan's order: see [Plan.Carried].
+func (t *Task) AppendResults(results []StepResult, p *Plan, steps uint64) []StepResult {
+	for i := range t.Steps {
+		if steps&(1<<uint(i)) != 0 && t.Steps[i].Status == StepDone {
+			results = append(results, StepResult{Step: p.Steps[i].Name, Result: t.Steps[i].Result})
+		}
+	}
+	return results
+}
+
 // StepResult is what one step answered.
 type StepResult struct {
 	Step   string

@@ -148,7 +148,7 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 			next = at
 		}
 	}
-	if waits && next == 0 || next == 0 && !t.anyOut() {
+	if next == 0 && (waits || !t.anyOut()) {
 		next = at
 	}
 	if next != 0 {

@@ -327,7 +327,7 @@ func (w *sentence) then(out []int) {
 // readyAfter reports whether a step may run once those in out are done.
 func (w *sentence) readyAfter(i int, out []int) bool {
 	for _, a := range w.p.Steps[i].After {
-		if s := w.t.Steps[a].Status; s == StepDone || s == StepSkipped {
+		if w.t.Steps[a].Status.over() {
 			continue
 		}
 		among := false

@@ -10,13 +10,28 @@ import (
 // errNoAsker is the failure of a step with an expression where the event cannot answer it.
 var errNoAsker = errors.New("its expression cannot be evaluated here")
 
+// noAsker answers the expressions of an event that brings none to answer them.
+type noAsker struct{}
+
+func (noAsker) When(int) (bool, error)            { return false, errNoAsker }
+func (noAsker) Input(int) ([]byte, error)         { return nil, errNoAsker }
+func (noAsker) Until(int) (Instant, error)        { return 0, errNoAsker }
+func (noAsker) Elements(int) ([]byte, int, error) { return nil, 0, errNoAsker }
+func (noAsker) Result() ([]byte, error)           { return nil, errNoAsker }
+
+// ask is what answers the expressions of the plan.
+func (d *decision) ask() Asker {
+	if d.ev.Ask == nil {
+		return noAsker{}
+	}
+	return d.ev.Ask
+}
+
 // beginWait begins a wait, or ends it at once when its instant has come.
 func (d *decision) beginWait(i int) {
 	until, err := d.at.Add(d.p.Steps[i].For), error(nil)
 	if d.p.Steps[i].Until != "" {
-		if until, err = 0, errNoAsker; d.ev.Ask != nil {
-			until, err = d.ev.Ask.Until(i)
-		}
+		until, err = d.ask().Until(i)
 	}
 	switch {
 	case err != nil:
@@ -28,7 +43,6 @@ func (d *decision) beginWait(i int) {
 	default:
 		d.issue(i, false)
 		d.row().Due = until
-		d.out.Effects = d.out.Effects[:len(d.out.Effects)-1] // nothing leaves
 	}
 }
 
@@ -45,7 +59,6 @@ func (d *decision) beginSignal(i int) {
 	own := s.Own()
 	if !own.Early {
 		d.issue(i, false)
-		d.out.Effects = d.out.Effects[:len(d.out.Effects)-1] // nothing leaves
 		return
 	}
 	if own.Code != 0 {

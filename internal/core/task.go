@@ -65,6 +65,9 @@ func (s StepStatus) String() string {
 	return "unknown"
 }
 
+// over reports whether what comes after the step need not wait for it: it is done, or not wanted.
+func (s StepStatus) over() bool { return s == StepDone || s == StepSkipped }
+
 // Task is one task in memory. Its owner alone changes it, through [Apply].
 type Task struct {
 	Partition   int

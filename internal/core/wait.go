@@ -98,7 +98,7 @@ func (d *decision) movable() bool {
 	late, unfinished, idle, full := d.at >= t.workUntil(d.p), false, true, false
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		unfinished = unfinished || s.Status != StepDone && s.Status != StepSkipped
+		unfinished = unfinished || !s.Status.over()
 		idle = idle && (s.Out == 0 || s.kind == kindTask || s.kind.passive()) && s.Awaits == 0 && s.Due <= d.at && !t.skips(d.p, i)
 		switch {
 		case t.beginnable(d.p, i):
@@ -172,7 +172,6 @@ func (d *decision) overdue() error {
 		return nil
 	}
 	d.out.Row = true // the bound has passed: unless it moves, the question comes again
-	did := false
 	for i := range d.t.Steps {
 		s := &d.t.Steps[i]
 		switch {
@@ -191,17 +190,17 @@ func (d *decision) overdue() error {
 		default:
 			d.silent(i)
 		}
-		did = true
 	}
-	switch {
-	case d.t.State.Ended():
-	case d.t.State == StateUndoing && d.t.nextAlarm(d.p, d.at) >= 0:
-		d.undoAlarm(d.t.nextAlarm(d.p, d.at))
+	if d.t.State.Ended() {
+		return nil
+	}
+	switch alarm := d.t.nextAlarm(d.p, d.at); {
+	case d.t.State == StateUndoing && alarm >= 0:
+		d.undoAlarm(alarm)
 	case d.movable():
 		d.moveOn() // a timer was lost, a pause is over, or the deadline passed while nothing was out
-	case d.retryNow():
-		d.touchRow()
-	case !did:
+	default:
+		d.retryNow()
 		d.touchRow()
 	}
 	return nil

@@ -46,8 +46,7 @@ type forecasts struct {
 }
 
 func newForecasts(n *Node) *forecasts {
-	f := &forecasts{node: n.cfg.NodeName, book: forecast.NewBook(0), now: n.clock.instant}
-	f.store, _ = n.store.(operate.ForecastStore)
+	f := &forecasts{node: n.cfg.NodeName, store: n.store, book: forecast.NewBook(0), now: n.clock.instant}
 	f.feed = forecast.NewFeed(f.book)
 	return f
 }

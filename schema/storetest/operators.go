@@ -1196,10 +1196,7 @@ func testPauses(r *rig) {
 
 // testForecasts: a node's rows replace its earlier ones and no other's, and those that are not written any more go.
 func testForecasts(r *rig) {
-	s, ok := any(r.s).(operate.ForecastStore)
-	if !ok {
-		r.Fatal("the store keeps no forecasts")
-	}
+	s := r.s
 	row := func(node, step string, after time.Duration, data string) operate.ForecastRow {
 		return operate.ForecastRow{Node: node, Type: "order", Version: 2, Step: step, At: start.Add(after), Data: []byte(data)}
 	}
@@ -1218,7 +1215,7 @@ func testForecasts(r *rig) {
 
 // testOpenTasks: a sample of the unfinished tasks stands for all of them, with how far their steps are.
 func testOpenTasks(r *rig) {
-	s := any(r.s).(operate.ForecastStore)
+	s := r.s
 	r.equal("of nothing", get(s.OpenTasks(r.ctx, 10))(r), operate.OpenSample{})
 	for p := range partitions {
 		all := births(p, 40)
