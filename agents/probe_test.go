@@ -60,7 +60,7 @@ func TestProbeAnswers(t *testing.T) {
 
 var errPanic = errors.New("panics")
 
-// TestProbeTime: a probe has the time that its answer is read for, and no more than ten seconds; one that nobody reads any
+// TestProbeTime: a probe has the time that its answer is read for, and no more than ten seconds; one whose answer is not read any
 // more is not begun.
 func TestProbeTime(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: 10 * time.Second, -time.Second: 0} {

@@ -173,7 +173,7 @@ func TestRestart(t *testing.T) {
 	engine.Restart()
 	engine.Run()
 	order.WantProcessed()
-	if paid != 2 { // the key is the same: a service that goes by it pays once
+	if paid != 2 { // the key is the same: a service that heeds it pays once
 		t.Errorf("paid %d times, want 2", paid)
 	}
 }

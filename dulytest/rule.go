@@ -10,7 +10,7 @@ import (
 )
 
 // Rule says what becomes of the calls of a step: see [Engine.On]. Its methods return it, so that they can be written
-// one after the other. A call goes by the newest rule that is for it, and by none where none is: then the handler's
+// one after the other. The newest rule that matches a call applies to it; where none matches, the handler's
 // answer counts.
 type Rule struct {
 	e        *Engine

@@ -2,7 +2,7 @@
 // courier is booked, all three side by side. When they are done the customer is told; when one of them cannot be, the
 // others are undone.
 //
-// A courier that cannot be had is no reason to lose the order: that step is optional, and the parcel goes by mail.
+// A courier that cannot be had is no reason to lose the order: that step is optional, and the parcel is mailed.
 package order
 
 import (

@@ -81,7 +81,7 @@ var packages = map[string]place{
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
 	"internal/operate": {imports: []string{"internal/core", "internal/quickjson", "internal/schedule"}},
 	// When a task is submitted again and again: cron, intervals, zones. Pure.
-	"internal/schedule": {imports: []string{"internal/core", "internal/quickjson"}},
+	"internal/schedule": {imports: []string{"internal/near", "internal/core", "internal/quickjson"}},
 	// Schedules as operators change them and the leading supervisor carries them out.
 	"internal/schedules": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/schedule"}},
 	// Actions on many tasks: previews, waves, rehearsals.
@@ -140,12 +140,13 @@ var packages = map[string]place{
 	"internal/expr": {imports: []string{"internal/core", "internal/seal"}, links: []string{"cel"}},
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
-	"internal/planfile": {imports: []string{"internal/core", "internal/planform", "internal/expr"}},
+	"internal/planfile": {imports: []string{"internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
+	"internal/near":      {}, // how far names are apart
 	"internal/quickjson": {}, // checks payloads
 	"internal/pause":     {}, // waits, or until a context ends
 	"internal/seal":      {}, // tells an encrypted payload, without a key

@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/near"
 	"duly.dev/duly/internal/planform"
 )
 
@@ -316,35 +317,14 @@ func meant(name string, known []string) string {
 	if len(name) > 40 {
 		return ""
 	}
-	best, near := "", 3
+	best, least := "", 3
 	for _, k := range known {
-		if d := distance(strings.ToLower(name), k); d < near {
-			best, near = k, d
+		if d := near.Distance(strings.ToLower(name), k); d < least {
+			best, least = k, d
 		}
 	}
-	if best == "" || near*2 > len(name) {
+	if best == "" || least*2 > len(name) {
 		return ""
 	}
 	return fmt.Sprintf(", but a %q", best)
-}
-
-// distance is how many letters have to change to make one name of the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost++
-			}
-			before = row[j+1]
-			row[j+1] = min(cost, row[j]+1, before+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -9,6 +9,7 @@ import (
 	_ "time/tzdata" // the zones, whatever the machine has
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/near"
 )
 
 //go:embed zones.txt
@@ -36,8 +37,8 @@ func zoneOf(name string) (*time.Location, *FieldError) {
 		loaded.Store(name, zone)
 		return zone, nil
 	}
-	if near := nearest(name, zones()); near != "" {
-		return nil, wrong("zone", "%s is no time zone: is %s meant?", core.QuoteShort(name), near)
+	if meant := nearest(name, zones()); meant != "" {
+		return nil, wrong("zone", "%s is no time zone: is %s meant?", core.QuoteShort(name), meant)
 	}
 	return nil, wrong("zone", "%s is no time zone, want a name of the IANA database, such as Europe/Berlin", core.QuoteShort(name))
 }
@@ -52,9 +53,9 @@ func nearest(name string, names []string) string {
 	for _, candidate := range names {
 		whole := plainZone(candidate)
 		_, city, ok := cutLast(whole)
-		d := distance(wanted, whole)
+		d := near.Distance(wanted, whole)
 		if ok && len(city) > 3 {
-			d = min(d, distance(wanted, city))
+			d = min(d, near.Distance(wanted, city))
 		}
 		if d < least {
 			best, least = candidate, d
@@ -72,25 +73,4 @@ func cutLast(name string) (area, city string, found bool) {
 		return name[:i], name[i+1:], true
 	}
 	return name, "", false
-}
-
-// distance is how many bytes have to be put in, left out or replaced to make one text of another.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			other := corner
-			if a[i] != b[j] {
-				other++
-			}
-			corner = row[j+1]
-			row[j+1] = min(other, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
