@@ -202,3 +202,11 @@ func (b Books) Wrong(task *duly.Task) (wrong []string, doubled int) {
 	}
 	return wrong, doubled
 }
+
+// Standing is how many effects stand in all services.
+func (b Books) Standing() (all int) {
+	for _, service := range b {
+		all += service.All()
+	}
+	return all
+}

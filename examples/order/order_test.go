@@ -29,14 +29,6 @@ func desk(t *testing.T) (*order.Example, *dulytest.Engine) {
 	return e, dulytest.NewEngine(t, agent)
 }
 
-// stands is how many effects stand in all services.
-func stands(e *order.Example) (all int) {
-	for _, service := range e.Books() {
-		all += service.All()
-	}
-	return all
-}
-
 func TestExpressOrder(t *testing.T) {
 	e, engine := desk(t)
 	task := dulytest.Submit(engine, e.Plan, "order-1", order.Order{Item: "lamp", Express: true})
@@ -46,7 +38,7 @@ func TestExpressOrder(t *testing.T) {
 	if err := task.Result(&told); err != nil || told != (order.Confirmation{Payment: "p-order-1", By: "courier"}) {
 		t.Errorf("%+v: %v", told, err)
 	}
-	if n := stands(e); n != 3 {
+	if n := e.Books().Standing(); n != 3 {
 		t.Errorf("%d effects stand, want 3", n)
 	}
 }
@@ -73,7 +65,7 @@ func TestCourierIsOptional(t *testing.T) {
 	if err := task.Result(&told); err != nil || told.By != "mail" {
 		t.Errorf("%+v: %v", told, err)
 	}
-	if n := stands(e); n != 2 {
+	if n := e.Books().Standing(); n != 2 {
 		t.Errorf("%d effects stand, want 2: that of the courier is taken back", n)
 	}
 }
@@ -84,7 +76,7 @@ func TestRefusedPaymentUndoesTheOthers(t *testing.T) {
 	task := dulytest.Submit(engine, e.Plan, "order-1", order.Order{Item: "lamp", Express: true})
 	engine.Run()
 	task.WantState(duly.StateUndone)
-	if n := stands(e); n != 0 || task.Reason() != "card declined" {
+	if n := e.Books().Standing(); n != 0 || task.Reason() != "card declined" {
 		t.Errorf("%d effects stand; %s", n, task.Reason())
 	}
 }

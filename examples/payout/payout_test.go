@@ -41,14 +41,6 @@ func desk(t *testing.T, payees int) (*payout.Example, *dulytest.Engine) {
 	return e, engine
 }
 
-// stands is how many effects stand in all services.
-func stands(e *payout.Example) (all int) {
-	for _, service := range e.Books() {
-		all += service.All()
-	}
-	return all
-}
-
 // Three payees fail and are taken back by themselves; the night is done.
 func TestNight(t *testing.T) {
 	e, engine := desk(t, 500)
@@ -62,7 +54,7 @@ func TestNight(t *testing.T) {
 	if err := task.StepResult(e.Pay, &counts); err != nil || counts != (duly.Counts{Done: 497, Failed: 3}) {
 		t.Errorf("%+v: %v", counts, err)
 	}
-	if n := stands(e); n != 2*497 {
+	if n := e.Books().Standing(); n != 2*497 {
 		t.Errorf("%d effects stand, want %d", n, 2*497)
 	}
 }
@@ -74,7 +66,7 @@ func TestBankIsDown(t *testing.T) {
 	task := dulytest.Submit(engine, e.Night, "night-1", payout.Night{})
 	engine.Run()
 	task.WantUndone(e.Pay)
-	if n := stands(e); n != 0 {
+	if n := e.Books().Standing(); n != 0 {
 		t.Errorf("%d effects stand", n)
 	}
 }
@@ -86,7 +78,7 @@ func TestPaymentIsTakenBackInTime(t *testing.T) {
 	task := dulytest.Submit(engine, e.Payment, "payment-1", payout.Payee{Account: "a", Cents: 1})
 	engine.AdvanceTo(task.Deadline().Add(-time.Second))
 	task.WantUndone(e.Debit)
-	if n := stands(e); n != 0 {
+	if n := e.Books().Standing(); n != 0 {
 		t.Errorf("%d effects stand", n)
 	}
 }

@@ -32,14 +32,6 @@ func desk(t *testing.T) (*provisioning.Example, *dulytest.Engine) {
 	return e, engine
 }
 
-// stands is how many effects stand in all services.
-func stands(e *provisioning.Example) (all int) {
-	for _, service := range e.Books() {
-		all += service.All()
-	}
-	return all
-}
-
 func TestCompanyGetsItsAccounts(t *testing.T) {
 	e, engine := desk(t)
 	task := dulytest.Submit(engine, e.Company, "company-7", provisioning.Number(7))
@@ -57,7 +49,7 @@ func TestCompanyGetsItsAccounts(t *testing.T) {
 	if err := admin.Result(&mailbox); err != nil || mailbox.Address != "user-7-0@example.org" {
 		t.Errorf("%+v: %v", mailbox, err)
 	}
-	if n, want := stands(e), 20; n != want || len(e.Children(mock.Ref{Type: "company", ID: "company-7"})) != len(task.Children()) {
+	if n, want := e.Books().Standing(), 20; n != want || len(e.Children(mock.Ref{Type: "company", ID: "company-7"})) != len(task.Children()) {
 		t.Errorf("%d effects stand of %d children, want %d", n, len(task.Children()), want)
 	}
 }
@@ -69,7 +61,7 @@ func TestOneAccountFails(t *testing.T) {
 	task := dulytest.Submit(engine, e.Company, "company-7", provisioning.Number(7))
 	engine.Run()
 	task.WantUndone(e.Accounts)
-	if n := stands(e); n != 0 || !strings.Contains(task.Reason(), "no licence left") {
+	if n := e.Books().Standing(); n != 0 || !strings.Contains(task.Reason(), "no licence left") {
 		t.Errorf("%d effects stand; %s", n, task.Reason())
 	}
 	if err := engine.Resubmit("company-7", "licences bought"); err != nil {

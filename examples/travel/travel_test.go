@@ -31,14 +31,6 @@ func desk(t *testing.T) (*travel.Example, *dulytest.Engine) {
 	return e, dulytest.NewEngine(t, agent)
 }
 
-// stands is how many effects stand in all services.
-func stands(e *travel.Example) (all int) {
-	for _, service := range e.Books() {
-		all += service.All()
-	}
-	return all
-}
-
 var dear = travel.Trip{Traveller: "olga", From: "Ballard", To: "Ghent", Nights: 3, Car: true, Cents: 250_000}
 
 func TestApprovedTrip(t *testing.T) {
@@ -57,7 +49,7 @@ func TestApprovedTrip(t *testing.T) {
 	if err != nil || payment.By != "ines" || !slices.Equal(payment.Bookings, []string{"Ballard-Ghent", "Ghent-3", "car-Ghent"}) {
 		t.Errorf("%+v: %v", payment, err)
 	}
-	if n := stands(e); n != 4 {
+	if n := e.Books().Standing(); n != 4 {
 		t.Errorf("%d effects stand, want 4", n)
 	}
 }
@@ -69,8 +61,8 @@ func TestCheapTripNeedsNobody(t *testing.T) {
 	task := dulytest.Submit(engine, e.Plan, "trip-1", cheap)
 	engine.Run()
 	task.WantProcessed()
-	if task.Step(e.Approve) != "skipped" || task.Step(e.Car) != "skipped" || stands(e) != 3 {
-		t.Errorf("approve is %s, car %s, %d effects stand", task.Step(e.Approve), task.Step(e.Car), stands(e))
+	if task.Step(e.Approve) != "skipped" || task.Step(e.Car) != "skipped" || e.Books().Standing() != 3 {
+		t.Errorf("approve is %s, car %s, %d effects stand", task.Step(e.Approve), task.Step(e.Car), e.Books().Standing())
 	}
 }
 
@@ -79,7 +71,7 @@ func TestTripThatIsNotApproved(t *testing.T) {
 	e, engine := desk(t)
 	refused, forgotten := dulytest.Submit(engine, e.Plan, "trip-1", dear), dulytest.Submit(engine, e.Plan, "trip-2", dear)
 	engine.Run()
-	if n := stands(e); n != 6 {
+	if n := e.Books().Standing(); n != 6 {
 		t.Errorf("%d effects stand, want 6", n)
 	}
 	if err := dulytest.Signal(engine, e.Plan.Plan, "trip-1", e.Approve.Refuse("take the train")); err != nil {
@@ -91,7 +83,7 @@ func TestTripThatIsNotApproved(t *testing.T) {
 	engine.Advance(4 * time.Hour)
 	engine.Run()
 	forgotten.WantState(duly.StateUndone)
-	if n := stands(e); n != 0 || refused.Reason() != "take the train" {
+	if n := e.Books().Standing(); n != 0 || refused.Reason() != "take the train" {
 		t.Errorf("%d effects stand; %s", n, refused.Reason())
 	}
 }
@@ -103,7 +95,7 @@ func TestHotelIsFull(t *testing.T) {
 	task := dulytest.Submit(engine, e.Plan, "trip-1", dear)
 	engine.Run()
 	task.WantState(duly.StateUndone)
-	if n := stands(e); n != 0 || task.Step(e.Approve) != "skipped" {
+	if n := e.Books().Standing(); n != 0 || task.Step(e.Approve) != "skipped" {
 		t.Errorf("%d effects stand, approve is %s", n, task.Step(e.Approve))
 	}
 }

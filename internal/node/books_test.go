@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -75,15 +74,7 @@ func (v *vault) Find(_ context.Context, keys []string) (found []duly.Effect, err
 // covers: OP10, OP16
 func TestCompareBooks(t *testing.T) {
 	ctx := t.Context()
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
 	cfg := good()
 	cfg.NATSURL, cfg.DatabaseURL, cfg.Namespace = server.ClientURL(), "sqlite:"+filepath.Join(t.TempDir(), "duly.db"), wire.DefaultNamespace
 	cfg.Lease, cfg.ScanInterval, cfg.ReplyTo = 2*time.Second, 100*time.Millisecond, []string{"_INBOX."}

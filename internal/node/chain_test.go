@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/chain"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtestdb"
@@ -46,15 +45,7 @@ func keyFile(t *testing.T) (path string, public ed25519.PublicKey) {
 // TestChainOfNodes: two nodes keep the chains of a database, one hands its partitions to the other, and a check with the
 // signed heads on NATS fits; a row that is changed behind them is named.
 func TestChainOfNodes(t *testing.T) {
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
 	at := pgtestdb.URL(t)
 	if err := Migrate(t.Context(), at); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"duly.dev/duly"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
@@ -46,15 +45,7 @@ type watchedNode struct {
 // watches starts one; before changes the node before it runs, serve gives the agent its steps.
 func watches(t *testing.T, before func(*Node), serve func(*duly.Agent) error) *watchedNode {
 	t.Helper()
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "duly.db")
 	if err := Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
@@ -64,6 +55,7 @@ func watches(t *testing.T, before func(*Node), serve func(*duly.Agent) error) *w
 	cfg.AlertsAllowLocal = true
 	cfg.Links = config.Links{NATSURL: server.ClientURL(), DatabaseURL: database}
 	w := &watchedNode{log: &logged{}}
+	var err error
 	if w.Node, err = Open(t.Context(), cfg, slog.New(slog.NewTextHandler(w.log, nil))); err != nil {
 		t.Fatal(err)
 	}
@@ -507,15 +499,7 @@ func TestOnlyTheLeaderLooks(t *testing.T) {
 // TestAlertsSurviveAKill: a supervisor is killed while a channel does not take an alert. The stream gives the alert to the
 // next one, which delivers it by the same id, and once.
 func TestAlertsSurviveAKill(t *testing.T) {
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
 	var up atomic.Bool
 	got := make(chan string, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
@@ -79,15 +78,8 @@ type operated struct {
 
 func newOperated(t *testing.T) *operated {
 	t.Helper()
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
+	var err error
 	db := pgtestdb.URL(t)
 	if err := Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)

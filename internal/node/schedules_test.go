@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/schedule"
@@ -41,15 +40,7 @@ func (c *clockwork) called(id string) int {
 func startClockwork(t *testing.T) *clockwork {
 	t.Helper()
 	ctx := t.Context()
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
 	cfg := good()
 	cfg.NATSURL, cfg.DatabaseURL, cfg.Namespace = server.ClientURL(), "sqlite:"+filepath.Join(t.TempDir(), "duly.db"), wire.DefaultNamespace
 	cfg.Lease, cfg.ScanInterval, cfg.ReplyTo = 2*time.Second, 100*time.Millisecond, []string{"_INBOX."}

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtestdb"
@@ -50,15 +49,8 @@ type standingNode struct {
 // stands starts a node with all roles.
 func stands(t *testing.T, database string) *standingNode {
 	t.Helper()
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
+	var err error
 	cfg := good()
 	cfg.Partitions, cfg.Lease, cfg.ScanInterval, cfg.HTTPAddr = 4, time.Second, 100*time.Millisecond, "127.0.0.1:0"
 	cfg.Links = config.Links{NATSURL: server.ClientURL(), DatabaseURL: database}

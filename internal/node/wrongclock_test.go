@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/pgtestdb"
@@ -99,15 +98,7 @@ func running(t *testing.T, cfg config.Config) (*Node, *lineAlerts) {
 // covers: B9
 func TestWrongClocksUndoNothing(t *testing.T) {
 	const tasks, partitions = 300, 24
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startNATS(t)
 	db := pgtestdb.URL(t)
 	if err := Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
