@@ -51,6 +51,7 @@ func (s *stage) end() {
 	states := map[core.State]int{}
 	known := map[string]bool{}
 	all := s.allSaved()
+	descendants := families(all)
 	for _, id := range ids {
 		saved, ok := all[id]
 		if !ok {
@@ -65,7 +66,7 @@ func (s *stage) end() {
 			s.line("    journal: %s", s.journal(&saved))
 		}
 		s.checkTask(&saved, known)
-		s.endFamily(all, id, known)
+		s.endFamily(all, descendants[id], id, known)
 	}
 	s.line("tasks: %s", inWords(states))
 	s.endBooks(len(ids) <= 20 && !many)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -132,8 +131,7 @@ func (s *stage) takesReply(t *core.Task, j *core.Record, out bool) bool {
 }
 
 // endFamily tells and checks the children of a task, and theirs.
-func (s *stage) endFamily(all map[string]core.Saved, id string, known map[string]bool) {
-	ids := s.family(all, id)
+func (s *stage) endFamily(all map[string]core.Saved, ids []string, parent string, known map[string]bool) {
 	states := map[core.State]int{}
 	for _, child := range ids {
 		saved := all[child]
@@ -144,18 +142,22 @@ func (s *stage) endFamily(all map[string]core.Saved, id string, known map[string
 		s.checkTask(&saved, known)
 	}
 	if len(ids) > 0 {
-		s.line("    children of %s: %s", id, inWords(states))
+		s.line("    children of %s: %s", parent, inWords(states))
 	}
 }
 
-// family are the children of a task, by id, as stored.
-func (s *stage) family(all map[string]core.Saved, id string) []string {
-	var ids []string
-	for child := range all {
-		if strings.HasPrefix(child, id+string(core.ChildMark)) {
-			ids = append(ids, child)
+// families are the ids of the tasks that descend from each task, as stored, in order.
+func families(all map[string]core.Saved) map[string][]string {
+	of := map[string][]string{}
+	for id := range all {
+		for i := range len(id) {
+			if id[i] == core.ChildMark {
+				of[id[:i]] = append(of[id[:i]], id)
+			}
 		}
 	}
-	slices.Sort(ids)
-	return ids
+	for _, ids := range of {
+		slices.Sort(ids)
+	}
+	return of
 }

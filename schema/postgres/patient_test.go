@@ -15,7 +15,7 @@ import (
 // fails: it calls again. Commit is not among what is called again, because its
 // own word is that it comes back with the outcome.
 type patient struct {
-	schema.Store
+	Store schema.Store
 	db *sql.DB // without the faults
 }
 
