@@ -16,7 +16,7 @@ import (
 // own word is that it comes back with the outcome.
 type patient struct {
 	Store schema.Store
-	db *sql.DB // without the faults
+	db    *sql.DB // without the faults
 }
 
 // Unwrap is the store without the patience.

@@ -97,7 +97,9 @@ func testChildrenListed(r *rig) {
 	for i := range 5 {
 		writes = append(writes, childOf(root.Task, int64(10+i), i%2, i, 0))
 	}
-	writes = append(writes, birth(2, 1, "other"))
+	gold := core.Label{Key: "tier", Value: "gold"}
+	writes[3] = labelled(writes[3], gold)
+	writes = append(writes, labelled(birth(2, 1, "other"), gold))
 	r.write(writes...)
 	var moved []core.TaskWrite
 	for i, state := range []core.State{core.StateUndone, core.StateUndone, core.StateError} {
@@ -127,6 +129,8 @@ func testChildrenListed(r *rig) {
 	r.equal("children of none", len(ids(core.Filter{Parent: "other"})), 0)
 	r.equal("children of an unknown task", len(ids(core.Filter{Parent: "nobody"})), 0)
 	r.equal("children of another type", len(ids(core.Filter{Parent: "root", Type: "other"})), 0)
+	r.equal("children of a label", ids(core.Filter{Parent: "root", Label: "tier=gold"}), []string{child(2)})
+	r.equal("children of another label", len(ids(core.Filter{Parent: "root", Label: "tier=silver"})), 0)
 	r.equal("parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).Parent, "root")
 	r.equal("type of a parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).ParentType, root.Task.Type)
 	r.equal("parent of a root", get(r.s.Get(r.ctx, 1, "root"))(r).Parent, "")
@@ -223,4 +227,20 @@ func testPurgeAfterParent(r *rig) {
 		r.Error("the child of the child is left")
 	}
 	r.purged(later, later, 100, 3)
+}
+
+// testFresh: the parked tasks that a commit made are found by it, those before a number and of other commits are not.
+func testFresh(r *rig) {
+	parked := func(number int64, id string) core.TaskWrite {
+		w := birth(1, number, id)
+		w.Task.State = core.StatePending
+		return w
+	}
+	r.write(parked(1, "a"), birth(1, 2, "b"), parked(3, "c"))
+	commit := r.commit
+	r.write(parked(4, "d"))
+	r.equal("of the commit", get(r.s.Fresh(r.ctx, 1, 1, commit))(r), []core.Fresh{{Number: 1, Type: "order"}, {Number: 3, Type: "order"}})
+	r.equal("from a number on", get(r.s.Fresh(r.ctx, 1, 2, commit))(r), []core.Fresh{{Number: 3, Type: "order"}})
+	r.equal("of the next", get(r.s.Fresh(r.ctx, 1, 1, r.commit))(r), []core.Fresh{{Number: 4, Type: "order"}})
+	r.equal("of another partition", len(get(r.s.Fresh(r.ctx, 2, 1, commit))(r)), 0)
 }

@@ -71,6 +71,7 @@ var cases = []struct {
 	{"children", testChildren},
 	{"the id of a child", testLongID},
 	{"children are listed", testChildrenListed},
+	{"tasks of a commit", testFresh},
 	{"purge of a family", testPurgeFamily},
 	{"purge of a child after its parent", testPurgeAfterParent},
 	{"audit", testAudit},

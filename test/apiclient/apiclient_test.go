@@ -43,6 +43,12 @@ func TestGeneratedClient(t *testing.T) {
 	}
 
 	world := apitest.New()
+	second := world.Plan
+	second.Version = 2
+	world.Later = []core.Plan{second}
+	world.Add("t-person", core.StatePending)
+	person := &world.Tasks[len(world.Tasks)-1]
+	person.Steps = append(person.Steps, core.StepView{Name: "approve", Kind: core.SignalStep, Status: core.StepRunning.String()})
 	world.Tell(operate.Event{Type: "order", Task: "t-1", Status: core.StateProcessed, At: apitest.At})
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -54,7 +60,10 @@ func TestGeneratedClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ports api.Ports
-	handler, err := world.Handler(func(c *api.Config) { ports = c.Ports })
+	handler, err := world.Handler(func(c *api.Config) {
+		c.Ports.Forecaster = chances{}
+		ports = c.Ports
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +103,13 @@ func TestGeneratedClient(t *testing.T) {
 	if n < 45 {
 		t.Errorf("%d operations are described, want all", n)
 	}
+}
+
+// chances is a forecast of a few tasks.
+type chances struct{}
+
+func (chances) Forecast(context.Context) (operate.Forecast, error) {
+	return operate.Forecast{At: apitest.At, Tasks: operate.Count{N: 3}, Sampled: 3}, nil
 }
 
 // seen notes what is asked.

@@ -37,7 +37,6 @@ var planted = []struct{ text, want string }{
 	{"SELECT $1::JSON", "type json"},
 	{"SELECT input -> 'a' FROM tasks", "operator ->"},
 	{"SELECT number / 16 FROM tasks", "operator /"},
-	{"SELECT number % 16 FROM tasks", "operator %"},
 	{"SELECT xmax FROM tasks", "system column xmax"},
 	{"SELECT t.ctid FROM tasks AS t", "system column ctid"},
 	{"INSERT INTO tasks (id) VALUES ('a') ON CONFLICT ON CONSTRAINT tasks_id DO NOTHING", "ON CONSTRAINT"},

@@ -2,6 +2,7 @@ package sqlparse
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,13 +55,14 @@ func visit(m protoreflect.Message, f func(name string, m protoreflect.Message)) 
 type search struct {
 	known    tables
 	found    []string
+	tables   map[string]bool
 	mutated  map[string]int
 	sorted   map[string]bool // columns in an ORDER BY without NULLS
 	compared map[string]bool // columns that a comparison keeps from being NULL
 }
 
 func notShared(n *pg.Node, known tables) []string {
-	s := &search{known: known, mutated: map[string]int{}, sorted: map[string]bool{}, compared: map[string]bool{}}
+	s := &search{known: known, tables: map[string]bool{}, mutated: map[string]int{}, sorted: map[string]bool{}, compared: map[string]bool{}}
 	visit(n.ProtoReflect(), s.look)
 	for table, times := range s.mutated {
 		if times > 1 {
@@ -68,7 +70,8 @@ func notShared(n *pg.Node, known tables) []string {
 		}
 	}
 	for column := range s.sorted {
-		if known.nullable[column] && !s.compared[column] {
+		inSome := slices.ContainsFunc(slices.Collect(maps.Keys(s.tables)), func(t string) bool { return known.nullable[t+"."+column] })
+		if inSome && !s.compared[column] {
 			s.say("sorted by %s, which may be NULL, and NULLs sort the other way", column)
 		}
 	}
@@ -85,6 +88,8 @@ func (s *search) look(name string, m protoreflect.Message) {
 		s.say("%s", what)
 	}
 	switch v := m.Interface().(type) {
+	case *pg.RangeVar:
+		s.tables[v.Relname] = true
 	case *pg.FuncCall:
 		s.call(v)
 	case *pg.TypeName:
@@ -134,7 +139,7 @@ func (s *search) call(v *pg.FuncCall) {
 func (s *search) operator(v *pg.A_Expr) {
 	op := last(v.Name)
 	switch op {
-	case "/", "%", "^":
+	case "/", "^":
 		s.say("operator %s on integers", op)
 	case "->", "->>", "@>", "<@", "?", "#>", "#>>":
 		s.say("operator %s of JSON", op)

@@ -11,7 +11,7 @@ import (
 // tables is what the migrations say of the tables.
 type tables struct {
 	unique   map[string][]string // of each table, the columns of its unique indexes, sorted
-	nullable map[string]bool     // columns that may be NULL in some table
+	nullable map[string]bool     // "table.column" that may be NULL
 }
 
 // arbiters is how many unique indexes of a table have those columns.
@@ -48,7 +48,7 @@ func tablesOf(t *testing.T, texts []string) tables {
 			}
 		}
 	}
-	if len(known.unique) < 5 || !known.nullable["complete_by"] || known.nullable["seq"] {
+	if len(known.unique) < 5 || !known.nullable["tasks.complete_by"] || known.nullable["journal.seq"] {
 		t.Fatalf("the tables of the migrations are %+v", known)
 	}
 	return known
@@ -84,7 +84,7 @@ func (t tables) column(table string, d *pg.ColumnDef) {
 		}
 	}
 	if null && !t.inKey(table, d.Colname) {
-		t.nullable[d.Colname] = true
+		t.nullable[table+"."+d.Colname] = true
 	}
 }
 

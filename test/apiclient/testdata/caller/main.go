@@ -90,6 +90,14 @@ func main() {
 			r, err := c.ExtendTaskWithResponse(ctx, "order", "t-1", nil, client.Action{Until: &until})
 			return r.JSON202, r.Body, err
 		},
+		"migrateTask": func() (*client.Answer, []byte, error) {
+			r, err := c.MigrateTaskWithResponse(ctx, "order", "t-1", nil, client.Action{Reason: text("r"), Version: ptr(int64(2))})
+			return r.JSON202, r.Body, err
+		},
+		"signalTask": func() (*client.Answer, []byte, error) {
+			r, err := c.SignalTaskWithResponse(ctx, "order", "t-person", nil, client.Action{Step: text("approve"), Result: true})
+			return r.JSON202, r.Body, err
+		},
 	} {
 		answer, data, err := call()
 		check(what, err, answer != nil && answer.Outcome != "" && answer.Audit > 0, data)
@@ -194,9 +202,35 @@ func main() {
 	check("testAlertChannel", err, tested != nil && tested.JSON200 != nil && tested.JSON200.Channel == "ops", body(tested))
 	dropped, err := c.DeleteAlertChannelWithResponse(ctx, "mail")
 	check("deleteAlertChannel", err, dropped != nil && dropped.StatusCode() == 204, body(dropped))
+	plansAndSchedules(ctx, c, check)
 	if failed {
 		os.Exit(1)
 	}
+}
+
+// plansAndSchedules calls what there is on versions of plans, schedules, and chances.
+func plansAndSchedules(ctx context.Context, c *client.ClientWithResponses, check func(what string, err error, good bool, body []byte)) {
+	page, err := c.CheckPlanWithResponse(ctx, "order", client.CheckRequest{Version: ptr(int64(2)), Last: ptr(int64(10))})
+	check("checkPlan", err, page != nil && page.JSON200 != nil && page.JSON200.InFlight > 0, body(page))
+	marked, err := c.DeprecatePlanWithResponse(ctx, "order", 1, client.DeprecateRequest{Reason: "r"})
+	check("deprecatePlan", err, marked != nil && marked.JSON200 != nil && marked.JSON200.Deprecated && marked.JSON200.Newest == 2, body(marked))
+	forecast, err := c.GetForecastWithResponse(ctx)
+	check("getForecast", err, forecast != nil && forecast.JSON200 != nil && forecast.JSON200.Sampled > 0, body(forecast))
+
+	put, err := c.PutScheduleWithResponse(ctx, "hourly", &client.PutScheduleParams{Reason: text("r")}, client.Schedule{Type: "order", Every: text("1h"), Input: map[string]any{"cents": 1}})
+	check("putSchedule", err, put != nil && put.JSON200 != nil && put.JSON200.Name == "hourly", body(put))
+	schedules, err := c.ListSchedulesWithResponse(ctx, nil)
+	check("listSchedules", err, schedules != nil && schedules.JSON200 != nil && len(schedules.JSON200.Schedules) == 2, body(schedules))
+	one, err := c.GetScheduleWithResponse(ctx, "hourly")
+	check("getSchedule", err, one != nil && one.JSON200 != nil && *one.JSON200.Every == "1h", body(one))
+	held, err := c.PauseScheduleWithResponse(ctx, "hourly", client.ChangeScheduleRequest{Reason: "r"})
+	check("pauseSchedule", err, held != nil && held.JSON200 != nil && held.JSON200.Paused != nil && *held.JSON200.Paused, body(held))
+	on, err := c.ResumeScheduleWithResponse(ctx, "hourly", client.ChangeScheduleRequest{Reason: "r"})
+	check("resumeSchedule", err, on != nil && on.JSON200 != nil && (on.JSON200.Paused == nil || !*on.JSON200.Paused), body(on))
+	run, err := c.RunScheduleWithResponse(ctx, "hourly", client.RunScheduleRequest{Reason: text("r")})
+	check("runSchedule", err, run != nil && run.JSON202 != nil && strings.HasPrefix(run.JSON202.Task, "hourly-"), body(run))
+	gone, err := c.DeleteScheduleWithResponse(ctx, "hourly", &client.DeleteScheduleParams{Reason: text("r")})
+	check("deleteSchedule", err, gone != nil && gone.StatusCode() == 204, body(gone))
 }
 
 func ptr[T any](v T) *T { return &v }
