@@ -4,13 +4,13 @@ package main
 var wentBackMutants = []mutant{
 	{
 		name: "accepted-done-again", invariant: 7, file: "internal/core/transition.go",
-		old: "if again && s.Status == StepDone && !s.ByHand && s.kind == kindCall {", new: "if again && s.Status == StepDone && s.kind == kindCall {",
+		old: "if s.Repeats && s.Status == StepDone && !s.ByHand && s.kind == kindCall {", new: "if s.Repeats && s.Status == StepDone && s.kind == kindCall {",
 		fault: "what an operator did by hand is done again by its service",
 		run:   "^(TestAcceptedBeforeTheDatabaseWentBack|TestAcceptedCheckBeforeTheDatabaseWentBack|TestStormThenCalm)$",
 	},
 	{
 		name: "accepted-taken-for-done", invariant: 8, file: "internal/core/wentback.go",
-		old: "step := d.t.acceptedStep(d.p); step >= 0 && d.t.State != StateUndoing {", new: "step := d.t.acceptedStep(d.p); step >= 0 && d.t.State == StateUndone {",
+		old: "why != \"\" && d.t.State != StateUndoing {", new: "why != \"\" && d.t.State == StateUndone {",
 		fault: "a step that was accepted, and may have been undone since, counts as done",
 		run:   "^TestAcceptedBeforeTheDatabaseWentBack$",
 	},
@@ -31,6 +31,24 @@ var wentBackMutants = []mutant{
 		old: "\tif t.WentBackAt != 0 {\n\t\treturn []string{", new: "\tif t.WentBackAt < 0 {\n\t\treturn []string{",
 		fault: "an accept is offered that is not allowed",
 		run:   "^TestAcceptAfterTheDatabaseWentBack$",
+	},
+	{
+		name: "undone-meanwhile-and-taken-for-done", invariant: 8, file: "internal/core/transition.go",
+		old: "\t\ts.applyRepeat()\n\t\tif s.Status == StepFailed {", new: "\t\tif s.Status == StepFailed {",
+		fault: "a task that had ended when the database went back starts again with steps that may have been undone",
+		run:   "^TestStartedAgainAfterTheDatabaseWentBack$",
+	},
+	{
+		name: "accepted-and-lost-starts-again", invariant: 8, file: "internal/core/operator.go",
+		old: "why != \"\" && d.t.State == StateError {", new: "why != \"\" && d.ev.WentBack != 0 && d.t.State == StateError {",
+		fault: "a task starts again with a step that was accepted, and may have been undone since",
+		run:   "^TestNotStartedAgainAfterTheDatabaseWentBack$",
+	},
+	{
+		name: "resubmit-offered-of-what-is-lost", invariant: 12, file: "internal/core/operator.go",
+		old: "at < 0 || t.lostStep(p, false) != \"\" {", new: "at < 0 {",
+		fault: "a resubmit is offered that is not allowed",
+		run:   "^TestNotStartedAgainAfterTheDatabaseWentBack$",
 	},
 	{
 		name: "resubmit-forgets-the-lost-time", invariant: 8, file: "internal/core/operator.go",

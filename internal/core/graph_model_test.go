@@ -171,6 +171,7 @@ type judged struct {
 	undo      bool
 	due       Instant
 	ok        bool // done or skipped
+	lost      bool // it may have been undone since it was done: the database went back
 	done      bool
 	hand      bool // done by hand
 	begun     bool
@@ -197,12 +198,8 @@ func (g *graphJudge) take(r *Record, when func(step int) bool) string {
 	if r.Round != g.round {
 		g.round, g.steps = r.Round, [StepsMax]judged{}
 	}
-	if r.Kind == KindWentBack && r.State != StateUndoing {
-		for i := range g.p.Steps { // what is done is done again
-			if s := &g.steps[i]; s.done && !s.hand && g.p.Steps[i].Kind == CallStep {
-				s.ok, s.done, s.begun, s.signalled = false, false, false, false
-			}
-		}
+	if what := g.lose(r); what != "" {
+		return what
 	}
 	if r.Step >= 0 {
 		if what := g.ended(r, when); what != "" {
@@ -218,6 +215,26 @@ func (g *graphJudge) take(r *Record, when func(step int) bool) string {
 	}
 	if r.Next >= 0 {
 		return g.begins(r, when)
+	}
+	return ""
+}
+
+// lose judges what may have been undone since the database went back: it is done again, at once or when the task starts
+// again, or the task does not start again.
+func (g *graphJudge) lose(r *Record) string {
+	for i := range g.p.Steps {
+		s, ps := &g.steps[i], &g.p.Steps[i]
+		if r.Kind == KindWentBack {
+			s.lost = s.lost || s.done
+		}
+		again := r.Kind == KindWentBack && (r.State == StatePending || r.State == StateProcessing || r.State == StateError)
+		switch {
+		case !s.done || !s.lost || r.Kind != KindResubmitted && !again:
+		case !s.hand && ps.Kind == CallStep:
+			s.ok, s.done, s.begun, s.signalled = false, false, false, false
+		case r.Kind == KindResubmitted && (s.hand && ps.Undoable || ps.Kind == TaskStep || ps.Kind == EachStep):
+			return fmt.Sprintf("row %d starts again with step %d, which may have been undone since the database went back", r.Seq, i)
+		}
 	}
 	return ""
 }
@@ -264,7 +281,7 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 	if ps.Kind == SignalStep && (r.Kind == KindDone || r.Kind == KindRefused || r.Kind == KindFailed) {
 		s.signalled, s.used = true, true
 	}
-	s.done, s.hand = r.StepStatus == StepDone, r.Kind == KindAccepted
+	s.done, s.hand, s.lost = r.StepStatus == StepDone, r.Kind == KindAccepted, false
 	s.ok = s.done || r.StepStatus == StepSkipped
 	if r.Next != r.Step || r.Kind != KindStarted {
 		s.out, s.undo = 0, false

@@ -30,8 +30,8 @@ func (d *decision) resubmit() error {
 	if err != nil {
 		return err
 	}
-	if step := d.t.acceptedStep(d.p); d.ev.WentBack != 0 && d.t.State == StateError && step >= 0 {
-		return d.notAllowed(d.acceptedAndLost(step) + ": undo it, or resolve it")
+	if why := d.t.lostStep(d.p, d.ev.WentBack != 0); why != "" && d.t.State == StateError {
+		return d.notAllowed(why + ": undo it, or resolve it")
 	}
 	d.noteBefore()
 	r := d.record(KindResubmitted, step)
@@ -260,7 +260,7 @@ func (t *Task) possibleInError(p *Plan) []string {
 	case p == nil || t.Steps == nil:
 		return []string{"resolve"}
 	}
-	if at, _ := t.stoppedAt(p, ""); at < 0 {
+	if at, _ := t.stoppedAt(p, ""); at < 0 || t.lostStep(p, false) != "" {
 		return []string{"undo", "resolve"}
 	}
 	if t.WentBackAt != 0 {

@@ -122,7 +122,7 @@ type StepState struct {
 	MayHaveEffect        bool    // a do may have left an effect that no undo has removed
 	Resent               bool    // the command out may be in more than one pair of hands; not journalled
 	ByHand               bool    // it is done because an operator accepted it: its service may not know of it
-	Repeats              bool    // it was done before the database went back, and is done again by the input that it had
+	Repeats              bool    // it was done before the database went back, may have been undone since, and is done again by the input that it had
 	Result               []byte  // what do answered; of a signal that came early: its payload
 
 	// A step that waits for its agent. What its retries come to is not journalled.

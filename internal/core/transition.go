@@ -45,10 +45,12 @@ func (t *Task) beginTransition(r *Record) {
 	}
 }
 
-// applyAgain lets every step that failed begin again, not only the one that an operator names or accepts.
+// applyAgain lets every step that failed begin again, not only the one that an operator names or accepts, and those
+// that may have been undone.
 func (t *Task) applyAgain(edited bool) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
+		s.applyRepeat()
 		if s.Status == StepFailed {
 			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
 			if s.kind == kindSignal {
@@ -76,8 +78,8 @@ func (t *Task) applyInput(input []byte) {
 }
 
 // applyWentBack makes every step one that may have an effect, or may have been undone:
-// what is done is done again, by the same key and the same input. What was done by hand is not: its service would do it
-// a second time.
+// what is done is done again, by the same key and the same input, in a task that has ended or is being undone when it
+// starts again. What was done by hand is not: its service would do it a second time.
 func (t *Task) applyWentBack(r *Record) {
 	t.WentBackAt, t.LostUntil = r.At, max(t.LostUntil, r.EffectsPossibleUntil)
 	again := r.State == StatePending || r.State == StateProcessing || r.State == StateError
@@ -90,9 +92,17 @@ func (t *Task) applyWentBack(r *Record) {
 			continue // it has no effect
 		}
 		s.MayHaveEffect, s.EffectsPossibleUntil = true, max(s.EffectsPossibleUntil, r.EffectsPossibleUntil)
-		if again && s.Status == StepDone && !s.ByHand && s.kind == kindCall {
-			s.Status, s.Attempt, s.Due, s.Repeats = StepWaiting, 0, 0, true
+		s.Repeats = s.Repeats || s.Status == StepDone
+		if again {
+			s.applyRepeat()
 		}
+	}
+}
+
+// applyRepeat lets a step that may have been undone, since the database went back, begin again.
+func (s *StepState) applyRepeat() {
+	if s.Repeats && s.Status == StepDone && !s.ByHand && s.kind == kindCall {
+		s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
 	}
 }
 

@@ -9,7 +9,7 @@ package core
 // the grace.
 //
 // A step that an operator accepted can neither be done again, which would do it twice, nor be taken for done: it may
-// have been undone. So its task is undone.
+// have been undone. So its task is undone. So is one whose children are done.
 //
 // For a task that has ended the event is stale: what takes it up again notes it, by [Event.WentBack].
 func (d *decision) wentBack() error {
@@ -17,16 +17,9 @@ func (d *decision) wentBack() error {
 		return d.stale("it has ended")
 	}
 	d.noteWentBack(d.ev.Until, d.ev.Actor)
-	if step := d.t.acceptedStep(d.p); step >= 0 && d.t.State != StateUndoing {
+	if why := d.t.lostStep(d.p, false); why != "" && d.t.State != StateUndoing {
 		ev := *d.ev
-		ev.Kind, ev.Reason = EventUndo, d.acceptedAndLost(step)
-		d.ev = &ev
-		return d.undo()
-	}
-	if step := d.t.doneChildren(); step >= 0 && d.t.State != StateUndoing {
-		ev := *d.ev
-		ev.Kind = EventUndo
-		ev.Reason = "step " + d.p.Steps[step].Name + " has child tasks, and the database went back since: whether they were undone meanwhile is not known"
+		ev.Kind, ev.Reason = EventUndo, why
 		d.ev = &ev
 		return d.undo()
 	}
@@ -53,28 +46,21 @@ func (d *decision) noteBefore() {
 	}
 }
 
-// acceptedStep is a step that is done by an operator's word, and that an undo of the task undoes; -1: there is none.
-func (t *Task) acceptedStep(p *Plan) int {
+// lostStep is why a task cannot go on after the database went back: a step of it may have been undone meanwhile and is
+// not done again, because an operator accepted it or it has child tasks; empty: there is none. now says that the
+// database has gone back since all that is done, else the journal says of which steps it has.
+func (t *Task) lostStep(p *Plan, now bool) string {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.ByHand && s.Status == StepDone && p.Steps[i].Undoable {
-			return i
+		s, name := &t.Steps[i], p.Steps[i].Name
+		switch {
+		case s.Status != StepDone || !now && !s.Repeats:
+		case s.ByHand && p.Steps[i].Undoable:
+			return "step " + name + " was accepted, and the database went back since: whether it was undone meanwhile is not known"
+		case s.kind.parent():
+			return "step " + name + " has child tasks, and the database went back since: whether they were undone meanwhile is not known"
 		}
 	}
-	return -1
-}
-
-// doneChildren is a step whose children are done, and so may have been undone; -1: there is none.
-func (t *Task) doneChildren() int {
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind.parent() && s.Status == StepDone {
-			return i
-		}
-	}
-	return -1
-}
-
-func (d *decision) acceptedAndLost(step int) string {
-	return "step " + d.p.Steps[step].Name + " was accepted, and the database went back since: whether it was undone meanwhile is not known"
+	return ""
 }
 
 // quietBefore is when the last command of the time that is lost, which ended at that instant, can take no effect any

@@ -216,3 +216,58 @@ func TestEditedBeforeTheDatabaseWentBack(t *testing.T) {
 	r.wait() // the commands of the time that is lost are over
 	input(1, "3")
 }
+
+// A task that had ended, or was being undone, when the database went back has steps that may have been undone in the
+// time that is lost. One that starts again before its undo does them again.
+func TestStartedAgainAfterTheDatabaseWentBack(t *testing.T) {
+	for name, note := range map[string]func(r *rig){
+		"ended": func(r *rig) {
+			r.answer(CodeRefused)
+			r.must(Event{Kind: EventResolve, Actor: person, As: StateProcessed})
+			r.must(Event{Kind: EventUndo, Actor: person, Node: node, WentBack: r.now})
+		},
+		"undoing": func(r *rig) {
+			r.must(Event{Kind: EventCancel, Actor: person})
+			r.wentBack()
+			r.answer(CodeRefused)
+		},
+	} {
+		p := stepsPlan(2)
+		p.Steps[1].OnExhausted = PolicyError
+		r := newRig(t, p)
+		r.birth(0)
+		r.answer(0)
+		note(r)
+		r.must(Event{Kind: EventPoison})
+		r.must(Event{Kind: EventResubmit, Actor: person})
+		if r.task.Out() != 0 || r.task.Steps[1].Out != 0 {
+			t.Errorf("%s: it goes on with: %s", name, r.task)
+		}
+		r.answer(0)
+		r.answer(0)
+		if r.task.State != StateProcessed {
+			t.Errorf("%s: in the end: %s", name, r.task)
+		}
+	}
+}
+
+// Where a step cannot be done again, because an operator accepted it or because its children are tasks of their own, such
+// a task does not start again.
+func TestNotStartedAgainAfterTheDatabaseWentBack(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[0].OnExhausted, p.Steps[1].OnExhausted = PolicyError, PolicyError
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(CodeRefused)
+	r.must(Event{Kind: EventAccept, Actor: person, Result: []byte(`"by hand"`)})
+	r.answer(CodeRefused)
+	r.must(Event{Kind: EventResolve, Actor: person, As: StateProcessed})
+	r.must(Event{Kind: EventUndo, Actor: person, Node: node, WentBack: r.now})
+	r.must(Event{Kind: EventPoison})
+	if err := r.apply(Event{Kind: EventResubmit, Actor: person}); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "step a was accepted") {
+		t.Errorf("resubmitted: %v", err)
+	}
+	if got := r.task.Possible(r.plan); slices.Contains(got, "resubmit") || !slices.Contains(got, "undo") {
+		t.Errorf("possible: %v", got)
+	}
+}
