@@ -70,7 +70,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "resubmit-beside-an-accepted-step", invariant: 8, file: "internal/core/operator.go",
-		old: "d.t.State == StateError && step >= 0 {", new: "d.t.State == StateError && step < -1 {",
+		old: "why != \"\" && d.t.State == StateError {", new: "d.t.State == StateError && step < -1 {",
 		fault: "a task in error goes on though a step that was accepted may have been undone",
 		run:   "^TestAcceptedAndInErrorWhenTheDatabaseWentBack$",
 	},
