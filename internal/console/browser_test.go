@@ -266,6 +266,7 @@ func (b *browser) fits(where string) {
 func TestPagesInABrowser(t *testing.T) {
 	picture := os.Getenv("DULY_SCREENS") != ""
 	w := newWorld(time.Now)
+	w.trips()
 	b := newBrowser(t, as(operate.RoleAdmin, newConsole(t, w.config())))
 	for _, path := range slices.Concat(everyPage, everyDialog) {
 		name := path

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
@@ -158,6 +159,7 @@ type console struct {
 	live    liveCache
 
 	recordings recordings
+	programs   expr.Cache // the expressions of plans
 }
 
 // New returns the handler of everything below Base+[Path]. It also serves the same paths without Base, for a proxy that
@@ -238,6 +240,8 @@ func (c *console) routes() http.Handler {
 	get("tasks/{type}/{id}/payload", c.serve(reader{template: "payload", section: "tasks", params: []string{"of", "at"}, read: c.payload}))
 	get("tasks/{type}/{id}/act/{action}", c.actionForm)
 	post("tasks/{type}/{id}/act/{action}", operate.RoleOperator, c.act)
+	get("tasks/{type}/{id}/signal/{step}", c.signalDialog)
+	post("tasks/{type}/{id}/signal/{step}", operate.RoleOperator, c.signal)
 	post("tasks/{type}/{id}/notes", operate.RoleOperator, c.noteOnTask)
 	get("failures", c.serve(reader{template: "failures", section: "failures", params: []string{"type", "state", "after"}, read: c.failures}))
 	get("failures/{id}", c.serve(reader{template: "failure", section: "failures", read: c.failure}))

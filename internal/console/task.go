@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -20,10 +21,11 @@ func (c *console) view(ctx context.Context, r *http.Request) (core.View, error) 
 
 // viewOf reads a task.
 func (c *console) viewOf(ctx context.Context, taskType, id string) (core.View, error) {
-	for field, name := range map[string]string{"type": taskType, "id": id} {
-		if err := core.CheckName(field, name); err != nil {
-			return core.View{}, &operate.Refusal{Code: http.StatusBadRequest, Field: field, Detail: err.Error()}
-		}
+	if err := core.CheckName("type", taskType); err != nil {
+		return core.View{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "type", Detail: err.Error()}
+	}
+	if err := core.CheckTaskID(id); err != nil {
+		return core.View{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "id", Detail: err.Error()}
 	}
 	v, err := c.Reader.Get(ctx, c.PartitionOf(id), id)
 	if err == nil && v.Type != taskType {
@@ -62,6 +64,7 @@ type taskData struct {
 	View     core.View
 	Plan     *core.Plan
 	Steps    stepsData
+	When     []condition
 	Replay   bool // the time machine can open it
 	Timeline *timeline
 	Trail    trail
@@ -87,14 +90,24 @@ type stepsData struct {
 
 // stepsOf shows the steps of a task; base is the task's address, empty: without their results.
 func stepsOf(p *core.Plan, v *core.View, base, label string) stepsData {
-	return stepsData{Graph: taskGraph(p, v).SVG(label), Rows: stepRows(p, v, base)}
+	d := stepsData{Graph: taskGraph(p, v).SVG(label), Rows: stepRows(p, v, base)}
+	for i := range d.Rows {
+		if s := &d.Rows[i]; s.Kind.Parent() && s.Children.Born > 0 {
+			d.Rows[i].ChildrenURL = "?parent=" + url.QueryEscape(v.ID) + "&type=" + url.QueryEscape(s.Child)
+		}
+	}
+	return d
 }
 
 // stepRow is a step of the table that has the same content as the graph.
 type stepRow struct {
 	core.StepView
-	After  string
-	Result *document
+	After       string
+	Result      *document
+	What        string // of a step that is no call: what it waits for
+	ChildrenURL string // query of the list of its children; empty: it has none
+	Optional    bool   // the task goes on without it
+	When        bool   // it has a condition
 }
 
 // task is the page of one task.
@@ -129,8 +142,9 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 	base := c.taskURL(v.Type, v.ID)
 	d.Input = documentOf("input", "Input", v.Input, base+"/payload?of=input")
 	d.Steps = stepsOf(d.Plan, &v, base, fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", v.Type, v.PlanVersion, len(v.Steps)))
+	d.When = c.conditions(ctx, d.Plan, &v)
 	d.Replay = c.Operations != nil && len(records) > 0
-	d.Actions = c.buttons(r, &v)
+	d.Actions = append(c.signalButtons(r, &v), c.buttons(r, &v)...)
 	target := "task/" + v.Type + "/" + v.ID
 	if c.Notes != nil {
 		if d.Notes, err = c.Notes.Notes(ctx, target, notesShown); err != nil {
@@ -177,7 +191,10 @@ func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
 		if base != "" {
 			all[i].Result = documentOf("result-"+v.Steps[i].Name, "Result of "+v.Steps[i].Name, v.Steps[i].Result, base+"/payload?of="+v.Steps[i].Name)
 		}
-		all[i].Status = shownStatus(v, i)
+		all[i].Status, all[i].What = shownStatus(v, i), whatOf(&v.Steps[i])
+		if p != nil && i < len(p.Steps) {
+			all[i].Optional, all[i].When = p.Steps[i].OnExhausted == core.PolicySkip, p.Steps[i].When != ""
+		}
 		if p != nil && i < len(p.Steps) {
 			var names []string
 			for _, a := range p.Steps[i].After {
@@ -187,6 +204,46 @@ func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
 		}
 	}
 	return all
+}
+
+// whatOf says what a step that is no call is: what it waits for, or its children. A call's agent says it: empty.
+func whatOf(s *core.StepView) string {
+	switch s.Kind {
+	case core.WaitStep:
+		return "wait"
+	case core.SignalStep:
+		return "signal"
+	case core.TaskStep:
+		return "task " + s.Child
+	case core.EachStep:
+		if s.Count == 0 {
+			return "each " + s.Child
+		}
+		words := fmt.Sprintf("%s of %s %s", number(int64(s.Children.Done)), number(int64(s.Count)), s.Child)
+		for _, part := range []struct {
+			n    int
+			word string
+		}{{s.Children.Running, "running"}, {s.Children.Undone, "undone"}, {s.Children.Error, "in error"}} {
+			if part.n > 0 {
+				words += ", " + number(int64(part.n)) + " " + part.word
+			}
+		}
+		return words
+	}
+	return ""
+}
+
+// noteOf is what a step's node has beside its name.
+func noteOf(s *core.StepView) string {
+	switch {
+	case s.Kind == core.EachStep && s.Count > 0:
+		return number(int64(s.Children.Done)) + "/" + number(int64(s.Count))
+	case s.Kind == core.EachStep, s.Kind == core.TaskStep, s.Kind == core.WaitStep, s.Kind == core.SignalStep:
+		return string(s.Kind)
+	case s.Attempt > 1:
+		return fmt.Sprintf("try %d", s.Attempt)
+	}
+	return ""
 }
 
 // shownStatus is a step's status; an undo that nothing tries any more is not called "undoing".
@@ -202,10 +259,7 @@ func taskGraph(p *core.Plan, v *core.View) *graph {
 	nodes := make([]graphNode, len(v.Steps))
 	for i := range v.Steps {
 		s := &v.Steps[i]
-		nodes[i] = graphNode{Name: s.Name, Status: shownStatus(v, i)}
-		if s.Attempt > 1 {
-			nodes[i].Note = fmt.Sprintf("try %d", s.Attempt)
-		}
+		nodes[i] = graphNode{Name: s.Name, Status: shownStatus(v, i), Note: noteOf(s)}
 		switch {
 		case p != nil && i < len(p.Steps):
 			nodes[i].After = p.Steps[i].After
@@ -221,7 +275,10 @@ func planGraph(p *core.Plan) *graph {
 	nodes := make([]graphNode, len(p.Steps))
 	for i := range p.Steps {
 		nodes[i] = graphNode{Name: p.Steps[i].Name, After: p.Steps[i].After}
-		if !p.Steps[i].Undoable {
+		switch s := &p.Steps[i]; {
+		case s.Kind != core.CallStep:
+			nodes[i].Note = string(s.Kind)
+		case !s.Undoable:
 			nodes[i].Note = "check"
 		}
 	}

@@ -22,20 +22,25 @@ import (
 var states = []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError}
 
 // filterNames are the parameters of a list of tasks: its filter is its URL.
-var filterNames = []string{"type", "state", "step", "fingerprint", "label", "created_from", "created_to", "deadline_to", "limit", "after"}
+var filterNames = []string{"type", "state", "step", "fingerprint", "label", "parent", "created_from", "created_to", "deadline_to", "limit", "after"}
 
 // filterOf reads the filter of a query.
 func filterOf(q url.Values) (core.Filter, *operate.Refusal) {
 	bad := func(field, format string, args ...any) *operate.Refusal {
 		return &operate.Refusal{Code: http.StatusBadRequest, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
-	f := core.Filter{Type: q.Get("type"), State: core.State(q.Get("state")), Step: q.Get("step"), Fingerprint: q.Get("fingerprint"), Label: q.Get("label"), After: q.Get("after"), Limit: rowsOfList}
+	f := core.Filter{Type: q.Get("type"), State: core.State(q.Get("state")), Step: q.Get("step"), Fingerprint: q.Get("fingerprint"), Label: q.Get("label"), Parent: q.Get("parent"), After: q.Get("after"), Limit: rowsOfList}
 	for field, name := range map[string]string{"type": f.Type, "step": f.Step} {
 		if name == "" {
 			continue
 		}
 		if err := core.CheckName(field, name); err != nil {
 			return f, bad(field, "%v", err)
+		}
+	}
+	if f.Parent != "" {
+		if err := core.CheckTaskID(f.Parent); err != nil {
+			return f, bad("parent", "%v", err)
 		}
 	}
 	if f.State != "" && !slices.Contains(states, f.State) {
@@ -97,6 +102,9 @@ func words(f *core.Filter) string {
 	}
 	if f.Label != "" {
 		b.WriteString(" with the label " + f.Label)
+	}
+	if f.Parent != "" {
+		b.WriteString(" that are part of " + f.Parent)
 	}
 	for _, part := range []struct {
 		words string

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 
@@ -64,6 +65,9 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 		switch s.Status {
 		case "waiting", "skipped":
 			step.Forward = look{"minus", "not begun", "calm"}
+			if s.Status == "skipped" && v.State != core.StateUndone {
+				step.Forward.Word = "skipped"
+			}
 			if outside[i] {
 				step.Forward, step.Left = look{"question", "unknown: may have taken effect", "warn"}, true
 			}
@@ -73,7 +77,7 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 			step.Forward, step.Left = look{"check", "done", "good"}, undoable
 			switch {
 			case !undoable:
-				step.Back = look{"minus", "nothing to undo: a check", "calm"}
+				step.Back = look{"minus", "nothing to undo: a " + cmp.Or(string(s.Kind), "check"), "calm"}
 			case undoing:
 				step.Back = look{"clock", "to be undone", "busy"}
 			case v.State == core.StateError && asked:

@@ -347,7 +347,7 @@ func matches(v *core.View, f *core.Filter) bool {
 	if f.Label != "" && !slices.ContainsFunc(v.Labels, func(l core.Label) bool { return l.Key+"="+l.Value == f.Label }) {
 		return false
 	}
-	return (f.Type == "" || v.Type == f.Type) && (f.State == "" || v.State == f.State) && (f.Step == "" || v.FailedStep == f.Step) && (f.Fingerprint == "" || v.Fingerprint == f.Fingerprint) &&
+	return (f.Parent == "" || v.Parent == f.Parent) && (f.Type == "" || v.Type == f.Type) && (f.State == "" || v.State == f.State) && (f.Step == "" || v.FailedStep == f.Step) && (f.Fingerprint == "" || v.Fingerprint == f.Fingerprint) &&
 		(f.CreatedFrom == 0 || v.CreatedAt >= f.CreatedFrom) && (f.CreatedTo == 0 || v.CreatedAt < f.CreatedTo) && (f.DeadlineTo == 0 || v.CompleteBy < f.DeadlineTo)
 }
 
@@ -632,6 +632,9 @@ func (w *world) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r 
 	}
 	e := operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(r.Action), Target: "task/" + task.Type + "/" + task.ID, Reason: r.Reason, Outcome: "asked"}
 	info, _ := infoOf(r.Action)
+	if r.Action == operate.ActionSignal {
+		info.In = []core.State{core.StatePending, core.StateProcessing}
+	}
 	if !slices.Contains(info.In, l.view.State) {
 		e.Outcome = "refused"
 		w.append(e)

@@ -166,6 +166,9 @@ func filterWords(f *core.Filter) string {
 	if f.Label != "" {
 		words += ", labelled " + f.Label
 	}
+	if f.Parent != "" {
+		words += ", part of " + f.Parent
+	}
 	for _, t := range []struct {
 		word string
 		at   core.Instant

@@ -1,0 +1,267 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Limits of a form that is made from a JSON Schema. What is beyond them is written as JSON.
+const (
+	formDepthMax  = 4  // objects inside objects
+	formFieldsMax = 60 // of the whole form
+	optionsMax    = 50 // of one list to choose from
+)
+
+// formField is one value of a form, or a group of them.
+type formField struct {
+	Name     string // of the control: the members that lead to the value, each after a slash
+	Member   string // of the object around it
+	Label    string
+	Hint     string
+	Kind     string // text, number, choice, json or group
+	Required bool
+	Value    string   // as it was typed; of a choice and json: JSON
+	Options  []option // of a choice
+	Step     string   // of a number: 1 or any
+	Min, Max string
+	Length   int // of a text: at most so many characters; 0: any
+	Fields   []formField
+}
+
+// option is a value to choose.
+type option struct{ Value, Label string }
+
+// formSchema is what a form takes of a JSON Schema.
+type formSchema struct {
+	Ref         string            `json:"$ref"`
+	Type        json.RawMessage   `json:"type"`
+	Title       string            `json:"title"`
+	Description string            `json:"description"`
+	Properties  json.RawMessage   `json:"properties"`
+	Required    []string          `json:"required"`
+	Enum        []json.RawMessage `json:"enum"`
+	Const       json.RawMessage   `json:"const"`
+	Default     json.RawMessage   `json:"default"`
+	Minimum     json.Number       `json:"minimum"`
+	Maximum     json.Number       `json:"maximum"`
+	MaxLength   int               `json:"maxLength"`
+}
+
+// schemaForm makes the fields of a schema. What a form cannot ask for is a field of JSON.
+type schemaForm struct {
+	root   json.RawMessage
+	fields int
+}
+
+// formOf is the form of a schema; get is what was typed into its controls.
+func formOf(schema string, get func(string) string) formField {
+	if schema == "" {
+		schema = "true"
+	}
+	f := &schemaForm{root: json.RawMessage(schema)}
+	field := f.field("value", "", json.RawMessage(schema), true, 0)
+	if field.Kind != "group" && field.Label == "" {
+		field.Label = "Answer"
+	}
+	field.fill(get)
+	return field
+}
+
+func (f *schemaForm) field(name, label string, raw json.RawMessage, required bool, depth int) formField {
+	var s formSchema
+	field := formField{Name: name, Label: label, Required: required, Kind: "json"}
+	if f.fields++; json.Unmarshal(raw, &s) != nil || f.fields > formFieldsMax {
+		return field
+	}
+	if target, ok := strings.CutPrefix(s.Ref, "#/"); ok && depth < formDepthMax {
+		if to := f.find(target); to != nil {
+			return f.field(name, label, to, required, depth+1)
+		}
+		return field
+	}
+	if s.Title != "" {
+		field.Label = s.Title
+	}
+	field.Hint = s.Description
+	var kind string
+	_ = json.Unmarshal(s.Type, &kind) // of several types it is JSON
+	switch {
+	case len(s.Const) > 0:
+		field.choose([]json.RawMessage{s.Const})
+	case len(s.Enum) > 0 && len(s.Enum) <= optionsMax:
+		field.choose(s.Enum)
+	case kind == "boolean":
+		field.choose([]json.RawMessage{json.RawMessage("true"), json.RawMessage("false")})
+	case kind == "string":
+		field.Kind, field.Length = "text", s.MaxLength
+	case kind == "integer" || kind == "number":
+		field.Kind, field.Step, field.Min, field.Max = "number", "any", s.Minimum.String(), s.Maximum.String()
+		if kind == "integer" {
+			field.Step = "1"
+		}
+	case kind == "object" && len(s.Properties) > 0 && depth < formDepthMax:
+		field.Kind = "group"
+		for _, m := range members(s.Properties) {
+			part := f.field(name+"/"+m.name, m.name, m.schema, slices.Contains(s.Required, m.name), depth+1)
+			part.Member = m.name
+			field.Fields = append(field.Fields, part)
+		}
+	}
+	field.preset(s.Default)
+	return field
+}
+
+// find follows a pointer inside the schema.
+func (f *schemaForm) find(pointer string) json.RawMessage {
+	at := f.root
+	for _, part := range strings.Split(pointer, "/") {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(at, &object) != nil {
+			return nil
+		}
+		at = object[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+	}
+	return at
+}
+
+type member struct {
+	name   string
+	schema json.RawMessage
+}
+
+// members are those of an object in the order in which they are written.
+func members(object json.RawMessage) (all []member) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return all
+		}
+		m := member{name: fmt.Sprint(name)}
+		if d.Decode(&m.schema) != nil {
+			return all
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// choose makes the field a list of values.
+func (f *formField) choose(values []json.RawMessage) {
+	f.Kind = "choice"
+	for _, v := range values {
+		label := string(v)
+		var text string
+		if json.Unmarshal(v, &text) == nil && !bytes.Equal(v, []byte("null")) {
+			label = text
+		}
+		switch label {
+		case "true":
+			label = "yes"
+		case "false":
+			label = "no"
+		}
+		f.Options = append(f.Options, option{string(v), label})
+	}
+}
+
+// preset is the value before anything was typed.
+func (f *formField) preset(value json.RawMessage) {
+	if len(value) == 0 {
+		return
+	}
+	f.Value = string(value)
+	var text string
+	if f.Kind == "text" && json.Unmarshal(value, &text) == nil {
+		f.Value = text
+	}
+}
+
+// fill puts in what was typed; nil: nothing was.
+func (f *formField) fill(get func(string) string) {
+	if get == nil {
+		return
+	}
+	f.Value = get(f.Name)
+	for i := range f.Fields {
+		f.Fields[i].fill(get)
+	}
+}
+
+// json is the value of the field; nil: it was left empty, and need not be there. The error names the field.
+func (f *formField) json() (json.RawMessage, error) {
+	value := f.Value
+	if f.Kind != "text" {
+		value = strings.TrimSpace(value)
+	}
+	switch {
+	case f.Kind == "group":
+		return f.object()
+	case value == "" && !f.Required:
+		return nil, nil
+	case value == "":
+		return nil, fmt.Errorf("%s is missing", f.Label)
+	case f.Kind == "text":
+		return json.Marshal(value)
+	}
+	if !json.Valid([]byte(value)) {
+		want := "JSON"
+		if f.Kind == "number" {
+			want = "a number such as 12.5"
+		}
+		return nil, fmt.Errorf("%s is %s, want %s", f.Label, core.QuoteShort(value), want)
+	}
+	return json.RawMessage(value), nil
+}
+
+// object is the value of a group. One that need not be there and is empty is left out.
+func (f *formField) object() (json.RawMessage, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i := range f.Fields {
+		m := &f.Fields[i]
+		value, err := m.json()
+		if err != nil {
+			if !f.Required && f.empty() {
+				return nil, nil
+			}
+			return nil, err
+		}
+		if value == nil {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		name, err := json.Marshal(m.Member)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	if !f.Required && f.empty() {
+		return nil, nil
+	}
+	return b.Bytes(), nil
+}
+
+// empty reports whether nothing was typed into the field or a part of it.
+func (f *formField) empty() bool {
+	for i := range f.Fields {
+		if !f.Fields[i].empty() {
+			return false
+		}
+	}
+	return strings.TrimSpace(f.Value) == ""
+}

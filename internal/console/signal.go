@@ -1,0 +1,167 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/jsonschema"
+	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/seal"
+)
+
+// signalButtons are the steps of a task that wait for an answer, or will.
+func (c *console) signalButtons(r *http.Request, v *core.View) []actionButton {
+	if v.State != core.StatePending && v.State != core.StateProcessing {
+		return nil
+	}
+	var all []actionButton
+	for i := range v.Steps {
+		s := &v.Steps[i]
+		running := s.Status == core.StepRunning.String()
+		if s.Kind != core.SignalStep || !running && s.Status != core.StepWaiting.String() {
+			continue
+		}
+		b := actionButton{URL: c.url("tasks", v.Type, v.ID, "signal", s.Name)}
+		b.Action, b.Title = operate.Action("signal-"+s.Name), "Answer "+s.Name+"…"
+		switch by := actorOf(r); {
+		case c.Actions == nil:
+			b.Why = "This node does not serve actions."
+		case !by.Role.May(operate.RoleOperator):
+			b.Why = notAllowed(by.Role, operate.RoleOperator).Detail
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// signalForm is the dialog that answers a signal step.
+type signalForm struct {
+	View     core.View
+	Step     core.StepView
+	Early    bool // the step has not begun: the answer is kept for it
+	URL      string
+	Back     string
+	Key      string
+	IfSeq    string
+	Form     formField
+	Refused  bool // the answer is no
+	Reason   string
+	Bad      string // what was refused
+	Next     []string
+	SealedBy string // id of the key that the task's payloads are encrypted with; empty: they are not
+}
+
+// newSignalForm reads which step is meant. get is what was typed; nil: nothing yet.
+func (c *console) newSignalForm(r *http.Request, get func(string) string) (signalForm, string, error) {
+	ctx, cancel := reading(r)
+	defer cancel()
+	v, err := c.view(ctx, r)
+	if err != nil {
+		return signalForm{}, "", err
+	}
+	if c.Actions == nil {
+		return signalForm{}, "", &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve actions."}
+	}
+	plan, err := c.planOf(ctx, v.Type, v.PlanVersion)
+	if err != nil {
+		return signalForm{}, "", err
+	}
+	name := r.PathValue("step")
+	f := signalForm{View: v, Back: c.taskURL(v.Type, v.ID), URL: c.url("tasks", v.Type, v.ID, "signal", name)}
+	for i := range v.Steps {
+		if v.Steps[i].Name != name || v.Steps[i].Kind != core.SignalStep {
+			continue
+		}
+		f.Step, f.Early = v.Steps[i], v.Steps[i].Status == core.StepWaiting.String()
+		schema := ""
+		if plan != nil && i < len(plan.Steps) {
+			schema = plan.Steps[i].Schema
+		}
+		if e, encrypted := seal.Of(v.Input); encrypted {
+			f.SealedBy = e.Key
+		}
+		f.Form = formOf(schema, get)
+		return f, schema, nil
+	}
+	return f, "", &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("Task %s has no step %s that waits for a signal.", v.ID, core.QuoteShort(name))}
+}
+
+// signalDialog shows it.
+func (c *console) signalDialog(w http.ResponseWriter, r *http.Request) {
+	f, _, err := c.newSignalForm(r, nil)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	f.Key, f.IfSeq = newKey(), fmt.Sprint(f.View.Seq)
+	c.show(w, r, http.StatusOK, "signal", page{Title: "Answer " + f.Step.Name, Section: "tasks", Data: f})
+}
+
+// signal sends the answer.
+func (c *console) signal(w http.ResponseWriter, r *http.Request) {
+	f, schema, err := c.newSignalForm(r, r.PostForm.Get)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	f.Key, f.IfSeq = r.PostForm.Get("key"), r.PostForm.Get("if_seq")
+	f.Reason, f.Refused = strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("go") == "refuse"
+	request := operate.Request{Action: operate.ActionSignal, Step: f.Step.Name, Reason: f.Reason, Key: f.Key}
+	bad := f.answer(schema, &request)
+	if bad == nil {
+		ctx, cancel := reading(r)
+		defer cancel()
+		var answer operate.Answer
+		if answer, err = c.Actions.Do(ctx, actorOf(r), operate.TaskRef{Type: f.View.Type, ID: f.View.ID}, request); err == nil {
+			c.done(w, r, f.Back, fmt.Sprintf("Answered: %s. It is entry %d of the audit trail.", strings.TrimSuffix(answer.Outcome, "."), answer.Audit))
+			return
+		}
+		if !errors.As(err, &bad) {
+			c.fail(w, r, err)
+			return
+		}
+	}
+	f.Bad = bad.Detail
+	for _, a := range bad.Possible {
+		f.Next = append(f.Next, string(a))
+	}
+	c.show(w, r, bad.Code, "signal", page{Title: "Answer " + f.Step.Name, Section: "tasks", Data: f})
+}
+
+// answer puts what was typed into a request, after a look at the schema.
+func (f *signalForm) answer(schema string, request *operate.Request) *operate.Refusal {
+	bad := func(format string, args ...any) *operate.Refusal {
+		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "result", Detail: fmt.Sprintf(format, args...)}
+	}
+	if f.Refused {
+		if f.Reason == "" {
+			return bad("Say why: a refusal needs a reason, which the task keeps.")
+		}
+		return nil
+	}
+	value, err := f.Form.json()
+	switch {
+	case err != nil:
+		return bad("%v.", err)
+	case value == nil:
+		value = json.RawMessage("null")
+	}
+	if len(value) > core.ResultBytesMax {
+		return bad("The answer has %d bytes, the limit is %d.", len(value), core.ResultBytesMax)
+	}
+	if schema != "" {
+		compiled, err := jsonschema.Compile(schema)
+		if err != nil {
+			return bad("The plan's schema of step %s cannot be read here: %v.", f.Step.Name, err)
+		}
+		if err := compiled.Check(value); err != nil {
+			return bad("The answer does not fit: %v.", err)
+		}
+	}
+	request.Result = value
+	return nil
+}
