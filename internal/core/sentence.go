@@ -151,10 +151,14 @@ func (w *sentence) deadline() {
 	}
 }
 
-// tight reports whether the time left is less than one full try of a step that is still to be done.
+// tight reports whether the time left is less than one full try of a call that is still to be done, or than what a wait
+// still takes. Signals and children have their own time, and are not late because it is long.
 func (w *sentence) tight(left time.Duration) bool {
 	for i := range w.t.Steps {
-		if s := w.t.Steps[i].Status; (s == StepWaiting || s == StepRunning) && left < w.p.Steps[i].CompleteBy {
+		s := &w.t.Steps[i]
+		switch {
+		case s.Status != StepWaiting && s.Status != StepRunning:
+		case s.kind == kindCall && left < w.p.Steps[i].CompleteBy, s.kind == kindWait && s.Out != 0 && s.Due.Sub(w.at) > left:
 			return true
 		}
 	}

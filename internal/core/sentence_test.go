@@ -244,3 +244,25 @@ func planOf(r *rig) *Plan {
 	}
 	return r.plan
 }
+
+// A deadline is near when a call or a wait does not fit any more; a signal that may take long is no hurry.
+func TestDeadlineOfASignalIsNotNear(t *testing.T) {
+	for kind, near := range map[StepKind]bool{SignalStep: false, WaitStep: true, CallStep: true} {
+		step := Step{Name: "a", Kind: kind, CompleteBy: 8 * time.Hour}
+		switch kind {
+		case WaitStep:
+			step.CompleteBy, step.For = 0, time.Hour
+		case CallStep:
+			step.Agent = "a"
+		}
+		p := Plan{Name: "p", Version: 1, CompleteBy: 4 * time.Hour, Steps: []Step{step}}.WithDefaults()
+		r := newRig(t, p)
+		r.birth(0)
+		if kind == WaitStep {
+			r.task.Steps[0].Due = r.now.Add(8 * time.Hour) // as an expression gives it
+		}
+		if got := r.task.Sentence(r.plan, r.now); strings.Contains(got, "deadline is near") != near {
+			t.Errorf("%q: %s", kind, got)
+		}
+	}
+}
