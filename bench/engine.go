@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -36,6 +38,7 @@ type engineReady struct {
 // engineRequest is a request to the engine.
 type engineRequest struct {
 	Restart bool // end all roles and start them again
+	Memory  bool // collect garbage and tell what is left
 	// Neither: it only tells how much processor time it has used.
 }
 
@@ -43,6 +46,7 @@ type engineRequest struct {
 type engineAnswer struct {
 	TakeoverMS float64 // from the restart to owning all partitions
 	CPU        float64 // seconds that the engine has used
+	HeapMiB    float64 // after the garbage was collected, where that was asked
 }
 
 // engineConfig is a node with the settings of `duly dev` and the product's
@@ -107,7 +111,11 @@ func runEngine(ctx context.Context, p *part) error {
 				return err
 			}
 		}
-		if err := p.out.Encode(engineAnswer{TakeoverMS: ms(time.Since(began)), CPU: ownCPU()}); err != nil {
+		answer := engineAnswer{TakeoverMS: ms(time.Since(began)), CPU: ownCPU()}
+		if w.Memory {
+			answer.HeapMiB = heapMiB()
+		}
+		if err := p.out.Encode(answer); err != nil {
 			return err
 		}
 	}
@@ -153,4 +161,12 @@ func ownCPU() float64 {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// heapMiB is what this process holds on its heap once the garbage is collected and given back.
+func heapMiB() float64 {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
 }

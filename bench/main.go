@@ -6,6 +6,7 @@
 //
 //	go -C bench run . -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
 //	go -C bench run . -scenario overload -pairs 1
+//	go -C bench run . -scenario waits|diamond|each -store sqlite|postgres
 //	go -C bench run . -scenario operator|beside|idle-console|repairs|why -store sqlite|postgres
 //	go -C bench run . -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
 //	go -C bench run . -verify FILE...
@@ -82,8 +83,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&s.store, "store", "sqlite", "sqlite or postgres (a throwaway server of this machine's binaries)")
 	f.StringVar(&s.wire, "wire", "single", "single: one command or reply per NATS message; batched: several, which our own agents understand")
 	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
-	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak, beside: only this rate; spike: the spike's; 0: the scenario's own")
-	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks; operator, why: all tasks; repairs: failed tasks of an operation")
+	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak, beside: only this rate; spike: the spike's; waits: those that become due; 0: the scenario's own")
+	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks; waits: parked waits; each: children of the parent; operator, why: all tasks; repairs: failed tasks of an operation")
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.IntVar(&s.shards, "shards", 0, "committers of the system under test; 0: as duly has them, 2")
 	f.DurationVar(&s.commitGap, "commit-gap", 0, "least time from one commit to the next, of the system under test; 0: as duly has it, 5 ms")
@@ -93,7 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&s.json, "json", "", "write the result to this file")
 	f.StringVar(&s.html, "html", "", "write the report with its plots to this file; empty: beside the JSON")
 	f.StringVar(&s.profiles, "profiles", "", "write profiles of every part to this folder")
-	f.IntVar(&s.pairs, "pairs", 0, "beside, repairs, idle-console: how often without and with; 0: the scenario's own")
+	f.IntVar(&s.pairs, "pairs", 0, "beside, repairs, idle-console: how often without and with; diamond: chains and diamonds; each: parents; 0: the scenario's own")
 	f.IntVar(&s.questions, "questions", 0, "beside: the operator's questions a second; 0: the scenario's own, 20")
 	f.StringVar(&s.follow, "follow", "", "beside: the operator's streams of events, by path, with commas between; empty: the scenario's own three")
 	f.IntVar(&s.tabs, "tabs", 0, "idle-console: tabs of the console; 0: the scenario's own, 50")

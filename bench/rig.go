@@ -69,6 +69,7 @@ type rigOptions struct {
 	Scale        float64
 	RetainDetail time.Duration
 	Profiles     string
+	Bare         bool                              // no agents and no plan of the drone example
 	HTTP         bool                              // the engine serves the API and the console, with auth on
 	MaxWALSize   int                               // in GiB; 0: maxWALSize
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
@@ -94,6 +95,9 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 		if err := r.startEngine(ctx, o); err != nil {
 			return err
 		}
+	}
+	if o.Bare {
+		return nil
 	}
 	agents := agentSettings{NATSURL: r.natsURL, Seed: serviceSeed, Scale: o.Scale, Single: o.Single, Waiting: o.Waiting, Profile: r.profile(partAgents)}
 	var err error
