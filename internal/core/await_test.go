@@ -440,3 +440,20 @@ func TestTextOfATimeOutIsTheSame(t *testing.T) {
 		t.Errorf("texts %v", texts)
 	}
 }
+
+// A task whose first step waits is looked at when the wait is over, and not before: a million of them cost nothing till
+// then. One that is at work is looked at early, so that no later step has to lower its bound.
+func TestBoundOfATaskThatBeginsWithAWait(t *testing.T) {
+	p := Plan{Name: "p", Version: 1, CompleteBy: 24 * time.Hour, Steps: []Step{{Name: "a", Kind: WaitStep, For: 8 * time.Hour}, {Name: "b", Agent: "b", After: []int{0}, CompleteBy: time.Second}}}.WithDefaults()
+	r := newRig(t, p)
+	r.birth(0)
+	if want := r.now.Add(8 * time.Hour); r.task.State != StatePending || r.task.Bound != want {
+		t.Errorf("the bound of a wait is %d, want %d: %s", r.task.Bound, want, r.task)
+	}
+	p.Steps[0] = Step{Name: "a", Agent: "a", CompleteBy: time.Hour}
+	r = newRig(t, p.WithDefaults())
+	r.birth(0)
+	if want := r.now.Add(time.Second); r.task.Bound != want {
+		t.Errorf("the bound of a call is %d, want %d: %s", r.task.Bound, want, r.task)
+	}
+}

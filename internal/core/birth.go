@@ -30,7 +30,7 @@ func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 	}
 	out.Effects = append(out.Effects, Effect{Kind: EffectReceived})
 	d.finish(&r, StateProcessing)
-	if t.StartAt <= ev.At {
+	if t.State == StateProcessing { // one that is parked changes its row when it goes on
 		t.Bound = min(t.Bound, ev.At.Add(p.ShortestTimeout()), t.Deadline)
 	}
 }
