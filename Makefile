@@ -169,6 +169,8 @@ chaos-brief: ## a few faults of chaos, about a minute; part of make test
 	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/chaos ./chaos
 	@$(BIN)/chaos -store postgres -seconds 1 -rate 100 -only kill-schedulers,kill-agents,kill-nats,kill-postgres,half-postgres,kill-stream-leader
 	@$(BIN)/chaos -store sqlite -seconds 1 -rate 100 -only kill-dev,full-dev
+	@$(BIN)/chaos -store postgres -workload travel -seconds 1 -only kill-schedulers,kill-postgres
+	@$(BIN)/chaos -store sqlite -workload payout -seconds 1 -only kill-dev
 
 clean:
 	rm -rf $(BIN)

@@ -21,7 +21,7 @@ func EncodePlan(p *core.Plan) ([]byte, error) {
 }
 
 // decodePlan reads a stored plan, in the canonical form or in the one of before. Of a
-// field that this binary does not know it does not guess: it is an error that names it.
+// field or kind of step that this binary does not know it does not guess: it is an error that names it.
 func decodePlan(spec []byte) (core.Plan, error) {
 	var form struct {
 		V *int `json:"v"` // the form of before has none
@@ -35,6 +35,11 @@ func decodePlan(spec []byte) (core.Plan, error) {
 	p, err := planform.Decode(spec)
 	if err != nil {
 		return core.Plan{}, err
+	}
+	for i := range p.Steps {
+		if s := &p.Steps[i]; !s.Kind.Known() {
+			return core.Plan{}, fmt.Errorf("step %q: kind %q is not known to this binary", s.Name, s.Kind)
+		}
 	}
 	return planform.Normal(&p), nil
 }

@@ -112,13 +112,14 @@ func TestPlanOfNewerVersion(t *testing.T) {
 		}
 		storeSpec(t, s, "order", 3, strings.NewReplacer(`"version":1`, `"version":3`, `"agent":"payment"`, `"agent":"payment","rate_max":9`).Replace(canonicalPlan))
 		storeSpec(t, s, "order", 4, `{"v":2,"name":"order","version":4}`)
+		storeSpec(t, s, "order", 6, strings.NewReplacer(`"version":1`, `"version":6`, `"name":"check"`, `"name":"check","kind":"loop"`).Replace(canonicalPlan))
 		storeSpec(t, s, "order", 5, strings.NewReplacer(`"Version":1`, `"Version":5,"Owner":"x"`).Replace(storedPlan))
 		plans, err := s.Plans(t.Context())
 		unreadable, some := errors.AsType[core.UnreadablePlans](err)
-		if !some || len(plans) != 1 || len(unreadable) != 3 || unreadable.Newest("order") != 5 {
+		if !some || len(plans) != 1 || len(unreadable) != 4 || unreadable.Newest("order") != 6 {
 			t.Fatalf("read %d plans, %v", len(plans), err)
 		}
-		for version, what := range map[int64]string{3: `"rate_max"`, 4: "form version 2", 5: `"Owner"`} {
+		for version, what := range map[int64]string{3: `"rate_max"`, 4: "form version 2", 5: `"Owner"`, 6: `"loop"`} {
 			u := unreadable.Find("order", version)
 			if u == nil || !strings.Contains(u.Error(), what) || !strings.Contains(u.Error(), "plan order version "+string(rune('0'+version))) {
 				t.Errorf("version %d: %v, want it to name %s", version, u, what)

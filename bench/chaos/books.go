@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/schema"
 )
 
 // recoverMax is how long the system may take to recover; after it, it never did.
@@ -121,6 +122,9 @@ func (w *world) ends(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if w.work != nil {
+		return w.deliveriesEnded(ctx, store)
+	}
 	all, err := store.Cursors(ctx)
 	n := 0
 	for i := range all {
@@ -129,9 +133,24 @@ func (w *world) ends(ctx context.Context) (int, error) {
 	return n, err
 }
 
+// deliveriesEnded is ends without the tasks of a workload.
+func (w *world) deliveriesEnded(ctx context.Context, store schema.Store) (int, error) {
+	counts, err := store.Counts(ctx)
+	n := 0
+	for _, c := range counts {
+		if c.State.Ended() && (c.Type == drone.Type || c.Type == mendType) {
+			n += int(c.Tasks)
+		}
+	}
+	return n, err
+}
+
 // wentBack finds out how many ends are not in a database that went back: by one statement,
 // because more tasks end all the time. Its partitions must have owners again.
 func (w *world) wentBack(ctx context.Context) error {
+	if w.work != nil {
+		return nil // its ends are counted by rows
+	}
 	var skew int64
 	if err := w.ask(ctx, `SELECT (SELECT CAST(sum(next_end - 1) AS BIGINT) FROM partitions) - (SELECT count(*) FROM tasks WHERE state IN ('processed', 'undone', 'error'))`, &skew); err != nil {
 		return err
@@ -187,7 +206,7 @@ func (w *world) backlogNow(ctx context.Context) int {
 // drain waits until everything that was taken has ended. No progress for drainMax
 // is an error.
 func (w *world) drain(ctx context.Context) error {
-	best, left, since := -1, 0, time.Now()
+	best, left, least, since := -1, 0, -1, time.Now()
 	for {
 		ended, err := w.ended(ctx)
 		if err == nil && ended >= w.load.acceptedCount()-w.rate { // it is not exact after a restore
@@ -198,6 +217,9 @@ func (w *world) drain(ctx context.Context) error {
 		}
 		if err == nil && ended > best {
 			best, since = ended, time.Now()
+		}
+		if err == nil && left > 0 && (least < 0 || left < least) { // what a workload has left ends without a delivery
+			least, since = left, time.Now()
 		}
 		if time.Since(since) > drainMax {
 			return fmt.Errorf("drain: %d accepted, %d ended, %d are left, and no more end in %v: %w",
@@ -279,6 +301,11 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 		}
 	}
 	r.close(&found, untold)
+	if w.work != nil {
+		if err := w.closeWork(ctx, r); err != nil {
+			return err
+		}
+	}
 	r.LeftOut += int(w.load.leftOut.Load())
 	if n := w.load.refused.Load(); n > 0 {
 		fmt.Fprintf(w.out, "%d deliveries were refused, for instance: %v\n", n, w.load.strange)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
@@ -12,7 +13,15 @@ import (
 // compare holds the journal against the services' books as `duly books` does in production, and adds what only the
 // services know here.
 func (w *world) compare(ctx context.Context, store schema.Store, outcomes drone.Outcomes) (drone.Report, error) {
-	compared, err := dev.CompareBooks(ctx, store, partitions, w.services.Books().ByAgent())
+	kept := w.services.Books().ByAgent()
+	if w.work != nil {
+		more, err := w.work.byAgent(ctx, store)
+		if err != nil {
+			return drone.Report{}, err
+		}
+		maps.Copy(kept, more)
+	}
+	compared, err := dev.CompareBooks(ctx, store, partitions, kept)
 	if err != nil {
 		return drone.Report{}, err
 	}

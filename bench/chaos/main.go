@@ -20,6 +20,7 @@ import (
 const (
 	partAgents = "agents"
 	partClock  = "clock"
+	partWork   = "work"
 )
 
 // settings of a round.
@@ -31,6 +32,7 @@ type settings struct {
 	only    string // kinds of faults, with commas; empty: all
 	older   string // commit of the older binary
 	dir     string
+	work    string // workload; empty: deliveries alone
 }
 
 // errViolated ends the program with 1 after everything was said.
@@ -47,7 +49,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) > 0 && (args[0] == partAgents || args[0] == partClock) {
+	if len(args) > 0 && (args[0] == partAgents || args[0] == partClock || args[0] == partWork) {
 		return runPart(ctx, args)
 	}
 	s, err := parse(args)
@@ -66,16 +68,25 @@ func parse(args []string) (*settings, error) {
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.StringVar(&s.store, "store", env("CHAOS_STORE", storePostgres), "postgres (a throwaway server of this machine's binaries) or sqlite")
 	seconds := f.String("seconds", env("CHAOS_SECONDS", "300"), "length of the load; a round always has every kind of fault once")
-	rate := f.String("rate", env("CHAOS_RATE", "800"), "deliveries a second")
+	rate := f.String("rate", env("CHAOS_RATE", ""), "deliveries a second; empty: 800")
 	seed := f.String("seed", env("CHAOS_SEED", ""), "of the faults; empty: one by the clock, which is printed")
 	f.StringVar(&s.only, "only", env("CHAOS_ONLY", ""), "these kinds of faults, with commas between, and no others; operators: all that hit what operators do")
 	f.StringVar(&s.older, "older", env("CHAOS_OLDER", olderCommit), "commit to build the older binary of an upgrade from")
+	f.StringVar(&s.work, "workload", env("CHAOS_WORKLOAD", ""), "run this example beside the deliveries, travel or payout, and close its books too; -only is then "+workloadKinds+" and -rate "+workloadDeliveries+", unless given")
 	f.StringVar(&s.dir, "dir", env("CHAOS_DIR", ""), "where to work; empty: a temporary directory, kept where something was wrong")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("argument %q: want flags only", f.Arg(0))
+	}
+	if *rate == "" && s.work != "" {
+		*rate = workloadDeliveries
+	} else if *rate == "" {
+		*rate = "800"
+	}
+	if s.only == "" && s.work != "" {
+		s.only = workloadKinds
 	}
 	if *seed == "" {
 		*seed = strconv.FormatInt(time.Now().Unix(), 10)
@@ -111,6 +122,9 @@ func number(name, text string, least, most int) (int, error) {
 func (s *settings) check() error {
 	if s.store != storePostgres && s.store != storeSQLite {
 		return fmt.Errorf("store: %q, want postgres or sqlite", s.store)
+	}
+	if s.work != "" && workloads[s.work].build == nil {
+		return fmt.Errorf("workload: %q, want travel or payout", s.work)
 	}
 	if s.only == "" {
 		return nil
@@ -158,6 +172,7 @@ func round(ctx context.Context, s *settings, out io.Writer) (err error) {
 	fmt.Fprintf(out, "older binary: %s\n", programs.olderIs)
 	r := &report{Store: s.store, Seed: s.seed, ByFault: map[string]*faultReport{}}
 	for _, st := range stagesOf(s.store) {
+		st.work = s.work
 		if err := runStage(ctx, s, &st, programs, dir, r, out); err != nil {
 			return errors.Join(fmt.Errorf("stage %s: %w; everything is kept in %s", st.name, err, dir), r.write(out))
 		}

@@ -34,6 +34,9 @@ func runPart(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("part %s: want its settings", args[0])
 	}
+	if args[0] == partWork {
+		return serveWork(ctx, args[1])
+	}
 	var s agentsPart
 	if err := json.Unmarshal([]byte(args[1]), &s); err != nil {
 		return fmt.Errorf("part %s: %w", args[0], err)
@@ -71,14 +74,21 @@ func serveClock(ctx context.Context, args []string) error {
 }
 
 func serveAgents(ctx context.Context, s *agentsPart) error {
-	log := newPartLog()
-	own := ground.NewFolding(log.Handler()) // what is said here and not by an agent; what it holds at the end is dropped
 	client, err := rpc.Dial("unix", s.Desk)
 	if err != nil {
 		return fmt.Errorf("services: %w", err)
 	}
 	defer client.Close()
-	nc, err := nats.Connect(s.NATSURL, nats.Name("chaos-agents"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+	return runAgent(ctx, s.NATSURL, func(nc *nats.Conn, options ...duly.AgentOption) (*duly.Agent, error) {
+		return drone.NewAgent(nc, newFlow(), remote{client}, options...)
+	})
+}
+
+// runAgent connects, makes an agent and runs it until ctx ends.
+func runAgent(ctx context.Context, url string, build func(*nats.Conn, ...duly.AgentOption) (*duly.Agent, error)) error {
+	log := newPartLog()
+	own := ground.NewFolding(log.Handler()) // what is said here and not by an agent; what it holds at the end is dropped
+	nc, err := nats.Connect(url, nats.Name("chaos-agents"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 		nats.PingInterval(2*time.Second), nats.RetryOnFailedConnect(true),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			slog.New(own).Warn("NATS reports an error", "error", err)
@@ -87,7 +97,7 @@ func serveAgents(ctx context.Context, s *agentsPart) error {
 		return fmt.Errorf("connect the agents: %w", err)
 	}
 	defer nc.Close()
-	agent, err := drone.NewAgent(nc, newFlow(), remote{client}, duly.Running(8192), duly.Waiting(1<<16), duly.Drain(5*time.Second), duly.Log(log))
+	agent, err := build(nc, duly.Running(8192), duly.Waiting(1<<16), duly.Drain(5*time.Second), duly.Log(log))
 	if err != nil {
 		return err
 	}

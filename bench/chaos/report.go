@@ -28,6 +28,8 @@ type report struct {
 	Wrong     int     `json:"operators_wrong"` // columns, members, trails, pauses, alerts and streams that were not as promised
 	Mended    mended  `json:"operators"`       // what operations over many tasks came to
 
+	Workloads []*workReport `json:"workloads,omitempty"` // by stage
+
 	Recovery recovery                `json:"recovery_ms"`
 	ByFault  map[string]*faultReport `json:"by_fault"`
 
@@ -149,6 +151,11 @@ func (r *report) close(found *drone.Report, untold int) {
 
 // clean reports whether every promise was kept.
 func (r *report) clean() bool {
+	for _, w := range r.Workloads {
+		if w.Lost+w.Doubled+w.HalfDone > 0 || w.Processed+w.Undone+w.Error != w.Tasks {
+			return false
+		}
+	}
 	return r.Lost+r.Doubled+r.HalfDone+r.Untold+r.Stuck+r.Refused+r.Alarms+r.NotTold+r.Noisy+r.Wrong == 0 && r.Processed+r.Undone+r.Error == r.Tasks
 }
 

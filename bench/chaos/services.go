@@ -60,7 +60,7 @@ func (d *Desk) Call(ask *Ask, answer *Answer) error {
 	return err
 }
 
-// desk is a Desk at a socket.
+// desk is services at a socket.
 type desk struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -68,10 +68,10 @@ type desk struct {
 	conns    map[net.Conn]struct{}
 }
 
-// openDesk serves the services at a socket of that path.
-func openDesk(path string, services *drone.Services, o *outage) (*desk, error) {
+// openDesk serves a Desk or a Workshop at a socket of that path.
+func openDesk(path string, calls any) (*desk, error) {
 	server := rpc.NewServer()
-	if err := server.Register(&Desk{services, o}); err != nil {
+	if err := server.Register(calls); err != nil {
 		return nil, fmt.Errorf("services: %w", err)
 	}
 	l, err := net.Listen("unix", path)

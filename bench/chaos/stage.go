@@ -32,13 +32,14 @@ type stage struct {
 	name     string
 	topology topology
 	share    float64 // of the round's time
+	work     string  // workload; empty: deliveries alone
 }
 
 func stagesOf(store string) []stage {
 	if store == storeSQLite {
-		return []stage{{"dev", devOnly, 1}}
+		return []stage{{name: "dev", topology: devOnly, share: 1}}
 	}
-	return []stage{{"single", single, 0.8}, {"cluster", cluster, 0.2}}
+	return []stage{{name: "single", topology: single, share: 0.8}, {name: "cluster", topology: cluster, share: 0.2}}
 }
 
 // rate is what a stage gets of the round's: three servers write everything thrice.
@@ -70,6 +71,9 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 	}
 	fmt.Fprintf(out, "stage %s: %s\n", st.name, w.disks())
 	w.load.begin(ctx, w.rate)
+	if w.work != nil {
+		w.work.begin(ctx, w.load.clients[0])
+	}
 	watching, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.watchBacklog(watching) })
@@ -89,6 +93,9 @@ func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*ki
 		return err
 	}
 	r.Seconds += time.Since(began).Seconds()
+	if w.work != nil {
+		w.work.end(drainMax)
+	}
 	w.load.end(drainMax)
 	if err := w.drain(ctx); err != nil {
 		fmt.Fprintf(out, "%v\n", err)

@@ -42,6 +42,7 @@ type world struct {
 	services *drone.Services
 	desk     *desk
 	load     *load
+	work     *work // nil: deliveries alone
 	watch    *watch
 	logs     *logs
 	told     map[string]core.State // ends that an event stream told which was then lost
@@ -106,8 +107,13 @@ func (w *world) open(ctx context.Context) error {
 	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: servicesFaults, LateMax: 2 * callGrace}); err != nil {
 		return err
 	}
-	if w.desk, err = openDesk(w.socket(), w.services, &w.outage); err != nil {
+	if w.desk, err = openDesk(w.socket(), &Desk{w.services, &w.outage}); err != nil {
 		return err
+	}
+	if w.stage.work != "" {
+		if w.work, err = openWork(w.stage.work, w.workSocket(), w.seed); err != nil {
+			return err
+		}
 	}
 	if w.stage.topology == devOnly {
 		err = w.openDev(ctx)
@@ -128,6 +134,11 @@ func (w *world) open(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
+	if w.work != nil {
+		if err := errors.Join(w.openWorkAgents(), w.work.example.Apply(bounded, w.load.clients[0])); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(w.load.flow.Plan.Apply(bounded, w.load.clients[0]), w.load.mend.Apply(bounded, w.load.clients[0])); err != nil {
 		return err
 	}
@@ -326,6 +337,9 @@ func (w *world) newProcess(name, ready string, args ...string) (*process, error)
 // close ends everything, the load first.
 func (w *world) close() error {
 	var errs []error
+	if w.work != nil {
+		errs = append(errs, w.work.close())
+	}
 	if w.load != nil {
 		errs = append(errs, w.load.close())
 	}

@@ -18,6 +18,7 @@ type Settings struct {
 	Faults   Faults
 	Seed     uint64
 	CallTime time.Duration // of one call of a service; 0: Duly's default
+	Backend  Backend       // where the books of the services are; nil: here
 }
 
 // Quick are the settings for demonstrations and tests with faults, in which a time-out of ten seconds would take too

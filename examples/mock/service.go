@@ -39,9 +39,10 @@ const keysMax = 1 << 20
 // Service is a service that makes an effect once a key, takes it back, and makes none for a key that was taken back.
 // It is for several goroutines at a time.
 type Service struct {
-	name   string
-	faults Faults
-	seed   uint64
+	name    string
+	faults  Faults
+	seed    uint64
+	backend Backend // nil: the book is here
 
 	mu   sync.Mutex
 	book map[string]*entry
@@ -60,8 +61,27 @@ func NewService(name string, faults Faults, seed uint64) *Service {
 	return &Service{name: name, faults: faults, seed: seed, book: map[string]*entry{}}
 }
 
+// Backend performs the calls of services whose books are elsewhere, such as in another process that outlives this one.
+type Backend interface {
+	Do(ctx context.Context, service, key string) error
+	Undo(ctx context.Context, service, key string) error
+}
+
+// Service makes a service of these settings.
+func (s Settings) Service(name string) *Service {
+	service := NewService(name, s.Faults, s.Seed)
+	service.backend = s.Backend
+	return service
+}
+
+// Name is the service's.
+func (s *Service) Name() string { return s.name }
+
 // Do makes the effect of a key. An error that is final is one of duly.Refuse.
 func (s *Service) Do(ctx context.Context, key string) error {
+	if s.backend != nil {
+		return s.backend.Do(ctx, s.name, key)
+	}
 	e, call, err := s.enter(key, false)
 	if err != nil {
 		return err
@@ -70,7 +90,7 @@ func (s *Service) Do(ctx context.Context, key string) error {
 	f := &s.faults
 	switch u := s.draw(key, call); {
 	case s.draw(key, 0) < f.Refused:
-		return duly.Refuse(fmt.Errorf("%s refuses %s", s.name, key))
+		return duly.Refuse(fmt.Errorf("%s %w %s", s.name, ErrRefuses, key))
 	case u < f.Transient:
 		return fmt.Errorf("%s is down", s.name)
 	case u < f.Transient+f.Lost:
@@ -89,6 +109,9 @@ func (s *Service) Do(ctx context.Context, key string) error {
 
 // Undo takes the effect of a key back, and leaves a tombstone.
 func (s *Service) Undo(ctx context.Context, key string) error {
+	if s.backend != nil {
+		return s.backend.Undo(ctx, s.name, key)
+	}
 	e, call, err := s.enter(key, true)
 	if err != nil {
 		return err
@@ -118,6 +141,18 @@ func (s *Service) Stands(key string) int {
 	return 0
 }
 
+// Standing are the keys whose effects stand.
+func (s *Service) Standing() (keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.book {
+		if e.times > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // All is how many effects stand.
 func (s *Service) All() (all int) {
 	s.mu.Lock()
@@ -127,6 +162,9 @@ func (s *Service) All() (all int) {
 	}
 	return all
 }
+
+// ErrRefuses is what a service answers that says no.
+var ErrRefuses = errors.New("refuses")
 
 var errFull = errors.New("the book is full")
 

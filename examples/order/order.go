@@ -63,9 +63,9 @@ func New(s mock.Settings) *Example {
 		call = append(call, duly.CompleteBy(s.CallTime), duly.Backoff(50*time.Millisecond, time.Second))
 	}
 	e := &Example{
-		payments: mock.NewService("payments", s.Faults, s.Seed),
-		stock:    mock.NewService("stock", s.Faults, s.Seed),
-		couriers: mock.NewService("couriers", s.Faults, s.Seed),
+		payments: s.Service("payments"),
+		stock:    s.Service("stock"),
+		couriers: s.Service("couriers"),
 	}
 	e.Charge = duly.NewStep[Order, Payment]("charge", "payment.charge", call...)
 	e.Reserve = duly.NewStep[Order, Reservation]("reserve", "stock.reserve", call...)

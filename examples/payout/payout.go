@@ -69,8 +69,8 @@ func New(s mock.Settings) *Example {
 	}
 	e := &Example{
 		Payees: payees,
-		ledger: mock.NewService("ledger", s.Faults, s.Seed),
-		bank:   mock.NewService("bank", s.Faults, s.Seed),
+		ledger: s.Service("ledger"),
+		bank:   s.Service("bank"),
 	}
 	e.Debit = duly.NewStep[Payee, Booked]("debit", "ledger.debit", call...)
 	e.Transfer = duly.NewStep[Payee, Booked]("transfer", "bank.transfer", append(call, duly.Least(least))...)

@@ -70,8 +70,8 @@ func New(s mock.Settings) *Example {
 		accountWithin, companyWithin = 30*s.CallTime, 120*s.CallTime
 	}
 	e := &Example{
-		mailboxes: mock.NewService("mailboxes", s.Faults, s.Seed),
-		licences:  mock.NewService("licences", s.Faults, s.Seed),
+		mailboxes: s.Service("mailboxes"),
+		licences:  s.Service("licences"),
 	}
 	e.Mailbox = duly.NewStep[Account, Mailbox]("mailbox", "mail.create", append(call, duly.After())...)
 	e.Licence = duly.NewStep[Account, Licence]("licence", "licence.assign", append(call, duly.After())...)

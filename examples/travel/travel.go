@@ -83,10 +83,10 @@ func New(s mock.Settings) *Example {
 		approveWithin, taskWithin, reserve = 3*s.CallTime, 60*s.CallTime, 5*s.CallTime
 	}
 	e := &Example{
-		airline: mock.NewService("airline", s.Faults, s.Seed),
-		hotels:  mock.NewService("hotels", s.Faults, s.Seed),
-		cars:    mock.NewService("cars", s.Faults, s.Seed),
-		cards:   mock.NewService("cards", s.Faults, s.Seed),
+		airline: s.Service("airline"),
+		hotels:  s.Service("hotels"),
+		cars:    s.Service("cars"),
+		cards:   s.Service("cards"),
 	}
 	e.Flight = duly.NewStep[FlightRequest, Booking]("flight", "air.book", first...)
 	e.Hotel = duly.NewStep[StayRequest, Booking]("hotel", "hotel.book", first...)

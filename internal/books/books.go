@@ -119,7 +119,7 @@ func undoableAgents(plans []core.Plan) []string {
 	var agents []string
 	for i := range plans {
 		for k := range plans[i].Steps {
-			if s := &plans[i].Steps[k]; s.Undoable && !slices.Contains(agents, s.Agent) {
+			if s := &plans[i].Steps[k]; s.Kind == core.CallStep && s.Undoable && !slices.Contains(agents, s.Agent) {
 				agents = append(agents, s.Agent)
 			}
 		}
@@ -396,7 +396,7 @@ func (c *comparison) missing(ctx context.Context, tasks []core.View) error {
 			continue
 		}
 		for k := range plan.Steps {
-			if s := &plan.Steps[k]; s.Undoable && !c.deaf[s.Agent] {
+			if s := &plan.Steps[k]; s.Kind == core.CallStep && s.Undoable && !c.deaf[s.Agent] {
 				key := core.Key(v.ID, s.Name, v.Round)
 				wanted[s.Agent], of[key] = append(wanted[s.Agent], key), v
 			}
@@ -462,8 +462,25 @@ func (c *comparison) missingAt(ctx context.Context, agent string, keys []string,
 	return nil
 }
 
-// stillWanted looks at a task again: it may have been undone since, or an operator may have accepted the step without an
-// effect; then it is nil.
+// leftOut reports whether a processed task went on without a step: its condition was false, or it is optional and failed.
+// Once the journal is forgotten it counts as left out if it may have been.
+func leftOut(plan *core.Plan, saved *core.Saved, step string) (bool, error) {
+	i := plan.StepIndex(step)
+	if i < 0 || plan.Steps[i].When == "" && plan.Steps[i].OnExhausted != core.PolicySkip {
+		return false, nil
+	}
+	if len(saved.Journal) == 0 {
+		return true, nil
+	}
+	t, err := core.Replay(plan, saved)
+	if err != nil {
+		return false, fmt.Errorf("books: task %s: %w", saved.Row.ID, err)
+	}
+	return t.Steps[i].Status != core.StepDone, nil
+}
+
+// stillWanted looks at a task again: it may have been undone since, the step may have been left out, or an operator may
+// have accepted it without an effect; then it is nil.
 func (c *comparison) stillWanted(ctx context.Context, v *core.View, key wire.EffectKey) (*core.Saved, error) {
 	saved, err := c.b.store.SavedIDs(ctx, v.Partition, []string{v.ID})
 	if err != nil {
@@ -473,6 +490,10 @@ func (c *comparison) stillWanted(ctx context.Context, v *core.View, key wire.Eff
 		return nil, nil
 	}
 	plan := c.plans[planKey{v.Type, v.PlanVersion}]
+	left, err := leftOut(plan, &saved[0], key.Step)
+	if err != nil || left {
+		return nil, err
+	}
 	for i := range saved[0].Journal {
 		r := &saved[0].Journal[i]
 		byHand := r.Kind == core.KindAccepted && plan.Steps[r.Step].Name == key.Step || r.Kind == core.KindResolved

@@ -318,3 +318,22 @@ func TestGhostOfEarlierRound(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestStepThatWasLeftOut: a processed task need not have done every step. One that was optional and refused has no effect,
+// and none is wanted; and the children of a step are asked about at the agents of their own plans.
+//
+// covers: T10
+func TestStepThatWasLeftOut(t *testing.T) {
+	w := newWorld()
+	w.plan.Steps[1].OnExhausted = core.PolicySkip
+	if task := w.run(t, "o1", 0, core.CodeRefused, 0); task.State != core.StateProcessed || task.Steps[1].Status == core.StepDone {
+		t.Fatalf("%s, step reserve is %s", task.State, task.Steps[1].Status)
+	}
+	if r := w.compare(t); r.Total != 0 {
+		t.Errorf("%+v", r.Ghosts)
+	}
+	children := core.Plan{Steps: []core.Step{{Name: "parts", Kind: core.TaskStep, Child: "part", Undoable: true}, {Name: "pay", Agent: "payment", Undoable: true}}}
+	if agents := undoableAgents([]core.Plan{children}); !slices.Equal(agents, []string{"payment"}) {
+		t.Errorf("agents %q, want payment alone", agents)
+	}
+}

@@ -59,6 +59,7 @@ type Reconciler struct {
 
 	known  bool      // last is what the state store has
 	failed time.Time // when the newest comparison failed; zero: it did not
+	blind  bool      // the newest look at whether one is due failed
 
 	mu   sync.Mutex
 	last operate.BooksResult
@@ -113,17 +114,31 @@ var errNotLeading = errors.New("this node's supervisor leads no more")
 // round looks once whether a comparison is due, and compares.
 func (r *Reconciler) round(ctx context.Context) {
 	if !r.leader.Leads() {
+		if r.blind || !r.failed.IsZero() { // it is another's trouble now
+			r.blind, r.failed = false, time.Time{}
+			r.cfg.Report(nil)
+		}
 		r.known = false
 		r.set(operate.BooksResult{}, false)
 		return
 	}
 	due, asked, err := r.due(ctx)
-	if err == nil && !due {
+	if err != nil { // the next look is soon: the trouble ends when the state store answers again
+		if ctx.Err() == nil {
+			r.blind = true
+			r.cfg.Report(err)
+		}
 		return
 	}
-	if err == nil {
-		err = r.compare(ctx, asked)
+	if !due {
+		if r.blind && r.failed.IsZero() {
+			r.blind = false
+			r.cfg.Report(nil)
+		}
+		return
 	}
+	r.blind = false
+	err = r.compare(ctx, asked)
 	switch {
 	case ctx.Err() != nil || errors.Is(err, errNotLeading):
 		return // another compares

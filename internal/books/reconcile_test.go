@@ -25,6 +25,7 @@ type cupboard struct {
 	documents map[string][]byte
 	puts      int
 	broken    error
+	away      error // what a look at whether someone asks meets
 }
 
 func (c *cupboard) PutBooks(_ context.Context, r operate.BooksResult, ghosts []operate.Ghost) error {
@@ -57,7 +58,10 @@ func (c *cupboard) Setting(_ context.Context, name string) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	data, ok := c.documents[name]
-	if !ok {
+	switch {
+	case c.away != nil:
+		return nil, c.away
+	case !ok:
 		return nil, core.ErrNotFound
 	}
 	return data, nil
@@ -254,6 +258,32 @@ func TestReconcilerFails(t *testing.T) {
 		after(2 * time.Minute)
 		if all := reports(); c.compared() != 1 || all[len(all)-1] != nil {
 			t.Errorf("%d comparisons, %v", c.compared(), all)
+		}
+	})
+}
+
+// TestReconcilerSeesAgain: a look that failed because the state store was away is no trouble for longer than that, nor once
+// another leads.
+func TestReconcilerSeesAgain(t *testing.T) {
+	reconciling(t, newWorld(), Config{Interval: time.Hour}, func(_ *Reconciler, c *cupboard, leader *chair, reports func() []error) {
+		away := func(err error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.away = err
+		}
+		last := func() error { all := reports(); return all[len(all)-1] }
+		after(time.Minute)
+		for _, end := range []func(){func() { away(nil) }, func() { leader.set(false) }} {
+			away(errors.New("the state store is away"))
+			after(10 * time.Second)
+			if last() == nil {
+				t.Error("a look that failed is not told")
+			}
+			end()
+			after(10 * time.Second)
+			if last() != nil {
+				t.Errorf("it is told as if it failed still: %v", last())
+			}
 		}
 	})
 }

@@ -125,7 +125,7 @@ func (s *Step) Parent() bool { return s.Kind.Parent() }
 // validateKind checks that a step says what its kind needs, and nothing that its kind has no use for.
 func (p *Plan) validateKind(i int) error {
 	s := &p.Steps[i]
-	if !s.Kind.known() {
+	if !s.Kind.Known() {
 		return p.wrongStep(i, "kind", "kind is %s, want call, wait, signal, task or each", QuoteShort(string(s.Kind)))
 	}
 	call, wait, signal, each := s.Kind == CallStep, s.Kind == WaitStep, s.Kind == SignalStep, s.Kind == EachStep
@@ -170,7 +170,8 @@ func (k StepKind) String() string {
 	return string(k)
 }
 
-func (k StepKind) known() bool {
+// Known reports whether this binary has steps of that kind.
+func (k StepKind) Known() bool {
 	switch k {
 	case CallStep, WaitStep, SignalStep, TaskStep, EachStep:
 		return true

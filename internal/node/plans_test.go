@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -51,4 +53,43 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 		task, err := c.client.Get(ctx, "asks", "a-1")
 		return err == nil && task.State == duly.StateProcessed
 	})
+}
+
+// TestPlanOfNewerBinaryBesideOthers: a node leaves a plan alone that a newer binary has stored with a kind of step that it
+// does not know: what is submitted of it is refused by name, the rest runs, and the plan stays as it was stored.
+func TestPlanOfNewerBinaryBesideOthers(t *testing.T) {
+	c := startClockwork(t)
+	ctx := t.Context()
+	const spec = `{"v":1,"name":"future","version":7,"complete_by_ms":60000,"grace_ms":2000,"input_max":1024,"steps":[{"name":"again","kind":"loop","undoable":false}]}`
+	db, err := sql.Open("sqlite", strings.TrimPrefix(c.Node.cfg.DatabaseURL, "sqlite:")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := db.ExecContext(ctx, `INSERT INTO plans (name, version, spec) VALUES ('future', 7, $1)`, []byte(spec)); err != nil {
+		t.Fatal(err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err = c.client.SubmitRaw(bounded, "future", "f-1", []byte(`{}`))
+	refused, some := errors.AsType[*duly.SubmitError](err)
+	if !some || refused.Code != 503 || !strings.Contains(refused.Description, "plan future version 7") || !strings.Contains(refused.Description, `"loop"`) {
+		t.Errorf("a task of a plan that is not known here: %v", err)
+	}
+	if _, err := c.plan.Submit(ctx, c.client, "t-1", 1); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the rest runs", func() bool {
+		task, err := c.client.Get(ctx, "tick", "t-1")
+		return err == nil && task.State == duly.StateProcessed
+	})
+	var stored string
+	var tasks int
+	if err := db.QueryRowContext(ctx, `SELECT spec, (SELECT count(*) FROM tasks WHERE type = 'future') FROM plans WHERE name = 'future'`).Scan(&stored, &tasks); err != nil || stored != spec || tasks != 0 {
+		t.Errorf("stored is %s with %d tasks: %v", stored, tasks, err)
+	}
 }
