@@ -35,7 +35,7 @@ type World struct {
 	Tasks      []core.View
 	Records    map[string][]core.Record // by id, the oldest first
 	Plan       core.Plan
-	Warning    string // of every submission
+	Warning    string      // of every submission
 	Later      []core.Plan // other versions of it
 	FailGroups []operate.Group
 	Ops        []operate.Operation
