@@ -154,6 +154,7 @@ type taskCmd struct {
 	Submit   submitCmd   `cmd:"" help:"Submit a task and print where it is stored."`
 	Get      getCmd      `cmd:"" help:"Show one task with its steps."`
 	List     listCmd     `cmd:"" help:"List tasks, newest first."`
+	Children childrenCmd `cmd:"" help:"List the children of a task, newest first."`
 	Why      whyCmd      `cmd:"" help:"Say in one sentence why a task is where it is and what comes next."`
 	Watch    watchCmd    `cmd:"" help:"Follow a task until it ends. Exit status 1 unless it is processed."`
 	Cancel   cancelCmd   `cmd:"" help:"End a task; what it did is undone."`
@@ -402,7 +403,7 @@ func (c *whyCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	var t task
-	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { fmt.Fprintln(w, show.Clean(t.sentence())) })
+	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { t.explain(w) })
 }
 
 // find reads the task. An id is of one task whatever its type, so the types are tried one by one where none is given.

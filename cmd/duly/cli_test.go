@@ -56,7 +56,7 @@ func TestCLI(t *testing.T) {
 	ends("d-1", "processed")
 	text := ok("", "get", "delivery", "d-1", "-s", url)
 	says(text, `^delivery  d-1  processed\ncreated \S+  ended \S+  failures 0\n`)
-	says(text, `(?m)^delivery +delivery\.create +done +1 +\S+ +\{`)
+	says(text, `(?m)^delivery +call delivery\.create +done +1 +\S+ +\{`)
 	if s := field(ok("", "get", "delivery", "d-1", "-s", url, "-o", "json"), "state"); s != "processed" {
 		t.Errorf("state %v", s)
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"duly.dev/duly"
@@ -247,6 +246,7 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 		ID       string `json:"id"`
 		State    string `json:"state"`
 		Position string `json:"stream_position"`
+		Warning  string `json:"warning"`
 	}
 	return c.show(std.out, data, "", submittedColumns, &a, func(w io.Writer) {
 		if a.Position == "" {
@@ -254,31 +254,10 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 			return
 		}
 		fmt.Fprintf(w, "%s is stored at %s\n", a.ID, a.Position)
+		if a.Warning != "" {
+			fmt.Fprintln(w, "warning:", show.Clean(a.Warning))
+		}
 	})
-}
-
-// task is what the commands show of one.
-type task struct {
-	ID        string          `json:"id"`
-	Type      string          `json:"type"`
-	State     string          `json:"state"`
-	Reason    string          `json:"reason"`
-	Why       string          `json:"why"`
-	Seq       int64           `json:"seq"`
-	Failed    string          `json:"failed_step"`
-	Failures  int             `json:"failures"`
-	CreatedAt string          `json:"created_at"`
-	EndedAt   string          `json:"ended_at"`
-	Input     json.RawMessage `json:"input"`
-	Steps     []struct {
-		Name    string          `json:"name"`
-		Agent   string          `json:"agent"`
-		Status  string          `json:"status"`
-		Attempt int             `json:"attempt"`
-		Error   string          `json:"error"`
-		Result  json.RawMessage `json:"result"`
-		By      string          `json:"by"`
-	} `json:"steps"`
 }
 
 // sentence says why the task is where it is. A node of a version before answers without one.
@@ -311,36 +290,13 @@ func (c *getCmd) Run(ctx context.Context, std streams) error {
 	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { t.print(w) })
 }
 
-func (t *task) print(w io.Writer) {
-	fmt.Fprintf(w, "%s  %s  %s", t.Type, t.ID, t.State)
-	switch {
-	case t.Failed != "":
-		fmt.Fprintf(w, "  (step %s failed: %s)", t.Failed, show.Clean(t.Reason))
-	case t.Reason != "":
-		fmt.Fprintf(w, "  (%s)", show.Clean(t.Reason))
-	}
-	fmt.Fprintf(w, "\ncreated %s  ended %s  failures %d\n", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures)
-	if t.Why != "" {
-		fmt.Fprintln(w, show.Clean(t.Why))
-	}
-	tab := tabwriter.NewWriter(w, 2, 4, 2, ' ', 0)
-	fmt.Fprintln(tab, "STEP\tAGENT\tSTATUS\tATTEMPT\tBY\tRESULT OR ERROR")
-	for _, s := range t.Steps {
-		last := shown(s.Result)
-		if s.Error != "" {
-			last = s.Error
-		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Agent, s.Status, s.Attempt, show.Clean(cmp.Or(strings.TrimSuffix(s.By, "@"+s.Agent), "-")), show.Clean(last))
-	}
-	_ = tab.Flush() // to the same writer as the lines above, whose errors are not looked at either
-}
-
 type listCmd struct {
 	Type        string `help:"Only this type."`
 	State       string `help:"Only this state: pending, processing, processed, undoing, undone or error."`
 	Step        string `help:"Only tasks in which this step failed."`
 	Fingerprint string `help:"Only tasks that failed in this way: field fingerprint of a failure group."`
 	Label       string `short:"l" help:"Only tasks with this label: key=value."`
+	Parent      string `help:"Only the children of the task with this id."`
 	CreatedFrom string `help:"Only tasks created at this time or after: a time (RFC 3339), or how long ago, as 2h."`
 	CreatedTo   string `help:"Only tasks created before this time: a time, or how long ago."`
 	DeadlineTo  string `help:"Only tasks whose deadline is before this time: a time, or a duration from now, as 10m."`
@@ -356,13 +312,13 @@ func (c *listCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	data, err := c.read(ctx, pathOf("tasks"), queryOf(map[string]string{
-		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "created_from": from,
+		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "parent": c.Parent, "created_from": from,
 		"created_to": to, "deadline_to": deadline, "after": c.After, "limit": fmt.Sprint(c.Limit),
 	}))
 	if err != nil {
 		return err
 	}
-	return c.list(std, data, "tasks", "no task", taskListColumns)
+	return c.tasks(std, data, "no task")
 }
 
 // times are the times of the filter as the API reads them.

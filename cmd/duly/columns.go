@@ -5,8 +5,8 @@ package main
 var (
 	submittedColumns = []string{"id", "type", "state", "stream", "stream_position"}
 	cancelledColumns = []string{"id", "type", "asked", "state", "outcome", "control_position"}
-	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "complete_by", "created_at", "ended_at", "seq"}
-	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at"}
+	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "parent.id", "start_at", "complete_by", "created_at", "ended_at", "seq"}
+	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at", "~start_at", "~waits_for", "~parent.id"}
 	journalColumns   = []string{"seq", "at", "kind", "state", "step", "~status", "~attempt", "error", "reason", "~actor"}
 	answerColumns    = []string{"type", "id", "action", "state", "outcome", "control_position", "audit", "again"}
 	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max", "deprecated_at"}

@@ -142,6 +142,9 @@ func (c *devCmd) greet(std streams, s *dev.System, dir string) {
 	if c.DataDir == "" {
 		fmt.Fprintln(std.out, "        (removed at the end; --data-dir keeps it)")
 	}
+	if http != defaultServer && c.Port != 0 {
+		fmt.Fprintf(std.out, "for the commands below\n  export DULY_URL=%s\n", http)
+	}
 	if c.Demo {
 		fmt.Fprintf(std.out, "try\n  duly failures list\n  duly submit delivery d-1 '%s'\n  duly get delivery d-1\n", sampleDelivery)
 	} else {

@@ -58,6 +58,7 @@ type (
 		CreatedAt   string          `json:"created_at,omitempty"`
 		UpdatedAt   string          `json:"updated_at,omitempty"`
 		EndedAt     string          `json:"ended_at,omitempty"`
+		StartAt     string          `json:"start_at,omitempty" doc:"nothing of it begins before; absent: at once"`
 		Input       json.RawMessage `json:"input,omitempty"`
 		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
 		Steps       []stepJSON      `json:"steps,omitempty"`
@@ -91,6 +92,8 @@ type (
 		Kind       string          `json:"kind,omitempty" enum:"wait,signal,task,each" doc:"absent: a call of an agent"`
 		Agent      string          `json:"agent" doc:"of a call"`
 		Children   *childrenJSON   `json:"children,omitempty" doc:"of task and each"`
+		When       string          `json:"when,omitempty" doc:"CEL: the condition under which it begins; absent: it begins"`
+		Optional   bool            `json:"optional,omitempty" doc:"the task goes on without it when it fails"`
 		Status     string          `json:"status"`
 		Attempt    int             `json:"attempt"`
 		CompleteBy string          `json:"complete_by,omitempty"`
@@ -132,7 +135,7 @@ func viewJSON(v *core.View) taskJSON {
 		ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Partition: v.Partition, Number: v.Number,
 		State: v.State, Reason: v.Reason, FailedStep: v.FailedStep, Round: v.Round, Failures: v.Failures, LockedBy: v.LockedBy, WaitsFor: v.WaitsFor,
 		CompleteBy: timeText(v.CompleteBy), CreatedAt: timeText(v.CreatedAt), UpdatedAt: timeText(v.UpdatedAt),
-		EndedAt: timeText(v.EndedAt), Input: rawJSON(v.Input), InputHash: v.InputHash,
+		EndedAt: timeText(v.EndedAt), StartAt: timeText(v.StartAt), Input: rawJSON(v.Input), InputHash: v.InputHash,
 		Seq: v.Seq, Fingerprint: v.Fingerprint, Why: v.Sentence, Result: rawJSON(v.Result),
 	}
 	t.Labels = labelsOf(v.Labels)
@@ -142,7 +145,7 @@ func viewJSON(v *core.View) taskJSON {
 	for i := range v.Steps {
 		s := &v.Steps[i]
 		t.Steps = append(t.Steps, stepJSON{
-			Name: s.Name, Kind: string(s.Kind), Agent: s.Agent, Children: childrenOf(v, s), Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
+			Name: s.Name, Kind: string(s.Kind), Agent: s.Agent, Children: childrenOf(v, s), When: s.When, Optional: s.Optional, Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
 			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), At: timeText(s.At), By: s.By,
 		})
 	}

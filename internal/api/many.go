@@ -55,6 +55,7 @@ type (
 		State    core.State   `json:"state,omitempty"`
 		Stream   string       `json:"stream,omitempty"`
 		Position string       `json:"stream_position,omitempty"`
+		Warning  string       `json:"warning,omitempty" doc:"of a plan that warns: the task is accepted, and late is likely"`
 		Error    *problemJSON `json:"error,omitempty" doc:"why it was not accepted; absent: it is stored"`
 	}
 )
@@ -186,7 +187,7 @@ func (a *api) submitLine(number int64, line []byte, long bool, answer chan<- lin
 				return
 			}
 			answer <- lineAnswerJSON{Line: number, ID: became.Task, Type: said.Type, State: core.StatePending, Stream: became.Stream,
-				Position: fmt.Sprintf("%d.%d", became.Partition, became.Seq)}
+				Position: fmt.Sprintf("%d.%d", became.Partition, became.Seq), Warning: became.Warning}
 		},
 	})
 }

@@ -749,6 +749,7 @@ func TestPagesHaveNoHoles(t *testing.T) {
 // TestSubmitMany: a line is answered for each, in order; a bad one keeps none out.
 func TestSubmitMany(t *testing.T) {
 	w, handler := world(t, nil)
+	w.Warning = "tasks of its plan take 40s"
 	server := httptest.NewServer(apitest.As(operate.RoleClient, handler))
 	defer server.Close()
 	body := strings.Join([]string{
@@ -768,7 +769,7 @@ func TestSubmitMany(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	want := []string{`"line":1,"id":"m-1","type":"order","state":"pending","stream":"TASKS"`, `"line":2,"error"`, `line 3 is empty`, `"line":4,"id":"new-1"`, `"line":5,"id":"m-2","type":"nosuch","error"`,
-		`unknown field \"extra\"`, `more than one JSON value`, `line 8 has more than`, `"line":9,"id":"m-4"`, `"line":10,"id":"m-5"`, `want printable ASCII without a comma`}
+		`unknown field \"extra\"`, `more than one JSON value`, `line 8 has more than`, `"warning":"tasks of its plan take 40s"}`, `"line":10,"id":"m-5"`, `want printable ASCII without a comma`}
 	if len(lines) != len(want) {
 		t.Fatalf("%d answers:\n%s", len(lines), data)
 	}

@@ -209,7 +209,7 @@ func (d *decision) poisoned(i int) Record {
 }
 
 // Possible are the requests that the task's state allows now, as words, in the order in which operators know them:
-// cancel, undo, resubmit, edit, accept, resolve, extend. p is the task's plan, nil when that is unknown.
+// cancel, undo, resubmit, edit, accept, resolve, extend, signal. p is the task's plan, nil when that is unknown.
 func (t *Task) Possible(p *Plan) []string {
 	if t.Parent != 0 {
 		return t.possibleOfChild(p)
@@ -219,7 +219,7 @@ func (t *Task) Possible(p *Plan) []string {
 		if p == nil || t.Steps == nil {
 			return nil
 		}
-		return []string{"cancel", "undo", "extend"}
+		return t.withSignal([]string{"cancel", "undo", "extend"})
 	case StateProcessed:
 		if p == nil || t.Steps == nil {
 			return nil
@@ -242,7 +242,7 @@ func (t *Task) possibleOfChild(p *Plan) []string {
 	case p == nil || t.Steps == nil || t.State == StateProcessed || t.State == StateUndone || t.State == StateUndoing:
 		return nil
 	case t.State != StateError:
-		return []string{"extend"}
+		return t.withSignal([]string{"extend"})
 	}
 	var possible []string
 	for _, word := range t.possibleInError(p) {
@@ -251,6 +251,17 @@ func (t *Task) possibleOfChild(p *Plan) []string {
 		}
 	}
 	return possible
+}
+
+// withSignal adds the signal where a step waits for one, or will: one that comes early is kept.
+func (t *Task) withSignal(words []string) []string {
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		if s.kind == kindSignal && s.Own().Signal == 0 && (s.Status == StepWaiting || s.Status == StepRunning) {
+			return append(words, "signal")
+		}
+	}
+	return words
 }
 
 func (t *Task) possibleInError(p *Plan) []string {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -109,5 +110,35 @@ func TestStartAt(t *testing.T) {
 	c.must(Event{Kind: EventCancel})
 	if c.task.State != StateUndone || len(c.out.Effects) != 1 {
 		t.Fatalf("cancelled before it starts: %s %+v", c.task, c.out.Effects)
+	}
+}
+
+// TestPossibleSignal: a signal is said to be possible exactly where Apply takes one, of a child too.
+func TestPossibleSignal(t *testing.T) {
+	yes := Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte(`"yes"`)}
+	for name, c := range map[string]struct {
+		build func(r *rig)
+		want  bool
+	}{
+		"before its step begins": {func(*rig) {}, true},
+		"while it waits":         {func(r *rig) { r.answer(0) }, true},
+		"after an early one":     {func(r *rig) { r.must(yes) }, false},
+		"after its answer":       {func(r *rig) { r.answer(0); r.must(yes) }, false},
+		"while it is undone":     {func(r *rig) { r.answer(0); r.must(Event{Kind: EventCancel, ByParent: true}) }, false},
+	} {
+		for _, parent := range []int64{0, 7} {
+			r := newRig(t, approvalPlan())
+			r.birth(0)
+			c.build(r)
+			task := r.task.clone()
+			task.Parent = parent
+			if got := slices.Contains(task.Possible(r.plan), "signal"); got != c.want {
+				t.Errorf("%s, parent %d: %v, want signal: %v", name, parent, task.Possible(r.plan), c.want)
+			}
+			yes.At = r.now
+			if err := Apply(r.plan, task, &yes, &r.out); (err == nil) != c.want {
+				t.Errorf("%s, parent %d: Apply says %v, want it taken: %v", name, parent, err, c.want)
+			}
+		}
 	}
 }

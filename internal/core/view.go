@@ -18,6 +18,7 @@ type View struct {
 	CreatedAt   Instant
 	UpdatedAt   Instant
 	EndedAt     Instant    // 0: not ended
+	StartAt     Instant    // nothing of it begins before; 0: at once
 	Reason      string     // why it is where it is, from the newest row that says so
 	FailedStep  string     // the step whose failure is the reason, if one's is; in a list, of tasks in error or undone alone
 	Steps       []StepView // in the plan's order; empty in a list
@@ -40,6 +41,9 @@ type StepView struct {
 	Agent string // of a call
 	Child string // of task and each: the type of the children
 	Count int    // of an each that has begun: how many elements
+	When  string // CEL: the condition under which it begins; empty: it begins
+	// Optional says that the task goes on without the step when it fails.
+	Optional bool
 	// Children are those of the step in this round, by what became of them.
 	Children ChildCounts
 	Status   string // a StepStatus's word
@@ -57,7 +61,7 @@ func (t *Task) Summary() View {
 	return View{
 		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Partition: t.Partition, Number: t.Number, State: t.State, Round: t.Round,
 		Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash, CompleteBy: t.Deadline,
-		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt, Seq: t.Seq, Labels: t.Labels,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt, StartAt: t.StartAt, Seq: t.Seq, Labels: t.Labels,
 	}
 }
 
@@ -76,6 +80,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		s := &t.Steps[i]
 		v.Steps = append(v.Steps, StepView{
 			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
+			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
 			Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
 		})
 	}

@@ -127,6 +127,7 @@ type taskJSON struct {
 	CreatedAt   string            `json:"created_at"`
 	UpdatedAt   string            `json:"updated_at"`
 	EndedAt     string            `json:"ended_at"`
+	StartAt     string            `json:"start_at"`
 	Input       json.RawMessage   `json:"input"`
 	InputHash   []byte            `json:"input_hash"`
 	Labels      map[string]string `json:"labels"`
@@ -148,13 +149,15 @@ type taskJSON struct {
 			Undone    int    `json:"undone"`
 			Error     int    `json:"error"`
 		} `json:"children"`
-		Status  string          `json:"status"`
-		Attempt int             `json:"attempt"`
-		Code    int             `json:"code"`
-		Error   string          `json:"error"`
-		Result  json.RawMessage `json:"result"`
-		At      string          `json:"at"`
-		By      string          `json:"by"`
+		When     string          `json:"when"`
+		Optional bool            `json:"optional"`
+		Status   string          `json:"status"`
+		Attempt  int             `json:"attempt"`
+		Code     int             `json:"code"`
+		Error    string          `json:"error"`
+		Result   json.RawMessage `json:"result"`
+		At       string          `json:"at"`
+		By       string          `json:"by"`
 	} `json:"steps"`
 }
 
@@ -175,13 +178,14 @@ func (j *taskJSON) view() (core.View, error) {
 		}
 		return at
 	}
-	v.CompleteBy, v.CreatedAt, v.UpdatedAt, v.EndedAt = read(j.CompleteBy), read(j.CreatedAt), read(j.UpdatedAt), read(j.EndedAt)
+	v.CompleteBy, v.CreatedAt, v.UpdatedAt, v.EndedAt, v.StartAt = read(j.CompleteBy), read(j.CreatedAt), read(j.UpdatedAt), read(j.EndedAt), read(j.StartAt)
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		v.Steps = append(v.Steps, core.StepView{
 			Name: s.Name, Kind: core.StepKind(s.Kind), Agent: s.Agent, Child: s.Children.Type, Count: s.Children.Count,
 			Children: core.ChildCounts{Born: s.Children.Born, Running: s.Children.Running, Done: s.Children.Processed, Undone: s.Children.Undone, Error: s.Children.Error},
-			Status:   s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At), By: s.By,
+			When:     s.When, Optional: s.Optional,
+			Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: read(s.At), By: s.By,
 		})
 	}
 	if err != nil {

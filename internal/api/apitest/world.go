@@ -35,6 +35,7 @@ type World struct {
 	Tasks      []core.View
 	Records    map[string][]core.Record // by id, the oldest first
 	Plan       core.Plan
+	Warning    string      // of every submission
 	Later      []core.Plan // other versions of it
 	FailGroups []operate.Group
 	Ops        []operate.Operation
@@ -214,7 +215,7 @@ func (w *World) Submit(r ingest.Request) {
 		r.Answer(ingest.Answer{Task: r.ID, Err: ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown", core.QuoteShort(r.Type))})
 		return
 	}
-	r.Answer(ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: seq, Partition: PartitionOf(r.ID, Partitions)})
+	r.Answer(ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: seq, Partition: PartitionOf(r.ID, Partitions), Warning: w.Warning})
 }
 
 // Ask implements api.Controls.

@@ -229,8 +229,10 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Head is a column's name for people: the last part of its path, so that tally.failed_again is FAILED AGAIN, and created_at is CREATED.
+// Head is a column's name for people: the last part of its path, so that tally.failed_again is FAILED AGAIN, and created_at is
+// CREATED; of an id in another object it is that object's name.
 func Head(path string) string {
+	path = strings.TrimSuffix(path, ".id")
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return strings.ToUpper(strings.ReplaceAll(strings.TrimSuffix(name, "_at"), "_", " "))
 }

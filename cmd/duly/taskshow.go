@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/core"
+)
+
+// task is what the commands show of one.
+type task struct {
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	State     string          `json:"state"`
+	Reason    string          `json:"reason"`
+	Why       string          `json:"why"`
+	Seq       int64           `json:"seq"`
+	Failed    string          `json:"failed_step"`
+	Failures  int             `json:"failures"`
+	CreatedAt string          `json:"created_at"`
+	EndedAt   string          `json:"ended_at"`
+	StartAt   string          `json:"start_at"`
+	Input     json.RawMessage `json:"input"`
+	Result    json.RawMessage `json:"result"`
+	Steps     []step          `json:"steps"`
+	Parent    *struct {
+		ID   string `json:"id"`
+		Type string `json:"type"`
+	} `json:"parent"`
+}
+
+// step is what they show of a step.
+type step struct {
+	Name       string          `json:"name"`
+	Kind       string          `json:"kind"`
+	Agent      string          `json:"agent"`
+	When       string          `json:"when"`
+	Optional   bool            `json:"optional"`
+	Status     string          `json:"status"`
+	Attempt    int             `json:"attempt"`
+	CompleteBy string          `json:"complete_by"`
+	Error      string          `json:"error"`
+	Result     json.RawMessage `json:"result"`
+	At         string          `json:"at"`
+	By         string          `json:"by"`
+	Children   *struct {
+		Type      string `json:"type"`
+		Count     int    `json:"count"`
+		Born      int    `json:"born"`
+		Running   int    `json:"running"`
+		Processed int    `json:"processed"`
+		Undone    int    `json:"undone"`
+		Error     int    `json:"error"`
+	} `json:"children"`
+}
+
+// stepColumns are the columns of the steps of one task.
+var stepColumns = []string{"step", "kind", "status", "~attempt", "~by", "result or error"}
+
+// print shows a task with its steps, and what there is to know of each that a table has no room for.
+func (t *task) print(w io.Writer) {
+	page := show.On(w)
+	head := t.Type + "  " + t.ID + "  " + page.Coloured("state", t.State)
+	switch {
+	case t.Failed != "":
+		head += "  (step " + t.Failed + " failed: " + show.Clean(t.Reason) + ")"
+	case t.Reason != "":
+		head += "  (" + show.Clean(t.Reason) + ")"
+	}
+	say(page, "", head)
+	say(page, "", fmt.Sprintf("created %s  ended %s  failures %d", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures))
+	if t.StartAt != "" {
+		say(page, "", "begins at "+t.StartAt+", not before")
+	}
+	t.lineage(page)
+	if t.Why != "" {
+		say(page, "", show.Clean(t.Why))
+	}
+	rows := make([]show.Object, len(t.Steps))
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		last := shown(s.Result)
+		if s.Error != "" {
+			last = s.Error
+		}
+		rows[i] = show.Object{
+			"step": s.Name, "kind": s.does(), "status": s.Status, "attempt": json.Number(strconv.Itoa(s.Attempt)),
+			"by": strings.TrimSuffix(s.By, "@"+s.Agent), "result or error": last,
+		}
+	}
+	if len(rows) > 0 {
+		page.Table(stepColumns, rows)
+	}
+	for i := range t.Steps {
+		if note := t.note(&t.Steps[i]); note != "" {
+			say(page, t.Steps[i].Name+": ", note)
+		}
+	}
+	if len(t.Result) > 0 {
+		say(page, "", "result: "+show.Clean(shown(t.Result)))
+	}
+}
+
+// lineage says of which task this one is a part, and how to go there.
+func (t *task) lineage(page show.Page) {
+	if t.Parent != nil {
+		say(page, "", strings.TrimSuffix("part of "+t.Parent.Type+" "+t.Parent.ID+": duly get "+t.Parent.Type+" "+t.Parent.ID, " "))
+	}
+}
+
+// explain says why a task is where it is, and of each step that is open how to go on with it.
+func (t *task) explain(w io.Writer) {
+	page := show.Page{W: w, Width: show.On(w).Width}
+	say(page, "", show.Clean(t.sentence()))
+	t.lineage(page)
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Kind != "" && (s.Status == core.StepRunning.String() || s.Status == core.StepUndoing.String()) {
+			say(page, s.Name+": ", t.note(s))
+		}
+	}
+}
+
+// say prints a line, and on a terminal goes on below its text.
+func say(page show.Page, lead, text string) {
+	indent := ansi.StringWidth(lead)
+	if page.Width > 2*indent {
+		text = ansi.Wrap(text, page.Width-indent, "")
+	}
+	fmt.Fprintln(page.W, lead+strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", indent)))
+}
+
+// does is the kind of a step, with whom it calls or what its children are.
+func (s *step) does() string {
+	switch {
+	case s.Children != nil:
+		return s.Kind + " " + s.Children.Type
+	case s.Kind == "":
+		return strings.TrimSpace("call " + s.Agent)
+	}
+	return s.Kind
+}
+
+// note is what a table has no room for: what the step waits for and how it goes on, its children, its condition.
+func (t *task) note(s *step) string {
+	var parts []string
+	running := s.Status == core.StepRunning.String()
+	switch kind := core.StepKind(s.Kind); {
+	case kind == core.WaitStep && running:
+		parts = append(parts, "waits until "+s.CompleteBy)
+	case kind == core.SignalStep && running:
+		parts = append(parts, fmt.Sprintf("waits for a signal until %s; to answer: duly signal %s/%s %s '{…}', or --refuse 'why'", s.CompleteBy, t.Type, t.ID, s.Name))
+	case s.Children != nil && s.At != "":
+		parts = append(parts, s.family(t))
+	}
+	switch skipped := s.Status == core.StepSkipped.String(); {
+	case skipped && s.At != "" && s.Error == "" && s.When != "":
+		parts = append(parts, "skipped, because its condition was false: "+s.When)
+	case skipped && s.At != "" && s.Optional:
+		parts = append(parts, "skipped, because it failed and is optional")
+	case skipped:
+		parts = append(parts, "never begun")
+	default:
+		if s.Optional {
+			parts = append(parts, "optional: the task goes on without it when it fails")
+		}
+		if s.When != "" && s.Status == core.StepWaiting.String() {
+			parts = append(parts, "begins if "+s.When)
+		}
+	}
+	return show.Clean(strings.Join(parts, "; "))
+}
+
+// family are the children of a step, by what became of them.
+func (s *step) family(t *task) string {
+	c := s.Children
+	of := strconv.Itoa(c.Born)
+	if c.Count > 0 {
+		of += " of " + strconv.Itoa(c.Count)
+	}
+	return fmt.Sprintf("%s born, %d running, %d processed, %d undone, %d in error; to list them: duly task children %s %s", of, c.Running, c.Processed, c.Undone, c.Error, t.Type, t.ID)
+}
+
+// tasks prints a list of tasks, with the columns that any of them has something in.
+func (s *server) tasks(std streams, data []byte, none string) error {
+	columns := taskListColumns
+	if s.Output == show.Text {
+		rows, err := rowsOf(data, "tasks")
+		if err != nil {
+			return err
+		}
+		has := func(name string) bool {
+			return slices.ContainsFunc(rows, func(row show.Object) bool { return row[name] != nil })
+		}
+		columns = slices.DeleteFunc(slices.Clone(columns), func(c string) bool {
+			return strings.HasPrefix(c, "~parent") && !has("parent") || c == "~start_at" && !has("start_at") || c == "~waits_for" && !has("waits_for")
+		})
+	}
+	return s.list(std, data, "tasks", none, columns)
+}
+
+type childrenCmd struct {
+	Type  string `arg:"" help:"Task type of the parent."`
+	ID    string `arg:"" help:"Task id of the parent."`
+	State string `help:"Only children in this state: pending, processing, processed, undoing, undone or error."`
+	Limit int    `default:"50" help:"How many, 1 to 1000."`
+	After string `help:"Cursor that the page before ended with."`
+	server
+}
+
+// Run lists the children of all steps of a task.
+func (c *childrenCmd) Run(ctx context.Context, std streams) error {
+	if _, err := c.read(ctx, taskPath(c.Type, c.ID), nil); err != nil {
+		return err // a task that is not known is not one without children
+	}
+	data, err := c.read(ctx, pathOf("tasks"), queryOf(map[string]string{"parent": c.ID, "state": c.State, "limit": strconv.Itoa(c.Limit), "after": c.After}))
+	if err != nil {
+		return err
+	}
+	return c.tasks(std, data, "no child")
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// everyKind is a task with a step of each kind, as the API answers.
+const everyKind = `{"id":"o-1~rows~7","type":"order","state":"pending","parent":{"id":"o-1","type":"batch"},"failures":1,
+"created_at":"2030-01-01T00:00:00Z","start_at":"2030-01-01T01:00:00Z","why":"Step approve waits for its signal, until 2030-01-01T02:00:00Z.","steps":[
+{"name":"charge","agent":"payment.charge","status":"done","attempt":2,"by":"i-1@payment.charge","result":{"paid":1200},"at":"2030-01-01T01:00:01Z"},
+{"name":"night","kind":"wait","agent":"","status":"running","attempt":1,"complete_by":"2030-01-01T01:30:00Z","at":"2030-01-01T01:00:01Z"},
+{"name":"approve","kind":"signal","agent":"","status":"running","attempt":1,"complete_by":"2030-01-01T02:00:00Z","at":"2030-01-01T01:00:01Z"},
+{"name":"rows","kind":"each","agent":"","status":"running","attempt":1,"at":"2030-01-01T01:00:01Z","children":{"type":"row","count":9,"born":6,"running":2,"processed":2,"undone":1,"error":1}},
+{"name":"parcel","kind":"task","agent":"","status":"waiting","attempt":0,"children":{"type":"parcel","born":0,"running":0,"processed":0,"undone":0,"error":0}},
+{"name":"express","agent":"courier.book","when":"input.express","status":"skipped","attempt":0,"at":"2030-01-01T01:00:01Z"},
+{"name":"coupon","agent":"coupons","optional":true,"status":"skipped","attempt":3,"error":"code 422: used up","at":"2030-01-01T01:00:01Z"},
+{"name":"thanks","agent":"mail","when":"results.charge.paid > 1000","optional":true,"status":"waiting","attempt":0}]}`
+
+// wide is a terminal of 80 cells.
+type wide struct{ bytes.Buffer }
+
+// TerminalWidth makes it one.
+func (*wide) TerminalWidth() int { return 80 }
+
+// TestEveryKindIsShown: get and why show each kind of step, in a pipe and at a terminal of 80 cells.
+func TestEveryKindIsShown(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	var shown task
+	if err := json.Unmarshal([]byte(everyKind), &shown); err != nil {
+		t.Fatal(err)
+	}
+	var pipe bytes.Buffer
+	var terminal wide
+	shown.print(&pipe)
+	pipe.WriteString("---- why\n")
+	shown.explain(&pipe)
+	shown.print(&terminal)
+	for line := range strings.Lines(terminal.String()) {
+		if n := ansi.StringWidth(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("a line of %d cells: %s", n, line)
+		}
+	}
+	got := pipe.String() + "---- at 80 cells\n" + terminal.String()
+	const file = "testdata/kinds.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; it is now:\n%s", file, got)
+	}
+}
+
+// TestChildrenAreListed: the children of a task are its list by parent; a task that is not known has none to list.
+func TestChildrenAreListed(t *testing.T) {
+	asked := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/tasks":
+			asked = r.URL.Query().Encode()
+			_, _ = w.Write([]byte(`{"tasks":[{"id":"o-1~rows~0","type":"row","state":"error","created_at":"2030-01-01T00:00:00Z","parent":{"id":"o-1"}}]}`))
+		case "/v1/tasks/order/o-1":
+			_, _ = w.Write([]byte(`{"id":"o-1","type":"order"}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"status":404,"detail":"no task"}`))
+		}
+	}))
+	defer server.Close()
+	code, out, errs := command(t, "", "task", "children", "order", "o-1", "--state", "error", "--limit", "7", "-s", server.URL)
+	if code != 0 || asked != "limit=7&parent=o-1&state=error" || !strings.Contains(out, "PARENT") || !strings.Contains(out, "o-1~rows~0  error") || strings.Contains(out, "START") {
+		t.Errorf("exit %d, asked %s: %s%s", code, asked, out, errs)
+	}
+	if code, _, errs := command(t, "", "task", "children", "order", "o-2", "-s", server.URL); code != exitNotFound {
+		t.Errorf("of an unknown task: exit %d %s", code, errs)
+	}
+	if _, _, errs := command(t, "", "list", "--parent", "o-1", "-s", server.URL); asked != "limit=50&parent=o-1" || errs != "" {
+		t.Errorf("list asked %s %s", asked, errs)
+	}
+}
