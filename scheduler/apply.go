@@ -129,10 +129,11 @@ func (s *Shard) applyEvidence() {
 	}
 }
 
-// genuine reports whether a reply that bears the number of a command now out answers
-// that command. Other replies are stale.
-func (s *Shard) genuine(e *entry, r *core.Reply) bool {
-	if s.cfg.Genuine == nil || e.task.OutSeq(r.Seq) < 0 || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
+// genuine reports whether a reply that bears the number of a command now out, or of one whose late answer may still say
+// something, answers that command. Other replies are stale.
+func (s *Shard) genuine(e *entry, m *ReplyMail) bool {
+	r := &m.Reply
+	if s.cfg.Genuine == nil || e.task.OutSeq(r.Seq) < 0 && e.task.LateOf(r.Seq, m.At) < 0 || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
 		return true
 	}
 	s.Stats.Forged++
@@ -157,16 +158,20 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		if e.created {
 			return true, nil
 		}
-		if !s.genuine(e, &m.Reply) {
+		if !s.genuine(e, m) {
 			continue
 		}
 		s.use(p, e)
 		out := e.task.OutSeq(m.Reply.Seq)
+		of := out
+		if of < 0 {
+			of = e.task.LateOf(m.Reply.Seq, m.At)
+		}
 		ev := core.Event{
-			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, out, m.Reply.From), Seq: m.Reply.Seq,
+			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, of, m.Reply.From), Seq: m.Reply.Seq,
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
-		boundResult(e, out, &ev)
+		boundResult(e, of, &ev)
 		slot := -1
 		if out >= 0 && e.plan != nil {
 			slot = e.plan.slots[out]
@@ -235,7 +240,7 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 		if e.created {
 			return true, nil
 		}
-		if !s.genuine(e, &m.Reply) {
+		if !s.genuine(e, m) {
 			continue
 		}
 		s.use(p, e)

@@ -97,6 +97,9 @@ func (e *entry) issued(first, commit int64) {
 		if s.Awaits != s.Out {
 			e.note(s.Awaits, first, commit, was, more)
 		}
+		do, undo := s.Silent()
+		e.note(do, first, commit, was, more)
+		e.note(undo, first, commit, was, more)
 	}
 }
 

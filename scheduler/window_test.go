@@ -223,7 +223,7 @@ func TestStaleReplies(t *testing.T) {
 	late := c
 	r.answer(wrong, 0)
 	r.now = c.CompleteBy
-	r.answer(late, 0) // at its complete-by it is too late
+	r.answer(late, core.CodeAgentError) // at its complete-by it is too late, and says nothing new
 	r.answer(core.Command{Partition: 0, Number: 99, Seq: 1}, 0)
 	r.answer(core.Command{Partition: 3, Number: 1, Seq: 1}, 0)
 	r.news()

@@ -58,6 +58,8 @@ var kinds = map[core.Kind]struct{ words, class string }{
 	core.KindExtended:     {"the deadline was extended", "calm"},
 	core.KindPoisoned:     {"the database refused what was to be stored", "bad"},
 	core.KindAsked:        {"the supervisor asked, and nothing was due yet", "calm"},
+	core.KindLate:         {"answered after its complete-by; what it did is known now", "calm"},
+	core.KindUndoLate:     {"its undo answered after its complete-by: undone", "calm"},
 	core.KindWentBack:     {"the database went back; steps may have run that are not here", "warn"},
 }
 

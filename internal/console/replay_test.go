@@ -58,7 +58,7 @@ func TestTimeMachine(t *testing.T) {
 	contains(at+"?at=4", 200, "1 of 5 tries are used; the backoff is drawn from", `data-before="0" data-after="6"`)
 	// The try that was not answered in time would have been done.
 	contains(at+"?at=6&ms=1500&come=earlier", 200, "Something else would have been decided", "the do of step ship leaves")
-	contains(at+"?at=6&ms=0&come=later", 200, "it would have been refused")
+	contains(at+"?at=6&ms=0&come=later", 200, "a late answer never completes a step")
 	contains(at+"?at=3&ms=5&come=earlier", 200, "The same would have been decided")
 	contains(at+"?at=3&ms=86400000&come=earlier", 200, "before its command left at")
 	for query, want := range map[string]string{"at=0": "1 to 8", "at=9": "1 to 8", "at=x": "1 to 8", "at=3&ms=-1": "0 to 86400000", "at=3&ms=86400001": "0 to 86400000", "at=3&come=never": "earlier or later", "row=3": "at, ms, come"} {

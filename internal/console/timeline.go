@@ -290,7 +290,7 @@ func (s *span) look() string {
 		return "busy"
 	case core.KindDone:
 		return "good"
-	case core.KindUndone:
+	case core.KindUndone, core.KindUndoLate:
 		return "calm"
 	case core.KindOverdue, core.KindUndoOverdue, core.KindUnserved, core.KindUndoUnserved:
 		return "warn"

@@ -46,13 +46,17 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 		if r.Step < 0 || r.Kind == core.KindStarted {
 			continue
 		}
-		newest[r.Step] = r
+		if r.Kind != core.KindLate {
+			newest[r.Step] = r
+		}
 		switch r.Kind {
+		case core.KindLate:
+			outside[r.Step] = r.Code == 0
 		case core.KindFailed, core.KindOverdue:
 			outside[r.Step] = true
 		case core.KindRefused:
 			outside[r.Step] = outside[r.Step] || r.EffectsPossibleUntil > r.At
-		case core.KindUndone:
+		case core.KindUndone, core.KindUndoLate:
 			outside[r.Step] = false
 		}
 	}

@@ -172,6 +172,9 @@ func (s *StepState) Journalled() StepState {
 		c.Attempt--
 	}
 	c.Resent, c.Tries, c.Heard = false, 0, 0
+	if c.own != nil && c.own.Only {
+		c.change(func(own *StepOwn) { own.Only = false })
+	}
 	if c.Awaits != 0 {
 		c.Due, c.EffectsPossibleUntil = 0, 0
 	}

@@ -9,11 +9,11 @@ import "time"
 func (d *decision) reply() error {
 	i := d.answered()
 	if i < 0 {
-		return d.stale("no command is out under the reply's number")
+		return d.late("no command is out under the reply's number")
 	}
 	s := &d.t.Steps[i]
 	if d.at >= s.Due {
-		return d.stale("the reply came after its complete-by")
+		return d.late("the reply came after its complete-by")
 	}
 	// The copy at work has the same number: its answer counts, or its complete-by.
 	if d.ev.Code == CodeTooEarly && s.Resent {
@@ -105,7 +105,7 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 		d.endWaits(i)
 		return StateProcessing
 	case ps.OnExhausted == PolicySkip && d.t.WentBackAt == 0: // else later steps may have an effect
-		if !ps.Undoable || r.Kind == KindRefused && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {
+		if none := r.Kind == KindRefused || s.Own().None; !ps.Undoable || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {
 			r.StepStatus = StepSkipped // there is nothing to undo
 		}
 		return StateProcessing

@@ -32,7 +32,8 @@
 //
 // A reply counts once: it names the journal row that issued its command, and
 // only the command now out under that number can be answered, before its
-// complete-by. Everything else is [ErrStale].
+// complete-by. One that comes later decides nothing, but is kept where it says what is not known: late.go. Everything else
+// is [ErrStale].
 //
 // # Why a task is undone
 //

@@ -94,7 +94,7 @@ func (d *decision) forward() {
 // expire lets the task be undone because its time for work is over.
 func (d *decision) expire() {
 	switch d.row().Kind {
-	case KindUndoFailed, KindUndoOverdue, KindUndoUnserved: // their reasons are about the undo
+	case KindUndoFailed, KindUndoOverdue, KindUndoUnserved, KindLate, KindUndoLate: // their reasons are about the undo
 		r := d.another(KindExpired, -1)
 		r.noteDeadline()
 		d.begin(&r, StateUndoing)

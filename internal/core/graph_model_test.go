@@ -277,6 +277,12 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 		s.signalled = s.signalled && (r.Kind == KindAccepted || !s.used) // an early one is kept
 	case KindWentBack:
 		return ""
+	case KindLate: // it ends nothing
+		if r.StepStatus == StepDone || s.undo && s.out != 0 && r.StepStatus != StepUndoing {
+			return fmt.Sprintf("a late answer, row %d, leaves step %d %s", r.Seq, r.Step, r.StepStatus)
+		}
+		s.ok = s.ok || r.StepStatus == StepSkipped
+		return ""
 	}
 	if ps.Kind == SignalStep && (r.Kind == KindDone || r.Kind == KindRefused || r.Kind == KindFailed) {
 		s.signalled, s.used = true, true

@@ -114,6 +114,7 @@ type graphLife struct {
 	again   bool     // an operator lets the task go on: what waited is asked again
 	held    bool     // agents were full in the last event
 	backs   bool     // the database goes back in this life
+	late    func()   // judges what a reply that is too late has changed
 }
 
 func (l *graphLife) tell(format string, args ...any) {
@@ -436,11 +437,20 @@ func (l *graphLife) reply(a answer, at Instant) {
 	valid := i >= 0 && max(at, l.t.UpdatedAt) < l.t.Steps[i].Due && (!a.try.counted || a.try.retry) && !l.t.State.Ended()
 	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Resent)
 	before, owner := l.t.clone(), l.owners
+	l.late = nil
+	if !valid {
+		l.late = func() {
+			if what := l.w.checkLate(a, l.out.Records); what != "" {
+				l.wrong("%s", what)
+			}
+		}
+	}
 	err := l.try(Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"})
-	if err == errLost {
+	l.late = nil
+	if err == errLost || !valid {
 		return
 	}
-	if valid != (err == nil) {
+	if err != nil {
 		l.wrong("G3: the reply to row %d, code %d, is taken: %v, want %v (%v)", a.try.seq, a.code, err == nil, valid, err)
 	}
 	if err == nil && owner == l.owners {
@@ -643,6 +653,9 @@ func (l *graphLife) try(ev Event) error {
 	}
 	if err := l.apply(ev); err != nil {
 		return err
+	}
+	if l.late != nil {
+		l.late()
 	}
 	if t := l.w.find(ev.Seq); t != nil && len(l.out.Records) > 0 {
 		t.counted = t.counted || ev.Kind == EventReply

@@ -136,6 +136,40 @@ func (m *model) quiet(k effectKey, now Instant) (*try, bool) {
 	return nil, true
 }
 
+// checkLate judges the rows that an answer led to which came after its complete-by: they only say what is so.
+func (m *model) checkLate(a answer, rows []Record) string {
+	if len(rows) == 0 {
+		return "an answer that came too late changed something without a row"
+	}
+	k, r := a.try.key, &rows[0]
+	for i := range rows { // what came to its end before is noted first
+		if rows[i].Kind == KindLate || rows[i].Kind == KindUndoLate {
+			r = &rows[i]
+		}
+	}
+	switch e := m.effect(k); {
+	case r.Step != k.step || r.Code != a.code:
+		return fmt.Sprintf("a late answer of step %d, code %d, is noted as of step %d, code %d", k.step, a.code, r.Step, r.Code)
+	case r.Kind == KindUndoLate && a.try.undo && a.code == 0:
+		if e.live {
+			return fmt.Sprintf("step %d counts as undone by a late answer, and its effect is live", k.step)
+		}
+	case r.Kind == KindLate && !a.try.undo && a.code == 0:
+		if r.StepStatus == StepDone || e.applied == 0 && !m.settled[k.round] {
+			return fmt.Sprintf("a late answer leaves step %d %s, with %d effects", k.step, r.StepStatus, e.applied)
+		}
+	case r.Kind == KindLate && !a.try.undo && FinalCode(a.code):
+		for _, t := range m.tries {
+			if t.key == k && !t.undo && (t != a.try && t.copies > 0 || t.copies > 1) {
+				return fmt.Sprintf("step %d counts as without effect, and do %d left %d times", k.step, t.seq, t.copies)
+			}
+		}
+	default:
+		return fmt.Sprintf("a late answer, code %d, undo %v, led to a row %s", a.code, a.try.undo, r.Kind)
+	}
+	return ""
+}
+
 // checkSend judges a command at the moment it leaves.
 func (m *model) checkSend(p *Plan, task *Task, e Effect, now Instant) string {
 	round := task.Round

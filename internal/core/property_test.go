@@ -228,8 +228,13 @@ func (s *storm) reply(a answer, at Instant) {
 	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due && (!a.try.counted || a.try.retry)
 	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Resent) // the copy at work will say
 	before := s.task.Seq
-	err := s.try(Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"})
-	if valid != (err == nil) && err != errLost {
+	ev := Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"}
+	if !valid {
+		s.done = []func(){func() { s.breach(s.m.checkLate(a, s.out.Records)) }}
+	}
+	err := s.try(ev)
+	s.done = nil
+	if valid && err != nil && err != errLost {
 		s.rt.Fatalf("reply to %d at %d (complete-by %d, counted %v): %v", a.try.seq, at, a.try.due, a.try.counted, err)
 	}
 	if err != nil && s.task.Seq != before {

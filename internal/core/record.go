@@ -31,6 +31,8 @@ const (
 	KindSignalled    Kind = "signalled" // a signal came before its step began: its payload is kept
 	KindResult       Kind = "result"    // every step is done or skipped, and this is the task's own result
 	KindMigrated     Kind = "migrated"  // from now on the task is of another version of its plan; see migrate.go
+	KindLate         Kind = "late"      // do answered after its complete-by: its effect is known, or that there is none
+	KindUndoLate     Kind = "undo_late" // undo answered after its complete-by: undone
 	KindWentBack     Kind = "went_back" // the database went back: steps may have run that are not in the journal
 )
 
@@ -50,7 +52,7 @@ type Record struct {
 	Attempt              int        // of Step, after this row; of Next when Step is -1
 	Code                 int        // of the failure
 	Error                string     // text of the failure, as bytes in SQL
-	Result               []byte     // of a do that is done, or was accepted; of a signal; of the task
+	Result               []byte     // of a do that is done, also late, or was accepted; of a signal; of the task
 	EffectsPossibleUntil Instant    // of Step, after this row, when it changed; of WentBack: of all steps
 
 	Next        int     // step whose command this row issues; -1: none

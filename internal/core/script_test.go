@@ -241,7 +241,7 @@ func (p *player) record(r *Record) {
 			s += ": " + text
 		}
 	}
-	if r.Kind == KindAccepted {
+	if r.Kind == KindAccepted || r.Kind == KindLate && r.Code == 0 {
 		s += ", result " + string(r.Result)
 	}
 	if r.Input != nil {
@@ -258,6 +258,9 @@ func (p *player) effect(e Effect) {
 		text := fmt.Sprintf("→ %s %s.%d, number %d, by %s, key %s", verb, name, e.Attempt, e.Seq, at(e.At), Key("t1", name, p.rig.task.Round))
 		if input := p.rig.task.InputOf(e.Step); string(input) != "{}" {
 			text += ", input " + string(input)
+		}
+		if s := &p.rig.task.Steps[e.Step]; e.Kind == EffectUndo && s.Own().Known {
+			text += ", of a do that answered " + string(s.Result)
 		}
 		p.line("%s", text)
 	case EffectWake:

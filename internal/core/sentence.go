@@ -283,7 +283,7 @@ func (w *sentence) doOut(i int) {
 	case s.again():
 		w.say("%s waits for %s and is being tried, %s: an answer has to come by %s", lead, w.agent(i), w.doTry(i), when(s.Due))
 	case w.at >= s.Due:
-		w.say("%s, %s, was to be answered by %s by %s, and was not: %s", lead, w.doTry(i), w.agent(i), when(s.Due), w.afterSilence(i))
+		w.say("%s, %s, was to be answered by %s by %s, and was not%s: %s", lead, w.doTry(i), w.agent(i), when(s.Due), w.known(i), w.afterSilence(i))
 	default:
 		w.say("%s is at work, %s, at %s, which has to answer by %s", lead, w.doTry(i), w.agent(i), when(s.Due))
 	}
@@ -423,7 +423,7 @@ func (w *sentence) undoOut(i int) {
 	case s.kind.parent():
 		w.say("the children of %s are undone next", w.step(i))
 	case s.Status != StepUndoing && w.at >= s.Due:
-		w.say("the do of %s was to be answered by %s and was not, so it may still act until %s, and its undo waits for that", w.step(i), when(s.Due), when(max(s.EffectsPossibleUntil, s.Due.Add(w.p.Grace))))
+		w.say("the do of %s was to be answered by %s and was not%s, so it may still act until %s, and its undo waits for that", w.step(i), when(s.Due), w.known(i), when(max(s.EffectsPossibleUntil, s.Due.Add(w.p.Grace))))
 	case s.Status != StepUndoing:
 		w.say("the do of %s is still at work, %s, at %s, and its undo waits for the answer, until %s", w.step(i), w.doTry(i), w.agent(i), when(s.Due))
 	case s.again():
@@ -447,7 +447,7 @@ func (w *sentence) undoNext(i int, next Instant) {
 	case s.Status == StepUndoing:
 		w.say("the undo of %s is between two tries; %s leaves at %s, and it gives up at %s", w.step(i), w.nextUndoTry(i), when(next), when(s.Since.Add(w.p.Steps[i].undoPatience())))
 	case next > w.at:
-		w.say("the do of %s may still act until %s, and its undo leaves then", w.step(i), when(next))
+		w.say("the do of %s may still act until %s%s, and its undo leaves then", w.step(i), when(next), w.known(i))
 	default:
 		w.say("the undo of %s leaves next", w.step(i))
 	}

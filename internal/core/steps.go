@@ -55,6 +55,13 @@ type StepOwn struct {
 	Early   bool   // it came before the step began
 	Code    int    // of an early refusal
 	Refusal string // its text
+
+	// Of a call that was silent; see late.go.
+	Silent     int64 // row of its newest do that was not answered by its complete-by; 0: none, or its late answer is known
+	SilentUndo int64 // the same of its undo
+	Only       bool  // the do of Silent was the only one, and sent once; not journalled
+	Known      bool  // a late answer says that the effect is there
+	None       bool  // a late answer to the do that is out says that it had no effect
 }
 
 // Own is what few steps have; the zero value where the step has nothing of it.

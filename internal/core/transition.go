@@ -119,6 +119,11 @@ func (t *Task) applyRoundAfterWentBack() {
 // applyToStep changes the step whose try ended, or that was reset.
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
+	if r.Kind == KindLate {
+		t.applyLate(r)
+		return
+	}
+	number := s.numberOut()
 	s.Status, s.Attempt, s.EffectsPossibleUntil = r.StepStatus, r.Attempt, r.EffectsPossibleUntil
 	s.Out, s.Due, s.Resent = 0, 0, false
 	if r.Next < 0 {
@@ -146,7 +151,8 @@ func (t *Task) applyToStep(r *Record) {
 	case KindResubmitted:
 		s.Repeats = s.Repeats && r.Input == nil
 	case KindFailed, KindOverdue:
-		s.MayHaveEffect = !s.kind.passive() // no answer, or one that may hide an effect, is not "no effect"
+		none := r.Kind == KindOverdue && s.applySilence(r, number)
+		s.MayHaveEffect = !s.kind.passive() && (!none || s.MayHaveEffect) // no answer, or one that may hide an effect, is not "no effect"
 		t.Failures++
 	case KindPoisoned:
 		s.MayHaveEffect = s.MayHaveEffect || r.StepStatus == StepFailed || r.EffectsPossibleUntil != 0
@@ -163,11 +169,17 @@ func (t *Task) applyToStep(r *Record) {
 		}
 		t.Failures++
 	case KindUndoRefused, KindUndoGaveUp:
+		if r.Kind == KindUndoGaveUp && r.Code == 0 {
+			s.applySilence(r, number)
+		}
 		t.Failures++
 		if s.Left = r.Error; s.Left == "" {
 			s.Left = "it failed without a text"
 		}
 	case KindUndoFailed, KindUndoOverdue:
+		if r.Kind == KindUndoOverdue {
+			s.applySilence(r, number)
+		}
 		t.Failures++
 		s.Alerted = s.Alerted || r.Reason != ""
 	case KindUnserved:
@@ -178,8 +190,11 @@ func (t *Task) applyToStep(r *Record) {
 	case KindUndoUnserved:
 		s.Alerted = s.Alerted || r.Reason != ""
 		s.Awaits, s.Busy = r.Seq, r.Code != 0
-	case KindUndone:
-		s.MayHaveEffect = false
+	case KindUndone, KindUndoLate:
+		s.MayHaveEffect, s.Left = false, ""
+		if s.own != nil && s.own.SilentUndo != 0 {
+			s.change(func(own *StepOwn) { own.SilentUndo = 0 })
+		}
 	}
 }
 
@@ -198,6 +213,9 @@ func (t *Task) applyUndoAgain() {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
+		if s.own != nil && s.own.SilentUndo != 0 {
+			s.change(func(own *StepOwn) { own.SilentUndo = 0 })
+		}
 		if s.Status == StepSkipped && t.State == StateUndone { // else it is not wanted
 			s.Status = StepWaiting
 		}
@@ -217,6 +235,7 @@ func (t *Task) applyNext(r *Record) {
 		}
 	} else {
 		s.Status, s.begun = StepRunning, true
+		s.forgetLate()
 		if !s.Repeats {
 			s.Input = 0
 		}
@@ -325,7 +344,7 @@ func (t *Task) applyReason(r *Record, was State) {
 		if r.Step >= 0 {
 			t.FailedStep = r.Step + 1
 		}
-	case KindUndone, KindUndoRefused, KindUndoFailed, KindUndoOverdue, KindUndoUnserved, KindUndoGaveUp, KindStarted:
+	case KindLate, KindUndone, KindUndoLate, KindUndoRefused, KindUndoFailed, KindUndoOverdue, KindUndoUnserved, KindUndoGaveUp, KindStarted:
 		t.applyUndoReason(r)
 		return
 	}
@@ -349,7 +368,7 @@ func (t *Task) applyUndoReason(r *Record) {
 		if t.Why = r.Reason; t.Why == "" {
 			t.Why = r.Error // as rows of earlier versions have it
 		}
-	case r.Kind != KindUndone && r.Reason != "" && t.FailedStep == 0:
+	case r.Kind != KindUndone && r.Kind != KindUndoLate && r.Kind != KindLate && r.Reason != "" && t.FailedStep == 0:
 		t.Why = r.Reason
 	}
 }

@@ -221,8 +221,14 @@ func (d *decision) silent(i int) {
 		d.afterUndoFailure(&r, i, false)
 		return
 	}
-	r.EffectsPossibleUntil = d.quietAfter(i)
+	only := s.firstCopy()
+	if !s.Own().None {
+		r.EffectsPossibleUntil = d.quietAfter(i)
+	}
 	state := d.failing(&r, i, false)
+	if only && s.kind == kindCall && !s.Own().None {
+		s.change(func(own *StepOwn) { own.Only = true })
+	}
 	d.finish(&r, state)
 }
 

@@ -164,7 +164,7 @@ func happened(r *core.Record) []operate.EventWhat {
 		all = append(all, operate.EventStepPassed)
 	case core.KindRefused, core.KindFailed, core.KindOverdue:
 		all = append(all, operate.EventStepFailed)
-	case core.KindUndone:
+	case core.KindUndone, core.KindUndoLate:
 		all = append(all, operate.EventStepUndone)
 	case core.KindUndoRefused, core.KindUndoFailed, core.KindUndoOverdue, core.KindUndoGaveUp:
 		all = append(all, operate.EventUndoFailed)

@@ -139,6 +139,13 @@ func (w *words) happened() string {
 		return fmt.Sprintf("try %d of the undo of %s was not answered by its complete-by", w.attempt(), step)
 	case core.KindUndoUnserved:
 		return "no agent took the undo of " + step + " (" + w.failure() + ")"
+	case core.KindLate:
+		if w.r.Code != 0 {
+			return fmt.Sprintf("the only do of %s answered after its complete-by: refused (%s)", step, w.failure())
+		}
+		return "a do of " + step + " answered after its complete-by: done"
+	case core.KindUndoLate:
+		return "the undo of " + step + " answered after its complete-by: undone"
 	case core.KindUndoGaveUp:
 		return "the undo of " + step + " had used its attempts or its time (" + w.failure() + ")"
 	case core.KindExpired:
@@ -232,6 +239,13 @@ func (w *words) whyFailed(ps *core.Step) string {
 		default:
 			return tries + ", and the policy is " + string(ps.OnExhausted)
 		}
+	case core.KindLate:
+		if r.Code != 0 {
+			return "its command was sent once and no other try was: there is no effect, and nothing to undo"
+		}
+		return "a late answer never completes a step: it is kept, and an undo of the step has its result"
+	case core.KindUndoLate:
+		return "an effect that is gone is gone, whenever that is known"
 	case core.KindUndoFailed, core.KindUndoOverdue:
 		return "an undo is tried until its attempts or its time are used up"
 	case core.KindUndoRefused:

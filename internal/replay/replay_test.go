@@ -282,7 +282,7 @@ func TestWhatIfItHadAnswered(t *testing.T) {
 	if f.Kind != core.KindDone || !strings.Contains(f.Decided, "the do of step ship leaves") {
 		t.Errorf("what if: %s, %s", f.Kind, f.Decided)
 	}
-	if f, err = WhatIf(&l.plan, l.saved(), 3, 0); err != nil || f.Decided != "it would have been refused" {
+	if f, err = WhatIf(&l.plan, l.saved(), 3, 0); err != nil || f.Kind != core.KindLate || f.Decided != "nothing else changes" {
 		t.Errorf("an answer at its very complete-by: %q, %v", f.Decided, err)
 	}
 	if _, err := WhatIf(&l.plan, l.saved(), 1, 0); err == nil {

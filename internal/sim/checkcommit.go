@@ -104,6 +104,9 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if answered != 0 && !w.said(commandRef{t.Partition, t.Number, answered, r.commits[answered-1]}, j) {
 		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
 	}
+	if j.Kind == core.KindLate || j.Kind == core.KindUndoLate {
+		w.checkLate(r, j)
+	}
 	w.checkPaused(t, j)
 	w.checkAsk(r, j)
 	if j.Kind == core.KindAccepted {
@@ -143,6 +146,8 @@ func (w *World) said(at commandRef, j *core.Record) bool {
 			return core.BusyCode(code) && code == j.Code
 		case core.KindDone, core.KindUndone:
 			return code == 0
+		case core.KindLate, core.KindUndoLate:
+			return code == j.Code
 		case core.KindRefused, core.KindUndoRefused:
 			return core.FinalCode(code) && code == j.Code
 		}

@@ -35,6 +35,11 @@ type refereed struct {
 	open      bool // its undo has begun, and is not over
 	left      bool // its undo has given up
 	signalled bool // it has had its signal
+
+	silent     int64 // row of its newest do that was not answered in time
+	silentUndo int64 // the same of its undo
+	known      bool  // a late answer has said that it took effect
+	dos        int   // dos that have begun in this round
 }
 
 // step is what is known of a step.
@@ -86,7 +91,7 @@ func (r *referee) take(j *core.Record, p *core.Plan, when func(step int) bool) (
 		r.wentBack(j, p)
 	case core.KindCancelled, core.KindUndoAsked:
 		for i := range r.steps {
-			r.steps[i].left = false
+			r.steps[i].left, r.steps[i].silentUndo = false, 0
 		}
 	}
 	if j.Step >= 0 {
@@ -146,12 +151,19 @@ func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step 
 		case j.Code != 0:
 			answered, err = s.answer(j, true, kind)
 		default:
+			s.silentUndo = s.out
 			err = s.silence(j, true)
 		}
 	case core.KindOverdue:
+		s.silent = s.out
 		err = s.silence(j, false)
 	case core.KindUndoOverdue:
+		s.silentUndo = s.out
 		err = s.silence(j, true)
+	case core.KindLate:
+		return 0, s.late(j, p)
+	case core.KindUndoLate:
+		err = s.lateUndo(j)
 	case core.KindUnserved, core.KindUndoUnserved:
 		answered, err = s.unserved(j)
 	case core.KindAccepted:
@@ -269,6 +281,9 @@ func (r *referee) begin(j *core.Record, p *core.Plan, when func(step int) bool) 
 		s.out = s.waits
 	}
 	s.waits = 0
+	if !j.Undo && !heard {
+		s.dos++
+	}
 	s.begun, s.open = s.begun || !j.Undo, j.Undo
 	return nil
 }
@@ -342,7 +357,7 @@ func comesAfter(p *core.Plan, later, step int) bool {
 // retry takes a row that ends a retry which no row has issued: of a step that waits for
 // its agent, under the number of the row that began the wait.
 func (s *refereed) retry(j *core.Record) error {
-	if s.waits == 0 || j.Kind == core.KindStarted || j.Kind == core.KindSignalled {
+	if s.waits == 0 || j.Kind == core.KindStarted || j.Kind == core.KindSignalled || j.Kind == core.KindLate || j.Kind == core.KindUndoLate {
 		return nil
 	}
 	number := s.waits

@@ -57,7 +57,7 @@ func stormy(t *testing.T, kinds map[core.Kind]int, faults map[string]int) {
 		core.KindSubmitted, core.KindStarted, core.KindDone, core.KindRefused, core.KindFailed, core.KindOverdue,
 		core.KindUnserved, core.KindUndone, core.KindUndoFailed, core.KindUndoOverdue, core.KindUndoUnserved, core.KindUndoGaveUp,
 		core.KindExpired, core.KindCancelled, core.KindUndoAsked, core.KindResubmitted, core.KindExtended,
-		core.KindPoisoned, core.KindAsked, core.KindWentBack, core.KindAccepted, core.KindResolved,
+		core.KindLate, core.KindUndoLate, core.KindPoisoned, core.KindAsked, core.KindWentBack, core.KindAccepted, core.KindResolved,
 	} {
 		if kinds[kind] < 5 {
 			t.Errorf("%s happened %d times", kind, kinds[kind])

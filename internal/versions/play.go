@@ -131,7 +131,8 @@ func strange(row *core.Record, at int) string {
 	switch row.Kind {
 	case core.KindSubmitted, core.KindStarted, core.KindDone, core.KindRefused, core.KindFailed, core.KindOverdue, core.KindUnserved, core.KindUndone,
 		core.KindUndoRefused, core.KindUndoFailed, core.KindUndoOverdue, core.KindUndoUnserved, core.KindUndoGaveUp, core.KindExpired, core.KindCancelled,
-		core.KindUndoAsked, core.KindResubmitted, core.KindAccepted, core.KindResolved, core.KindExtended, core.KindSkipped, core.KindSignalled, core.KindResult:
+		core.KindUndoAsked, core.KindResubmitted, core.KindAccepted, core.KindResolved, core.KindExtended, core.KindSkipped, core.KindSignalled, core.KindResult,
+		core.KindLate, core.KindUndoLate:
 		if at == 0 && row.Kind != core.KindSubmitted {
 			return "it did not begin with a submission: its plan was not known, or the database had gone back"
 		}
@@ -200,6 +201,8 @@ func (r *reading) feed(row *core.Record) {
 			ev.Kind, ev.Seq = core.EventReply, r.t.Steps[i].Out
 		}
 		r.raise(&ev)
+	case core.KindLate, core.KindUndoLate:
+		r.lateAnswer(row, &ev, i)
 	case core.KindStarted:
 		r.woken(row, &ev, i)
 	case core.KindSignalled:
@@ -268,6 +271,24 @@ func (r *reading) leave(ev *core.Event, at core.Instant, i int) {
 		again.Kind = core.EventWake
 	}
 	r.raise(&again)
+}
+
+// lateAnswer raises an answer that came after its complete-by, if it does by the other version.
+func (r *reading) lateAnswer(row *core.Record, ev *core.Event, i int) {
+	s := &r.t.Steps[i]
+	do, undo := s.Silent()
+	ev.Kind, ev.Result, ev.Seq = core.EventReply, row.Result, do
+	if row.Kind == core.KindUndoLate {
+		ev.Seq = undo
+	}
+	if ev.Seq == 0 {
+		ev.Seq = s.Out
+	}
+	if ev.Seq != 0 && s.Out == ev.Seq && row.At < s.Due {
+		r.part(words(r.old, row), fmt.Sprintf("the answer comes before its complete-by, %s", s.Due.Time().Format(core.TimeLayout)), "")
+		return
+	}
+	r.raise(ev)
 }
 
 // late raises that the time is over for what the row names, if it is by the other version.

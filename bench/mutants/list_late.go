@@ -1,0 +1,47 @@
+package main
+
+// lateMutants are faults of what late answers may say.
+var lateMutants = []mutant{
+	{
+		name: "late-success-kept-twice", invariant: 5, file: "internal/core/late.go",
+		old: "case d.ev.Code == 0 && !own.Known:", new: "case d.ev.Code == 0 && (!own.Known || d.at > 0):",
+		fault: "each duplicate of a late answer writes a row",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "late-refusal-of-another-copy", invariant: 7, file: "internal/core/late.go",
+		old: "return s.Out != 0 && !s.Resent && !s.again()", new: "return s.Out != 0 && !s.again()",
+		fault: "the late refusal of one copy is taken for the word of all",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "late-refusal-after-another-try", invariant: 7, file: "internal/core/late.go",
+		old: "own.Only, own.None = false, false })\n\t}\n}", new: "own.None = false })\n\t}\n}",
+		fault: "the late refusal of one try is taken for the word of a later one",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "late-refusal-still-undone", invariant: 7, file: "internal/core/late.go",
+		old: "s.MayHaveEffect, s.EffectsPossibleUntil = false, 0", new: "s.EffectsPossibleUntil = 0",
+		fault: "what was refused late is undone",
+		run:   "^(TestScripts|TestCells)$",
+	},
+	{
+		name: "late-result-lost", invariant: 7, file: "internal/core/late.go",
+		old: "\t\ts.Result = r.Result\n", new: "",
+		fault: "the undo does not get the result of a late answer",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "late-after-the-database-went-back", invariant: 7, file: "internal/core/late.go",
+		old: "|| d.t.WentBackAt != 0 {", new: "{",
+		fault: "a late answer counts though the step may have come further in the time that is lost",
+		run:   "^TestLateAfterWentBack$",
+	},
+	{
+		name: "late-undo-leaves-the-step", invariant: 8, file: "internal/core/transition.go",
+		old: "s.MayHaveEffect, s.Left = false, \"\"", new: "s.MayHaveEffect = false",
+		fault: "a step whose undo answered late, after it gave up, keeps the task in error",
+		run:   "^TestScripts$",
+	},
+}
