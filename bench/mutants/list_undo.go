@@ -11,13 +11,13 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "undo-skips-unknown-step", invariant: 7, file: "internal/core/transition.go",
-		old: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = !s.kind.passive()", new: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = s.MayHaveEffect || r.Kind == KindFailed",
+		old: "\t\ts.MayHaveEffect = !s.kind.passive() && (!none || s.MayHaveEffect)", new: "\t\ts.MayHaveEffect = s.MayHaveEffect || !none && r.Kind == KindFailed",
 		fault: "a step that never answered is not undone",
 		run:   "^(TestCells|TestPlanGoneAndBack)$",
 	},
 	{
 		name: "undo-skips-failed-step", invariant: 7, file: "internal/core/transition.go",
-		old: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = !s.kind.passive()", new: "case KindFailed, KindOverdue:\n\t\ts.MayHaveEffect = s.MayHaveEffect || r.Kind != KindFailed",
+		old: "\t\ts.MayHaveEffect = !s.kind.passive() && (!none || s.MayHaveEffect)", new: "\t\ts.MayHaveEffect = s.MayHaveEffect || !none && r.Kind != KindFailed",
 		fault: "a step that failed without a refusal is not undone",
 		run:   "^(TestCells|TestUndoIsPatient)$",
 	},
