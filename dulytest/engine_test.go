@@ -99,7 +99,7 @@ func TestRules(t *testing.T) {
 		{"fails", func(r *dulytest.Rule) { r.Attempt(1).Fail(errors.New("down")) }, "credit done, pay failed, pay done, ship done", 1},
 		{"refused", func(r *dulytest.Rule) { r.Attempt(1).Fail(duly.Refuse(errors.New("no"))) }, "credit done, pay refused", 0},
 		{"slow", func(r *dulytest.Rule) { r.Takes(9 * time.Second) }, "credit done, pay done, ship done", 1},
-		{"too slow", func(r *dulytest.Rule) { r.Takes(11 * time.Second) }, "credit done, pay overdue, pay overdue, pay overdue, pay undone", 2},
+		{"too slow", func(r *dulytest.Rule) { r.Takes(11 * time.Second) }, "credit done, pay overdue, pay late, pay overdue, pay overdue, pay undone", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			paid := 0

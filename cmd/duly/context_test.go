@@ -139,7 +139,7 @@ func TestGetShowsWhoAnswered(t *testing.T) {
 	done.print(&out)
 	var by []string
 	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n")[3:] {
-		by = append(by, strings.Fields(line)[4])
+		by = append(by, strings.Fields(line)[5]) // after "call" and the agent
 	}
 	if got := strings.Join(by, " "); got != "till-7 old node-1 -" || !strings.Contains(out.String(), "ATTEMPT  BY") {
 		t.Errorf("by %s:\n%s", got, out.String())
