@@ -11,7 +11,9 @@ FROM (
            WHEN 'undoing' THEN EXISTS (SELECT 1 FROM journal x WHERE x.partition = b.partition AND x.number = b.number
                AND x.round = b.round AND x.seq > b.seq AND x.kind IN ('cancelled', 'undo_asked'))
            WHEN 'done' THEN b.kind <> 'accepted' AND EXISTS (SELECT 1 FROM journal x WHERE x.partition = b.partition AND x.number = b.number
-               AND x.round = b.round AND x.seq > b.seq AND x.kind = 'went_back' AND x.state IN ('pending', 'processing', 'error'))
+               AND x.round = b.round AND x.seq > b.seq AND x.kind = 'went_back'
+               AND (x.state IN ('pending', 'processing', 'error') OR EXISTS (SELECT 1 FROM journal y WHERE y.partition = x.partition AND y.number = x.number
+               AND y.round = x.round AND y.seq > x.seq AND y.kind = 'resubmitted')))
            ELSE FALSE END AS again
     FROM (
         SELECT t.partition, t.number, t.id AS task, t.type, t.state, t.round, ps.ordinal, ps.name, ps.agent, ps.kind AS step_kind,
