@@ -92,7 +92,35 @@ func TestCountsConditions(t *testing.T) {
 	r.kinds(scheduler.Kinds{Skipped: 1, Expressions: 1})
 }
 
-// The expression of a child's input counts too, and so does every other of a plan.
+// badInputs are the expressions of a plan whose children have no input.
+type badInputs struct{ lists }
+
+func (badInputs) Children(*core.Plan, *core.Task, int) func(int, []byte) ([]byte, error) {
+	return func(int, []byte) ([]byte, error) { return nil, errors.New("no such key: row") }
+}
+
+// The expression of a child's input counts too: once, because no further child is born.
+func TestCountsFailedInputsOfChildren(t *testing.T) {
+	r := newRig(t, scheduler.Config{Expressions: badInputs{}})
+	r.store.AddPlan(leg("leg"))
+	r.store.AddPlan(family(core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 10, Parallel: 2, Input: "element.row"}))
+	r.mail.PlansChanged = true
+	r.family("t1", list(3))
+	r.kinds(scheduler.Kinds{Expressions: 1})
+}
+
+// A commit that the fence left out counts nothing.
+func TestFencedBirthsAreNotCounted(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep}, scheduler.Config{})
+	r.tasks(0, core.Submission{Type: "family", ID: "t1", Input: []byte(`{}`)})
+	r.cycle()
+	r.answer(r.one(), 0)
+	r.steal(0)
+	r.cycle()
+	r.kinds(scheduler.Kinds{})
+}
+
+// The expression that says until when a wait lasts counts too.
 func TestCountsFailedInstants(t *testing.T) {
 	r := newRig(t, scheduler.Config{Expressions: lists{}})
 	r.store.AddPlan(core.Plan{Name: "until", Version: 1, CompleteBy: time.Hour, Steps: []core.Step{{Name: "nap", Kind: core.WaitStep, Until: "input.at"}}})
