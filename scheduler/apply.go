@@ -506,6 +506,9 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 			s.cancelUnknown(p, c, &ev)
 			return false, nil
 		}
+		if c.Kind == core.EventSignal {
+			_ = s.countSignal(core.ErrNotFound)
+		}
 		s.log.Warn("a request names a task that does not exist", "kind", c.Kind, "task", c.ID, "actor", c.Actor)
 		return false, nil
 	}
@@ -538,8 +541,9 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 	}
 	if ev.Kind == core.EventSignal {
 		if err := s.checkSignal(e.plan, ev); err != nil {
-			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
+			return s.countSignal(fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err)), nil
 		}
+		return s.countSignal(s.event(p, e, ev)), nil
 	}
 	return s.event(p, e, ev), nil
 }

@@ -274,7 +274,11 @@ func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
 		}
 		f.input = s.cfg.Expressions.Children(f.e.plan.plan, f.e.task, f.step)
 	}
-	return f.input(index, element)
+	given, err := f.input(index, element)
+	if err != nil {
+		s.Stats.Kinds.Expressions++
+	}
+	return given, err
 }
 
 // forsake drops the children that a task was about to get in this round: its own row was refused.

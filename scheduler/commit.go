@@ -92,6 +92,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 		s.issued(c.batch.Writes, c.batch.ID)
 	}
 	s.leftOut(res)
+	s.countRows()
 	s.trace()
 	s.tell()
 	s.learn()

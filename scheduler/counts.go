@@ -70,6 +70,7 @@ func (s *Shard) counts(e *entry) *typeCounts {
 
 // countEnd counts an ending that is committed.
 func (s *Shard) countEnd(e *entry) {
+	s.countChild(e.task)
 	c := s.counts(e)
 	if e.plan == nil && e.created {
 		c.created.Add(1) // it tells no submitter that it was received
@@ -176,6 +177,7 @@ func (s *Stats) add(o *Stats) {
 	s.Do += o.Do
 	s.Undo += o.Undo
 	s.UndoTrouble += o.UndoTrouble
+	s.Kinds.add(&o.Kinds)
 }
 
 // awayEvery is how often a shard looks which agents its tasks wait for.

@@ -69,4 +69,5 @@ func TestLateAnswers(t *testing.T) {
 	if kept := rows(core.KindUndoLate); len(kept) != 1 || kept[0].StepStatus != core.StepUndone {
 		t.Fatalf("rows of the late undo: %+v", kept)
 	}
+	r.kinds(scheduler.Kinds{LateDos: 1, LateUndos: 1})
 }

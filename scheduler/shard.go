@@ -118,6 +118,7 @@ type Shard struct {
 	doubted    map[int]bool // partitions whose last takeover found less than a former owner knew
 	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
 	Stats      Stats
+	counting   counting // of the event at hand
 
 	answerers map[answerer]string
 	unproven  bool                      // the store does not say whose the partitions are
@@ -150,6 +151,7 @@ type Stats struct {
 	Looks       int64 // at effects of a round, when they leave or are taken back
 	Do, Undo    int64 // commands that left
 	UndoTrouble int64 // undos that got into trouble
+	Kinds       Kinds
 }
 
 // NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for
@@ -336,12 +338,16 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)
+	begins := e.task.StartAt > e.task.UpdatedAt
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		e.plan = was
 		if errors.Is(err, core.ErrStale) {
 			s.Stats.Stale++
 		}
 		return err
+	}
+	if begins {
+		s.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
 	return nil
@@ -352,7 +358,8 @@ func (s *Shard) asker(e *entry) core.Asker {
 	if e.plan == nil || !e.plan.asks || s.cfg.Expressions == nil {
 		return nil
 	}
-	return s.cfg.Expressions.Bind(e.plan.plan, e.task)
+	s.counting = counting{s.cfg.Expressions.Bind(e.plan.plan, e.task), &s.Stats.Kinds.Expressions}
+	return &s.counting
 }
 
 // keep adds the outcome of an event to the batch.

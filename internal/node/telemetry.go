@@ -173,12 +173,22 @@ func natsSnapshot(c *natsbus.Conn) telemetry.NATS {
 		InBytes: int64(s.InBytes), OutBytes: int64(s.OutBytes), Dropped: c.Dropped()}
 }
 
+func kindsSnapshot(k *scheduler.Kinds) telemetry.Kinds {
+	s := telemetry.Kinds{Waits: k.Waits, Signals: k.Signals, SignalsRefused: k.SignalsRefused, Born: k.Born, Ended: map[string]int64{},
+		Skipped: k.Skipped, Expressions: k.Expressions, LateDos: k.LateDos, LateUndos: k.LateUndos, Starts: k.Starts}
+	for state, n := range k.ChildrenEnded() {
+		s.Ended[string(state)] = n
+	}
+	return s
+}
+
 func (n *Node) schedulerSnapshot(own scheduler.Snapshot) *telemetry.Scheduler {
 	st := &own.Stats
 	s := &telemetry.Scheduler{InFlight: int64(own.InFlight), Window: int64(own.Window), Overloaded: own.Overloaded, Memory: own.Memory, Owned: len(own.Owned),
 		Commits: st.Commits, Writes: st.Writes, Records: st.Records, Do: st.Do, Undo: st.Undo, Stale: st.Stale, Forged: st.Forged + n.conn.Forged(),
 		Duplicates: st.Duplicates, Refused: st.Poisoned, Republished: st.Republished, Trouble: st.UndoTrouble, Away: len(own.Away),
 		Cycles: telemetry.Times{Bounds: scheduler.CycleBounds[:], Counts: own.Cycles.Counts[:], Sum: own.Cycles.Sum}}
+	s.Kinds = kindsSnapshot(&st.Kinds)
 	for _, t := range own.Types {
 		ended := make(map[string]int64, len(t.Ended))
 		for state, count := range t.Ended {

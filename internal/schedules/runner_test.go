@@ -86,6 +86,9 @@ func TestOverlap(t *testing.T) {
 			if s := w.row(t); s.Skipped != c.skipped || s.Submitted != c.submitted || len(s.Waiting) > 0 {
 				t.Errorf("skipped %d, submitted %d, waiting %d, want %d and %d", s.Skipped, s.Submitted, len(s.Waiting), c.skipped, c.submitted)
 			}
+			if st := r.Stats(); st.Skipped != c.skipped || st.Submitted != c.submitted || st.Missed != 0 {
+				t.Errorf("counted %+v, want %d skipped and %d submitted", st, c.skipped, c.submitted)
+			}
 		})
 	}
 }
@@ -104,6 +107,9 @@ func TestCatchUp(t *testing.T) {
 	}
 	if s := w.row(t); s.Missed != 7 || s.Submitted != 3 {
 		t.Errorf("missed %d, submitted %d, want 7 and 3", s.Missed, s.Submitted)
+	}
+	if st := r.Stats(); st.Missed != 7 || st.Submitted != 3 || st.Skipped != 0 {
+		t.Errorf("counted %+v, want 7 missed and 3 submitted", st)
 	}
 	if want := []missed{{"s", 7}}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)

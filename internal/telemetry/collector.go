@@ -185,6 +185,22 @@ func (e emitter) scheduler(s *Scheduler) {
 	e.count(poisoned, s.Refused)
 	e.count(republished, s.Republished)
 	e.count(undoTrouble, s.Trouble)
+	e.kinds(&s.Kinds)
+}
+
+func (e emitter) kinds(k *Kinds) {
+	e.count(waitsEnded, k.Waits)
+	e.count(signals, k.Signals, "taken")
+	e.count(signals, k.SignalsRefused, "refused")
+	e.count(childrenBorn, k.Born)
+	for state, n := range k.Ended {
+		e.count(childrenEnded, n, state)
+	}
+	e.count(stepsSkipped, k.Skipped)
+	e.count(expressionsFail, k.Expressions)
+	e.count(lateAnswers, k.LateDos, "do")
+	e.count(lateAnswers, k.LateUndos, "undo")
+	e.count(tasksStarted, k.Starts)
 }
 
 // TypesMax bounds the types of tasks that are told apart; TypeOther is all others.

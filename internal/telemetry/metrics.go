@@ -63,6 +63,15 @@ var (
 	republished   = metric("duly_endings_republished_total", Counter, "Endings that were published again.", "1")
 	undoTrouble   = metric("duly_undo_trouble_total", Counter, "Undos that got into trouble: ten failed tries, or a minute.", "1")
 
+	waitsEnded      = metric("duly_waits_ended_total", Counter, "Waits whose instant came.", "1")
+	signals         = metric("duly_signals_total", Counter, "Signals by what became of them: taken, or refused because they changed nothing.", "2", "outcome")
+	childrenBorn    = metric("duly_children_born_total", Counter, "Children of tasks that were created here.", "1")
+	childrenEnded   = metric("duly_children_ended_total", Counter, "Endings of children here, by state.", "3", "state")
+	stepsSkipped    = metric("duly_steps_skipped_total", Counter, "Steps that were skipped because their condition is false.", "1")
+	expressionsFail = metric("duly_expressions_failed_total", Counter, "Conditions and other expressions of plans that could not be evaluated.", "1")
+	lateAnswers     = metric("duly_late_answers_total", Counter, "Answers after their complete-by that are kept, to do and undo.", "2", "kind")
+	tasksStarted    = metric("duly_tasks_begun_later_total", Counter, "Tasks that began because their start-at came.", "1")
+
 	condition     = metric("duly_condition_trouble", Gauge, "1: the condition does not hold. docs/operations/health.md explains each.", "conditions", "condition")
 	ready         = metric("duly_ready", Gauge, "1: the node is ready, as /readyz says.", "1")
 	leads         = metric("duly_supervisor_leads", Gauge, "1: this node's supervisor leads.", "1")

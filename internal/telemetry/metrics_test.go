@@ -32,6 +32,7 @@ func full() Snapshot {
 		Scheduler: &Scheduler{Types: []Type{{"order", 5, map[string]int64{"processed": 3, "undone": 1, "error": 0}}, {"order", 2, map[string]int64{"processed": 1}}, {"other", 0, nil}},
 			InFlight: 7, Window: 100, Overloaded: true, Memory: 1000, Owned: 2, Lag: map[int]int64{0: 5, 3: 0}, Away: 1, Waiting: 9,
 			Commits: 3, Writes: 30, Records: 40, Do: 11, Undo: 2, Stale: 1, Forged: 6, Duplicates: 1, Refused: 1, Republished: 2, Trouble: 1,
+			Kinds:  Kinds{Waits: 1, Signals: 2, SignalsRefused: 3, Born: 4, Ended: map[string]int64{"undone": 5}, Skipped: 6, Expressions: 7, LateDos: 8, LateUndos: 9, Starts: 10},
 			Cycles: Times{Bounds: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Counts: []int64{1, 2, 3}, Sum: 500 * time.Millisecond}},
 		Supervisor: &Supervisor{Leads: true, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Forecasts: []Forecast{{Type: "order", Version: 1, Miss: 2.5}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3},
 			Schedules: &Schedules{Submitted: 7, Skipped: 1, Missed: 2, Failed: 3, Failing: 1, Lag: 1500 * time.Millisecond},
@@ -71,6 +72,9 @@ func TestMetrics(t *testing.T) {
 		`duly_ready 1`, `duly_database_connections_used{pool="commits"} 2`, `duly_database_wait_seconds_total{pool="commits"} 1.5`, `duly_database_queries_total{pool="commits"} 70`, `duly_nats_reconnects_total 2`, `duly_spans_dropped_total 1`,
 		`duly_outbox_relayed_total{outbox="shop"} 21`, `duly_outbox_relayed_total{outbox="away"} 5`, `duly_outbox_put_off_total{outbox="shop"} 3`,
 		`duly_outbox_waiting{outbox="shop"} 4`, `duly_outbox_oldest_seconds{outbox="shop"} 1.5`, `duly_outbox_refused{outbox="shop"} 2`,
+		`duly_waits_ended_total 1`, `duly_signals_total{outcome="taken"} 2`, `duly_signals_total{outcome="refused"} 3`, `duly_children_born_total 4`,
+		`duly_children_ended_total{state="undone"} 5`, `duly_steps_skipped_total 6`, `duly_expressions_failed_total 7`,
+		`duly_late_answers_total{kind="do"} 8`, `duly_late_answers_total{kind="undo"} 9`, `duly_tasks_begun_later_total 10`,
 		"go_goroutines ", "process_cpu_seconds_total ",
 	} {
 		if !strings.Contains(text, want) {

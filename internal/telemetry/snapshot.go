@@ -64,6 +64,16 @@ type Scheduler struct {
 	Stale, Forged                             int64
 	Duplicates, Refused, Republished, Trouble int64
 	Cycles                                    Times
+	Kinds                                     Kinds
+}
+
+// Kinds is what only some kinds of step do, and what comes late.
+type Kinds struct {
+	Waits, Signals, SignalsRefused int64
+	Born                           int64            // children
+	Ended                          map[string]int64 // children by state
+	Skipped, Expressions           int64
+	LateDos, LateUndos, Starts     int64
 }
 
 // Type is what became of the tasks of one type.

@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Kinds counts what only some kinds of step do, and what comes late. Rows and children are counted when they are committed;
+// signals, starts and expressions when they are decided upon.
+type Kinds struct {
+	Waits              int64 // that ended because their instant came
+	Signals            int64 // that were taken
+	SignalsRefused     int64 // that changed nothing
+	Born               int64 // children
+	Skipped            int64 // steps whose condition is false
+	Expressions        int64 // that failed
+	LateDos, LateUndos int64 // answers that came after their complete-by and are kept
+	Starts             int64 // of tasks that were to begin later
+	ChildEnds          [len(ends)]int64
+}
+
+// ChildrenEnded are the endings of children by state.
+func (k *Kinds) ChildrenEnded() map[core.State]int64 {
+	m := make(map[core.State]int64, len(ends))
+	for i, state := range ends {
+		m[state] = k.ChildEnds[i]
+	}
+	return m
+}
+
+func (k *Kinds) add(o *Kinds) {
+	k.Waits += o.Waits
+	k.Signals += o.Signals
+	k.SignalsRefused += o.SignalsRefused
+	k.Born += o.Born
+	k.Skipped += o.Skipped
+	k.Expressions += o.Expressions
+	k.LateDos += o.LateDos
+	k.LateUndos += o.LateUndos
+	k.Starts += o.Starts
+	for i, n := range o.ChildEnds {
+		k.ChildEnds[i] += n
+	}
+}
+
+// countRows counts what the rows of a committed batch say.
+func (s *Shard) countRows() {
+	for i := range s.cycle.batch.Writes {
+		w := &s.cycle.batch.Writes[i]
+		if w.Birth && w.Task.Parent != 0 && s.stored(w) != nil {
+			s.Stats.Kinds.Born++
+		}
+		for j := range w.Records {
+			switch r := &w.Records[j]; r.Kind {
+			case core.KindDone:
+				if len(r.Result) > 0 { // a wait has no result
+					continue
+				}
+			case core.KindSkipped, core.KindLate, core.KindUndoLate:
+			default:
+				continue
+			}
+			if e := s.stored(w); e != nil {
+				s.Stats.Kinds.count(&w.Records[j], e.plan)
+			}
+		}
+	}
+}
+
+// stored is the task of a write; nil: the commit left it out.
+func (s *Shard) stored(w *core.TaskWrite) *entry {
+	_, e := s.inFlight(w.Task.Partition, w.Task.Number)
+	return e
+}
+
+func (k *Kinds) count(r *core.Record, of *planRef) {
+	switch r.Kind {
+	case core.KindDone:
+		if of != nil && r.Step >= 0 && of.plan.Steps[r.Step].Kind == core.WaitStep {
+			k.Waits++
+		}
+	case core.KindSkipped:
+		k.Skipped++
+	case core.KindLate:
+		k.LateDos++
+	case core.KindUndoLate:
+		k.LateUndos++
+	}
+}
+
+// countChild counts the ending of a child.
+func (s *Shard) countChild(t *core.Task) {
+	if i := slices.Index(ends[:], t.State); i >= 0 && t.Parent != 0 {
+		s.Stats.Kinds.ChildEnds[i]++
+	}
+}
+
+// countSignal counts what became of a signal; why says that it changed nothing.
+func (s *Shard) countSignal(why error) error {
+	if why != nil {
+		s.Stats.Kinds.SignalsRefused++
+	} else {
+		s.Stats.Kinds.Signals++
+	}
+	return why
+}
+
+// countStart counts that a task begins whose start-at had not come before.
+func (s *Shard) countStart(rows []core.Record) {
+	if slices.ContainsFunc(rows, func(r core.Record) bool { return r.Kind == core.KindStarted }) {
+		s.Stats.Kinds.Starts++
+	}
+}
+
+// counting is an Asker that counts the expressions that fail. A shard has one, for the event at hand.
+type counting struct {
+	core.Asker
+	failed *int64
+}
+
+func (c *counting) note(err error) {
+	if err != nil {
+		*c.failed++
+	}
+}
+
+// When implements core.Asker.
+func (c *counting) When(step int) (bool, error) {
+	yes, err := c.Asker.When(step)
+	c.note(err)
+	return yes, err
+}
+
+// Input implements core.Asker.
+func (c *counting) Input(step int) ([]byte, error) {
+	input, err := c.Asker.Input(step)
+	c.note(err)
+	return input, err
+}
+
+// Until implements core.Asker.
+func (c *counting) Until(step int) (core.Instant, error) {
+	at, err := c.Asker.Until(step)
+	c.note(err)
+	return at, err
+}
+
+// Elements implements core.Asker.
+func (c *counting) Elements(step int) ([]byte, int, error) {
+	list, n, err := c.Asker.Elements(step)
+	c.note(err)
+	return list, n, err
+}
+
+// Result implements core.Asker.
+func (c *counting) Result() ([]byte, error) {
+	result, err := c.Asker.Result()
+	c.note(err)
+	return result, err
+}
