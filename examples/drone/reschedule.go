@@ -129,7 +129,11 @@ func (f *Face) makeWay(ctx context.Context, id, after, reason string, task *Task
 			return problemOf(err)
 		}
 	}
-	last, err := f.read(ctx, id, after, func(t *Task) bool { return t.ended() || t.State == stateUndoing && t.Reason != reason })
+	ours := false // an undo that is in trouble says so in place of the reason
+	last, err := f.read(ctx, id, after, func(t *Task) bool {
+		ours = ours || t.Reason == reason
+		return t.ended()
+	})
 	switch {
 	case err != nil:
 		return unfinished(id, next.DeliveryID, err)
@@ -137,7 +141,7 @@ func (f *Face) makeWay(ctx context.Context, id, after, reason string, task *Task
 		return conflict("delivery %s is carried out: it is too late to reschedule it", id)
 	case last.State == StateError:
 		return conflict("delivery %s needs an operator, so it is not rescheduled: %s", id, last.Reason)
-	case last.Reason != reason:
+	case !ours:
 		return conflict("delivery %s is %s already, so it is not rescheduled: %s", id, last.State, last.Reason)
 	}
 	return nil
