@@ -65,6 +65,7 @@ type FaceOptions struct {
 //	POST   /api/deliveryrequests       202 once the request is stored, 200 if it was before
 //	GET    /api/deliveryrequests/{id}  200 with the state
 //	DELETE /api/deliveryrequests/{id}  204 once the cancellation is stored
+//	PATCH  /api/deliveryrequests/{id}  202 once it is undone and its successor is stored
 //	GET    /api/probe                  200 if NATS answers
 //
 // Errors are application/problem+json (RFC 9457).
@@ -85,6 +86,7 @@ func NewFace(o FaceOptions) *Face {
 	f.mux.HandleFunc("POST /api/deliveryrequests", f.post)
 	f.mux.HandleFunc("GET /api/deliveryrequests/{id}", f.get)
 	f.mux.HandleFunc("DELETE /api/deliveryrequests/{id}", f.remove)
+	f.mux.HandleFunc("PATCH /api/deliveryrequests/{id}", f.patch)
 	f.mux.HandleFunc("GET /api/probe", f.probe)
 	return f
 }
@@ -158,14 +160,9 @@ func accept(w http.ResponseWriter, status int, req *Request, query string) {
 
 // readRequest decodes and validates a body; without an id it is valid too.
 func readRequest(w http.ResponseWriter, r *http.Request) (*Request, *problem) {
-	if kind := r.Header.Get("Content-Type"); kind != "" {
-		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
-			return nil, badField(http.StatusUnsupportedMediaType, "Content-Type", kind, "application/json")
-		}
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, BodyBytesMax))
-	if err != nil {
-		return nil, badBody(err)
+	body, p := readBody(w, r)
+	if p != nil {
+		return nil, p
 	}
 	req := &Request{}
 	if err := json.Unmarshal(body, req); err != nil {
@@ -179,6 +176,20 @@ func readRequest(w http.ResponseWriter, r *http.Request) (*Request, *problem) {
 		return nil, problemOf(err)
 	}
 	return req, nil
+}
+
+// readBody reads a body of JSON within its bound.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
+	if kind := r.Header.Get("Content-Type"); kind != "" {
+		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
+			return nil, badField(http.StatusUnsupportedMediaType, "Content-Type", kind, "application/json")
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, BodyBytesMax))
+	if err != nil {
+		return nil, badBody(err)
+	}
+	return body, nil
 }
 
 // state is what GET answers.

@@ -262,8 +262,8 @@ func TestDeleteStoresTheCancellation(t *testing.T) {
 			t.Errorf("%s with a bad id: %d", method, w.Code)
 		}
 	}
-	if w := ask(face, "PATCH", requests+"/a-1", ""); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("PATCH: %d", w.Code)
+	if w := ask(face, "PUT", requests+"/a-1", ""); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("PUT: %d", w.Code)
 	}
 }
 
