@@ -72,6 +72,9 @@ func (p *Plan[In]) Apply(ctx context.Context, c *Client) error {
 	if err := p.check(int(c.nc.MaxPayload())); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
+	if err := openable(c.codec, &p.spec); err != nil {
+		return fmt.Errorf("apply: %w", &refusedPlan{err})
+	}
 	what := operation{"apply", fmt.Sprintf("plan %s version %d", p.spec.Name, p.spec.Version)}
 	spec, err := wire.EncodePlan(&p.spec)
 	if err != nil {

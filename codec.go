@@ -147,6 +147,21 @@ func LoadKeys(file string) ([]Key, error) {
 	return keys, nil
 }
 
+// openable refuses a plan with children for a codec that binds a payload to its place: the engine hands the input of the
+// parent on as it is stored, and no child could open it.
+func openable(codec Codec, p *core.Plan) error {
+	if _, bound := codec.(*AES256GCM); !bound {
+		return nil
+	}
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Parent() {
+			return fmt.Errorf("%w: plan %s: step %s: it has children of type %s, which cannot open their input: AES256GCM binds a payload to its task; use call steps, or a client without the codec",
+				core.ErrPlan, p.Name, s.Name, s.Child)
+		}
+	}
+	return nil
+}
+
 // AcceptPlain returns a codec that also takes payloads that are not encrypted as they are, for the time in which tasks of
 // before are under way. Who can write to NATS or the database can give such a codec payloads of their own making.
 func (c *AES256GCM) AcceptPlain() *AES256GCM {

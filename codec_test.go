@@ -338,3 +338,25 @@ func TestCodecForm(t *testing.T) {
 		t.Errorf("stored %s, %v, want %s", got, err, want)
 	}
 }
+
+// A plan with children is refused where its payloads are bound to their place, for a child could not open its input.
+func TestCodecRefusesChildren(t *testing.T) {
+	r := newRigIn(t, wire.DefaultNamespace, duly.WithCodec(codecOf(t, keyOf("k", 1))))
+	child := duly.NewChild("sub", Buy)
+	each := duly.NewEach[Order]("all", Buy, duly.Elements("[input]", 1))
+	for step, plan := range map[string]*duly.Plan[Order]{"sub": duly.NewPlan("family", 1, child), "all": duly.NewPlan[Order]("family", 1, each)} {
+		want := "plan family: step " + step + ": it has children of type order, which cannot open their input"
+		if err := plan.Apply(t.Context(), r.Client); !errors.Is(err, duly.ErrRefused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	codec := codecOf(t, keyOf("k", 1))
+	input, err := codec.Encode(duly.Place{Type: "family", Task: "t"}, []byte(`{"Cents":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What an agent would meet.
+	if _, err := codec.Decode(duly.Place{Type: "order", Task: "t~sub"}, input); !errors.Is(err, duly.ErrNotAuthentic) {
+		t.Errorf("a child opens the input of its parent: %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package duly
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"duly.dev/duly/agents"
@@ -36,7 +37,10 @@ type SubmitError struct {
 
 // Error names the type, the task and the reason.
 func (e *SubmitError) Error() string {
-	if e.Task == "" {
+	switch {
+	case e.Task == "" && strings.Contains(e.Description, "plan "+e.Type+":"), e.Task == "" && strings.Contains(e.Description, "plan "+e.Type+" "):
+		return fmt.Sprintf("%s (%d)", e.Description, e.Code) // the server names the plan
+	case e.Task == "":
 		return fmt.Sprintf("plan %s: %s (%d)", e.Type, e.Description, e.Code)
 	}
 	return fmt.Sprintf("task %s of type %s: %s (%d)", e.Task, e.Type, e.Description, e.Code)

@@ -162,3 +162,17 @@ func TestTimeoutSaysWhy(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The error of a plan names it once, whether the server does or not.
+func TestRefusedPlanIsNamedOnce(t *testing.T) {
+	for description, want := range map[string]string{
+		"plan cannot work: plan order: 0 steps": "plan cannot work: plan order: 0 steps (400)",
+		"plan order version 1: it is another":   "plan order version 1: it is another (400)",
+		"plan orders: 0 steps":                  "plan order: plan orders: 0 steps (400)",
+		"no more":                               "plan order: no more (400)",
+	} {
+		if got := (&SubmitError{Type: "order", Code: 400, Description: description}).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

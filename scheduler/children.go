@@ -197,7 +197,7 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 	index := f.next
 	id := core.ChildID(up.task.ID, f.spec.Name, index, up.task.Round, f.spec.Kind == core.EachStep)
 	if n := up.depth() + 1; n > core.ChildDepthMax {
-		f.fail(fmt.Sprintf("child %s would be %d deep, the limit is %d", core.QuoteShort(id), n, core.ChildDepthMax))
+		f.fail(fmt.Sprintf("child %s of type %s would be %d deep, the limit is %d: its type has itself below it, or the tree of tasks is too deep", core.QuoteShort(id), core.QuoteShort(f.spec.Child), n, core.ChildDepthMax))
 		return nil
 	}
 	if len(id) > core.ChildIDBytesMax {

@@ -300,7 +300,7 @@ func TestChildImpossible(t *testing.T) {
 	deep.serve(ok)
 	deep.state("t1", core.StateUndone)
 	last := deep.state("t1"+strings.Repeat("~d", core.ChildDepthMax), core.StateUndone)
-	if !strings.Contains(last.Why, "would be 9 deep, the limit is 8") {
+	if !strings.Contains(last.Why, `of type "deep" would be 9 deep, the limit is 8`) {
 		t.Errorf("%q", last.Why)
 	}
 	if deep.store.Task(0, last.ID+"~d") != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -200,10 +201,15 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 
 // childrenKnown refuses a plan with a step whose children are of a type without a plan.
 func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *wire.APIError {
+	looked := false
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if s.Child == "" {
 			continue
+		}
+		if !looked { // another node may have taken one of them just now
+			looked = true
+			_ = n.plans.read(ctx) // reported; known tells what that means for the child
 		}
 		switch known, err := n.plans.known(ctx, s.Child); {
 		case err != nil:
@@ -211,6 +217,31 @@ func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *wire.APIError {
 			return &wire.APIError{Code: 503, Description: "the plans could not be read just now"}
 		case !known:
 			return &wire.APIError{Code: 400, Description: fmt.Sprintf("%v: plan %s: step %s: child is %s, and no plan of that name is stored: apply it first", core.ErrPlan, p.Name, s.Name, core.QuoteShort(s.Child))}
+		}
+		if path := n.plans.wayBack(s.Child, p.Name, map[string]bool{}); path != nil {
+			return &wire.APIError{Code: 400, Description: fmt.Sprintf("%v: plan %s: step %s: its children would have tasks of %s again, without end: %s",
+				core.ErrPlan, p.Name, s.Name, p.Name, strings.Join(append([]string{p.Name}, path...), " → "))}
+		}
+	}
+	return nil
+}
+
+// wayBack is the way from a type through the children of its newest plans to another type, both named; nil if there is
+// none. Types that were seen are not looked at again, so that it ends.
+func (c *planCache) wayBack(from, to string, seen map[string]bool) []string {
+	if from == to {
+		return []string{to}
+	}
+	p := c.Plan(from, 0)
+	if seen[from] || p == nil {
+		return nil
+	}
+	seen[from] = true
+	for i := range p.Steps {
+		if child := p.Steps[i].Child; child != "" {
+			if rest := c.wayBack(child, to, seen); rest != nil {
+				return append([]string{from}, rest...)
+			}
 		}
 	}
 	return nil

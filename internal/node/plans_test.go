@@ -34,6 +34,17 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 	if answer := apply(parent("tick")); answer.Error != nil {
 		t.Errorf("a child with a plan: %v", answer.Error.Description)
 	}
+	again := parent("parent")
+	again.Name = "top"
+	if answer := apply(again); answer.Error != nil {
+		t.Fatal(answer.Error.Description)
+	}
+	circle := parent("top")
+	circle.Version = 2
+	if answer := apply(circle); answer.Error == nil || answer.Error.Code != 400 ||
+		!strings.HasSuffix(answer.Error.Description, "plan parent: step sub: its children would have tasks of parent again, without end: parent → top → parent") {
+		t.Errorf("children in a circle: %+v", answer)
+	}
 	if answer := apply(core.Plan{Name: "asks", Version: 1, Steps: []core.Step{
 		{Name: "yes", Kind: core.SignalStep, CompleteBy: 30 * time.Second, Schema: `{"type":"object","required":["by"]}`}}}); answer.Error != nil {
 		t.Fatal(answer.Error.Description)
