@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait of a test; nothing waits that long unless it fails.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // quiet is the logger of tests; DULY_TEST_LOG=1 makes it speak.
 func quiet() *slog.Logger {
