@@ -63,16 +63,25 @@ func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
 	for _, info := range actions {
 		b := actionButton{actionInfo: info, URL: c.url("tasks", v.Type, v.ID, "act", info.Action)}
 		switch {
-		case c.Actions == nil:
-			b.Why = "This node does not serve actions."
-		case !by.Role.May(operate.RoleOperator):
-			b.Why = notAllowed(by.Role, operate.RoleOperator).Detail
+		case c.whyNoAction(by) != "":
+			b.Why = c.whyNoAction(by)
 		case !slices.Contains(info.In, v.State):
 			b.Why = fmt.Sprintf("The task is %s; %s needs it %s.", v.State, info.Action, statesWord(info.In))
 		}
 		all = append(all, b)
 	}
 	return all
+}
+
+// whyNoAction is why an actor may not act on any task here; empty: they may.
+func (c *console) whyNoAction(by operate.Actor) string {
+	switch {
+	case c.Actions == nil:
+		return "This node does not serve actions."
+	case !by.Role.May(operate.RoleOperator):
+		return notAllowed(by.Role, operate.RoleOperator).Detail
+	}
+	return ""
 }
 
 func statesWord(in []core.State) string {

@@ -40,6 +40,7 @@ func (w *world) trips() {
 	l := w.born(p, "trip-1", time.Minute, `{"cents":7000,"rooms":[{"n":1},{"n":2}]}`)
 	for i := range p.Steps {
 		l.view.Steps[i].Kind, l.view.Steps[i].Child = p.Steps[i].Kind, p.Steps[i].Child
+		l.view.Steps[i].When, l.view.Steps[i].Optional = p.Steps[i].When, p.Steps[i].OnExhausted == core.PolicySkip
 	}
 	l.row(time.Second, core.KindDone, 0, core.StepDone, func(r *core.Record) {
 		r.Next, r.State, r.Result = 1, core.StateProcessing, []byte(`{"risk":0.25}`)
@@ -50,6 +51,7 @@ func (w *world) trips() {
 	l = w.born(p, "trip-2", time.Minute, `{"cents":100,"rooms":[{"n":1},{"n":2},{"n":3}]}`)
 	for i := range p.Steps {
 		l.view.Steps[i].Kind, l.view.Steps[i].Child = p.Steps[i].Kind, p.Steps[i].Child
+		l.view.Steps[i].When, l.view.Steps[i].Optional = p.Steps[i].When, p.Steps[i].OnExhausted == core.PolicySkip
 	}
 	l.row(time.Second, core.KindDone, 0, core.StepDone, func(r *core.Record) { r.State, r.Result = core.StateProcessing, []byte(`{"risk":0.25}`) })
 	l.row(0, core.KindSkipped, 1, core.StepSkipped, func(r *core.Record) { r.State, r.Reason = core.StateProcessing, "its condition is false" })
@@ -150,7 +152,7 @@ func TestSignalPage(t *testing.T) {
 	form := fields(body)
 	send := func(more url.Values) (int, string) {
 		t.Helper()
-		v := url.Values{"key": form["key"], "if_seq": form["if_seq"]}
+		v := url.Values{"key": form["key"]}
 		for name, values := range more {
 			v[name] = values
 		}

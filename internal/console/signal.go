@@ -27,12 +27,7 @@ func (c *console) signalButtons(r *http.Request, v *core.View) []actionButton {
 		}
 		b := actionButton{URL: c.url("tasks", v.Type, v.ID, "signal", s.Name)}
 		b.Action, b.Title = operate.Action("signal-"+s.Name), "Answer "+s.Name+"…"
-		switch by := actorOf(r); {
-		case c.Actions == nil:
-			b.Why = "This node does not serve actions."
-		case !by.Role.May(operate.RoleOperator):
-			b.Why = notAllowed(by.Role, operate.RoleOperator).Detail
-		}
+		b.Why = c.whyNoAction(actorOf(r))
 		all = append(all, b)
 	}
 	return all
@@ -46,7 +41,6 @@ type signalForm struct {
 	URL      string
 	Back     string
 	Key      string
-	IfSeq    string
 	Form     formField
 	Refused  bool // the answer is no
 	Reason   string
@@ -97,7 +91,7 @@ func (c *console) signalDialog(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
-	f.Key, f.IfSeq = newKey(), fmt.Sprint(f.View.Seq)
+	f.Key = newKey()
 	c.show(w, r, http.StatusOK, "signal", page{Title: "Answer " + f.Step.Name, Section: "tasks", Data: f})
 }
 
@@ -108,8 +102,7 @@ func (c *console) signal(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
-	f.Key, f.IfSeq = r.PostForm.Get("key"), r.PostForm.Get("if_seq")
-	f.Reason, f.Refused = strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("go") == "refuse"
+	f.Key, f.Reason, f.Refused = r.PostForm.Get("key"), strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("go") == "refuse"
 	request := operate.Request{Action: operate.ActionSignal, Step: f.Step.Name, Reason: f.Reason, Key: f.Key}
 	bad := f.answer(schema, &request)
 	if bad == nil {

@@ -106,8 +106,6 @@ type stepRow struct {
 	Result      *document
 	What        string // of a step that is no call: what it waits for
 	ChildrenURL string // query of the list of its children; empty: it has none
-	Optional    bool   // the task goes on without it
-	When        bool   // it has a condition
 }
 
 // task is the page of one task.
@@ -192,9 +190,6 @@ func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
 			all[i].Result = documentOf("result-"+v.Steps[i].Name, "Result of "+v.Steps[i].Name, v.Steps[i].Result, base+"/payload?of="+v.Steps[i].Name)
 		}
 		all[i].Status, all[i].What = shownStatus(v, i), whatOf(&v.Steps[i])
-		if p != nil && i < len(p.Steps) {
-			all[i].Optional, all[i].When = p.Steps[i].OnExhausted == core.PolicySkip, p.Steps[i].When != ""
-		}
 		if p != nil && i < len(p.Steps) {
 			var names []string
 			for _, a := range p.Steps[i].After {

@@ -174,6 +174,13 @@ func (s *StepState) forgetLate() {
 	}
 }
 
+// forgetSilentUndo lets no late answer to an undo count any more.
+func (s *StepState) forgetSilentUndo() {
+	if s.own != nil && s.own.SilentUndo != 0 {
+		s.change(func(own *StepOwn) { own.SilentUndo = 0 })
+	}
+}
+
 // known says what a late answer has told of a step.
 func (w *sentence) known(i int) string {
 	switch own := w.t.Steps[i].Own(); {

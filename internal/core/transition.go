@@ -192,9 +192,7 @@ func (t *Task) applyToStep(r *Record) {
 		s.Awaits, s.Busy = r.Seq, r.Code != 0
 	case KindUndone, KindUndoLate:
 		s.MayHaveEffect, s.Left = false, ""
-		if s.own != nil && s.own.SilentUndo != 0 {
-			s.change(func(own *StepOwn) { own.SilentUndo = 0 })
-		}
+		s.forgetSilentUndo()
 	}
 }
 
@@ -213,9 +211,7 @@ func (t *Task) applyUndoAgain() {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
-		if s.own != nil && s.own.SilentUndo != 0 {
-			s.change(func(own *StepOwn) { own.SilentUndo = 0 })
-		}
+		s.forgetSilentUndo()
 		if s.Status == StepSkipped && t.State == StateUndone { // else it is not wanted
 			s.Status = StepWaiting
 		}
