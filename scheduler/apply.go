@@ -129,11 +129,19 @@ func (s *Shard) applyEvidence() {
 	}
 }
 
-// genuine reports whether a reply that bears the number of a command now out, or of one whose late answer may still say
-// something, answers that command. Other replies are stale.
-func (s *Shard) genuine(e *entry, m *ReplyMail) bool {
-	r := &m.Reply
-	if s.cfg.Genuine == nil || e.task.OutSeq(r.Seq) < 0 && e.task.LateOf(r.Seq, m.At) < 0 || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
+// addressed is the step whose command now out has the number of a reply, and the same or the one whose late answer may
+// still say something; -1: there is none.
+func addressed(e *entry, m *ReplyMail) (out, of int) {
+	out = e.task.OutSeq(m.Reply.Seq)
+	if of = out; of < 0 {
+		of = e.task.LateOf(m.Reply.Seq, m.At)
+	}
+	return out, of
+}
+
+// genuine reports whether a reply that is addressed to a step answers its command. Other replies are stale.
+func (s *Shard) genuine(e *entry, r *core.Reply, of int) bool {
+	if s.cfg.Genuine == nil || of < 0 || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
 		return true
 	}
 	s.Stats.Forged++
@@ -158,15 +166,11 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		if e.created {
 			return true, nil
 		}
-		if !s.genuine(e, m) {
+		out, of := addressed(e, m)
+		if !s.genuine(e, &m.Reply, of) {
 			continue
 		}
 		s.use(p, e)
-		out := e.task.OutSeq(m.Reply.Seq)
-		of := out
-		if of < 0 {
-			of = e.task.LateOf(m.Reply.Seq, m.At)
-		}
 		ev := core.Event{
 			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, of, m.Reply.From), Seq: m.Reply.Seq,
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
@@ -240,7 +244,7 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 		if e.created {
 			return true, nil
 		}
-		if !s.genuine(e, m) {
+		if _, of := addressed(e, m); !s.genuine(e, &m.Reply, of) {
 			continue
 		}
 		s.use(p, e)
