@@ -22,7 +22,8 @@ func Done[Out any](result Out) Probe[Out] {
 	return Probe[Out]{outcome: core.ProbeDone, result: result}
 }
 
-// Absent says that there is no effect, and that no do which was sent before the question makes one any more.
+// Absent says that there is no effect, and that no call for the key is at work. Duly asks again until that is certain: no
+// promise about calls on their way is asked of the agent.
 func Absent[Out any]() Probe[Out] { return Probe[Out]{outcome: core.ProbeAbsent} }
 
 // InProgress says that a do is still at work, or that the effect is being taken back.
@@ -34,7 +35,7 @@ var ErrNotKnown = agents.ErrNotKnown
 // ServeProbe lets a say what became of a do that did not answer, on duly.probe.<agent>, from [Agent.Run] on: beside
 // [Step.Serve], before or after it. call is the one whose outcome is not known; ask the service behind by its Key. probe
 // only looks: it begins nothing, and may be called at any time, also for a key that was never done. An error says that it
-// cannot tell.
+// cannot tell. Duly asks about steps with [Probed].
 //
 // An agent whose ledger can answer ([agents.ProbingLedger]; [NewMemoryLedger]'s can, of what it remembers) needs no
 // ServeProbe.

@@ -28,7 +28,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		return false, err
 	}
 	for _, part := range []func(context.Context) (bool, error){
-		s.applyControls, s.applyReplies, s.applyUnserved, s.applyWakes, s.applyBlocked, s.applyParked, s.applyFans, s.applyTasks,
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyBlocked, s.applyParked, s.applyFans, s.applyTasks,
 	} {
 		if full, err = part(ctx); full || err != nil {
 			break

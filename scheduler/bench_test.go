@@ -21,7 +21,7 @@ func BenchmarkCycle(b *testing.B) {
 	mail := &scheduler.Mail{}
 	now := began
 	s := scheduler.NewShard(scheduler.Config{Node: "n1", Now: func() core.Instant { return now }}, store, out, slog.New(slog.DiscardHandler), chance("n1"),
-		func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) })
+		func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) }, func(scheduler.ProbedMail) {})
 	if _, err := s.Adopt(b.Context(), now, 0, scheduler.Ground{Stream: "stream-1"}); err != nil {
 		b.Fatal(err)
 	}

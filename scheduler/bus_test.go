@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
 )
 
 // bus writes down what leaves the shard.
@@ -16,8 +17,10 @@ type bus struct {
 	notices   []core.Status
 	dead      []core.Submission
 	evidence  []core.Evidence
-	sends     int // calls of Send
-	publishes int // calls of Publish
+	asked     []scheduler.Question
+	said      []func(core.Probe) // by which each is answered
+	sends     int                // calls of Send
+	publishes int                // calls of Publish
 
 	publishErr, refuseErr, deadErr error
 	hold                           bool // no confirmation of endings
@@ -43,6 +46,12 @@ func (b *bus) Send(cmds []core.Command) {
 		c.Results = slices.Clone(c.Results)
 		b.sent = append(b.sent, c)
 	}
+}
+
+// Probe keeps what an agent is asked; tests answer by the function.
+func (b *bus) Probe(q scheduler.Question, said func(core.Probe)) {
+	b.note("probe %s try %d", q.Command.Key(), q.Command.Attempt)
+	b.asked, b.said = append(b.asked, q), append(b.said, said)
 }
 
 func (b *bus) Publish(endings []core.Ending, done func(error)) {

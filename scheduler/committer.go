@@ -68,7 +68,7 @@ func newCommitter(s *Scheduler, bus Bus) *Committer {
 		held: map[int]*ownership{}, feeds: map[int]*feed{}, drains: map[int]core.Instant{},
 	}
 	c.in = newInbox(s.cfg.Now, s.cfg.Memory, s.cfg.Admission)
-	c.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, c.in.published)
+	c.shard = NewShard(s.cfg.Config, s.store, bus, s.log, s.cfg.Rand, c.in.published, c.in.probed)
 	return c
 }
 

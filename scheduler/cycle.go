@@ -51,7 +51,7 @@ type cycle struct {
 	mail  *Mail
 	flush bool
 	bytes int // of the batch, by TaskWrite.Size
-	pos   struct{ published, control, number, reply, unserved, task, sub int }
+	pos   struct{ published, control, number, reply, unserved, probed, task, sub int }
 
 	lost    []int // partitions that are not this shard's any more
 	out     core.Outcome
@@ -93,7 +93,7 @@ type notice struct {
 
 func (c *cycle) begin(now core.Instant, mail *Mail, flush bool) {
 	c.now, c.mail, c.flush, c.lost = now, mail, flush, nil
-	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0
+	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
 }
 
 // write adds the records of the outcome to the task's one write of the batch.

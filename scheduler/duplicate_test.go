@@ -177,7 +177,7 @@ func TestCancelThatLostTheRace(t *testing.T) {
 	r.cycle()
 	r.finish()
 	r.start("n2")
-	r.shard = scheduler.NewShard(r.cfg, blindStore{r.store}, r.bus, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {})
+	r.shard = scheduler.NewShard(r.cfg, blindStore{r.store}, r.bus, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {}, func(scheduler.ProbedMail) {})
 	r.adopt(0)
 	r.bus.notices = nil
 	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"})

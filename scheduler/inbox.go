@@ -85,6 +85,14 @@ func (b *Inbox) Pauses(all []core.Pause) {
 	b.unlockDue()
 }
 
+// probed takes what an agent says of a do that was silent, and stamps it.
+func (b *Inbox) probed(m ProbedMail) {
+	b.mu.Lock()
+	m.At = b.now()
+	b.mail.Probed = append(b.mail.Probed, m)
+	b.unlockDue()
+}
+
 // published takes a confirmation of published endings.
 func (b *Inbox) published(m PublishedMail) {
 	b.mu.Lock()

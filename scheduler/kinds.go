@@ -9,14 +9,15 @@ import (
 // Kinds counts what only some kinds of step do, and what comes late. Rows and children are counted when they are committed;
 // signals, starts and expressions when they are decided upon.
 type Kinds struct {
-	Waits              int64 // that ended because their instant came
-	Signals            int64 // that were taken
-	SignalsRefused     int64 // that changed nothing
-	Born               int64 // children
-	Skipped            int64 // steps whose condition is false
-	Expressions        int64 // that failed
-	LateDos, LateUndos int64 // answers that came after their complete-by and are kept
-	Starts             int64 // of tasks that were to begin later
+	Waits              int64                // that ended because their instant came
+	Signals            int64                // that were taken
+	SignalsRefused     int64                // that changed nothing
+	Born               int64                // children
+	Skipped            int64                // steps whose condition is false
+	Expressions        int64                // that failed
+	LateDos, LateUndos int64                // answers that came after their complete-by and are kept
+	Starts             int64                // of tasks that were to begin later
+	Probes             [probeOutcomes]int64 // questions about silent dos by what came of them
 	ChildEnds          [len(ends)]int64
 }
 
@@ -39,6 +40,9 @@ func (k *Kinds) add(o *Kinds) {
 	k.LateDos += o.LateDos
 	k.LateUndos += o.LateUndos
 	k.Starts += o.Starts
+	for i, n := range o.Probes {
+		k.Probes[i] += n
+	}
 	for i, n := range o.ChildEnds {
 		k.ChildEnds[i] += n
 	}
@@ -57,7 +61,7 @@ func (s *Shard) countRows() {
 				if len(r.Result) > 0 { // a wait has no result
 					continue
 				}
-			case core.KindSkipped, core.KindLate, core.KindUndoLate:
+			case core.KindSkipped, core.KindLate, core.KindUndoLate, core.KindProbed:
 			default:
 				continue
 			}
@@ -86,6 +90,15 @@ func (k *Kinds) count(r *core.Record, of *planRef) {
 		k.LateDos++
 	case core.KindUndoLate:
 		k.LateUndos++
+	case core.KindProbed:
+		switch r.Code {
+		case 0:
+			k.Probes[ProbeDone]++
+		case core.CodeAbsent:
+			k.Probes[ProbeAbsent]++
+		default:
+			k.Probes[ProbeUnknown]++
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ type Mail struct {
 	Controls  []ControlMail // served first
 	Replies   []ReplyMail
 	Unserved  []ReplyMail // only Partition, Number, Seq and Token are set
+	Probed    []ProbedMail
 	Published []PublishedMail
 	Tasks     []TaskMail
 	// PlansChanged makes the shard read the plans again before new work.
@@ -45,6 +46,16 @@ type ReplyMail struct {
 	Reply core.Reply
 }
 
+// ProbedMail is what an agent says of a do that was silent.
+type ProbedMail struct {
+	Partition int
+	Epoch     int64
+	Number    int64
+	Seq       int64 // of the do
+	At        core.Instant
+	Probe     core.Probe
+}
+
 // PublishedMail says that the event stream has stored endings, or why not.
 type PublishedMail struct {
 	Partition int
@@ -55,16 +66,18 @@ type PublishedMail struct {
 
 // Empty reports whether there is nothing in it.
 func (m *Mail) Empty() bool {
-	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil
+	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Probed)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil
 }
 
 // reset empties the mail and keeps its memory.
 func (m *Mail) reset() {
 	clear(m.Controls)
 	clear(m.Replies)
+	clear(m.Probed)
 	clear(m.Published)
 	clear(m.Tasks)
 	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
+	m.Probed = m.Probed[:0]
 	m.Published, m.Tasks, m.PlansChanged = m.Published[:0], m.Tasks[:0], false
 	m.Pauses = nil
 }

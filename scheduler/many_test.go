@@ -242,7 +242,7 @@ func TestRequestAboutManyInLittleMemory(t *testing.T) {
 	r := inError(t, 5, scheduler.Config{Memory: scheduler.NewMemory(1 << 20)})
 	loads := 0
 	log := slog.New(slog.NewTextHandler(&r.logs, nil))
-	r.shard = scheduler.NewShard(r.cfg, countingStore{r.store, &loads}, r.bus, log, chance("n1"), func(m scheduler.PublishedMail) { r.mail.Published = append(r.mail.Published, m) })
+	r.shard = scheduler.NewShard(r.cfg, countingStore{r.store, &loads}, r.bus, log, chance("n1"), func(m scheduler.PublishedMail) { r.mail.Published = append(r.mail.Published, m) }, func(scheduler.ProbedMail) {})
 	r.adopt(0)
 	r.control(aboutMany(core.EventUndo, 5))
 	r.cycle()

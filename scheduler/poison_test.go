@@ -277,7 +277,7 @@ func TestPoisonOfAnotherLife(t *testing.T) {
 			later := newRig(t, scheduler.Config{})
 			live(later)
 			r := newRig(t, scheduler.Config{})
-			r.shard = scheduler.NewShard(r.cfg, rereads{r.store, later.store}, r.bus, slog.New(slog.DiscardHandler), chance("n1"), func(scheduler.PublishedMail) {})
+			r.shard = scheduler.NewShard(r.cfg, rereads{r.store, later.store}, r.bus, slog.New(slog.DiscardHandler), chance("n1"), func(scheduler.PublishedMail) {}, func(scheduler.ProbedMail) {})
 			r.adopt(0)
 			r.tasks(0, order("t1"))
 			r.cycle()

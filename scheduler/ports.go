@@ -42,11 +42,22 @@ type Expressions interface {
 	Children(plan *core.Plan, t *core.Task, step int) func(index int, element []byte) ([]byte, error)
 }
 
+// Question is what an agent is asked about a do that was silent. The complete-by of its command is that of the answer.
+type Question struct {
+	Command   core.Command
+	ResultMax int // bytes of the result that the answer may have
+	// Quiet is from when on it counts that the agent says absent: before it a do may still take effect.
+	Quiet core.Instant
+}
+
 // Bus is where effects leave. No method waits for an agent.
 type Bus interface {
 	// Send puts commands on their way to the agents. A command that is lost is
 	// recovered by its complete-by. Their memory is used again after the call.
 	Send(cmds []core.Command)
+	// Probe asks an agent what became of a do, again until it says so or until q.CompleteBy, and calls said at most once,
+	// from any goroutine, with what it says: done, or absent. Its memory may be kept.
+	Probe(q Question, said func(core.Probe))
 	// Publish stores endings in the event stream and calls done once, with nil when
 	// all of them are stored.
 	Publish(endings []core.Ending, done func(error))

@@ -90,6 +90,8 @@ func (s *Shard) effect(x *pending) {
 		if x.effect.Step < len(task.Steps) && task.Steps[x.effect.Step].Out == x.effect.Seq {
 			s.command(x)
 		}
+	case core.EffectProbe:
+		s.probe(x)
 	case core.EffectWake:
 		s.wakes.push(wake{at: x.effect.At, partition: x.p.id, number: task.Number})
 	case core.EffectAlert:

@@ -96,7 +96,10 @@ func (r *rig) start(node string) {
 func (r *rig) newShard(seed string) *scheduler.Shard {
 	mail := r.mail
 	log := slog.New(slog.NewTextHandler(&r.logs, nil))
-	return scheduler.NewShard(r.cfg, r.store, r.bus, log, chance(seed), func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) })
+	return scheduler.NewShard(r.cfg, r.store, r.bus, log, chance(seed), func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) }, func(m scheduler.ProbedMail) {
+		m.At = r.now
+		mail.Probed = append(mail.Probed, m)
+	})
 }
 
 // chance is a sequence of numbers in [0,1) that differs from node to node.

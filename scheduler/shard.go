@@ -100,6 +100,7 @@ type Shard struct {
 	log    *slog.Logger
 	rand   func() float64
 	posted func(PublishedMail) // where confirmations of published endings go; called from any goroutine
+	said   func(ProbedMail)    // and what agents say of silent dos
 
 	partitions     map[int]*partition
 	rewound        map[int]rewound // partitions whose streams ended before their cursors
@@ -156,10 +157,10 @@ type Stats struct {
 
 // NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for
 // jitter and commit ids; posted takes confirmations of published endings, from any
-// goroutine, and must bring them back as Mail.Published.
-func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail)) *Shard {
+// goroutine, and must bring them back as Mail.Published; so do said and Mail.Probed with what agents say of silent dos.
+func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
 	s := &Shard{
-		cfg: cfg.WithDefaults(), store: store, bus: bus, log: log, rand: rand, posted: posted,
+		cfg: cfg.WithDefaults(), store: store, bus: bus, log: log, rand: rand, posted: posted, said: said,
 		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()

@@ -322,7 +322,7 @@ func TestTakeoverAfterStandingStill(t *testing.T) {
 	n2.cfg.Node, n2.cfg.Now = "n2", n2.clock
 	store := slowTakeOver{r.store, func() { n2.now = n2.now.Add(time.Minute) }}
 	log := slog.New(slog.DiscardHandler)
-	n2.shard = scheduler.NewShard(n2.cfg, store, n2.bus, log, chance("n2"), func(m scheduler.PublishedMail) { n2.mail.Published = append(n2.mail.Published, m) })
+	n2.shard = scheduler.NewShard(n2.cfg, store, n2.bus, log, chance("n2"), func(m scheduler.PublishedMail) { n2.mail.Published = append(n2.mail.Published, m) }, func(scheduler.ProbedMail) {})
 	n2.adopt(0)
 	n2.bus.take()
 	n2.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "waiting"})
@@ -360,7 +360,7 @@ func TestRetryAfterASlowCommitIsProven(t *testing.T) {
 		r := newRig(t, scheduler.Config{})
 		var failed error
 		log := slog.New(slog.NewTextHandler(&r.logs, nil))
-		r.shard = scheduler.NewShard(r.cfg, cursorStore{r.store, &failed}, r.bus, log, chance("n1"), func(scheduler.PublishedMail) {})
+		r.shard = scheduler.NewShard(r.cfg, cursorStore{r.store, &failed}, r.bus, log, chance("n1"), func(scheduler.PublishedMail) {}, func(scheduler.ProbedMail) {})
 		r.adopt(0)
 		r.store.AddPlan(waitingPlan)
 		r.adopt(1)
@@ -419,7 +419,7 @@ func TestOvertakenWhileTakingOver(t *testing.T) {
 		r.cycle()
 		r.one()
 	}}
-	n2 := scheduler.NewShard(scheduler.Config{Node: "n2", Now: r.clock}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {})
+	n2 := scheduler.NewShard(scheduler.Config{Node: "n2", Now: r.clock}, store, late, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {}, func(scheduler.ProbedMail) {})
 	if _, err := n2.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); err == nil {
 		t.Error("it has taken over a partition that is another's")
 	}

@@ -268,7 +268,7 @@ func TestTakeoverOvertakenBeforeTheSecond(t *testing.T) {
 		}
 	}}
 	r.cfg.Node = "n2"
-	shard := scheduler.NewShard(r.cfg, store, r.bus, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {})
+	shard := scheduler.NewShard(r.cfg, store, r.bus, slog.New(slog.DiscardHandler), chance("n2"), func(scheduler.PublishedMail) {}, func(scheduler.ProbedMail) {})
 	again := func(context.Context) (scheduler.Ground, error) {
 		return scheduler.Ground{Stream: "stream-1", At: r.now}, nil
 	}

@@ -34,7 +34,7 @@ func TestLaterJournalFormatIsRefused(t *testing.T) {
 				"id":     func() error { _, err := s.LoadIDs(t.Context(), 0, []string{"t2"}); return err },
 				"get":    func() error { _, err := s.Get(t.Context(), 0, "t2"); return err },
 			} {
-				if err := read(); err == nil || !strings.Contains(err.Error(), "of task number 2 has format 6, this binary knows up to 5: use a newer binary") {
+				if err := read(); err == nil || !strings.Contains(err.Error(), "of task number 2 has format 7, this binary knows up to 6: use a newer binary") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -68,7 +68,7 @@ func two(t *testing.T, s schema.Store) {
 
 func later(t *testing.T, db *sql.DB) {
 	t.Helper()
-	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 6 WHERE number = 2`); err != nil {
+	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 7 WHERE number = 2`); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,12 +14,15 @@ const (
 	repairFormat  = 3 // of an edit, or of a step that was accepted: binaries of before would undo less, or by another input
 	graphFormat   = 4 // of a plan that is a graph: binaries of before know one command at a time
 	lateFormat    = 5 // of a late answer, which binaries of before would take for the end of a command
-	journalFormat = lateFormat
+	probeFormat   = 6 // of a do whose agent is asked what became of it: binaries of before would let it hang, or be undone
+	journalFormat = probeFormat
 )
 
 // FormatOf is the format of a row of a task that holds that input.
 func FormatOf(t *core.Task, r *core.Record, input []byte) int16 {
 	switch {
+	case r.Kind == core.KindProbed, r.Kind == core.KindOverdue && r.StepStatus == core.StepRunning:
+		return probeFormat
 	case r.Kind == core.KindLate, r.Kind == core.KindUndoLate:
 		return lateFormat
 	case r.Kind == core.KindSkipped, r.Kind == core.KindSignalled, r.Kind == core.KindResult, r.Kind == core.KindStarted && r.Input != nil, severalOut(t):

@@ -60,6 +60,7 @@ var kinds = map[core.Kind]struct{ words, class string }{
 	core.KindAsked:        {"the supervisor asked, and nothing was due yet", "calm"},
 	core.KindLate:         {"answered after its complete-by; what it did is known now", "calm"},
 	core.KindUndoLate:     {"its undo answered after its complete-by: undone", "calm"},
+	core.KindProbed:       {"its agent was asked what became of it", "calm"},
 	core.KindWentBack:     {"the database went back; steps may have run that are not here", "warn"},
 }
 

@@ -46,12 +46,14 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 		if r.Step < 0 || r.Kind == core.KindStarted {
 			continue
 		}
-		if r.Kind != core.KindLate {
+		if evidence := r.Kind == core.KindLate || r.Kind == core.KindProbed && r.Code == 0 && r.StepStatus != core.StepDone; !evidence {
 			newest[r.Step] = r
 		}
 		switch r.Kind {
 		case core.KindLate:
 			outside[r.Step] = r.Code == 0
+		case core.KindProbed:
+			outside[r.Step] = outside[r.Step] && r.Code != core.CodeAbsent
 		case core.KindFailed, core.KindOverdue:
 			outside[r.Step] = true
 		case core.KindRefused:

@@ -69,6 +69,8 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 		return d.child()
 	case EventMigrate:
 		return d.migrate()
+	case EventProbed:
+		return d.probed()
 	}
 	return d.notAllowed(fmt.Sprintf("event kind %d is unknown", ev.Kind))
 }

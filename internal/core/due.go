@@ -22,7 +22,7 @@ func (t *Task) NextDue(p *Plan) Instant {
 	for i := range t.Steps {
 		switch s := &t.Steps[i]; {
 		case s.Status.over():
-		case s.Out != 0 && s.Out != s.Awaits:
+		case s.Out != 0 && s.Out != s.Awaits, s.probing():
 			due, out = min(due, s.Due), true
 		case t.skips(p, i):
 			due = min(due, t.undoBound(p, i))
@@ -59,6 +59,8 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 		case s.again():
 			next = earlier(next, s.Heard)
 		case t.State == StateUndoing:
+		case s.probing():
+			next = earlier(next, s.Due)
 		case s.Out != 0:
 			if s.kind == kindWait {
 				next = earlier(next, min(s.Due, until))

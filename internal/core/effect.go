@@ -13,6 +13,7 @@ const (
 	EffectAlert                              // tell an operator that the undo of Step is in trouble and goes on
 	EffectChildren                           // bear the children of Step, in this and, beyond the first, in later commits
 	EffectUndoChildren                       // undo the children of Step
+	EffectProbe                              // ask the agent of Step until At what became of the do numbered Seq
 )
 
 // Effect is one thing to do once the records of its outcome are committed.

@@ -23,6 +23,7 @@ const (
 	EventSignal                        // client or operator: the answer that the signal step Step waits for, or refuses with Code
 	EventChild                         // owner: the child or children of the step whose command is numbered Seq have come to their end
 	EventMigrate                       // operator: from now on the task is of another version of its plan
+	EventProbed                        // agent: what became of the do numbered Seq, which was silent; Code is 0 or CodeAbsent
 )
 
 // Event is one thing that happened to one task.
@@ -36,10 +37,10 @@ type Event struct {
 	Type   string  // of a request: the type that the requester names; empty: it names none
 	IfSeq  int64   // of a request: the newest journal row that the requester knows; 0: whatever it is
 
-	Seq    int64   // of Reply, Unserved: journal row that issued the command
+	Seq    int64   // of Reply, Unserved, Probed: journal row that issued the command
 	Code   int     // of Reply: 0 = success, else the Nats-Service-Error-Code
 	Error  string  // of Reply, Poison: text of the failure
-	Result []byte  // of Reply and Accept: JSON
+	Result []byte  // of Reply, Probed and Accept: JSON
 	Input  []byte  // of Edit: JSON
 	Step   string  // of Resubmit, Edit and Accept: the step meant; empty = the failed one; of Undo: see EventUndo
 	Until  Instant // of Extend, Resubmit, Edit and Accept: the new task deadline; 0 = the plan's time from now; of WentBack: when

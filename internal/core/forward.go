@@ -219,7 +219,7 @@ func (d *decision) settle() {
 		switch {
 		case s.kind == kindTask && (i == begun && !undo || s.Out != 0 && s.Status == StepRunning):
 			children = true
-		case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i):
+		case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i), s.probing():
 			active = true
 		case i == begun:
 		case s.Awaits != 0 && !t.stopping(d.p), t.beginnable(d.p, i) && s.Due > d.at && s.Attempt > 0:

@@ -277,6 +277,13 @@ func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 		s.signalled = s.signalled && (r.Kind == KindAccepted || !s.used) // an early one is kept
 	case KindWentBack:
 		return ""
+	case KindProbed:
+		if s.out != 0 {
+			return fmt.Sprintf("row %d says what became of a do of step %d, whose row %d is out", r.Seq, r.Step, s.out)
+		}
+		if r.Code == 0 && r.StepStatus != StepDone { // evidence
+			return ""
+		}
 	case KindLate: // it ends nothing
 		if r.StepStatus == StepDone || s.undo && s.out != 0 && r.StepStatus != StepUndoing {
 			return fmt.Sprintf("a late answer, row %d, leaves step %d %s", r.Seq, r.Step, r.StepStatus)

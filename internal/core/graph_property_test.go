@@ -202,6 +202,7 @@ func (l *graphLife) drawKind(s *Step, p *Plan) {
 		s.Backoff = c.span(1, 20)
 		s.BackoffCap = max(s.Backoff, c.span(1, 40))
 		s.Pause = c.span(5, 100)
+		s.Probe = c.one(3)
 		if graphReady() && c.one(6) {
 			s.Input = "input"
 		}
@@ -345,7 +346,9 @@ func (l *graphLife) step() {
 		l.people()
 		return
 	}
-	switch what := l.c.n(50); {
+	switch what := l.c.n(53); {
+	case what >= 50:
+		l.asked()
 	case what < 11:
 		l.work()
 	case what < 20:
@@ -404,6 +407,35 @@ func (l *graphLife) work() {
 	if what := l.w.work(h, l.now, code, effect, silent); what != "" {
 		l.wrong("%s", what)
 	}
+}
+
+// asked: an agent answers what became of a silent do, or its answer arrives.
+func (l *graphLife) asked() {
+	if n := len(l.w.asks); n > 0 && l.c.one(2) {
+		i := l.c.n(n)
+		l.tell("the agent of step %d answers about row %d", l.w.asks[i].key.step, l.w.asks[i].seq)
+		l.w.askAgent(l.w.asks[i], l.now)
+		l.w.asks = slices.Delete(l.w.asks, i, i+1)
+	}
+	if len(l.w.said) == 0 {
+		return
+	}
+	i := l.c.n(len(l.w.said))
+	a := l.w.said[i]
+	if l.c.one(2) {
+		l.w.said = slices.Delete(l.w.said, i, i+1)
+	}
+	if a.early(l.p, l.t) {
+		l.w.asks = append(l.w.asks, ask{seq: a.seq, key: a.key})
+		return
+	}
+	l.late = func() {
+		if what := l.w.checkProbed(a, l.out.Records); what != "" {
+			l.wrong("%s", what)
+		}
+	}
+	l.event(Event{Kind: EventProbed, Seq: a.seq, Code: a.code, Result: []byte("2"), Actor: "agent"})
+	l.late = nil
 }
 
 func (l *graphLife) deliver() {
@@ -750,7 +782,7 @@ func sinceBirth(at Instant) string {
 }
 
 func effectName(k EffectKind) string {
-	return []string{"", "do", "undo", "wake", "received", "ended", "alert", "children", "undo-children"}[k]
+	return []string{"", "do", "undo", "wake", "received", "ended", "alert", "children", "undo-children", "probe"}[k]
 }
 
 // check holds everything that must be true after any event.
@@ -792,7 +824,12 @@ func (l *graphLife) check(before *Task) {
 func (l *graphLife) checkStep(i int, due Instant) {
 	t, s, kind := l.t, &l.t.Steps[i], l.p.Steps[i].Kind
 	if s.Status == StepRunning && s.Out == 0 {
-		l.wrong("step %d runs with nothing out", i)
+		if asks := s.probing() && l.p.Steps[i].Probe && t.State == StateProcessing; !asks {
+			l.wrong("step %d runs with nothing out", i)
+		}
+		if due > s.Due {
+			l.wrong("G4: the task is due at %s, and its agent is asked until %s", sinceBirth(due), sinceBirth(s.Due))
+		}
 	}
 	if s.Out != 0 && !s.again() && due > s.Due && !(t.State == StateUndoing && kind.Parent()) { // they are undone
 		l.wrong("G4: the task is due at %s, and step %d at %s", sinceBirth(due), i, sinceBirth(s.Due))
@@ -825,6 +862,8 @@ func (l *graphLife) leave(lost bool) {
 		switch e.Kind {
 		case EffectDo, EffectUndo:
 			l.send(e, at, lost)
+		case EffectProbe:
+			l.w.asks = append(l.w.asks, ask{seq: e.Seq, key: effectKey{l.t.Round, e.Step}})
 		case EffectWake:
 			l.w.timers = append(l.w.timers, e.At)
 		case EffectChildren:

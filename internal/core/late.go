@@ -75,7 +75,7 @@ func (d *decision) onlyCopy(i int) bool {
 	if s.Out == d.ev.Seq {
 		return s.firstCopy() && !s.Own().None
 	}
-	return s.Out == 0 && s.Own().Only && (s.Status == StepWaiting || s.Status == StepFailed)
+	return s.Out == 0 && s.Own().Only && (s.Status == StepWaiting || s.Status == StepFailed || s.probing())
 }
 
 // firstCopy reports whether the do that is out is the only one that may have reached an agent.
@@ -135,7 +135,12 @@ func (t *Task) applyLate(r *Record) {
 	s.Status = r.StepStatus
 	if r.Code == 0 {
 		s.Result = r.Result
-		s.change(func(own *StepOwn) { own.Silent, own.Only, own.Known = 0, false, true })
+		s.change(func(own *StepOwn) {
+			own.Silent, own.Only, own.Known = 0, false, true
+			if r.Kind == KindProbed {
+				own.Asked = 0
+			}
+		})
 		return
 	}
 	out := s.Out != 0
@@ -158,7 +163,7 @@ func (s *StepState) applySilence(r *Record, number int64) (none bool) {
 		case none:
 			own.None = false
 		default:
-			own.Silent = number
+			own.Silent, own.Asked = number, number
 		}
 	})
 	return none
@@ -169,8 +174,8 @@ func (s *StepState) numberOut() int64 { return cmp.Or(s.Out, s.Awaits) }
 
 // forgetLate ends what is known of one copy alone, when another do leaves.
 func (s *StepState) forgetLate() {
-	if s.own != nil && (s.own.Only || s.own.None) {
-		s.change(func(own *StepOwn) { own.Only, own.None = false, false })
+	if s.own != nil && (s.own.Only || s.own.None || s.own.Asked != 0) {
+		s.change(func(own *StepOwn) { own.Only, own.None, own.Asked = false, false, 0 })
 	}
 }
 
@@ -185,7 +190,7 @@ func (s *StepState) forgetSilentUndo() {
 func (w *sentence) known(i int) string {
 	switch own := w.t.Steps[i].Own(); {
 	case own.Known:
-		return " (its answer came late: it took effect)"
+		return " (it is known that it took effect)"
 	case own.None:
 		return " (its answer came late: it had no effect)"
 	}

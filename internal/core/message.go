@@ -87,6 +87,7 @@ type Token [8]byte
 // Codes of failed replies with a meaning of their own; they are HTTP's.
 const (
 	CodeTimeout    = 408 // tried again
+	CodeAbsent     = 404 // of a probe: there is no effect
 	CodeGone       = 410 // the key carries a tombstone; final
 	CodeRefused    = 422 // what Refuse answers; final
 	CodeTooEarly   = 425 // the same key is at work elsewhere; tried again

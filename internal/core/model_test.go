@@ -21,6 +21,42 @@ type model struct {
 	settled map[int]bool         // rounds that a person settled by hand
 	inputs  map[effectKey]string // of the do that left last
 	hand    map[effectKey]bool   // accepted: done by hand
+	asks    []ask                // what agents are asked about silent dos
+	said    []ask                // and what they have answered
+}
+
+// ask is one question about a silent do. It may be asked again, and the answer come late, or twice.
+type ask struct {
+	seq  int64
+	key  effectKey
+	code int     // of the answer
+	at   Instant // when it saw no effect
+}
+
+// early reports whether an answer does not count, and the agent is asked again: it was given while a do could take effect.
+func (a ask) early(p *Plan, t *Task) bool {
+	i := t.AskedOf(p, a.seq)
+	return a.code == CodeAbsent && i >= 0 && a.at < t.ProbeQuiet(i)
+}
+
+// askAgent lets the agent say what it sees.
+func (m *model) askAgent(a ask, now Instant) {
+	if !m.effect(a.key).live {
+		a.code, a.at = CodeAbsent, now
+	}
+	m.said = append(m.said, a)
+}
+
+// checkProbed judges the rows that such an answer led to.
+func (m *model) checkProbed(a ask, rows []Record) string {
+	at := slices.IndexFunc(rows, func(r Record) bool { return r.Kind == KindProbed }) // what retries came to is noted first
+	if at < 0 || rows[at].Step != a.key.step || rows[at].Code != a.code {
+		return fmt.Sprintf("what the agent of step %d says, code %d, is noted as %+v", a.key.step, a.code, rows)
+	}
+	if a.code == 0 && m.effect(a.key).applied == 0 && !m.settled[a.key.round] {
+		return fmt.Sprintf("step %d counts as done, and has no effect", a.key.step)
+	}
+	return ""
 }
 
 // try is one command, known by the number of the journal row that issued it.
@@ -160,7 +196,7 @@ func (m *model) checkLate(a answer, rows []Record) string {
 		}
 	case r.Kind == KindLate && !a.try.undo && FinalCode(a.code):
 		for _, t := range m.tries {
-			if t.key == k && !t.undo && (t != a.try && t.copies > 0 || t.copies > 1) {
+			if t.key == k && !t.undo && (t != a.try && t.copies > 0 && !(t.counted && t.copies == 1) || t.copies > 1) {
 				return fmt.Sprintf("step %d counts as without effect, and do %d left %d times", k.step, t.seq, t.copies)
 			}
 		}

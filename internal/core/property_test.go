@@ -87,6 +87,7 @@ func (c chance) drawPlan() Plan {
 			BackoffCap:      c.span("backoff cap", 1, 60),
 			Pause:           c.span("pause", 5, 300),
 			OnExhausted:     pick(c, "policy", PolicyUndo, PolicyUndo, PolicyWait, PolicyError),
+			Probe:           c.one("probe", 3),
 		}
 		st.CompleteBy, st.BackoffCap = min(st.CompleteBy, p.CompleteBy), max(st.Backoff, st.BackoffCap) // else it is refused
 		for a := range i {
@@ -137,7 +138,9 @@ func (s *storm) step() {
 		s.people()
 		return
 	}
-	switch what := s.n("what", 41); {
+	switch what := s.n("what", 44); {
+	case what >= 41:
+		s.asked()
 	case what < 10:
 		s.work()
 	case what < 20:
@@ -254,6 +257,30 @@ func (s *storm) unservedSend() {
 	if s.try(Event{Kind: EventUnserved, Seq: h.try.seq}) == errLost {
 		return
 	}
+}
+
+// asked: an agent answers what became of a silent do, or its answer arrives.
+func (s *storm) asked() {
+	if n := len(s.m.asks); n > 0 && s.one("answers", 2) {
+		i := s.n("ask", n)
+		s.m.askAgent(s.m.asks[i], s.now)
+		s.m.asks = slices.Delete(s.m.asks, i, i+1)
+	}
+	if len(s.m.said) == 0 {
+		return
+	}
+	i := s.n("said", len(s.m.said))
+	a := s.m.said[i]
+	if s.one("once", 2) {
+		s.m.said = slices.Delete(s.m.said, i, i+1)
+	}
+	if a.early(s.plan, s.task) {
+		s.m.asks = append(s.m.asks, ask{seq: a.seq, key: a.key})
+		return
+	}
+	s.done = []func(){func() { s.breach(s.m.checkProbed(a, s.out.Records)) }}
+	_ = s.try(Event{Kind: EventProbed, Seq: a.seq, Code: a.code, Result: []byte("2"), Actor: "agent"})
+	s.done = nil
 }
 
 func (s *storm) wakeUp() {
@@ -416,6 +443,8 @@ func (s *storm) leave(lost bool) {
 			s.breach(s.m.checkSend(s.plan, s.task, e, at))
 			s.breach(s.m.checkInput(s.task, e))
 			s.m.send(e, s.task.Round, lost)
+		case EffectProbe:
+			s.m.asks = append(s.m.asks, ask{seq: e.Seq, key: effectKey{s.task.Round, e.Step}})
 		case EffectWake:
 			s.m.timers = append(s.m.timers, e.At)
 		}

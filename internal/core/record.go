@@ -33,6 +33,7 @@ const (
 	KindMigrated     Kind = "migrated"  // from now on the task is of another version of its plan; see migrate.go
 	KindLate         Kind = "late"      // do answered after its complete-by: its effect is known, or that there is none
 	KindUndoLate     Kind = "undo_late" // undo answered after its complete-by: undone
+	KindProbed       Kind = "probed"    // what became of a do that was not answered; with a status other than done it is evidence; see probe.go
 	KindWentBack     Kind = "went_back" // the database went back: steps may have run that are not in the journal
 )
 
@@ -58,7 +59,7 @@ type Record struct {
 	Next        int     // step whose command this row issues; -1: none
 	NextAttempt int     // attempt number of that command
 	Undo        bool    // the command is an undo
-	Due         Instant // complete-by of that command; without Next, when the next try of Step may leave
+	Due         Instant // complete-by of that command; without Next, when the next try of Step may leave, or, of one that is running, until when its agent is asked
 	Deadline    Instant // of the task, when this row set it
 	Input       []byte  // of the task from this row on, when an edit changed it; of a row that begins Next: its own input, or the list of its children
 }

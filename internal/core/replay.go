@@ -142,6 +142,7 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 		}
 		out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
 	}
+	t.resumeProbes(p, at, out)
 	next := t.nextWake(p, at)
 	for i := range t.Steps { // a try whose time came while the task had no owner
 		if s := &t.Steps[i]; t.State == StateProcessing && t.beginnable(p, i) && s.Due <= at {

@@ -116,7 +116,7 @@ func (p *player) step(name string, a args) {
 		Name: name, Agent: "agent." + name, Undoable: !check, OnExhausted: Policy(a["policy"]),
 		CompleteBy: p.duration(a["complete-by"]), UndoCompleteBy: p.duration(a["undo-complete-by"]),
 		Backoff: p.duration(a["backoff"]), Pause: p.duration(a["pause"]),
-		AttemptsMax: int(p.number(a["attempts"])), UndoAttemptsMax: int(p.number(a["undo-attempts"])),
+		Probe: a["probe"] != "", AttemptsMax: int(p.number(a["attempts"])), UndoAttemptsMax: int(p.number(a["undo-attempts"])),
 	}
 	if said, ok := a["after"]; !ok && len(p.plan.Steps) > 0 && said == "" {
 		st.After = []int{len(p.plan.Steps) - 1} // as NewPlan has it
@@ -141,7 +141,7 @@ func (p *player) submitUnknown() {
 var eventKinds = map[string]EventKind{
 	"reply": EventReply, "unserved": EventUnserved, "wake": EventWake, "claim": EventClaim,
 	"overdue": EventOverdue, "served": EventServed, "cancel": EventCancel, "undo": EventUndo, "resubmit": EventResubmit,
-	"resolve": EventResolve, "extend": EventExtend, "poison": EventPoison, "accept": EventAccept, "edit": EventEdit,
+	"resolve": EventResolve, "extend": EventExtend, "poison": EventPoison, "accept": EventAccept, "edit": EventEdit, "probed": EventProbed,
 }
 
 func (p *player) event(name string, a args) {
@@ -157,6 +157,9 @@ func (p *player) event(name string, a args) {
 	}
 	if until := a["until"]; until != "" {
 		ev.Until = birthTime.Add(p.duration(until))
+	}
+	if ev.Seq == 0 && kind == EventProbed {
+		ev.Seq = lastAsked(p.rig)
 	}
 	if ev.Seq == 0 && (kind == EventReply || kind == EventUnserved) {
 		ev.Seq = lastCommand(p.rig)
@@ -241,7 +244,7 @@ func (p *player) record(r *Record) {
 			s += ": " + text
 		}
 	}
-	if r.Kind == KindAccepted || r.Kind == KindLate && r.Code == 0 {
+	if r.Kind == KindAccepted || (r.Kind == KindLate || r.Kind == KindProbed) && r.Code == 0 {
 		s += ", result " + string(r.Result)
 	}
 	if r.Input != nil {
@@ -263,6 +266,8 @@ func (p *player) effect(e Effect) {
 			text += ", of a do that answered " + string(s.Result)
 		}
 		p.line("%s", text)
+	case EffectProbe:
+		p.line("→ ask the agent of %s.%d until %s what became of number %d", p.rig.plan.Steps[e.Step].Name, e.Attempt, at(e.At), e.Seq)
 	case EffectWake:
 		p.line("→ wake at %s", at(e.At))
 	case EffectReceived:

@@ -252,11 +252,11 @@ func (w *sentence) waitOut(i int) {
 	}
 }
 
-// out are the steps whose commands are out.
+// out are the steps whose commands are out, or whose agents are asked about them.
 func (w *sentence) out() []int {
 	var out []int
 	for i := range w.t.Steps {
-		if w.t.Steps[i].Out != 0 {
+		if s := &w.t.Steps[i]; s.Out != 0 || s.probing() {
 			out = append(out, i)
 		}
 	}
@@ -280,6 +280,8 @@ func (w *sentence) doOut(i int) {
 	}
 	lead := w.lead(i)
 	switch {
+	case s.probing():
+		w.say("%s, %s, was not answered in time%s: until %s %s is asked what became of it", lead, w.doTry(i), w.known(i), when(s.Due), w.agent(i))
 	case s.again():
 		w.say("%s waits for %s and is being tried, %s: an answer has to come by %s", lead, w.agent(i), w.doTry(i), when(s.Due))
 	case w.at >= s.Due:

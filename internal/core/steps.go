@@ -60,7 +60,8 @@ type StepOwn struct {
 	Silent     int64 // row of its newest do that was not answered by its complete-by; 0: none, or its late answer is known
 	SilentUndo int64 // the same of its undo
 	Only       bool  // the do of Silent was the only one, and sent once; not journalled
-	Known      bool  // a late answer says that the effect is there
+	Known      bool  // a late answer, or a probe's, says that the effect is there
+	Asked      int64 // row of its newest do that was not answered by its complete-by; 0: none, or it is known what became of it
 	None       bool  // a late answer to the do that is out says that it had no effect
 }
 

@@ -119,7 +119,7 @@ func (t *Task) applyRoundAfterWentBack() {
 // applyToStep changes the step whose try ended, or that was reset.
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
-	if r.Kind == KindLate {
+	if r.Kind == KindLate || r.Kind == KindProbed && r.Code == 0 && r.StepStatus != StepDone {
 		t.applyLate(r)
 		return
 	}
@@ -148,6 +148,8 @@ func (t *Task) applyToStep(r *Record) {
 			t.applySignal(s, r)
 		}
 		s.ByHand, s.Repeats = r.Kind == KindAccepted, false
+	case KindProbed:
+		t.applyProbed(r)
 	case KindResubmitted:
 		s.Repeats = s.Repeats && r.Input == nil
 	case KindFailed, KindOverdue:
@@ -264,6 +266,8 @@ func (t *Task) applyLeave(state State) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		switch {
+		case s.probing():
+			s.Status, s.Due = StepWaiting, 0
 		case s.Out == 0:
 		case s.kind.passive():
 			s.Status, s.Out, s.Due, s.Attempt = StepWaiting, 0, 0, 0
@@ -330,6 +334,11 @@ func (t *Task) applyReason(r *Record, was State) {
 			t.FailedStep, t.Why = 0, r.Reason
 		}
 		return
+	case KindProbed: // the row of the silence has the reason
+		if was == StateUndoing {
+			t.applyUndoReason(r)
+		}
+		return
 	case KindRefused, KindFailed, KindOverdue, KindUnserved:
 		if was == StateUndoing { // what began the undo is the reason, not the end of what was still out
 			t.applyUndoReason(r)
@@ -364,7 +373,7 @@ func (t *Task) applyUndoReason(r *Record) {
 		if t.Why = r.Reason; t.Why == "" {
 			t.Why = r.Error // as rows of earlier versions have it
 		}
-	case r.Kind != KindUndone && r.Kind != KindUndoLate && r.Kind != KindLate && r.Reason != "" && t.FailedStep == 0:
+	case r.Kind != KindUndone && r.Kind != KindUndoLate && r.Kind != KindLate && r.Kind != KindProbed && r.Reason != "" && t.FailedStep == 0:
 		t.Why = r.Reason
 	}
 }

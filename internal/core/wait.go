@@ -8,7 +8,7 @@ func (d *decision) wake() error {
 	if !d.t.Active() {
 		return d.stale("it waits for nothing")
 	}
-	did := false
+	did, over := false, false
 	for i := range d.t.Steps { // retries that no one has given back
 		if s := &d.t.Steps[i]; s.again() && d.at >= s.Heard {
 			d.heard(i)
@@ -19,6 +19,10 @@ func (d *decision) wake() error {
 		if d.t.waitIsOver(i, d.at) && d.t.State == StateProcessing && d.at < d.t.workUntil(d.p) {
 			d.waited(i)
 			did = true
+		}
+		if s := &d.t.Steps[i]; s.probing() && d.at >= s.Due {
+			d.probeOver(i)
+			over = true
 		}
 	}
 	if a := d.t.nextAlarm(d.p, d.at); a >= 0 {
@@ -33,6 +37,8 @@ func (d *decision) wake() error {
 		return nil
 	case d.retryNow():
 		did = true
+	case over: // its row says when to wake
+		return nil
 	}
 	if d.wakeNext() || did {
 		return nil
@@ -99,7 +105,7 @@ func (d *decision) movable() bool {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		unfinished = unfinished || !s.Status.over()
-		idle = idle && (s.Out == 0 || s.kind == kindTask || s.kind.passive()) && s.Awaits == 0 && s.Due <= d.at && !t.skips(d.p, i)
+		idle = idle && !s.probing() && (s.Out == 0 || s.kind == kindTask || s.kind.passive()) && s.Awaits == 0 && s.Due <= d.at && !t.skips(d.p, i)
 		switch {
 		case t.beginnable(d.p, i):
 			room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
@@ -177,6 +183,8 @@ func (d *decision) overdue() error {
 		switch {
 		case d.t.State.Ended():
 			return nil
+		case s.probing() && d.at >= s.Due:
+			d.probeOver(i)
 		case s.Out == 0:
 			continue
 		case s.again() && d.at < s.Due:
@@ -225,7 +233,10 @@ func (d *decision) silent(i int) {
 	if !s.Own().None {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
-	state := d.failing(&r, i, false)
+	state := d.t.State
+	if s.kind != kindCall || !d.probe(&r, i) {
+		state = d.failing(&r, i, false)
+	}
 	if only && s.kind == kindCall && !s.Own().None {
 		s.change(func(own *StepOwn) { own.Only = true })
 	}

@@ -19,7 +19,11 @@ import (
 type ownerBus struct {
 	n      *Node
 	sender *natsbus.Sender
+	probes *probes
 }
+
+// Probe implements scheduler.Bus.
+func (b ownerBus) Probe(q scheduler.Question, said func(core.Probe)) { b.probes.begin(q, said) }
 
 // Send implements scheduler.Bus.
 func (b ownerBus) Send(cmds []core.Command) {

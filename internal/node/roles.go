@@ -148,7 +148,9 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer sender.Close()
-	s := scheduler.New(cfg, n.store, ownerBus{n, sender}, ownerWires{n, inboxes}, n.membership(abrupt), slog.New(alertLines{n.log.Handler(), n.ground}))
+	asks := newProbes(n.clock.instant, n.conn.AskProbe, n.log)
+	defer asks.close()
+	s := scheduler.New(cfg, n.store, ownerBus{n, sender, asks}, ownerWires{n, inboxes}, n.membership(abrupt), slog.New(alertLines{n.log.Handler(), n.ground}))
 	applies, err := n.conn.ServePlans(n.applyPlan)
 	if err != nil {
 		return err

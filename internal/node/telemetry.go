@@ -175,7 +175,8 @@ func natsSnapshot(c *natsbus.Conn) telemetry.NATS {
 
 func kindsSnapshot(k *scheduler.Kinds) telemetry.Kinds {
 	s := telemetry.Kinds{Waits: k.Waits, Signals: k.Signals, SignalsRefused: k.SignalsRefused, Born: k.Born, Ended: map[string]int64{},
-		Skipped: k.Skipped, Expressions: k.Expressions, LateDos: k.LateDos, LateUndos: k.LateUndos, Starts: k.Starts}
+		Skipped: k.Skipped, Expressions: k.Expressions, LateDos: k.LateDos, LateUndos: k.LateUndos, Starts: k.Starts,
+		Probes: map[string]int64{"done": k.Probes[scheduler.ProbeDone], "absent": k.Probes[scheduler.ProbeAbsent], "unknown": k.Probes[scheduler.ProbeUnknown]}}
 	for state, n := range k.ChildrenEnded() {
 		s.Ended[string(state)] = n
 	}

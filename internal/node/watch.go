@@ -162,6 +162,10 @@ func happened(r *core.Record) []operate.EventWhat {
 		}
 	case core.KindDone, core.KindAccepted:
 		all = append(all, operate.EventStepPassed)
+	case core.KindProbed:
+		if r.StepStatus == core.StepDone {
+			all = append(all, operate.EventStepPassed)
+		}
 	case core.KindRefused, core.KindFailed, core.KindOverdue:
 		all = append(all, operate.EventStepFailed)
 	case core.KindUndone, core.KindUndoLate:
@@ -172,7 +176,7 @@ func happened(r *core.Record) []operate.EventWhat {
 		all = append(all, operate.EventResubmitted)
 	}
 	switch r.Kind {
-	case core.KindDone, core.KindRefused, core.KindFailed, core.KindOverdue, core.KindUnserved, core.KindExpired, core.KindCancelled, core.KindUndoAsked:
+	case core.KindDone, core.KindRefused, core.KindFailed, core.KindOverdue, core.KindUnserved, core.KindExpired, core.KindCancelled, core.KindUndoAsked, core.KindProbed:
 		if r.State == core.StateUndoing {
 			all = append(all, operate.EventUndoBegun)
 		}

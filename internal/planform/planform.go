@@ -64,6 +64,7 @@ type Step struct {
 	With  string    `json:"with,omitempty"` // expression
 	Uses  *[]string `json:"uses,omitempty"` // names of steps that this one comes after; there and empty: none
 	Least *int64    `json:"least_ms,omitempty"`
+	Probe bool      `json:"probe,omitempty"` // of a call: its agent is asked what became of a do that was not answered
 
 	For    *int64          `json:"for_ms,omitempty"`
 	Until  string          `json:"until,omitempty"`  // expression
@@ -106,7 +107,7 @@ func encodeStep(p *core.Plan, i int, m *millis) (Step, error) {
 		CompleteBy: m.of("complete_by", s.CompleteBy), UndoCompleteBy: m.of("undo_complete_by", s.UndoCompleteBy),
 		Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap),
 		UndoPatience: m.of("undo_patience", s.UndoPatience), UndoBackoffCap: m.of("undo_backoff_cap", s.UndoBackoffCap), Pause: m.of("pause", s.Pause),
-		Kind: string(s.Kind), When: s.When, With: s.Input, Least: m.of("least", s.Least), For: m.of("for", s.For), Until: s.Until,
+		Kind: string(s.Kind), When: s.When, With: s.Input, Least: m.of("least", s.Least), Probe: s.Probe, For: m.of("for", s.For), Until: s.Until,
 		Child: s.Child, Elements: s.Elements, ElementsMax: said(int64(s.ElementsMax)), Parallel: said(int64(s.Parallel)), FailuresMax: said(int64(s.FailuresMax))}
 	if s.Kind == core.CallStep {
 		undoable := s.Undoable
@@ -264,7 +265,7 @@ func decodeStep(p *core.Plan, s *Step, i int) error {
 		Backoff: read.ms("backoff_ms", s.Backoff), BackoffCap: read.ms("backoff_cap_ms", s.BackoffCap),
 		UndoPatience: read.ms("undo_patience_ms", s.UndoPatience), UndoBackoffCap: read.ms("undo_backoff_cap_ms", s.UndoBackoffCap),
 		OnExhausted: core.Policy(s.OnExhausted), Pause: read.ms("pause_ms", s.Pause), ResultMax: read.number("result_max", s.ResultMax),
-		When: s.When, Input: s.With, Least: read.ms("least_ms", s.Least), For: read.ms("for_ms", s.For), Until: s.Until, Schema: read.schema("schema", s.Schema),
+		When: s.When, Input: s.With, Least: read.ms("least_ms", s.Least), Probe: s.Probe, For: read.ms("for_ms", s.For), Until: s.Until, Schema: read.schema("schema", s.Schema),
 		Child: s.Child, Elements: s.Elements, ElementsMax: read.number("elements_max", s.ElementsMax), Parallel: read.number("parallel", s.Parallel),
 	}
 	if s.FailuresMax != nil && *s.FailuresMax != 0 { // 0 is its default

@@ -144,6 +144,14 @@ func (w *words) happened() string {
 			return fmt.Sprintf("the only do of %s answered after its complete-by: refused (%s)", step, w.failure())
 		}
 		return "a do of " + step + " answered after its complete-by: done"
+	case core.KindProbed:
+		switch w.r.Code {
+		case 0:
+			return "the agent of " + step + " said that its do took effect"
+		case core.CodeAbsent:
+			return "the agent of " + step + " said that its do had no effect"
+		}
+		return "the agent of " + step + " did not say what became of its do"
 	case core.KindUndoLate:
 		return "the undo of " + step + " answered after its complete-by: undone"
 	case core.KindUndoGaveUp:
@@ -244,6 +252,16 @@ func (w *words) whyFailed(ps *core.Step) string {
 			return "its command was sent once and no other try was: there is no effect, and nothing to undo"
 		}
 		return "a late answer never completes a step: it is kept, and an undo of the step has its result"
+	case core.KindProbed:
+		switch {
+		case r.StepStatus == core.StepDone:
+			return "the step is done: its agent knows the effect, and there is time"
+		case r.Code == 0:
+			return "the step is not wanted any more: its undo has the result"
+		case r.Code == core.CodeAbsent:
+			return "there is no effect, and nothing to undo"
+		}
+		return "its agent had time until then: the step goes on as one of which it is not known"
 	case core.KindUndoLate:
 		return "an effect that is gone is gone, whenever that is known"
 	case core.KindUndoFailed, core.KindUndoOverdue:

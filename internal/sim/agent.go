@@ -49,6 +49,12 @@ func (a *agentProcess) serve() {
 			if err := a.runtime.Register(s.Agent, s.Name, h); err != nil {
 				panic(err) // the world is built wrong
 			}
+			if h.Undo == nil {
+				continue // a check leaves nothing that a service could look for
+			}
+			if err := a.runtime.RegisterProbe(s.Agent, s.Name, a.probe); err != nil {
+				panic(err)
+			}
 		}
 	}
 }

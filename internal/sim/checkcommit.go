@@ -107,6 +107,9 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if j.Kind == core.KindLate || j.Kind == core.KindUndoLate {
 		w.checkLate(r, j)
 	}
+	if j.Kind == core.KindProbed {
+		w.checkProbed(r, j)
+	}
 	w.checkPaused(t, j)
 	w.checkAsk(r, j)
 	if j.Kind == core.KindAccepted {

@@ -14,6 +14,7 @@ const (
 	ReplyDoubled
 	ReplyForeign // a number or seq that was never given, or that of an older command
 	ReplyGarbage // cannot be decoded: the bus makes it a failed try
+	ProbeLost    // a question what became of a do, or its answer
 
 	ReadFails
 	ReadSlow
@@ -121,7 +122,7 @@ var kinds = [faultCount]struct {
 }{
 	NetworkSlow: {"network slow", 0.03}, CommandLost: {"command lost", 0.04}, CommandDoubled: {"command doubled", 0.15},
 	CommandUnserved: {"command unserved", 0.04}, ReplyLost: {"reply lost", 0.04}, ReplyDoubled: {"reply doubled", 0.05},
-	ReplyForeign: {"reply foreign", 0.02}, ReplyGarbage: {"reply garbage", 0.02},
+	ReplyForeign: {"reply foreign", 0.02}, ReplyGarbage: {"reply garbage", 0.02}, ProbeLost: {"probe lost", 0.15},
 
 	ReadFails: {"read fails", 0.01}, ReadSlow: {"read slow", 0.01}, CommitFails: {"commit fails", 0.01},
 	CommitSlow: {"commit slow", 0.04}, CommitAnswerLost: {"commit answer lost", 0.03}, CommitCutOff: {"commit cut off", 0.01},

@@ -186,6 +186,7 @@ func (g *plansOf) call(s *core.Step) {
 	if g.simple {
 		return
 	}
+	s.Probe = s.Undoable && g.one(4)
 	if g.one(6) {
 		s.Input = "input"
 	}

@@ -25,10 +25,11 @@ func (w *World) addPlans() {
 	check := func(s *core.Step) { s.Undoable = false }
 	wait := func(s *core.Step) { s.OnExhausted, s.AttemptsMax = core.PolicyWait, 2 }
 	fail := func(s *core.Step) { s.OnExhausted = core.PolicyError }
-	brief := func(s *core.Step) { s.AttemptsMax, s.UndoAttemptsMax = 1, 1 } // it is undone at once, and that may give up
+	asked := func(s *core.Step) { wait(s); s.Probe = true }
+	brief := func(s *core.Step) { s.AttemptsMax, s.UndoAttemptsMax, s.Probe = 1, 1, true } // it is undone at once, and that may give up
 	for _, p := range []core.Plan{
 		{Name: "order", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{
-			step("credit", check), step("reserve", nil), step("charge", nil), step("ship", wait), step("mail", check)}},
+			step("credit", check), step("reserve", nil), step("charge", nil), step("ship", asked), step("mail", check)}},
 		{Name: "quick", Version: 1, CompleteBy: time.Second, Steps: []core.Step{step("reserve", nil), step("charge", brief)}},
 		{Name: "strict", Version: 1, CompleteBy: 20 * time.Second, Steps: []core.Step{step("charge", fail), step("ship", fail)}},
 	} {

@@ -36,10 +36,11 @@ type refereed struct {
 	left      bool // its undo has given up
 	signalled bool // it has had its signal
 
-	silent     int64 // row of its newest do that was not answered in time
-	silentUndo int64 // the same of its undo
-	known      bool  // a late answer has said that it took effect
-	dos        int   // dos that have begun in this round
+	silent     int64        // row of its newest do that was not answered in time
+	asked      core.Instant // until when its agent is asked what became of that; 0: the step does not wait for it
+	silentUndo int64        // the same of its undo
+	known      bool         // a late answer has said that it took effect
+	dos        int          // dos that have begun in this round
 }
 
 // step is what is known of a step.
@@ -155,13 +156,20 @@ func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step 
 			err = s.silence(j, true)
 		}
 	case core.KindOverdue:
-		s.silent = s.out
+		s.silent, s.asked = s.out, 0
+		if j.StepStatus == core.StepRunning {
+			s.asked = j.Due
+		}
 		err = s.silence(j, false)
 	case core.KindUndoOverdue:
 		s.silentUndo = s.out
 		err = s.silence(j, true)
 	case core.KindLate:
 		return 0, s.late(j, p)
+	case core.KindProbed:
+		if err := s.probed(j); err != nil || j.Code == 0 && j.StepStatus != core.StepDone {
+			return 0, err // evidence ends nothing
+		}
 	case core.KindUndoLate:
 		err = s.lateUndo(j)
 	case core.KindUnserved, core.KindUndoUnserved:
@@ -357,7 +365,7 @@ func comesAfter(p *core.Plan, later, step int) bool {
 // retry takes a row that ends a retry which no row has issued: of a step that waits for
 // its agent, under the number of the row that began the wait.
 func (s *refereed) retry(j *core.Record) error {
-	if s.waits == 0 || j.Kind == core.KindStarted || j.Kind == core.KindSignalled || j.Kind == core.KindLate || j.Kind == core.KindUndoLate {
+	if s.waits == 0 || j.Kind == core.KindStarted || j.Kind == core.KindSignalled || j.Kind == core.KindLate || j.Kind == core.KindUndoLate || j.Kind == core.KindProbed {
 		return nil
 	}
 	number := s.waits

@@ -34,6 +34,11 @@ func (b *stageBus) Send(cmds []core.Command) {
 	}
 }
 
+// Probe implements scheduler.Bus: the script's plans do not ask.
+func (b *stageBus) Probe(q scheduler.Question, _ func(core.Probe)) {
+	b.s.wrong("%s asks what became of %s", b.n.name, q.Command.Key())
+}
+
 func callOf(c *core.Command) string {
 	if c.Undo {
 		return "undo " + c.Key()

@@ -93,7 +93,7 @@ func (s *stage) start(name string, _ args) {
 			n.wake()
 		}
 	}
-	n.shard = scheduler.NewShard(n.cfg, nodeStore{s.store, n}, &stageBus{s, n, life}, s.logOf(name), rand, posted)
+	n.shard = scheduler.NewShard(n.cfg, nodeStore{s.store, n}, &stageBus{s, n, life}, s.logOf(name), rand, posted, func(scheduler.ProbedMail) {})
 }
 
 // crash ends a process at once; at=commit: right after its next commit, before

@@ -99,8 +99,9 @@ type World struct {
 	sends            map[commandRef]int
 	retries          map[commandRef][]retry
 	ails             ails
-	spoken           map[commandRef][]int // codes that agents answered
-	asked            int                  // how often expressions of plans were asked
+	spoken           map[commandRef][]int           // codes that agents answered
+	looked           map[string][]core.ProbeOutcome // by key: what agents said when they were asked
+	asked            int                            // how often expressions of plans were asked
 }
 
 const began = core.Instant(1_700_000_000_000_000)
@@ -111,7 +112,7 @@ func New(cfg Config) *World {
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
 		born: map[string]string{}, handled: map[string]bool{}, skipped: map[string]bool{}, accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
-		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, ground: newGround(),
+		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, looked: map[string][]core.ProbeOutcome{}, ground: newGround(),
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(), asks: newAsks(),
 	}
 	if w.cfg.Log == nil {

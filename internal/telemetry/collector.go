@@ -200,6 +200,9 @@ func (e emitter) kinds(k *Kinds) {
 	e.count(expressionsFail, k.Expressions)
 	e.count(lateAnswers, k.LateDos, "do")
 	e.count(lateAnswers, k.LateUndos, "undo")
+	for outcome, n := range k.Probes {
+		e.count(probes, n, outcome)
+	}
 	e.count(tasksStarted, k.Starts)
 }
 

@@ -70,6 +70,7 @@ var (
 	stepsSkipped    = metric("duly_steps_skipped_total", Counter, "Steps that were skipped because their condition is false.", "1")
 	expressionsFail = metric("duly_expressions_failed_total", Counter, "Conditions and other expressions of plans that could not be evaluated.", "1")
 	lateAnswers     = metric("duly_late_answers_total", Counter, "Answers after their complete-by that are kept, to do and undo.", "2", "kind")
+	probes          = metric("duly_probes_total", Counter, "Calls that were not answered and whose agent was asked what became of them, by what it said.", "3", "outcome")
 	tasksStarted    = metric("duly_tasks_begun_later_total", Counter, "Tasks that began because their start-at came.", "1")
 
 	condition     = metric("duly_condition_trouble", Gauge, "1: the condition does not hold. docs/operations/health.md explains each.", "conditions", "condition")

@@ -74,6 +74,7 @@ type Kinds struct {
 	Ended                          map[string]int64 // children by state
 	Skipped, Expressions           int64
 	LateDos, LateUndos, Starts     int64
+	Probes                         map[string]int64 // by outcome
 }
 
 // Type is what became of the tasks of one type.

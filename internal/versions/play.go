@@ -132,7 +132,7 @@ func strange(row *core.Record, at int) string {
 	case core.KindSubmitted, core.KindStarted, core.KindDone, core.KindRefused, core.KindFailed, core.KindOverdue, core.KindUnserved, core.KindUndone,
 		core.KindUndoRefused, core.KindUndoFailed, core.KindUndoOverdue, core.KindUndoUnserved, core.KindUndoGaveUp, core.KindExpired, core.KindCancelled,
 		core.KindUndoAsked, core.KindResubmitted, core.KindAccepted, core.KindResolved, core.KindExtended, core.KindSkipped, core.KindSignalled, core.KindResult,
-		core.KindLate, core.KindUndoLate:
+		core.KindLate, core.KindUndoLate, core.KindProbed:
 		if at == 0 && row.Kind != core.KindSubmitted {
 			return "it did not begin with a submission: its plan was not known, or the database had gone back"
 		}
@@ -203,6 +203,8 @@ func (r *reading) feed(row *core.Record) {
 		r.raise(&ev)
 	case core.KindLate, core.KindUndoLate:
 		r.lateAnswer(row, &ev, i)
+	case core.KindProbed:
+		r.probed(row, &ev, i)
 	case core.KindStarted:
 		r.woken(row, &ev, i)
 	case core.KindSignalled:
@@ -237,6 +239,8 @@ func (r *reading) ended(row *core.Record, ev *core.Event, i int) {
 	s, undo := &r.t.Steps[i], row.Kind == core.KindUndone || row.Kind == core.KindUndoRefused || row.Kind == core.KindUndoFailed || row.Kind == core.KindUndoUnserved
 	ev.Kind, ev.Result = core.EventReply, row.Result
 	switch kind := r.p.Steps[i].Kind; {
+	case kind == core.WaitStep && r.t.State == core.StatePending:
+		ev.Kind = core.EventOverdue // its owner does not hold it
 	case kind == core.WaitStep:
 		ev.Kind = core.EventWake
 	case kind == core.SignalStep:
@@ -286,6 +290,21 @@ func (r *reading) lateAnswer(row *core.Record, ev *core.Event, i int) {
 	}
 	if ev.Seq != 0 && s.Out == ev.Seq && row.At < s.Due {
 		r.part(words(r.old, row), fmt.Sprintf("the answer comes before its complete-by, %s", s.Due.Time().Format(core.TimeLayout)), "")
+		return
+	}
+	r.raise(ev)
+}
+
+// probed raises what an agent said of a do that was silent, if the other version asks it.
+func (r *reading) probed(row *core.Record, ev *core.Event, i int) {
+	if row.Code == core.CodeTimeout {
+		ev.Kind = core.EventWake
+		r.raise(ev)
+		return
+	}
+	ev.Kind, ev.Result, ev.Seq = core.EventProbed, row.Result, r.t.Steps[i].Own().Asked
+	if !r.p.Steps[i].Probe {
+		r.part(words(r.old, row), "the agent is not asked", "")
 		return
 	}
 	r.raise(ev)

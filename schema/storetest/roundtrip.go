@@ -105,7 +105,7 @@ var (
 	anyState = rapid.SampledFrom([]core.State{
 		core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError,
 	})
-	anyKind = rapid.SampledFrom([]core.Kind{core.KindSubmitted, core.KindDone, core.KindFailed, core.KindUndoOverdue, core.KindAsked, core.KindResubmitted, core.KindAccepted, core.KindLate})
+	anyKind = rapid.SampledFrom([]core.Kind{core.KindSubmitted, core.KindDone, core.KindFailed, core.KindUndoOverdue, core.KindAsked, core.KindResubmitted, core.KindAccepted, core.KindLate, core.KindProbed})
 )
 
 func anyTask(t *rapid.T, number int64) *core.Task {
