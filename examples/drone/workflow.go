@@ -15,6 +15,7 @@ type PlanOptions struct {
 	Backoff        time.Duration // before the second attempt
 	BackoffCap     time.Duration // of its doubling
 	Attempts       int           // of each do
+	Probes         bool          // services are asked what became of a call that was not answered
 }
 
 // QuickPlan is for demonstrations and tests with faults, in which a
@@ -25,6 +26,7 @@ func QuickPlan() PlanOptions {
 		Grace:      250 * time.Millisecond,
 		Backoff:    50 * time.Millisecond,
 		BackoffCap: 500 * time.Millisecond,
+		Probes:     true,
 	}
 }
 
@@ -51,6 +53,9 @@ func NewWorkflow(o PlanOptions) *Workflow {
 	)
 	for _, option := range o.options() {
 		checks, steps = append(checks, option), append(steps, option)
+	}
+	if o.Probes { // not of a check: it leaves nothing that a service could look for
+		steps = append(steps, duly.Probed())
 	}
 	w := &Workflow{
 		Account:   duly.NewCheck[Request, AccountStatus](StepAccount.String(), "account.check", checks...),
