@@ -629,27 +629,41 @@ func (r *refusals) log(s *Shard, c *core.Control) {
 	}
 }
 
-// applyOverdue asks the core about each task the supervisor names. A round that
-// fills up on the way starts the message again: a task that was answered is no
-// longer due, so asking twice does no harm.
-func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (bool, error) {
-	entries, err := s.loadNumbers(ctx, p, numbers)
-	if err != nil {
-		return false, err
-	}
-	for _, e := range entries {
-		if e.created || !s.roomy() {
+// applyOverdue asks the core about each task that the supervisor names. A round that fills up goes on in the next one where
+// it stopped: the answer to a question may be that the task is still due, so that to begin again could have no end.
+func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (full bool, err error) {
+	at := &s.cycle.pos.number
+	for *at < len(numbers) {
+		if !s.roomy() {
 			return true, nil
 		}
-		ask := *ev
-		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
-			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
+		part := numbers[*at:min(len(numbers), *at+s.cfg.BatchMax-len(s.cycle.batch.Writes))]
+		if _, err := s.loadNumbers(ctx, p, part); err != nil {
+			return false, err
 		}
-		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
-			s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
+		for _, number := range part {
+			e := p.tasks[number]
+			if e != nil && (e.created || !s.roomy()) {
+				return true, nil
+			}
+			if e != nil {
+				s.askOverdue(p, e, ev)
+			}
+			*at++
 		}
 	}
 	return false, nil
+}
+
+// askOverdue asks the core about one task.
+func (s *Shard) askOverdue(p *partition, e *entry, ev *core.Event) {
+	ask := *ev
+	if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
+		ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
+	}
+	if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
+		s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
+	}
 }
 
 // find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
