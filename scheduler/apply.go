@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -533,6 +534,13 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 			return nil, err
 		}
 	}
+	if e.parent != nil && e.task.State.Ended() {
+		asked := requestOf(e, ev)
+		if slices.Contains(s.unstorable, asked) {
+			return fmt.Errorf("%w: task %s: the database refuses the row of it", core.ErrNotAllowed, e.task.ID), nil
+		}
+		e.asked = &asked
+	}
 	if ev.Kind == core.EventMigrate {
 		if why, err = s.versionFor(ctx, p, e, ev); why != nil || err != nil {
 			return why, err
@@ -550,6 +558,34 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		return s.countSignal(s.event(p, e, ev)), nil
 	}
 	return s.event(p, e, ev), nil
+}
+
+// request is one about an ended child at one of its rows.
+type request struct {
+	id          string
+	seq         int64
+	kind        core.EventKind
+	actor, what string
+}
+
+func requestOf(e *entry, ev *core.Event) request {
+	what := core.HashInput(ev.Step+string(ev.As)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
+	return request{e.task.ID, e.task.Seq, ev.Kind, ev.Actor, string(what)}
+}
+
+// unstorableMax is how many requests are known of whose rows the database refused.
+const unstorableMax = 64
+
+// refuseNext keeps the request by which an ended child got a row that the database refuses. Its partition is let go, and
+// the request is read again: it is refused then, or the partition would be let go for ever.
+func (s *Shard) refuseNext(e *entry, seq int64) {
+	if e.asked == nil || e.asked.seq != seq {
+		return
+	}
+	if len(s.unstorable) == unstorableMax {
+		s.unstorable = slices.Delete(s.unstorable, 0, 1)
+	}
+	s.unstorable = append(s.unstorable, *e.asked)
 }
 
 // applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
