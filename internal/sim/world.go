@@ -157,7 +157,7 @@ func (w *World) Run() error {
 	again := New(w.cfg)
 	again.follow = &follow{partition: v.Partition, task: v.Task}
 	again.run()
-	v.History = again.follow.lines.String()
+	v.History = again.follow.String()
 	return v
 }
 
