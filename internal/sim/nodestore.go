@@ -182,6 +182,7 @@ func (w *World) refuseRow(t *core.TaskWrite) bool {
 	case 3, 4:
 		if last.Kind == core.KindDone && last.Step == 1 {
 			w.note(RowRefused)
+			w.asks.refused[t.Task.ID] = true
 			return true
 		}
 	case 5:
