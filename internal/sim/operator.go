@@ -145,6 +145,9 @@ func (w *World) ackedControl(m message) {
 	if m.garbage || w.backs > 0 { // what the database has forgotten is read again
 		return
 	}
+	if c.Kind == core.EventSignal {
+		w.ackedSignal(m)
+	}
 	for i := range c.Seqs {
 		r := w.Store.rows[rowKey{m.partition, c.Numbers[i]}]
 		ahead := w.asks.rows[askKey{c.Actor, m.partition, c.Numbers[i]}].ahead
