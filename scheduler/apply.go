@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -533,6 +534,13 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 			return nil, err
 		}
 	}
+	if e.parent != nil && e.task.State.Ended() {
+		asked := requestOf(e, ev)
+		if slices.Contains(s.unstorable, asked) {
+			return fmt.Errorf("%w: task %s: the database refuses the row of it", core.ErrNotAllowed, e.task.ID), nil
+		}
+		e.asked = &asked
+	}
 	if ev.Kind == core.EventMigrate {
 		if why, err = s.versionFor(ctx, p, e, ev); why != nil || err != nil {
 			return why, err
@@ -550,6 +558,34 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		return s.countSignal(s.event(p, e, ev)), nil
 	}
 	return s.event(p, e, ev), nil
+}
+
+// request is one about an ended child at one of its rows.
+type request struct {
+	id          string
+	seq         int64
+	kind        core.EventKind
+	actor, what string
+}
+
+func requestOf(e *entry, ev *core.Event) request {
+	what := core.HashInput(ev.Step+string(ev.As)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
+	return request{e.task.ID, e.task.Seq, ev.Kind, ev.Actor, string(what)}
+}
+
+// unstorableMax is how many requests are known of whose rows the database refused.
+const unstorableMax = 64
+
+// refuseNext keeps the request by which an ended child got a row that the database refuses. Its partition is let go, and
+// the request is read again: it is refused then, or the partition would be let go for ever.
+func (s *Shard) refuseNext(e *entry, seq int64) {
+	if e.asked == nil || e.asked.seq != seq {
+		return
+	}
+	if len(s.unstorable) == unstorableMax {
+		s.unstorable = slices.Delete(s.unstorable, 0, 1)
+	}
+	s.unstorable = append(s.unstorable, *e.asked)
 }
 
 // applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
@@ -629,27 +665,41 @@ func (r *refusals) log(s *Shard, c *core.Control) {
 	}
 }
 
-// applyOverdue asks the core about each task the supervisor names. A round that
-// fills up on the way starts the message again: a task that was answered is no
-// longer due, so asking twice does no harm.
-func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (bool, error) {
-	entries, err := s.loadNumbers(ctx, p, numbers)
-	if err != nil {
-		return false, err
-	}
-	for _, e := range entries {
-		if e.created || !s.roomy() {
+// applyOverdue asks the core about each task that the supervisor names. A round that fills up goes on in the next one where
+// it stopped: the answer to a question may be that the task is still due, so that to begin again could have no end.
+func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (full bool, err error) {
+	at := &s.cycle.pos.number
+	for *at < len(numbers) {
+		if !s.roomy() {
 			return true, nil
 		}
-		ask := *ev
-		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
-			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
+		part := numbers[*at:min(len(numbers), *at+s.cfg.BatchMax-len(s.cycle.batch.Writes))]
+		if _, err := s.loadNumbers(ctx, p, part); err != nil {
+			return false, err
 		}
-		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
-			s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
+		for _, number := range part {
+			e := p.tasks[number]
+			if e != nil && (e.created || !s.roomy()) {
+				return true, nil
+			}
+			if e != nil {
+				s.askOverdue(p, e, ev)
+			}
+			*at++
 		}
 	}
 	return false, nil
+}
+
+// askOverdue asks the core about one task.
+func (s *Shard) askOverdue(p *partition, e *entry, ev *core.Event) {
+	ask := *ev
+	if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
+		ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
+	}
+	if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
+		s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
+	}
 }
 
 // find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.

@@ -562,6 +562,40 @@ func TestChildInError(t *testing.T) {
 	r.state("t1", core.StateProcessed)
 }
 
+// A request that would end a child by a row which the database refuses lets go of the partition, because its parent may have
+// gone on in the same batch; read again it is refused, and the partition goes on. Another request is not.
+func TestRefusedRowOfAnEndedChild(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "strict"}, scheduler.Config{})
+	strict := leg("strict")
+	strict.Steps[0].OnExhausted = core.PolicyError
+	r.store.AddPlan(strict)
+	r.family("t1", []byte(`{}`))
+	r.serve(func(core.Command) int { return core.CodeRefused })
+	r.state("t1~kids", core.StateError)
+	r.store.RefuseRow = func(w *core.TaskWrite) bool {
+		return len(w.Records) > 0 && string(w.Records[0].Result) == `"no"`
+	}
+	accept := core.Control{Kind: core.EventAccept, ID: "t1~kids", Actor: "olga", Step: "go", Result: []byte(`"no"`)}
+	for _, lets := range []bool{true, false} {
+		r.control(accept)
+		lost, err := r.try(false)
+		if err != nil || lets != (len(lost) == 1) {
+			t.Fatalf("lost %v, %v", lost, err)
+		}
+		if lets {
+			r.mail.Controls = nil
+			r.adopt(0)
+		}
+		r.state("t1~kids", core.StateError)
+		r.state("t1", core.StatePending)
+	}
+	accept.Result = []byte(`"yes"`)
+	r.control(accept)
+	r.cycle()
+	r.serve(ok)
+	r.state("t1", core.StateProcessed)
+}
+
 // The memory of a parent does not grow with its children.
 func TestEachMemoryFlat(t *testing.T) {
 	const n = 2000

@@ -224,7 +224,8 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		return core.CommitResult{}, err
 	}
 	e.task = t
-	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil {
+	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
+		s.refuseNext(e, t.Seq)
 		p.drop(e, s.cfg.AgentWindow)
 		return rests(core.CommitResult{}, p, ended), nil
 	}

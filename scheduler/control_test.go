@@ -152,6 +152,48 @@ func TestOverdueInRounds(t *testing.T) {
 	}
 }
 
+// A question about more tasks than a batch may hold comes to an end also where the answer is that they are still due: each
+// has a step that is to be tried again when a pause ends, while another step is at its agent.
+//
+// covers: S28, G8
+func TestOverdueStillDue(t *testing.T) {
+	r := newRig(t, scheduler.Config{BatchMax: 1})
+	r.store.AddPlan(core.Plan{Name: "fork", Version: 1, Steps: []core.Step{
+		{Name: "b", Agent: "agent.b", CompleteBy: time.Hour},
+		{Name: "c", Agent: "agent.c", AttemptsMax: 3, Backoff: time.Second, BackoffCap: time.Second},
+	}})
+	r.mail.PlansChanged = true
+	for _, id := range []string{"t1", "t2", "t3"} {
+		r.tasks(0, core.Submission{Type: "fork", ID: id, Input: []byte(`{}`)})
+	}
+	r.cycle()
+	for _, c := range r.bus.take() {
+		if c.Step == "c" {
+			r.answer(c, 500)
+		}
+	}
+	r.pause(core.Pause{Agent: "agent.c"})
+	r.cycle()
+	r.now = r.now.Add(10 * time.Second)
+	r.cycle()
+	commits := 0
+	r.store.BeforeCommit = func(*core.Batch) error {
+		if commits++; commits > 10 {
+			t.Fatal("the question has no end")
+		}
+		return nil
+	}
+	for range 2 {
+		r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1, 2, 3}, Actor: "supervisor"})
+		r.cycle()
+	}
+	for _, id := range []string{"t1", "t2", "t3"} {
+		if task := r.state(id, core.StateProcessing); task.Failures != 1 || task.Bound <= r.now {
+			t.Errorf("bound %d, now %d:\n%s", task.Bound, r.now, r.store.History(0, id))
+		}
+	}
+}
+
 // The reply of a task that is cancelled in the same mail: controls come first.
 func TestControlsComeFirst(t *testing.T) {
 	r := newRig(t, scheduler.Config{})

@@ -76,11 +76,12 @@ type entry struct {
 	// taken back; 0: they were not.
 	revoked int
 
-	parent *entry // of a child: in flight as long as it is
-	kids   int    // children in flight
-	ends   int    // of its ends that its parent is still to hear of
-	fans   []*fan // of steps that have children, while they are out
-	swept  int64  // row by which the parent's step is undone that counts it as open
+	parent *entry   // of a child: in flight as long as it is
+	kids   int      // children in flight
+	ends   int      // of its ends that its parent is still to hear of
+	fans   []*fan   // of steps that have children, while they are out
+	swept  int64    // row by which the parent's step is undone that counts it as open
+	asked  *request // the last one about it as an ended child
 }
 
 // issue is the commit that wrote a journal row.

@@ -378,3 +378,42 @@ func TestPausesAreRead(t *testing.T) {
 		c.end(n)
 	})
 }
+
+// A retry that is held back leaves no trace, also where a row of the same batch says that it is out: what the owner knows is
+// what it has committed.
+//
+// covers: OP19
+func TestHeldRetryThatIsOutByARow(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "fork", Version: 1, Steps: []core.Step{
+		{Name: "b", Agent: "agent.b", CompleteBy: 5 * time.Second, AttemptsMax: 5},
+		{Name: "c", Agent: "agent.c", CompleteBy: 20 * time.Second},
+	}})
+	r.mail.PlansChanged = true
+	r.tasks(0, core.Submission{Type: "fork", ID: "t1", Input: []byte(`{}`)})
+	r.cycle()
+	for _, c := range r.bus.take() {
+		if c.Step == "c" {
+			r.unserved(c)
+		}
+	}
+	r.cycle()
+	r.pause(core.Pause{Agent: "agent.c"})
+	r.now = r.now.Add(5 * time.Second)
+	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1}, Actor: "supervisor"}) // b is late, and then c is tried again
+	for range 3 {
+		r.cycle()
+		r.now = r.now.Add(time.Second)
+	}
+	for _, c := range r.bus.take() {
+		if c.Step == "c" {
+			t.Errorf("sent %+v", c)
+		}
+		r.answer(c, 0)
+	}
+	r.cycle()
+	task := r.state("t1", core.StateProcessing)
+	if task.Steps[0].Status != core.StepDone {
+		t.Errorf("%s", r.store.History(0, "t1"))
+	}
+}

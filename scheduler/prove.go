@@ -61,7 +61,12 @@ func (s *Shard) prove(ctx context.Context) {
 }
 
 // holdBack gives a retry back that may not leave, for want of proof or because its step is paused: it is tried again later.
+// One that a row of this very batch has made a command like any other is out, as the journal says, until its complete-by:
+// to give it back would be a row, and the batch is committed.
 func (s *Shard) holdBack(x *pending) {
+	if step := &x.e.task.Steps[x.effect.Step]; step.Awaits != x.effect.Seq || step.Out != x.effect.Seq {
+		return
+	}
 	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.cycle.now, Actor: s.cfg.Node, Seq: x.effect.Seq})
 }
 

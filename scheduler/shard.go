@@ -117,6 +117,7 @@ type Shard struct {
 	// it finds.
 	evidence   map[int]core.Evidence
 	doubted    map[int]bool // partitions whose last takeover found less than a former owner knew
+	unstorable []request    // about ended children, whose rows the database refused
 	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
 	Stats      Stats
 	counting   counting // of the event at hand

@@ -21,6 +21,40 @@ func TestRetryParks(t *testing.T) {
 	r.must(Event{Kind: EventClaim})
 }
 
+// So does one beside a step that waits by itself, however long that has yet to wait: nothing of the task is at work.
+func TestRetryParksBesideAWait(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[1] = Step{Name: "w", Kind: WaitStep, For: 10 * time.Second}
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(CodeAgentError)
+	r.now = r.task.NextDue(r.plan)
+	r.must(Event{Kind: EventWake, Full: 1})
+	if wait := r.task.Steps[1].Due; r.task.State != StatePending || r.task.WaitsFor != "agent.a" || r.row.Bound != wait {
+		t.Fatalf("parked: %s, waits for %q, bound of the row %d, want %d", r.task, r.task.WaitsFor, r.row.Bound, wait)
+	}
+	r.must(Event{Kind: EventClaim})
+}
+
+// One beside a command that is out waits as well, and a supervisor that asks about it gets one row: its bound moves to
+// what is due.
+func TestRetryWaitsBesideACommand(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[1].After, p.Steps[1].CompleteBy = nil, 30*time.Second
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(CodeAgentError)
+	r.now = r.task.NextDue(r.plan)
+	r.must(Event{Kind: EventOverdue, Full: 1})
+	if out := r.task.Steps[1].Due; r.journal[len(r.journal)-1].Kind != KindAsked || r.row.Bound != out {
+		t.Fatalf("%s, its last row is %s, bound of the row %d, want %d", r.task, r.journal[len(r.journal)-1].Kind, r.row.Bound, out)
+	}
+	if err := r.apply(Event{Kind: EventOverdue, Full: 1}); err == nil {
+		t.Fatal("the question is answered twice")
+	}
+	r.must(Event{Kind: EventClaim})
+}
+
 // A submission may name a deadline shorter than any time-out of its plan.
 func TestOwnDeadlineBoundsTheRow(t *testing.T) {
 	r := newRig(t, stepsPlan(1))

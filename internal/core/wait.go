@@ -105,7 +105,8 @@ func (d *decision) movable() bool {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		unfinished = unfinished || !s.Status.over()
-		idle = idle && !s.probing() && (s.Out == 0 || s.kind == kindTask || s.kind.passive()) && s.Awaits == 0 && s.Due <= d.at && !t.skips(d.p, i)
+		waits := s.Out == 0 && s.Due <= d.at || s.Out != 0 && (s.kind == kindTask || s.kind.passive())
+		idle = idle && waits && !s.probing() && s.Awaits == 0 && !t.skips(d.p, i)
 		switch {
 		case t.beginnable(d.p, i):
 			room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
@@ -210,8 +211,20 @@ func (d *decision) overdue() error {
 	default:
 		d.retryNow()
 		d.touchRow()
+		d.stillDue()
 	}
 	return nil
+}
+
+// stillDue answers a question that changed nothing: a step waits for room at its agent, and another one is at work. The
+// bound moves to what is due of that, or the question would come again until there is room.
+func (d *decision) stillDue() {
+	asked := *d.t
+	asked.UpdatedAt = d.at
+	if due := asked.NextDue(d.p); len(d.out.Records) == 0 && due > d.at && d.t.Bound <= d.at {
+		r := d.record(KindAsked, -1)
+		d.raise(&r, due)
+	}
 }
 
 // silent ends a try that did not answer by its complete-by. A do that is silent

@@ -100,7 +100,9 @@ func (w *World) acked(m message) {
 // recorded sees each journal row at its commit.
 func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	t := &r.task
-	w.tell(t.ID, -1, "row %d: %s", j.Seq, recordText(j))
+	if w.follow != nil {
+		w.tell(t.ID, -1, "row %d: %s", j.Seq, recordText(j))
+	}
 	if answered != 0 && !w.said(commandRef{t.Partition, t.Number, answered, r.commits[answered-1]}, j) {
 		w.wrong(t.Partition, t.ID, "row %d is an answer to row %d that no agent gave", j.Seq, answered)
 	}
@@ -112,6 +114,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	}
 	w.checkPaused(t, j)
 	w.checkAsk(r, j)
+	w.checkSignalled(r, j)
 	if j.Kind == core.KindAccepted {
 		w.byHand(t, j)
 	}

@@ -158,7 +158,10 @@ func (g *plansOf) step(p *core.Plan, i int, after []int) core.Step {
 			s.For, s.Until = 0, "until"
 		}
 	case core.SignalStep:
-		s.CompleteBy = min(g.span(300, 2500), p.CompleteBy)
+		s.CompleteBy, s.ResultMax = min(g.span(300, 2500), p.CompleteBy), signalMax
+		if i%2 == 0 {
+			s.Schema = "schema"
+		}
 	case core.TaskStep, core.EachStep:
 		s.Undoable = true
 		s.Child = g.children[g.rand.IntN(len(g.children))]

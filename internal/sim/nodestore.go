@@ -95,6 +95,7 @@ func (s nodeStore) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 func (s nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	w, n := s.n.w, s.n
 	n.point()
+	s.countCommit(b)
 	if w.fault(CommitFails) {
 		return core.CommitResult{}, errFault
 	}
@@ -123,6 +124,23 @@ func (s nodeStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		return core.CommitResult{}, errFault
 	}
 	return res, err
+}
+
+// commitsMost is more commits than one step of a committer makes: it has an end.
+const commitsMost = 2000
+
+func (s nodeStore) countCommit(b *core.Batch) {
+	p := s.n.w.running
+	if p.commits++; p.commits <= commitsMost {
+		return
+	}
+	id := ""
+	if len(b.Writes) > 0 {
+		id = b.Writes[0].Task.ID
+	}
+	s.n.w.wrong(b.Partitions[0].Partition, id, "node %s has committed %d times in one step, and has not come to its end", s.n.name, p.commits)
+	p.dead = true
+	panic(errKilled)
 }
 
 func (s nodeStore) travel() {
@@ -164,6 +182,7 @@ func (w *World) refuseRow(t *core.TaskWrite) bool {
 	case 3, 4:
 		if last.Kind == core.KindDone && last.Step == 1 {
 			w.note(RowRefused)
+			w.asks.refused[t.Task.ID] = true
 			return true
 		}
 	case 5:

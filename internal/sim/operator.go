@@ -20,6 +20,7 @@ type asks struct {
 	// settled are keys of which a person has said by hand what they came to: a resolve is a claim, and what a service
 	// does later is theirs to see to.
 	settled map[string]bool
+	refused map[string]bool // ids of tasks of which the database has refused a row: a request about one may change nothing
 }
 
 type askKey struct {
@@ -36,7 +37,7 @@ type asked struct {
 }
 
 func newAsks() asks {
-	return asks{rows: map[askKey]asked{}, hand: map[string]bool{}, settled: map[string]bool{}}
+	return asks{rows: map[askKey]asked{}, hand: map[string]bool{}, settled: map[string]bool{}, refused: map[string]bool{}}
 }
 
 // askWords are what operators call the requests that may be about many tasks.
@@ -144,10 +145,13 @@ func (w *World) ackedControl(m message) {
 	if m.garbage || w.backs > 0 { // what the database has forgotten is read again
 		return
 	}
+	if c.Kind == core.EventSignal {
+		w.ackedSignal(m)
+	}
 	for i := range c.Seqs {
 		r := w.Store.rows[rowKey{m.partition, c.Numbers[i]}]
 		ahead := w.asks.rows[askKey{c.Actor, m.partition, c.Numbers[i]}].ahead
-		if r == nil || r.purged || ahead || r.task.PlanVersion == 0 || int64(len(r.journal)) != c.Seqs[i] {
+		if r == nil || r.purged || ahead || w.asks.refused[r.task.ID] || r.task.PlanVersion == 0 || int64(len(r.journal)) != c.Seqs[i] {
 			continue
 		}
 		plan, t, err := w.Store.replay(r)

@@ -16,6 +16,8 @@ type proc struct {
 	on   *coroutine
 	body func()
 	dead bool
+
+	commits int
 }
 
 // coroutine runs one proc after the other: a new one would have to grow its

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,30 @@ func (w *World) wrong(partition int, id, format string, args ...any) {
 type follow struct {
 	partition int
 	task      string
-	lines     strings.Builder
+	lines     []string
+	left      int // lines that are left out
+}
+
+// linesMost is how many lines of a history are kept: a partition may be taken over for ever. The last half is what leads to
+// the violation.
+const linesMost = 600
+
+// add keeps a line.
+func (f *follow) add(line string) {
+	if len(f.lines) == linesMost {
+		f.lines = slices.Delete(f.lines, linesMost/2, linesMost/2+linesMost/4)
+		f.left += linesMost / 4
+	}
+	f.lines = append(f.lines, line)
+}
+
+// String is the history.
+func (f *follow) String() string {
+	if f.left == 0 {
+		return strings.Join(f.lines, "")
+	}
+	first, last := f.lines[:linesMost/2], f.lines[linesMost/2:]
+	return strings.Join(first, "") + fmt.Sprintf("           … %d lines are left out\n", f.left) + strings.Join(last, "")
 }
 
 // tell is a line of the history: of a task, of a partition (id is empty), or of
@@ -50,7 +74,7 @@ func (w *World) tell(id string, partition int, format string, args ...any) {
 		mine = partition == -1 || partition == f.partition || f.partition == -1
 	}
 	if mine {
-		fmt.Fprintf(&f.lines, "%9s  %s\n", w.stamp(w.now), fmt.Sprintf(format, args...))
+		f.add(fmt.Sprintf("%9s  %s\n", w.stamp(w.now), fmt.Sprintf(format, args...)))
 	}
 }
 

@@ -80,6 +80,7 @@ type World struct {
 	leasesLost bool // all at once
 	ground
 	asks       asks
+	signals    signals
 	eventsDown core.Instant
 	published  published
 	refused    map[string]bool
@@ -113,7 +114,7 @@ func New(cfg Config) *World {
 		born: map[string]string{}, handled: map[string]bool{}, skipped: map[string]bool{}, accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, looked: map[string][]core.ProbeOutcome{}, ground: newGround(),
-		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(), asks: newAsks(),
+		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(), asks: newAsks(), signals: newSignals(cfg.Seed),
 	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
@@ -158,7 +159,7 @@ func (w *World) Run() error {
 	again := New(w.cfg)
 	again.follow = &follow{partition: v.Partition, task: v.Task}
 	again.run()
-	v.History = again.follow.lines.String()
+	v.History = again.follow.String()
 	return v
 }
 
@@ -176,6 +177,9 @@ func (w *World) run() *Violation {
 	w.stopEvents()
 	w.troubleAgents()
 	w.pauseLater()
+	if w.cfg.Graph {
+		w.signalLater()
+	}
 	w.pinLater()
 	for range w.rand.IntN(4) + w.more(6) {
 		w.after(w.upTo(w.cfg.Storm), w.troubleMany)
