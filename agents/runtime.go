@@ -91,7 +91,7 @@ func New(config Config) *Runtime {
 func (r *Runtime) WithTime(clock Time) *Runtime {
 	config := r.config
 	config.Time = clock
-	return &Runtime{config: config, routes: maps.Clone(r.routes), agents: slices.Clone(r.agents)}
+	return &Runtime{config: config, routes: maps.Clone(r.routes), agents: slices.Clone(r.agents), probes: maps.Clone(r.probes)}
 }
 
 // Register serves step on agent. It refuses names outside their alphabets, a

@@ -212,6 +212,8 @@ func (e *Engine) carryOut(t *Task, effect core.Effect) {
 	case core.EffectDo, core.EffectUndo:
 		cmd := e.command(t, effect)
 		e.at(e.now, func() { e.call(t, cmd) })
+	case core.EffectProbe:
+		e.probe(t, effect)
 	case core.EffectWake:
 		e.at(max(e.now, effect.At), func() { _ = e.decide(t, core.Event{Kind: core.EventWake}) }) // a wake may be stale
 	case core.EffectAlert:

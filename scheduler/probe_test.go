@@ -79,3 +79,25 @@ func TestProbes(t *testing.T) {
 	r.cycle()
 	r.kinds(scheduler.Kinds{Probes: [3]int64{1, 1, 1}})
 }
+
+// What an agent says to an owner of an earlier term is for that one alone: a number may be another task's by now.
+func TestProbeOfAnEarlierTerm(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	plan := orderPlan("order", 7, "a")
+	plan.Steps[0].AttemptsMax, plan.Steps[0].Probe = 1, true
+	r.store.AddPlan(plan.WithDefaults())
+	r.tasks(0, order("t1"))
+	r.cycle()
+	do := r.one()
+	r.now = do.CompleteBy
+	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{do.Number}})
+	r.cycle()
+	r.mail.Probed = append(r.mail.Probed, scheduler.ProbedMail{
+		Partition: do.Partition, Epoch: 7, Number: do.Number, Seq: do.Seq, At: r.now, Probe: core.Probe{Outcome: core.ProbeDone, Result: []byte("1")},
+	})
+	r.cycle()
+	r.state("t1", core.StateProcessing)
+	r.bus.said[0](core.Probe{Outcome: core.ProbeDone, Result: []byte("1")})
+	r.cycle()
+	r.state("t1", core.StateProcessed)
+}
