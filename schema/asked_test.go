@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/storetest"
 )
@@ -15,7 +14,7 @@ import (
 // asked is a store with many tasks, in partition 1 of both.
 func asked(t *testing.T, dialect string) schema.Store {
 	t.Helper()
-	s := open(t, stores[dialect](t), schema.Options{MaxConns: 2})
+	s := fresh(t, dialect, schema.Options{MaxConns: 2})
 	if err := s.Partitions(t.Context(), 16); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +168,7 @@ func wholly(t *testing.T, s schema.Store, what, index, plan string) {
 // so long at most.
 // covers: C16
 func TestAskedBesideCommits(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 2})
+	s := fresh(t, "postgres", schema.Options{MaxConns: 2})
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}

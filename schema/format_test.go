@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 )
 
@@ -19,9 +18,9 @@ import (
 //
 // covers: inv12
 func TestLaterJournalFormatIsRefused(t *testing.T) {
-	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+	for _, name := range []string{"postgres", "sqlite"} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, at, schema.Options{})
+			s := fresh(t, name, schema.Options{})
 			two(t, s)
 			db := schema.DB(s)
 			if name == "sqlite" { // the store's own connections for reading cannot write
@@ -77,9 +76,9 @@ func later(t *testing.T, db *sql.DB) {
 // so, and another in the row of an edit, which an earlier binary must not read, as that of an accepted step; rows that an earlier binary understands keep the earlier one. Whichever way a
 // commit goes: one with an id that is taken goes the careful way.
 func TestInputIsInTheFirstRow(t *testing.T) {
-	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+	for _, name := range []string{"postgres", "sqlite"} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, at, schema.Options{})
+			s := fresh(t, name, schema.Options{})
 			two(t, s)
 			last := int64(1)
 			commit := func(id int64, left int, writes ...core.TaskWrite) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 )
 
@@ -35,16 +34,9 @@ func planOfStored() core.Plan {
 
 // onBoth runs a test on both dialects, with fresh tables.
 func onBoth(t *testing.T, test func(t *testing.T, s schema.Store)) {
-	for name, url := range map[string]func(*testing.T) string{
-		"sqlite":   func(t *testing.T) string { return "sqlite:" + t.TempDir() + "/duly.db" },
-		"postgres": func(t *testing.T) string { return pgtestdb.URL(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := opened(t, url(t), schema.Options{MaxConns: 2})
-			if err := s.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			test(t, s)
+	for _, dialect := range []string{"sqlite", "postgres"} {
+		t.Run(dialect, func(t *testing.T) {
+			test(t, fresh(t, dialect, schema.Options{MaxConns: 2}))
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/storetest"
 )
@@ -23,7 +22,7 @@ const manyEnv = "DULY_TEST_MANY_TASKS"
 // What reads look for is found by an index of nothing else, also before the table
 // has statistics.
 func TestReadsByIndex(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
+	s := fresh(t, "postgres", schema.Options{MaxConns: 1})
 	if err := s.Partitions(t.Context(), 16); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/storetest"
 )
@@ -36,9 +35,9 @@ func TestSQLExamples(t *testing.T) {
 		"the children of one task that did not go well, and why": "[order-17~kids~1 undone pay no money]",
 		"the history of one task":                                "[1 1893456000 n submitted processing - -] [2 1893456001 n refused undone 422 no money]",
 	}
-	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
+	for _, name := range []string{"postgres", "sqlite"} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, at, schema.Options{})
+			s := fresh(t, name, schema.Options{})
 			fillExamples(t, s)
 			seen := 0
 			for _, x := range examples {

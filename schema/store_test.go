@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 )
@@ -20,6 +21,15 @@ func open(tb testing.TB, at string, o schema.Options) schema.Store {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// fresh opens a store of a new database with the newest tables.
+func fresh(tb testing.TB, dialect string, o schema.Options) schema.Store {
+	tb.Helper()
+	if dialect == "postgres" {
+		return opened(tb, pgtestdb.Migrated(tb), o)
+	}
+	return open(tb, sqliteURL(tb), o)
 }
 
 func opened(tb testing.TB, at string, o schema.Options) schema.Store {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,8 +220,22 @@ func (c *Cluster) PID() (int, error) {
 
 // NewDatabase makes an empty database and returns its URL.
 func (c *Cluster) NewDatabase(ctx context.Context) (string, error) {
+	return c.create(ctx, "")
+}
+
+// CopyDatabase makes a database that begins as a copy of the one at a URL, and returns its own URL. Nothing may be
+// connected to the one that is copied.
+func (c *Cluster) CopyDatabase(ctx context.Context, of string) (string, error) {
+	from, err := url.Parse(of)
+	if err != nil {
+		return "", fmt.Errorf("database to copy: %w", err)
+	}
+	return c.create(ctx, " TEMPLATE "+strings.TrimPrefix(from.Path, "/"))
+}
+
+func (c *Cluster) create(ctx context.Context, with string) (string, error) {
 	name := fmt.Sprintf("d%d", c.databases.Add(1))
-	if err := c.execute(ctx, "CREATE DATABASE "+name); err != nil {
+	if err := c.execute(ctx, "CREATE DATABASE "+name+with); err != nil {
 		return "", err
 	}
 	return c.URL(name), nil

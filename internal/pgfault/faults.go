@@ -59,6 +59,9 @@ type Faults struct {
 	// CutAt loses the connection before the request of that number, counted from 1
 	// over all connections, and is the only fault then. 0: none.
 	CutAt int
+	// CutAtWrite is CutAt counted over those requests alone that may change what is stored:
+	// what writes outside of a transaction, and the end of one.
+	CutAtWrite int
 }
 
 func (f *Faults) check() error {
@@ -67,6 +70,9 @@ func (f *Faults) check() error {
 	}
 	if f.CutAt < 0 {
 		return fmt.Errorf("faults: cut at request %d, want 0 or more", f.CutAt)
+	}
+	if f.CutAtWrite < 0 {
+		return fmt.Errorf("faults: cut at write %d, want 0 or more", f.CutAtWrite)
 	}
 	return nil
 }
@@ -80,6 +86,7 @@ type dice struct {
 	begun    bool
 	ended    bool
 	requests int
+	writes   int
 	drawn    map[Kind]int
 	counts   map[Kind]int // of those that happened
 }
@@ -93,8 +100,12 @@ func (d *dice) draw(at point, texts []string) Kind {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.requests++
-	if d.CutAt > 0 {
-		if d.requests == d.CutAt {
+	changes := at == write || at == commit
+	if changes {
+		d.writes++
+	}
+	if d.CutAt > 0 || d.CutAtWrite > 0 {
+		if d.requests == d.CutAt || changes && d.writes == d.CutAtWrite {
 			return LostBefore
 		}
 		return none

@@ -153,8 +153,24 @@ func TestTriedAgainAsCockroach(t *testing.T) {
 	}
 }
 
+// A cut at a write passes over what changes nothing: reads, and what a transaction has not committed yet.
+func TestCutAtWrite(t *testing.T) {
+	through, direct, p := faulty(t, pgfault.Faults{CutAtWrite: 3})
+	for _, text := range []string{"INSERT INTO x VALUES (1)", "SELECT 1", "BEGIN", "INSERT INTO x VALUES (2)", "INSERT INTO x VALUES (3)", "COMMIT", "SELECT 1"} {
+		if _, err := through.Exec(t.Context(), text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	if _, err := through.Exec(t.Context(), "INSERT INTO x VALUES (4)"); err == nil {
+		t.Error("the third write came through")
+	}
+	if n, cut := rows(t, direct), p.Counts()[pgfault.LostBefore]; n != 3 || cut != 1 {
+		t.Errorf("%d rows, want 3, and %d cuts, want 1", n, cut)
+	}
+}
+
 func TestBadFaults(t *testing.T) {
-	for _, f := range []pgfault.Faults{{Rate: -0.1}, {Rate: 1.1}, {CutAt: -1}} {
+	for _, f := range []pgfault.Faults{{Rate: -0.1}, {Rate: 1.1}, {CutAt: -1}, {CutAtWrite: -1}} {
 		if _, err := pgfault.Start("postgres://127.0.0.1:1/x", f); err == nil {
 			t.Errorf("%+v was taken", f)
 		}

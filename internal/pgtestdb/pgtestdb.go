@@ -4,6 +4,7 @@ package pgtestdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -11,12 +12,16 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/localpg"
+	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/postgres"
 )
 
 // cluster is started by the first test that wants it. Stopping ends it; without
-// that its watchdog does when this process is gone.
+// that its watchdog does when this process is gone. It keeps nothing through a crash, because
+// no test can crash it, and does not vacuum: a worker for each of hundreds of databases would
+// take a good part of a core.
 var cluster = sync.OnceValues(func() (*localpg.Cluster, error) {
-	c, err := localpg.Start(localpg.Options{Settings: map[string]string{"max_connections": "200"}})
+	c, err := localpg.Start(localpg.Options{FsyncOff: true, Settings: map[string]string{"max_connections": "200", "autovacuum": "off"}})
 	if err == nil {
 		running.Store(c)
 	}
@@ -24,6 +29,25 @@ var cluster = sync.OnceValues(func() (*localpg.Cluster, error) {
 })
 
 var running atomic.Pointer[localpg.Cluster]
+
+// migrated is a database with the newest tables, made once: to copy it takes a fifth of what
+// the migrations take.
+var migrated = sync.OnceValues(func() (string, error) {
+	c, err := cluster()
+	if err != nil {
+		return "", err
+	}
+	ctx := context.Background()
+	url, err := c.NewDatabase(ctx)
+	if err != nil {
+		return "", err
+	}
+	s, err := postgres.Open(ctx, url, schema.Options{})
+	if err != nil {
+		return "", err
+	}
+	return url, errors.Join(s.Migrate(ctx), s.Close())
+})
 
 // Stopping runs the tests of a package and then stops the cluster, if there is
 // one: what is still there is a leak.
@@ -51,6 +75,29 @@ func URL(tb testing.TB) string {
 	}
 	url, err := c.NewDatabase(context.Background())
 	if err != nil {
+		tb.Fatalf("PostgreSQL for the tests: %v", err)
+	}
+	return url
+}
+
+// Migrated is a database for this test alone that has the newest tables, without rows.
+func Migrated(tb testing.TB) string {
+	tb.Helper()
+	url, err := migrated()
+	if err != nil {
+		tb.Fatalf("PostgreSQL for the tests: %v", err)
+	}
+	return Copy(tb, url)
+}
+
+// Copy is a database for this test alone that begins as a copy of another, to which nothing may be connected.
+func Copy(tb testing.TB, url string) string {
+	tb.Helper()
+	c, err := cluster()
+	if err != nil {
+		tb.Fatalf("PostgreSQL for the tests: %v", err)
+	}
+	if url, err = c.CopyDatabase(context.Background(), url); err != nil {
 		tb.Fatalf("PostgreSQL for the tests: %v", err)
 	}
 	return url

@@ -27,8 +27,8 @@ func TestChainsThroughFaults(t *testing.T) {
 			t.Parallel()
 			p := proxy(t, f)
 			storetest.RunChains(t, func(tb testing.TB) (schema.Store, schema.Store, *sql.DB) {
-				direct := pgtestdb.URL(tb)
-				plain := open(tb, direct, schema.Options{})
+				direct := pgtestdb.Migrated(tb)
+				plain := opened(tb, direct, schema.Options{})
 				s, err := retried(tb.Context(), func() (schema.Store, error) {
 					return postgres.Open(context.Background(), through(tb, p, direct), schema.Options{Chain: true})
 				})
@@ -63,11 +63,8 @@ func (a again) Purge(ctx context.Context, partition int, epoch int64, detail, ro
 // over, with a commit that came through or not.
 func TestChainOwnerDiesAnywhere(t *testing.T) {
 	t.Parallel()
-	direct := pgtestdb.URL(t)
+	direct := pgtestdb.Migrated(t)
 	calm := opened(t, direct, schema.Options{Chain: true})
-	if err := calm.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if err := calm.Partitions(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 )
 
@@ -122,7 +121,7 @@ func TestTakenIDsInEveryWay(t *testing.T) {
 // A commit that is given up while the server works on it leaves no connection
 // behind on which its answers still come: the next one would take them for its own.
 func TestGivenUpInTheMiddle(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 2})
+	s := fresh(t, schema.Options{MaxConns: 2})
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 // covers: E28, inv12
 func TestCommitCutAnywhere(t *testing.T) {
 	t.Parallel()
-	direct := pgtestdb.URL(t)
+	direct := pgtestdb.Migrated(t)
 	calm := opened(t, direct, schema.Options{MaxConns: 1})
-	if err := errors.Join(calm.Migrate(t.Context()), calm.PutPlan(t.Context(), fivePlan()), calm.Partitions(t.Context(), 1)); err != nil {
+	if err := errors.Join(calm.PutPlan(t.Context(), fivePlan()), calm.Partitions(t.Context(), 1)); err != nil {
 		t.Fatal(err)
 	}
 	st, err := calm.TakeOver(t.Context(), 0, core.Claim{Owner: "n1"})

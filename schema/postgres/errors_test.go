@@ -63,8 +63,8 @@ func TestErrorTableIsWhole(t *testing.T) {
 // covers: B2
 func TestErrorsOfACommit(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
-	at := through(t, p, pgtestdb.URL(t))
-	s := open(t, at, schema.Options{MaxConns: 1})
+	at := through(t, p, pgtestdb.Migrated(t))
+	s := opened(t, at, schema.Options{MaxConns: 1})
 	if err := s.Partitions(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func refuseBy(table, code string) string {
 //
 // covers: B2
 func TestDatabaseThatRefusesAll(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{})
+	s := fresh(t, schema.Options{})
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +176,8 @@ func TestDatabaseThatRefusesAll(t *testing.T) {
 //
 // covers: B2
 func TestUserThatMayNotWrite(t *testing.T) {
-	at := pgtestdb.URL(t)
-	s := open(t, at, schema.Options{})
+	at := pgtestdb.Migrated(t)
+	s := opened(t, at, schema.Options{})
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestUserThatMayNotWrite(t *testing.T) {
 // covers: B2
 func TestUnknownBatchIsNotSplit(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
-	s := open(t, through(t, p, pgtestdb.URL(t)), schema.Options{MaxConns: 2})
+	s := opened(t, through(t, p, pgtestdb.Migrated(t)), schema.Options{MaxConns: 2})
 	if err := s.Partitions(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -331,12 +331,12 @@ func reload(t *testing.T, s schema.Store, want string) {
 // covers: B2, B8
 func TestFrozenDatabase(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
-	at := through(t, p, pgtestdb.URL(t))
+	at := through(t, p, pgtestdb.Migrated(t))
 	s, err := postgres.Open(t.Context(), at, schema.Options{MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Migrate(t.Context()), s.Partitions(t.Context(), 2)); err != nil {
+	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
 	p.Refuse(pgfault.Refusal{Mute: true})
@@ -378,7 +378,7 @@ func TestFrozenDatabase(t *testing.T) {
 // covers: B2
 func TestSilentServerIsLeft(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
-	s := open(t, through(t, p, pgtestdb.URL(t)), schema.Options{MaxConns: 2, Timeout: 200 * time.Millisecond})
+	s := opened(t, through(t, p, pgtestdb.Migrated(t)), schema.Options{MaxConns: 2, Timeout: 200 * time.Millisecond})
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
@@ -17,7 +16,7 @@ import (
 // update of a commit finds its rows by their key all the same: it reads no more of the
 // index than there are rows to update.
 func TestCommitsToAnEmptiedTable(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
+	s := fresh(t, schema.Options{MaxConns: 1})
 	if err := s.Partitions(t.Context(), 16); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +66,7 @@ func TestCommitsToAnEmptiedTable(t *testing.T) {
 // What goes by a list looks up each of it, also where the tables grew since they were
 // looked at last: plans are not kept.
 func TestListsByKey(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
+	s := fresh(t, schema.Options{MaxConns: 1})
 	if err := s.Partitions(t.Context(), 16); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
@@ -19,7 +18,7 @@ import (
 func both(t *testing.T, test func(*testing.T, schema.Store)) {
 	for name, o := range map[string]schema.Options{"read committed": {}, "serializable": {Serializable: true}} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, pgtestdb.URL(t), o)
+			s := fresh(t, o)
 			if err := s.Partitions(t.Context(), 2); err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +168,7 @@ func plainBirth(p int, number int64) core.TaskWrite {
 // The row update of a commit finds its rows by the primary key, whatever the planner
 // knows of the table, and for arrays of any length.
 func TestCommitReadsByKey(t *testing.T) {
-	s := open(t, pgtestdb.URL(t), schema.Options{MaxConns: 1})
+	s := fresh(t, schema.Options{MaxConns: 1})
 	db := dbOf(s)
 	prepareRows(t, db)
 	if text := planOfRows(t, db); !strings.Contains(text, "Conflict Arbiter Indexes: tasks_pkey") || strings.Contains(text, "Scan using") || strings.Contains(text, "on tasks_") {

@@ -78,10 +78,28 @@ var cases = []struct {
 	{"room", testRoom},
 }
 
+// transactions are the cases whose outcome depends on how a transaction ends and which others it meets.
+var transactions = []string{
+	"partitions are fixed for life", "installation", "pairing", "renew", "take over", "take over by the ground", "empty batch", "cursors alone",
+	"taken id", "taken id within a batch", "stale epoch", "stale last commit", "stale epoch and taken id", "owners by turns", "owners at once",
+	"same batch twice", "same batch twice with duplicates", "same batch after a takeover", "many births", "poison", "plans", "purge", "purge is fenced",
+	"purge after a takeover", "purge of a family", "audit",
+}
+
 // Run holds a store to all that its users rely on, except for some of it by name.
 func Run(t *testing.T, open Open, except ...string) {
+	run(t, open, func(name string) bool { return !slices.Contains(except, name) })
+}
+
+// RunTransactions is the part of Run whose outcome depends on how a transaction ends and which others it meets: for a
+// store that differs in its transactions alone from one that Run holds.
+func RunTransactions(t *testing.T, open Open) {
+	run(t, open, func(name string) bool { return slices.Contains(transactions, name) })
+}
+
+func run(t *testing.T, open Open, runs func(name string) bool) {
 	for _, c := range cases {
-		if slices.Contains(except, c.name) {
+		if !runs(c.name) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
