@@ -1,6 +1,9 @@
 package core
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -53,6 +56,21 @@ func TestRetryWaitsBesideACommand(t *testing.T) {
 		t.Fatal("the question is answered twice")
 	}
 	r.must(Event{Kind: EventClaim})
+}
+
+// A wait has no result, so that one which has failed is no step to accept: what is possible says so.
+func TestAWaitIsNotAccepted(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[1] = Step{Name: "w", Kind: WaitStep, Until: "input.at", After: []int{0}, OnExhausted: PolicyError}
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0) // and nothing can evaluate until
+	if r.task.State != StateError || slices.Contains(r.task.Possible(r.plan), "accept") {
+		t.Fatalf("%s: possible are %v", r.task, r.task.Possible(r.plan))
+	}
+	if err := r.apply(Event{Kind: EventAccept, Result: []byte("1")}); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "step w is a wait") {
+		t.Fatal(err)
+	}
 }
 
 // A submission may name a deadline shorter than any time-out of its plan.
