@@ -60,7 +60,7 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 			next = earlier(next, s.Heard)
 		case t.State == StateUndoing:
 		case s.Out != 0:
-			if s.kind == kindWait {
+			if s.kind == kindWait && (at < until || p == nil || !t.stopping(p)) {
 				next = earlier(next, min(s.Due, until))
 			}
 		case (s.Awaits != 0 || s.Due > at) && t.beginnable(p, i):
