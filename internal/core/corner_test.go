@@ -1,6 +1,9 @@
 package core
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -53,6 +56,46 @@ func TestRetryWaitsBesideACommand(t *testing.T) {
 		t.Fatal("the question is answered twice")
 	}
 	r.must(Event{Kind: EventClaim})
+}
+
+// A task that is about to stop for an operator has nothing to do about a wait when its deadline comes: the command
+// that is out ends first. A row for it would lead to the next one, at the same instant and without end.
+func TestDeadlineWhileItStops(t *testing.T) {
+	p := stepsPlan(3)
+	p.CompleteBy = 10 * time.Second
+	p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = PolicyError, 1
+	p.Steps[1] = Step{Name: "w", Kind: WaitStep, For: 10 * time.Second}
+	p.Steps[2].After = nil
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(CodeRefused)
+	if r.task.State != StateProcessing {
+		t.Fatalf("%s", r.task)
+	}
+	r.now = r.task.Deadline
+	rows := len(r.journal)
+	if err := r.apply(Event{Kind: EventWake}); !errors.Is(err, ErrStale) || len(r.journal) != rows {
+		t.Fatalf("%v, %d rows more, and it wakes at %d of %d", err, len(r.journal)-rows, r.task.nextWake(r.plan, r.now), r.now)
+	}
+	r.must(Event{Kind: EventOverdue})
+	if r.task.State != StateUndoing { // the policy of the step that is late now
+		t.Fatalf("%s", r.task)
+	}
+}
+
+// A wait has no result, so that one which has failed is no step to accept: what is possible says so.
+func TestAWaitIsNotAccepted(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[1] = Step{Name: "w", Kind: WaitStep, Until: "input.at", After: []int{0}, OnExhausted: PolicyError}
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0) // and nothing can evaluate until
+	if r.task.State != StateError || slices.Contains(r.task.Possible(r.plan), "accept") {
+		t.Fatalf("%s: possible are %v", r.task, r.task.Possible(r.plan))
+	}
+	if err := r.apply(Event{Kind: EventAccept, Result: []byte("1")}); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "step w is a wait") {
+		t.Fatal(err)
+	}
 }
 
 // A submission may name a deadline shorter than any time-out of its plan.

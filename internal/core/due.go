@@ -62,7 +62,7 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 		case s.probing():
 			next = earlier(next, s.Due)
 		case s.Out != 0:
-			if s.kind == kindWait {
+			if s.kind == kindWait && (at < until || p == nil || !t.stopping(p)) {
 				next = earlier(next, min(s.Due, until))
 			}
 		case (s.Awaits != 0 || s.Due > at) && t.beginnable(p, i):

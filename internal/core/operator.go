@@ -55,6 +55,9 @@ func (d *decision) accept() error {
 	if d.ev.WentBack != 0 || d.t.WentBackAt != 0 {
 		return d.notAllowed("the database went back since it began, and whether step " + d.p.Steps[step].Name + " was undone meanwhile is not known: resubmit it, undo it or resolve it")
 	}
+	if d.p.Steps[step].Kind == WaitStep {
+		return d.notAllowed("step " + d.p.Steps[step].Name + " is a wait, which has no result: resubmit it, edit the input, undo it or resolve it")
+	}
 	if n, most := len(d.ev.Result), d.p.Steps[step].ResultMax; n == 0 || n > most {
 		return d.notAllowed(fmt.Sprintf("the result has %d bytes, want 1 to %d, the result_max of step %s", n, most, d.p.Steps[step].Name))
 	}
@@ -271,10 +274,11 @@ func (t *Task) possibleInError(p *Plan) []string {
 	case p == nil || t.Steps == nil:
 		return []string{"resolve"}
 	}
-	if at, _ := t.stoppedAt(p, ""); at < 0 || t.lostStep(p, false) != "" {
+	at, _ := t.stoppedAt(p, "")
+	if at < 0 || t.lostStep(p, false) != "" {
 		return []string{"undo", "resolve"}
 	}
-	if t.WentBackAt != 0 {
+	if t.WentBackAt != 0 || p.Steps[at].Kind == WaitStep {
 		return []string{"undo", "resubmit", "edit", "resolve"}
 	}
 	return []string{"undo", "resubmit", "edit", "accept", "resolve"}

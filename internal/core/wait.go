@@ -115,7 +115,7 @@ func (d *decision) movable() bool {
 			}
 			full = full || !room
 		case s.Out != 0 && s.kind.passive():
-			if late {
+			if late && !t.stopping(d.p) {
 				return true
 			}
 		case t.skips(d.p, i):

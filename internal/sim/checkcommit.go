@@ -115,6 +115,9 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	w.checkPaused(t, j)
 	w.checkAsk(r, j)
 	w.checkSignalled(r, j)
+	if w.cfg.Graph {
+		w.checkBorn(r, j)
+	}
 	if j.Kind == core.KindAccepted {
 		w.byHand(t, j)
 	}

@@ -98,8 +98,8 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 // checkOrder: an undo leaves only when nothing that comes after its step, directly or through others, has an effect, but for
 // what has given up (G2), and no child of it may have one.
 func (w *World) checkOrder(r *row, c *core.Command) {
-	if w.backs > 0 && w.books.tomb[c.Key()] && !w.books.live[c.Key()] {
-		return // SQL has forgotten that it is undone, and what came after it since
+	if w.books.tomb[c.Key()] && !w.books.live[c.Key()] {
+		return // it has been undone, and a former owner that stood still, or one whose SQL has forgotten it, says so again
 	}
 	plan := planBook{w}.Plan(c.Type, 0)
 	step := plan.StepIndex(c.Step)

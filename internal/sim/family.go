@@ -75,6 +75,56 @@ func (w *World) checkChildren(r *row) {
 	}
 }
 
+// checkBorn is the other half of G5: a step that has begun has its children. One that is done has had one for each of its
+// elements, and of one that waits for them in the calm until its time is over the first has been born. Only a step whose
+// child is impossible has none, and that fails at once.
+func (w *World) checkBorn(r *row, j *core.Record) {
+	plan := planBook{w}.Plan(r.task.Type, r.task.PlanVersion)
+	if w.backs > 0 || plan == nil || j.Step < 0 || !plan.Steps[j.Step].Kind.Parent() {
+		return
+	}
+	step := &plan.Steps[j.Step]
+	least, each := 1, step.Kind == core.EachStep
+	switch {
+	case j.Kind == core.KindDone && each:
+		var done, failed int
+		if _, err := fmt.Sscanf(string(j.Result), `{"done":%d,"failed":%d}`, &done, &failed); err != nil {
+			w.wrong(r.task.Partition, r.task.ID, "row %d has the result %s of children: %v", j.Seq, j.Result, err)
+		}
+		least = done + failed
+		if begun := r.listOf(j); begun >= 0 && least != begun {
+			w.wrong(r.task.Partition, r.task.ID, "G5: row %d ends step %s after %d children of %d elements", j.Seq, step.Name, least, begun)
+		}
+	case j.Kind == core.KindDone:
+	case j.Kind == core.KindOverdue && !w.storm && r.begunAt(j) >= w.calmFrom:
+	default:
+		return
+	}
+	if n := len(w.childrenOf(&r.task, j.Step, j.Round)); n < least {
+		w.wrong(r.task.Partition, r.task.ID, "G5: row %d is %s of step %s, which has %d children, want %d", j.Seq, j.Kind, step.Name, n, least)
+	}
+}
+
+// begunAt is when the step that a row is about began last; 0: not before it.
+func (r *row) begunAt(j *core.Record) core.Instant {
+	for _, is := range slices.Backward(r.journal[:j.Seq-1]) {
+		if is.Next == j.Step && is.Round == j.Round && !is.Undo {
+			return is.At
+		}
+	}
+	return 0
+}
+
+// listOf is how many elements the list has which an each began with, of the row that ends it; -1: none began.
+func (r *row) listOf(j *core.Record) int {
+	for i := range r.journal[:j.Seq-1] {
+		if is := &r.journal[i]; is.Next == j.Step && is.Round == j.Round && !is.Undo && is.Input != nil {
+			return len(core.Elements(is.Input))
+		}
+	}
+	return -1
+}
+
 // checkFamily holds the children of a task that has ended to how it ended: no child of an undone one may have an effect
 // (G6), each of a step that is done has ended well.
 func (w *World) checkFamily(t *core.Task) {

@@ -208,11 +208,11 @@ func (s *stage) openDoor() {
 	s.door = door
 }
 
-// submit is a client at the fast door: submit t1 type=order input={"n":1} complete-by=30s.
+// submit is a client at the fast door: submit t1 type=order input={"n":1} start-at=10s complete-by=30s.
 func (s *stage) submit(id string, a args) {
 	who := a.or("by", "client")
 	s.enter(ingest.Request{
-		Type: a["type"], ID: id, Input: []byte(a.or("input", "{}")), ReplyTo: who, CompleteBy: a["complete-by"],
+		Type: a["type"], ID: id, Input: []byte(a.or("input", "{}")), ReplyTo: who, CompleteBy: a["complete-by"], StartAt: a["start-at"],
 		Answer: func(r ingest.Answer) {
 			if r.Err != nil {
 				s.say(who, "is told", "%s is refused, %d: %s", r.Task, r.Err.Code, r.Err.Description)

@@ -45,6 +45,7 @@ type World struct {
 	seq      int
 	steps    int // events that happened
 	storm    bool
+	calmFrom core.Instant // 0: there is no calm yet
 	odds     [faultCount]float64
 	happened [faultCount]int
 	running  *proc
@@ -188,7 +189,7 @@ func (w *World) run() *Violation {
 	w.after(w.upTo(w.cfg.Storm), func() { w.leasesLost = w.fault(LeasesLost) })
 	w.until(w.now.Add(w.cfg.Storm), func() bool { return false })
 	w.tell("", -1, "the storm is over")
-	w.storm = false
+	w.storm, w.calmFrom = false, w.now
 	w.until(w.now.Add(w.cfg.Calm), w.ended)
 	if w.err == nil {
 		w.check()
