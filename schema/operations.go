@@ -411,7 +411,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 			r.filters(c, f)
 			labelIs(c, f.Label)
 		}
-		if f.Parent == "" && f.Fingerprint == "" && f.Step == "" && (f.State == "" || f.State == core.StateProcessed) {
+		if f.Parent == "" && f.Fingerprint == "" && f.Step == "" && (f.State == "" && f.MovableTo == 0 || f.State == core.StateProcessed) {
 			step = freezeStep
 		}
 	case len(sel.IDs) > 0 && len(sel.IDs) <= operate.ListMax && sel.Group == "" && sel.Filter == nil:
