@@ -610,7 +610,9 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev 
 				return true, nil
 			}
 			one := *ev
-			one.IfSeq = c.Seqs[*at]
+			if c.Kind != core.EventMigrate {
+				one.IfSeq = c.Seqs[*at]
+			}
 			if p.another(m, number) {
 				e = nil
 			}

@@ -116,6 +116,54 @@ func TestKindsOfRequestsAboutMany(t *testing.T) {
 	}
 }
 
+// Running tasks are moved to another version wherever they are, those that may be, in one message; read again after a crash
+// it moves none twice, and the rest.
+//
+// covers: OP2
+func TestMigrationOfMany(t *testing.T) {
+	r := newRig(t, scheduler.Config{BatchMax: 2})
+	second := orderPlan("order", 2, "a", "other")
+	r.store.AddPlan(second)
+	subs := orders(5)
+	for i := range subs {
+		subs[i].PlanVersion = 1
+	}
+	r.tasks(0, subs...)
+	r.cycle()
+	for _, c := range r.bus.take() {
+		if c.Task == "t2" { // its second step begins, which the new version has at another agent
+			r.answer(c, 0)
+		}
+	}
+	r.cycle()
+	r.bus.take()
+	commits, note := 0, r.store.AfterCommit
+	r.store.AfterCommit = func(b *core.Batch, res core.CommitResult) error {
+		if commits++; commits == 2 {
+			return errCut
+		}
+		return note(b, res)
+	}
+	c := core.Control{Kind: core.EventMigrate, Numbers: []int64{1, 2, 3, 4, 5}, Actor: "operation/x", Version: 2}
+	r.control(c)
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatalf("commit cycle: %v", err)
+	}
+	r.store.AfterCommit = note
+	r.start("n2")
+	r.adopt(0)
+	r.control(c)
+	r.cycle()
+	for i, want := range []int64{2, 1, 2, 2, 2} {
+		task := r.state(fmt.Sprintf("t%d", i+1), core.StateProcessing)
+		moved := strings.Count(fmt.Sprint(r.store.History(0, task.ID)), "migrated")
+		if task.PlanVersion != want || moved != int(want-1) {
+			t.Errorf("%s is of version %d, moved %d times: %s", task.ID, task.PlanVersion, moved, r.store.History(0, task.ID))
+		}
+	}
+	r.logged("step b has begun, and version 2 has none of that name")
+}
+
 // A crash between the commits of one message: its next reader finds what has changed at another row, also where a
 // task has failed again meanwhile, and changes the rest.
 //

@@ -17,6 +17,13 @@ const labelsLook = 200
 
 const qLabelled = `SELECT number FROM labels WHERE partition = ?1 AND key = ?2 AND value = ?3 AND -number > ?4 ORDER BY -number LIMIT ?5`
 
+// labelIs adds the condition that a task has a label; empty: whatever it has. The partition is ?1.
+func labelIs(c *conditions, label string) {
+	if key, value, is := strings.Cut(label, "="); is {
+		c.add(`number IN (SELECT l.number FROM labels l WHERE l.partition = ?1 AND l.key = %s AND l.value = %s)`, key, value)
+	}
+}
+
 // labelled reads a list by label; all else only filters.
 func (r *reader) labelled(ctx context.Context, partitions []int64, at positions, f core.Filter) ([]part, error) {
 	parts := make([]part, len(partitions))

@@ -178,6 +178,9 @@ func (r *reader) sourcesIn(ctx context.Context, partitions []int64, at positions
 // failure is of several types or states, none where there is no such failure.
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 	if f.Fingerprint == "" && f.Step == "" {
+		if f.State == "" && f.MovableTo != 0 {
+			return []source{stateSource(core.StatePending), stateSource(core.StateProcessing), stateSource(core.StateError)}, nil
+		}
 		if f.State == "" {
 			return []source{func(*conditions) place { return inTasks(`partition = ?1`) }}, nil
 		}
@@ -223,6 +226,12 @@ func (r *reader) filters(c *conditions, f core.Filter) {
 	}
 	if f.Step != "" {
 		c.add(stepIs, f.Step)
+	}
+	if f.PlanVersion != 0 {
+		c.add(`plan_version = %s`, f.PlanVersion)
+	}
+	if f.MovableTo != 0 {
+		c.add(`plan_version <> %s AND state IN ('pending', 'processing', 'error')`, f.MovableTo)
 	}
 	if f.CreatedFrom != 0 {
 		c.add(`created_at >= %s`, r.time(f.CreatedFrom))

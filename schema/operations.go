@@ -398,11 +398,20 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 		of = append(of, func(c *conditions) place { return inTasks(k.is(c)) })
 	case sel.Filter != nil && sel.Group == "" && len(sel.IDs) == 0:
 		f := *sel.Filter
-		if of, err = r.sources(ctx, f); err != nil {
+		if f.Parent != "" {
+			var partition int64
+			if partition, of, err = r.childSources(ctx, f.Parent); err != nil {
+				return nil, err
+			}
+			partitions = slices.DeleteFunc(partitions, func(p lastNumber) bool { return p.partition != partition })
+		} else if of, err = r.sources(ctx, f); err != nil {
 			return nil, err
 		}
-		filter = func(c *conditions) { r.filters(c, f) }
-		if f.Fingerprint == "" && f.Step == "" && (f.State == "" || f.State == core.StateProcessed) {
+		filter = func(c *conditions) {
+			r.filters(c, f)
+			labelIs(c, f.Label)
+		}
+		if f.Parent == "" && f.Fingerprint == "" && f.Step == "" && (f.State == "" && f.MovableTo == 0 || f.State == core.StateProcessed) {
 			step = freezeStep
 		}
 	case len(sel.IDs) > 0 && len(sel.IDs) <= operate.ListMax && sel.Group == "" && sel.Filter == nil:
@@ -432,9 +441,12 @@ func (r *reader) named(c *conditions, taskType string, ids []string) string {
 	return is
 }
 
-// lastNumbers are the partitions, each with the highest number of its tasks.
-func (r *reader) lastNumbers(ctx context.Context) ([]struct{ partition, number int64 }, error) {
-	return scanAll(ctx, r, func(row interface{ Scan(...any) error }) (p struct{ partition, number int64 }, err error) {
+// lastNumber is a partition with the highest number of its tasks.
+type lastNumber struct{ partition, number int64 }
+
+// lastNumbers are those of all partitions.
+func (r *reader) lastNumbers(ctx context.Context) ([]lastNumber, error) {
+	return scanAll(ctx, r, func(row interface{ Scan(...any) error }) (p lastNumber, err error) {
 		return p, row.Scan(&p.partition, &p.number)
 	}, `SELECT p.partition, (SELECT COALESCE(max(t.number), 0) FROM tasks t WHERE t.partition = p.partition) FROM partitions p ORDER BY p.partition`)
 }

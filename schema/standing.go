@@ -17,7 +17,7 @@ const standingMax = 1000
 const standingRows = 200
 
 const (
-	qStanding = `SELECT u.ordinal, t.state, ` + newestSeq + `, COALESCE(t.failed_step, -1), COALESCE(t.fingerprint, ''),
+	qStanding = `SELECT u.ordinal, t.state, t.plan_version, ` + newestSeq + `, COALESCE(t.failed_step, -1), COALESCE(t.fingerprint, ''),
 	COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = t.failed_step), '') FROM `
 	standingTasks = ` JOIN tasks t ON t.partition = u.partition AND t.number = u.number`
 
@@ -78,13 +78,13 @@ func (r *reader) standingRows(ctx context.Context, all []standing, query string,
 	for rows.Next() {
 		var i int
 		var state string
-		var seq, step int64
+		var version, seq, step int64
 		var fingerprint, name string
-		if err := rows.Scan(&i, &state, &seq, &step, &fingerprint, &name); err != nil {
+		if err := rows.Scan(&i, &state, &version, &seq, &step, &fingerprint, &name); err != nil {
 			return err
 		}
 		s := &all[i]
-		s.Missing, s.State, s.Seq, s.step, s.Fingerprint, s.Step = false, core.State(state), seq, step, fingerprint, name
+		s.Missing, s.State, s.PlanVersion, s.Seq, s.step, s.Fingerprint, s.Step = false, core.State(state), version, seq, step, fingerprint, name
 	}
 	return rows.Err()
 }

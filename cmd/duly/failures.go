@@ -237,7 +237,12 @@ func (c *failuresRepairCmd) Run(ctx context.Context, std streams) error {
 	} else if c.Yes == 0 {
 		return misuse("yes: not given, and the preview was made before: --yes with its number of tasks")
 	}
-	data, err := c.send(ctx, http.MethodPost, pathOperations, start, map[string]string{client.HeaderKey: start.Token})
+	return c.begin(ctx, std, start, c.Detach)
+}
+
+// begin starts a preview, and follows the operation unless it is detached.
+func (s *server) begin(ctx context.Context, std streams, start startBody, detach bool) error {
+	data, err := s.send(ctx, http.MethodPost, pathOperations, start, map[string]string{client.HeaderKey: start.Token})
 	if err != nil {
 		return err
 	}
@@ -245,10 +250,10 @@ func (c *failuresRepairCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(data, &op); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
-	if c.Detach {
-		return c.said(std, data, opFields, "operation %s is running over %s tasks (duly op show %s)", op.ID, show.Count(strconv.FormatInt(op.Tasks, 10), false), op.ID)
+	if detach {
+		return s.said(std, data, opFields, "operation %s is running over %s tasks (duly op show %s)", op.ID, show.Count(strconv.FormatInt(op.Tasks, 10), false), op.ID)
 	}
-	return c.follow(ctx, std, op.ID)
+	return s.follow(ctx, std, op.ID)
 }
 
 // confirmed is the number of tasks, said by --yes or typed at a terminal.
@@ -309,7 +314,11 @@ func (s *server) follow(ctx context.Context, std streams, id string) error {
 				if err := s.object(std, data, opFields); err != nil {
 					return err
 				}
-				if op.State != operate.OperationDone || op.Tally.FailedAgain > 0 {
+				stay := op.Action == operate.ActionMigrate && op.Tally.Skipped > 0
+				if stay {
+					fmt.Fprintf(std.err, "duly: %d tasks were not moved (duly op show %s --outcome skipped says why)\n", op.Tally.Skipped, id)
+				}
+				if op.State != operate.OperationDone || op.Tally.FailedAgain > 0 || stay {
 					return errUnclean
 				}
 				return nil

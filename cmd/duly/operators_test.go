@@ -44,17 +44,20 @@ type engine struct {
 	refuse   error
 	previews int64 // tasks of a preview
 	patches  []string
-	op       operate.Operation
-	steps    []operate.Operation // what the operation becomes, look by look
-	started  []string
-	changes  []operate.Change
-	moves    []string
-	follows  []string // places that events were asked for after
-	events   []operate.Event
-	pauses   []operate.Pause
-	tokens   map[string]operate.Token
-	trail    []operate.AuditEntry
-	notes    []operate.Note
+
+	migrations []string // that previews were asked for
+	stay       int64    // tasks that would be refused
+	op         operate.Operation
+	steps      []operate.Operation // what the operation becomes, look by look
+	started    []string
+	changes    []operate.Change
+	moves      []string
+	follows    []string // places that events were asked for after
+	events     []operate.Event
+	pauses     []operate.Pause
+	tokens     map[string]operate.Token
+	trail      []operate.AuditEntry
+	notes      []operate.Note
 
 	submitted []byte // newest input
 }
@@ -185,6 +188,9 @@ func (e *engine) Preview(_ context.Context, _ operate.Actor, sel operate.Selecti
 		e.patches = append(e.patches, string(r.Action)+" "+string(r.Patch))
 		changes = []operate.InputChange{{TaskRef: operate.TaskRef{Type: "order", ID: "o-1"}, Before: []byte(`{"n":12345678901234567890,"to":"USD\u001b[2J"}`), After: []byte(`{"n":12345678901234567890,"to":"EUR"}`)},
 			{TaskRef: operate.TaskRef{Type: "order", ID: "o-2"}, Why: "the patch does not apply: the input is not an object"}}
+	}
+	if r.Action == operate.ActionMigrate {
+		return e.migration(sel, r)
 	}
 	return operate.Preview{Changes: changes, Token: "tok-1", Selection: "group " + sel.Group, Action: r.Action, Tasks: e.previews, Expires: time.Now().Add(time.Minute),
 		Sample:    []operate.Member{{Ordinal: 1, ID: "o-1", Type: "order", Step: "charge", Outcome: operate.OutcomeWaiting}},

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -15,9 +13,9 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/versions"
 	"duly.dev/duly/internal/wire"
 )
@@ -313,81 +311,128 @@ func (s *server) check(ctx context.Context, ref planRef, last int, all bool, kee
 	}
 }
 
-// migrateMax bounds the tasks that one command moves.
-const migrateMax = 100_000
+// migrateBody is a request for a preview of a migration.
+type migrateBody struct {
+	Selection migrateSelection `json:"selection"`
+	Action    operate.Action   `json:"action"`
+	Request   operate.Request  `json:"request"`
+}
+
+// migrateSelection is the tasks that are to be moved: those named, or all that match.
+type migrateSelection struct {
+	IDs    []operate.TaskRef `json:"ids,omitempty"`
+	Filter *migrateFilter    `json:"filter,omitempty"`
+}
+
+type migrateFilter struct {
+	Type    string `json:"type"`
+	Version int64  `json:"plan_version,omitempty"`
+	State   string `json:"state,omitempty"`
+	Label   string `json:"label,omitempty"`
+}
+
+// confirmAbove is of how many tasks an operation wants the number to be said.
+const confirmAbove = 100
 
 type planMigrateCmd struct {
 	Name   string   `arg:"" help:"Name of the plan."`
 	To     int64    `required:"" help:"Stored version to go on by."`
-	Tasks  []string `help:"Ids of the tasks (default: all in flight and in error)."`
+	Tasks  []string `help:"Ids of the tasks, up to 1000 (default: all that are pending, processing or in error)."`
 	From   int64    `help:"Only tasks of this version."`
 	State  string   `help:"Only tasks in this state: pending, processing or error."`
-	DryRun bool     `name:"dry-run" help:"Say what would be moved, and move nothing."`
+	Label  string   `help:"Only tasks with this label, KEY=VALUE."`
+	DryRun bool     `name:"dry-run" help:"Say how many may be moved, and why the others stay, and move none."`
 	Reason string   `help:"Why; it is kept in the audit trail and in the journals."`
+	Yes    int64    `help:"The number of tasks, if they are more than 100, without a terminal to type it at. Another number is refused."`
+	Rate   int      `help:"Tasks a second at most; 0: no limit but the waves."`
+	Detach bool     `help:"Print the operation and do not wait for it."`
 	server
 }
 
-// Run moves tasks whose begun steps are the same in both versions.
+// selection is what the command names.
+func (c *planMigrateCmd) selection() (sel migrateSelection, err error) {
+	switch {
+	case c.To < 1:
+		return sel, misuse("to: %d, want a version, 1 or more", c.To)
+	case c.From < 0 || c.From == c.To:
+		return sel, misuse("from: %d, want another version than %d, or none", c.From, c.To)
+	case c.State != "" && c.State != string(core.StatePending) && c.State != string(core.StateProcessing) && c.State != string(core.StateError):
+		return sel, misuse("state: %s, want pending, processing or error", core.QuoteShort(c.State))
+	case len(c.Tasks) > operate.ListMax:
+		return sel, misuse("tasks: %d ids, want at most %d", len(c.Tasks), operate.ListMax)
+	case len(c.Tasks) > 0 && (c.From != 0 || c.State != "" || c.Label != ""):
+		return sel, misuse("tasks: from, state and label choose tasks as well, want one of both")
+	case len(c.Tasks) == 0:
+		sel.Filter = &migrateFilter{Type: c.Name, Version: c.From, State: c.State, Label: c.Label}
+	}
+	for _, id := range c.Tasks {
+		sel.IDs = append(sel.IDs, operate.TaskRef{Type: c.Name, ID: id})
+	}
+	return sel, nil
+}
+
+// Run previews, and moves tasks whose begun steps are the same in both versions, as one operation.
 func (c *planMigrateCmd) Run(ctx context.Context, std streams) error {
-	reason := ""
+	sel, err := c.selection()
+	if err != nil {
+		return err
+	}
+	reason := c.Reason
 	if !c.DryRun {
-		var err error
 		if reason, err = reasonOf(std, c.Reason, true); err != nil {
 			return err
 		}
 	}
-	wanted := map[string]bool{}
-	for _, id := range c.Tasks {
-		wanted[id] = true
-	}
-	over := false
-	sum, err := c.check(ctx, planRef{name: c.Name, version: c.To}, 0, true, func(all []versions.Finding, f versions.Finding) []versions.Finding {
-		if len(wanted) > 0 && !wanted[f.ID] || c.From != 0 && f.Version != c.From || c.State != "" && string(f.State) != c.State || f.Version == c.To {
-			return all
-		}
-		if over = over || len(all) >= migrateMax; over {
-			return all
-		}
-		return append(all, f)
-	})
+	body := migrateBody{Selection: sel, Action: operate.ActionMigrate, Request: operate.Request{Action: operate.ActionMigrate, Reason: reason, Version: c.To}}
+	data, err := c.send(ctx, http.MethodPost, pathPreview, body, nil)
 	if err != nil {
 		return err
 	}
-	moved, stays := 0, 0
-	for _, f := range sum.Findings {
-		delete(wanted, f.ID)
-		why := f.Stays
-		if why == "" && !c.DryRun {
-			_, err := c.send(ctx, http.MethodPost, taskPath(c.Name, f.ID)+"/migrate", show.Object{"version": c.To, "reason": reason, "if_seq": f.Rows}, nil)
-			refused := new(client.Problem)
-			if err != nil && !errors.As(err, &refused) {
-				return err
-			}
-			if err != nil {
-				why = refused.Detail
-			}
+	var p operate.Preview
+	if err := json.Unmarshal(data, &p); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	missing := int64(len(slices.Compact(slices.Sorted(slices.Values(c.Tasks))))) - p.Tasks
+	if missing > 0 {
+		fmt.Fprintf(std.err, "duly: %d of the tasks that are named are not there\n", missing)
+	}
+	switch {
+	case c.DryRun:
+		err = c.printed(std, data)
+		if err == nil && (missing > 0 || p.Rehearsal != nil && p.Rehearsal.Refused > 0) {
+			err = errUnclean
 		}
-		if why == "" {
-			moved++
-			continue
-		}
-		stays++
-		fmt.Fprintf(std.out, "%s stays on version %d: %s\n", show.Clean(f.ID), f.Version, show.Clean(why))
-	}
-	for _, id := range slices.Sorted(maps.Keys(wanted)) {
-		stays++
-		fmt.Fprintf(std.out, "%s: no such task in flight or in error, or it is of version %d already\n", show.Clean(id), c.To)
-	}
-	verb := "asked to go on by"
-	if c.DryRun {
-		verb = "may go on by"
-	}
-	fmt.Fprintf(std.out, "%d tasks %s version %d; %d stay\n", moved, verb, c.To, stays)
-	if over {
-		fmt.Fprintf(std.out, "there are more than %d: run it again for the others\n", migrateMax)
-	}
-	if stays > 0 {
+		return err
+	case p.Tasks == 0 && missing <= 0:
+		return c.said(std, data, previewFields, "no task is to be moved to version %d", c.To)
+	case p.Tasks == 0:
 		return errUnclean
 	}
-	return nil
+	if err = c.start(ctx, std, data, &p, reason); err == nil && missing > 0 {
+		err = errUnclean
+	}
+	return err
+}
+
+// printed prints a preview as the answer.
+func (c *planMigrateCmd) printed(std streams, preview []byte) error {
+	if c.Output != show.Text {
+		return c.object(std, preview, previewFields)
+	}
+	return printPreview(show.On(std.out), preview)
+}
+
+// start shows the preview, and runs it.
+func (c *planMigrateCmd) start(ctx context.Context, std streams, preview []byte, p *operate.Preview, reason string) error {
+	if err := printPreview(show.On(std.err), preview); err != nil {
+		return err
+	}
+	start := startBody{Token: p.Token, Rate: c.Rate, Reason: reason, Confirm: p.Tasks}
+	if p.Tasks > confirmAbove || c.Yes != 0 {
+		var err error
+		if start.Confirm, err = confirmed(std, c.Yes, p.Tasks); err != nil {
+			return err
+		}
+	}
+	return c.begin(ctx, std, start, c.Detach)
 }

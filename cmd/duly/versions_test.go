@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -32,9 +33,8 @@ func (m *marks) Deprecate(_ context.Context, name string, version int64, at core
 	return nil
 }
 
-// TestCheckAndMigrate: a plan in a file is checked against the tasks there are, and those whose begun steps are the same are
-// moved to a stored version.
-func TestCheckAndMigrate(t *testing.T) {
+// TestPlanCheck: a plan in a file is checked against the tasks there are, and those are counted that may be moved.
+func TestPlanCheck(t *testing.T) {
 	w := apitest.New()
 	w.Tasks, w.Records = nil, map[string][]core.Record{}
 	second := w.Plan
@@ -86,15 +86,53 @@ func TestCheckAndMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(exitDone, "plan check "+file, "same 2, different 0")
-	run(exitFailed, "plan migrate order --to 2 --dry-run", "1 tasks may go on by version 2; 1 stay", "begun stays on version 1: step charge has begun")
-	if len(w.Asked) != 0 {
-		t.Errorf("a dry run asked %+v", w.Asked)
+}
+
+// migration is the preview of a migration: one of its tasks stays.
+func (e *engine) migration(sel operate.Selection, r operate.Request) (operate.Preview, error) {
+	what := fmt.Sprint(sel.IDs)
+	if sel.Filter != nil {
+		what = fmt.Sprintf("%s@%d %s %s", sel.Filter.Type, sel.Filter.PlanVersion, sel.Filter.State, sel.Filter.Label)
 	}
-	run(exitUse, "plan migrate order --to 2", "reason: none given")
-	run(exitDone, "plan migrate order --to 2 --tasks fresh --reason card", "1 tasks asked to go on by version 2; 0 stay")
-	if len(w.Asked) != 1 || w.Asked[0].Action != operate.ActionMigrate || w.Asked[0].Version != 2 || w.Asked[0].IfSeq != 1 || w.Asked[0].Reason != "card" {
-		t.Errorf("asked %+v", w.Asked)
+	e.migrations = append(e.migrations, fmt.Sprintf("%s to %d: %s", what, r.Version, r.Reason))
+	return operate.Preview{Token: "tok-1", Selection: "tasks of type order", Action: r.Action, Tasks: e.previews, Expires: time.Now().Add(time.Minute),
+		Rehearsal: &operate.Rehearsal{Repairable: e.previews - e.stay, Refused: e.stay, Reasons: []operate.ReasonCount{{Reason: "step charge has begun, and version 2 has another agent for it", Tasks: e.stay}}}}, nil
+}
+
+// TestPlanMigrate: a migration is an operation over many tasks. Its dry run says how many stay and why, and starts nothing;
+// above 100 tasks the number has to be said.
+//
+// covers: OP2, OP9
+func TestPlanMigrate(t *testing.T) {
+	e := newEngine(t)
+	e.token(operate.RoleOperator)
+	e.previews, e.stay = 90, 7
+	e.run(exitFailed, "plan migrate order --to 2 --from 1 --state processing --label tier=gold --dry-run", "REPAIRABLE      83", "REFUSED         7", "step charge has begun, and version 2 has another agent for it")
+	e.stay = 0
+	e.run(exitDone, "plan migrate order --to 2 --dry-run -o json", `"repairable":90`)
+	e.run(exitUse, "plan migrate order --to 2", "reason: none given")
+	e.run(exitUse, "plan migrate order --to 2 --from 2 --dry-run", "from: 2, want another version than 2")
+	e.run(exitUse, "plan migrate order --to 0 --dry-run", "to: 0, want a version")
+	e.run(exitUse, "plan migrate order --to 2 --state undone --dry-run", `state: "undone", want pending, processing or error`)
+	e.run(exitUse, "plan migrate order --to 2 --tasks a,b --from 1 --dry-run", "want one of both")
+	if len(e.started) != 0 {
+		t.Fatalf("started: %v", e.started)
 	}
-	run(exitFailed, "plan migrate order --to 2 --tasks nope --reason card", "nope: no such task in flight or in error")
-	run(exitNotFound, "plan migrate order --to 9 --dry-run", "version 9")
+	e.steps = []operate.Operation{{ID: "op-1", Action: operate.ActionMigrate, State: operate.OperationDone, Tasks: 90, Tally: operate.Tally{Done: 90}}}
+	e.run(exitDone, "plan migrate order --to 2 --reason card --rate 50", "REPAIRABLE      90", "DONE          90")
+	e.previews = 101
+	e.run(exitUse, "plan migrate order --to 2 --reason card", "no terminal to ask at: --yes 101")
+	e.run(exitState, "plan migrate order --to 2 --reason card --yes 100", "the preview has 101 tasks, and --yes says 100; nothing was started")
+	e.steps = []operate.Operation{{ID: "op-1", Action: operate.ActionMigrate, State: operate.OperationDone, Tasks: 101, Tally: operate.Tally{Done: 100, Skipped: 1}}}
+	e.run(exitFailed, "plan migrate order --to 2 --reason card --yes 101", "1 tasks were not moved (duly op show op-1 --outcome skipped says why)")
+	e.run(exitDone, "plan migrate order --to 2 --reason card --yes 101 --detach", "operation op-1 is running over 101 tasks")
+	e.previews = 0
+	e.run(exitDone, "plan migrate order --to 2 --reason card", "no task is to be moved to version 2")
+	e.run(exitFailed, "plan migrate order --to 2 --tasks o-1,o-2 --reason card", "2 of the tasks that are named are not there")
+	if got, want := fmt.Sprint(e.started), "[tok-1 50 20 card 90 tok-1 0 20 card 101 tok-1 0 20 card 101]"; got != want {
+		t.Errorf("started %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(e.migrations[0], e.migrations[len(e.migrations)-1]), "order@1 processing tier=gold to 2: [{order o-1} {order o-2}] to 2: card"; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
 }

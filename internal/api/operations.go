@@ -25,7 +25,7 @@ type (
 	previewIn struct {
 		Body struct {
 			Selection selectionJSON  `json:"selection"`
-			Action    operate.Action `json:"action" enum:"cancel,undo,resubmit,edit,accept,resolve,extend"`
+			Action    operate.Action `json:"action" enum:"undo,resubmit,edit,accept,resolve,migrate"`
 			Request   actionJSON     `json:"request,omitempty" doc:"what is asked of each, as of one task"`
 		}
 	}

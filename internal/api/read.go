@@ -146,6 +146,12 @@ func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 		Type: q.Get("type"), State: q.Get("state"), Step: q.Get("step"), Fingerprint: q.Get("fingerprint"), Label: q.Get("label"),
 		CreatedFrom: q.Get("created_from"), CreatedTo: q.Get("created_to"), DeadlineTo: q.Get("deadline_to"),
 	}
+	if version := q.Get("plan_version"); version != "" {
+		var err error
+		if words.PlanVersion, err = strconv.ParseInt(version, 10, 64); err != nil {
+			return core.Filter{}, ingest.Refuse(400, ingest.CauseQuery, "query parameter plan_version is %s, want a whole number, 0 or more", core.QuoteShort(version))
+		}
+	}
 	f, bad := words.filter(inQuery)
 	if bad != nil {
 		return f, bad

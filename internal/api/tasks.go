@@ -33,11 +33,15 @@ type FilterWords struct {
 	CreatedFrom string `query:"created_from" json:"created_from,omitempty" format:"date-time" doc:"created at or after"`
 	CreatedTo   string `query:"created_to" json:"created_to,omitempty" format:"date-time" doc:"created before"`
 	DeadlineTo  string `query:"deadline_to" json:"deadline_to,omitempty" format:"date-time" doc:"the deadline is before"`
+	PlanVersion int64  `query:"plan_version" json:"plan_version,omitempty" minimum:"0" doc:"of the task's plan; 0: any"`
 }
 
 // filter checks the words; field says where each stands.
 func (f *FilterWords) filter(field func(name string) string) (core.Filter, *ingest.Refusal) {
-	out := core.Filter{Type: f.Type, State: core.State(f.State), Step: f.Step, Fingerprint: f.Fingerprint, Label: f.Label}
+	out := core.Filter{Type: f.Type, State: core.State(f.State), Step: f.Step, Fingerprint: f.Fingerprint, Label: f.Label, PlanVersion: f.PlanVersion}
+	if f.PlanVersion < 0 {
+		return out, ingest.Refuse(400, ingest.CauseQuery, "%s is %d, want 0 or more", field("plan_version"), f.PlanVersion)
+	}
 	if f.Type != "" {
 		if err := core.CheckName("type", f.Type); err != nil {
 			return out, ingest.Refuse(400, ingest.CauseTypeName, "%v", err)

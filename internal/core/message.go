@@ -153,7 +153,8 @@ const ControlNumbersMax = 1000
 type Control struct {
 	Kind EventKind // Overdue, Cancel, Undo, Resubmit, Edit, Accept, Resolve, Extend, Signal
 	// Numbers are of Overdue, and of a request about many tasks of the partition at once (Undo, Resubmit, Edit, Accept,
-	// Resolve): then Seqs has the IfSeq of each, and there is no ID.
+	// Resolve, Migrate): then Seqs has the IfSeq of each, and there is no ID. Of Migrate there are no Seqs: a task that
+	// runs moves on before it is asked, and one that is asked twice is of the version already.
 	Numbers []int64
 	Seqs    []int64
 	ID      string // of one task

@@ -113,8 +113,11 @@ type Filter struct {
 	CreatedFrom Instant // created at or after
 	CreatedTo   Instant // created before
 	DeadlineTo  Instant // the task's deadline is before
-	Limit       int     // 1 to 1000
-	After       string  // cursor of the page before, opaque
+	PlanVersion int64   // of its plan; 0: any
+	// MovableTo leaves those that may be moved to that version of their plan, as far as state and version tell; 0: all.
+	MovableTo int64
+	Limit     int    // 1 to 1000
+	After     string // cursor of the page before, opaque
 }
 
 // Page is one page of a list.

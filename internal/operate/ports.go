@@ -79,6 +79,7 @@ type Standing struct {
 	Ordinal     int64
 	Missing     bool // the task is forgotten
 	State       core.State
+	PlanVersion int64
 	Seq         int64
 	Step        string // that failed last, by name
 	Fingerprint string

@@ -176,7 +176,7 @@ type Outcome string
 const (
 	OutcomeWaiting     Outcome = "waiting"      // not asked yet
 	OutcomeAsked       Outcome = "asked"        // asked, and neither passed nor failed yet
-	OutcomeDone        Outcome = "done"         // the failed step has passed, or the undo has ended, as was asked
+	OutcomeDone        Outcome = "done"         // the failed step has passed, the undo has ended, or the task is of the version, as was asked
 	OutcomeFailedAgain Outcome = "failed_again" // asked, and it failed again
 	OutcomeSkipped     Outcome = "skipped"      // it had changed since the preview, or what was asked is not allowed any more
 )

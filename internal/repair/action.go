@@ -17,6 +17,7 @@ var kinds = map[operate.Action]core.EventKind{
 	operate.ActionEdit:     core.EventEdit,
 	operate.ActionAccept:   core.EventAccept,
 	operate.ActionResolve:  core.EventResolve,
+	operate.ActionMigrate:  core.EventMigrate,
 }
 
 // control is the message that asks for the action, still without members.
@@ -24,17 +25,25 @@ func control(op *operate.Operation) core.Control {
 	r := &op.Request
 	return core.Control{
 		Kind: kinds[op.Action], Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
-		Input: r.Input, Result: r.Result,
+		Input: r.Input, Result: r.Result, Version: r.Version,
 	}
 }
+
+// guarded reports whether a member is asked about the journal row that it was frozen at. A task that is to be moved to
+// another version of its plan runs, so that it leaves its row; its owner decides where it is, and once only.
+func guarded(action operate.Action) bool { return action != operate.ActionMigrate }
 
 // event is what the owner will make of the message about one member.
 func event(op *operate.Operation, m *operate.Member, at core.Instant) core.Event {
 	r := &op.Request
-	return core.Event{
+	ev := core.Event{
 		Kind: kinds[op.Action], At: at, Rand: 0.5, Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
-		Input: r.Input, Result: r.Result, IfSeq: m.Seq,
+		Input: r.Input, Result: r.Result, Version: r.Version,
 	}
+	if guarded(op.Action) {
+		ev.IfSeq = m.Seq
+	}
+	return ev
 }
 
 func until(r *operate.Request) core.Instant {

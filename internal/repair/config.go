@@ -3,6 +3,8 @@ package repair
 import (
 	"cmp"
 	"time"
+
+	"duly.dev/duly/internal/core"
 )
 
 // The defaults of Config.
@@ -27,6 +29,8 @@ const (
 // Config is how previews and operations work. Zero fields take their defaults, but Now is required.
 type Config struct {
 	Now func() time.Time
+	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
+	CheckInput func(plan *core.Plan, input []byte) error
 
 	RehearseMax int           // members that a rehearsal plays; of more, a sample
 	RehearseFor time.Duration // how long it may take

@@ -24,6 +24,10 @@ func judge(r *operate.Request, m *operate.Member, s *operate.Standing) verdict {
 	switch {
 	case s.Missing:
 		return verdict{outcome: operate.OutcomeSkipped, text: "the task is forgotten, and what became of it with it"}
+	case r.Action == operate.ActionMigrate && s.PlanVersion == r.Version:
+		return verdict{outcome: operate.OutcomeDone}
+	case r.Action == operate.ActionMigrate: // whatever it did meanwhile
+		return verdict{outcome: operate.OutcomeAsked, still: true}
 	case s.Seq == m.Seq: // the row may be of a moment before the journal, and say less
 		return verdict{outcome: operate.OutcomeAsked, still: true}
 	case !s.Asked: // the owner refuses what is about an earlier row

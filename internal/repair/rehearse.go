@@ -35,6 +35,7 @@ const (
 
 // player plays members on the pure core.
 type player struct {
+	cfg   *Config
 	op    *operate.Operation
 	store Store
 	plans map[planKey]*core.Plan // version 0: the highest
@@ -50,8 +51,8 @@ type planKey struct {
 }
 
 // newPlayer reads the plans. holds may be nil: nothing is held then.
-func newPlayer(ctx context.Context, op *operate.Operation, store Store, holds Holds) (*player, error) {
-	p := &player{op: op, store: store, plans: map[planKey]*core.Plan{}, hold: func(*core.Task, *core.Step, bool) string { return "" }}
+func newPlayer(ctx context.Context, cfg *Config, op *operate.Operation, store Store, holds Holds) (*player, error) {
+	p := &player{cfg: cfg, op: op, store: store, plans: map[planKey]*core.Plan{}, hold: func(*core.Task, *core.Step, bool) string { return "" }}
 	var err error
 	if p.edit, err = readPatch(op.Request.Patch); err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 		p.key = e.Key
 		return fateRefused, "its payloads are encrypted"
 	}
-	if t.Seq != m.Seq {
+	if t.Seq != m.Seq && guarded(p.op.Action) {
 		return fateRefused, "changed since the preview"
 	}
 	if t.PlanVersion == 0 { // its plan was unknown when it came, and may be known now
@@ -150,10 +151,18 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 			return fateRefused, err.Error()
 		}
 	}
+	if p.op.Action == operate.ActionMigrate {
+		ev.Plan = p.plans[planKey{t.Type, ev.Version}]
+	}
 	if err := core.Apply(plan, t, &ev, &p.out); err != nil {
 		return fateRefused, plain(err, t.ID, state)
 	}
-	if p.op.Action == operate.ActionResolve || plan == nil {
+	if ev.Plan != nil && ev.Plan.InputSchema != "" && p.cfg.CheckInput != nil {
+		if err := p.cfg.CheckInput(ev.Plan, t.Input); err != nil {
+			return fateRefused, core.ShortText(fmt.Sprintf("input does not fit the input schema of version %d: %v", ev.Version, err), textMax)
+		}
+	}
+	if p.op.Action == operate.ActionResolve || p.op.Action == operate.ActionMigrate || plan == nil {
 		return fateRepairable, ""
 	}
 	return p.on(plan, t, m.Step, took(plan, saved.Journal), at)
@@ -240,7 +249,7 @@ func plain(err error, id string, state core.State) string {
 
 // rehearse plays an operation's members, or a sample of them, within a bounded time.
 func rehearse(ctx context.Context, cfg *Config, op *operate.Operation, store Store, holds Holds) (*operate.Rehearsal, error) {
-	p, err := newPlayer(ctx, op, store, holds)
+	p, err := newPlayer(ctx, cfg, op, store, holds)
 	if err != nil {
 		return nil, err
 	}

@@ -338,7 +338,9 @@ func (u *run) message(ctx context.Context, m about) error {
 	}
 	for _, it := range items {
 		c.Numbers = append(c.Numbers, it.Number)
-		c.Seqs = append(c.Seqs, it.Seq)
+		if guarded(u.op.Action) {
+			c.Seqs = append(c.Seqs, it.Seq)
+		}
 	}
 	position, err := u.r.controls.Ask(ctx, partition, c)
 	if err != nil {
@@ -461,7 +463,7 @@ func (u *run) refusals(ctx context.Context, items []*item, done []decided) ([]de
 	if len(items) == 0 {
 		return done, nil
 	}
-	p, err := newPlayer(ctx, &u.op, u.r.store, nil)
+	p, err := newPlayer(ctx, &u.r.cfg, &u.op, u.r.store, nil)
 	if err != nil {
 		return nil, err
 	}

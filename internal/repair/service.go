@@ -48,6 +48,11 @@ func (s *Service) Preview(ctx context.Context, by operate.Actor, sel operate.Sel
 	if err != nil {
 		return operate.Preview{}, err
 	}
+	if r.Action == operate.ActionMigrate {
+		if err := s.checkMigrate(ctx, &sel, r.Version); err != nil {
+			return operate.Preview{}, err
+		}
+	}
 	words, err := s.words(ctx, &sel)
 	if err != nil {
 		return operate.Preview{}, err
@@ -90,6 +95,28 @@ func (s *Service) checkPreview(by operate.Actor, sel *operate.Selection, r *oper
 		return nil, err
 	}
 	return edit, checkSelection(sel)
+}
+
+// checkMigrate refuses a version that is not stored, and leaves those tasks of a filter out that it cannot be about. What
+// a filter selects is of one type, or it would be of many plans.
+func (s *Service) checkMigrate(ctx context.Context, sel *operate.Selection, version int64) error {
+	if sel.Filter == nil {
+		return nil // each is told what it lacks
+	}
+	if sel.Filter.Type == "" {
+		return bad("filter", "the filter names no type, and version %d is of one plan: name its type", version)
+	}
+	sel.Filter.MovableTo = version
+	plans, err := s.store.Plans(ctx)
+	if unreadable := (core.UnreadablePlans{}); err != nil && !errors.As(err, &unreadable) {
+		return fmt.Errorf("plans: %w", err)
+	}
+	for i := range plans {
+		if plans[i].Name == sel.Filter.Type && plans[i].Version == version {
+			return nil
+		}
+	}
+	return refuse(404, "no plan %s in version %d is stored, or this node cannot read it", core.QuoteShort(sel.Filter.Type), version)
 }
 
 // checkSelection refuses what selects nothing, or in two ways.
@@ -154,8 +181,17 @@ func filterWords(f *core.Filter) string {
 	if f.Type != "" {
 		words += " of type " + f.Type
 	}
+	if f.PlanVersion != 0 {
+		words += fmt.Sprintf(" of version %d", f.PlanVersion)
+	}
 	if f.State != "" {
 		words += " that are " + stateWords(f.State)
+	}
+	if f.MovableTo != 0 && f.State == "" {
+		words += " that are pending, processing or in error"
+	}
+	if f.MovableTo != 0 && f.PlanVersion == 0 {
+		words += fmt.Sprintf(", of another version than %d", f.MovableTo)
 	}
 	if f.Step != "" {
 		words += ", failed in step " + f.Step

@@ -126,13 +126,17 @@ func orders(policy core.Policy) core.Plan {
 // birth makes n tasks of a plan, and lets them come to rest.
 func (w *world) birth(p core.Plan, n int) []*task {
 	w.t.Helper()
+	born := w.begin(p, n)
+	w.settle()
+	return born
+}
+
+// begin makes n tasks of a plan.
+func (w *world) begin(p core.Plan, n int) []*task {
+	w.t.Helper()
 	w.mu.Lock()
-	if !slices.ContainsFunc(w.plans, func(q core.Plan) bool { return q.Name == p.Name && q.Version == p.Version }) {
-		w.plans = append(w.plans, p)
-		if w.to != nil {
-			w.to.plan(w, p)
-		}
-	}
+	defer w.mu.Unlock()
+	w.store(p)
 	var born []*task
 	for range n {
 		number := int64(len(w.tasks)/partitions + 1)
@@ -150,9 +154,19 @@ func (w *world) birth(p core.Plan, n int) []*task {
 		w.tasks = append(w.tasks, t)
 		born = append(born, t)
 	}
-	w.mu.Unlock()
-	w.settle()
 	return born
+}
+
+// store stores a plan, once.
+func (w *world) store(p core.Plan) {
+	w.t.Helper()
+	if w.version(p.Name, p.Version) != nil {
+		return
+	}
+	w.plans = append(w.plans, p)
+	if w.to != nil {
+		w.to.plan(w, p)
+	}
 }
 
 // failing makes n tasks whose payment is refused.
@@ -223,6 +237,9 @@ func (w *world) apply(t *task, ev core.Event) error {
 	if err := core.Apply(t.plan, t.live, &ev, &out); err != nil {
 		return err
 	}
+	if ev.Plan != nil {
+		t.plan = ev.Plan
+	}
 	w.commit(t, &out)
 	return nil
 }
@@ -289,9 +306,25 @@ func (w *world) control(m *queued) {
 		if t == nil || w.ignore(t) {
 			continue
 		}
-		_ = w.apply(t, core.Event{Kind: c.Kind, Actor: c.Actor, Reason: c.Reason, Step: c.Step, Until: c.Until, As: c.As,
-			Input: c.Input, Result: c.Result, IfSeq: c.Seqs[i]})
+		ev := core.Event{Kind: c.Kind, Actor: c.Actor, Reason: c.Reason, Step: c.Step, Until: c.Until, As: c.As, Input: c.Input, Result: c.Result, Version: c.Version}
+		if c.Kind == core.EventMigrate {
+			ev.Plan = w.version(t.live.Type, c.Version)
+		}
+		if len(c.Seqs) > 0 {
+			ev.IfSeq = c.Seqs[i]
+		}
+		_ = w.apply(t, ev)
 	}
+}
+
+// version is a version of a plan; nil: there is none.
+func (w *world) version(name string, version int64) *core.Plan {
+	for i := range w.plans {
+		if p := &w.plans[i]; p.Name == name && p.Version == version {
+			return p
+		}
+	}
+	return nil
 }
 
 func (w *world) task(partition int, number int64) *task {
@@ -400,7 +433,8 @@ func (w *world) Freeze(_ context.Context, op operate.Operation, sel operate.Sele
 	s := &frozenOp{op: op}
 	for _, t := range w.tasks {
 		in := sel.Group != "" && groupOf(t) == sel.Group ||
-			sel.Filter != nil && (sel.Filter.State == "" || sel.Filter.State == t.live.State) && (sel.Filter.Step == "" || sel.Filter.Step == t.failedStep()) ||
+			sel.Filter != nil && (sel.Filter.State == "" || sel.Filter.State == t.live.State) && (sel.Filter.PlanVersion == 0 || sel.Filter.PlanVersion == t.live.PlanVersion) &&
+				(sel.Filter.MovableTo == 0 || sel.Filter.MovableTo != t.live.PlanVersion && (!t.live.State.Ended() || t.live.State == core.StateError)) && (sel.Filter.Step == "" || sel.Filter.Step == t.failedStep()) ||
 			slices.Contains(sel.IDs, operate.TaskRef{Type: t.live.Type, ID: t.live.ID})
 		if in && len(s.members) < operate.MembersMax {
 			s.members = append(s.members, operate.Member{
@@ -531,7 +565,7 @@ func (w *world) Standing(_ context.Context, members []operate.Member) ([]operate
 			all = append(all, operate.Standing{Ordinal: m.Ordinal, Missing: true})
 			continue
 		}
-		s := operate.Standing{Ordinal: m.Ordinal, State: t.live.State, Seq: t.live.Seq, Step: t.failedStep(), Text: t.live.Why}
+		s := operate.Standing{Ordinal: m.Ordinal, State: t.live.State, PlanVersion: t.live.PlanVersion, Seq: t.live.Seq, Step: t.failedStep(), Text: t.live.Why}
 		if groupOf(t) != "" {
 			s.Fingerprint = fingerprint(t.live.Why)
 		}
@@ -568,7 +602,11 @@ func (w *world) Ask(_ context.Context, partition int, c core.Control) (uint64, e
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.called("messages")
-	if len(c.Numbers) == 0 || len(c.Numbers) != len(c.Seqs) || len(c.Numbers) > messageMax {
+	rows := len(c.Numbers)
+	if c.Kind == core.EventMigrate {
+		rows = 0
+	}
+	if len(c.Numbers) == 0 || len(c.Seqs) != rows || len(c.Numbers) > messageMax {
 		w.t.Errorf("a message with %d numbers and %d of their rows", len(c.Numbers), len(c.Seqs))
 	}
 	w.stored(partition, &c)
@@ -593,7 +631,7 @@ func (w *world) stored(partition int, c *core.Control) {
 		}
 	}
 	for i, number := range c.Numbers {
-		if seq, is := asked[number]; !is || seq != c.Seqs[i] {
+		if seq, is := asked[number]; !is || len(c.Seqs) > 0 && seq != c.Seqs[i] {
 			w.t.Errorf("a message leaves about task %d of partition %d at row %d: stored as asked is %t, at row %d", number, partition, c.Seqs[i], is, seq)
 		}
 	}

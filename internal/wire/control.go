@@ -249,25 +249,31 @@ func checkPayloads(c *core.Control, word string) error {
 }
 
 // checkNumbers wants a request about many tasks to name each once, with the journal row that it is about: a message
-// that is read again must find what it has changed to be at another row.
+// that is read again must find what it has changed to be at another row. A migration finds it at its version.
 func checkNumbers(c *core.Control, word string) error {
 	switch c.Kind {
-	case core.EventUndo, core.EventResubmit, core.EventEdit, core.EventAccept, core.EventResolve:
+	case core.EventUndo, core.EventResubmit, core.EventEdit, core.EventAccept, core.EventResolve, core.EventMigrate:
 	default:
 		return fmt.Errorf("%s names tasks by number, which it cannot", word)
 	}
+	at := c.Kind != core.EventMigrate
 	switch n := len(c.Numbers); {
 	case n > NumbersMax:
 		return fmt.Errorf("%s names %d tasks, the limit is %d", word, n, NumbersMax)
-	case n != len(c.Seqs):
+	case !at && len(c.Seqs) > 0:
+		return fmt.Errorf("%s has %d seqs, want none: it is about a task wherever it is", word, len(c.Seqs))
+	case at && n != len(c.Seqs):
 		return fmt.Errorf("%s has %d numbers and %d seqs, want as many", word, n, len(c.Seqs))
 	case c.ID != "" || c.IfSeq != 0:
 		return fmt.Errorf("%s names tasks by number, and id %s or if_seq %d besides", word, Short(c.ID), c.IfSeq)
 	}
 	seen := make(map[int64]bool, len(c.Numbers))
 	for i, n := range c.Numbers {
-		if n < 1 || c.Seqs[i] < 1 || seen[n] {
-			return fmt.Errorf("number %d of %s is %d at row %d, want each number once, and 1 or more of both", i+1, word, n, c.Seqs[i])
+		if n < 1 || seen[n] {
+			return fmt.Errorf("number %d of %s is %d, want each number once, and 1 or more", i+1, word, n)
+		}
+		if at && c.Seqs[i] < 1 {
+			return fmt.Errorf("number %d of %s is %d at row %d, want row 1 or more", i+1, word, n, c.Seqs[i])
 		}
 		seen[n] = true
 	}

@@ -355,6 +355,7 @@ func TestControlGolden(t *testing.T) {
 		{core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Reason: "too dear"}, `{"v":2,"kind":"signal","id":"o-1","reason":"too dear","step":"approve"}`},
 		{core.Control{Kind: core.EventUndo, Numbers: []int64{4, 9}, Seqs: []int64{3, 12}, Type: "order", Actor: "ann", Reason: "all"},
 			`{"v":1,"kind":"undo","numbers":[4,9],"seqs":[3,12],"type":"order","actor":"ann","reason":"all"}`},
+		{core.Control{Kind: core.EventMigrate, Numbers: []int64{4, 9}, Actor: "operation/x", Version: 4}, `{"v":1,"kind":"migrate","numbers":[4,9],"actor":"operation/x","version":4}`},
 		{core.Control{Kind: core.EventResolve, Numbers: []int64{4}, Seqs: []int64{3}, As: core.StateProcessed}, `{"v":1,"kind":"resolve","numbers":[4],"seqs":[3],"as":"processed"}`},
 	} {
 		got := AppendControl(nil, &x.c)
@@ -370,6 +371,7 @@ func TestControlGolden(t *testing.T) {
 		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`,
 		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,
 		`{"v":1,"kind":"edit","id":"o","input":{},"result":{}}`, `{"v":1,"kind":"edit","id":"o","input":"\u0000"}`, `{"v":1,"kind":"cancel","numbers":[1],"seqs":[1]}`,
+		`{"v":1,"kind":"migrate","numbers":[1],"seqs":[1],"version":2}`, `{"v":1,"kind":"migrate","numbers":[1,1],"version":2}`, `{"v":1,"kind":"migrate","numbers":[1]}`,
 		`{"v":1,"kind":"extend","numbers":[1],"seqs":[1],"until":"2026-01-02T03:04:05.000678Z"}`, `{"v":1,"kind":"undo","numbers":[1]}`, `{"v":1,"kind":"undo","seqs":[1]}`,
 		`{"v":1,"kind":"undo","numbers":[1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[0]}`, `{"v":1,"kind":"undo","numbers":[0],"seqs":[1]}`,
 		`{"v":1,"kind":"undo","numbers":[1,1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"id":"o"}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"if_seq":1}`,

@@ -131,6 +131,15 @@ func testChildrenListed(r *rig) {
 	r.equal("children of another type", len(ids(core.Filter{Parent: "root", Type: "other"})), 0)
 	r.equal("children of a label", ids(core.Filter{Parent: "root", Label: "tier=gold"}), []string{child(2)})
 	r.equal("children of another label", len(ids(core.Filter{Parent: "root", Label: "tier=silver"})), 0)
+	for i, c := range []struct {
+		f    core.Filter
+		want int64
+	}{
+		{core.Filter{Parent: "root"}, 5}, {core.Filter{Parent: "root", State: core.StateUndone}, 2}, {core.Filter{Parent: "nobody"}, 0},
+		{core.Filter{Parent: "root", Label: "tier=gold"}, 1}, {core.Filter{Parent: "root", Label: "tier=silver"}, 0},
+	} {
+		r.equal(fmt.Sprintf("members of %+v", c.f), get(r.s.Freeze(r.ctx, preview(fmt.Sprint("children", i)), operate.Selection{Filter: &c.f}))(r), c.want)
+	}
 	r.equal("parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).Parent, "root")
 	r.equal("type of a parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).ParentType, root.Task.Type)
 	r.equal("parent of a root", get(r.s.Get(r.ctx, 1, "root"))(r).Parent, "")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // labelled is the write of a new task with labels.
@@ -69,6 +70,15 @@ func testLabels(r *rig) {
 		{Label: "tenant=acme", Limit: 10, Type: "order", State: "error"}: nil,
 	} {
 		r.equal(fmt.Sprintf("%+v", f), r.labelledIDs(f), want)
+	}
+	for i, c := range []struct {
+		f    core.Filter
+		want int64
+	}{
+		{core.Filter{Label: "tenant=acme"}, 2}, {core.Filter{Label: "tier=gold", State: core.StateProcessing}, 1}, {core.Filter{Label: "tier=gold", State: core.StateError}, 0},
+		{core.Filter{Label: "tier=gold", Type: "other"}, 0}, {core.Filter{Label: "acme=tenant"}, 0},
+	} {
+		r.equal(fmt.Sprintf("members of %+v", c.f), get(r.s.Freeze(r.ctx, preview(fmt.Sprint("labelled", i)), operate.Selection{Filter: &c.f}))(r), c.want)
 	}
 	if _, err := r.s.List(r.ctx, core.Filter{Label: "tenant", Limit: 1}); err == nil {
 		r.Error("a label without a value was taken")

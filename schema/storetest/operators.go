@@ -314,6 +314,7 @@ func testFilters(r *rig) {
 		{core.Filter{CreatedFrom: start.Add(4 * time.Second), CreatedTo: start.Add(6 * time.Second)}, 2},
 		{core.Filter{DeadlineTo: start.Add(time.Minute + 6*time.Second)}, 5},
 		{core.Filter{DeadlineTo: start.Add(time.Minute + 6*time.Second), State: core.StateUndone}, 2},
+		{core.Filter{PlanVersion: 1}, 13}, {core.Filter{PlanVersion: 2}, 0}, {core.Filter{MovableTo: 2}, 5}, {core.Filter{MovableTo: 1}, 0},
 	} {
 		for _, limit := range []int{1, 7, 1000} {
 			c.f.Limit = limit
@@ -768,6 +769,8 @@ func testFreezeFilter(r *rig) {
 		{core.Filter{Fingerprint: fingerprintOf(someFailures[4])}, 1},
 		{core.Filter{State: core.StateProcessed}, 0},
 		{core.Filter{CreatedTo: start.Add(4 * time.Second)}, 3},
+		{core.Filter{PlanVersion: 1}, 13}, {core.Filter{PlanVersion: 2}, 0},
+		{core.Filter{Type: "order", MovableTo: 2}, 3}, {core.Filter{MovableTo: 1}, 0}, {core.Filter{MovableTo: 2, State: core.StateUndone}, 0},
 	} {
 		id := fmt.Sprint("op", i)
 		r.equal(fmt.Sprintf("%+v", c.f), get(r.s.Freeze(r.ctx, preview(id), operate.Selection{Filter: &c.f}))(r), c.want*partitions)
@@ -1053,11 +1056,11 @@ func testStanding(r *rig) {
 	}
 	by := "operation/op"
 	want := []operate.Standing{
-		{Ordinal: 1, State: core.StateError, Seq: 2, Step: "charge", Fingerprint: fp("order 1 has no stock")},
-		{Ordinal: 2, State: core.StateProcessing, Seq: 3, Asked: true, AskedBy: by},
-		{Ordinal: 3, State: core.StateProcessing, Seq: 4, Asked: true, AskedBy: by, Passed: true},
-		{Ordinal: 4, State: core.StateError, Seq: 5, Step: "charge", Fingerprint: fp("order 1 is broken"), Text: "order 9 is broken", Asked: true, AskedBy: by},
-		{Ordinal: 5, State: core.StateProcessed, Seq: 3},
+		{Ordinal: 1, State: core.StateError, PlanVersion: 1, Seq: 2, Step: "charge", Fingerprint: fp("order 1 has no stock")},
+		{Ordinal: 2, State: core.StateProcessing, PlanVersion: 1, Seq: 3, Asked: true, AskedBy: by},
+		{Ordinal: 3, State: core.StateProcessing, PlanVersion: 1, Seq: 4, Asked: true, AskedBy: by, Passed: true},
+		{Ordinal: 4, State: core.StateError, PlanVersion: 1, Seq: 5, Step: "charge", Fingerprint: fp("order 1 is broken"), Text: "order 9 is broken", Asked: true, AskedBy: by},
+		{Ordinal: 5, State: core.StateProcessed, PlanVersion: 1, Seq: 3},
 		{Ordinal: 6, Missing: true},
 	}
 	r.equal("standing", get(r.s.Standing(r.ctx, members))(r), want)
