@@ -401,7 +401,10 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 		if of, err = r.sources(ctx, f); err != nil {
 			return nil, err
 		}
-		filter = func(c *conditions) { r.filters(c, f) }
+		filter = func(c *conditions) {
+			r.filters(c, f)
+			c.related(f)
+		}
 		if f.Fingerprint == "" && f.Step == "" && (f.State == "" || f.State == core.StateProcessed) {
 			step = freezeStep
 		}
@@ -423,6 +426,17 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 		}
 	}
 	return pages, nil
+}
+
+// related are the conditions that a list has an index of its own for, and goes by it: an operation only filters by them.
+func (c *conditions) related(f core.Filter) {
+	if f.Label != "" {
+		key, value, _ := strings.Cut(f.Label, "=")
+		c.add(`EXISTS (SELECT 1 FROM labels l WHERE l.partition = tasks.partition AND l.number = tasks.number AND l.key = %s AND l.value = %s)`, key, value)
+	}
+	if f.Parent != "" {
+		c.add(`parent = (SELECT up.number FROM tasks up WHERE up.id = %s AND up.partition = tasks.partition)`, f.Parent)
+	}
 }
 
 // named is the condition that tasks are of a type and have ids of a list.
