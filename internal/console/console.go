@@ -154,6 +154,7 @@ type console struct {
 	files   map[string]*file
 	groups  recent[operate.Groups]
 	soon    recent[soonest]
+	signals recent[operate.Signals]
 	closed  recent[*operate.BooksView]
 	streams chan struct{} // one element a stream of events
 	live    liveCache

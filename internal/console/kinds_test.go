@@ -193,6 +193,41 @@ func TestSignalPage(t *testing.T) {
 	}
 }
 
+// TestAnswersWaitedFor: the first screen counts what waits for an answer and leads to each of it and to the list, with the
+// same words whether they were read live or not; the list has them alone.
+func TestAnswersWaitedFor(t *testing.T) {
+	w := fixedWorld()
+	w.trips()
+	cfg := w.config()
+	for name, without := range map[string]bool{"live": false, "read now": true} {
+		if cfg.Live = (liveWorld{w}); without {
+			cfg.Live = nil
+		}
+		body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String())
+		for _, want := range []string{`href="/console/tasks?waits=signal">1 task waiting for an answer</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`, "the oldest is waited for since", "None has to come within 5 min"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %s", name, want)
+			}
+		}
+	}
+	h := as(operate.RoleViewer, newConsole(t, cfg))
+	body := get(t, h, Path+"tasks?waits=signal").Body.String()
+	if strings.Count(body, `<th scope="row"><a`) != 1 || !strings.Contains(body, "trip-1") || !strings.Contains(body, "all tasks that wait for an answer") || !strings.Contains(body, `<option value="signal" selected>`) {
+		t.Error("the list has not the one task that waits for an answer")
+	}
+	if rec := get(t, h, Path+"tasks?waits=wait"); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "waits is") {
+		t.Errorf("another word: %d", rec.Code)
+	}
+	// One that has to come soon is said to.
+	for i := range w.find("trip-1").view.Steps {
+		w.find("trip-1").view.Steps[i].Due = core.InstantOf(w.now().Add(time.Minute))
+	}
+	cfg.Live = liveWorld{w}
+	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them must come within 5 min") {
+		t.Error("that one has to come soon is not said")
+	}
+}
+
 // TestConditionsAreShown: a task's page says what was decided of each condition, and by what values.
 func TestConditionsAreShown(t *testing.T) {
 	w := fixedWorld()

@@ -110,6 +110,7 @@ type Filter struct {
 	Fingerprint string
 	Label       string  // key=value
 	Parent      string  // id of the task whose children are wanted; empty: roots and children alike
+	OpenSignal  bool    // it waits for an answer to a signal step
 	CreatedFrom Instant // created at or after
 	CreatedTo   Instant // created before
 	DeadlineTo  Instant // the task's deadline is before
