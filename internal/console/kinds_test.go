@@ -62,7 +62,7 @@ func (w *world) trips() {
 	l.view.Steps[3].Count, l.view.Steps[3].Children = 3, core.ChildCounts{Born: 3, Running: 1, Done: 1, Error: 1}
 	for i := range 3 {
 		c := w.born(&w.plansAll[len(w.plansAll)-1], core.ChildID("trip-2", "rooms", i, 0, true), time.Minute, `{"n":1}`)
-		c.view.Partition, c.view.Parent, c.view.ParentType = l.view.Partition, "trip-2", "trip"
+		c.view.Partition, c.view.Parent, c.view.Ancestors = l.view.Partition, "trip-2", []core.TaskName{{Type: "trip", ID: "trip-2"}}
 		switch i {
 		case 0:
 			c.row(time.Second, core.KindDone, 0, core.StepDone, to(core.StateProcessed))

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +64,7 @@ func (c *console) planOf(ctx context.Context, name string, version int64) (*core
 type taskData struct {
 	View     core.View
 	Plan     *core.Plan
+	Lineage  []core.TaskName // the tasks that it is a part of, from the root down
 	Steps    stepsData
 	When     []condition
 	Replay   bool // the time machine can open it
@@ -119,6 +121,8 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, err
 	}
 	d := taskData{View: v, Newest: before == 0, HasNotes: c.Notes != nil, Ended: v.State.Ended()}
+	d.Lineage = slices.Clone(v.Ancestors)
+	slices.Reverse(d.Lineage)
 	if d.Plan, err = c.planOf(ctx, v.Type, v.PlanVersion); err != nil {
 		return page{}, err
 	}
