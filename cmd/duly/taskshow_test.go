@@ -91,3 +91,43 @@ func TestChildrenAreListed(t *testing.T) {
 		t.Errorf("list asked %s %s", asked, errs)
 	}
 }
+
+// TestWhyTellsConditions: what was decided of each condition follows the sentence, with the values of its terms; where that
+// is not to be had the sentence stands, and says so.
+func TestWhyTellsConditions(t *testing.T) {
+	answer := `{"conditions":[{"step":"express","when":"input.express","holds":false,"row":4,"terms":[{"term":"input.express","value":"false"}]},
+		{"step":"thanks","when":"results.charge.paid > 1000","terms":[]},
+		{"step":"gift","when":"input.gift.size > 2","holds":true,"row":5,"terms":[{"term":"input.gift.size","failed":"no such key"}]}]}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/conditions"):
+			_, _ = w.Write([]byte(everyKind))
+		case answer == "":
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			_, _ = w.Write([]byte(answer))
+		}
+	}))
+	defer server.Close()
+	why := func() string {
+		t.Helper()
+		code, out, errs := command(t, "", "why", "order", "o-1~rows~7", "-s", server.URL)
+		if code != exitDone {
+			t.Fatalf("exit status %d: %s", code, errs)
+		}
+		return out
+	}
+	got := why()
+	for _, want := range []string{"express: begins if input.express: it did not, by journal row 4\n  input.express = false\n", "gift: begins if input.gift.size > 2: it did, by journal row 5\n  input.gift.size = no value: no such key\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "thanks: begins if results.charge.paid > 1000:") {
+		t.Errorf("a condition that was not asked was decided:\n%s", got)
+	}
+	answer = ""
+	if got := why(); !strings.Contains(got, "Step approve waits") || !strings.Contains(got, "its conditions cannot be shown: ") {
+		t.Errorf("without conditions:\n%s", got)
+	}
+}

@@ -253,12 +253,12 @@ func TestConditionsOfTheLastTime(t *testing.T) {
 		{Seq: 1, Kind: core.KindSubmitted, State: core.StateProcessing, Step: -1, Next: 0, NextAttempt: 1},
 		{Seq: 2, Kind: core.KindDone, State: core.StateProcessing, Step: 0, StepStatus: core.StepDone, Attempt: 1, Next: 1, NextAttempt: 1, Result: []byte(`1`)},
 	}}
-	all, err := conditionsOf(&expr.Cache{}, &plan, saved)
+	all, err := new(expr.Cache).Decisions(&plan, saved)
 	if err != nil || len(all) != 1 || all[0].Decided != "true" || all[0].Row != 2 || len(all[0].Terms) == 0 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	saved.Journal = saved.Journal[:1]
-	if all, err = conditionsOf(&expr.Cache{}, &plan, saved); err != nil || len(all) != 1 || all[0].Decided != "" || all[0].Terms != nil {
+	if all, err = new(expr.Cache).Decisions(&plan, saved); err != nil || len(all) != 1 || all[0].Decided != "" || all[0].Terms != nil {
 		t.Errorf("before it was asked: %+v, %v", all, err)
 	}
 }

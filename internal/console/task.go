@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -66,7 +67,7 @@ type taskData struct {
 	Plan     *core.Plan
 	Lineage  []core.TaskName // the tasks that it is a part of, from the root down
 	Steps    stepsData
-	When     []condition
+	When     []expr.Decision
 	Replay   bool // the time machine can open it
 	Timeline *timeline
 	Trail    trail
