@@ -133,6 +133,17 @@ func TestAskedByIndex(t *testing.T) {
 				}
 				wholly(t, s, "tasks of "+label, key, planOf(t, s, of[1]))
 			}
+			for i, q := range schema.SignalQuestions(s) {
+				plan, index := planOf(t, s, q), []string{"tasks_signal_due", "tasks_signal_since", "tasks_signal_due"}[i]
+				if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "TREE FOR ORDER BY") {
+					t.Errorf("want %s, in its order:\n%s", index, plan)
+				}
+			}
+			questions, err := schema.Listing(t.Context(), s, core.Filter{Limit: 50, OpenSignal: true}, 1<<62)
+			if err != nil || len(questions) != 1 {
+				t.Fatal(len(questions), err)
+			}
+			wholly(t, s, questions[0].SQL, "tasks_signals", planOf(t, s, questions[0]))
 			for i, q := range schema.Countings(s) {
 				wholly(t, s, q.SQL, []string{"tasks_active", "tasks_pending", "tasks_by_state", "tasks_by_state", "tasks_ended"}[i], planOf(t, s, q))
 			}

@@ -98,19 +98,20 @@ func (r *reader) childSources(ctx context.Context, id string) (partition int64, 
 	}
 }
 
-// parentOf is the id and the type of a task's parent; empty: it has none.
-func (r *reader) parentOf(ctx context.Context, partition int, t *core.Task) (id, taskType string, err error) {
-	if t.Parent == 0 {
-		return "", "", nil
+// ancestors are the parent of a task, and so on up to the root; empty: it has none.
+func (r *reader) ancestors(ctx context.Context, partition int, t *core.Task) (all []core.TaskName, err error) {
+	for number := t.Parent; number != 0 && len(all) < core.ChildDepthMax; {
+		var up core.TaskName
+		err := r.db.QueryRowContext(ctx, r.params(`SELECT id, type, COALESCE(parent, 0) FROM tasks WHERE partition = ?1 AND number = ?2`), partition, number).Scan(&up.ID, &up.Type, &number)
+		if errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parents of task %s: %w", t.ID, err)
+		}
+		all = append(all, up)
 	}
-	err = r.db.QueryRowContext(ctx, r.params(`SELECT id, type FROM tasks WHERE partition = ?1 AND number = ?2`), partition, t.Parent).Scan(&id, &taskType)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", "", nil
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("parent of task %s: %w", t.ID, err)
-	}
-	return id, taskType, nil
+	return all, nil
 }
 
 // countChildren adds to a view what became of the children of its steps in this round.

@@ -82,6 +82,12 @@ func Labelled(s Store, label string) []Question {
 	}
 }
 
+// SignalQuestions are the queries about open signals.
+func SignalQuestions(s Store) []Question {
+	r := readerOf(s)
+	return []Question{{r.params(qSignalCounts), []any{r.time(1), 100}}, {r.params(qSignalOldest), nil}, {r.params(qSignalNext), []any{10}}}
+}
+
 // Countings are the queries of counts of partition 1.
 func Countings(s Store) (all []Question) {
 	for _, g := range countGroups {

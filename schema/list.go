@@ -177,6 +177,9 @@ func (r *reader) sourcesIn(ctx context.Context, partitions []int64, at positions
 // sources are the parts of an index that hold what a filter selects: more than one where a
 // failure is of several types or states, none where there is no such failure.
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
+	if f.OpenSignal {
+		return []source{func(*conditions) place { return inTasks(`partition = ?1 AND signal_steps IS NOT NULL`) }}, nil
+	}
 	if f.Fingerprint == "" && f.Step == "" {
 		if f.State == "" && f.MovableTo != 0 {
 			return []source{stateSource(core.StatePending), stateSource(core.StateProcessing), stateSource(core.StateError)}, nil
@@ -210,7 +213,10 @@ func stateSource(s core.State) source {
 
 // filters are the conditions of a filter that its sources do not see to.
 func (r *reader) filters(c *conditions, f core.Filter) {
-	byOther := f.Label != "" || f.Parent != "" // their sources see to nothing else
+	byOther := f.Label != "" || f.Parent != "" || f.OpenSignal // their sources see to nothing else
+	if f.OpenSignal && (f.Label != "" || f.Parent != "") {
+		c.where = append(c.where, `signal_steps IS NOT NULL`)
+	}
 	if f.Type != "" && (f.Fingerprint == "" || byOther) {
 		c.add(`type = %s`, f.Type)
 	}

@@ -112,6 +112,39 @@ func TestMigrateDataAtOnce(t *testing.T) {
 	})
 }
 
+// What waited for an answer before a task's row said so is counted after the migration.
+func TestMigrateOpenSignals(t *testing.T) {
+	const before = 2 // versions before the newest there was no such column
+	for name, at := range stores {
+		t.Run(name, func(t *testing.T) {
+			reference := open(t, at(t), schema.Options{})
+			fillExamples(t, reference)
+			versions, err := versionsOf(reference)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := opened(t, at(t), schema.Options{})
+			db, err := migrateTo(t.Context(), s, versions[len(versions)-before])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range tables {
+				copyTable(t, table, versions[len(versions)-before], schema.DB(reference), db)
+			}
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Signals(t.Context(), 0, 5)
+			if err != nil || got.Tasks.N != 1 || got.Steps.N != 1 || len(got.Next) != 1 {
+				t.Fatalf("%+v, %v, want the one that waits", got, err)
+			}
+			if o := got.Next[0]; o.ID != "wish" || fmt.Sprint(o.Steps) != "[approve]" || o.Since.Unix() != 1_893_456_000 || o.Due.Unix() != 1_893_456_060 {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
 // forgotten wants that what tasks of an earlier version were made of is forgotten like that
 // of today's, from wherever that version kept it, and so are their rows.
 func forgotten(t *testing.T, s schema.Store) {

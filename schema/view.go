@@ -27,7 +27,10 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	}
 	v, err := viewOf(plan, s, core.InstantOf(time.Now()))
 	if err == nil {
-		v.Parent, v.ParentType, err = r.parentOf(ctx, partition, &s.Row)
+		v.Ancestors, err = r.ancestors(ctx, partition, &s.Row)
+	}
+	if len(v.Ancestors) > 0 {
+		v.Parent, v.ParentType = v.Ancestors[0].ID, v.Ancestors[0].Type
 	}
 	if err == nil {
 		err = r.countChildren(ctx, &v)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -403,7 +404,77 @@ func (c *whyCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	var t task
-	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) { t.explain(w) })
+	var decided []condition
+	var unknown error // why the conditions are not shown; the sentence stands without them
+	if c.Output == show.Text {
+		decided, unknown = c.conditions(ctx, data)
+	}
+	return c.show(std.out, data, "", taskColumns, &t, func(w io.Writer) {
+		t.explain(w)
+		explainConditions(w, decided)
+		if unknown != nil {
+			fmt.Fprintln(w, "its conditions cannot be shown: "+show.Clean(unknown.Error()))
+		}
+	})
+}
+
+// condition is what was decided of the condition of a step, and by what values.
+type condition struct {
+	Step  string `json:"step"`
+	When  string `json:"when"`
+	Holds *bool  `json:"holds"`
+	Row   int64  `json:"row"`
+	Terms []struct {
+		Term   string `json:"term"`
+		Value  string `json:"value"`
+		Failed string `json:"failed"`
+	} `json:"terms"`
+	Failed string `json:"failed"`
+}
+
+// conditions are those of a task whose plan has any.
+func (c *whyCmd) conditions(ctx context.Context, data []byte) ([]condition, error) {
+	var t task
+	if err := json.Unmarshal(data, &t); err != nil {
+		return nil, fmt.Errorf("answer of the API: %w", err)
+	}
+	if !slices.ContainsFunc(t.Steps, func(s step) bool { return s.When != "" }) {
+		return nil, nil
+	}
+	answer, err := c.read(ctx, taskPath(t.Type, t.ID)+"/conditions", nil)
+	if err != nil {
+		return nil, err
+	}
+	var body struct {
+		Conditions []condition `json:"conditions"`
+	}
+	if err := json.Unmarshal(answer, &body); err != nil {
+		return nil, fmt.Errorf("conditions of the task: %w", err)
+	}
+	return body.Conditions, nil
+}
+
+// explainConditions says of each condition that was asked what it came to, with the value of each of its terms then.
+func explainConditions(w io.Writer, all []condition) {
+	page := show.Page{W: w, Width: show.On(w).Width}
+	for i := range all {
+		c := &all[i]
+		if c.Holds == nil {
+			continue
+		}
+		says := "it did"
+		if !*c.Holds {
+			says = "it did not"
+		}
+		say(page, c.Step+": ", show.Clean(fmt.Sprintf("begins if %s: %s, by journal row %d", c.When, says, c.Row)))
+		for _, term := range c.Terms {
+			value := term.Value
+			if term.Failed != "" {
+				value = "no value: " + term.Failed
+			}
+			say(page, "  ", show.Clean(term.Term+" = "+value))
+		}
+	}
 }
 
 // find reads the task. An id is of one task whatever its type, so the types are tried one by one where none is given.

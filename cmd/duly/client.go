@@ -297,6 +297,7 @@ type listCmd struct {
 	Fingerprint string `help:"Only tasks that failed in this way: field fingerprint of a failure group."`
 	Label       string `short:"l" help:"Only tasks with this label: key=value."`
 	Parent      string `help:"Only the children of the task with this id."`
+	Waits       string `help:"signal: only tasks that wait for an answer to a signal step."`
 	CreatedFrom string `help:"Only tasks created at this time or after: a time (RFC 3339), or how long ago, as 2h."`
 	CreatedTo   string `help:"Only tasks created before this time: a time, or how long ago."`
 	DeadlineTo  string `help:"Only tasks whose deadline is before this time: a time, or a duration from now, as 10m."`
@@ -312,7 +313,7 @@ func (c *listCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	data, err := c.read(ctx, pathOf("tasks"), queryOf(map[string]string{
-		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "parent": c.Parent, "created_from": from,
+		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "parent": c.Parent, "waits": c.Waits, "created_from": from,
 		"created_to": to, "deadline_to": deadline, "after": c.After, "limit": fmt.Sprint(c.Limit),
 	}))
 	if err != nil {

@@ -54,6 +54,7 @@ type cli struct {
 	Token       tokenCmd       `cmd:"" help:"Make and end tokens of the API."`
 	Note        noteCmd        `cmd:"" help:"Write a note about a failure group, or list its notes."`
 	Tail        tailCmd        `cmd:"" help:"Print what becomes of tasks, as it happens."`
+	Status      statusCmd      `cmd:"" help:"Say once what needs you, as the console's first screen does, and how many tasks are in each state."`
 	Top         topCmd         `cmd:"" help:"Watch the engine in the terminal: what needs you, how it does, and what fails."`
 	Outbox      outboxCmd      `cmd:"" help:"Submissions in transactions of a database: the table, and what was refused."`
 	Books       booksCmd       `cmd:"" help:"Compare the journal with the books of the services, and name what does not agree. Exit status 1 if something does not, or is not known."`

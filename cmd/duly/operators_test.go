@@ -27,6 +27,7 @@ import (
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -75,8 +76,12 @@ func newEngine(t *testing.T) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first, err := live.New(live.Config{Reader: looked{e}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Versions: e.versioning(), Tokens: e, Notes: e,
+		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
 	}}, e, e, asks, log)
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +125,24 @@ func (e *engine) runWith(code int, in string, args []string, says ...string) str
 		}
 	}
 	return out
+}
+
+// looked is what the first screen reads.
+type looked struct{ *engine }
+
+func (looked) CountsUpTo(context.Context, int) ([]core.Count, error) {
+	return []core.Count{{Type: "order", State: core.StatePending, Tasks: 2}}, nil
+}
+
+func (looked) AtRisk(context.Context, core.Instant, int) ([]core.View, bool, error) {
+	return nil, false, nil
+}
+
+func (looked) Sample(context.Context, int) (operate.Sample, error) { return operate.Sample{}, nil }
+
+func (looked) Signals(context.Context, core.Instant, int) (operate.Signals, error) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return operate.Signals{Tasks: operate.Count{N: 2}, Steps: operate.Count{N: 2}, Near: operate.Count{N: 1}, Since: &since, Next: []operate.OpenSignal{}}, nil
 }
 
 // The ports.
@@ -491,6 +514,8 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s -o csv: %v %v", args, records, err)
 		}
 	}
+	e.run(exitDone, "status", "2 tasks wait for an answer, 1 of them must have it soon", "duly list --waits signal")
+	e.run(exitDone, "status -o json", `"signals":{"tasks":{"n":2}`)
 	e.run(exitDone, "failures show g-1", "FINGERPRINT", "≥ 10,000")
 	e.run(exitDone, "plan show order", "VERSION", "2", "payment.charge")
 	e.run(exitDone, "plan show order --version 1 -o csv", "charge,payment.charge")

@@ -32,10 +32,10 @@ type task struct {
 	Input     json.RawMessage `json:"input"`
 	Result    json.RawMessage `json:"result"`
 	Steps     []step          `json:"steps"`
-	Parent    *struct {
+	Parents   []struct {
 		ID   string `json:"id"`
 		Type string `json:"type"`
-	} `json:"parent"`
+	} `json:"parents"` // from the one that it is a part of up to the root
 }
 
 // step is what they show of a step.
@@ -110,11 +110,16 @@ func (t *task) print(w io.Writer) {
 	}
 }
 
-// lineage says of which task this one is a part, and how to go there.
+// lineage says of which tasks this one is a part, from the root down, and how to go up.
 func (t *task) lineage(page show.Page) {
-	if t.Parent != nil {
-		say(page, "", strings.TrimSuffix("part of "+t.Parent.Type+" "+t.Parent.ID+": duly get "+t.Parent.Type+" "+t.Parent.ID, " "))
+	if len(t.Parents) == 0 {
+		return
 	}
+	line := ""
+	for _, up := range slices.Backward(t.Parents) {
+		line += " › " + up.Type + " " + up.ID
+	}
+	say(page, "", "part of "+strings.TrimPrefix(line, " › ")+": duly get "+t.Parents[0].Type+" "+t.Parents[0].ID)
 }
 
 // explain says why a task is where it is, and of each step that is open how to go on with it.

@@ -13,7 +13,7 @@ import (
 )
 
 // everyKind is a task with a step of each kind, as the API answers.
-const everyKind = `{"id":"o-1~rows~7","type":"order","state":"pending","parent":{"id":"o-1","type":"batch"},"failures":1,
+const everyKind = `{"id":"o-1~rows~7","type":"order","state":"pending","parent":{"id":"o-1","type":"batch"},"parents":[{"id":"o-1","type":"batch"},{"id":"monday","type":"day"}],"failures":1,
 "created_at":"2030-01-01T00:00:00Z","start_at":"2030-01-01T01:00:00Z","why":"Step approve waits for its signal, until 2030-01-01T02:00:00Z.","steps":[
 {"name":"charge","agent":"payment.charge","status":"done","attempt":2,"by":"i-1@payment.charge","result":{"paid":1200},"at":"2030-01-01T01:00:01Z"},
 {"name":"night","kind":"wait","agent":"","status":"running","attempt":1,"complete_by":"2030-01-01T01:30:00Z","at":"2030-01-01T01:00:01Z"},
@@ -89,5 +89,45 @@ func TestChildrenAreListed(t *testing.T) {
 	}
 	if _, _, errs := command(t, "", "list", "--parent", "o-1", "-s", server.URL); asked != "limit=50&parent=o-1" || errs != "" {
 		t.Errorf("list asked %s %s", asked, errs)
+	}
+}
+
+// TestWhyTellsConditions: what was decided of each condition follows the sentence, with the values of its terms; where that
+// is not to be had the sentence stands, and says so.
+func TestWhyTellsConditions(t *testing.T) {
+	answer := `{"conditions":[{"step":"express","when":"input.express","holds":false,"row":4,"terms":[{"term":"input.express","value":"false"}]},
+		{"step":"thanks","when":"results.charge.paid > 1000","terms":[]},
+		{"step":"gift","when":"input.gift.size > 2","holds":true,"row":5,"terms":[{"term":"input.gift.size","failed":"no such key"}]}]}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/conditions"):
+			_, _ = w.Write([]byte(everyKind))
+		case answer == "":
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			_, _ = w.Write([]byte(answer))
+		}
+	}))
+	defer server.Close()
+	why := func() string {
+		t.Helper()
+		code, out, errs := command(t, "", "why", "order", "o-1~rows~7", "-s", server.URL)
+		if code != exitDone {
+			t.Fatalf("exit status %d: %s", code, errs)
+		}
+		return out
+	}
+	got := why()
+	for _, want := range []string{"express: begins if input.express: it did not, by journal row 4\n  input.express = false\n", "gift: begins if input.gift.size > 2: it did, by journal row 5\n  input.gift.size = no value: no such key\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "thanks: begins if results.charge.paid > 1000:") {
+		t.Errorf("a condition that was not asked was decided:\n%s", got)
+	}
+	answer = ""
+	if got := why(); !strings.Contains(got, "Step approve waits") || !strings.Contains(got, "its conditions cannot be shown: ") {
+		t.Errorf("without conditions:\n%s", got)
 	}
 }

@@ -2,13 +2,39 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"golang.org/x/term"
 
+	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/cmd/duly/internal/top"
+	"duly.dev/duly/internal/operate"
 )
+
+type statusCmd struct{ server }
+
+var statusColumns = []string{"at", "errors.n", "groups", "at_risk.n", "signals.tasks.n", "signals.steps.n", "signals.near.n", "~signals.since"}
+
+// Run prints the overview.
+func (c *statusCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("overview"), nil)
+	if err != nil {
+		return err
+	}
+	var o struct {
+		operate.Overview
+		Trouble string `json:"trouble"`
+	}
+	return c.show(std.out, data, "", statusColumns, &o, func(w io.Writer) {
+		if o.Trouble != "" {
+			fmt.Fprintf(w, "the node has not looked since %s: %s\n", o.At.Local().Format(time.DateTime), show.Clean(o.Trouble))
+		}
+		top.Status(w, &o.Overview)
+	})
+}
 
 type topCmd struct {
 	Every time.Duration `default:"2s" help:"How often to look, 500ms or more."`

@@ -10,7 +10,11 @@
 //   - 2 have an address that no courier knows: in error until the input is edited;
 //   - 1 is refused by the bank, and its stock cannot be taken back: in error, its undo incomplete.
 //
-// A statement, the other plan, waits for an agent that does not run: it shows what misses its deadline next.
+// A return shows the other kinds of step: it waits for its parcel to arrive, has each item inspected in a task of its own,
+// waits for a person to approve it if it is worth more than 100, and is paid back; `duly list --waits signal` finds those
+// that wait for an answer.
+//
+// A statement waits for an agent that does not run: it shows what misses its deadline next.
 package shop
 
 import (
@@ -68,6 +72,23 @@ type Statement struct {
 	Month    string `json:"month"`
 }
 
+// Return is the input of a return: what a customer sends back.
+type Return struct {
+	Customer string   `json:"customer"`
+	Items    []string `json:"items"`
+	Cents    int64    `json:"cents"`
+}
+
+// Inspected is what the warehouse says of an item that came back.
+type Inspected struct {
+	Grade string `json:"grade"`
+}
+
+// Approval is what a person answers about a return.
+type Approval struct {
+	By string `json:"by"`
+}
+
 // noAddress is an address that no courier knows.
 const noAddress = "somewhere"
 
@@ -75,7 +96,12 @@ const noAddress = "somewhere"
 type Shop struct {
 	Orders     *duly.Plan[Order]
 	Statements *duly.Plan[Statement]
+	Inspected  *duly.Plan[string] // one item of a return
+	Returns    *duly.Plan[Return]
 
+	inspect   *duly.Check[string, Inspected]
+	approve   *duly.Signal[Return, Approval]
+	refund    *duly.Check[Return, Charged]
 	reserve   *duly.Step[Order, Reserved]
 	authorize *duly.Check[Order, Authorized]
 	charge    *duly.Step[Order, Charged]
@@ -99,6 +125,13 @@ func New() *Shop {
 		label: duly.NewCheck[Order, Printed]("label", "label.print"),
 	}
 	s.Orders = duly.NewPlan("order", 1, s.reserve, s.authorize, s.charge, s.courier, s.label).With(duly.TaskCompleteBy(time.Hour))
+	s.inspect = duly.NewCheck[string, Inspected]("inspect", "warehouse.inspect")
+	s.Inspected = duly.NewPlan("inspection", 1, s.inspect).With(duly.TaskCompleteBy(time.Hour))
+	arrive := duly.NewWait[Return]("arrive", duly.For(5*time.Second))
+	items := duly.NewEach[Return]("items", s.Inspected, duly.Elements("input.items", 20), duly.After(arrive))
+	s.approve = duly.NewSignal[Return, Approval]("approve", duly.CompleteBy(4*time.Hour), duly.When("input.cents > 10000"), duly.After(items))
+	s.refund = duly.NewCheck[Return, Charged]("refund", "payment.refund", duly.After(s.approve))
+	s.Returns = duly.NewPlan("return", 1, arrive, items, s.approve, s.refund).With(duly.TaskCompleteBy(24 * time.Hour))
 	post := duly.NewCheck[Statement, Printed]("post", "mail.post")
 	s.Statements = duly.NewPlan("statement", 1, post).With(duly.TaskCompleteBy(5*time.Minute + 10*time.Second)) // near after 10 s: the console shows what ends within 5 minutes
 	return s
@@ -136,7 +169,7 @@ func (s *Shop) Agent(nc *nats.Conn, options ...duly.AgentOption) (*duly.Agent, e
 	if err != nil {
 		return nil, err
 	}
-	for _, serve := range []func(*duly.Agent) error{s.serveReserve, s.serveAuthorize, s.serveCharge, s.serveCourier, s.serveLabel} {
+	for _, serve := range []func(*duly.Agent) error{s.serveReserve, s.serveAuthorize, s.serveCharge, s.serveCourier, s.serveLabel, s.serveReturns} {
 		if err := serve(agent); err != nil {
 			return nil, err
 		}
@@ -199,12 +232,39 @@ func (s *Shop) serveLabel(agent *duly.Agent) error {
 	return s.label.Serve(agent, func(context.Context, duly.Call[Order]) (Printed, error) { return Printed{Pages: 1}, nil })
 }
 
-// submit stores the plans and submits orders and now and then a statement.
+func (s *Shop) serveReturns(agent *duly.Agent) error {
+	if err := s.inspect.Serve(agent, func(context.Context, duly.Call[string]) (Inspected, error) { return Inspected{Grade: "as new"}, nil }); err != nil {
+		return err
+	}
+	return s.refund.Serve(agent, func(_ context.Context, c duly.Call[Return]) (Charged, error) {
+		return Charged{Payment: "b-" + c.Task, Cents: c.Input.Cents}, nil
+	})
+}
+
+// ReturnNumber makes the i-th return: two of three are worth more than a refund that needs no person.
+func ReturnNumber(i int) Return {
+	r := Return{Customer: fmt.Sprintf("customer-%d", i), Cents: 4_900}
+	if i%3 != 2 {
+		r.Cents = 12_900 + int64(i)
+	}
+	for k := range 2 + i%3 {
+		r.Items = append(r.Items, fmt.Sprintf("item-%d", 10*i+k))
+	}
+	return r
+}
+
+// submit stores the plans and submits orders, and now and then a statement and a return.
 func (s *Shop) submit(ctx context.Context, client *duly.Client, every, mendAfter time.Duration) error {
 	if err := s.Orders.Apply(ctx, client); err != nil {
 		return err
 	}
 	if err := s.Statements.Apply(ctx, client); err != nil {
+		return err
+	}
+	if err := s.Inspected.Apply(ctx, client); err != nil {
+		return err
+	}
+	if err := s.Returns.Apply(ctx, client); err != nil {
 		return err
 	}
 	mend := time.AfterFunc(mendAfter, s.Mend)
@@ -220,6 +280,11 @@ func (s *Shop) submit(ctx context.Context, client *duly.Client, every, mendAfter
 		if i%60 == 1 {
 			statement := Statement{Customer: fmt.Sprintf("customer-%d", i), Month: "2026-10"}
 			if _, err := s.Statements.Submit(ctx, client, fmt.Sprintf("statement-%s-%d", run, i), statement); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		if i%60 == 1 {
+			if _, err := s.Returns.Submit(ctx, client, fmt.Sprintf("return-%s-%d", run, i/60), ReturnNumber(i/60)); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
@@ -93,6 +94,7 @@ type api struct {
 	log    *slog.Logger
 	bodies atomic.Int64 // submissions whose bodies are in memory
 
+	programs expr.Cache // of conditions that are explained
 	ports    Ports
 	huma     huma.API
 	mux      *http.ServeMux
@@ -138,6 +140,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.huma = a.newHuma()
 	a.taskRoutes()
 	a.fileRoute()
+	a.conditionRoute()
 	a.actionRoutes()
 	a.streamRoutes()
 	a.failureRoutes()

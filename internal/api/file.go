@@ -60,14 +60,9 @@ func (a *api) taskFile(ctx context.Context, taskType, id string) ([]byte, error)
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
 		return nil, ingest.Refuse(404, ingest.CauseNotFound, "the journal of task %s is forgotten: retain-detail is over", core.QuoteShort(id))
 	}
-	plans, err := a.ports.Reader.Plans(ctx)
-	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
+	plan, err := a.planOf(ctx, &view)
+	if err != nil {
 		return nil, fmt.Errorf("task %s: %w", id, err)
 	}
-	for i := range plans {
-		if plans[i].Name == view.Type && plans[i].Version == view.PlanVersion {
-			return replay.Encode(&plans[i], &saved[0])
-		}
-	}
-	return replay.Encode(nil, &saved[0])
+	return replay.Encode(plan, &saved[0])
 }

@@ -63,6 +63,7 @@ type (
 		InputHash   []byte          `json:"input_hash,omitempty"` // SHA-256 of type, NUL and input, in base64
 		Steps       []stepJSON      `json:"steps,omitempty"`
 		Parent      *parentJSON     `json:"parent,omitempty" doc:"the task that this one is a part of; absent: it is a whole"`
+		Parents     []parentJSON    `json:"parents,omitempty" doc:"that task, the one that it is a part of, and so on up to the root, at most 8; absent in a list"`
 		Result      json.RawMessage `json:"result,omitempty" doc:"of a processed task whose plan has one"`
 
 		Seq         int64             `json:"seq,omitempty" doc:"number of the newest journal row: if_seq of an action"`
@@ -141,6 +142,9 @@ func viewJSON(v *core.View) taskJSON {
 	t.Labels = labelsOf(v.Labels)
 	if v.Parent != "" {
 		t.Parent = &parentJSON{v.Parent, v.ParentType}
+	}
+	for _, up := range v.Ancestors {
+		t.Parents = append(t.Parents, parentJSON{up.ID, up.Type})
 	}
 	for i := range v.Steps {
 		s := &v.Steps[i]

@@ -18,6 +18,9 @@ const (
 	cursorBytesMax = 512
 )
 
+// waitsSignal is the word of the filter for tasks that wait for an answer.
+const waitsSignal = "signal"
+
 // get reads one task. With the position that the 202 told, a task that its owner
 // has yet to read is pending; without it, it is not found.
 func (a *api) get(w http.ResponseWriter, r *http.Request) {
@@ -160,6 +163,13 @@ func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 		if err := core.CheckTaskID(f.Parent); err != nil {
 			return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter parent: %v", err)
 		}
+	}
+	switch waits := q.Get("waits"); waits {
+	case "":
+	case waitsSignal:
+		f.OpenSignal = true
+	default:
+		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter waits is %s, want %s", core.QuoteShort(waits), waitsSignal)
 	}
 	f.Limit, f.After = listDefault, q.Get("after")
 	if limit := q.Get("limit"); limit != "" {

@@ -124,6 +124,7 @@ type (
 	}
 	listIn struct {
 		FilterWords
+		Waits  string `query:"waits" enum:"signal" doc:"signal: only tasks that wait for an answer to a signal step"`
 		Parent string `query:"parent" maxLength:"255" doc:"id of the task whose children are wanted"`
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" doc:"rows of a page, 100 without it; of an export: rows in all"`
 		After  string `query:"after" maxLength:"512" doc:"next of the page before"`

@@ -75,13 +75,18 @@ func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
 
 // whyNoAction is why an actor may not act on any task here; empty: they may.
 func (c *console) whyNoAction(by operate.Actor) string {
-	switch {
-	case c.Actions == nil:
+	if c.Actions == nil {
 		return "This node does not serve actions."
-	case !by.Role.May(operate.RoleOperator):
-		return notAllowed(by.Role, operate.RoleOperator).Detail
 	}
-	return ""
+	return whyNot(by, operate.RoleOperator)
+}
+
+// whyNot is why an actor may not do what needs a role; empty: they may.
+func whyNot(by operate.Actor, needs operate.Role) string {
+	if by.Role.May(needs) {
+		return ""
+	}
+	return notAllowed(by.Role, needs).Detail
 }
 
 func statesWord(in []core.State) string {

@@ -98,9 +98,7 @@ func (c *console) books(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, err
 	}
 	d.Class, d.Next = d.View.Class(), nextPage(r, next)
-	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
-		d.Why = notAllowed(by.Role, operate.RoleOperator).Detail
-	}
+	d.Why = whyNot(actorOf(r), operate.RoleOperator)
 	for _, g := range ghosts {
 		row := ghostRow{Ghost: g, Words: kindWords[g.Kind]}
 		if g.Type != "" {

@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
@@ -154,6 +155,8 @@ type console struct {
 	files   map[string]*file
 	groups  recent[operate.Groups]
 	soon    recent[soonest]
+	signals recent[operate.Signals]
+	schemas jsonschema.Cache // of the answers to signal steps
 	closed  recent[*operate.BooksView]
 	streams chan struct{} // one element a stream of events
 	live    liveCache

@@ -85,11 +85,8 @@ func (c *console) failure(ctx context.Context, r *http.Request) (page, error) {
 		if !allowed {
 			continue // no member can be in a state that allows it
 		}
-		switch {
-		case c.Repairs == nil:
+		if b.Why = whyNot(by, operate.RoleOperator); c.Repairs == nil {
 			b.Why = "This node does not serve operations."
-		case !by.Role.May(operate.RoleOperator):
-			b.Why = notAllowed(by.Role, operate.RoleOperator).Detail
 		}
 		d.Buttons = append(d.Buttons, b)
 	}

@@ -196,6 +196,7 @@ var paths = map[string]string{
 	"tasks":    "M2.5 4h1M6 4h7.5M2.5 8h1M6 8h7.5M2.5 12h1M6 12h7.5",
 	"home":     "M2.5 7.5L8 3l5.5 4.5M4 6.5V13h8V6.5",
 	"group":    "M2.5 3.5h11v3h-11zM2.5 9.5h11v3h-11z",
+	"reply":    "M6.5 3.5L3 7l3.5 3.5M3 7h6.5a3.5 3.5 0 013.5 3.5V13",
 	"wave":     "M2 5c2-2 4 2 6 0s4 2 6 0M2 11c2-2 4 2 6 0s4 2 6 0",
 	"agent":    "M3 5.5h10v7H3zM8 5.5V2.8M6 8.6v.4M10 8.6v.4",
 	"plan":     "M6 2.5h4v3H6zM2 10.5h4v3H2zM10 10.5h4v3h-4zM8 5.5v2.5M4 10.5V8h8v2.5",

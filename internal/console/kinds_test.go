@@ -62,7 +62,7 @@ func (w *world) trips() {
 	l.view.Steps[3].Count, l.view.Steps[3].Children = 3, core.ChildCounts{Born: 3, Running: 1, Done: 1, Error: 1}
 	for i := range 3 {
 		c := w.born(&w.plansAll[len(w.plansAll)-1], core.ChildID("trip-2", "rooms", i, 0, true), time.Minute, `{"n":1}`)
-		c.view.Partition, c.view.Parent, c.view.ParentType = l.view.Partition, "trip-2", "trip"
+		c.view.Partition, c.view.Parent, c.view.Ancestors = l.view.Partition, "trip-2", []core.TaskName{{Type: "trip", ID: "trip-2"}}
 		switch i {
 		case 0:
 			c.row(time.Second, core.KindDone, 0, core.StepDone, to(core.StateProcessed))
@@ -193,6 +193,41 @@ func TestSignalPage(t *testing.T) {
 	}
 }
 
+// TestAnswersWaitedFor: the first screen counts what waits for an answer and leads to each of it and to the list, with the
+// same words whether they were read live or not; the list has them alone.
+func TestAnswersWaitedFor(t *testing.T) {
+	w := fixedWorld()
+	w.trips()
+	cfg := w.config()
+	for name, without := range map[string]bool{"live": false, "read now": true} {
+		if cfg.Live = (liveWorld{w}); without {
+			cfg.Live = nil
+		}
+		body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String())
+		for _, want := range []string{`href="/console/tasks?waits=signal">1 task waiting for an answer</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`, "the oldest is waited for since", "None has to come within 5 min"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %s", name, want)
+			}
+		}
+	}
+	h := as(operate.RoleViewer, newConsole(t, cfg))
+	body := get(t, h, Path+"tasks?waits=signal").Body.String()
+	if strings.Count(body, `<th scope="row"><a`) != 1 || !strings.Contains(body, "trip-1") || !strings.Contains(body, "all tasks that wait for an answer") || !strings.Contains(body, `<option value="signal" selected>`) {
+		t.Error("the list has not the one task that waits for an answer")
+	}
+	if rec := get(t, h, Path+"tasks?waits=wait"); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "waits is") {
+		t.Errorf("another word: %d", rec.Code)
+	}
+	// One that has to come soon is said to.
+	for i := range w.find("trip-1").view.Steps {
+		w.find("trip-1").view.Steps[i].Due = core.InstantOf(w.now().Add(time.Minute))
+	}
+	cfg.Live = liveWorld{w}
+	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them must come within 5 min") {
+		t.Error("that one has to come soon is not said")
+	}
+}
+
 // TestConditionsAreShown: a task's page says what was decided of each condition, and by what values.
 func TestConditionsAreShown(t *testing.T) {
 	w := fixedWorld()
@@ -218,12 +253,12 @@ func TestConditionsOfTheLastTime(t *testing.T) {
 		{Seq: 1, Kind: core.KindSubmitted, State: core.StateProcessing, Step: -1, Next: 0, NextAttempt: 1},
 		{Seq: 2, Kind: core.KindDone, State: core.StateProcessing, Step: 0, StepStatus: core.StepDone, Attempt: 1, Next: 1, NextAttempt: 1, Result: []byte(`1`)},
 	}}
-	all, err := conditionsOf(&expr.Cache{}, &plan, saved)
+	all, err := new(expr.Cache).Decisions(&plan, saved)
 	if err != nil || len(all) != 1 || all[0].Decided != "true" || all[0].Row != 2 || len(all[0].Terms) == 0 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	saved.Journal = saved.Journal[:1]
-	if all, err = conditionsOf(&expr.Cache{}, &plan, saved); err != nil || len(all) != 1 || all[0].Decided != "" || all[0].Terms != nil {
+	if all, err = new(expr.Cache).Decisions(&plan, saved); err != nil || len(all) != 1 || all[0].Decided != "" || all[0].Terms != nil {
 		t.Errorf("before it was asked: %+v, %v", all, err)
 	}
 }

@@ -22,13 +22,9 @@ func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	may := operate.RoleOperator
-	why := ""
-	switch by := actorOf(r); {
-	case c.Pauses == nil:
+	why := whyNot(actorOf(r), operate.RoleOperator)
+	if c.Pauses == nil {
 		why = "This node does not serve pauses."
-	case !by.Role.May(may):
-		why = notAllowed(by.Role, may).Detail
 	}
 	return page{Title: "Agents", Data: struct {
 		Agents []operate.Agent
@@ -141,11 +137,8 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 	if since := marked.Since(d.Plan.Name, version); since != 0 {
 		d.Since = since.Time()
 	}
-	switch by := actorOf(r); {
-	case c.Versions == nil:
+	if d.Why = whyNot(actorOf(r), operate.RoleOperator); c.Versions == nil {
 		d.Why = "This node does not serve versions of plans."
-	case !by.Role.May(operate.RoleOperator):
-		d.Why = notAllowed(by.Role, operate.RoleOperator).Detail
 	}
 	for _, s := range d.Plan.Steps {
 		var names []string
@@ -256,10 +249,7 @@ func (c *console) partitions(ctx context.Context, r *http.Request) (page, error)
 	if err != nil {
 		return page{}, err
 	}
-	why := ""
-	if by := actorOf(r); !by.Role.May(operate.RoleAdmin) {
-		why = notAllowed(by.Role, operate.RoleAdmin).Detail
-	}
+	why := whyNot(actorOf(r), operate.RoleAdmin)
 	return page{Title: "Partitions", Data: struct {
 		Partitions []operate.Partition
 		Why        string
@@ -331,10 +321,7 @@ func (c *console) pauses(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	why := ""
-	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
-		why = notAllowed(by.Role, operate.RoleOperator).Detail
-	}
+	why := whyNot(actorOf(r), operate.RoleOperator)
 	return page{Title: "Pauses", Data: struct {
 		Held []Held
 		Why  string

@@ -113,8 +113,8 @@ func (c *console) changeWhy(r *http.Request, op *operate.Operation, change strin
 	switch {
 	case c.Repairs == nil:
 		return "This node does not serve operations."
-	case !by.Role.May(operate.RoleOperator):
-		return notAllowed(by.Role, operate.RoleOperator).Detail
+	case whyNot(by, operate.RoleOperator) != "":
+		return whyNot(by, operate.RoleOperator)
 	case !slices.Contains(allowed, op.State):
 		return fmt.Sprintf("The operation is %s.", op.State)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -119,6 +120,9 @@ func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) er
 		d.Needs = append(d.Needs, n)
 	}
 	c.needOperations(d, o.Operations)
+	if err := c.needAnswers(ctx, d, o.Signals); err != nil {
+		return err
+	}
 	if err := c.needSoon(ctx, d, o, s.Top); err != nil {
 		return err
 	}
@@ -138,6 +142,43 @@ func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) er
 	if d.At.IsZero() {
 		d.At = d.Now
 	}
+	return nil
+}
+
+// needAnswers names the tasks that wait for an answer, the most urgent first: as they were read live, or read now.
+func (c *console) needAnswers(ctx context.Context, d *overviewData, s operate.Signals) error {
+	within := live.DefaultRisk
+	if c.Live == nil || c.AtRiskWithin != live.DefaultRisk {
+		within = c.AtRiskWithin
+		var err error
+		if s, err = c.signals.get(ctx, d.Now, func(ctx context.Context) (operate.Signals, error) {
+			return c.Reader.Signals(ctx, core.InstantOf(d.Now.Add(within)), groupsOnTop)
+		}); err != nil {
+			return fmt.Errorf("open signals: %w", err)
+		}
+	}
+	if s.Tasks.N == 0 {
+		return nil
+	}
+	n := need{Icon: "reply", Class: "busy", URL: c.url("tasks") + "?waits=" + waitsSignal, More: "all that wait for an answer", Title: tasksWord(s.Tasks) + " waiting for an answer"}
+	if s.Steps.N != s.Tasks.N {
+		n.Title += fmt.Sprintf(", in %s steps", count(s.Steps))
+	}
+	first := needLine{Text: "None has to come within " + duration(within)}
+	if s.Near.N > 0 {
+		n.Class = "warn"
+		first.Text = count(s.Near) + " of them must come within " + duration(within)
+	}
+	if s.Since != nil {
+		first.Note, first.At = "the oldest is waited for since", *s.Since
+	}
+	n.Lines = append(n.Lines, first)
+	for i := range s.Next[:min(len(s.Next), groupsOnTop)] {
+		o := &s.Next[i]
+		line := needLine{Text: o.Type + "/" + o.ID + " · " + strings.Join(o.Steps, ", "), Note: "must be answered", At: o.Due, URL: c.taskURL(o.Type, o.ID)}
+		n.Lines = append(n.Lines, line)
+	}
+	d.Needs = append(d.Needs, n)
 	return nil
 }
 

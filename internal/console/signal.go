@@ -104,7 +104,7 @@ func (c *console) signal(w http.ResponseWriter, r *http.Request) {
 	}
 	f.Key, f.Reason, f.Refused = r.PostForm.Get("key"), strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("go") == "refuse"
 	request := operate.Request{Action: operate.ActionSignal, Step: f.Step.Name, Reason: f.Reason, Key: f.Key}
-	bad := f.answer(schema, &request)
+	bad := f.answer(&c.schemas, schema, &request)
 	if bad == nil {
 		ctx, cancel := reading(r)
 		defer cancel()
@@ -126,7 +126,7 @@ func (c *console) signal(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer puts what was typed into a request, after a look at the schema.
-func (f *signalForm) answer(schema string, request *operate.Request) *operate.Refusal {
+func (f *signalForm) answer(schemas *jsonschema.Cache, schema string, request *operate.Request) *operate.Refusal {
 	bad := func(format string, args ...any) *operate.Refusal {
 		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "result", Detail: fmt.Sprintf(format, args...)}
 	}
@@ -146,14 +146,11 @@ func (f *signalForm) answer(schema string, request *operate.Request) *operate.Re
 	if len(value) > core.ResultBytesMax {
 		return bad("The answer has %d bytes, the limit is %d.", len(value), core.ResultBytesMax)
 	}
-	if schema != "" {
-		compiled, err := jsonschema.Compile(schema)
-		if err != nil {
-			return bad("The plan's schema of step %s cannot be read here: %v.", f.Step.Name, err)
-		}
-		if err := compiled.Check(value); err != nil {
-			return bad("The answer does not fit: %v.", err)
-		}
+	switch err := schemas.Check(schema, value); {
+	case errors.Is(err, jsonschema.ErrSchema):
+		return bad("The plan's schema of step %s cannot be read here: %v.", f.Step.Name, err)
+	case err != nil:
+		return bad("The answer does not fit: %v.", err)
 	}
 	request.Result = value
 	return nil

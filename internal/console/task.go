@@ -7,10 +7,12 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -63,8 +65,9 @@ func (c *console) planOf(ctx context.Context, name string, version int64) (*core
 type taskData struct {
 	View     core.View
 	Plan     *core.Plan
+	Lineage  []core.TaskName // the tasks that it is a part of, from the root down
 	Steps    stepsData
-	When     []condition
+	When     []expr.Decision
 	Replay   bool // the time machine can open it
 	Timeline *timeline
 	Trail    trail
@@ -119,6 +122,8 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, err
 	}
 	d := taskData{View: v, Newest: before == 0, HasNotes: c.Notes != nil, Ended: v.State.Ended()}
+	d.Lineage = slices.Clone(v.Ancestors)
+	slices.Reverse(d.Lineage)
 	if d.Plan, err = c.planOf(ctx, v.Type, v.PlanVersion); err != nil {
 		return page{}, err
 	}

@@ -22,7 +22,10 @@ import (
 var states = []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError}
 
 // filterNames are the parameters of a list of tasks: its filter is its URL.
-var filterNames = []string{"type", "state", "step", "fingerprint", "label", "parent", "created_from", "created_to", "deadline_to", "limit", "after"}
+var filterNames = []string{"type", "state", "step", "fingerprint", "label", "parent", "waits", "created_from", "created_to", "deadline_to", "limit", "after"}
+
+// waitsSignal is the word of the filter for tasks that wait for an answer.
+const waitsSignal = "signal"
 
 // filterOf reads the filter of a query.
 func filterOf(q url.Values) (core.Filter, *operate.Refusal) {
@@ -42,6 +45,13 @@ func filterOf(q url.Values) (core.Filter, *operate.Refusal) {
 		if err := core.CheckTaskID(f.Parent); err != nil {
 			return f, bad("parent", "%v", err)
 		}
+	}
+	switch waits := q.Get("waits"); waits {
+	case "":
+	case waitsSignal:
+		f.OpenSignal = true
+	default:
+		return f, bad("waits", "waits is %s, want %s", core.QuoteShort(waits), waitsSignal)
 	}
 	if f.State != "" && !slices.Contains(states, f.State) {
 		return f, bad("state", "state is %s, want one of %v", core.QuoteShort(string(f.State)), states)
@@ -105,6 +115,9 @@ func words(f *core.Filter) string {
 	}
 	if f.Parent != "" {
 		b.WriteString(" that are part of " + f.Parent)
+	}
+	if f.OpenSignal {
+		b.WriteString(" that wait for an answer")
 	}
 	for _, part := range []struct {
 		words string

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -347,7 +348,10 @@ func matches(v *core.View, f *core.Filter) bool {
 	if f.Label != "" && !slices.ContainsFunc(v.Labels, func(l core.Label) bool { return l.Key+"="+l.Value == f.Label }) {
 		return false
 	}
-	return (f.Parent == "" || v.Parent == f.Parent) && (f.Type == "" || v.Type == f.Type) && (f.State == "" || v.State == f.State) && (f.Step == "" || v.FailedStep == f.Step) && (f.Fingerprint == "" || v.Fingerprint == f.Fingerprint) &&
+	asked := slices.ContainsFunc(v.Steps, func(s core.StepView) bool {
+		return s.Kind == core.SignalStep && s.Status == core.StepRunning.String()
+	})
+	return (!f.OpenSignal || asked && !v.State.Ended()) && (f.Parent == "" || v.Parent == f.Parent) && (f.Type == "" || v.Type == f.Type) && (f.State == "" || v.State == f.State) && (f.Step == "" || v.FailedStep == f.Step) && (f.Fingerprint == "" || v.Fingerprint == f.Fingerprint) &&
 		(f.CreatedFrom == 0 || v.CreatedAt >= f.CreatedFrom) && (f.CreatedTo == 0 || v.CreatedAt < f.CreatedTo) && (f.DeadlineTo == 0 || v.CompleteBy < f.DeadlineTo)
 }
 
@@ -492,6 +496,44 @@ func (w *world) AtRisk(_ context.Context, before core.Instant, limit int) ([]cor
 	}
 	slices.SortFunc(all, func(a, b core.View) int { return int(a.CompleteBy - b.CompleteBy) })
 	return all[:min(len(all), limit)], len(all) > limit, nil
+}
+
+func (w *world) Signals(_ context.Context, near core.Instant, next int) (s operate.Signals, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.read(); err != nil {
+		return s, err
+	}
+	return w.openSignals(near, next), nil
+}
+
+func (w *world) openSignals(near core.Instant, next int) (s operate.Signals) {
+	for _, l := range w.tasks {
+		if l.view.State.Ended() {
+			continue
+		}
+		o := operate.OpenSignal{Type: l.view.Type, ID: l.view.ID}
+		for i := range l.view.Steps {
+			if st := &l.view.Steps[i]; st.Kind == core.SignalStep && st.Status == core.StepRunning.String() {
+				o.Steps, o.Since, o.Due = append(o.Steps, st.Name), st.At.Time(), st.Due.Time()
+			}
+		}
+		if len(o.Steps) == 0 {
+			continue
+		}
+		s.Tasks.N++
+		s.Steps.N += int64(len(o.Steps))
+		if core.InstantOf(o.Due) < near {
+			s.Near.N++
+		}
+		if s.Since == nil || o.Since.Before(*s.Since) {
+			s.Since = &o.Since
+		}
+		s.Next = append(s.Next, o)
+	}
+	slices.SortFunc(s.Next, func(a, b operate.OpenSignal) int { return a.Due.Compare(b.Due) })
+	s.Next = s.Next[:min(len(s.Next), next)]
+	return s
 }
 
 func (w *world) Sample(context.Context, int) (operate.Sample, error) { return operate.Sample{}, nil }
@@ -951,6 +993,7 @@ func (w *world) snapshot() Snapshot {
 	if counts[core.StateProcessing] > 0 {
 		o.Counts = append(o.Counts, operate.StateCount{State: core.StatePending, Tasks: operate.Count{N: 10_000, AtLeast: true}})
 	}
+	o.Signals = w.openSignals(core.InstantOf(w.now().Add(live.DefaultRisk)), groupsOnTop)
 	o.Errors = operate.Count{N: counts[core.StateError]}
 	if w.millions {
 		o.Errors = operate.Count{N: 100_000}

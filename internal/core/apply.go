@@ -23,7 +23,7 @@ var ErrNotAllowed = errors.New("not allowed")
 // never had steps.
 func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	out.Reset()
-	d := decision{p: p, t: t, ev: ev, out: out, at: max(ev.At, t.UpdatedAt), before: t.State, parked: t.WaitsFor}
+	d := decision{p: p, t: t, ev: ev, out: out, at: max(ev.At, t.UpdatedAt), before: t.State, parked: t.WaitsFor, asked: t.OpenSignals()}
 	if ev.Type != "" && ev.Type != t.Type {
 		return d.notAllowed("it is of type " + QuoteShort(t.Type) + ", not " + QuoteShort(ev.Type))
 	}

@@ -13,7 +13,8 @@ type decision struct {
 	out    *Outcome
 	at     Instant // the event's time, never before the newest journal row
 	before State
-	parked string // the agent that it waited for then
+	parked string      // the agent that it waited for then
+	asked  OpenSignals // that it had then
 
 	open    bool    // the last record of out is not complete
 	was     State   // the task's state before that row
@@ -183,7 +184,7 @@ func (d *decision) wakeNext() bool {
 // raised lazily): too low costs a question of the supervisor, too high hides what is late.
 func (d *decision) touchRow() {
 	due := d.t.NextDue(d.p)
-	if d.before != d.t.State || d.parked != d.t.WaitsFor || due < d.t.Bound || d.t.State.Ended() && len(d.out.Records) > 0 {
+	if d.before != d.t.State || d.parked != d.t.WaitsFor || d.asked != d.t.OpenSignals() || due < d.t.Bound || d.t.State.Ended() && len(d.out.Records) > 0 {
 		d.out.Row = true
 	}
 	if d.out.Row {

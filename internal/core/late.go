@@ -138,7 +138,7 @@ func (t *Task) applyLate(r *Record) {
 		s.change(func(own *StepOwn) {
 			own.Silent, own.Only, own.Known = 0, false, true
 			if r.Kind == KindProbed {
-				own.Asked = 0
+				own.Question = 0
 			}
 		})
 		return
@@ -163,7 +163,7 @@ func (s *StepState) applySilence(r *Record, number int64) (none bool) {
 		case none:
 			own.None = false
 		default:
-			own.Silent, own.Asked = number, number
+			own.Silent, own.Question = number, number
 		}
 	})
 	return none
@@ -174,8 +174,8 @@ func (s *StepState) numberOut() int64 { return cmp.Or(s.Out, s.Awaits) }
 
 // forgetLate ends what is known of one copy alone, when another do leaves.
 func (s *StepState) forgetLate() {
-	if s.own != nil && (s.own.Only || s.own.None || s.own.Asked != 0) {
-		s.change(func(own *StepOwn) { own.Only, own.None, own.Asked = false, false, 0 })
+	if s.own != nil && (s.own.Only || s.own.None || s.own.Question != 0) {
+		s.change(func(own *StepOwn) { own.Only, own.None, own.Question = false, false, 0 })
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *StepState) probing() bool {
 // AskedOf is the step about whose silent do, by the number of its row, its agent is asked; -1: there is none.
 func (t *Task) AskedOf(p *Plan, seq int64) int {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; seq != 0 && s.own != nil && s.own.Asked == seq && p.Steps[i].Probe && t.askable(i) {
+		if s := &t.Steps[i]; seq != 0 && s.own != nil && s.own.Question == seq && p.Steps[i].Probe && t.askable(i) {
 			return i
 		}
 	}
@@ -139,7 +139,7 @@ func (t *Task) applyProbed(r *Record) {
 		s.MayHaveEffect, s.Result, s.ByHand, s.Repeats = true, r.Result, false, false
 	}
 	if r.Code != CodeTimeout { // else what it says later is evidence, if no other do leaves
-		s.change(func(own *StepOwn) { own.Asked, own.Silent, own.Only = 0, 0, false })
+		s.change(func(own *StepOwn) { own.Question, own.Silent, own.Only = 0, 0, false })
 	}
 }
 
@@ -147,7 +147,7 @@ func (t *Task) applyProbed(r *Record) {
 func (t *Task) resumeProbes(p *Plan, at Instant, out *Outcome) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		asked := s.Own().Asked
+		asked := s.Own().Question
 		if asked == 0 || t.AskedOf(p, asked) != i {
 			continue
 		}

@@ -295,7 +295,7 @@ func (t *Task) String() string {
 // lastAsked is the number about which an agent is asked.
 func lastAsked(r *rig) int64 {
 	for i := range r.task.Steps {
-		if asked := r.task.Steps[i].Own().Asked; asked != 0 {
+		if asked := r.task.Steps[i].Own().Question; asked != 0 {
 			return asked
 		}
 	}

@@ -24,7 +24,13 @@ func TestSignal(t *testing.T) {
 	if r.task.State != StatePending || r.task.Active() {
 		t.Fatalf("it waits for a signal alone: %s", r.task)
 	}
+	if open := r.task.OpenSignals(); open != (OpenSignals{Steps: 2, Since: r.now, Due: r.task.Steps[1].Due}) {
+		t.Fatalf("what it waits for: %+v", open)
+	}
 	r.must(yes)
+	if r.task.OpenSignals() != (OpenSignals{}) {
+		t.Fatalf("it waits for a signal that has come: %+v", r.task.OpenSignals())
+	}
 	if r.task.Steps[2].Out == 0 || string(r.task.Steps[1].Result) != `"yes"` {
 		t.Fatalf("answered: %s", r.task)
 	}
@@ -140,5 +146,24 @@ func TestPossibleSignal(t *testing.T) {
 				t.Errorf("%s, parent %d: Apply says %v, want it taken: %v", name, parent, err, c.want)
 			}
 		}
+	}
+}
+
+// TestSignalTouchesRow: the row of a task follows when a signal is waited for beside a command that is out, and when it has
+// come: what waits for an answer is found by the rows.
+func TestSignalTouchesRow(t *testing.T) {
+	p := stepsPlan(2)
+	p.CompleteBy = time.Hour
+	p.Steps[1] = Step{Name: "c", Agent: "c", CompleteBy: time.Minute, After: []int{0}}
+	p.Steps = append(p.Steps, Step{Name: "approve", Kind: SignalStep, After: []int{0}, CompleteBy: 30 * time.Minute}, Step{Name: "last", Agent: "z", After: []int{1, 2}})
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0)
+	if r.task.State != StateProcessing || r.task.OpenSignals().Steps != 4 || !r.out.Row {
+		t.Fatalf("a signal beside a call: %s, open %+v, row %v", r.task, r.task.OpenSignals(), r.out.Row)
+	}
+	r.must(Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte("1")})
+	if r.task.State != StateProcessing || r.task.OpenSignals().Steps != 0 || !r.out.Row {
+		t.Fatalf("answered beside a call: %s, row %v", r.task, r.out.Row)
 	}
 }

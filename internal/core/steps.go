@@ -49,19 +49,20 @@ func resetSteps(steps []StepState) {
 
 // StepOwn is what few steps have. It is never changed, only replaced, so that copies of a task may share it.
 type StepOwn struct {
-	Given   []byte // its own input, as the row that began it has it: see Step.Input; of an each: the list
-	Count   int    // of an each: how many children
-	Signal  int64  // the journal row that has the signal's answer; 0: none has come
-	Early   bool   // it came before the step began
-	Code    int    // of an early refusal
-	Refusal string // its text
+	Given   []byte  // its own input, as the row that began it has it: see Step.Input; of an each: the list
+	Count   int     // of an each: how many children
+	Asked   Instant // of a signal that is waited for: since when
+	Signal  int64   // the journal row that has the signal's answer; 0: none has come
+	Early   bool    // it came before the step began
+	Code    int     // of an early refusal
+	Refusal string  // its text
 
 	// Of a call that was silent; see late.go.
 	Silent     int64 // row of its newest do that was not answered by its complete-by; 0: none, or its late answer is known
 	SilentUndo int64 // the same of its undo
 	Only       bool  // the do of Silent was the only one, and sent once; not journalled
 	Known      bool  // a late answer, or a probe's, says that the effect is there
-	Asked      int64 // row of its newest do that was not answered by its complete-by; 0: none, or it is known what became of it
+	Question   int64 // row of its newest do that was not answered by its complete-by; 0: none, or it is known what became of it
 	None       bool  // a late answer to the do that is out says that it had no effect
 }
 

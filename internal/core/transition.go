@@ -242,6 +242,9 @@ func (t *Task) applyNext(r *Record) {
 			t.applyGiven(s, r.Input)
 		}
 	}
+	if s.kind == kindSignal {
+		s.change(func(own *StepOwn) { own.Asked = r.At })
+	}
 	s.Out = r.Seq
 	if r.Step == r.Next && r.Kind == KindStarted {
 		s.Out = s.Awaits // its retry has been heard

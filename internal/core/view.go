@@ -28,10 +28,17 @@ type View struct {
 	Labels      []Label    // that the submission gave, in its order
 	Parent      string     // id of the task that this one is a part of; empty: it is a whole
 	ParentType  string     // the type of that task; empty in a list
+	Ancestors   []TaskName // from that task up to the root; empty in a list
 	// Sentence says in one sentence why the task is where it is and what comes next: see [Task.Sentence]. Empty in a list.
 	Sentence string
 	// Possible are the requests that the task's state allows now: see [Task.Possible]. Empty in a list.
 	Possible []string
+}
+
+// TaskName names a task.
+type TaskName struct {
+	Type string
+	ID   string
 }
 
 // StepView is one step of a View.
@@ -110,6 +117,7 @@ type Filter struct {
 	Fingerprint string
 	Label       string  // key=value
 	Parent      string  // id of the task whose children are wanted; empty: roots and children alike
+	OpenSignal  bool    // it waits for an answer to a signal step
 	CreatedFrom Instant // created at or after
 	CreatedTo   Instant // created before
 	DeadlineTo  Instant // the task's deadline is before

@@ -50,6 +50,7 @@ type Reader interface {
 	Groups(ctx context.Context, f operate.GroupFilter) (operate.Groups, error)
 	AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error)
 	Sample(ctx context.Context, newest int) (operate.Sample, error)
+	Signals(ctx context.Context, near core.Instant, next int) (operate.Signals, error)
 }
 
 // Running reads the operations that are not over.
@@ -364,10 +365,13 @@ func (l *Live) everything(ctx context.Context, now time.Time) (Snapshot, error) 
 
 // rest reads what changes without a commit, and gives the tasks whose deadline is next.
 func (l *Live) rest(ctx context.Context, o *operate.Overview, now time.Time) (soon []core.View, err error) {
-	o.AtRisk = operate.Count{}
+	o.AtRisk, o.Signals = operate.Count{}, operate.Signals{Next: []operate.OpenSignal{}}
 	if slices.ContainsFunc(o.Counts, func(c operate.StateCount) bool { return !c.State.Ended() }) {
 		risky, more, err := l.cfg.Reader.AtRisk(ctx, core.InstantOf(now.Add(l.cfg.Risk)), riskMax)
 		if err != nil {
+			return nil, err
+		}
+		if o.Signals, err = l.cfg.Reader.Signals(ctx, core.InstantOf(now.Add(l.cfg.Risk)), topMax); err != nil {
 			return nil, err
 		}
 		o.AtRisk, soon = operate.Count{N: int64(len(risky)), AtLeast: more}, risky[:min(len(risky), topMax)]

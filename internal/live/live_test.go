@@ -89,6 +89,15 @@ func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.Vi
 	return make([]core.View, 5), true, nil
 }
 
+// Signals are of one task, which is near the end of its time.
+func (s *store) Signals(_ context.Context, near core.Instant, next int) (operate.Signals, error) {
+	if in := near.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second || next != topMax {
+		return operate.Signals{}, errors.New("another time, or another number")
+	}
+	since := near.Time()
+	return operate.Signals{Tasks: operate.Count{N: 1}, Steps: operate.Count{N: 2}, Near: operate.Count{N: 1}, Since: &since, Next: make([]operate.OpenSignal, 1)}, nil
+}
+
 func (s *store) Agents(context.Context) ([]operate.Agent, error) {
 	s.mu.Lock()
 	last := s.last
@@ -397,6 +406,7 @@ func TestOverview(t *testing.T) {
 		got, err := l.Current(t.Context())
 		o := got.Overview
 		if err != nil || got.Trouble != "" || o.Errors != (operate.Count{N: 7, AtLeast: true}) || o.Groups != 2 || o.AtRisk != (operate.Count{N: 5, AtLeast: true}) ||
+			o.Signals.Steps.N != 2 || len(o.Signals.Next) != 1 ||
 			strings.Join(o.AgentsGone, " ") != "c.gone z.gone" || !o.At.Equal(time.Now()) {
 			t.Errorf("%+v %v", got, err)
 		}

@@ -26,6 +26,9 @@ type Reader interface {
 	// task that is being undone is none: its deadline says nothing any more. more: there are, or may be, others that are
 	// not returned.
 	AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error)
+	// Signals counts the tasks that wait for an answer, up to CountExactMax, and those that have to have it before a time;
+	// it names up to next of them, the most urgent first.
+	Signals(ctx context.Context, near core.Instant, next int) (Signals, error)
 	// Sample reads totals, and the times of up to newest endings.
 	Sample(ctx context.Context, newest int) (Sample, error)
 	// WaitingFor counts the parked tasks of each agent, up to CountExactMax each.

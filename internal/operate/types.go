@@ -409,7 +409,26 @@ type Overview struct {
 	AgentsGone []string     `json:"agents_gone"`
 	Operations []Operation  `json:"operations"` // that are braked, paused or running
 	Troubles   []Trouble    `json:"troubles"`   // of this node, as /readyz has them
+	Signals    Signals      `json:"signals"`
 	Counts     []StateCount `json:"counts"`
+}
+
+// Signals are the signal steps that wait for an answer, of a person or of a system.
+type Signals struct {
+	Tasks Count        `json:"tasks"` // that have such a step
+	Steps Count        `json:"steps"`
+	Since *time.Time   `json:"since"` // since when the one that waits longest; null: none waits
+	Near  Count        `json:"near"`  // tasks whose answer has to come within the time that makes a task at risk
+	Next  []OpenSignal `json:"next"`  // those whose answer has to come first
+}
+
+// OpenSignal is a task that waits for an answer.
+type OpenSignal struct {
+	Type  string    `json:"type"`
+	ID    string    `json:"id"`
+	Steps []string  `json:"steps"` // that wait
+	Since time.Time `json:"since"` // since when the first of them
+	Due   time.Time `json:"due"`   // until when the first answer has to come
 }
 
 // Sample is what the partitions' rows say about throughput, for plots: totals, of which the reader takes differences.

@@ -205,6 +205,9 @@ func filterWords(f *core.Filter) string {
 	if f.Parent != "" {
 		words += ", part of " + f.Parent
 	}
+	if f.OpenSignal {
+		words += ", waiting for an answer"
+	}
 	for _, t := range []struct {
 		word string
 		at   core.Instant

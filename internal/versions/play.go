@@ -302,7 +302,7 @@ func (r *reading) probed(row *core.Record, ev *core.Event, i int) {
 		r.raise(ev)
 		return
 	}
-	ev.Kind, ev.Result, ev.Seq = core.EventProbed, row.Result, r.t.Steps[i].Own().Asked
+	ev.Kind, ev.Result, ev.Seq = core.EventProbed, row.Result, r.t.Steps[i].Own().Question
 	if !r.p.Steps[i].Probe {
 		r.part(words(r.old, row), "the agent is not asked", "")
 		return

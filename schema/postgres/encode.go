@@ -103,6 +103,9 @@ var (
 		{"failed_step", sqlInt8, func(c *cells, r *taskRow) { c.unless(-1, schema.FailedStep(r.Task)) }},
 		{"fingerprint", sqlText, putFingerprint},
 		{"commit_id", sqlInt8, func(c *cells, r *taskRow) { c.int(r.commit) }},
+		{"signal_steps", sqlInt8, func(c *cells, r *taskRow) { c.unless(0, int64(r.OpenSignals().Steps)) }},
+		{"signal_since", sqlTime, func(c *cells, r *taskRow) { c.time(r.OpenSignals().Since) }},
+		{"signal_due", sqlTime, func(c *cells, r *taskRow) { c.time(r.OpenSignals().Due) }},
 	}
 	birthFields = []field[taskRow]{
 		{"id", sqlText, func(c *cells, r *taskRow) { c.text(r.ID) }},

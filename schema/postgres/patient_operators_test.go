@@ -28,6 +28,10 @@ func (p patient) Group(ctx context.Context, id string) (operate.Group, error) {
 	return retried(ctx, func() (operate.Group, error) { return p.Store.Group(ctx, id) })
 }
 
+func (p patient) Signals(ctx context.Context, near core.Instant, next int) (operate.Signals, error) {
+	return retried(ctx, func() (operate.Signals, error) { return p.Store.Signals(ctx, near, next) })
+}
+
 func (p patient) AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error) {
 	err = retriedDo(ctx, func() error {
 		tasks, more, err = p.Store.AtRisk(ctx, before, limit)

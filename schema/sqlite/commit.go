@@ -16,11 +16,13 @@ const (
 	fenceSQL = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ?, last_commit = ?, cursor_stored = ?,
 		control_stored = ? WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
 	birthSQL = `INSERT INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
-		failure_count, reply_to, trace, labels, origin, created_at, updated_at, ended_at, end_number, failed_step, fingerprint, commit_id, start_at, parent, parent_step, child_index)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
+		failure_count, reply_to, trace, labels, origin, created_at, updated_at, ended_at, end_number, failed_step, fingerprint, commit_id, signal_steps, signal_since, signal_due,
+		start_at, parent, parent_step, child_index)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
 	birthConflict = ` ON CONFLICT (partition, id) DO NOTHING`
 	rowSQL        = `UPDATE tasks SET plan_version = ?, state = ?, seq = ?, round = ?, locked_by = ?, waits_for = ?, complete_by = ?,
-		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, failed_step = ?, fingerprint = ?, commit_id = ? WHERE partition = ? AND number = ? AND seq < ?`
+		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, failed_step = ?, fingerprint = ?, commit_id = ?, signal_steps = ?, signal_since = ?,
+		signal_due = ? WHERE partition = ? AND number = ? AND seq < ?`
 	journalSQL = `INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error,
 		fingerprint, reason, result, quiet, next, next_attempt, undo, due, deadline, input)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`

@@ -8,19 +8,22 @@ import (
 // The values of the commit's statements, in the order of their parameters.
 
 func birthArgs(t *core.Task, commit int64) []any {
+	open := t.OpenSignals()
 	return []any{
 		t.Partition, t.Number, t.ID, t.Type, t.PlanVersion, blob(t.InputHash), string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""),
 		instant(t.Bound), instant(t.Deadline), t.Failures, nullIf(t.ReplyTo, ""), nullIf(t.Trace, ""), nullIf(core.FormatLabels(t.Labels), ""), int64(t.Origin), int64(t.CreatedAt), int64(t.UpdatedAt),
 		instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), fingerprint(t), commit,
+		nullIf(int64(open.Steps), 0), instant(open.Since), instant(open.Due),
 		instant(t.StartAt), ofChild(t, t.Parent), ofChild(t, int64(t.ParentStep)), ofChild(t, int64(t.ChildIndex)),
 	}
 }
 
 func rowArgs(t *core.Task, commit int64) []any {
+	open := t.OpenSignals()
 	return []any{
 		t.PlanVersion, string(t.State), t.Seq, t.Round, nullIf(t.LockedBy, ""), nullIf(t.WaitsFor, ""), instant(t.Bound), instant(t.Deadline), t.Failures,
 		int64(t.UpdatedAt), instant(t.EndedAt), nullIf(t.EndNumber, 0), nullIf(schema.FailedStep(t), -1), fingerprint(t),
-		commit, t.Partition, t.Number, t.Seq,
+		commit, nullIf(int64(open.Steps), 0), instant(open.Since), instant(open.Due), t.Partition, t.Number, t.Seq,
 	}
 }
 

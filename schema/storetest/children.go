@@ -142,6 +142,10 @@ func testChildrenListed(r *rig) {
 	}
 	r.equal("parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).Parent, "root")
 	r.equal("type of a parent in a view", get(r.s.Get(r.ctx, 1, writes[1].Task.ID))(r).ParentType, root.Task.Type)
+	below := childOf(writes[1].Task, 40, 0, 0, 0)
+	r.write(below)
+	r.equal("ancestors", get(r.s.Get(r.ctx, 1, below.Task.ID))(r).Ancestors, []core.TaskName{{Type: writes[1].Task.Type, ID: writes[1].Task.ID}, {Type: root.Task.Type, ID: "root"}})
+	r.equal("ancestors of a root", get(r.s.Get(r.ctx, 1, "root"))(r).Ancestors, []core.TaskName(nil))
 	r.equal("parent of a root", get(r.s.Get(r.ctx, 1, "root"))(r).Parent, "")
 	groups := get(r.s.Groups(r.ctx, operate.GroupFilter{Limit: 10}))(r).Groups
 	if len(groups) != 1 || groups[0].State != core.StateError || groups[0].Tasks.N != 1 {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -167,4 +168,36 @@ func testLabelsForgotten(r *rig) {
 	r.hasLabelRows("without rows", 1)
 	r.purged(late, never, 100, 1) // c, which has none
 	r.hasLabelRows("at the end", 1)
+}
+
+// testFreezeRelated: an operation over the tasks of a label, or over the children of a task, has no others.
+func testFreezeRelated(r *rig) {
+	acme := core.Label{Key: "tenant", Value: "acme"}
+	all := births(1, 3)
+	root := all[0].Task
+	all[1].Task.Labels = []core.Label{acme}
+	kid := labelled(childOf(root, 11, 1, 1, 0), acme)
+	r.write(append(all, childOf(root, 10, 1, 0, 0), kid)...)
+	r.write(labelled(birth(2, 1, "elsewhere"), acme), birth(2, 2, "other"))
+	for i, c := range []struct {
+		f    core.Filter
+		want []string
+	}{
+		{core.Filter{Label: "tenant=acme"}, []string{all[1].Task.ID, kid.Task.ID, "elsewhere"}},
+		{core.Filter{Label: "tenant=other"}, nil},
+		{core.Filter{Parent: root.ID}, []string{core.ChildID(root.ID, "s1", 0, 0, true), kid.Task.ID}},
+		{core.Filter{Parent: "other"}, nil},
+		{core.Filter{Parent: root.ID, Label: "tenant=acme"}, []string{kid.Task.ID}},
+		{core.Filter{Label: "tenant=acme", State: core.StateError}, nil},
+	} {
+		id := fmt.Sprint("op", i)
+		r.equal(fmt.Sprintf("%+v", c.f), get(r.s.Freeze(r.ctx, preview(id), operate.Selection{Filter: &c.f}))(r), int64(len(c.want)))
+		var ids []string
+		for _, m := range r.members(id, "", 100) {
+			ids = append(ids, m.ID)
+		}
+		slices.Sort(ids)
+		slices.Sort(c.want)
+		r.equal(fmt.Sprintf("members of %+v", c.f), ids, c.want)
+	}
 }

@@ -42,6 +42,7 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"old audit entries", testForgetAudit},
 		{"freeze a group", testFreezeGroup},
 		{"freeze a filter", testFreezeFilter},
+		{"freeze by label and parent", testFreezeRelated},
 		{"freeze by ids", testFreezeIDs},
 		{"freeze refused", testFreezeRefused},
 		{"members and tally", testMembers},

@@ -59,6 +59,7 @@ var cases = []struct {
 	{"list by label", testLabelsList},
 	{"labels are forgotten with the row", testLabelsForgotten},
 	{"flow", testFlow},
+	{"signals that are waited for", testSignals},
 	{"counts", testCounts},
 	{"plans", testPlans},
 	{"deprecated", testDeprecated},

@@ -57,8 +57,9 @@ type World struct {
 	Asked      []operate.Request // of single tasks and of operations
 	Submitted  []ingest.Request
 	Refuse     *operate.Refusal // of every action; nil: none
-	Reads      int              // of the store
-	wake       chan struct{}    // closed and made new when there are events
+	Open       []operate.OpenSignal
+	Reads      int           // of the store
+	wake       chan struct{} // closed and made new when there are events
 }
 
 // At is the time of the world's beginning.
@@ -87,6 +88,7 @@ func New() *World {
 		{Kind: operate.GhostUnknown, Agent: "payment.charge", Key: "gone/charge/0", Task: "gone", Step: "charge", Times: 1, Text: "the task is not known", Found: At, Status: operate.GhostOpen, Repairs: operate.RepairsOf(false)},
 		{Kind: operate.GhostOfUndone, Agent: "payment.charge", Key: "t-4/charge/1", Task: "t-4", Type: "order", Step: "charge", State: core.StateUndone, Seq: 3, Times: 1, Text: "the effect stands", Found: At, Status: operate.GhostOpen, Repairs: operate.RepairsOf(true)},
 	}
+	w.Open = []operate.OpenSignal{{Type: "order", ID: "t-0", Steps: []string{"approve"}, Since: At.Add(-time.Hour), Due: At.Add(time.Minute)}}
 	w.Trail = []operate.AuditEntry{{Number: 1, At: At, Actor: "olga", Role: operate.RoleOperator, Via: "http", Action: "undo", Target: "task/order/t-4", Reason: "asked by mail", Outcome: "done"}}
 	return w
 }
@@ -245,7 +247,8 @@ func (w *World) List(_ context.Context, f core.Filter) (page core.Page, err erro
 		}
 		for _, v := range slices.Backward(w.Tasks) {
 			label := f.Label == "" || slices.ContainsFunc(v.Labels, func(l core.Label) bool { return l.Key+"="+l.Value == f.Label })
-			if v.Number >= before || !label || cmp.Or(f.Type, v.Type) != v.Type || cmp.Or(f.State, v.State) != v.State || cmp.Or(f.Step, v.FailedStep) != v.FailedStep ||
+			open := !f.OpenSignal || slices.ContainsFunc(w.Open, func(o operate.OpenSignal) bool { return o.ID == v.ID })
+			if v.Number >= before || !label || !open || cmp.Or(f.Type, v.Type) != v.Type || cmp.Or(f.State, v.State) != v.State || cmp.Or(f.Step, v.FailedStep) != v.FailedStep ||
 				cmp.Or(f.Fingerprint, v.Fingerprint) != v.Fingerprint || v.CreatedAt < f.CreatedFrom || f.CreatedTo != 0 && v.CreatedAt >= f.CreatedTo || f.DeadlineTo != 0 && v.CompleteBy >= f.DeadlineTo {
 				continue
 			}
@@ -345,6 +348,26 @@ func (w *World) AtRisk(_ context.Context, before core.Instant, limit int) (tasks
 		return nil
 	})
 	return tasks, false, err
+}
+
+// Signals implements operate.Reader.
+func (w *World) Signals(_ context.Context, near core.Instant, next int) (s operate.Signals, err error) {
+	err = w.do(func() error {
+		s.Next = w.Open[:min(len(w.Open), next)]
+		for i := range w.Open {
+			o := &w.Open[i]
+			s.Tasks.N++
+			s.Steps.N += int64(len(o.Steps))
+			if core.InstantOf(o.Due) < near {
+				s.Near.N++
+			}
+			if s.Since == nil || o.Since.Before(*s.Since) {
+				s.Since = &o.Since
+			}
+		}
+		return nil
+	})
+	return s, err
 }
 
 // Sample implements operate.Reader.

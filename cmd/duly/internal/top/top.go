@@ -494,6 +494,24 @@ func (m *model) overview(b *bytes.Buffer) {
 	fmt.Fprintln(b, ansi.Wrap("  "+strings.Join(counts, "   "), m.width, ""))
 }
 
+// statusWidth is as wide as a line of Status may be: nothing is cut off for a terminal.
+const statusWidth = 1000
+
+// Status writes what needs an operator, and how many tasks are in each state.
+func Status(to io.Writer, o *operate.Overview) {
+	m := &model{plain: true, width: statusWidth}
+	needs := m.needs(o)
+	if len(needs) == 0 {
+		needs = []string{"nothing needs you, looked at " + clock(o.At)}
+	}
+	for _, line := range needs {
+		fmt.Fprintln(to, line)
+	}
+	for _, c := range o.Counts {
+		fmt.Fprintf(to, "  %-10s %s\n", c.State, count(c.Tasks))
+	}
+}
+
 // needs are the lines of what needs an operator, the worst first.
 func (m *model) needs(o *operate.Overview) []string {
 	var all []string
@@ -519,6 +537,9 @@ func (m *model) needs(o *operate.Overview) []string {
 	}
 	if len(o.AgentsGone) > 0 {
 		add(alarm, "✗ agents gone: %s (4)", strings.Join(o.AgentsGone, ", "))
+	}
+	if s := &o.Signals; s.Tasks.N > 0 && s.Since != nil {
+		add(warn, "! %s tasks wait for an answer, %s of them must have it soon; the oldest since %s (duly list --waits signal)", count(s.Tasks), count(s.Near), s.Since.Local().Format(time.DateTime))
 	}
 	if o.AtRisk.N > 0 {
 		add(warn, "! %s tasks near their deadline (duly task list --deadline-to 10m)", count(o.AtRisk))

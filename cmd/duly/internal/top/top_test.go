@@ -29,6 +29,7 @@ func overview() operate.Overview {
 		At: at, Errors: operate.Count{N: 10000, AtLeast: true}, Groups: 3, AtRisk: operate.Count{N: 17}, AgentsGone: []string{"payment.charge", "parcel.send"},
 		Operations: []operate.Operation{{ID: "op-1", State: operate.OperationBraked, Tasks: 4312, Tally: operate.Tally{Done: 20, FailedAgain: 11, Waiting: 4281},
 			Why: "wave 3: 40 % failed alike"}},
+		Signals:  operate.Signals{Tasks: operate.Count{N: 12}, Steps: operate.Count{N: 14}, Near: operate.Count{N: 3}, Since: &at},
 		Troubles: []operate.Trouble{{Name: "streams", Text: "a stream or bucket does not work", Since: at}},
 		Counts:   []operate.StateCount{{State: core.StateProcessed, Tasks: operate.Count{N: 1234567}}, {State: core.StateError, Tasks: operate.Count{N: 10000, AtLeast: true}}},
 	}
@@ -111,7 +112,7 @@ func TestPanes(t *testing.T) {
 		t.Fatal("it does not look again")
 	}
 	has(t, fits(t, m), "needs you", "✗ streams since 14:05:00Z: a stream or bucket", "≥ 10,000 tasks in error, in 3 groups", "operation op-1 is braked: done 20 of 4312, failed_again 11",
-		"agents gone: payment.charge, parcel.send", "17 tasks near their deadline", "created", "ended", "backlog", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000", "[1 overview]", "q quit")
+		"agents gone: payment.charge, parcel.send", "17 tasks near their deadline", "12 tasks wait for an answer, 3 of them must have it soon", "created", "ended", "backlog", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000", "[1 overview]", "q quit")
 	press(m, '2', "2")
 	screen := fits(t, m)
 	has(t, screen, "[2 failures 40]", "ID", "TASKS", "g00", "4,312", "error", "charge", "card refused\uFFFD[2J")
@@ -215,4 +216,15 @@ func TestOneLookAtATime(t *testing.T) {
 	if press(m, 'p', "p") == nil || looks != 3 {
 		t.Errorf("it does not go on after %d looks", looks)
 	}
+}
+
+// TestStatus: the same lines once, without a terminal.
+func TestStatus(t *testing.T) {
+	o := overview()
+	var b strings.Builder
+	Status(&b, &o)
+	has(t, b.String(), "✗ streams since 14:05:00Z: a stream or bucket does not work", "! 12 tasks wait for an answer, 3 of them must have it soon; the oldest since 2", "(duly list --waits signal)", "processed  1,234,567")
+	b.Reset()
+	Status(&b, &operate.Overview{At: at})
+	has(t, b.String(), "nothing needs you, looked at 14:05:00Z")
 }

@@ -58,6 +58,8 @@ func main() {
 	check("countTasks", err, counts != nil && counts.JSON200 != nil && len(counts.JSON200.Counts) == 6, body(counts))
 	journal, err := c.GetJournalWithResponse(ctx, "order", "t-5", nil)
 	check("getJournal", err, journal != nil && journal.JSON200 != nil && len(journal.JSON200.Records) == 3, body(journal))
+	conditions, err := c.GetConditionsWithResponse(ctx, "order", "t-5")
+	check("getConditions", err, conditions != nil && conditions.JSON200 != nil, body(conditions))
 	exported, err := c.ExportTaskWithResponse(ctx, "order", "t-5")
 	check("exportTask", err, exported != nil && exported.JSON200 != nil && (*exported.JSON200)["format"] == "duly-task/1", body(exported))
 

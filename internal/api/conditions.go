@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/operate"
+)
+
+// decisionRowsMax bounds the journal that is played for the values of conditions.
+const decisionRowsMax = 20_000
+
+type (
+	conditionsOut struct{ Body conditionsJSON }
+	// conditionsJSON are the conditions of a task's steps in its round.
+	conditionsJSON struct {
+		Conditions []conditionJSON `json:"conditions"`
+	}
+	conditionJSON struct {
+		Step   string     `json:"step"`
+		When   string     `json:"when" doc:"CEL"`
+		Holds  *bool      `json:"holds,omitempty" doc:"as the journal says; absent: it was not asked in this round"`
+		Row    int64      `json:"row,omitempty" doc:"of the journal, that decided"`
+		At     string     `json:"at,omitempty"`
+		Terms  []termJSON `json:"terms" doc:"the parts of the condition, at most 64, computed again from the journal up to that row"`
+		Failed string     `json:"failed,omitempty" doc:"why it has no value"`
+	}
+	termJSON struct {
+		Term   string `json:"term"`
+		Value  string `json:"value,omitempty" doc:"JSON, cut to 200 bytes"`
+		Failed string `json:"failed,omitempty" doc:"why it has no value"`
+	}
+)
+
+// conditionRoute is why steps began, or did not.
+func (a *api) conditionRoute() {
+	register(a, route{method: http.MethodGet, path: "/v1/tasks/{type}/{id}/conditions", id: "getConditions", tag: "tasks", needs: operate.RoleViewer,
+		summary: "What was decided of each condition of a task's steps, and by what values"}, func(ctx context.Context, in *TaskIn) (*conditionsOut, error) {
+		if a.ports.Reader == nil || a.ports.OperationStore == nil {
+			return nil, notServed("conditions")
+		}
+		all, err := a.decisions(ctx, in.Type, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		out := conditionsJSON{Conditions: make([]conditionJSON, len(all))}
+		for i := range all {
+			out.Conditions[i] = conditionOf(&all[i])
+		}
+		return &conditionsOut{out}, nil
+	})
+}
+
+// decisions plays the journal of a task whose plan has conditions.
+func (a *api) decisions(ctx context.Context, taskType, id string) ([]expr.Decision, error) {
+	view, err := a.known(ctx, taskType, id)
+	if err != nil {
+		return nil, err
+	}
+	if view.Seq > decisionRowsMax {
+		return nil, ingest.Refuse(422, ingest.CauseQuery, "task %s has %d journal rows, and conditions are explained of at most %d", core.QuoteShort(id), view.Seq, decisionRowsMax)
+	}
+	plan, err := a.planOf(ctx, &view)
+	if err != nil || plan == nil {
+		return nil, err
+	}
+	saved, err := a.ports.OperationStore.Saved(ctx, view.Partition, []int64{view.Number})
+	if err != nil {
+		return nil, fmt.Errorf("journal of task %s: %w", id, err)
+	}
+	if len(saved) == 0 || len(saved[0].Journal) == 0 {
+		return nil, ingest.Refuse(404, ingest.CauseNotFound, "the journal of task %s is forgotten: retain-detail is over", core.QuoteShort(id))
+	}
+	all, err := a.programs.Decisions(plan, &saved[0])
+	if err != nil {
+		return nil, fmt.Errorf("conditions of task %s: %w", id, err)
+	}
+	return all, nil
+}
+
+// planOf is the plan of a task; nil: this node does not know it.
+func (a *api) planOf(ctx context.Context, view *core.View) (*core.Plan, error) {
+	plans, err := a.ports.Reader.Plans(ctx)
+	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	for i := range plans {
+		if plans[i].Name == view.Type && plans[i].Version == view.PlanVersion {
+			return &plans[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func conditionOf(d *expr.Decision) conditionJSON {
+	c := conditionJSON{Step: d.Step, When: d.Text, Row: d.Row, At: timeText(d.At), Failed: d.Failed, Terms: make([]termJSON, len(d.Terms))}
+	if d.Decided != "" {
+		holds := d.Decided == "true"
+		c.Holds = &holds
+	}
+	for i, t := range d.Terms {
+		c.Terms[i] = termJSON{Term: t.Text, Value: t.Value, Failed: t.Failed}
+	}
+	return c
+}

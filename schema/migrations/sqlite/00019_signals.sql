@@ -1,0 +1,15 @@
+-- +goose Up
+-- The signal steps of a task that wait for their answers: bit i of signal_steps is step i; since when the first of them, and
+-- until when the first. NULL in tasks without.
+ALTER TABLE tasks ADD COLUMN signal_steps INTEGER;
+ALTER TABLE tasks ADD COLUMN signal_since INTEGER;
+ALTER TABLE tasks ADD COLUMN signal_due INTEGER;
+UPDATE tasks SET signal_steps = o.steps, signal_since = o.since, signal_due = o.due
+FROM (
+    SELECT s.partition, s.number, sum(1 << CAST(s.ordinal AS INTEGER)) AS steps, min(s.at) AS since, min(s.due) AS due
+    FROM steps s WHERE s.kind = 'signal' AND s.status = 'running' AND s.task_state IN ('pending', 'processing') GROUP BY s.partition, s.number
+) AS o WHERE tasks.partition = o.partition AND tasks.number = o.number;
+-- Their list, the oldest, and the most urgent.
+CREATE INDEX tasks_signals ON tasks (partition, number) WHERE signal_steps IS NOT NULL;
+CREATE INDEX tasks_signal_since ON tasks (signal_since) WHERE signal_steps IS NOT NULL;
+CREATE INDEX tasks_signal_due ON tasks (signal_due, signal_steps) WHERE signal_steps IS NOT NULL;

@@ -1,0 +1,115 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+// A task's row has its open signals. Each query names the order of its index, so that no planner goes over the table,
+// whatever it takes it for.
+const (
+	qSignalCounts = `SELECT signal_steps, near, count(*) FROM (SELECT signal_steps, CASE WHEN signal_due < ?1 THEN 1 ELSE 0 END AS near FROM tasks
+	WHERE signal_steps IS NOT NULL ORDER BY signal_due LIMIT ?2) AS counted GROUP BY signal_steps, near`
+	qSignalOldest = `SELECT signal_since FROM tasks WHERE signal_steps IS NOT NULL ORDER BY signal_since LIMIT 1`
+	qSignalNext   = `SELECT id, type, plan_version, signal_steps, signal_since, signal_due FROM tasks WHERE signal_steps IS NOT NULL ORDER BY signal_due LIMIT ?1`
+	qStepNames    = `SELECT name FROM plan_steps WHERE plan = ?1 AND version = ?2 ORDER BY ordinal`
+)
+
+// Signals implements operate.Reader.
+func (a *asked) Signals(ctx context.Context, near core.Instant, next int) (operate.Signals, error) {
+	s := operate.Signals{Next: []operate.OpenSignal{}}
+	if next < 0 || next > operate.ListMax {
+		return s, fmt.Errorf("signals: the next %d, want 0 to %d", next, operate.ListMax)
+	}
+	if err := a.countSignals(ctx, &s, near); err != nil || s.Tasks.N == 0 {
+		return s, err
+	}
+	var oldest instant
+	switch err := a.of.db.QueryRowContext(ctx, a.of.params(qSignalOldest)).Scan(&oldest); {
+	case err == nil:
+		at := core.Instant(oldest).Time()
+		s.Since = &at
+	case !errors.Is(err, sql.ErrNoRows): // they were answered meanwhile
+		return s, fmt.Errorf("the oldest signal: %w", err)
+	}
+	var err error
+	s.Next, err = a.nextSignals(ctx, next)
+	return s, err
+}
+
+// countSignals counts the most urgent ones, up to operate.CountExactMax.
+func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.Instant) error {
+	rows, err := a.of.query(ctx, qSignalCounts, a.of.time(near), operate.CountExactMax+1)
+	if err != nil {
+		return fmt.Errorf("signals: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var steps, n int64
+		var isNear int
+		if err := rows.Scan(&steps, &isNear, &n); err != nil {
+			return fmt.Errorf("signals: %w", err)
+		}
+		s.Tasks.N += n
+		s.Steps.N += n * int64(bits.OnesCount64(uint64(steps)))
+		s.Near.N += n * int64(isNear)
+	}
+	if s.Tasks.N > operate.CountExactMax {
+		s.Tasks.AtLeast, s.Steps.AtLeast, s.Near.AtLeast = true, true, s.Near.N == s.Tasks.N
+	}
+	return rows.Err()
+}
+
+// nextSignals are the most urgent ones.
+func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, error) {
+	type version struct {
+		plan string
+		n    int64
+	}
+	type waiting struct {
+		of    version
+		steps uint64
+	}
+	all, marks := make([]operate.OpenSignal, 0, n), make([]waiting, 0, n)
+	rows, err := a.of.query(ctx, qSignalNext, n)
+	if err != nil {
+		return nil, fmt.Errorf("next signals: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o operate.OpenSignal
+		var w waiting
+		var steps int64
+		var since, due instant
+		if err := rows.Scan(&o.ID, &o.Type, &w.of.n, &steps, &since, &due); err != nil {
+			return nil, fmt.Errorf("next signals: %w", err)
+		}
+		w.of.plan, w.steps = o.Type, uint64(steps)
+		o.Since, o.Due = core.Instant(since).Time(), core.Instant(due).Time()
+		all, marks = append(all, o), append(marks, w)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("next signals: %w", err)
+	}
+	names := map[version][]string{}
+	for i, w := range marks {
+		if _, known := names[w.of]; !known {
+			if names[w.of], err = column[string](ctx, a.of, qStepNames, w.of.plan, w.of.n); err != nil {
+				return nil, fmt.Errorf("steps of plan %s version %d: %w", w.of.plan, w.of.n, err)
+			}
+		}
+		all[i].Steps = []string{}
+		for k, name := range names[w.of] {
+			if w.steps&(1<<uint(k)) != 0 {
+				all[i].Steps = append(all[i].Steps, name)
+			}
+		}
+	}
+	return all, nil
+}
