@@ -179,13 +179,16 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 	if found := issues.Errors(); len(found) > 0 {
 		var all Errors
 		for _, e := range found {
-			all = append(all, p.wrong(at, source, max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1, plainText(e.Message)))
+			line, column := max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1
+			if all = append(all, p.wrong(at, source, line, column, reword(env, source, line, column, e.Message))); strings.HasPrefix(e.Message, syntaxError) {
+				break // what follows on it is no error of the author
+			}
 		}
 		return nil, all
 	}
 	if want := typeOf(at.field); want != nil && !ast.OutputType().IsExactType(want) && !ast.OutputType().IsExactType(cel.DynType) &&
 		(at.field != fieldElements || ast.OutputType().Kind() != cel.ListKind) {
-		return nil, Errors{p.wrong(at, source, 1, 1, "it gives "+article(ast.OutputType())+", want "+article(want))}
+		return nil, Errors{p.wrong(at, source, 1, 1, "it gives "+typeWords(ast.OutputType().String())+", want "+typeWords(want.String()))}
 	}
 	x := &expression{at: at, source: source, ast: ast}
 	var bad Errors
@@ -194,7 +197,11 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 	}
 	var err error
 	if x.program, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostMax)); err != nil {
-		return nil, Errors{p.wrong(at, source, 1, 1, plainText(err.Error()))}
+		line, column, ok := spotOf(x, err)
+		if !ok {
+			line, column = 1, 1
+		}
+		return nil, Errors{p.wrong(at, source, line, column, reword(env, source, line, column, err.Error()))}
 	}
 	return x, nil
 }
@@ -212,24 +219,8 @@ func typeOf(f field) *cel.Type {
 	return nil
 }
 
-// article names a type as a reader of JSON would.
-func article(t *cel.Type) string {
-	switch t.Kind() {
-	case cel.ListKind:
-		return "a list"
-	case cel.MapKind:
-		return "a map"
-	case cel.IntKind:
-		return "an int"
-	case cel.NullTypeKind:
-		return "null"
-	case cel.TimestampKind:
-		return "a timestamp"
-	case cel.DurationKind:
-		return "a duration"
-	}
-	return "a " + t.String()
-}
+// syntaxError is what CEL's errors of the parser begin with.
+const syntaxError = "Syntax error: "
 
 // plainText is an error of CEL's without what means nothing here.
 func plainText(text string) string {

@@ -137,7 +137,7 @@ var packages = map[string]place{
 	"internal/jsonschema": {imports: []string{"internal/core"}},
 
 	// The expressions of plans, compiled and evaluated; what the core is free of.
-	"internal/expr": {imports: []string{"internal/core", "internal/seal"}, links: []string{"cel"}},
+	"internal/expr": {imports: []string{"internal/core", "internal/near", "internal/seal"}, links: []string{"cel"}},
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
 	"internal/planfile": {imports: []string{"internal/near", "internal/core", "internal/planform", "internal/expr"}},

@@ -314,16 +314,8 @@ func (r *reader) plain(n *node) any {
 
 // meant says which of the known names was meant, where one is near.
 func meant(name string, known []string) string {
-	if len(name) > 40 {
-		return ""
-	}
-	best, least := "", 3
-	for _, k := range known {
-		if d := near.Distance(strings.ToLower(name), k); d < least {
-			best, least = k, d
-		}
-	}
-	if best == "" || least*2 > len(name) {
+	best := near.Nearest(name, known)
+	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf(", but a %q", best)
