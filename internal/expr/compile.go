@@ -35,6 +35,7 @@ type Error struct {
 	Field        string // when, with, until, elements or result
 	Line, Column int    // in the expression, from 1; the column in characters
 	Text         string // what is wrong
+	Result       string // the step, where what is wrong is that its result may not be looked at
 	source       string
 }
 
@@ -91,7 +92,7 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Compile compiles the expressions of a plan that core.Plan.Validate takes. The error is an Errors with all that is wrong.
+// Compile compiles the expressions of a plan, of at most core.StepsMax steps. The error is an Errors with all that is wrong.
 func Compile(plan *core.Plan) (*Program, error) {
 	p := &Program{plan: plan, exprs: map[place]*expression{}}
 	var wrong Errors
