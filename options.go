@@ -81,10 +81,10 @@ func (d *definition) resolve(before []definition, steps []Named, says string) ([
 	for _, step := range steps {
 		i := slices.IndexFunc(before, func(b definition) bool { return b.step.Name == step.Name() })
 		if i < 0 {
-			return nil, fmt.Errorf("step %s %s %s, which is not an earlier step of the plan", d.step.Name, says, step.Name())
+			return nil, fmt.Errorf("step %s: %s names %s, which is not an earlier step of the plan", d.step.Name, says, step.Name())
 		}
 		if before[i].self != step.define().self {
-			return nil, fmt.Errorf("step %s %s %s, which is a step of another plan: this one has a step of its own of that name", d.step.Name, says, step.Name())
+			return nil, fmt.Errorf("step %s: %s names %s, which is a step of another plan: this one has a step of its own of that name", d.step.Name, says, step.Name())
 		}
 		indexes = append(indexes, i)
 	}

@@ -45,7 +45,7 @@ func NewPlan[In any](name string, version int64, steps ...StepOf[In]) *Plan[In] 
 		if def.err != nil {
 			p.refuse(fmt.Errorf("plan %s: %w", name, def.err))
 		}
-		after, err := def.resolve(before, def.after, "comes after")
+		after, err := def.resolve(before, def.after, "after")
 		if err != nil {
 			p.refuse(fmt.Errorf("plan %s: %w", name, err))
 		}

@@ -102,7 +102,7 @@ func TestPlanApply(t *testing.T) {
 	write("name: lamp\nversion: 1\nsteps: [\n")
 	apply(exitUse, "plan.yaml:3:8: ")
 	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n  when: inptu.dark\n")
-	apply(exitUse, "plan.yaml:6:9: step buy: when: undeclared reference to 'inptu'")
+	apply(exitUse, "plan.yaml:6:9: step buy: when: there is no \"inptu\": is input meant?")
 	write("name: lamp\nversion: 1\nstepz: []\n")
 	apply(exitUse, "stepz")
 	began := time.Now()

@@ -78,6 +78,17 @@ func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *
 	return &Requests{cfg: cfg, reader: reader, controls: controls, log: log}, nil
 }
 
+// PayloadSizeError is what RequestsConfig.CheckSignal says of a payload that is larger than the result of its step may be.
+type PayloadSizeError struct {
+	Step       string
+	Bytes, Max int
+}
+
+// Error names step, size and limit.
+func (e *PayloadSizeError) Error() string {
+	return fmt.Sprintf("payload of signal %s has %d bytes, the limit is %d", e.Step, e.Bytes, e.Max)
+}
+
 // ActorAt is who the journal names: what the request claims, cleaned and cut, and the
 // door it came through. Only what follows the last @ is Duly's own word.
 func ActorAt(claimed, door string) string {
@@ -110,7 +121,11 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 			return Asked{}, bad
 		}
 		if c.Kind == core.EventSignal && len(c.Result) > 0 && a.cfg.CheckSignal != nil {
-			if err := a.cfg.CheckSignal(c.Type, view.PlanVersion, c.Step, c.Result); err != nil {
+			err := a.cfg.CheckSignal(c.Type, view.PlanVersion, c.Step, c.Result)
+			if large, ok := errors.AsType[*PayloadSizeError](err); ok {
+				return Asked{}, ingest.Refuse(413, ingest.CauseBody, "%v", large)
+			}
+			if err != nil {
 				return Asked{}, ingest.Refuse(422, ingest.CauseInputSchema, "the payload does not fit the schema of step %s: %v", core.QuoteShort(c.Step), err)
 			}
 		}
@@ -261,7 +276,7 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 		return "it has until " + timeText(c.Until), nil
 	case core.EventSignal:
 		if !open {
-			return no("the signal comes too late")
+			return no("the signal for step " + core.QuoteShort(c.Step) + " comes too late")
 		}
 		return foreseeSignal(c, view, no)
 	}
@@ -282,19 +297,37 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *ingest.Refusal)) (string, *ingest.Refusal) {
 	i := slices.IndexFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step })
 	if i < 0 {
-		return no("its plan has no step " + core.QuoteShort(c.Step))
+		return no("its plan has no step " + core.QuoteShort(c.Step) + signalsOf(view))
 	}
 	switch status := view.Steps[i].Status; {
 	case view.Steps[i].Kind != core.SignalStep:
-		return no("step " + c.Step + " waits for no signal")
+		return no("step " + c.Step + " waits for no signal" + signalsOf(view))
 	case status == core.StepWaiting.String():
 		return "it is kept until step " + c.Step + " begins", nil
+	case status == core.StepDone.String():
+		return no("step " + c.Step + " has had its signal: it is done")
+	case status == core.StepFailed.String():
+		return no("step " + c.Step + " has failed: the signal comes too late")
 	case status != core.StepRunning.String():
-		return no("step " + c.Step + " is " + status + " already")
+		return no("step " + c.Step + " is " + status + ": the signal comes too late")
 	case len(c.Result) == 0:
 		return "step " + c.Step + " is refused", nil
 	}
 	return "step " + c.Step + " is done", nil
+}
+
+// signalsOf names the steps of a task that take a signal.
+func signalsOf(view *core.View) string {
+	var all []string
+	for i := range view.Steps {
+		if s := &view.Steps[i]; s.Kind == core.SignalStep {
+			all = append(all, s.Name)
+		}
+	}
+	if len(all) == 0 {
+		return ", and no other step of it takes a signal"
+	}
+	return ", signals go to " + core.ShortText(strings.Join(all, ", "), 300)
 }
 
 // startsAgain is what a resubmit or an edit leads to.

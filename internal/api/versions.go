@@ -8,8 +8,8 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
-	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/plancheck"
 	"duly.dev/duly/internal/planform"
 	"duly.dev/duly/internal/versions"
 )
@@ -84,10 +84,7 @@ func (a *api) planToCheck(ctx context.Context, in *checkIn) (*core.Plan, error) 
 		p, err := planform.Decode(in.Body.Plan)
 		if err == nil {
 			p = p.WithDefaults()
-			err = errors.Join(p.Validate(0), jsonschema.CheckPlan(&p))
-		}
-		if err == nil {
-			_, err = expr.Compile(&p)
+			err = plancheck.Check(&p, 0)
 		}
 		if err != nil {
 			return nil, refuse("field plan: %v", err)

@@ -75,6 +75,31 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
+// All that is wrong is told, one error of each field, and nothing that follows from another error.
+func TestPlanRefusedForAll(t *testing.T) {
+	p := stepsPlan(3)
+	p = p.WithDefaults()
+	p.Version, p.CompleteBy = 0, -time.Second
+	p.Steps[0].Kind, p.Steps[0].AttemptsMax = "sleep", -1
+	p.Steps[1].Name, p.Steps[1].AttemptsMax, p.Steps[1].BackoffCap = "b b", -1, -1
+	p.Steps[2].After = []int{7, 8}
+	const want = `plan cannot work: plan order: version 0 is below 1
+plan cannot work: plan order: complete_by is -1s, want 1ms to 8760h0m0s
+plan cannot work: plan order: step a: kind is "sleep", want call, wait, signal, task or each
+plan cannot work: plan order: step number 2: name refused: step "b b": character 2 is ' ', want A–Z a–z 0–9 _ -
+plan cannot work: plan order: step number 2: attempts_max is -1, want 1 to 1000
+plan cannot work: plan order: step number 2: backoff_cap is -1ns, want 1ms to 8760h0m0s
+plan cannot work: plan order: step c: after names step number 8, which is not an earlier step (a cycle cannot run)`
+	err := p.Validate(0)
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	p.Steps = make([]Step, StepsMax)
+	if all, ok := errors.AsType[PlanErrors](p.Validate(0)); !ok || len(all) != PlanErrorsMax {
+		t.Errorf("%d errors, want %d", len(all), PlanErrorsMax)
+	}
+}
+
 func TestPlanAccepted(t *testing.T) {
 	given := stepsPlan(3)
 	p := given.WithDefaults()

@@ -27,107 +27,179 @@ func (e *PlanError) Text() string { return e.err.Error() }
 // Unwrap gives ErrPlan and, where it is a name's, ErrName.
 func (e *PlanError) Unwrap() []error { return []error{ErrPlan, e.err} }
 
-// wrong makes an error about the plan itself.
-func (p *Plan) wrong(field, format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	return &PlanError{Plan: p.Name, Step: -1, Field: field, text: fmt.Sprintf("plan %s: %v", p.Name, err), err: err}
+// PlanErrorsMax bounds how many errors of a plan are told at once.
+const PlanErrorsMax = 100
+
+// PlanErrors is all that is wrong with a plan, at most PlanErrorsMax and one of each field: what stands in the plan itself
+// first, then step by step.
+type PlanErrors []*PlanError
+
+// Error has one after the other, a line each.
+func (e PlanErrors) Error() string {
+	var text string
+	for i, one := range e {
+		if i > 0 {
+			text += "\n"
+		}
+		text += one.Error()
+	}
+	return text
 }
 
-// wrongStep makes an error about a step.
-func (p *Plan) wrongStep(i int, field, format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	return &PlanError{Plan: p.Name, Step: i, Field: field, text: fmt.Sprintf("plan %s: step %s: %v", p.Name, p.Steps[i].Name, err), err: err}
+// Unwrap gives each.
+func (e PlanErrors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i := range e {
+		all[i] = e[i]
+	}
+	return all
 }
 
-// Validate refuses a plan that cannot work; its errors are a [PlanError]. payloadMax is the
+// Err is the errors, or nil if there are none.
+func (e PlanErrors) Err() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
+}
+
+// add keeps an error, unless the field has one already.
+func (e *PlanErrors) add(one *PlanError) {
+	if len(*e) < PlanErrorsMax && !e.has(one.Step, one.Field) {
+		*e = append(*e, one)
+	}
+}
+
+func (e PlanErrors) has(step int, field string) bool {
+	for _, one := range e {
+		if one.Step == step && one.Field == field {
+			return true
+		}
+	}
+	return false
+}
+
+// Wrong makes an error about a field of the plan itself.
+func (p *Plan) Wrong(field, format string, args ...any) *PlanError {
+	err := fmt.Errorf(format, args...)
+	return &PlanError{Plan: p.Name, Step: -1, Field: field, text: fmt.Sprintf("plan %s: %v", p.shown(), err), err: err}
+}
+
+// shown is the name, cut if it cannot be one.
+func (p *Plan) shown() string { return ShortText(p.Name, NameBytesMax) }
+
+// shownStep names a step: by its number if its name cannot be one.
+func (p *Plan) shownStep(i int) string {
+	if CheckName("step", p.Steps[i].Name) != nil {
+		return fmt.Sprintf("number %d", i+1)
+	}
+	return p.Steps[i].Name
+}
+
+// WrongStep makes an error about a field of a step.
+func (p *Plan) WrongStep(i int, field, format string, args ...any) *PlanError {
+	err := fmt.Errorf(format, args...)
+	return &PlanError{Plan: p.Name, Step: i, Field: field, text: fmt.Sprintf("plan %s: step %s: %v", p.shown(), p.shownStep(i), err), err: err}
+}
+
+// inspection finds what is wrong with a plan.
+type inspection struct {
+	*Plan
+	found PlanErrors
+}
+
+func (p *inspection) wrong(field, format string, args ...any) {
+	p.found.add(p.Wrong(field, format, args...))
+}
+
+func (p *inspection) wrongStep(i int, field, format string, args ...any) {
+	p.found.add(p.WrongStep(i, field, format, args...))
+}
+
+// Validate refuses a plan that cannot work; its errors are [PlanErrors]. payloadMax is the
 // largest message the server takes in bytes (its max_payload); 0 skips that check. The plan
 // must have its defaults filled in. Expressions are looked at for their length alone.
 func (p *Plan) Validate(payloadMax int) error {
+	if n := len(p.Steps); n > StepsMax { // too many to look at
+		return PlanErrors{p.Wrong("steps", "%d steps, want 1 to %d", n, StepsMax)}
+	}
+	look := inspection{Plan: p}
+	look.whole()
+	for i := range p.Steps {
+		look.step(i)
+	}
+	look.size(payloadMax)
+	return look.found.Err()
+}
+
+// whole checks what a plan says about all its steps together.
+func (p *inspection) whole() {
 	if err := CheckName("type", p.Name); err != nil {
-		return &PlanError{Plan: p.Name, Step: -1, Field: "name", text: err.Error(), err: err}
+		p.found.add(&PlanError{Plan: p.Name, Step: -1, Field: "name", text: err.Error(), err: err})
 	}
 	if p.Version < 1 {
-		return p.wrong("version", "version %d is below 1", p.Version)
+		p.wrong("version", "version %d is below 1", p.Version)
 	}
-	if n := len(p.Steps); n < 1 || n > StepsMax {
-		return p.wrong("steps", "%d steps, want 1 to %d", n, StepsMax)
+	if len(p.Steps) == 0 {
+		p.wrong("steps", "0 steps, want 1 to %d", StepsMax)
 	}
 	for _, d := range []named{{"complete_by", p.CompleteBy}, {"grace", p.Grace}} {
 		if err := checkDuration(d); err != nil {
-			return p.wrong(d.name, "%w", err)
+			p.wrong(d.name, "%w", err)
 		}
 	}
-	if err := p.validateWhole(); err != nil {
-		return err
-	}
-	for i := range p.Steps {
-		if err := p.validateStep(i); err != nil {
-			return err
-		}
-	}
-	return p.validateSize(payloadMax)
-}
-
-// validateWhole checks what a plan may say about all its steps together.
-func (p *Plan) validateWhole() error {
 	switch p.Admission {
 	case AdmissionOff, AdmissionWarn, AdmissionRefuse:
 	default:
-		return p.wrong("admission", "admission is %s, want off, warn or refuse", QuoteShort(string(p.Admission)))
+		p.wrong("admission", "admission is %s, want off, warn or refuse", QuoteShort(string(p.Admission)))
 	}
 	if p.UndoReserve != 0 {
 		if err := checkDuration(named{"undo_reserve", p.UndoReserve}); err != nil {
-			return p.wrong("undo_reserve", "%w", err)
+			p.wrong("undo_reserve", "%w", err)
 		}
 	}
-	if p.UndoReserve >= p.CompleteBy {
-		return p.wrong("undo_reserve", "undo_reserve is %v, want less than the task's complete_by of %v", p.UndoReserve, p.CompleteBy)
+	if p.UndoReserve >= p.CompleteBy && !p.found.has(-1, "complete_by") {
+		p.wrong("undo_reserve", "undo_reserve is %v, want less than the task's complete_by of %v", p.UndoReserve, p.CompleteBy)
 	}
 	for _, x := range []length{{"result", len(p.Result), ExpressionBytesMax}, {"input_schema", len(p.InputSchema), SchemaBytesMax}} {
 		if x.bytes > x.max {
-			return p.wrong(x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
+			p.wrong(x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
 		}
 	}
-	return nil
+	if p.InputMax < 1 || p.InputMax > InputBytesMax {
+		p.wrong("input_max", "input_max is %d, want 1 to %d", p.InputMax, InputBytesMax)
+	}
 }
 
-func (p *Plan) validateStep(i int) error {
+func (p *inspection) step(i int) {
 	s := &p.Steps[i]
 	if err := CheckName("step", s.Name); err != nil {
-		return &PlanError{Plan: p.Name, Step: i, Field: "name", text: fmt.Sprintf("plan %s: step %d: %v", p.Name, i+1, err), err: err}
+		p.found.add(&PlanError{Plan: p.Name, Step: i, Field: "name", text: fmt.Sprintf("plan %s: step number %d: %v", p.shown(), i+1, err), err: err})
 	}
-	if err := p.validateKind(i); err != nil {
-		return err
+	p.order(i)
+	if !s.Kind.Known() {
+		p.wrongStep(i, "kind", "kind is %s, want call, wait, signal, task or each", QuoteShort(string(s.Kind)))
+		return // what else it may say depends on that
 	}
-	if err := p.validateOrder(i); err != nil {
-		return err
-	}
-	if err := p.validateTries(i); err != nil {
-		return err
-	}
+	p.kind(i)
+	p.tries(i)
 	if s.Parent() {
-		if err := p.validateChild(i); err != nil {
-			return err
-		}
+		p.child(i)
 	}
 	for _, x := range []length{{"when", len(s.When), ExpressionBytesMax}, {"with", len(s.Input), ExpressionBytesMax},
 		{"until", len(s.Until), ExpressionBytesMax}, {"elements", len(s.Elements), ExpressionBytesMax}, {"schema", len(s.Schema), SchemaBytesMax}} {
 		if x.bytes > x.max {
-			return p.wrongStep(i, x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
+			p.wrongStep(i, x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
 		}
 	}
-	return nil
 }
 
 // Parent reports whether the step has child tasks.
 func (s *Step) Parent() bool { return s.Kind.Parent() }
 
-// validateKind checks that a step says what its kind needs, and nothing that its kind has no use for.
-func (p *Plan) validateKind(i int) error {
+// kind checks that a step says what its kind needs, and nothing that its kind has no use for.
+func (p *inspection) kind(i int) {
 	s := &p.Steps[i]
-	if !s.Kind.Known() {
-		return p.wrongStep(i, "kind", "kind is %s, want call, wait, signal, task or each", QuoteShort(string(s.Kind)))
-	}
 	call, wait, signal, each := s.Kind == CallStep, s.Kind == WaitStep, s.Kind == SignalStep, s.Kind == EachStep
 	undone := call || s.Parent()
 	for _, f := range []struct {
@@ -144,22 +216,21 @@ func (p *Plan) validateKind(i int) error {
 		{"parallel", each, s.Parallel != 0}, {"failures_max", each, s.FailuresMax != 0},
 	} {
 		if f.is && !f.has {
-			return p.wrongStep(i, f.name, "%s is said, but a step of kind %s has none", f.name, s.Kind)
+			p.wrongStep(i, f.name, "%s is said, but a step of kind %s has none", f.name, s.Kind)
 		}
 	}
 	switch {
 	case call:
 		if err := CheckAgent(s.Agent); err != nil {
-			return p.wrongStep(i, "agent", "%w", err)
+			p.wrongStep(i, "agent", "%w", err)
 		}
 	case wait && s.For != 0 && s.Until != "":
-		return p.wrongStep(i, "until", "for and until are said, want one of them")
+		p.wrongStep(i, "until", "for and until are said, want one of them")
 	case wait && s.For == 0 && s.Until == "":
-		return p.wrongStep(i, "", "neither for nor until is said, want one of them")
+		p.wrongStep(i, "", "neither for nor until is said, want one of them")
 	case s.Parent() && !s.Undoable:
-		return p.wrongStep(i, "undoable", "undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", s.Kind)
+		p.wrongStep(i, "undoable", "undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", s.Kind)
 	}
-	return nil
 }
 
 // String is the word for the kind that files have.
@@ -179,42 +250,40 @@ func (k StepKind) Known() bool {
 	return false
 }
 
-// validateOrder checks the steps that a step names.
-func (p *Plan) validateOrder(i int) error {
+// order checks the steps that a step names.
+func (p *inspection) order(i int) {
 	s := &p.Steps[i]
 	if j := p.StepIndex(s.Name); j != i {
-		err := fmt.Errorf("steps %d and %d are both named %s", j+1, i+1, s.Name)
-		return &PlanError{Plan: p.Name, Step: i, Field: "name", text: fmt.Sprintf("plan %s: %v", p.Name, err), err: err}
+		err := fmt.Errorf("steps %d and %d are both named %s", j+1, i+1, p.shownStep(i))
+		p.found.add(&PlanError{Plan: p.Name, Step: i, Field: "name", text: fmt.Sprintf("plan %s: %v", p.shown(), err), err: err})
 	}
 	if len(s.After) > i {
-		return p.wrongStep(i, "after", "after names %d steps, but %d are earlier", len(s.After), i)
+		p.wrongStep(i, "after", "after names %d steps, but %d are earlier", len(s.After), i)
 	}
 	for _, a := range s.After {
 		if a < 0 || a >= i {
-			err := fmt.Errorf("comes after step number %d, which is not an earlier step (a cycle cannot run)", a+1)
-			return &PlanError{Plan: p.Name, Step: i, Field: "after", text: fmt.Sprintf("plan %s: step %s %v", p.Name, s.Name, err), err: err}
+			p.wrongStep(i, "after", "after names step number %d, which is not an earlier step (a cycle cannot run)", a+1)
 		}
 	}
 	if len(s.Uses) > 0 && !s.Narrow {
-		return p.wrongStep(i, "uses", "uses names steps, but narrow is false")
+		p.wrongStep(i, "uses", "uses names steps, but narrow is false")
 	}
 	if len(s.Uses) > StepsMax {
-		return p.wrongStep(i, "uses", "uses names %d steps, want at most %d", len(s.Uses), StepsMax)
+		p.wrongStep(i, "uses", "uses names %d steps, want at most %d", len(s.Uses), StepsMax)
 	}
 	before := p.Ancestors(i)
 	for _, u := range s.Uses {
 		switch {
 		case u < 0 || u >= len(p.Steps):
-			return p.wrongStep(i, "uses", "uses names step number %d of %d", u+1, len(p.Steps))
+			p.wrongStep(i, "uses", "uses names step number %d of %d", u+1, len(p.Steps))
 		case before&(1<<u) == 0:
-			return p.wrongStep(i, "uses", "uses names %s, which %s does not come after", p.Steps[u].Name, s.Name)
+			p.wrongStep(i, "uses", "uses names %s, which %s does not come after", p.shownStep(u), p.shownStep(i))
 		}
 	}
-	return nil
 }
 
-// validateTries checks numbers, times and the policy of a step's tries.
-func (p *Plan) validateTries(i int) error {
+// tries checks numbers, times and the policy of a step's tries.
+func (p *inspection) tries(i int) {
 	s := &p.Steps[i]
 	undone := s.Kind == CallStep || s.Parent()
 	for _, n := range []struct {
@@ -223,30 +292,30 @@ func (p *Plan) validateTries(i int) error {
 		value, max int
 	}{{"attempts_max", true, s.AttemptsMax, AttemptsLimit}, {"undo_attempts_max", undone, s.UndoAttemptsMax, AttemptsLimit}, {"result_max", s.Kind != WaitStep, s.ResultMax, ResultBytesMax}} {
 		if n.has && (n.value < 1 || n.value > n.max) {
-			return p.wrongStep(i, n.name, "%s is %d, want 1 to %d", n.name, n.value, n.max)
+			p.wrongStep(i, n.name, "%s is %d, want 1 to %d", n.name, n.value, n.max)
 		}
 	}
 	if s.Kind == WaitStep && s.AttemptsMax != 1 {
-		return p.wrongStep(i, "attempts_max", "attempts_max is %d, want 1: a wait that failed would fail again", s.AttemptsMax)
+		p.wrongStep(i, "attempts_max", "attempts_max is %d, want 1: a wait that failed would fail again", s.AttemptsMax)
 	}
 	switch s.OnExhausted {
 	case PolicyUndo, PolicyWait, PolicyError, PolicySkip:
 	default:
-		return p.wrongStep(i, "on_exhausted", "on_exhausted is %s, want undo, wait, error or skip", QuoteShort(string(s.OnExhausted)))
+		p.wrongStep(i, "on_exhausted", "on_exhausted is %s, want undo, wait, error or skip", QuoteShort(string(s.OnExhausted)))
 	}
 	for _, d := range []named{{"undo_patience", s.UndoPatience}, {"undo_backoff_cap", s.UndoBackoffCap}, {"least", s.Least}, {"for", s.For}} {
 		if d.value == 0 {
 			continue // the default, or of another kind
 		}
 		if err := checkDuration(d); err != nil {
-			return p.wrongStep(i, d.name, "%w", err)
+			p.wrongStep(i, d.name, "%w", err)
 		}
 	}
-	return p.validateTimes(i, undone)
+	p.times(i, undone)
 }
 
-// validateTimes checks the times of a step against each other and the task's.
-func (p *Plan) validateTimes(i int, undone bool) error {
+// times checks the times of a step against each other and the task's.
+func (p *inspection) times(i int, undone bool) {
 	s := &p.Steps[i]
 	times := []named{{"pause", s.Pause}}
 	if s.Kind != WaitStep {
@@ -257,54 +326,52 @@ func (p *Plan) validateTimes(i int, undone bool) error {
 	}
 	for _, d := range times {
 		if err := checkDuration(d); err != nil {
-			return p.wrongStep(i, d.name, "%w", err)
+			p.wrongStep(i, d.name, "%w", err)
 		}
 	}
-	switch {
-	case s.Backoff > s.BackoffCap:
-		return p.wrongStep(i, "backoff", "backoff is %v, want at most its cap of %v", s.Backoff, s.BackoffCap)
-	case s.CompleteBy > p.CompleteBy:
-		return p.wrongStep(i, "complete_by", "complete_by is %v, want at most the task's of %v", s.CompleteBy, p.CompleteBy)
-	case s.For > p.CompleteBy:
-		return p.wrongStep(i, "for", "for is %v, want at most the task's complete_by of %v", s.For, p.CompleteBy)
-	case s.Least > s.CompleteBy:
-		return p.wrongStep(i, "least", "least is %v, want at most the step's complete_by of %v", s.Least, s.CompleteBy)
+	bounded := !p.found.has(-1, "complete_by") // by the task's
+	if s.Backoff > s.BackoffCap && !p.found.has(i, "backoff_cap") {
+		p.wrongStep(i, "backoff", "backoff is %v, want at most its cap of %v", s.Backoff, s.BackoffCap)
 	}
-	return nil
+	if s.CompleteBy > p.CompleteBy && bounded {
+		p.wrongStep(i, "complete_by", "complete_by is %v, want at most the task's of %v", s.CompleteBy, p.CompleteBy)
+	}
+	if s.For > p.CompleteBy && bounded {
+		p.wrongStep(i, "for", "for is %v, want at most the task's complete_by of %v", s.For, p.CompleteBy)
+	}
+	if s.Least > s.CompleteBy && !p.found.has(i, "complete_by") {
+		p.wrongStep(i, "least", "least is %v, want at most the step's complete_by of %v", s.Least, s.CompleteBy)
+	}
 }
 
-// validateChild checks what a step says about its child tasks.
-func (p *Plan) validateChild(i int) error {
+// child checks what a step says about its child tasks.
+func (p *inspection) child(i int) {
 	s := &p.Steps[i]
 	if err := CheckName("child", s.Child); err != nil {
-		return p.wrongStep(i, "child", "%w", err)
+		p.wrongStep(i, "child", "%w", err)
 	}
 	if s.Child == p.Name {
-		return p.wrongStep(i, "child", "child is %s, the plan itself: its tasks would have tasks without end", s.Child)
+		p.wrongStep(i, "child", "child is %s, the plan itself: its tasks would have tasks without end", s.Child)
 	}
 	if s.Kind != EachStep {
-		return nil
+		return
 	}
 	if s.Elements == "" {
-		return p.wrongStep(i, "elements", "elements is not said, want an expression that gives a list")
+		p.wrongStep(i, "elements", "elements is not said, want an expression that gives a list")
 	}
 	for _, n := range []struct {
 		name            string
 		value, min, max int
-	}{{"elements_max", s.ElementsMax, 1, ElementsLimit}, {"parallel", s.Parallel, 1, ParallelLimit}, {"failures_max", s.FailuresMax, 0, s.ElementsMax}} {
+	}{{"elements_max", s.ElementsMax, 1, ElementsLimit}, {"parallel", s.Parallel, 1, ParallelLimit}, {"failures_max", s.FailuresMax, 0, max(s.ElementsMax, 0)}} {
 		if n.value < n.min || n.value > n.max {
-			return p.wrongStep(i, n.name, "%s is %d, want %d to %d", n.name, n.value, n.min, n.max)
+			p.wrongStep(i, n.name, "%s is %d, want %d to %d", n.name, n.value, n.min, n.max)
 		}
 	}
-	return nil
 }
 
-// validateSize makes sure that every command, with its input and the results that ride on it at
+// size makes sure that every command, with its input and the results that ride on it at
 // their limits, still fits one message. Its undo carries its own result as well.
-func (p *Plan) validateSize(payloadMax int) error {
-	if p.InputMax < 1 || p.InputMax > InputBytesMax {
-		return p.wrong("input_max", "input_max is %d, want 1 to %d", p.InputMax, InputBytesMax)
-	}
+func (p *inspection) size(payloadMax int) {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if s.Kind != CallStep {
@@ -324,11 +391,10 @@ func (p *Plan) validateSize(payloadMax int) error {
 			results += s.ResultMax
 		}
 		if worst := input + results + EnvelopeBytesMax; payloadMax > 0 && worst > payloadMax {
-			return p.wrongStep(i, "uses", "its command could reach %d bytes (input %d, results %d, the rest %d), over the server's max_payload of %d; name in uses the steps whose results it needs, or lower input_max or their result_max",
+			p.wrongStep(i, "uses", "its command could reach %d bytes (input %d, results %d, the rest %d), over the server's max_payload of %d; name in uses the steps whose results it needs, or lower input_max or their result_max",
 				worst, input, results, EnvelopeBytesMax, payloadMax)
 		}
 	}
-	return nil
 }
 
 // named is a duration of a plan.

@@ -39,7 +39,7 @@ func (p *Program) When(t *core.Task, step int) (bool, error) {
 	}
 	yes, ok := v.(types.Bool)
 	if !ok {
-		return false, p.failed(at, "it gave %s, want true or false", describe(v))
+		return false, p.failed(at, "it gives %s, want true or false", describe(v))
 	}
 	return bool(yes), nil
 }
@@ -63,7 +63,7 @@ func (p *Program) Until(t *core.Task, step int) (core.Instant, error) {
 	}
 	instant, ok := v.(types.Timestamp)
 	if !ok {
-		return 0, p.failed(at, "it gave %s, want a timestamp, as timestamp(%q) is", describe(v), "2027-01-31T09:00:00Z")
+		return 0, p.failed(at, "it gives %s, want a timestamp, as timestamp(%q) is", describe(v), "2027-01-31T09:00:00Z")
 	}
 	return core.InstantOf(instant.Time), nil
 }
@@ -77,11 +77,11 @@ func (p *Program) Elements(t *core.Task, step int) ([]byte, int, error) {
 	}
 	list, ok := v.(traits.Lister)
 	if !ok {
-		return nil, 0, p.failed(at, "it gave %s, want a list", describe(v))
+		return nil, 0, p.failed(at, "it gives %s, want a list", describe(v))
 	}
 	n, ok := list.Size().(types.Int)
 	if most := p.plan.Steps[step].ElementsMax; !ok || int64(n) > int64(most) {
-		return nil, 0, p.failed(at, "it gave %v elements, elements_max is %d", list.Size(), most)
+		return nil, 0, p.failed(at, "it gives %v elements, elements_max is %d", list.Size(), most)
 	}
 	data, err := p.written(at, v)
 	return data, int(n), err
@@ -145,25 +145,33 @@ func (p *Program) eval(at place, v *view) (ref.Val, error) {
 		return nil, p.failed(at, "%v", v.err)
 	}
 	if err != nil {
-		return nil, p.failed(at, "%s%s", reason(err), inside(x.source))
+		return nil, p.failed(at, "%s", x.reason(err))
 	}
 	return value, nil
 }
 
-// reason is what CEL says at run time, in a line.
-func reason(err error) string {
+// reason is where and why an expression failed at run time, in a line.
+func (x *expression) reason(err error) string {
 	if cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err); ok && cancelled.Cause == interpreter.CostLimitExceeded {
-		return fmt.Sprintf("it costs more than %d", CostMax)
+		return x.shown("in ", ": ") + fmt.Sprintf("it costs more than %d, the limit of one evaluation", CostMax)
 	}
-	return plainText(err.Error())
+	line, column, ok := spotOf(x, err)
+	text := reword(plainEnv, x.source, line, column, err.Error())
+	switch {
+	case ok && strings.Contains(x.source, "\n"):
+		return fmt.Sprintf("at line %d, column %d: %s", line, column, text)
+	case ok:
+		return fmt.Sprintf("at column %d%s: %s", column, x.shown(" of ", ""), text)
+	}
+	return x.shown("in ", ": ") + text
 }
 
-// inside shows the expression that failed, where it is short.
-func inside(source string) string {
-	if len(source) > 80 || strings.ContainsAny(source, "\r\n") {
+// shown is the expression between two texts, where it is short and of one line; otherwise nothing.
+func (x *expression) shown(before, behind string) string {
+	if len(x.source) > 80 || strings.ContainsAny(x.source, "\r\n") {
 		return ""
 	}
-	return ", in " + source
+	return before + x.source + behind
 }
 
 // failed is an error at run time.

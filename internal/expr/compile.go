@@ -35,6 +35,7 @@ type Error struct {
 	Field        string // when, with, until, elements or result
 	Line, Column int    // in the expression, from 1; the column in characters
 	Text         string // what is wrong
+	Result       string // the step, where what is wrong is that its result may not be looked at
 	source       string
 }
 
@@ -91,7 +92,7 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Compile compiles the expressions of a plan that core.Plan.Validate takes. The error is an Errors with all that is wrong.
+// Compile compiles the expressions of a plan, of at most core.StepsMax steps. The error is an Errors with all that is wrong.
 func Compile(plan *core.Plan) (*Program, error) {
 	p := &Program{plan: plan, exprs: map[place]*expression{}}
 	var wrong Errors
@@ -179,13 +180,16 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 	if found := issues.Errors(); len(found) > 0 {
 		var all Errors
 		for _, e := range found {
-			all = append(all, p.wrong(at, source, max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1, plainText(e.Message)))
+			line, column := max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1
+			if all = append(all, p.wrong(at, source, line, column, reword(env, source, line, column, e.Message))); strings.HasPrefix(e.Message, syntaxError) {
+				break // what follows on it is no error of the author
+			}
 		}
 		return nil, all
 	}
 	if want := typeOf(at.field); want != nil && !ast.OutputType().IsExactType(want) && !ast.OutputType().IsExactType(cel.DynType) &&
 		(at.field != fieldElements || ast.OutputType().Kind() != cel.ListKind) {
-		return nil, Errors{p.wrong(at, source, 1, 1, "it gives "+article(ast.OutputType())+", want "+article(want))}
+		return nil, Errors{p.wrong(at, source, 1, 1, "it gives "+typeWords(ast.OutputType().String())+", want "+typeWords(want.String()))}
 	}
 	x := &expression{at: at, source: source, ast: ast}
 	var bad Errors
@@ -194,7 +198,11 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 	}
 	var err error
 	if x.program, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostMax)); err != nil {
-		return nil, Errors{p.wrong(at, source, 1, 1, plainText(err.Error()))}
+		line, column, ok := spotOf(x, err)
+		if !ok {
+			line, column = 1, 1
+		}
+		return nil, Errors{p.wrong(at, source, line, column, reword(env, source, line, column, err.Error()))}
 	}
 	return x, nil
 }
@@ -212,24 +220,8 @@ func typeOf(f field) *cel.Type {
 	return nil
 }
 
-// article names a type as a reader of JSON would.
-func article(t *cel.Type) string {
-	switch t.Kind() {
-	case cel.ListKind:
-		return "a list"
-	case cel.MapKind:
-		return "a map"
-	case cel.IntKind:
-		return "an int"
-	case cel.NullTypeKind:
-		return "null"
-	case cel.TimestampKind:
-		return "a timestamp"
-	case cel.DurationKind:
-		return "a duration"
-	}
-	return "a " + t.String()
-}
+// syntaxError is what CEL's errors of the parser begin with.
+const syntaxError = "Syntax error: "
 
 // plainText is an error of CEL's without what means nothing here.
 func plainText(text string) string {

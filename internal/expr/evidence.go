@@ -47,7 +47,7 @@ func (p *Program) Evidence(t *core.Task, step int) (Evidence, bool) {
 	}
 	program, err := plainEnv.Program(x.ast, cel.EvalOptions(cel.OptExhaustiveEval), cel.CostLimit(CostMax))
 	if err != nil { // it was made before, for the answer
-		e.Failed = plainText(err.Error())
+		e.Failed = reword(plainEnv, x.source, 1, 0, err.Error())
 		return e, true
 	}
 	v := &view{p: p, t: t, step: step, x: x}
@@ -126,7 +126,7 @@ func (w *witness) note(e ast.Expr) {
 	case errors.Is(err, errLong):
 		term.Failed = "too long to show"
 	case err != nil:
-		term.Failed = plainText(err.Error())
+		term.Failed = reword(plainEnv, w.x.source, 1, 0, err.Error())
 	default:
 		term.Value = core.ShortText(string(data), valueBytesMax)
 	}

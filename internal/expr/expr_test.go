@@ -128,24 +128,24 @@ func TestCompileRefused(t *testing.T) {
 		want   string
 	}{
 		{func(p *core.Plan) { p.Steps[2].When = "inptu.total > 5" },
-			"plan cannot work: plan order: step c: when, line 1, column 1: undeclared reference to 'inptu' (did you mean 'input'?)\n | inptu.total > 5\n | ^"},
+			"plan cannot work: plan order: step c: when, line 1, column 1: there is no \"inptu\": is input meant?\n | inptu.total > 5\n | ^"},
 		{func(p *core.Plan) { p.Steps[2].When = "input.total >\n\t\t 5 5" },
-			"step c: when, line 2, column 6: Syntax error: extraneous input '5' expecting <EOF>\n | \t\t 5 5\n | \t\t   ^"},
-		{func(p *core.Plan) { p.Steps[2].When = `"yes"` }, "step c: when, line 1, column 1: it gives a string, want a bool"},
-		{func(p *core.Plan) { p.Steps[2].When = `size(input)` }, "it gives an int, want a bool"},
+			"step c: when, line 2, column 6: 5 cannot stand here, want an operator before it, such as == or &&, or the end\n | \t\t 5 5\n | \t\t   ^"},
+		{func(p *core.Plan) { p.Steps[2].When = `"yes"` }, "step c: when, line 1, column 1: it gives a string, want true or false"},
+		{func(p *core.Plan) { p.Steps[2].When = `size(input)` }, "it gives an int, want true or false"},
 		{func(p *core.Plan) { p.Steps[2].When = `results.d > 1` }, `column 1: results has no "d": the plan has no such step; there is a, b`},
 		{func(p *core.Plan) { p.Steps[1].When = `true || results["c"] > 1` }, `line 1, column 9: results has no "c": step b does not come after it; there is a`},
 		{func(p *core.Plan) { p.Steps[0].When = `has(results.c)` }, `results has no "c": step a does not come after it; there is nothing`},
 		{func(p *core.Plan) { p.Steps[2].When = `"my-step" in results` }, `results has no "my-step": step c does not come after it`},
 		{func(p *core.Plan) { p.Steps[2].When = `has(results.c)` }, "that is the step itself"},
-		{func(p *core.Plan) { p.Steps[2].Input = `element` }, "undeclared reference to 'element'"},
-		{func(p *core.Plan) { p.Steps[2].When = `now() > timestamp("2027-01-01T00:00:00Z")` }, "undeclared reference to 'now'"},
+		{func(p *core.Plan) { p.Steps[2].Input = `element` }, `there is no "element": an expression sees input and results, and text stands in quotes`},
+		{func(p *core.Plan) { p.Steps[2].When = `now() > timestamp("2027-01-01T00:00:00Z")` }, "CEL has no function now: an expression sees no clock"},
 		{func(p *core.Plan) { p.Result = `results.x` }, `plan order: result, line 1, column 1: results has no "x"`},
 		{func(p *core.Plan) { p.Steps[2] = core.Step{Name: "c", Kind: core.WaitStep, Until: `"tomorrow"`} }, "step c: until, line 1, column 1: it gives a string, want a timestamp"},
 		{func(p *core.Plan) {
 			p.Steps[2] = core.Step{Name: "c", Kind: core.EachStep, Child: "q", Elements: `{"a": 1}`}
 		}, "step c: elements, line 1, column 1: it gives a map, want a list"},
-		{func(p *core.Plan) { p.Steps[2].When = strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200) }, "recursion limit"},
+		{func(p *core.Plan) { p.Steps[2].When = strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200) }, "it nests deeper than 100"},
 		{func(p *core.Plan) { p.Steps[2].When = "true" + strings.Repeat(" ", core.ExpressionBytesMax) }, "it has 4100 bytes, want at most 4096"},
 	} {
 		_, err := Compile(order(c.change))
@@ -155,7 +155,7 @@ func TestCompileRefused(t *testing.T) {
 	}
 	_, err := Compile(order(func(p *core.Plan) { p.Steps[1].When, p.Steps[2].When = "x", "y" }))
 	all, ok := errors.AsType[Errors](err)
-	if !ok || len(all) != 2 || all[1].Step != 2 || all[1].Field != "when" || Reason(all[1]) != "undeclared reference to 'y'" {
+	if !ok || len(all) != 2 || all[1].Step != 2 || all[1].Field != "when" || Reason(all[1]) != `there is no "y": an expression sees input and results, and text stands in quotes` {
 		t.Errorf("all that is wrong: %v", err)
 	}
 }
@@ -164,13 +164,13 @@ func TestCompileRefused(t *testing.T) {
 func TestFailsAtRunTime(t *testing.T) {
 	long := `{"x":"` + strings.Repeat("x", 200_000) + `"}`
 	for _, c := range []struct{ when, with, input, want string }{
-		{`input.total > 5`, ``, `{}`, `step c: when: no such key: total, in input.total > 5`},
-		{`input.flag`, ``, `{"flag":"yes"}`, `step c: when: it gave a string, want true or false`},
-		{`results.b.x > 5`, ``, `{}`, `step c: when: no such key: x, in results.b.x > 5`},
-		{`input.total > 5`, ``, `{"total":"many"}`, `step c: when: no such overload, in input.total > 5`},
-		{`input.total / 0 > 5`, ``, `{"total":1}`, `step c: when: division by zero, in input.total / 0 > 5`},
+		{`input.total > 5`, ``, `{}`, `step c: when: at column 6 of input.total > 5: there is no "total"; has() tells whether there is one`},
+		{`input.flag`, ``, `{"flag":"yes"}`, `step c: when: it gives a string, want true or false`},
+		{`results.b.x > 5`, ``, `{}`, `step c: when: at column 10 of results.b.x > 5: there is no "x"; has() tells whether there is one`},
+		{`input.total > 5`, ``, `{"total":"many"}`, `step c: when: at column 13 of input.total > 5: values of such types have no such operation; int(), double() and string() convert`},
+		{`input.total / 0 > 5`, ``, `{"total":1}`, `step c: when: at column 13 of input.total / 0 > 5: division by zero`},
 		{`input.all(a, input.all(b, input.all(c, input.all(d, a + b + c + d > 0))))`, ``, "[" + strings.Repeat("1,", 99) + "1]",
-			`step c: when: it costs more than 1000000, in input.all(`},
+			`step c: when: in input.all(a, input.all(b, input.all(c, input.all(d, a + b + c + d > 0)))): it costs more than 1000000, the limit of one evaluation`},
 		{``, `[input.x, input.x]`, long, `step c: with: its answer has more than 262144 bytes`},
 		{``, `{1: 2}`, `{}`, `step c: with: a map has the key 1, an int: JSON has keys of text alone`},
 		{``, `1.0 / 0.0`, `{}`, `step c: with: JSON has no number +Inf`},
@@ -220,13 +220,13 @@ func TestUntilAndElements(t *testing.T) {
 			t.Errorf("element %d: %s, %v", i, got, err)
 		}
 	}
-	if _, _, err := p.Elements(taskOf(`{"rows":[1,2,3,4]}`), 3); err == nil || err.Error() != "step d: elements: it gave 4 elements, elements_max is 3" {
+	if _, _, err := p.Elements(taskOf(`{"rows":[1,2,3,4]}`), 3); err == nil || err.Error() != "step d: elements: it gives 4 elements, elements_max is 3" {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := p.Elements(taskOf(`{"rows":{}}`), 3); err == nil || err.Error() != "step d: elements: it gave a map, want a list" {
+	if _, _, err := p.Elements(taskOf(`{"rows":{}}`), 3); err == nil || err.Error() != "step d: elements: it gives a map, want a list" {
 		t.Errorf("%v", err)
 	}
-	if _, err := p.Children(taskOf(`{}`), 3).Input(7, []byte(`1`)); err == nil || !strings.HasPrefix(err.Error(), "step d: with: no such key: run") || !strings.HasSuffix(err.Error(), "(element 7)") {
+	if _, err := p.Children(taskOf(`{}`), 3).Input(7, []byte(`1`)); err == nil || !strings.HasPrefix(err.Error(), `step d: with: at column 47 of {"row": element, "number": index, "run": input.run}: there is no "run"; has() tells whether there is one (element 7)`) || !strings.HasSuffix(err.Error(), "(element 7)") {
 		t.Errorf("%v", err)
 	}
 	plain := compile(t, order(func(p *core.Plan) {
@@ -284,8 +284,8 @@ func TestEvidence(t *testing.T) {
 		got = append(got, term.Text+" = "+term.Value+term.Failed)
 	}
 	want := []string{
-		`input.total = 120`, `input.total > 100 = true`, `input.vip = no such key: vip`, `has(results.b) = false`,
-		`results.b.score = no such key: b`, `results.b.score > 5 = no such key: b`, `input.rows = [{"bad":false}]`, `input.rows.exists(r, r.bad) = false`,
+		`input.total = 120`, `input.total > 100 = true`, `input.vip = there is no "vip"`, `has(results.b) = false`,
+		`results.b.score = there is no "b"`, `results.b.score > 5 = there is no "b"`, `input.rows = [{"bad":false}]`, `input.rows.exists(r, r.bad) = false`,
 		`input.name = "a"`, `size(input.name) = 1`, `size(input.name) < 9 = true`,
 	}
 	if !ok || e.Holds || e.Failed != "" || e.Step != "c" || strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -326,7 +326,7 @@ func TestCache(t *testing.T) {
 	for v := range programsMax + 10 {
 		bad := order(func(p *core.Plan) { p.Version, p.Steps[2].When = int64(v+2), `nonsense` })
 		asker := c.Bind(bad, taskOf(`{}`))
-		if _, err := asker.When(2); err == nil || !strings.Contains(err.Error(), "undeclared reference to 'nonsense'") {
+		if _, err := asker.When(2); err == nil || !strings.Contains(err.Error(), "there is no \"nonsense\"") {
 			t.Fatalf("a plan that cannot be compiled: %v", err)
 		}
 	}

@@ -152,7 +152,9 @@ func (l *looker) result(at ast.Expr, name string) {
 	default:
 		text += fmt.Sprintf(": step %s does not come after it", l.p.plan.Steps[l.x.at.step].Name)
 	}
-	l.wrong = append(l.wrong, l.p.wrong(l.x.at, l.x.source, max(where.Line(), 1), max(where.Column(), 0)+1, text+"; there is "+l.p.names(l.may)))
+	wrong := l.p.wrong(l.x.at, l.x.source, max(where.Line(), 1), max(where.Column(), 0)+1, text+"; there is "+l.p.names(l.may))
+	wrong.Result = name
+	l.wrong = append(l.wrong, wrong)
 }
 
 // names are those of a set of steps.

@@ -87,6 +87,14 @@ func Compile(text string) (*Schema, error) {
 		return nil, fmt.Errorf("%w: %s", ErrSchema, words(err))
 	}
 	is, err := c.Compile(home)
+	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		if wrong, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
+			return nil, fmt.Errorf("%w: %w", ErrSchema, mismatch(wrong))
+		}
+	}
+	if missing, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
+		return nil, fmt.Errorf("%w: it refers to %s, which it does not have", ErrSchema, core.QuoteShort(strings.TrimPrefix(missing.URL, home)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrSchema, words(err))
 	}
@@ -118,7 +126,12 @@ func (s *Schema) Check(payload []byte) error {
 	if !ok {
 		return err
 	}
-	for len(wrong.Causes) > 0 { // the first that says something of its own
+	return mismatch(wrong)
+}
+
+// mismatch is the first error that says something of its own.
+func mismatch(wrong *jsonschema.ValidationError) *Mismatch {
+	for len(wrong.Causes) > 0 {
 		wrong = wrong.Causes[0]
 	}
 	return &Mismatch{Pointer: core.ShortText(pointer(wrong.InstanceLocation), wordsMax),
@@ -259,19 +272,20 @@ func (c *Cache) get(schema string) (*Schema, error) {
 	return s, nil
 }
 
-// CheckPlan compiles the schemas of a plan. Errors wrap core.ErrPlan and ErrSchema, and name the step.
+// CheckPlan compiles the schemas of a plan. The error is core.PlanErrors with all that is wrong, each an ErrSchema.
 func CheckPlan(p *core.Plan) error {
+	var wrong core.PlanErrors
 	if p.InputSchema != "" {
 		if _, err := Compile(p.InputSchema); err != nil {
-			return fmt.Errorf("%w: plan %s: input_schema: %w", core.ErrPlan, p.Name, err)
+			wrong = append(wrong, p.Wrong("input_schema", "input_schema: %w", err))
 		}
 	}
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Schema != "" {
 			if _, err := Compile(s.Schema); err != nil {
-				return fmt.Errorf("%w: plan %s: step %s: schema: %w", core.ErrPlan, p.Name, s.Name, err)
+				wrong = append(wrong, p.WrongStep(i, "schema", "schema: %w", err))
 			}
 		}
 	}
-	return nil
+	return wrong.Err()
 }

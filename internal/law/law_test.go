@@ -70,12 +70,12 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/seal"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"ingest", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
+	"internal/api": {imports: []string{"internal/plancheck", "ingest", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// A world in memory behind the API, for the tests of all that asks it.
 	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
@@ -137,10 +137,11 @@ var packages = map[string]place{
 	"internal/jsonschema": {imports: []string{"internal/core"}},
 
 	// The expressions of plans, compiled and evaluated; what the core is free of.
-	"internal/expr": {imports: []string{"internal/core", "internal/seal"}, links: []string{"cel"}},
+	"internal/expr": {imports: []string{"internal/core", "internal/near", "internal/seal"}, links: []string{"cel"}},
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
-	"internal/planfile": {imports: []string{"internal/near", "internal/core", "internal/planform", "internal/expr"}},
+	"internal/plancheck": {imports: []string{"internal/core", "internal/expr", "internal/jsonschema"}},
+	"internal/planfile":  {imports: []string{"internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},

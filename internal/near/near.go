@@ -1,6 +1,25 @@
 // Package near says how far one name is from another, for errors that guess what was meant.
 package near
 
+import "strings"
+
+// Nearest is the known name that was meant by another, which is not much longer; empty: none is near.
+func Nearest(name string, known []string) string {
+	if len(name) > 40 {
+		return ""
+	}
+	best, least := "", 3
+	for _, k := range known {
+		if d := Distance(strings.ToLower(name), k); d < least {
+			best, least = k, d
+		}
+	}
+	if least*2 > len(name) {
+		return ""
+	}
+	return best
+}
+
 // Distance is how many bytes have to be put in, left out or replaced to make one text of another.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)

@@ -12,3 +12,16 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+// A name that is not much longer than what was meant is near; a short one is near to nothing else.
+func TestNearest(t *testing.T) {
+	known := []string{"input", "results", "null"}
+	for name, want := range map[string]string{"inptu": "input", "Result": "results", "nul": "null", "it": "", "foo": "", "inputoutput": ""} {
+		if got := Nearest(name, known); got != want {
+			t.Errorf("%q is near %q, want %q", name, got, want)
+		}
+	}
+	if got := Nearest("x", nil); got != "" {
+		t.Errorf("nothing is known, and %q is near", got)
+	}
+}

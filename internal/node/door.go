@@ -122,7 +122,13 @@ func (n *Node) checkSignal(taskType string, version int64, step string, payload 
 		return nil
 	}
 	i := plan.StepIndex(step)
-	if i < 0 || plan.Steps[i].Schema == "" {
+	if i < 0 {
+		return nil
+	}
+	if most := plan.Steps[i].ResultMax; len(payload) > most {
+		return &api.PayloadSizeError{Step: step, Bytes: len(payload), Max: most}
+	}
+	if plan.Steps[i].Schema == "" {
 		return nil
 	}
 	return n.schemas.signal(&plan.Steps[i], payload)

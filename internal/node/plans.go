@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/expr"
-	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/plancheck"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 )
@@ -167,15 +166,7 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	}
 	answer := wire.PlanAnswer{Name: p.Name, Version: p.Version}
 	p = p.WithDefaults()
-	if err := p.Validate(n.conn.MaxPayload()); err != nil {
-		answer.Error = &wire.APIError{Code: 400, Description: err.Error()}
-		return answer
-	}
-	if _, err := expr.Compile(&p); err != nil {
-		answer.Error = &wire.APIError{Code: 400, Description: err.Error()}
-		return answer
-	}
-	if err := jsonschema.CheckPlan(&p); err != nil {
+	if err := plancheck.Check(&p, n.conn.MaxPayload()); err != nil {
 		answer.Error = &wire.APIError{Code: 400, Description: err.Error()}
 		return answer
 	}

@@ -46,7 +46,7 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 		t.Errorf("children in a circle: %+v", answer)
 	}
 	if answer := apply(core.Plan{Name: "asks", Version: 1, Steps: []core.Step{
-		{Name: "yes", Kind: core.SignalStep, CompleteBy: 30 * time.Second, Schema: `{"type":"object","required":["by"]}`}}}); answer.Error != nil {
+		{Name: "yes", Kind: core.SignalStep, CompleteBy: 30 * time.Second, ResultMax: 1000, Schema: `{"type":"object","required":["by"]}`}}}); answer.Error != nil {
 		t.Fatal(answer.Error.Description)
 	}
 	ctx := t.Context()
@@ -56,6 +56,15 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"to":1}`)))
 	if !some || refused.Code != 422 || !strings.Contains(refused.Description, "the payload does not fit the schema of step") {
 		t.Errorf("a payload that does not fit: %v", refused)
+	}
+	large := []byte(`{"by":"` + strings.Repeat("o", 1000) + `"}`)
+	refused, some = errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", large))
+	if !some || refused.Code != 413 || refused.Description != "payload of signal yes has 1009 bytes, the limit is 1000" {
+		t.Errorf("a payload that is too large: %v", refused)
+	}
+	refused, some = errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "no", []byte(`{}`)))
+	if !some || refused.Code != 409 || !strings.Contains(refused.Description, `its plan has no step "no", signals go to yes; `) {
+		t.Errorf("a step that is not there: %v", refused)
 	}
 	if err := c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"by":"olga"}`)); err != nil {
 		t.Fatal(err)

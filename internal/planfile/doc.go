@@ -76,5 +76,9 @@ func (f *file) err() error {
 	slices.SortStableFunc(f.errors, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return f.errors[:min(len(f.errors), errorsMax)]
+	if more := len(f.errors) - errorsMax; more > 0 {
+		next := f.errors[errorsMax]
+		f.errors = append(f.errors[:errorsMax:errorsMax], &Error{File: f.name, Line: next.Line, Column: next.Column, Text: fmt.Sprintf("and %d more from here on", more)})
+	}
+	return f.errors
 }

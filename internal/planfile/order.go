@@ -1,9 +1,9 @@
 package planfile
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
@@ -18,68 +18,99 @@ func (r *reader) readSteps(form *planform.Plan) {
 	}
 	if steps.value.kind != list {
 		r.wrong(steps.value.at, "steps: want a list, got %s", kindNames[steps.value.kind])
+		r.root.tell("steps")
 		return
 	}
 	if n := len(steps.value.items); n < 1 || n > core.StepsMax {
 		r.wrong(steps.value.at, "%d steps, want 1 to %d", n, core.StepsMax)
+		r.root.tell("steps")
 		return
 	}
-	read := make([]planform.Step, len(steps.value.items))
+	read := make([]planform.Step, 0, len(steps.value.items))
 	byName := map[string]int{}
-	for i, n := range steps.value.items {
+	for _, n := range steps.value.items {
 		if n.kind != mapping {
 			r.wrong(n.at, "want a step: a mapping with a name, got %s", kindNames[n.kind])
+			r.loose = true
 			continue
 		}
-		r.fill(n, reflect.ValueOf(&read[i]).Elem(), "step")
+		var step planform.Step
+		r.fill(n, reflect.ValueOf(&step).Elem(), "step")
 		name := n.member("name")
-		if name == nil {
+		if name == nil && !n.told["name"] {
 			r.wrong(n.at, "the step has no name")
-			continue
+			n.tell("name")
 		}
-		if first, twice := byName[read[i].Name]; twice {
-			r.wrong(name.value.at, "two steps are named %s, the first in line %d", read[i].Name, steps.value.items[first].at.line)
-			continue
+		first, twice := byName[step.Name]
+		if twice && step.Name != "" {
+			r.wrong(name.value.at, "two steps are named %s, the first in line %d", step.Name, r.steps[first].at.line)
+			n.tell("name")
 		}
-		byName[read[i].Name] = i
+		if n.told["name"] { // a name of no other step stands for it
+			r.loose, step.Name = true, ""
+		} else {
+			byName[step.Name] = len(read)
+		}
+		read, r.steps = append(read, step), append(r.steps, n)
 	}
-	for i, n := range steps.value.items {
-		r.known(n, "after", read[i].Name, byName)
-		r.known(n, "uses", read[i].Name, byName)
+	for i := range read {
+		read[i].After = r.known(i, "after", read[i].After, read, byName)
+		if read[i].Uses != nil {
+			uses := r.known(i, "uses", *read[i].Uses, read, byName)
+			read[i].Uses = &uses
+		}
+		r.loose = r.loose || r.steps[i].told["after"]
 	}
-	if len(r.errors) > 0 {
-		return
-	}
-	for _, i := range r.sorted(steps.value.items, read, byName) {
+	nodes := r.steps
+	r.steps = nil
+	for _, i := range r.sorted(nodes, read, byName) {
+		if read[i].Name == "" {
+			read[i].Name = r.unused(i, byName)
+		}
 		form.Steps = append(form.Steps, read[i])
-		r.steps = append(r.steps, steps.value.items[i])
+		r.steps = append(r.steps, nodes[i])
 	}
 	r.usesBefore(form)
 }
 
-// known checks that the steps which a step names are there.
-func (r *reader) known(n *node, field, step string, byName map[string]int) {
-	m := n.member(field)
-	if m == nil {
-		return
+// unused is a name of no step, for one whose own is wrong.
+func (r *reader) unused(i int, byName map[string]int) string {
+	name := fmt.Sprintf("step-%d", i+1)
+	for _, taken := byName[name]; taken; _, taken = byName[name] {
+		name += "-"
 	}
-	var names []string
-	for name := range byName {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, item := range m.value.items {
-		switch _, ok := byName[item.text]; {
-		case item.kind != text: // said elsewhere
-		case item.text == step:
-			r.wrong(item.at, "step %s: %s names the step itself", step, field)
-		case !ok:
-			r.wrong(item.at, "step %s: %s names %s, which is no step; there is %s", step, field, core.QuoteShort(item.text), core.ShortText(strings.Join(names, ", "), 300))
-		}
-	}
+	byName[name] = i
+	return name
 }
 
-// sorted are the steps in an order in which each stands behind those that it comes after. A cycle is noted with its path.
+// known are the names, in a field of a step, of steps that are there. The others are noted.
+func (r *reader) known(step int, field string, names []string, all []planform.Step, byName map[string]int) (known []string) {
+	known = []string{}
+	m := r.steps[step].member(field)
+	if m == nil {
+		return known
+	}
+	for _, item := range m.value.items {
+		if item.kind != text {
+			continue // said elsewhere
+		}
+		to, ok := byName[item.text]
+		switch {
+		case ok && to == step:
+			r.wrong(item.at, "%s: %s names the step itself", r.label(step), field)
+			r.steps[step].tell(field)
+		case !ok:
+			r.wrong(item.at, "%s: %s", r.label(step), planform.NoStep(field, item.text, all))
+			r.steps[step].tell(field)
+		default:
+			known = append(known, item.text)
+		}
+	}
+	return known
+}
+
+// sorted are the steps in an order in which each stands behind those that it comes after. A circle is noted with its path,
+// and broken up.
 func (r *reader) sorted(nodes []*node, steps []planform.Step, byName map[string]int) (order []int) {
 	const (
 		fresh = iota
@@ -88,37 +119,50 @@ func (r *reader) sorted(nodes []*node, steps []planform.Step, byName map[string]
 	)
 	state := make([]int, len(steps))
 	var path []int
-	var visit func(i int, from pos) bool
-	visit = func(i int, from pos) bool {
-		switch state[i] {
-		case done:
-			return true
-		case open:
-			var names []string
-			for _, j := range path[slices.Index(path, i):] {
-				names = append(names, steps[j].Name)
-			}
-			r.wrong(from, "the steps come after each other in a circle: %s after %s", strings.Join(names, " after "), steps[i].Name)
-			return false
-		}
+	var visit func(i int)
+	visit = func(i int) {
 		state[i] = open
 		path = append(path, i)
-		for k, name := range steps[i].After {
-			if !visit(byName[name], nodes[i].member("after").value.items[k].at) {
-				return false
+		after := steps[i].After[:0:0]
+		for _, name := range steps[i].After {
+			to := byName[name]
+			if state[to] == open {
+				var names []string
+				for _, j := range path[slices.Index(path, to):] {
+					names = append(names, steps[j].Name)
+				}
+				r.wrong(nodes[i].item("after", name).at, "%s", planform.Circle(names))
+				nodes[i].tell("after")
+				r.loose = true
+				continue
+			}
+			if after = append(after, name); state[to] == fresh {
+				visit(to)
 			}
 		}
+		steps[i].After = after
 		path = path[:len(path)-1]
 		state[i] = done
 		order = append(order, i)
-		return true
 	}
 	for i := range steps {
-		if !visit(i, nodes[i].at) {
-			return nil
+		if state[i] == fresh {
+			visit(i)
 		}
 	}
 	return order
+}
+
+// item is the element of a list of names, or the node itself where there is none.
+func (n *node) item(field, name string) *node {
+	if m := n.member(field); m != nil {
+		for _, item := range m.value.items {
+			if item.text == name {
+				return item
+			}
+		}
+	}
+	return n
 }
 
 // usesBefore checks that what a step uses is what it comes after, directly or through others.
@@ -137,10 +181,18 @@ func (r *reader) usesBefore(form *planform.Plan) {
 		if s.Uses == nil {
 			continue
 		}
-		for k, name := range *s.Uses {
-			if !mine[name] {
-				r.wrong(r.steps[i].member("uses").value.items[k].at, "step %s: uses names %s, which %s does not come after", s.Name, name, s.Name)
+		uses := (*s.Uses)[:0:0]
+		for _, name := range *s.Uses {
+			if mine[name] {
+				uses = append(uses, name)
+			} else if !r.loose {
+				r.wrong(r.steps[i].item("uses", name).at, "step %s: uses names %s, which %s does not come after", s.Name, name, s.Name)
+				r.steps[i].tell("uses")
 			}
 		}
+		if uses == nil {
+			uses = []string{}
+		}
+		s.Uses = &uses
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/near"
 	"duly.dev/duly/internal/planform"
 )
@@ -22,7 +23,7 @@ import (
 func Read(name string, data []byte, payloadMax int) (core.Plan, error) {
 	f := &file{name: name}
 	root := f.parse(data)
-	if root == nil || len(f.errors) > 0 {
+	if root == nil {
 		return core.Plan{}, f.err()
 	}
 	r := reader{file: f, root: root}
@@ -30,11 +31,14 @@ func Read(name string, data []byte, payloadMax int) (core.Plan, error) {
 	return p, f.err()
 }
 
-// reader makes a plan of a file's tree.
+// reader makes a plan of a file's tree. What is wrong is left out of the plan, so that the rest can be checked as well:
+// one run tells all that can be known.
 type reader struct {
 	*file
 	root  *node
-	steps []*node // in the order of the plan once they are sorted
+	steps []*node // in the order of the plan
+
+	loose bool // the order of the steps is not what the file means
 }
 
 func (r *reader) plan(payloadMax int) core.Plan {
@@ -45,13 +49,15 @@ func (r *reader) plan(payloadMax int) core.Plan {
 	}
 	r.fill(r.root, reflect.ValueOf(&form).Elem(), "plan")
 	for _, need := range []string{"name", "version", "steps"} {
-		if r.root.member(need) == nil {
+		if r.root.member(need) == nil && !r.root.told[need] {
 			r.wrong(r.root.at, "the plan has no %s", need)
+			r.root.tell(need)
 		}
 	}
 	r.readSteps(&form)
-	if len(r.errors) > 0 {
-		return core.Plan{}
+	if r.root.told["complete_by"] { // the steps are not compared with its default
+		most := int64(core.DurationMax / time.Millisecond)
+		form.CompleteBy = &most
 	}
 	data, err := json.Marshal(form)
 	if err != nil {
@@ -59,36 +65,37 @@ func (r *reader) plan(payloadMax int) core.Plan {
 		return core.Plan{}
 	}
 	p, err := planform.Decode(data)
-	if err != nil {
-		r.wrong(r.root.at, "%s", strings.TrimPrefix(err.Error(), core.ErrPlan.Error()+": "))
+	if _, all := errors.AsType[core.PlanErrors](err); err != nil && !all {
+		if len(r.errors) == 0 {
+			r.wrong(r.root.at, "%s", strings.TrimPrefix(err.Error(), core.ErrPlan.Error()+": "))
+		}
 		return core.Plan{}
 	}
+	r.point(&p, err)
 	r.check(&p, payloadMax)
 	return p
 }
 
-// check points at what core and expr refuse.
+// check points at what core, jsonschema and expr refuse.
 func (r *reader) check(p *core.Plan, payloadMax int) {
 	full := p.WithDefaults()
-	if err := full.Validate(payloadMax); err != nil {
-		wrong, ok := errors.AsType[*core.PlanError](err)
-		if !ok {
-			r.wrong(r.root.at, "%v", err)
-			return
-		}
-		if wrong.Step < 0 {
-			r.wrong(r.placeOf(r.root, wrong.Field), "%s", wrong.Text())
-		} else {
-			r.wrong(r.placeOf(r.steps[wrong.Step], wrong.Field), "step %s: %s", p.Steps[wrong.Step].Name, wrong.Text())
-		}
+	r.point(p, full.Validate(payloadMax))
+	if len(p.Steps) > core.StepsMax {
 		return
 	}
+	r.point(p, jsonschema.CheckPlan(&full))
 	_, err := expr.Compile(&full)
 	all, _ := errors.AsType[expr.Errors](err)
 	for _, e := range all {
+		if r.loose && e.Result != "" && p.StepIndex(e.Result) >= 0 {
+			continue // it may come before, once the order is right
+		}
 		of, step := r.root, ""
 		if e.Step >= 0 {
-			of, step = r.steps[e.Step], "step "+e.StepName+": "
+			of, step = r.steps[e.Step], r.label(e.Step)+": "
+		}
+		if of.told[e.Field] || of.told["kind"] {
+			continue
 		}
 		at := of.at
 		if n := of.member(e.Field); n != nil {
@@ -101,6 +108,42 @@ func (r *reader) check(p *core.Plan, payloadMax int) {
 	}
 }
 
+// label names a step as the file does.
+func (r *reader) label(step int) string {
+	if name := r.steps[step].member("name"); name != nil && name.value.kind == text && !r.steps[step].told["name"] {
+		return "step " + core.ShortText(name.value.text, core.NameBytesMax)
+	}
+	return "the step"
+}
+
+// point points at errors of a plan, unless something is said of the place already.
+func (r *reader) point(p *core.Plan, err error) {
+	all, is := errors.AsType[core.PlanErrors](err)
+	if err != nil && !is {
+		r.wrong(r.root.at, "%v", err)
+	}
+	for _, e := range all {
+		of, step := r.root, ""
+		if e.Step >= 0 {
+			of, step = r.steps[e.Step], r.label(e.Step)+": "
+			if of.told["kind"] {
+				continue // what it may say depends on that
+			}
+		}
+		if of.told[e.Field] || of.broken && of.member(e.Field) == nil || e.Field == "" && len(of.told) > 0 {
+			continue
+		}
+		of.tell(e.Field)
+		at := r.placeOf(of, e.Field)
+		if m := of.member(e.Field); m != nil {
+			if place, ok := errors.AsType[*jsonschema.Mismatch](e); ok {
+				at = m.value.behind(place.Pointer).at
+			}
+		}
+		r.wrong(at, "%s%s", step, e.Text())
+	}
+}
+
 // placeOf is where a field of a plan or step stands; of one that is not there, where the plan or step begins.
 func (r *reader) placeOf(of *node, field string) pos {
 	for _, name := range []string{field, field + "_ms"} {
@@ -109,6 +152,19 @@ func (r *reader) placeOf(of *node, field string) pos {
 		}
 	}
 	return of.at
+}
+
+// behind is the node that a JSON pointer leads to, as far as there is one.
+func (n *node) behind(pointer string) *node {
+	for _, part := range strings.Split(pointer, "/")[1:] {
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		if m := n.member(part); m != nil {
+			n = m.value
+		} else if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.items) {
+			n = n.items[i]
+		}
+	}
+	return n
 }
 
 // member is the member of that name, or nil.
@@ -140,20 +196,25 @@ func (r *reader) fill(n *node, form reflect.Value, what string) {
 		if m.name == "steps" && what == "plan" {
 			continue
 		}
-		into, ok := fields[m.name]
-		if ok {
+		before := len(r.errors)
+		field := strings.TrimSuffix(m.name, "_ms")
+		if into, ok := fields[m.name]; ok {
 			r.value(m, into)
-			continue
-		}
-		if into, ok = fields[m.name+"_ms"]; ok {
+		} else if into, ok = fields[m.name+"_ms"]; ok {
 			if n.member(m.name+"_ms") != nil {
 				r.wrong(m.at, "%s and %s_ms are said, want one of them", m.name, m.name)
-				continue
+			} else {
+				r.duration(m, into)
 			}
-			r.duration(m, into)
-			continue
+		} else {
+			meant := near.Nearest(m.name, known)
+			if r.wrong(m.at, "a %s has no %q%s", what, core.ShortText(m.name, 64), but(meant)); meant != "" {
+				field = strings.TrimSuffix(meant, "_ms")
+			}
 		}
-		r.wrong(m.at, "a %s has no %q%s", what, core.ShortText(m.name, 64), meant(m.name, known))
+		if len(r.errors) > before {
+			n.tell(field)
+		}
 	}
 }
 
@@ -312,19 +373,10 @@ func (r *reader) plain(n *node) any {
 	return nil
 }
 
-// meant says which of the known names was meant, where one is near.
-func meant(name string, known []string) string {
-	if len(name) > 40 {
+// but is the name that was meant, where there is one.
+func but(meant string) string {
+	if meant == "" {
 		return ""
 	}
-	best, least := "", 3
-	for _, k := range known {
-		if d := near.Distance(strings.ToLower(name), k); d < least {
-			best, least = k, d
-		}
-	}
-	if best == "" || least*2 > len(name) {
-		return ""
-	}
-	return fmt.Sprintf(", but a %q", best)
+	return fmt.Sprintf(", but a %q", meant)
 }

@@ -36,6 +36,16 @@ type node struct {
 	style   byte   // how text is written: 0 plain, ' or ", | or >
 	members []member
 	items   []*node
+	told    map[string]bool // members about which something is said already
+	broken  bool            // members may be missing because of what is said
+}
+
+// tell notes that something is said about a member.
+func (n *node) tell(name string) {
+	if n.told == nil {
+		n.told = map[string]bool{}
+	}
+	n.told[name] = true
 }
 
 // member is a name and its value.
@@ -161,6 +171,9 @@ func (f *file) yamlMember(out *node, n *ast.MappingValueNode, depth int) {
 			value.at = at
 		}
 		f.add(out, member{at, name, value})
+	} else {
+		out.tell(name)
+		out.broken = true
 	}
 }
 

@@ -1,6 +1,7 @@
 package planform
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,19 +100,26 @@ func TestKindsCanonical(t *testing.T) {
 // What is no plan is refused, and the text names the step and the field.
 func TestKindsRefused(t *testing.T) {
 	for _, c := range []struct{ plan, want string }{
-		{`"steps":[{"name":"a","agent":"x","whenn":"true"}]`, `unknown field "whenn"`},
-		{`"steps":[{"name":"a","kind":"task","child":"q","undoable":false}]`, `step "a": undoable is false, but a step of kind task is undone as its child is`},
-		{`"steps":[{"name":"a","agent":"x","uses":["b"]},{"name":"b","agent":"x"}]`, `step "a" uses "b", which is not an earlier step`},
-		{`"steps":[{"name":"a","agent":"x","uses":["z"]}]`, `step "a" uses "z", which is not an earlier step`},
-		{`"steps":[{"name":"a","kind":"signal","schema":7}]`, `step "a": schema is 7, want a JSON Schema: an object, true or false`},
+		{`"steps":[{"name":"a","agent":"x","whenn":"true"}]`, `plan cannot work: neither a plan nor a step has a field "whenn"`},
+		{`"steps":[{"name":"a","kind":"task","child":"q","undoable":false}]`, `plan p: step a: undoable is false, but a step of kind task is undone as its child is`},
+		{`"steps":[{"name":"a","agent":"x","uses":["b"]},{"name":"b","agent":"x"}]`, `plan p: step a: uses names "b", which stands behind it: put the steps in an order in which each stands behind those that it names`},
+		{`"steps":[{"name":"a","agent":"x","uses":["z"]}]`, `plan p: step a: uses names "z", which is no step; there is a`},
+		{`"steps":[{"name":"a","kind":"signal","schema":7}]`, `step a: schema is 7, want a JSON Schema: an object, true or false`},
 		{`"steps":[{"name":"a","kind":"each","child":"q","elements":"input","elements_max":0}]`, `elements_max is 0, want 1 or more`},
 		{`"input_schema":"text","steps":[{"name":"a","agent":"x"}]`, `input_schema is "text", want a JSON Schema`},
-		{`"steps":[{"name":"a","kind":"wait","for_ms":"30s"}]`, `for_ms`},
+		{`"steps":[{"name":"a","kind":"wait","for_ms":"30s"}]`, `plan cannot work: steps.for_ms: want a whole number, got string, in byte 73`},
+		{`"steps":[{"name":"pay","agent":"x","after":["ship"]},{"name":"pack","agent":"x","after":["pay"]},{"name":"ship","agent":"x","after":["pack"]}]`, `step pay: the steps come after each other in a circle: pay after ship after pack after pay`},
+		{`"steps":[{"name":"a","agent":"x","after":["a"]}]`, `step a: after names the step itself`},
+		{`"steps":[}]`, `plan cannot work: it is no JSON: invalid character '}' looking for beginning of value, in byte 34`},
 	} {
 		_, err := Decode([]byte(`{"name":"p","version":1,` + c.plan + `}`))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("want %s, got: %v", c.want, err)
 		}
+	}
+	_, err := Decode([]byte(`{"name":"p","version":1,"grace_ms":0,"steps":[{"name":"a","agent":"x","after":["b","c"]},{"name":"b","agent":"x","uses":["q"],"backoff_ms":0}]}`))
+	if all, ok := errors.AsType[core.PlanErrors](err); !ok || len(all) != 5 || all[4].Field != "uses" || all[4].Step != 1 {
+		t.Errorf("all that is wrong: %v", err)
 	}
 	p := kinds()
 	p.InputSchema = "{"

@@ -4,9 +4,13 @@ package planform
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -186,29 +190,43 @@ func said(n int64) *int64 {
 	return &n
 }
 
-// numbers reads the numbers of a spec, whose zero in a plan would mean that nothing was
-// said, and keeps the first error.
-type numbers struct{ err error }
+// numbers reads the fields of a spec, whose zero in a plan would mean that nothing was
+// said, and keeps the errors.
+type numbers struct {
+	plan *core.Plan
+	step int // -1: the plan itself
+	errs core.PlanErrors
+}
+
+func (r *numbers) wrong(field, format string, args ...any) {
+	switch {
+	case len(r.errs) >= core.PlanErrorsMax:
+	case r.step < 0:
+		r.errs = append(r.errs, r.plan.Wrong(field, format, args...))
+	default:
+		r.errs = append(r.errs, r.plan.WrongStep(r.step, field, format, args...))
+	}
+}
 
 // said is the number that a spec names; 0: it names none.
-func (r *numbers) said(name string, n *int64) int64 {
+func (r *numbers) said(field, shown string, n *int64) int64 {
 	if n == nil {
 		return 0
 	}
-	if *n == 0 && r.err == nil {
-		r.err = fmt.Errorf("%s is 0, want 1 or more, or nothing said", name)
+	if *n == 0 {
+		r.wrong(field, "%s is 0, want 1 or more, or nothing said", shown)
 	}
 	return *n
 }
 
 // number reads a count; what no int holds is kept out of range, so that Validate refuses it.
 func (r *numbers) number(name string, n *int64) int {
-	return int(max(-1<<31, min(r.said(name, n), 1<<31-1)))
+	return int(max(-1<<31, min(r.said(name, name, n), 1<<31-1)))
 }
 
 // ms reads milliseconds, in the same way.
 func (r *numbers) ms(name string, n *int64) time.Duration {
-	return Milliseconds(r.said(name, n))
+	return Milliseconds(r.said(name, name+"_ms", n))
 }
 
 // Milliseconds is so many of them; what overflows is kept out of range, so that a check
@@ -219,14 +237,15 @@ func Milliseconds(n int64) time.Duration {
 }
 
 // Decode reads the JSON of a plan. It neither fills in defaults nor
-// validates: see core.Plan. Errors wrap core.ErrPlan: an unknown field, another
-// version of the form, a step after one that is not there, a number that is 0.
+// validates: see core.Plan. Errors wrap core.ErrPlan: no JSON, an unknown field, another
+// version of the form; or core.PlanErrors with all of these: a step that names one which is not
+// before it, a number that is 0, a schema that is none. With the latter the plan is what else could be read.
 func Decode(data []byte) (core.Plan, error) {
 	var spec Plan
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&spec); err != nil {
-		return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, err)
+		return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, decodeError(err))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return core.Plan{}, fmt.Errorf("%w: more than one JSON value", core.ErrPlan)
@@ -238,41 +257,66 @@ func Decode(data []byte) (core.Plan, error) {
 	if n := len(spec.Steps); n > core.StepsMax {
 		return core.Plan{}, fmt.Errorf("%w: plan %q: %d steps, want 1 to %d", core.ErrPlan, short(spec.Name), n, core.StepsMax)
 	}
-	var read numbers
-	p := core.Plan{Name: spec.Name, Version: spec.Version, CompleteBy: read.ms("complete_by_ms", spec.CompleteBy), Grace: read.ms("grace_ms", spec.Grace),
-		InputMax: read.number("input_max", spec.InputMax), Steps: make([]core.Step, len(spec.Steps)), Result: spec.Result,
-		InputSchema: read.schema("input_schema", spec.InputSchema), UndoReserve: read.ms("undo_reserve_ms", spec.UndoReserve), Admission: core.Admission(spec.Admission)}
+	p := core.Plan{Name: spec.Name, Version: spec.Version, Steps: make([]core.Step, len(spec.Steps)), Result: spec.Result, Admission: core.Admission(spec.Admission)}
 	if spec.Admission == "off" {
 		p.Admission = core.AdmissionOff
 	}
-	if read.err != nil {
-		return core.Plan{}, fmt.Errorf("%w: plan %q: %w", core.ErrPlan, short(p.Name), read.err)
-	}
 	for i := range spec.Steps {
-		if err := decodeStep(&p, &spec.Steps[i], i); err != nil {
-			return core.Plan{}, fmt.Errorf("%w: plan %q: %w", core.ErrPlan, short(p.Name), err)
-		}
+		p.Steps[i].Name = spec.Steps[i].Name
 	}
-	return p, nil
+	read := numbers{plan: &p, step: -1}
+	p.CompleteBy, p.Grace = read.ms("complete_by", spec.CompleteBy), read.ms("grace", spec.Grace)
+	p.InputMax, p.UndoReserve = read.number("input_max", spec.InputMax), read.ms("undo_reserve", spec.UndoReserve)
+	p.InputSchema = read.schema("input_schema", spec.InputSchema)
+	for i := range spec.Steps {
+		read.step = i
+		read.stepOf(spec.Steps, &spec.Steps[i])
+	}
+	return p, read.errs.Err()
 }
 
-func decodeStep(p *core.Plan, s *Step, i int) error {
-	var read numbers
+// decodeError says what encoding/json refuses in the words of plans.
+func decodeError(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		want := "text"
+		switch wrong.Type.Kind() {
+		case reflect.Int, reflect.Int64:
+			want = "a whole number"
+		case reflect.Bool:
+			want = "true or false"
+		case reflect.Slice:
+			want = "a list"
+		case reflect.Struct:
+			want = "an object"
+		}
+		return fmt.Errorf("%s: want %s, got %s, in byte %d", cmp.Or(wrong.Field, "the plan"), want, wrong.Value, wrong.Offset)
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("it is no JSON: %w, in byte %d", err, wrong.Offset)
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("neither a plan nor a step has a field %s", core.ShortText(field, 66))
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("it is no JSON: it ends too early: %w", err)
+	}
+	return fmt.Errorf("it is no JSON: %w", err)
+}
+
+// stepOf reads one step into the plan.
+func (r *numbers) stepOf(all []Step, s *Step) {
 	step := core.Step{
 		Name: s.Name, Kind: core.StepKind(s.Kind), Agent: s.Agent,
-		CompleteBy: read.ms("complete_by_ms", s.CompleteBy), UndoCompleteBy: read.ms("undo_complete_by_ms", s.UndoCompleteBy),
-		AttemptsMax: read.number("attempts_max", s.AttemptsMax), UndoAttemptsMax: read.number("undo_attempts_max", s.UndoAttemptsMax),
-		Backoff: read.ms("backoff_ms", s.Backoff), BackoffCap: read.ms("backoff_cap_ms", s.BackoffCap),
-		UndoPatience: read.ms("undo_patience_ms", s.UndoPatience), UndoBackoffCap: read.ms("undo_backoff_cap_ms", s.UndoBackoffCap),
-		OnExhausted: core.Policy(s.OnExhausted), Pause: read.ms("pause_ms", s.Pause), ResultMax: read.number("result_max", s.ResultMax),
-		When: s.When, Input: s.With, Least: read.ms("least_ms", s.Least), Probe: s.Probe, For: read.ms("for_ms", s.For), Until: s.Until, Schema: read.schema("schema", s.Schema),
-		Child: s.Child, Elements: s.Elements, ElementsMax: read.number("elements_max", s.ElementsMax), Parallel: read.number("parallel", s.Parallel),
+		CompleteBy: r.ms("complete_by", s.CompleteBy), UndoCompleteBy: r.ms("undo_complete_by", s.UndoCompleteBy),
+		AttemptsMax: r.number("attempts_max", s.AttemptsMax), UndoAttemptsMax: r.number("undo_attempts_max", s.UndoAttemptsMax),
+		Backoff: r.ms("backoff", s.Backoff), BackoffCap: r.ms("backoff_cap", s.BackoffCap),
+		UndoPatience: r.ms("undo_patience", s.UndoPatience), UndoBackoffCap: r.ms("undo_backoff_cap", s.UndoBackoffCap),
+		OnExhausted: core.Policy(s.OnExhausted), Pause: r.ms("pause", s.Pause), ResultMax: r.number("result_max", s.ResultMax),
+		When: s.When, Input: s.With, Least: r.ms("least", s.Least), Probe: s.Probe, For: r.ms("for", s.For), Until: s.Until, Schema: r.schema("schema", s.Schema),
+		Child: s.Child, Elements: s.Elements, ElementsMax: r.number("elements_max", s.ElementsMax), Parallel: r.number("parallel", s.Parallel),
 	}
 	if s.FailuresMax != nil && *s.FailuresMax != 0 { // 0 is its default
-		step.FailuresMax = read.number("failures_max", s.FailuresMax)
-	}
-	if read.err != nil {
-		return fmt.Errorf("step %q: %w", short(s.Name), read.err)
+		step.FailuresMax = r.number("failures_max", s.FailuresMax)
 	}
 	if s.Kind == "call" {
 		step.Kind = core.CallStep
@@ -281,35 +325,88 @@ func decodeStep(p *core.Plan, s *Step, i int) error {
 	step.Undoable = !never
 	if s.Undoable != nil {
 		if step.Undoable = *s.Undoable; !step.Undoable && step.Kind.Parent() { // its default would hide that
-			return fmt.Errorf("step %q: undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", short(s.Name), step.Kind)
+			r.wrong("undoable", "undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", step.Kind)
 		}
 	}
-	if n := len(s.After); n > core.StepsMax {
-		return fmt.Errorf("step %q: after names %d steps, the limit is %d", short(s.Name), n, core.StepsMax)
-	}
-	for _, name := range s.After {
-		// Only earlier steps are filled in, so a later one is not found either.
-		a := p.StepIndex(name)
-		if a < 0 || a >= i {
-			return fmt.Errorf("step %q comes after %q, which is not an earlier step", short(s.Name), short(name))
-		}
-		step.After = append(step.After, a)
-	}
+	step.After = r.names("after", all, s.After)
 	if s.Uses != nil {
-		step.Narrow = true
-		if n := len(*s.Uses); n > core.StepsMax {
-			return fmt.Errorf("step %q: uses names %d steps, the limit is %d", short(s.Name), n, core.StepsMax)
-		}
-		for _, name := range *s.Uses {
-			u := p.StepIndex(name)
-			if u < 0 || u >= i {
-				return fmt.Errorf("step %q uses %q, which is not an earlier step", short(s.Name), short(name))
+		step.Narrow, step.Uses = true, r.names("uses", all, *s.Uses)
+	}
+	r.plan.Steps[r.step] = step
+}
+
+// names are the numbers of the steps that a step names, which all stand before it.
+func (r *numbers) names(field string, all []Step, names []string) (steps []int) {
+	if n := len(names); n > core.StepsMax {
+		r.wrong(field, "%s names %d steps, the limit is %d", field, n, core.StepsMax)
+		return nil
+	}
+	for _, name := range names {
+		switch a := r.plan.StepIndex(name); {
+		case a < 0:
+			r.wrong(field, "%s", NoStep(field, name, all))
+		case a == r.step:
+			r.wrong(field, "%s names the step itself", field)
+		case a > r.step:
+			if path := circle(all, r.step, a); path != nil {
+				r.wrong(field, "%s", Circle(path))
+				continue
 			}
-			step.Uses = append(step.Uses, u)
+			r.wrong(field, "%s names %s, which stands behind it: put the steps in an order in which each stands behind those that it names", field, core.QuoteShort(name))
+		default:
+			steps = append(steps, a)
 		}
 	}
-	p.Steps[i] = step
-	return nil
+	return steps
+}
+
+// NoStep says that a step names one which is not there.
+func NoStep(field, name string, all []Step) string {
+	known := make([]string, 0, len(all))
+	for i := range all {
+		if all[i].Name != "" {
+			known = append(known, all[i].Name)
+		}
+	}
+	slices.Sort(known)
+	return fmt.Sprintf("%s names %s, which is no step; there is %s", field, core.QuoteShort(name), core.ShortText(strings.Join(slices.Compact(known), ", "), 300))
+}
+
+// Circle says that steps come after each other in a circle: the first of the path after the second and so on, the last
+// after the first.
+func Circle(path []string) string {
+	return fmt.Sprintf("the steps come after each other in a circle: %s after %s", strings.Join(path, " after "), path[0])
+}
+
+// circle is the path from a step over another that it comes after back to itself, or nil.
+func circle(all []Step, from, to int) (path []string) {
+	index := make(map[string]int, len(all))
+	for i := range all {
+		index[all[i].Name] = i
+	}
+	seen := map[int]bool{}
+	var back func(i int) []string
+	back = func(i int) []string {
+		if i == from {
+			return []string{}
+		}
+		if seen[i] {
+			return nil
+		}
+		seen[i] = true
+		for _, name := range all[i].After {
+			if next, ok := index[name]; ok {
+				if rest := back(next); rest != nil {
+					return append([]string{short(all[i].Name)}, rest...)
+				}
+			}
+		}
+		return nil
+	}
+	if path = back(to); path != nil {
+		path = append([]string{short(all[from].Name)}, path...)
+	}
+	return path
 }
 
 // schema reads a schema in the one form that its meaning has; null is none.
@@ -318,8 +415,8 @@ func (r *numbers) schema(name string, raw json.RawMessage) string {
 		return ""
 	}
 	form, err := schemaForm(name, string(raw))
-	if err != nil && r.err == nil {
-		r.err = err
+	if err != nil {
+		r.wrong(name, "%v", err)
 	}
 	return string(form)
 }
