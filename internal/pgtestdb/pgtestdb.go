@@ -20,8 +20,8 @@ import (
 
 // cluster is started by the first test that wants it. Stopping ends it; without
 // that its watchdog does when this process is gone. It keeps nothing through a crash, because
-// no test can crash it, and does not vacuum: a worker for each of hundreds of databases would
-// take a good part of a core.
+// no test can crash it, and does not vacuum by itself, which would begin a worker for each of hundreds
+// of databases in turn.
 var cluster = sync.OnceValues(func() (*localpg.Cluster, error) {
 	c, err := localpg.Start(localpg.Options{FsyncOff: true, Settings: map[string]string{"max_connections": "200", "autovacuum": "off"}})
 	if err == nil {
@@ -32,8 +32,8 @@ var cluster = sync.OnceValues(func() (*localpg.Cluster, error) {
 
 var running atomic.Pointer[localpg.Cluster]
 
-// migrated is a database with the newest tables, made once: to copy it takes a fifth of what
-// the migrations take.
+// migrated is a database with the newest tables, made once: to copy it takes the server a third of the
+// CPU that a new one and the migrations take.
 var migrated = sync.OnceValues(func() (string, error) {
 	c, err := cluster()
 	if err != nil {
