@@ -59,14 +59,14 @@ law: ## who may import whom, and what must never be
 # SQLite is C that a program made into Go: the detector finds nothing of ours in
 # there and makes it six times slower.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
-# The package that takes longest, which for a good part waits, is the first to begin.
+# The two packages that take longest, which for a good part wait, begin first.
 # The limit is for what hangs: it must never be near what a slow machine needs.
 UNIT_LIMIT := 20m
 
 unit: ## all Go tests under the race detector
 	$(call heading,tests with -race)
 	@mkdir -p $(BIN); : >$(SUMMARY)
-	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema/postgres ./... 2>&1 | tee -a $(SUMMARY)
+	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema/postgres ./cmd/duly ./... 2>&1 | tee -a $(SUMMARY)
 
 nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers, tools
 	$(call heading,tests of the other modules)

@@ -47,7 +47,7 @@ func TestServeWithCertificates(t *testing.T) {
 	pool.AppendCertsFromPEM(text)
 	server := natsServer(t, natsd.Options{TLS: true, TLSVerify: true, TLSTimeout: 5,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}})
-	database := pgtestdb.URL(t)
+	database := pgtestdb.Installation(t)
 	if err := node.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}

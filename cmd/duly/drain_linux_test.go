@@ -19,6 +19,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/localpg"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // TestDrainIsBounded: a node that is told to stop ends when its drain is over, whatever it stands on: the database gone
@@ -47,7 +48,11 @@ func TestDrainIsBounded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGround(t)
+			open := newGround
+			if strings.HasPrefix(tt.name, "database") {
+				open = newOwnGround
+			}
+			g := open(t)
 			url := g.link.url()
 			if tt.name == "NATS gone" {
 				url = g.nats.ClientURL()
@@ -79,30 +84,46 @@ func TestDrainIsBounded(t *testing.T) {
 
 // ground is what one node stands on.
 type ground struct {
-	pg   *localpg.Cluster
+	pg   *localpg.Cluster // of newOwnGround
 	nats *natsserver.Server
 	link *link
 	db   string
 }
 
+// newGround is a NATS server and a migrated database.
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{}
-	var err error
-	if g.pg, err = localpg.Start(localpg.Options{}); err != nil {
+	return groundOn(t, pgtestdb.Installation(t))
+}
+
+// newOwnGround has a PostgreSQL server of its own, for tests by which that comes to harm.
+func newOwnGround(t *testing.T) *ground {
+	t.Helper()
+	pg, err := localpg.Start(localpg.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := g.pg.Stop(); err != nil {
+		if err := pg.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	if g.db, err = g.pg.NewDatabase(t.Context()); err != nil {
+	db, err := pg.NewDatabase(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := command(t, "", "migrate", "--database-url", g.db); code != 0 {
+	if code, out, errs := command(t, "", "migrate", "--database-url", db); code != 0 {
 		t.Fatalf("migrate: %d %s %s", code, out, errs)
 	}
+	g := groundOn(t, db)
+	g.pg = pg
+	return g
+}
+
+func groundOn(t *testing.T, db string) *ground {
+	t.Helper()
+	g := &ground{db: db}
+	var err error
 	if g.nats, err = natsserver.Start(natsserver.Options{Dir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}

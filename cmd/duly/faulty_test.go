@@ -18,7 +18,7 @@ func TestDemoThroughFaults(t *testing.T) {
 	for name, cockroach := range map[string]bool{"postgres": false, "cockroach": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
-			p, err := pgfault.Start(pgtestdb.URL(t), pgfault.Faults{
+			p, err := pgfault.Start(pgtestdb.Installation(t), pgfault.Faults{
 				Seed: 1, Rate: 0.1, Cockroach: cockroach, From: "UPDATE partitions SET owner", Until: "SELECT id, state FROM tasks",
 			})
 			if err != nil {

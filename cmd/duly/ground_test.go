@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/pgtestdb"
 )
 
 // failing is what readiness says of one condition.
@@ -96,7 +97,7 @@ func (g *ground) serve(t *testing.T, name string, more ...string) *child {
 // covers: B13
 func TestDatabaseAwayIsTold(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
+	g := newOwnGround(t)
 	n := g.serve(t, "n")
 	at := n.ready()
 	if err := g.pg.Crash(); err != nil {
@@ -241,13 +242,7 @@ func TestSecondOfANameDoesNotStart(t *testing.T) {
 // copyOf is a database of the same installation, as a copy has it.
 func (g *ground) copyOf(t *testing.T) string {
 	t.Helper()
-	to, err := g.pg.NewDatabase(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := command(t, "", "migrate", "--database-url", to); code != 0 {
-		t.Fatal(errs)
-	}
+	to := pgtestdb.Migrated(t)
 	var id string
 	for _, c := range []struct {
 		url string

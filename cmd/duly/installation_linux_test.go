@@ -36,7 +36,7 @@ func (g *ground) refused(t *testing.T, url string, more ...string) string {
 // covers: A8
 func TestCopyOfADatabase(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
+	g := newOwnGround(t)
 	production := g.serve(t, "production")
 	at := production.ready()
 	pg, err := g.pg.Copy(context.WithoutCancel(t.Context()), false)

@@ -201,7 +201,7 @@ func (s *secured) serve(user, roles, db string, more ...string) *child {
 
 func migrated(t *testing.T) (db string) {
 	t.Helper()
-	db = pgtestdb.URL(t)
+	db = pgtestdb.Installation(t)
 	if code, _, errs := command(t, "", "migrate", "--database-url", db); code != 0 {
 		t.Fatal(errs)
 	}

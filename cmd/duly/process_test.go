@@ -32,7 +32,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, db: pgtestdb.URL(t)}
+	c := &cluster{t: t, db: pgtestdb.Installation(t)}
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // count is what a query counts in the node's database.
 func (g *ground) count(t *testing.T, query string) (n int) {
 	t.Helper()
-	db, err := pgx.Connect(t.Context(), g.pg.URL("d1"))
+	db, err := pgx.Connect(t.Context(), g.db)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,7 +198,7 @@ func (g *ground) goBack(t *testing.T) {
 // covers: A1, A3
 func TestDatabaseThatWentBack(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
+	g := newOwnGround(t)
 	n := g.serve(t, "n")
 	at := n.ready()
 	c := newCounter(t, g, 400*time.Millisecond)
@@ -242,7 +242,7 @@ func TestDatabaseThatWentBack(t *testing.T) {
 // covers: A4
 func TestEpochsBelowTheConsumers(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
+	g := newOwnGround(t)
 	n := g.serve(t, "n")
 	n.ready()
 	c := newCounter(t, g, 10*time.Millisecond)

@@ -85,7 +85,7 @@ func TestServeByContextOverTLS(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "shop.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	database := pgtestdb.URL(t)
+	database := pgtestdb.Installation(t)
 	if err := node.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestDeadLetterThatCannotBeStored(t *testing.T) {
 		{Username: "all", Password: "x"},
 		{Username: "lame", Password: "x", Permissions: &natsd.Permissions{Publish: &natsd.SubjectPermission{Deny: []string{"duly.dead.>"}}}},
 	}})
-	database := pgtestdb.URL(t)
+	database := pgtestdb.Installation(t)
 	if err := node.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}

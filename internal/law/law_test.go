@@ -157,7 +157,7 @@ var packages = map[string]place{
 	"internal/sim/run": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
 	"internal/localpg":  {},
-	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}},
+	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},
 	"internal/pgfault":  {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.

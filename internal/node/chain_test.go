@@ -46,7 +46,7 @@ func keyFile(t *testing.T) (path string, public ed25519.PublicKey) {
 // signed heads on NATS fits; a row that is changed behind them is named.
 func TestChainOfNodes(t *testing.T) {
 	server := startNATS(t)
-	at := pgtestdb.URL(t)
+	at := pgtestdb.Installation(t)
 	if err := Migrate(t.Context(), at); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func healthy(t *testing.T) *patients {
 	p.cfg.Namespace, p.cfg.ReplyTo, p.cfg.Lease, p.cfg.ScanInterval = wire.DefaultNamespace, []string{"_INBOX."}, time.Second, 100*time.Millisecond
 	p.cfg.NATSInbox, p.cfg.StreamMaxBytes, p.cfg.StreamEventsMaxBytes = patientInbox, 64<<20, 16<<20
 	p.cfg.StreamControlMaxBytes, p.cfg.StreamDeadMaxBytes = 8<<20, 8<<20
-	p.cfg.DatabaseURL = pgtestdb.URL(t)
+	p.cfg.DatabaseURL = pgtestdb.Installation(t)
 	if err := Migrate(t.Context(), p.cfg.DatabaseURL); err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func TestDoctorFindsALaggingReplica(t *testing.T) {
 		monitors = append(monitors, servers[i].MonitorURL())
 	}
 	p := &patients{t: t, cfg: good()}
-	p.cfg.Namespace, p.cfg.StreamReplicas, p.cfg.DatabaseURL, p.cfg.NATSURL = wire.DefaultNamespace, 3, pgtestdb.URL(t), strings.Join(urls, ",")
+	p.cfg.Namespace, p.cfg.StreamReplicas, p.cfg.DatabaseURL, p.cfg.NATSURL = wire.DefaultNamespace, 3, pgtestdb.Installation(t), strings.Join(urls, ",")
 	p.cfg.StreamMaxBytes, p.cfg.StreamEventsMaxBytes, p.cfg.StreamControlMaxBytes, p.cfg.StreamDeadMaxBytes = 64<<20, 16<<20, 8<<20, 8<<20
 	if err := Migrate(t.Context(), p.cfg.DatabaseURL); err != nil {
 		t.Fatal(err)

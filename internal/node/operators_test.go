@@ -80,7 +80,7 @@ func newOperated(t *testing.T) *operated {
 	t.Helper()
 	server := startNATS(t)
 	var err error
-	db := pgtestdb.URL(t)
+	db := pgtestdb.Installation(t)
 	if err := Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func repaired(tb testing.TB, n *Node, rate int) (operate.Preview, operate.Operat
 // repairStores are the state stores, each empty with every call.
 var repairStores = map[string]func(testing.TB) string{
 	"SQLite":     func(tb testing.TB) string { return "sqlite://" + filepath.Join(tb.TempDir(), "duly.db") },
-	"PostgreSQL": pgtestdb.URL,
+	"PostgreSQL": pgtestdb.Installation,
 }
 
 // An operation over everything that is real: control stream, owners, agents, state store. What the rehearsal says is what

@@ -104,7 +104,7 @@ func (s *standingNode) alerts(name string) []string {
 // covers: C12
 func TestSecretsAreNotTold(t *testing.T) {
 	const password, escaped = "s3cr3t/pa55", "s3cr3t%2Fpa55"
-	proxy, err := pgfault.Start(pgtestdb.URL(t), pgfault.Faults{})
+	proxy, err := pgfault.Start(pgtestdb.Installation(t), pgfault.Faults{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 //
 // covers: B1
 func TestConnectionClosedForGoodIsTold(t *testing.T) {
-	n := stands(t, pgtestdb.URL(t))
+	n := stands(t, pgtestdb.Installation(t))
 	if code, _ := n.get(t, "/healthz"); code != 200 {
 		t.Fatalf("not alive: %d", code)
 	}

@@ -99,7 +99,7 @@ func running(t *testing.T, cfg config.Config) (*Node, *lineAlerts) {
 func TestWrongClocksUndoNothing(t *testing.T) {
 	const tasks, partitions = 300, 24
 	server := startNATS(t)
-	db := pgtestdb.URL(t)
+	db := pgtestdb.Installation(t)
 	if err := Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}

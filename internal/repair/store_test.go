@@ -124,7 +124,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, w *world)) {
 		url  func(t *testing.T) string
 	}{
 		{"SQLite", func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "duly.db") }},
-		{"PostgreSQL", func(t *testing.T) string { return pgtestdb.URL(t) }},
+		{"PostgreSQL", func(t *testing.T) string { return pgtestdb.Installation(t) }},
 	} {
 		t.Run(db.name, func(t *testing.T) {
 			w := over(t, db.url(t))

@@ -18,8 +18,7 @@ import (
 	"duly.dev/duly/schema/storetest"
 )
 
-// migrated is the file of a store with the newest tables, made once: to write it takes a hundredth of what the migrations
-// take.
+// migrated is the file of a store with the newest tables, made once and written for each test.
 var migrated = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "duly-sqlite-")
 	if err != nil {
