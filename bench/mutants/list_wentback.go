@@ -28,7 +28,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "accept-offered-after-it-went-back", invariant: 12, file: "internal/core/operator.go",
-		old: "\tif t.WentBackAt != 0 {\n\t\treturn []string{", new: "\tif t.WentBackAt < 0 {\n\t\treturn []string{",
+		old: "\tif t.WentBackAt != 0 ||", new: "\tif t.WentBackAt < 0 ||",
 		fault: "an accept is offered that is not allowed",
 		run:   "^TestAcceptAfterTheDatabaseWentBack$",
 	},

@@ -1,0 +1,74 @@
+package main
+
+// simulatedMutants are faults of what the simulator's graph world has found, and of what its referee judges there: signals,
+// children that have to be there, tasks that start later.
+var simulatedMutants = []mutant{
+	{
+		name: "question-that-is-due-for-ever", invariant: 12, file: "internal/core/wait.go",
+		old: "\t\td.touchRow()\n\t\td.stillDue()\n", new: "\t\td.touchRow()\n",
+		fault: "a task of which a branch waits for room is asked about, and written, again and again",
+		run:   "^TestRetryWaitsBesideACommand$",
+	},
+	{
+		name: "retry-beside-a-wait-not-parked", invariant: 12, file: "internal/core/wait.go",
+		old:   "waits := s.Out == 0 && s.Due <= d.at || s.Out != 0 && (s.kind == kindTask || s.kind.passive())",
+		new:   "waits := s.Due <= d.at && (s.Out == 0 || s.kind == kindTask || s.kind.passive())",
+		fault: "a task stays in memory though only a wait of it is out",
+		run:   "^TestRetryParksBesideAWait$",
+	},
+	{
+		name: "rows-without-end", invariant: 12, file: "internal/core/wait.go",
+		old: "if late && !t.stopping(d.p) {", new: "if late {",
+		fault: "the deadline of a task that is about to stop leads to row after row",
+		run:   "^TestDeadlineWhileItStops$",
+	},
+	{
+		name: "wait-offered-to-accept", invariant: 5, file: "internal/core/operator.go",
+		old: "if t.WentBackAt != 0 || p.Steps[at].Kind == WaitStep {", new: "if t.WentBackAt != 0 {",
+		fault: "what is possible names a request that is always refused",
+		run:   "^TestAWaitIsNotAccepted$",
+	},
+	{
+		name: "held-retry-writes", invariant: 3, file: "scheduler/prove.go",
+		old: "step.Awaits != x.effect.Seq || step.Out != x.effect.Seq", new: "step.Awaits == x.effect.Seq && step.Out != x.effect.Seq",
+		fault: "a retry that may not leave writes a row after the commit, which is lost",
+		run:   "^TestHeldRetryThatIsOutByARow$",
+	},
+	{
+		name: "refused-request-comes-again", invariant: 12, file: "scheduler/apply.go",
+		old: "if slices.Contains(s.unstorable, asked) {", new: "if slices.Contains(s.unstorable, asked) && e.created {",
+		fault: "a request whose row the database refuses lets go of its partition for ever",
+		run:   "^TestRefusedRowOfAnEndedChild$",
+	},
+	{
+		name: "signal-acknowledged-and-lost", invariant: 1, file: "scheduler/apply.go", in: "internal/sim",
+		old: "return s.countSignal(s.event(p, e, ev)), nil", new: "return s.countSignal(nil), nil",
+		fault: "a signal is acknowledged and does not count",
+		run:   "^TestGraphStormThenCalm$",
+	},
+	{
+		name: "signal-not-held-to-its-schema", invariant: 5, file: "scheduler/apply.go", in: "internal/sim",
+		old: "if err := s.checkSignal(e.plan, ev); err != nil {", new: "if err := s.checkSignal(e.plan, ev); err != nil && e.created {",
+		fault: "a signal counts with a payload that does not fit",
+		run:   "^TestGraphStormThenCalm$",
+	},
+	{
+		name: "signal-kept-too-large", invariant: 5, file: "internal/core/signal.go", in: "internal/sim",
+		old: "case len(d.ev.Result) > ps.ResultMax:", new: "case len(d.ev.Result) > ps.ResultMax && s.Out != 0:",
+		fault: "an early signal counts with a payload that is too large",
+		run:   "^TestGraphStormThenCalm$",
+	},
+	{
+		name: "list-ends-early", invariant: 8, file: "scheduler/fan.go", in: "internal/sim",
+		old:   "f.total, f.parallel = e.task.Steps[step].Own().Count, max(1, f.spec.Parallel)",
+		new:   "f.total, f.parallel = max(1, e.task.Steps[step].Own().Count-1), max(1, f.spec.Parallel)",
+		fault: "the last element of a list has no child",
+		run:   "^TestGraphStormThenCalm$",
+	},
+	{
+		name: "starts-before-its-time", invariant: 11, file: "internal/core/forward.go", in: "internal/sim",
+		old: "if t.StartAt > d.at {", new: "if t.StartAt > d.at && t.State == StateUndone {",
+		fault: "a task that is to start later starts at once",
+		run:   "^TestScripts$/^51_start_at$",
+	},
+}
