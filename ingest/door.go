@@ -20,7 +20,7 @@ type Door struct {
 	events  queue[event]
 	spare   []event // memory of the events taken last
 
-	shelves []*pack // by partition: the pack that is open, or nil
+	shelves []*pack // by partition and whether it is timed: the pack that is open, or nil
 	open    int     // packs that are open
 	flying  int     // packs that the stream has not answered
 	flights flights
@@ -53,7 +53,7 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 	if plans == nil || log == nil {
 		return nil, errors.New("ingest: plans and log are required")
 	}
-	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog, shelves: make([]*pack, cfg.Partitions)}
+	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog, shelves: make([]*pack, 2*cfg.Partitions)}
 	// Made once: under overload it is what the door answers most.
 	d.full = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
 		cfg.ItemsMax, cfg.BytesMax).After(RetryFull)

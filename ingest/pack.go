@@ -14,6 +14,7 @@ const freeMax = 128
 // for its outcome.
 type pack struct {
 	partition int
+	timed     bool // its submissions have a start-at: see shelf
 	subs      []core.Submission
 	asks      []ask // of the same items
 	bytes     int
@@ -34,15 +35,17 @@ type ask struct {
 // pack puts a submission on its partition's shelf and publishes the pack when
 // it is full.
 func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submission) {
-	partition, size := at.partition, at.size
-	p := d.shelves[partition]
+	size, timed := at.size, sub.StartAt != 0
+	on := shelf(at.partition, timed)
+	p := d.shelves[on]
 	if p != nil && p.bytes+size > d.cfg.packBytes() {
 		d.publish(now, p)
 		p = nil
 	}
 	if p == nil {
-		p = d.fresh(partition, now)
-		d.shelves[partition] = p
+		p = d.fresh(at.partition, now)
+		p.timed = timed
+		d.shelves[on] = p
 		d.open++
 	}
 	p.subs = append(p.subs, *sub)
@@ -51,6 +54,15 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
 	}
+}
+
+// shelf is where the open pack of a partition is. Submissions with a start-at have one of their own: an older owner does
+// not know them, and keeps their pack as a dead letter, which must not take others with it.
+func shelf(partition int, timed bool) int {
+	if timed {
+		return 2*partition + 1
+	}
+	return 2 * partition
 }
 
 func (d *Door) fresh(partition int, now core.Instant) *pack {
@@ -86,7 +98,7 @@ func (d *Door) window() time.Duration {
 
 // publish takes a pack off its shelf and hands it to the stream.
 func (d *Door) publish(now core.Instant, p *pack) {
-	d.shelves[p.partition] = nil
+	d.shelves[shelf(p.partition, p.timed)] = nil
 	d.open--
 	d.flying++
 	d.stats.packs.Add(1)

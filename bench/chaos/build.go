@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,9 +11,15 @@ import (
 	"strings"
 )
 
-// olderCommit is what the older binary of an upgrade is built from where the
-// checkout has it: a version that reads what the present one writes, tables and packs.
-const olderCommit = "8631bd8"
+// olderCommit is what the older binary of an upgrade is built from unless another is named: the commit that changed the
+// tables last, and so the oldest that serves the present ones. A node refuses tables of any other version.
+func olderCommit(ctx context.Context, root string) (string, error) {
+	commit, err := output(ctx, root, "git", "log", "-1", "--format=%h", "--", "schema/migrations")
+	if err == nil && commit == "" {
+		err = errors.New("no commit changed schema/migrations")
+	}
+	return commit, err
+}
 
 // programs are the two binaries of an upgrade, and the servers'.
 type programs struct {
@@ -47,12 +54,18 @@ func build(ctx context.Context, dir string, s *settings) (*programs, error) {
 		p.olderIs = "not needed"
 		return p, nil
 	}
-	why := buildCommit(ctx, root, dir, s.older, p.older)
+	commit, why := s.older, error(nil)
+	if commit == "" {
+		commit, why = olderCommit(ctx, root)
+	}
 	if why == nil {
-		p.olderIs = "commit " + s.older
+		why = buildCommit(ctx, root, dir, commit, p.older)
+	}
+	if why == nil {
+		p.olderIs = "commit " + commit
 		return p, nil
 	}
-	p.olderIs = fmt.Sprintf("this code with another version (commit %s: %v)", s.older, why)
+	p.olderIs = fmt.Sprintf("this code with another version (commit %s: %v)", commit, why)
 	return p, goBuild(ctx, root, p.older, "chaos-older")
 }
 

@@ -71,7 +71,7 @@ func parse(args []string) (*settings, error) {
 	rate := f.String("rate", env("CHAOS_RATE", ""), "deliveries a second; empty: 800")
 	seed := f.String("seed", env("CHAOS_SEED", ""), "of the faults; empty: one by the clock, which is printed")
 	f.StringVar(&s.only, "only", env("CHAOS_ONLY", ""), "these kinds of faults, with commas between, and no others; operators: all that hit what operators do")
-	f.StringVar(&s.older, "older", env("CHAOS_OLDER", olderCommit), "commit to build the older binary of an upgrade from")
+	f.StringVar(&s.older, "older", env("CHAOS_OLDER", ""), "commit to build the older binary of an upgrade from; empty: the oldest that serves the present tables")
 	f.StringVar(&s.work, "workload", env("CHAOS_WORKLOAD", ""), "run this example beside the deliveries, travel or payout, and close its books too; -only is then "+workloadKinds+" and -rate "+workloadDeliveries+", unless given")
 	f.StringVar(&s.dir, "dir", env("CHAOS_DIR", ""), "where to work; empty: a temporary directory, kept where something was wrong")
 	if err := f.Parse(args); err != nil {
