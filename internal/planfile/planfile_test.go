@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,30 @@ func TestRoundTrip(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestEveryFieldIsRead: whatever the form of a step or a plan has is read from a file; one that is not would be passed over.
+func TestEveryFieldIsRead(t *testing.T) {
+	for what, form := range map[string]reflect.Type{"steps:\n  - name: a\n    agent: b\n    ": reflect.TypeFor[planform.Step](), "": reflect.TypeFor[planform.Plan]()} {
+		for f := range form.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "steps" || name == "v" {
+				continue
+			}
+			_, err := Read("file.yaml", []byte(what+name+": true\n"), payloadMax) // it panics where it has no way to
+			if f.Type == reflect.TypeFor[bool]() && err != nil && strings.Contains(err.Error(), name+": want") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	data, err := os.ReadFile("testdata/right/trip.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Read("trip.yaml", data, payloadMax)
+	if err != nil || !p.Steps[p.StepIndex("car")].Probe {
+		t.Errorf("probe of step car: %+v, %v", p.Steps[p.StepIndex("car")], err)
 	}
 }
 

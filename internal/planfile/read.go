@@ -234,12 +234,16 @@ func (r *reader) value(m member, into reflect.Value) {
 			want = "want an expression, as text in quotes or behind |"
 		}
 		r.wrong(v.at, "%s: %s, got %s", m.name, want, kindNames[v.kind])
-	case *bool:
+	case *bool, bool:
 		if v.kind != boolean {
 			r.wrong(v.at, "%s: want true or false, got %s", m.name, kindNames[v.kind])
 			return
 		}
 		yes := strings.EqualFold(v.text, "true")
+		if into.Kind() == reflect.Bool {
+			into.SetBool(yes)
+			return
+		}
 		into.Set(reflect.ValueOf(&yes))
 	case int:
 		if n, ok := r.whole(m); ok {
@@ -262,6 +266,8 @@ func (r *reader) value(m member, into reflect.Value) {
 		into.Set(reflect.ValueOf(&names))
 	case json.RawMessage:
 		r.schema(m, into)
+	default:
+		panic("planfile: no way to read " + into.Type().String() + " of " + m.name) // a field of the form that is new
 	}
 }
 
