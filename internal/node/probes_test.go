@@ -51,7 +51,7 @@ func TestProbesAskAgain(t *testing.T) {
 					}
 					got, when = p.Outcome, time.Since(began)
 				})
-				time.Sleep(10 * time.Second)
+				<-time.After(10 * time.Second)
 				synctest.Wait()
 				if got != c.want || when < c.from {
 					t.Errorf("%q after %v, want %q not before %v", got, when, c.want, c.from)
