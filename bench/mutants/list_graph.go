@@ -22,13 +22,13 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "stops-while-another-is-out", invariant: 5, file: "internal/core/forward.go",
-		old: "case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i):", new: "case (i == begun || s.Out != 0) && !s.kind.passive() && !t.stopping(d.p), t.skips(d.p, i):",
+		old: "case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i), s.probing():", new: "case (i == begun || s.Out != 0) && !s.kind.passive() && !t.stopping(d.p), t.skips(d.p, i), s.probing():",
 		fault: "a task goes to error while a command of another branch is out",
 		run:   "^TestGraphs$",
 	},
 	{
 		name: "optional-effect-kept", invariant: 8, file: "internal/core/do.go",
-		old: "!ps.Undoable || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {", new: "none || true {",
+		old: "!ps.Undoable || absent || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {", new: "absent || none || true {",
 		fault: "a task goes on without an optional step whose effect stands",
 		run:   "^TestGraphs$",
 	},

@@ -16,7 +16,7 @@ var lateMutants = []mutant{
 	},
 	{
 		name: "late-refusal-after-another-try", invariant: 7, file: "internal/core/late.go",
-		old: "own.Only, own.None = false, false })\n\t}\n}", new: "own.None = false })\n\t}\n}",
+		old: "own.Only, own.None, own.Question = false, false, 0 })\n\t}\n}", new: "own.None, own.Question = false, 0 })\n\t}\n}",
 		fault: "the late refusal of one try is taken for the word of a later one",
 		run:   "^TestScripts$",
 	},

@@ -54,9 +54,9 @@ func (r *reader) readSteps(form *planform.Plan) {
 		read, r.steps = append(read, step), append(r.steps, n)
 	}
 	for i := range read {
-		read[i].After = r.known(i, "after", read[i].After, read, byName)
+		read[i].After = r.known(i, "after", read, byName)
 		if read[i].Uses != nil {
-			uses := r.known(i, "uses", *read[i].Uses, read, byName)
+			uses := r.known(i, "uses", read, byName)
 			read[i].Uses = &uses
 		}
 		r.loose = r.loose || r.steps[i].told["after"]
@@ -84,7 +84,7 @@ func (r *reader) unused(i int, byName map[string]int) string {
 }
 
 // known are the names, in a field of a step, of steps that are there. The others are noted.
-func (r *reader) known(step int, field string, names []string, all []planform.Step, byName map[string]int) (known []string) {
+func (r *reader) known(step int, field string, all []planform.Step, byName map[string]int) (known []string) {
 	known = []string{}
 	m := r.steps[step].member(field)
 	if m == nil {

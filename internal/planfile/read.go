@@ -71,7 +71,7 @@ func (r *reader) plan(payloadMax int) core.Plan {
 		}
 		return core.Plan{}
 	}
-	r.point(&p, err)
+	r.point(err)
 	r.check(&p, payloadMax)
 	return p
 }
@@ -79,11 +79,11 @@ func (r *reader) plan(payloadMax int) core.Plan {
 // check points at what core, jsonschema and expr refuse.
 func (r *reader) check(p *core.Plan, payloadMax int) {
 	full := p.WithDefaults()
-	r.point(p, full.Validate(payloadMax))
+	r.point(full.Validate(payloadMax))
 	if len(p.Steps) > core.StepsMax {
 		return
 	}
-	r.point(p, jsonschema.CheckPlan(&full))
+	r.point(jsonschema.CheckPlan(&full))
 	_, err := expr.Compile(&full)
 	all, _ := errors.AsType[expr.Errors](err)
 	for _, e := range all {
@@ -117,7 +117,7 @@ func (r *reader) label(step int) string {
 }
 
 // point points at errors of a plan, unless something is said of the place already.
-func (r *reader) point(p *core.Plan, err error) {
+func (r *reader) point(err error) {
 	all, is := errors.AsType[core.PlanErrors](err)
 	if err != nil && !is {
 		r.wrong(r.root.at, "%v", err)
