@@ -233,6 +233,15 @@ func (c *Cluster) CopyDatabase(ctx context.Context, of string) (string, error) {
 	return c.create(ctx, " TEMPLATE "+strings.TrimPrefix(from.Path, "/"))
 }
 
+// DropDatabase removes the database at a URL, and ends what is connected to it.
+func (c *Cluster) DropDatabase(ctx context.Context, at string) error {
+	of, err := url.Parse(at)
+	if err != nil {
+		return fmt.Errorf("database to drop: %w", err)
+	}
+	return c.execute(ctx, "DROP DATABASE "+strings.TrimPrefix(of.Path, "/")+" WITH (FORCE)")
+}
+
 func (c *Cluster) create(ctx context.Context, with string) (string, error) {
 	name := fmt.Sprintf("d%d", c.databases.Add(1))
 	if err := c.execute(ctx, "CREATE DATABASE "+name+with); err != nil {

@@ -109,7 +109,8 @@ func Installation(tb testing.TB) string {
 	return url
 }
 
-// Copy is a database for this test alone that begins as a copy of another, to which nothing may be connected.
+// Copy is a database for this test alone that begins as a copy of another, to which nothing may be connected. It ends with the
+// test: hundreds of them, of a thousand files each, would take the end of the package minutes.
 func Copy(tb testing.TB, url string) string {
 	tb.Helper()
 	c, err := cluster()
@@ -119,5 +120,10 @@ func Copy(tb testing.TB, url string) string {
 	if url, err = c.CopyDatabase(context.Background(), url); err != nil {
 		tb.Fatalf("PostgreSQL for the tests: %v", err)
 	}
+	tb.Cleanup(func() {
+		if err := c.DropDatabase(context.Background(), url); err != nil {
+			tb.Errorf("PostgreSQL for the tests: %v", err)
+		}
+	})
 	return url
 }

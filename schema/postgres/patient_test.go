@@ -148,11 +148,10 @@ func (p patient) Purge(ctx context.Context, partition int, epoch int64, detail, 
 	})
 }
 
-// unpurged falls by one for each task whose details are forgotten, and by one for
-// each whose row is.
+// unpurged falls by one for each task whose details, its journal, are forgotten, and by one for each whose row is.
 func (p patient) unpurged(ctx context.Context, partition int) (n int, err error) {
-	err = p.db.QueryRowContext(ctx, `SELECT count(*) + count(*) FILTER (WHERE NOT COALESCE(purged OR state IN ('processed', 'undone')
-		AND end_number <= (SELECT forgotten FROM partitions WHERE partition = $1), FALSE)) FROM tasks WHERE partition = $1`, partition).Scan(&n)
+	err = p.db.QueryRowContext(ctx, `SELECT count(*) + count(*) FILTER (WHERE EXISTS (SELECT 1 FROM journal j WHERE j.partition = t.partition AND j.number = t.number))
+		FROM tasks t WHERE t.partition = $1`, partition).Scan(&n)
 	return n, err
 }
 
