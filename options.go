@@ -80,6 +80,9 @@ func (d *definition) resolve(before []definition, steps []Named, says string) ([
 	var indexes []int
 	for _, step := range steps {
 		i := slices.IndexFunc(before, func(b definition) bool { return b.step.Name == step.Name() })
+		if i < 0 && step.Name() == d.step.Name {
+			return nil, fmt.Errorf("step %s: %s names the step itself", d.step.Name, says)
+		}
 		if i < 0 {
 			return nil, fmt.Errorf("step %s: %s names %s, which is not an earlier step of the plan", d.step.Name, says, step.Name())
 		}

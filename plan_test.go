@@ -64,7 +64,7 @@ func TestOrderOfSteps(t *testing.T) {
 		{"after two named", step("c", After(a, b)), []int{0, 1}, ""},
 		{"after none", step("c", After()), nil, ""},
 		{"after a stranger", step("c", After(step("x"))), nil, "plan p: step c: after names x, which is not an earlier step"},
-		{"after itself", step("c", After(step("c"))), nil, "step c comes after c"},
+		{"after itself", step("c", After(step("c"))), nil, "plan p: step c: after names the step itself"},
 		{"a name twice", step("a"), []int{1}, "both named a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
