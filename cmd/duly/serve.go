@@ -195,7 +195,14 @@ func serveDrone(ctx context.Context, url, namespace string) error {
 	if err != nil {
 		return err
 	}
-	if err := flow.Plan.Apply(ctx, client); err != nil {
+	doors, err := drone.NewDoors(nc, flow, duly.Namespace(namespace))
+	if err != nil {
+		return err
+	}
+	if err := flow.Rescheduling.Serve(agent, doors); err != nil {
+		return err
+	}
+	if err := flow.Apply(ctx, client); err != nil {
 		return err
 	}
 	return agent.Run(ctx)

@@ -30,6 +30,7 @@
 //	1  202 before the broker's answer, then 404    TestPostKeepsTheCallersID, TestErrorsOfTheDoor
 //	2  the client's id is overwritten              TestPostKeepsTheCallersID
 //	3  no component reads a cancellation           TestDeleteStoresTheCancellation
+//	   or a rescheduling                           TestPatchLosesAndDoublesNothing, TestSuccessorComesAfterRestarts
 //	4  any failure is final, nothing is undone     TestAgentsUndo, TestStormIsSurvivable
 //	5  dispatching twice makes two drones          TestDoTwiceIsOneEffect
 //	6  a repeated create counts as a failure       TestDoTwiceIsOneEffect, TestAgentsCarryADeliveryThrough

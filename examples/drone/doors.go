@@ -21,7 +21,7 @@ import (
 type ClientDoors struct {
 	nc     *nats.Conn
 	client *duly.Client
-	plan   *duly.Plan[Request]
+	flow   *Workflow
 }
 
 // NewDoors returns doors on a connection, which stays the caller's to close.
@@ -31,14 +31,22 @@ func NewDoors(nc *nats.Conn, w *Workflow, options ...duly.ClientOption) (*Client
 	if err != nil {
 		return nil, fmt.Errorf("doors of the deliveries: %w", err)
 	}
-	return &ClientDoors{nc: nc, client: client, plan: w.Plan}, nil
+	return &ClientDoors{nc: nc, client: client, flow: w}, nil
 }
 
 // Submit hands a delivery in under its own id. It returns without an error once
 // Duly's fast door has said that the request is stored and synced. The position
 // reads <partition>.<position in the task stream>.
 func (d *ClientDoors) Submit(ctx context.Context, r *Request) (position string, err error) {
-	receipt, err := d.plan.Submit(ctx, d.client, r.DeliveryID, *r)
+	return positionOf(d.flow.Plan.Submit(ctx, d.client, r.DeliveryID, *r))
+}
+
+// Reschedule is Submit of a rescheduling.
+func (d *ClientDoors) Reschedule(ctx context.Context, r *Reschedule) (position string, err error) {
+	return positionOf(d.flow.Rescheduling.Plan.Submit(ctx, d.client, r.id(), *r))
+}
+
+func positionOf(receipt duly.Receipt, err error) (string, error) {
 	if err != nil {
 		return "", doorError(err)
 	}
@@ -48,6 +56,20 @@ func (d *ClientDoors) Submit(ctx context.Context, r *Request) (position string, 
 // Cancel returns nil once the request to cancel is stored.
 func (d *ClientDoors) Cancel(ctx context.Context, id, reason string) error {
 	return doorError(d.client.Cancel(ctx, Type, id, reason))
+}
+
+// Withdraw is Cancel also of an id that is not there yet: a submission under it is refused then.
+func (d *ClientDoors) Withdraw(ctx context.Context, id, reason string) error {
+	return doorError(d.client.Cancel(ctx, Type, id, reason, duly.EvenIfUnknown()))
+}
+
+// Delivery implements Deliveries.
+func (d *ClientDoors) Delivery(ctx context.Context, id string) (Task, error) {
+	task, err := d.client.Get(ctx, Type, id)
+	if errors.Is(err, duly.ErrNotFound) {
+		return Task{}, fmt.Errorf("%w: %s", ErrNoTask, id)
+	}
+	return Task{State: string(task.State), Reason: task.Reason, FailedStep: task.FailedStep, Input: task.Input}, err
 }
 
 // Probe asks the NATS server for a sign of life. ctx must have a deadline.
@@ -88,7 +110,7 @@ func NewHTTPTasks(base string) (*HTTPTasks, error) {
 		return nil, fmt.Errorf("address of Duly's HTTP API is %q, want http://host:port", base)
 	}
 	return &HTTPTasks{
-		base: strings.TrimSuffix(base, "/") + "/v1/tasks/" + Type + "/",
+		base: strings.TrimSuffix(base, "/") + "/v1/tasks/",
 		// The requests carry their own, shorter times.
 		client: &http.Client{Timeout: 30 * time.Second},
 	}, nil
@@ -98,35 +120,35 @@ func NewHTTPTasks(base string) (*HTTPTasks, error) {
 // and five small results.
 const taskBytesMax = 1 << 20
 
-// Task reads one delivery; see Tasks.
-func (h *HTTPTasks) Task(ctx context.Context, id, after string) (Task, error) {
-	at := h.base + url.PathEscape(id)
+// Task reads one task; see Tasks.
+func (h *HTTPTasks) Task(ctx context.Context, typ, id, after string) (Task, error) {
+	at := h.base + typ + "/" + url.PathEscape(id)
 	if after != "" {
 		at += "?after=" + url.QueryEscape(after)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return Task{}, fmt.Errorf("read delivery %s: %w", id, err)
+		return Task{}, fmt.Errorf("read %s %s: %w", typ, id, err)
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return Task{}, fmt.Errorf("read delivery %s: %w", id, err)
+		return Task{}, fmt.Errorf("read %s %s: %w", typ, id, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, taskBytesMax))
 	switch {
 	case err != nil:
-		return Task{}, fmt.Errorf("read delivery %s: %w", id, err)
+		return Task{}, fmt.Errorf("read %s %s: %w", typ, id, err)
 	case resp.StatusCode == http.StatusNotFound:
 		return Task{}, fmt.Errorf("%w: %s", ErrNoTask, id)
 	case resp.StatusCode == http.StatusBadRequest:
-		return Task{}, &DoorError{Code: http.StatusBadRequest, Text: "read delivery " + id + ": Duly refuses the query after=" + quoteShort(after)}
+		return Task{}, &DoorError{Code: http.StatusBadRequest, Text: "read " + typ + " " + id + ": Duly refuses the query after=" + quoteShort(after)}
 	case resp.StatusCode != http.StatusOK:
-		return Task{}, fmt.Errorf("read delivery %s: %s answered %s", id, h.base, resp.Status)
+		return Task{}, fmt.Errorf("read %s %s: %s answered %s", typ, id, h.base, resp.Status)
 	}
 	var task Task
 	if err := json.Unmarshal(body, &task); err != nil {
-		return Task{}, fmt.Errorf("read delivery %s: %w", id, err)
+		return Task{}, fmt.Errorf("read %s %s: %w", typ, id, err)
 	}
 	return task, nil
 }

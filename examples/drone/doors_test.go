@@ -38,27 +38,27 @@ func TestHTTPTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := tasks.Task(t.Context(), "a-1", "")
+	got, err := tasks.Task(t.Context(), Type, "a-1", "")
 	if err != nil || got.State != "undone" || got.Reason != "r" || len(got.Steps) != 1 || got.Steps[0].Error != "e" || string(got.Input) != `{"deliveryId":"a-1"}` {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := tasks.Task(t.Context(), "b", ""); !errors.Is(err, ErrNoTask) {
+	if _, err := tasks.Task(t.Context(), Type, "b", ""); !errors.Is(err, ErrNoTask) {
 		t.Errorf("unknown: %v", err)
 	}
-	if got, err := tasks.Task(t.Context(), "new", "3.17"); err != nil || got.State != "pending" {
+	if got, err := tasks.Task(t.Context(), Type, "new", "3.17"); err != nil || got.State != "pending" {
 		t.Errorf("stored, not yet in the table: %+v, %v", got, err)
 	}
 	var refused *DoorError
-	if _, err := tasks.Task(t.Context(), "new", "x&y"); !errors.As(err, &refused) || refused.Code != http.StatusBadRequest {
+	if _, err := tasks.Task(t.Context(), Type, "new", "x&y"); !errors.As(err, &refused) || refused.Code != http.StatusBadRequest {
 		t.Errorf("a bad position: %v", err)
 	}
 	for _, id := range []string{"bad", "broken"} {
-		if _, err := tasks.Task(t.Context(), id, ""); err == nil || errors.Is(err, ErrNoTask) {
+		if _, err := tasks.Task(t.Context(), Type, id, ""); err == nil || errors.Is(err, ErrNoTask) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
 	duly.Close()
-	if _, err := tasks.Task(t.Context(), "a-1", ""); err == nil {
+	if _, err := tasks.Task(t.Context(), Type, "a-1", ""); err == nil {
 		t.Error("Duly is gone, and there was no error")
 	}
 	for _, bad := range []string{"", "127.0.0.1:7310", "ftp://x", "http://"} {

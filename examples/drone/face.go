@@ -17,29 +17,34 @@ import (
 // BodyBytesMax bounds the body of a request to the HTTP face.
 const BodyBytesMax = 64 << 10
 
-// Doors is how the HTTP face reaches Duly. A nil error of Submit or Cancel
-// means that the request is stored, synced to disk.
+// Doors is how the HTTP face reaches Duly. A nil error of all but Probe means
+// that the request is stored, synced to disk.
 type Doors interface {
 	// Submit also tells the position of what was stored, for Tasks.Task.
 	Submit(ctx context.Context, r *Request) (position string, err error)
+	// Reschedule is Submit of a rescheduling.
+	Reschedule(ctx context.Context, r *Reschedule) (position string, err error)
 	Cancel(ctx context.Context, id, reason string) error
+	// Withdraw is Cancel also of an id that is not there yet: a submission under it is refused then.
+	Withdraw(ctx context.Context, id, reason string) error
 	Probe(ctx context.Context) error
 }
 
-// Tasks reads what became of a delivery.
+// Tasks reads what became of a delivery or a rescheduling.
 type Tasks interface {
-	// Task returns ErrNoTask for an id that Duly does not know. after is the
+	// Task returns ErrNoTask for an id that is no task of the type. after is the
 	// position a submission was stored at, or empty: until Duly has worked the
 	// stream off up to there, an id it does not know is pending.
-	Task(ctx context.Context, id, after string) (Task, error)
+	Task(ctx context.Context, typ, id, after string) (Task, error)
 }
 
-// Task is what Duly's HTTP API says of a delivery, as far as the face shows it.
+// Task is what Duly says of a task, as far as the example looks at it.
 type Task struct {
-	State  string          `json:"state"`
-	Reason string          `json:"reason"`
-	Input  json.RawMessage `json:"input"`
-	Steps  []TaskStep      `json:"steps"`
+	State      string          `json:"state"`
+	Reason     string          `json:"reason"`
+	FailedStep string          `json:"failed_step"` // whose failure is the reason, if one's is
+	Input      json.RawMessage `json:"input"`
+	Steps      []TaskStep      `json:"steps"`
 }
 
 // TaskStep is one step of a Task.
@@ -65,7 +70,7 @@ type FaceOptions struct {
 //	POST   /api/deliveryrequests       202 once the request is stored, 200 if it was before
 //	GET    /api/deliveryrequests/{id}  200 with the state
 //	DELETE /api/deliveryrequests/{id}  204 once the cancellation is stored
-//	PATCH  /api/deliveryrequests/{id}  202 once it is undone and its successor is stored
+//	PATCH  /api/deliveryrequests/{id}  202 once its rescheduling is stored
 //	GET    /api/probe                  200 if NATS answers
 //
 // Errors are application/problem+json (RFC 9457).
@@ -137,12 +142,11 @@ func (f *Face) post(w http.ResponseWriter, r *http.Request) {
 // the look-up fails, or two requests race, the insert of the task decides, and
 // the same request is one task in any case.
 func (f *Face) repeated(w http.ResponseWriter, r *http.Request, req *Request) (done bool) {
-	task, err := f.tasks.Task(r.Context(), req.DeliveryID, "")
+	task, err := f.tasks.Task(r.Context(), Type, req.DeliveryID, "")
 	if err != nil || len(task.Input) == 0 {
 		return false
 	}
-	var stored Request
-	if json.Unmarshal(task.Input, &stored) == nil && stored == *req {
+	if task.isOf(req) {
 		accept(w, http.StatusOK, req, "")
 		return true
 	}
@@ -207,7 +211,10 @@ func (f *Face) get(w http.ResponseWriter, r *http.Request) {
 	}
 	// A 404 between the stream and the table, after our own 202, would be a lie.
 	after := cmp.Or(r.URL.Query().Get("after"), f.recent.position(id, time.Now()))
-	task, err := f.tasks.Task(r.Context(), id, after)
+	task, err := f.tasks.Task(r.Context(), Type, id, after)
+	if errors.Is(err, ErrNoTask) {
+		task, err = f.coming(r.Context(), id, r.URL.Query().Get("rescheduled"))
+	}
 	if err != nil {
 		p := problemOf(err)
 		p.DeliveryID = id
@@ -222,7 +229,14 @@ func (f *Face) remove(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := f.doors.Cancel(r.Context(), id, "cancelled by the client"); err != nil {
+	err := f.doors.Cancel(r.Context(), id, byClient)
+	if refused, ok := errors.AsType[*DoorError](err); ok && refused.Code == http.StatusNotFound {
+		// A successor that is not there yet is refused when it comes.
+		if _, none := f.coming(r.Context(), id, r.URL.Query().Get("rescheduled")); none == nil {
+			err = f.doors.Withdraw(r.Context(), id, byClient)
+		}
+	}
+	if err != nil {
 		p := problemOf(err)
 		p.DeliveryID = id
 		p.write(w)

@@ -48,10 +48,19 @@ func (f *fakeDuly) Cancel(ctx context.Context, id, _ string) error {
 	return nil
 }
 
+func (f *fakeDuly) Withdraw(ctx context.Context, id, reason string) error {
+	return f.Cancel(ctx, id, reason)
+}
+
+func (f *fakeDuly) Reschedule(ctx context.Context, _ *Reschedule) (string, error) {
+	return "3.18", f.answer(ctx)
+}
+
 func (f *fakeDuly) Probe(ctx context.Context) error { return f.answer(ctx) }
 
-func (f *fakeDuly) Task(_ context.Context, id, after string) (Task, error) {
+func (f *fakeDuly) Task(_ context.Context, typ, id, after string) (Task, error) {
 	r, ok := f.stored[id]
+	ok = ok && typ == Type
 	if ok && !f.visible && after == "3.17" {
 		return Task{State: "pending"}, nil
 	}

@@ -1,48 +1,36 @@
 package drone
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"duly.dev/duly"
 )
 
-// Change is the body of a PATCH: what of a delivery is to be otherwise. A field that is left out stays.
-type Change struct {
-	PickupLocation  *string `json:"pickupLocation"`
-	DropOffLocation *string `json:"dropOffLocation"`
-	PickupTime      *string `json:"pickupTime"`
-	Deadline        *string `json:"deadline"`
+// TypeReschedule is the task type of a rescheduling.
+const TypeReschedule = "reschedule"
+
+// agentReschedule performs the three steps of a rescheduling.
+const agentReschedule = "delivery.reschedule"
+
+// Reschedule is the input of a rescheduling: a delivery is cancelled, and once all of it is undone its successor is
+// submitted. So there are never two drones for one package.
+type Reschedule struct {
+	DeliveryID string  `json:"deliveryId"` // of the delivery that makes way
+	Next       Request `json:"next"`       // its successor
 }
 
-// of is the delivery as it is to be, under the id of its successor.
-func (c *Change) of(r Request) (Request, error) {
-	before := r
-	for _, field := range []struct{ from, to *string }{
-		{c.PickupLocation, &r.PickupLocation}, {c.DropOffLocation, &r.DropOffLocation},
-		{c.PickupTime, &r.PickupTime}, {c.Deadline, &r.Deadline},
-	} {
-		if field.from != nil {
-			*field.to = *field.from
-		}
-	}
-	if r == before {
-		return r, &InvalidError{Fields: []FieldError{{
-			Field: "body", Value: "no change", Limit: "a new pickupLocation, dropOffLocation, pickupTime or deadline",
-		}}}
-	}
-	r.DeliveryID = successor(r.DeliveryID)
-	return r, r.Validate()
-}
+// id is that of the task. It depends on the successor's alone: the same change again is the same task, and of two
+// changes of one delivery Duly takes the first.
+func (r *Reschedule) id() string { return rescheduleID(r.Next.DeliveryID) }
+
+func rescheduleID(successor string) string { return duly.ID(TypeReschedule + "/" + successor) }
 
 // successor is the id of the delivery that takes the place of another: a-1-r1 of a-1, a-1-r2 of a-1-r1. It depends on
 // the id alone, so that a delivery has one successor, whatever is asked of it and however often.
@@ -55,130 +43,130 @@ func successor(id string) string {
 	return id + "-r1"
 }
 
-// claim is the reason of the cancellation that makes way for a successor. Duly keeps the reason of the first one: of
-// two different changes at once, one finds its claim on the delivery and the other does not.
-func claim(next *Request) (string, error) {
-	data, err := json.Marshal(next)
-	if err != nil {
-		return "", fmt.Errorf("reschedule as delivery %s: %w", next.DeliveryID, err)
-	}
-	sum := sha256.Sum256(data)
-	return "rescheduled as " + next.DeliveryID + ", change " + hex.EncodeToString(sum[:8]), nil
+// Rescheduled is what a rescheduling leads to.
+type Rescheduled struct {
+	DeliveryID string `json:"deliveryId"` // the successor's
 }
 
-// readPause is how long to wait between two looks at a delivery that is being undone.
-const readPause = 50 * time.Millisecond
-
-// patch reschedules a delivery that is not carried out yet. It is cancelled as a whole, and only when all of it is
-// undone is its successor submitted: there are never two drones for one package. The same PATCH again goes on where
-// the one before ended.
-func (f *Face) patch(w http.ResponseWriter, r *http.Request) {
-	id, ok := pathID(w, r)
-	if !ok {
-		return
-	}
-	change, p := readChange(w, r)
-	if p == nil {
-		var next *Request
-		var position string
-		after := cmp.Or(r.URL.Query().Get("after"), f.recent.position(id, time.Now()))
-		if next, position, p = f.reschedule(r.Context(), id, after, change); p == nil {
-			f.recent.add(next.DeliveryID, position, time.Now())
-			accept(w, http.StatusAccepted, next, "?after="+url.QueryEscape(position))
-			return
-		}
-	}
-	p.DeliveryID = id
-	p.write(w)
+// Rescheduling is the plan of a rescheduling and its typed steps. A cancellation is not taken back, so the first is a
+// check to Duly as the second is.
+type Rescheduling struct {
+	Cancel    *duly.Check[Reschedule, struct{}]
+	Undone    *duly.Check[Reschedule, struct{}]
+	Successor *duly.Step[Reschedule, Rescheduled]
+	Plan      *duly.Plan[Reschedule]
 }
 
-func (f *Face) reschedule(ctx context.Context, id, after string, change *Change) (next *Request, position string, p *problem) {
-	task, err := f.read(ctx, id, after, func(t *Task) bool { return len(t.Input) > 0 || t.ended() })
-	if err != nil {
-		return nil, "", problemOf(err)
+// rescheduleBy is how long a rescheduling waits at most: Duly tries an undo for a day, and then an operator has another.
+const rescheduleBy = 48 * time.Hour
+
+func newRescheduling(o PlanOptions) *Rescheduling {
+	// Only a refusal ends a step: what does not answer, or is not undone yet, is asked again until the deadline.
+	var checks []duly.CheckOption
+	var steps []duly.StepOption
+	for _, option := range append(o.options(), duly.Attempts(10), duly.Backoff(100*time.Millisecond, 30*time.Second)) {
+		checks, steps = append(checks, option), append(steps, option)
 	}
-	var now Request
-	if err := json.Unmarshal(task.Input, &now); err != nil {
-		return nil, "", conflict("delivery %s is %s, and what was asked of it is not kept", id, task.State)
+	checks, steps = append(checks, duly.OnExhausted(duly.PolicyPause)), append(steps, duly.OnExhausted(duly.PolicyPause))
+	r := &Rescheduling{
+		Cancel:    duly.NewCheck[Reschedule, struct{}]("cancel", agentReschedule, checks...),
+		Undone:    duly.NewCheck[Reschedule, struct{}]("undone", agentReschedule, checks...),
+		Successor: duly.NewStep[Reschedule, Rescheduled]("successor", agentReschedule, steps...),
 	}
-	changed, err := change.of(now)
-	if err != nil {
-		return nil, "", problemOf(err)
-	}
-	reason, err := claim(&changed)
-	if err != nil {
-		return nil, "", problemOf(err)
-	}
-	if p := f.makeWay(ctx, id, after, reason, &task, &changed); p != nil {
-		return nil, "", p
-	}
-	if position, err = f.doors.Submit(ctx, &changed); err != nil {
-		return nil, "", unfinished(id, changed.DeliveryID, err)
-	}
-	return &changed, position, nil
+	r.Plan = duly.NewPlan(TypeReschedule, max(o.Version, 1), r.Cancel, r.Undone, r.Successor).
+		With(duly.TaskCompleteBy(rescheduleBy))
+	return r
 }
 
-// makeWay returns nil once the delivery is undone for this successor, and for no other reason.
-func (f *Face) makeWay(ctx context.Context, id, after, reason string, task *Task, next *Request) *problem {
-	if task.mayBeCancelled() {
-		// Nothing is cancelled for a successor whose id another delivery has.
-		if p := f.free(ctx, next); p != nil {
-			return p
-		}
-		if err := f.doors.Cancel(ctx, id, reason); err != nil {
-			return problemOf(err)
-		}
-	}
-	ours := false // an undo that is in trouble says so in place of the reason
-	last, err := f.read(ctx, id, after, func(t *Task) bool {
-		ours = ours || t.Reason == reason
-		return t.ended()
-	})
+// Deliveries is how the steps of a rescheduling reach deliveries: see ClientDoors.
+type Deliveries interface {
+	Submit(ctx context.Context, r *Request) (position string, err error)
+	Cancel(ctx context.Context, id, reason string) error
+	// Withdraw is Cancel also of an id that is not there yet: a submission under it is refused then.
+	Withdraw(ctx context.Context, id, reason string) error
+	// Delivery returns ErrNoTask for an id that Duly does not know.
+	Delivery(ctx context.Context, id string) (Task, error)
+}
+
+// Serve lets an agent perform the steps.
+func (r *Rescheduling) Serve(a *duly.Agent, d Deliveries) error {
+	s := rescheduler{d}
+	return errors.Join(r.Cancel.Serve(a, s.cancel), r.Undone.Serve(a, s.undone), r.Successor.Serve(a, s.submit, s.withdraw))
+}
+
+// rescheduler performs the steps. Each looks once and answers: Duly does the waiting.
+type rescheduler struct{ deliveries Deliveries }
+
+// byClient is the reason of a cancellation that a caller asks for.
+const byClient = "cancelled by the client"
+
+// cancel makes the delivery give way, unless it ends, or has ended, for a reason of its own.
+func (s rescheduler) cancel(ctx context.Context, c duly.Call[Reschedule]) (none struct{}, err error) {
+	id := c.Input.DeliveryID
+	old, err := s.old(ctx, id)
 	switch {
 	case err != nil:
-		return unfinished(id, next.DeliveryID, err)
-	case last.State == StateProcessed:
-		return conflict("delivery %s is carried out: it is too late to reschedule it", id)
-	case last.State == StateError:
-		return conflict("delivery %s needs an operator, so it is not rescheduled: %s", id, last.Reason)
-	case !ours:
-		return conflict("delivery %s is %s already, so it is not rescheduled: %s", id, last.State, last.Reason)
+		return none, err
+	case old.State == StateError:
+		return none, refuse("delivery %s needs an operator, so it is not rescheduled: %s", id, old.Reason)
+	case old.mayBeCancelled():
+		return none, answerOfDoors(s.deliveries.Cancel(ctx, id, "rescheduled as "+c.Input.Next.DeliveryID))
+	case old.FailedStep != "":
+		return none, refuse("delivery %s failed, so it is not rescheduled: %s", id, old.Reason)
 	}
-	return nil
+	return none, nil // an earlier attempt has cancelled it
 }
 
-// free tells whether the id of a successor has no task, or the successor itself.
-func (f *Face) free(ctx context.Context, next *Request) *problem {
-	task, err := f.tasks.Task(ctx, next.DeliveryID, "")
-	if errors.Is(err, ErrNoTask) {
-		return nil
+// undone succeeds when nothing of the delivery is left. One that needs an operator is waited for.
+func (s rescheduler) undone(ctx context.Context, c duly.Call[Reschedule]) (none struct{}, err error) {
+	old, err := s.old(ctx, c.Input.DeliveryID)
+	if err == nil && old.State != StateUndone {
+		err = duly.RefuseCode(http.StatusTooEarly, fmt.Errorf("delivery %s is %s still: %s", c.Input.DeliveryID, old.State, old.Reason))
 	}
-	if err != nil {
-		return problemOf(err)
+	return none, err
+}
+
+// old reads the delivery that makes way. It refuses one that has no successor, whatever comes.
+func (s rescheduler) old(ctx context.Context, id string) (Task, error) {
+	task, err := s.deliveries.Delivery(ctx, id)
+	switch {
+	case errors.Is(err, ErrNoTask):
+		return task, duly.RefuseCode(http.StatusNotFound, err)
+	case err != nil:
+		return task, err
+	case task.State == StateProcessed:
+		return task, refuse("delivery %s is carried out: it is too late to reschedule it", id)
+	case task.Reason == byClient:
+		return task, refuse("delivery %s was %s, so it is not rescheduled", id, byClient)
 	}
+	return task, nil
+}
+
+func (s rescheduler) submit(ctx context.Context, c duly.Call[Reschedule]) (Rescheduled, error) {
+	_, err := s.deliveries.Submit(ctx, &c.Input.Next)
+	return Rescheduled{DeliveryID: c.Input.Next.DeliveryID}, answerOfDoors(err)
+}
+
+// withdraw undoes the successor, also one that is on its way, and waits until it is undone.
+func (s rescheduler) withdraw(ctx context.Context, u duly.Undo[Reschedule, Rescheduled]) error {
+	next := &u.Input.Next
+	task, err := s.deliveries.Delivery(ctx, next.DeliveryID)
+	switch {
+	case err == nil && (!task.isOf(next) || task.State == StateUndone):
+		return nil // the id is another's, or cannot be submitted any more, or all is undone
+	case err == nil, errors.Is(err, ErrNoTask):
+		if err := s.deliveries.Withdraw(ctx, next.DeliveryID, "its rescheduling is undone"); err != nil {
+			return answerOfDoors(err)
+		}
+		return duly.RefuseCode(http.StatusTooEarly, fmt.Errorf("delivery %s is being undone", next.DeliveryID))
+	}
+	return err
+}
+
+// isOf reports whether the delivery is what was asked for.
+func (t *Task) isOf(r *Request) bool {
 	var stored Request
-	if json.Unmarshal(task.Input, &stored) == nil && stored == *next {
-		return nil
-	}
-	return conflict("deliveryId %s, which the rescheduled delivery would have, is taken by another request", next.DeliveryID)
-}
-
-// read looks at a delivery until it is as wanted or ctx ends.
-func (f *Face) read(ctx context.Context, id, after string, wanted func(*Task) bool) (Task, error) {
-	pause := time.NewTimer(readPause)
-	defer pause.Stop()
-	for {
-		task, err := f.tasks.Task(ctx, id, after)
-		if err != nil || wanted(&task) {
-			return task, err
-		}
-		select {
-		case <-ctx.Done():
-			return Task{}, fmt.Errorf("delivery %s is %s still: %w", id, task.State, ctx.Err())
-		case <-pause.C:
-			pause.Reset(readPause)
-		}
-	}
+	return json.Unmarshal(t.Input, &stored) == nil && stored == *r
 }
 
 const stateUndoing = "undoing"
@@ -189,31 +177,16 @@ func (t *Task) ended() bool {
 
 func (t *Task) mayBeCancelled() bool { return !t.ended() && t.State != stateUndoing }
 
-func conflict(format string, args ...any) *problem {
-	return &problem{Status: http.StatusConflict, Detail: fmt.Sprintf(format, args...)}
+func refuse(format string, args ...any) error {
+	return duly.RefuseCode(http.StatusConflict, fmt.Errorf(format, args...))
 }
 
-// unfinished is the problem of a rescheduling that stopped behind its cancellation: the caller must ask again.
-func unfinished(id, next string, err error) *problem {
-	p := problemOf(err)
-	p.Detail = fmt.Sprintf("delivery %s is being cancelled and its successor %s is not confirmed: send the same PATCH again (%v)", id, next, err)
-	return p
-}
-
-// readChange decodes a body; a field that cannot be changed is refused, not passed over.
-func readChange(w http.ResponseWriter, r *http.Request) (*Change, *problem) {
-	body, p := readBody(w, r)
-	if p != nil {
-		return nil, p
+// answerOfDoors makes a conflict final: another delivery has the id, or the delivery was carried out. Anything else is
+// worth another try.
+func answerOfDoors(err error) error {
+	var refused *DoorError
+	if errors.As(err, &refused) && refused.Code == http.StatusConflict {
+		return duly.RefuseCode(refused.Code, err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	change := &Change{}
-	if err := decoder.Decode(change); err != nil {
-		return nil, badJSON(err)
-	}
-	if decoder.More() {
-		return nil, badField(http.StatusBadRequest, "body", "more than one value", "one JSON object")
-	}
-	return change, nil
+	return err
 }

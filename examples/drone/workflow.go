@@ -1,6 +1,8 @@
 package drone
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"duly.dev/duly"
@@ -39,6 +41,13 @@ type Workflow struct {
 	Drone     *duly.Step[Request, Assignment]
 	Delivery  *duly.Step[Request, Confirmed]
 	Plan      *duly.Plan[Request]
+
+	Rescheduling *Rescheduling
+}
+
+// Apply stores the plans of a delivery and of its rescheduling.
+func (w *Workflow) Apply(ctx context.Context, client *duly.Client) error {
+	return errors.Join(w.Plan.Apply(ctx, client), w.Rescheduling.Plan.Apply(ctx, client))
 }
 
 // resultMax bounds each result; the largest holds three ids.
@@ -63,6 +72,8 @@ func NewWorkflow(o PlanOptions) *Workflow {
 		Transport: duly.NewCheck[Request, Transport](StepTransport.String(), "transport.check", checks...),
 		Drone:     duly.NewStep[Request, Assignment](StepDrone.String(), agentDrone, steps...),
 		Delivery:  duly.NewStep[Request, Confirmed](StepDelivery.String(), agentDelivery, steps...),
+
+		Rescheduling: newRescheduling(o),
 	}
 	w.Plan = duly.NewPlan(Type, max(o.Version, 1), w.Account, w.Package, w.Transport, w.Drone, w.Delivery).
 		With(duly.InputMax(BodyBytesMax))

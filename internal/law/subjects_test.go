@@ -109,7 +109,7 @@ var requirements = []section{
 	{"Defects of the reference application", []subject{
 		{"D1", "202 only after the stream has it; no 404 behind it", ""},
 		{"D2", "The client's id is kept; its retry is the same task", ""},
-		{"D3", "Cancel and reschedule are obeyed", "the drone example has no reschedule, and `extend` moves only the deadline"},
+		{"D3", "Cancel and reschedule are obeyed", "`extend` moves only the deadline"},
 		{"D4", "Transient errors are tried again, final ones undone", ""},
 		{"D5", "Dispatching twice is one drone", ""},
 		{"D6", "A repeated create is the same success", ""},

@@ -83,6 +83,13 @@ func run(ctx context.Context, s settings, up func(address string)) error {
 	if err != nil {
 		return err
 	}
+	agentDoors, err := drone.NewDoors(agentConn, workflow, duly.Namespace(s.Namespace))
+	if err != nil {
+		return err
+	}
+	if err := workflow.Rescheduling.Serve(agent, agentDoors); err != nil {
+		return err
+	}
 	face, err := newFace(faceConn, workflow, s)
 	if err != nil {
 		return err
@@ -174,7 +181,7 @@ func apply(ctx context.Context, nc *nats.Conn, w *drone.Workflow, namespace stri
 	if err != nil {
 		return err
 	}
-	return w.Plan.Apply(ctx, client)
+	return w.Apply(ctx, client)
 }
 
 // serve ends with ctx, after the requests in hand.
