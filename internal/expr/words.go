@@ -57,6 +57,12 @@ var rules = []struct {
 	{regexp.MustCompile(`^invalid RFC 3339 timestamp (".*")$`), func(m []string, _ spot) string {
 		return core.ShortText(m[1], 64) + " is no instant, want one such as timestamp('2027-01-31T09:00:00Z')"
 	}},
+	{regexp.MustCompile(`^timestamp overflow$`), func([]string, spot) string {
+		return "the instant is out of range, want one of the years 1 to 9999"
+	}},
+	{regexp.MustCompile(`^(?:unsigned )?integer overflow$`), func([]string, spot) string {
+		return "the number is too large or too small for an int; double() makes it one that is not"
+	}},
 	{regexp.MustCompile(`^type conversion error from '?(\S+?)'? to '?(\S+?)'?$`), func(m []string, _ spot) string {
 		if typeWords(m[2]) == "a duration" {
 			return "the text is no duration, want one such as duration('90m')"
@@ -240,11 +246,10 @@ func typeWords(name string) string {
 	return "a " + name
 }
 
-// spotOf is the line and column of what failed at run time, where CEL tells it. It marks some errors that all expressions
-// share, whose place is then that of another one.
+// spotOf is the line and column of what failed at run time, where CEL tells it.
 func spotOf(x *expression, err error) (line, column int, ok bool) {
 	failed, is := errors.AsType[*types.Err](err)
-	if !is || failed.NodeID() == 0 || failed == types.NoSuchOverloadErr() || strings.Contains(failed.Error(), "timestamp overflow") {
+	if !is || failed.NodeID() == 0 || sharedErrs[failed] {
 		return 0, 0, false
 	}
 	at := x.ast.NativeRep().SourceInfo().GetStartLocation(failed.NodeID())
