@@ -75,12 +75,7 @@ var rules = []struct {
 	{regexp.MustCompile(`^no such key: (.*)$`), func(m []string, at spot) string {
 		return fmt.Sprintf("there is no %s%s", core.QuoteShort(m[1]), at.guard())
 	}},
-	{regexp.MustCompile(`^no such overload(?:: (\w+))?$`), func(m []string, _ spot) string {
-		if m[1] != "" {
-			return m[1] + "() does not take values of such types; int(), double() and string() convert"
-		}
-		return "values of such types have no such operation; int(), double() and string() convert"
-	}},
+	{regexp.MustCompile(`^no such overload(?:: ([^\s(]+)(?:\((.*)\)| \d+)?)?$`), noOverload},
 	{regexp.MustCompile(`^index out of bounds: (-?\d+)$`), func(m []string, _ spot) string {
 		return fmt.Sprintf("the list has no element %s; size() tells how many it has", m[1])
 	}},
@@ -223,6 +218,29 @@ func unfit(m []string, _ spot) string {
 		return fmt.Sprintf("%s() wants an argument", name)
 	}
 	return fmt.Sprintf("%s does not take %s", name, strings.Join(all, " and "))
+}
+
+// writtenAs are functions that macros stand for.
+var writtenAs = strings.NewReplacer("math.@max", "math.greatest", "math.@min", "math.least")
+
+// noOverload is unfit at run time, where CEL does not always tell the operation and the types.
+func noOverload(m []string, _ spot) string {
+	const advice = "; int(), double() and string() convert"
+	name, values := m[1], "values of such types"
+	if m[2] != "" {
+		types := strings.Split(m[2], ", ")
+		for i := range types {
+			types[i] = typeWords(types[i])
+		}
+		values = strings.Join(types, " and ")
+	}
+	switch sign, ok := operators.FindReverse(name); {
+	case name == "" || ok && sign == "":
+		return values + " have no such operation" + advice
+	case ok:
+		return sign + " does not go with " + values + advice
+	}
+	return writtenAs.Replace(name) + "() does not take " + values + advice
 }
 
 // typeWords names a type of CEL as a reader of JSON would.
