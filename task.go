@@ -40,7 +40,7 @@ type Task struct {
 type TaskStep struct {
 	Name    string
 	Agent   string
-	Status  string // waiting, running, done, failed, undoing, undone …
+	Status  string // waiting, signalled, running, done, failed, undoing, undone …
 	Attempt int
 	Code    int    // of its last failure
 	Error   string // of its last failure

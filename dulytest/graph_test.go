@@ -114,6 +114,9 @@ func TestSignals(t *testing.T) {
 
 	early := task("early")
 	send("early", yes, "")
+	if got := early.Step(nod); got != "signalled" {
+		t.Errorf("its step is %s", got)
+	}
 	send("early", yes, "step nod has had its signal, in journal row")
 	refusedEarly := task("refused-early")
 	send("refused-early", no, "")

@@ -50,14 +50,14 @@ func (t *Task) Failures() int { return t.task.Failures }
 // Alerts is how often an operator was told that an undo is in trouble.
 func (t *Task) Alerts() int { return t.alerts }
 
-// Step is where a step of the task is in its life: waiting, running, done, failed, undoing, undone or skipped. A step
-// that the plan does not have is "unknown".
+// Step is where a step of the task is in its life: waiting, running, done, failed, undoing, undone or skipped; signalled is
+// a signal step whose answer has come before it began. A step that the plan does not have is "unknown".
 func (t *Task) Step(step duly.Named) string {
 	i := t.plan.StepIndex(step.Name())
 	if i < 0 || t.task.Steps == nil {
 		return "unknown"
 	}
-	return t.task.Steps[i].Status.String()
+	return t.task.Steps[i].StatusWord()
 }
 
 // StepResult decodes the result of a step. Error: it has none, or another.

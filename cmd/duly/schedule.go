@@ -52,7 +52,11 @@ func (c *scheduleApplyCmd) Run(ctx context.Context, std streams) error {
 	for _, one := range found {
 		data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("schedules", one.spec.Name), Query: queryOf(map[string]string{"reason": c.Reason}), Body: one.data})
 		if err != nil {
-			return fmt.Errorf("%s: schedule %s: %w", one.at(""), one.spec.Name, err)
+			field := ""
+			if bad, ok := errors.AsType[*client.Problem](err); ok {
+				field = bad.Field
+			}
+			return fmt.Errorf("%s: schedule %s: %w", one.at(field), one.spec.Name, err)
 		}
 		var view operate.ScheduleView
 		if err := json.Unmarshal(data, &view); err != nil {

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -96,7 +100,7 @@ func TestScheduleFiles(t *testing.T) {
 		{"", "has no schedule"},
 		{"[1, 2]", ":1:1: want the fields of a schedule"},
 		{"name: a\ntype: t\ninput: 1\nevery: 1h\nburn: 1\n", ":5:1: field burn is not known"},
-		{"name: a\ntype: t\ninput: 1\ncron: 0 0 30 2 *\n", ":4:7: cron names no day"},
+		{"name: a\ntype: t\ninput: 1\ncron: 0 0 30 2 *\n", `:4:7: cron "0 0 30 2 *" would never run: it names no day of the next 40 years, as 30 February is none`},
 		{"name: a\ntype: t\ninput: 1\ncron: 0 0 * * *\nzone: Europe/Belrin\n", `:5:7: zone "Europe/Belrin" is no time zone: is Europe/Berlin meant?`},
 		{"name: a\ntype: t\ninput: 1\nevery: 1h\nqueue: many\n", ":5:8: queue is a string, want a whole number"},
 		{"name: a\ntype: t\ninput: 1\nevery: 1h\nuntil: soon\n", `:5:8: until is "soon"`},
@@ -110,6 +114,78 @@ func TestScheduleFiles(t *testing.T) {
 		code, out, errs := command(t, "", "schedule", "apply", scheduleFile(t, c.text), "-s", "http://127.0.0.1:1")
 		if code == 0 || !strings.Contains(errs, c.says) || out != "" {
 			t.Errorf("%q: exit status %d, want %q in\n%s%s", c.text, code, c.says, out, errs)
+		}
+	}
+}
+
+// TestScheduleRefusals: the same schedule is refused by the same sentence over HTTP and in a file, there with its place.
+func TestScheduleRefusals(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("DULY_TOKEN", "")
+	w := apitest.New()
+	w.Plan.InputSchema, w.Plan.InputMax = `{"type":"object","required":["cents"]}`, 20
+	handler, err := w.Handler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(apitest.As(operate.RoleOperator, handler))
+	defer server.Close()
+	put := func(body string) (code int, detail string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+"/v1/schedules/s", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		data, err := io.ReadAll(answer.Body)
+		var problem struct{ Detail string }
+		if err != nil || json.Unmarshal(data, &problem) != nil {
+			t.Fatalf("%s: %v", data, err)
+		}
+		return answer.StatusCode, problem.Detail
+	}
+	for _, c := range []struct {
+		fields string // beside type and input
+		code   int
+		want   string // one that ends in a space goes on
+	}{
+		{`"cron":"0 0 30 2 *"`, 400, `cron "0 0 30 2 *" would never run: it names no day of the next 40 years, as 30 February is none`},
+		{`"cron":"0 0 * * *","zone":"Mars/Base"`, 400, `zone "Mars/Base" is no time zone, want a name of the IANA database, such as Europe/Berlin`},
+		{`"cron":"0 0 * * *","zone":"Europe/Belrin"`, 400, `zone "Europe/Belrin" is no time zone: is Europe/Berlin meant?`},
+		{`"every":"1h","type":"ordre"`, 400, `type "ordre" has no plan: apply it first`},
+		{`"every":"1h","plan_version":7`, 400, `plan_version is 7, and no such version of plan order is stored`},
+		{`"every":"1h","input":{}`, 422, `input does not fit the input schema of plan order version 1: missing property 'cents'`},
+		{`"every":"1h","input":"a text that is long."`, 413, `input has 22 bytes, the limit of plan order version 1 is 20`},
+		{`"every":"1h","until":"2001-01-01T00:00:00Z"`, 400, `until 2001-01-01T00:00:00Z has passed: now is `},
+		{`"every":"1h","from":"2001-01-01T00:00:00Z"`, 200, ""}, // its runs begin now
+	} {
+		body := map[string]any{}
+		if err := json.Unmarshal([]byte(`{"type":"order","input":{"cents":1},`+c.fields+`}`), &body); err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, detail := put(string(data))
+		if whole := strings.HasSuffix(c.want, " "); code != c.code || whole && !strings.HasPrefix(detail, c.want) || !whole && detail != c.want {
+			t.Errorf("%s: over HTTP %d %s\nwant %d %s", c.fields, code, detail, c.code, c.want)
+		}
+		body["name"] = "s"
+		if data, err = json.Marshal(body); err != nil {
+			t.Fatal(err)
+		}
+		file := scheduleFile(t, string(data))
+		exit, out, errs := command(t, "", "schedule", "apply", file, "-s", server.URL)
+		place, _, _ := strings.Cut(c.want, " ")
+		at := strings.Index(string(data), `"`+place+`":`) + len(place) + 4
+		if (exit == 0) != (c.want == "") || !strings.Contains(errs, c.want) || c.want != "" && !strings.Contains(errs, fmt.Sprintf("%s:1:%d: ", file, at)) {
+			t.Errorf("%s: in the file, exit status %d: %s%s\nwant %s at column %d", c.fields, exit, out, errs, c.want, at)
 		}
 	}
 }

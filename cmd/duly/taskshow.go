@@ -163,6 +163,8 @@ func (t *task) note(s *step) string {
 		parts = append(parts, "waits until "+s.CompleteBy)
 	case kind == core.SignalStep && running:
 		parts = append(parts, fmt.Sprintf("waits for a signal until %s; to answer: duly signal %s/%s %s '{…}', or --refuse 'why'", s.CompleteBy, t.Type, t.ID, s.Name))
+	case s.Status == core.SignalledWord:
+		parts = append(parts, "its signal has come, and is kept until the step begins")
 	case s.Children != nil && s.At != "":
 		parts = append(parts, s.family(t))
 	}
@@ -177,7 +179,7 @@ func (t *task) note(s *step) string {
 		if s.Optional {
 			parts = append(parts, "optional: the task goes on without it when it fails")
 		}
-		if s.When != "" && s.Status == core.StepWaiting.String() {
+		if s.When != "" && (s.Status == core.StepWaiting.String() || s.Status == core.SignalledWord) {
 			parts = append(parts, "begins if "+s.When)
 		}
 	}

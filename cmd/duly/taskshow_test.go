@@ -22,6 +22,7 @@ const everyKind = `{"id":"o-1~rows~7","type":"order","state":"pending","parent":
 {"name":"parcel","kind":"task","agent":"","status":"waiting","attempt":0,"children":{"type":"parcel","born":0,"running":0,"processed":0,"undone":0,"error":0}},
 {"name":"express","agent":"courier.book","when":"input.express","status":"skipped","attempt":0,"at":"2030-01-01T01:00:01Z"},
 {"name":"coupon","agent":"coupons","optional":true,"status":"skipped","attempt":3,"error":"code 422: used up","at":"2030-01-01T01:00:01Z"},
+{"name":"boss","kind":"signal","agent":"","when":"input.dear","status":"signalled","attempt":0,"result":true,"at":"2030-01-01T01:00:01Z"},
 {"name":"thanks","agent":"mail","when":"results.charge.paid > 1000","optional":true,"status":"waiting","attempt":0}]}`
 
 // wide is a terminal of 80 cells.

@@ -95,7 +95,7 @@ type (
 		Children   *childrenJSON   `json:"children,omitempty" doc:"of task and each"`
 		When       string          `json:"when,omitempty" doc:"CEL: the condition under which it begins; absent: it begins"`
 		Optional   bool            `json:"optional,omitempty" doc:"the task goes on without it when it fails"`
-		Status     string          `json:"status"`
+		Status     string          `json:"status" doc:"waiting, running, done, failed, undoing, undone, skipped, or signalled: a signal came before its step began"`
 		Attempt    int             `json:"attempt"`
 		CompleteBy string          `json:"complete_by,omitempty"`
 		Code       int             `json:"code,omitempty"`

@@ -292,8 +292,7 @@ func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refu
 	return no("it cannot be asked that")
 }
 
-// foreseeSignal is foresee for a signal of a task that has not ended. A second one that comes before its step begins is
-// refused by the owner alone: the view does not show the first.
+// foreseeSignal is foresee for a signal of a task that has not ended.
 func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *ingest.Refusal)) (string, *ingest.Refusal) {
 	i := slices.IndexFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step })
 	if i < 0 {
@@ -304,6 +303,8 @@ func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *i
 		return no("step " + c.Step + " waits for no signal" + signalsOf(view))
 	case status == core.StepWaiting.String():
 		return "it is kept until step " + c.Step + " begins", nil
+	case status == core.SignalledWord:
+		return no("step " + c.Step + " has had its signal, which is kept until the step begins")
 	case status == core.StepDone.String():
 		return no("step " + c.Step + " has had its signal: it is done")
 	case status == core.StepFailed.String():

@@ -16,6 +16,8 @@ func TestSignalIsForeseen(t *testing.T) {
 	no, call, nowhere := yes, yes, yes
 	no.Result, no.Reason = nil, "too dear"
 	call.Step, nowhere.Step = "charge", "elsewhere"
+	again := view(core.StateProcessing, core.StepWaiting)
+	again.Steps[1].Status, again.Possible = core.SignalledWord, []string{"cancel"}
 	for _, x := range []struct {
 		c    core.Control
 		view *core.View
@@ -24,6 +26,8 @@ func TestSignalIsForeseen(t *testing.T) {
 		{yes, view(core.StatePending, core.StepRunning), "step approve is done"},
 		{no, view(core.StatePending, core.StepRunning), "step approve is refused"},
 		{yes, view(core.StateProcessing, core.StepWaiting), "it is kept until step approve begins"},
+		{yes, again, `!task "o-1" is processing: step approve has had its signal, which is kept until the step begins; possible now: cancel`},
+		{no, again, `!task "o-1" is processing: step approve has had its signal, which is kept until the step begins; possible now: cancel`},
 		{yes, view(core.StateProcessing, core.StepDone), `!task "o-1" is processing: step approve has had its signal: it is done; nothing else can be asked of it now`},
 		{yes, view(core.StateProcessing, core.StepSkipped), `!task "o-1" is processing: step approve is skipped: the signal comes too late; nothing else can be asked of it now`},
 		{yes, view(core.StateProcessing, core.StepFailed), `!task "o-1" is processing: step approve has failed: the signal comes too late; nothing else can be asked of it now`},

@@ -151,6 +151,7 @@ var looks = map[string]look{
 	"done":         {"check", "done", "good"},
 	"failed":       {"cross", "failed", "bad"},
 	"skipped":      {"minus", "skipped", "calm"},
+	"signalled":    {"check", "signalled", "calm"},
 	"preview":      {"eye", "preview", "calm"},
 	"paused":       {"pause", "paused", "warn"},
 	"braked":       {"stop", "braked", "bad"},

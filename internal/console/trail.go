@@ -77,6 +77,8 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 			if outside[i] {
 				step.Forward, step.Left = look{"question", "unknown: may have taken effect", "warn"}, true
 			}
+		case core.SignalledWord:
+			step.Forward = look{"clock", "not begun, its signal has come", "calm"}
 		case "running":
 			step.Forward, step.Left = look{"play", "at work", "busy"}, true
 		case "done":

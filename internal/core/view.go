@@ -53,7 +53,7 @@ type StepView struct {
 	Optional bool
 	// Children are those of the step in this round, by what became of them.
 	Children ChildCounts
-	Status   string // a StepStatus's word
+	Status   string // a StepStatus's word, or SignalledWord
 	Attempt  int
 	Due      Instant
 	Code     int
@@ -61,6 +61,17 @@ type StepView struct {
 	Result   []byte
 	At       Instant // of its newest row
 	By       string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
+}
+
+// SignalledWord is the status of a signal step in a View whose signal has come before the step began.
+const SignalledWord = "signalled"
+
+// StatusWord is the step's status as a View has it.
+func (s *StepState) StatusWord() string {
+	if s.kind == kindSignal && s.Status == StepWaiting && s.Own().Early {
+		return SignalledWord
+	}
+	return s.Status.String()
 }
 
 // Summary shows what a task's row says, as a list does.
@@ -88,7 +99,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		v.Steps = append(v.Steps, StepView{
 			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
-			Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
 		})
 	}
 	for i := range rows {

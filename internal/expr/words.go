@@ -57,6 +57,12 @@ var rules = []struct {
 	{regexp.MustCompile(`^invalid RFC 3339 timestamp (".*")$`), func(m []string, _ spot) string {
 		return core.ShortText(m[1], 64) + " is no instant, want one such as timestamp('2027-01-31T09:00:00Z')"
 	}},
+	{regexp.MustCompile(`^timestamp overflow$`), func([]string, spot) string {
+		return "the instant is out of range, want one of the years 1 to 9999"
+	}},
+	{regexp.MustCompile(`^(?:unsigned )?integer overflow$`), func([]string, spot) string {
+		return "the number is too large or too small for an int; double() makes it one that is not"
+	}},
 	{regexp.MustCompile(`^type conversion error from '?(\S+?)'? to '?(\S+?)'?$`), func(m []string, _ spot) string {
 		if typeWords(m[2]) == "a duration" {
 			return "the text is no duration, want one such as duration('90m')"
@@ -69,12 +75,7 @@ var rules = []struct {
 	{regexp.MustCompile(`^no such key: (.*)$`), func(m []string, at spot) string {
 		return fmt.Sprintf("there is no %s%s", core.QuoteShort(m[1]), at.guard())
 	}},
-	{regexp.MustCompile(`^no such overload(?:: (\w+))?$`), func(m []string, _ spot) string {
-		if m[1] != "" {
-			return m[1] + "() does not take values of such types; int(), double() and string() convert"
-		}
-		return "values of such types have no such operation; int(), double() and string() convert"
-	}},
+	{regexp.MustCompile(`^no such overload(?:: ([^\s(]+)(?:\((.*)\)| \d+)?)?$`), noOverload},
 	{regexp.MustCompile(`^index out of bounds: (-?\d+)$`), func(m []string, _ spot) string {
 		return fmt.Sprintf("the list has no element %s; size() tells how many it has", m[1])
 	}},
@@ -219,6 +220,29 @@ func unfit(m []string, _ spot) string {
 	return fmt.Sprintf("%s does not take %s", name, strings.Join(all, " and "))
 }
 
+// writtenAs are functions that macros stand for.
+var writtenAs = strings.NewReplacer("math.@max", "math.greatest", "math.@min", "math.least")
+
+// noOverload is unfit at run time, where CEL does not always tell the operation and the types.
+func noOverload(m []string, _ spot) string {
+	const advice = "; int(), double() and string() convert"
+	name, values := m[1], "values of such types"
+	if m[2] != "" {
+		types := strings.Split(m[2], ", ")
+		for i := range types {
+			types[i] = typeWords(types[i])
+		}
+		values = strings.Join(types, " and ")
+	}
+	switch sign, ok := operators.FindReverse(name); {
+	case name == "" || ok && sign == "":
+		return values + " have no such operation" + advice
+	case ok:
+		return sign + " does not go with " + values + advice
+	}
+	return writtenAs.Replace(name) + "() does not take " + values + advice
+}
+
 // typeWords names a type of CEL as a reader of JSON would.
 func typeWords(name string) string {
 	switch kind, _, _ := strings.Cut(name, "("); kind {
@@ -240,11 +264,10 @@ func typeWords(name string) string {
 	return "a " + name
 }
 
-// spotOf is the line and column of what failed at run time, where CEL tells it. It marks some errors that all expressions
-// share, whose place is then that of another one.
+// spotOf is the line and column of what failed at run time, where CEL tells it.
 func spotOf(x *expression, err error) (line, column int, ok bool) {
 	failed, is := errors.AsType[*types.Err](err)
-	if !is || failed.NodeID() == 0 || failed == types.NoSuchOverloadErr() || strings.Contains(failed.Error(), "timestamp overflow") {
+	if !is || failed.NodeID() == 0 || sharedErrs[failed] {
 		return 0, 0, false
 	}
 	at := x.ast.NativeRep().SourceInfo().GetStartLocation(failed.NodeID())

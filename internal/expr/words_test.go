@@ -40,11 +40,13 @@ func TestWordsAtRunTime(t *testing.T) {
 	for _, source := range []string{
 		`input.total > 5`, `input.s`, `results.b.x > 5`, `true && input['a'].b == 5`, `has(input.a) || input.b.c`, `input.s + 1 > 0`, `input.l[9] == 1`, `int(input.s) > 5`,
 		`timestamp(input.s) > timestamp(0)`, `duration(input.s) > duration('1s')`, `input.s.matches(input.p)`, `1 / input.z > 0`, `1 % input.z > 0`,
-		`9223372036854775807 + input.one > 0`, `input.s.foo == 1`, `size(input.one) > 5`, `input.l.exists(x, x.y > 5)`, "input.one == 1 &&\n input.nope.x", `double(input.s) > 4.0`,
+		`9223372036854775807 + input.one > 0`, `input.s.foo == 1`, `size(input.one) > 5`, `input + 1 == 2`, `-input.s == 1`, `input > 1`, `input.one[0] == 1`, `input.one in input.s`, `input.s ? true : false`, `!input.s`, `input.one < input.s`, `math.greatest(input.s, 1) > 0`,
+		`input.one.startsWith('a')`, `sets.contains(input.l, input.s)`, `cel.bind(x, input.s, x * 2) > 1`, `input.s.contains(input.one)`, `timestamp(input.one).getHours(input.one) > 1`, `input.one && true`, `input.l.exists(x, x.y > 5)`, "input.one == 1 &&\n input.nope.x", `double(input.s) > 4.0`,
+		`timestamp("9999-12-31T23:59:59Z") + duration(input.d) > timestamp(0)`, `timestamp(input.one * 999999999999) > timestamp(0)`, `math.abs(input.one * -9223372036854775807 - 1) > 0`,
 		`input.total > 5 && "a text that is so long that the whole expression is not shown in the error" != ""`,
 	} {
 		p := compile(t, order(func(p *core.Plan) { p.Steps[2].When = source }))
-		_, err := p.When(taskOf(`{"s":"many","l":[1],"p":"(","z":0,"one":1}`, `1`, `{}`), 2)
+		_, err := p.When(taskOf(`{"s":"many","l":[1],"p":"(","z":0,"one":1,"d":"1h"}`, `1`, `{}`), 2)
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line", source, err)
 		}

@@ -77,7 +77,7 @@ var packages = map[string]place{
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
 	"internal/api": {imports: []string{"internal/plancheck", "ingest", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// A world in memory behind the API, for the tests of all that asks it.
-	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
+	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
 	"internal/operate": {imports: []string{"internal/core", "internal/quickjson", "internal/schedule"}},
 	// When a task is submitted again and again: cron, intervals, zones. Pure.

@@ -75,6 +75,34 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 	})
 }
 
+// A second answer to a signal step that has not begun is refused where it is asked, and the task shows why.
+func TestSecondEarlySignal(t *testing.T) {
+	c := startClockwork(t)
+	ctx := t.Context()
+	spec, err := wire.EncodePlan(&core.Plan{Name: "later", Version: 1, Steps: []core.Step{
+		{Name: "night", Kind: core.WaitStep, For: 50 * time.Second}, {Name: "yes", Kind: core.SignalStep, After: []int{0}, CompleteBy: 50 * time.Second}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := c.applyPlan(spec); answer.Error != nil {
+		t.Fatal(answer.Error.Description)
+	}
+	if _, err := c.client.SubmitRaw(ctx, "later", "l-1", []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`1`)); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the task shows the signal", func() bool {
+		task, err := c.client.Get(ctx, "later", "l-1")
+		return err == nil && task.Steps[1].Status == core.SignalledWord
+	})
+	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`2`)))
+	if !some || refused.Code != 409 || !strings.Contains(refused.Description, "step yes has had its signal, which is kept until the step begins; ") {
+		t.Errorf("the second: %v", refused)
+	}
+}
+
 // TestPlanOfNewerBinaryBesideOthers: a node leaves a plan alone that a newer binary has stored with a kind of step that it
 // does not know: what is submitted of it is refused by name, the rest runs, and the plan stays as it was stored.
 func TestPlanOfNewerBinaryBesideOthers(t *testing.T) {

@@ -94,7 +94,7 @@ func (n *Node) scheduling(trail operate.TrailWriter) operate.Schedules {
 	if trail == nil {
 		return nil
 	}
-	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Trail: trail, Submit: ownDoor{n}, Now: n.clock.time}
+	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Trail: trail, Submit: ownDoor{n}, Now: n.clock.time, CheckInput: n.schemas.input}
 }
 
 // scheduleTasks is schedules.Tasks on the state store.

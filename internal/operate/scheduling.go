@@ -30,13 +30,15 @@ type Submitter interface {
 	Submit(ctx context.Context, t Task) error
 }
 
-// Scheduling is Schedules over the state store. All fields are required. It is safe for concurrent use.
+// Scheduling is Schedules over the state store. Fields are required but where it is said. It is safe for concurrent use.
 type Scheduling struct {
 	Store  ScheduleStore
 	Plans  func(context.Context) ([]core.Plan, error)
 	Trail  TrailWriter
 	Submit Submitter
 	Now    func() time.Time
+	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
+	CheckInput func(plan *core.Plan, input []byte) error
 }
 
 var _ Schedules = (*Scheduling)(nil)
@@ -152,7 +154,8 @@ func changedTo(before *Schedule, spec schedule.Spec, by Actor, now time.Time) Sc
 	return to
 }
 
-// checkPlan refuses a task type without a plan: its tasks would be refused one by one.
+// checkPlan refuses a task type without a plan, and an input that the plan does not take: its tasks would be refused one
+// by one.
 func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refusal, error) {
 	plans, err := s.Plans(ctx)
 	unreadable, some := errors.AsType[core.UnreadablePlans](err)
@@ -160,20 +163,40 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 		return nil, fmt.Errorf("plans: %w", err)
 	}
 	known := unreadable.Newest(spec.Type) > 0 // of a newer node, which can read it
+	var meant *core.Plan
 	for i := range plans {
-		if plans[i].Name == spec.Type {
-			if known = true; plans[i].Version == spec.PlanVersion {
-				return nil, nil
-			}
+		plan := &plans[i]
+		if plan.Name != spec.Type {
+			continue
+		}
+		known = true
+		if plan.Version == spec.PlanVersion || spec.PlanVersion == 0 && plan.Version > unreadable.Newest(spec.Type) && (meant == nil || plan.Version > meant.Version) {
+			meant = plan
 		}
 	}
 	switch {
+	case meant != nil:
+		return s.checkInput(meant, spec.Input), nil
 	case !known:
 		return &Refusal{Code: 400, Field: "type", Detail: fmt.Sprintf("type %s has no plan: apply it first", core.QuoteShort(spec.Type))}, nil
 	case spec.PlanVersion != 0 && unreadable.Newest(spec.Type) != spec.PlanVersion:
 		return &Refusal{Code: 400, Field: "plan_version", Detail: fmt.Sprintf("plan_version is %d, and no such version of plan %s is stored", spec.PlanVersion, spec.Type)}, nil
 	}
 	return nil, nil
+}
+
+// checkInput refuses an input that a submission to the plan would be refused for.
+func (s *Scheduling) checkInput(plan *core.Plan, input []byte) *Refusal {
+	if len(input) > plan.InputMax {
+		return &Refusal{Code: 413, Field: "input", Detail: fmt.Sprintf("input has %d bytes, the limit of plan %s version %d is %d", len(input), plan.Name, plan.Version, plan.InputMax)}
+	}
+	if plan.InputSchema == "" || s.CheckInput == nil {
+		return nil
+	}
+	if err := s.CheckInput(plan, input); err != nil {
+		return &Refusal{Code: 422, Field: "input", Detail: fmt.Sprintf("input does not fit the input schema of plan %s version %d: %v", plan.Name, plan.Version, err)}
+	}
+	return nil
 }
 
 // change reads a schedule, changes it, and writes it, again where another was faster. Error: *Refusal.

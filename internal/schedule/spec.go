@@ -76,6 +76,7 @@ func wrong(field, format string, args ...any) *FieldError {
 // Schedule is a Spec that was understood. It is safe for concurrent use.
 type Schedule struct {
 	name    string
+	line    string        // the cron line as it was written
 	cron    cron.Schedule // on the wall clock, as if that were UTC; nil: an interval
 	every   time.Duration
 	zone    *time.Location
@@ -170,6 +171,7 @@ func (s *Schedule) parseTimes(spec *Spec) *FieldError {
 		if s.zone, bad = zoneOf(spec.Zone); bad != nil {
 			return bad
 		}
+		s.line = spec.Cron
 		if s.cron, bad = parseCron(spec.Cron); bad != nil {
 			return bad
 		}
@@ -238,7 +240,7 @@ func (s *Schedule) CheckFires(now time.Time) error {
 	if first, ok := endless.Next(now); ok {
 		return wrong("until", "%s is before the first run, %s", s.until.Format(time.RFC3339), first.In(s.zone).Format(time.RFC3339))
 	}
-	return wrong("cron", "names no day that comes within %d years, such as 30 February: it would never run", searchYears)
+	return wrong("cron", "%s would never run: it names no day of the next %d years, as 30 February is none", core.QuoteShort(s.line), searchYears)
 }
 
 // duration reads a length of time within its limits.

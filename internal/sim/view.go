@@ -49,7 +49,7 @@ func (m *MemStore) Get(_ context.Context, partition int, id string) (core.View, 
 	for i := range t.Steps {
 		s, ps := &t.Steps[i], &plan.Steps[i]
 		v.Steps = append(v.Steps, core.StepView{
-			Name: ps.Name, Kind: ps.Kind, Agent: ps.Agent, Child: ps.Child, Count: s.Own().Count, Status: s.Status.String(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+			Name: ps.Name, Kind: ps.Kind, Agent: ps.Agent, Child: ps.Child, Count: s.Own().Count, Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
 		})
 	}
 	for _, j := range r.journal {

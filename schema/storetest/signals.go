@@ -68,6 +68,26 @@ func testSignals(r *rig) {
 	r.equal("answered, and cancelled", get(r.s.Signals(r.ctx, start, 5))(r), operate.Signals{Tasks: operate.Count{N: 1}, Steps: operate.Count{N: 2}, Since: &since, Next: []operate.OpenSignal{open(2, both, 30, 90)}})
 	r.equal("listed then", r.labelledIDs(core.Filter{OpenSignal: true, Limit: 2}), []string{"ask2"})
 	r.equal("selected then", get(r.s.Freeze(r.ctx, preview("asked"), operate.Selection{Filter: &core.Filter{OpenSignal: true}}))(r), int64(1))
+	// An answer that comes before its step begins is seen in the task and in the view `steps`, so that no other is asked for.
+	early := &core.Task{Partition: 1, Number: 9, ID: "early", Type: p.Name, InputHash: []byte("h"), Deadline: start.Add(24 * time.Hour), CreatedAt: start}
+	core.Birth(&p, early, &core.Event{At: start, Actor: "node", Node: "node"}, &out)
+	written(early, true)
+	words := func() (all []string) {
+		for _, s := range get(r.s.Get(r.ctx, 1, early.ID))(r).Steps {
+			all = append(all, s.Status)
+		}
+		if r.db != nil {
+			var word string
+			r.must(r.db.QueryRowContext(r.ctx, `SELECT status FROM steps WHERE task = 'early' AND name = 'boss'`).Scan(&word))
+			r.equal("in the view", word, all[1])
+		}
+		return all
+	}
+	r.equal("before an early answer", words(), []string{"running", "waiting", "waiting", "waiting"})
+	event(early, core.Event{Kind: core.EventSignal, At: start.Add(time.Minute), Actor: "anna", Step: "boss", Result: []byte(`true`)})
+	r.equal("after it", words(), []string{"running", core.SignalledWord, "waiting", "waiting"})
+	event(early, core.Event{Kind: core.EventReply, At: start.Add(2 * time.Minute), Actor: "x@a", Seq: 1, Result: []byte(`1`)})
+	r.equal("when its step has begun", words(), []string{"done", "done", "running", "waiting"})
 	if _, err := r.s.Signals(r.ctx, start, operate.ListMax+1); err == nil {
 		r.Error("more were asked for than a list may have")
 	}

@@ -23,7 +23,8 @@ func nightly() operate.Schedule {
 
 // scheduling is operate.Schedules of the world.
 func (w *World) scheduling() *operate.Scheduling {
-	return &operate.Scheduling{Store: w, Plans: w.Plans, Trail: w, Submit: scheduled{w}, Now: w.now}
+	return &operate.Scheduling{Store: w, Plans: w.Plans, Trail: w, Submit: scheduled{w}, Now: w.now,
+		CheckInput: func(p *core.Plan, input []byte) error { return w.schemas.Check(p.InputSchema, input) }}
 }
 
 // scheduled is operate.Submitter of the world.

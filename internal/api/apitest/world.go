@@ -20,6 +20,7 @@ import (
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
@@ -58,7 +59,8 @@ type World struct {
 	Submitted  []ingest.Request
 	Refuse     *operate.Refusal // of every action; nil: none
 	Open       []operate.OpenSignal
-	Reads      int           // of the store
+	Reads      int // of the store
+	schemas    jsonschema.Cache
 	wake       chan struct{} // closed and made new when there are events
 }
 
