@@ -340,7 +340,7 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", "/v1/schedules/nightly?reason=r", "", 204, ``},
 		{"DELETE", "/v1/schedules/none?reason=r", "", 404, `there is no schedule`},
 		{"DELETE", "/v1/schedules/nightly", "", 400, `reason is empty`},
-		{"PUT", "/v1/schedules/weekly", `{"type":"order","input":1,"cron":"0 0 30 2 *"}`, 400, `cron names no day`},
+		{"PUT", "/v1/schedules/weekly", `{"type":"order","input":1,"cron":"0 0 30 2 *"}`, 400, `would never run: it names no day`},
 		{"PUT", "/v1/schedules/weekly", `{"type":"order","input":1,"cron":"0 0 * * *","zone":"Europe/Belrin"}`, 400, `is Europe/Berlin meant?`},
 		{"PUT", "/v1/schedules/weekly", `{"type":"other","input":1,"every":"1h"}`, 400, `has no plan`},
 		{"GET", "/v1/audit?actor=olga&action=undo&target=task/order&from=2026-01-31T12:00:00Z&to=2026-01-31T12:00:01Z", "", 200, `"reason":"asked by mail"`},

@@ -100,7 +100,7 @@ func (r *reader) known(step int, field string, all []planform.Step, byName map[s
 			r.wrong(item.at, "%s: %s names the step itself", r.label(step), field)
 			r.steps[step].tell(field)
 		case !ok:
-			r.wrong(item.at, "%s: %s", r.label(step), planform.NoStep(field, item.text, all))
+			r.wrong(item.at, "%s: %s", r.label(step), planform.NoStep(step, field, item.text, all))
 			r.steps[step].tell(field)
 		default:
 			known = append(known, item.text)

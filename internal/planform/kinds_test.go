@@ -103,7 +103,7 @@ func TestKindsRefused(t *testing.T) {
 		{`"steps":[{"name":"a","agent":"x","whenn":"true"}]`, `plan cannot work: neither a plan nor a step has a field "whenn"`},
 		{`"steps":[{"name":"a","kind":"task","child":"q","undoable":false}]`, `plan p: step a: undoable is false, but a step of kind task is undone as its child is`},
 		{`"steps":[{"name":"a","agent":"x","uses":["b"]},{"name":"b","agent":"x"}]`, `plan p: step a: uses names "b", which stands behind it: put the steps in an order in which each stands behind those that it names`},
-		{`"steps":[{"name":"a","agent":"x","uses":["z"]}]`, `plan p: step a: uses names "z", which is no step; there is a`},
+		{`"steps":[{"name":"a","agent":"x","uses":["z"]}]`, `plan p: step a: uses names "z", which is no step, and there is no other`},
 		{`"steps":[{"name":"a","kind":"signal","schema":7}]`, `step a: schema is 7, want a JSON Schema: an object, true or false`},
 		{`"steps":[{"name":"a","kind":"each","child":"q","elements":"input","elements_max":0}]`, `elements_max is 0, want 1 or more`},
 		{`"input_schema":"text","steps":[{"name":"a","agent":"x"}]`, `input_schema is "text", want a JSON Schema`},

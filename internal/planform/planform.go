@@ -344,7 +344,7 @@ func (r *numbers) names(field string, all []Step, names []string) (steps []int) 
 	for _, name := range names {
 		switch a := r.plan.StepIndex(name); {
 		case a < 0:
-			r.wrong(field, "%s", NoStep(field, name, all))
+			r.wrong(field, "%s", NoStep(r.step, field, name, all))
 		case a == r.step:
 			r.wrong(field, "%s names the step itself", field)
 		case a > r.step:
@@ -360,13 +360,16 @@ func (r *numbers) names(field string, all []Step, names []string) (steps []int) 
 	return steps
 }
 
-// NoStep says that a step names one which is not there.
-func NoStep(field, name string, all []Step) string {
+// NoStep says that a step, all[of], names one which is not there.
+func NoStep(of int, field, name string, all []Step) string {
 	known := make([]string, 0, len(all))
 	for i := range all {
-		if all[i].Name != "" {
+		if i != of && all[i].Name != "" {
 			known = append(known, all[i].Name)
 		}
+	}
+	if len(known) == 0 {
+		return fmt.Sprintf("%s names %s, which is no step, and there is no other", field, core.QuoteShort(name))
 	}
 	slices.Sort(known)
 	return fmt.Sprintf("%s names %s, which is no step; there is %s", field, core.QuoteShort(name), core.ShortText(strings.Join(slices.Compact(known), ", "), 300))

@@ -193,7 +193,7 @@ func (w *world) runner(t *testing.T, told *[]missed) *Runner {
 
 func (w *world) service() *operate.Scheduling {
 	return &operate.Scheduling{Store: w, Trail: w, Submit: w, Now: w.clock, Plans: func(context.Context) ([]core.Plan, error) {
-		return []core.Plan{{Name: "payout", Version: 1}}, nil
+		return []core.Plan{core.Plan{Name: "payout", Version: 1}.WithDefaults()}, nil
 	}}
 }
 
