@@ -171,7 +171,7 @@ func serveShop(ctx context.Context, url, namespace string) error {
 	return shop.New().Run(ctx, nc, namespace, orderEvery, mendAfter, slog.New(slog.DiscardHandler))
 }
 
-// serveDrone stores the plan of a delivery and serves its agents.
+// serveDrone stores the plans of a delivery and serves its agents.
 func serveDrone(ctx context.Context, url, namespace string) error {
 	nc, err := nats.Connect(url, nats.Name("drone"), nats.MaxReconnects(-1))
 	if err != nil {

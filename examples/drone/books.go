@@ -96,7 +96,7 @@ type entry struct {
 	flags   uint8
 	last    uint8 // attempt of the newest call, with lastUndo
 	repeat  uint8 // how often that attempt was made before
-	closed  uint8 // a probe found no effect of these attempts: those that are still on their way make none
+	closed  uint8 // a probe found no effect of these attempts: those still on their way, also after the grace, make none
 }
 
 const (

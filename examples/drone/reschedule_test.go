@@ -195,7 +195,7 @@ func TestTwoChangesAtOnce(t *testing.T) {
 	for _, other := range []bool{false, true} { // a face that has not seen the other's, too
 		wantAnswer(t, face, "PATCH", "a", later, http.StatusAccepted, `"deliveryId":"a-r1"`)
 		if other {
-			face.tasks = unaware{d}
+			face.tasks = only{d, Type}
 		}
 		wantAnswer(t, face, "PATCH", "a", `{"pickupLocation":"elsewhere"}`, http.StatusConflict, "")
 	}
@@ -205,14 +205,17 @@ func TestTwoChangesAtOnce(t *testing.T) {
 	}
 }
 
-// unaware are tasks without the reschedulings.
-type unaware struct{ *engineDuly }
+// only are the tasks of one type.
+type only struct {
+	*engineDuly
+	typ string
+}
 
-func (u unaware) Task(ctx context.Context, typ, id, after string) (Task, error) {
-	if typ == TypeReschedule {
+func (o only) Task(ctx context.Context, typ, id, after string) (Task, error) {
+	if typ != o.typ {
 		return Task{}, ErrNoTask
 	}
-	return u.engineDuly.Task(ctx, typ, id, after)
+	return o.engineDuly.Task(ctx, typ, id, after)
 }
 
 // After the 202 neither caller nor face is needed: the successor comes although server and agent are away between any
@@ -242,6 +245,8 @@ func TestSuccessorComesAfterRestarts(t *testing.T) {
 	wantAnswer(t, face, "GET", "a-r1", "", http.StatusOK, `"state":"processed"`)
 	wantAnswer(t, face, "PATCH", "a", later, http.StatusAccepted, `"deliveryId":"a-r1"`)
 	wantAnswer(t, face, "PATCH", "a-r1", `{"pickupLocation":"elsewhere"}`, http.StatusConflict, "carried out")
+	face.tasks = only{d, TypeReschedule} // as long as the successor is not in the table
+	wantAnswer(t, face, "GET", "a-r1", "", http.StatusOK, `"state":"pending"`)
 	if report := d.check(t, all); report.Processed != 1 || report.Undone != 1 {
 		t.Errorf("report %+v", report)
 	}
@@ -335,8 +340,9 @@ func TestDeleteOfASuccessorToCome(t *testing.T) {
 	for range 2 {
 		wantAnswer(t, face, "DELETE", "a-r1", "", http.StatusNoContent, "")
 	}
-	d.e.Run()
+	d.e.Advance(time.Minute)
 	old.WantState(duly.StateUndone)
+	d.e.Task(rescheduleID("a-r1")).WantState(duly.StateUndone) // at once: nothing else will come of it
 	wantAnswer(t, face, "GET", "a-r1", "", http.StatusOK, "cancelled by the client")
 	wantAnswer(t, face, "PATCH", "a", later, http.StatusConflict, "not rescheduled")
 	if report := d.check(t, all); d.e.Task("a-r1") != nil || report.Undone != 1 {
@@ -450,6 +456,9 @@ func TestPatchRefuses(t *testing.T) {
 	if d.e.Run(); d.e.Task("b").State() != StateProcessed {
 		t.Errorf("b is %s, want it untouched", d.e.Task("b").State())
 	}
+	d.deliver(t, "c")
+	wantAnswer(t, face, "DELETE", "c", "", http.StatusNoContent, "")
+	wantAnswer(t, face, "PATCH", "c", later, http.StatusConflict, "already, so it is not rescheduled: "+byClient)
 	for id, want := range map[string]string{"a": "a-r1", "a-r1": "a-r2", "a-r01": "a-r01-r1", "-r1": "-r1-r1"} {
 		if got := successor(id); got != want {
 			t.Errorf("successor of %s is %s, want %s", id, got, want)

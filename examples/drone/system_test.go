@@ -217,7 +217,7 @@ func TestRescheduleOverHTTP(t *testing.T) {
 	t.Cleanup(tasks.client.CloseIdleConnections)
 	face := NewFace(FaceOptions{Doors: s.doors, Tasks: tasks, Timeout: 20 * time.Second})
 	moved := 0
-	for i := range 5 {
+	for i := range 3 {
 		r := NewGenerator(7).Request(i)
 		insist(t, face, "POST", requests, bodyOf(t, r))
 		w := ask(face, "PATCH", requests+"/"+r.DeliveryID, later)
