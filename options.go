@@ -253,8 +253,8 @@ func Least(d time.Duration) Option {
 }
 
 // Probed has the step's agent asked what became of a do that was not answered by its complete-by, before the step is
-// tried again or undone: see [Step.ServeProbe]. What the agent says decides: done completes the step, absent leaves nothing
-// to undo. The step waits for that as long as for a do, 2 to 30 s; then it goes on as one that is not known.
+// tried again or undone: see [Step.ServeProbe]. What the agent says decides: done completes the step, absent lets it be tried
+// again. The step waits for that as long as for a do, 2 to 30 s; then it goes on as one that is not known.
 func Probed() Option {
 	return option(func(def *definition) { def.step.Probe = true })
 }

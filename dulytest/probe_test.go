@@ -26,7 +26,7 @@ func TestProbes(t *testing.T) {
 	}{
 		"its answer is lost":  {func(r *dulytest.Rule) { r.Attempt(1).Lost() }, true, "pay overdue, pay probed", 1},
 		"it was never called": {func(r *dulytest.Rule) { r.Attempt(1).Silent() }, true, "pay overdue, pay probed, pay done", 1},
-		"it is silent always": {func(r *dulytest.Rule) { r.Silent() }, true, "pay overdue, pay probed, pay overdue, pay probed, pay overdue, pay probed", 0},
+		"it is silent always": {func(r *dulytest.Rule) { r.Silent() }, true, "pay overdue, pay probed, pay overdue, pay probed, pay overdue, pay probed, pay undone", 0},
 		"it cannot tell":      {func(r *dulytest.Rule) { r.Attempt(1).Lost() }, false, "pay overdue, pay probed, pay done", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestProbes(t *testing.T) {
 				t.Errorf("%d paid, want %d", paid, test.paid)
 			}
 			if test.paid == 0 {
-				task.WantUndone()
+				task.WantUndone(probedPay)
 				return
 			}
 			task.WantProcessed()

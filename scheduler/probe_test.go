@@ -60,7 +60,7 @@ func TestProbes(t *testing.T) {
 	say(core.Probe{Outcome: core.ProbeAbsent})
 	r.cycle()
 	undo := r.one()
-	if !undo.Undo || undo.Step != "a" {
+	if !undo.Undo || undo.Step != "b" {
 		t.Fatalf("after an absent: %+v", undo)
 	}
 	r.tasks(0, order("t2"))

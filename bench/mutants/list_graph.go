@@ -28,7 +28,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "optional-effect-kept", invariant: 8, file: "internal/core/do.go",
-		old: "!ps.Undoable || absent || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {", new: "absent || none || true {",
+		old: "!ps.Undoable || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {", new: "none || true {",
 		fault: "a task goes on without an optional step whose effect stands",
 		run:   "^TestGraphs$",
 	},

@@ -6,7 +6,8 @@ import "time"
 // it is tried again or undone. The row of the silence leaves the step running, with nothing out, until the agent has said
 // or the time for that is over: that row, `probed`, decides. The owner asks, and asks again, without a row. In a task that is
 // undone the answer is evidence, as a late one is. That there is no effect counts only of a time when no do of the step can
-// take effect any more, so that an agent has to look, and to promise nothing: the undo of the step waits probeHold longer.
+// take effect any more, so that an agent has to look, and to promise nothing. It lets the step be tried again, but spares no
+// undo: that leaves the tombstone which a do finds whose agent has a wrong clock.
 // docs/decisions/033-probes.md says why.
 
 // ProbeOutcome is what an agent says of a key when it is asked whether its do took effect.
@@ -104,16 +105,13 @@ func (d *decision) probed() error {
 	case d.ev.Code == 0:
 		r.Result, r.Due = d.ev.Result, s.Due
 		d.keep(&r)
+	case d.ev.Code == CodeAbsent && !waits:
+		return d.stale("its undo comes all the same: a do that is late finds it")
 	case d.ev.Code == CodeAbsent && d.at < d.t.ProbeQuiet(i):
 		return d.stale("its do may still take effect")
 	case d.ev.Code == CodeAbsent:
-		r.Error, r.EffectsPossibleUntil = "its agent says that it had no effect", 0
-		state := d.t.State
-		if waits {
-			state = d.failing(&r, i, false)
-		} else {
-			r.Due = s.Due
-		}
+		r.Error, r.EffectsPossibleUntil = "its agent says that it had no effect", d.t.ProbeQuiet(i)
+		state := d.failing(&r, i, false)
 		d.finish(&r, state)
 	default:
 		return d.stale("that does not say what became of it")
@@ -132,10 +130,7 @@ func (d *decision) probeOver(i int) {
 // applyProbed keeps what an agent says of a silent do of step r.Step, whose try it may end. Evidence ends none.
 func (t *Task) applyProbed(r *Record) {
 	s := &t.Steps[r.Step]
-	switch {
-	case r.Code == CodeAbsent:
-		s.MayHaveEffect = false
-	case r.StepStatus == StepDone:
+	if r.StepStatus == StepDone {
 		s.MayHaveEffect, s.Result, s.ByHand, s.Repeats = true, r.Result, false, false
 	}
 	if r.Code != CodeTimeout { // else what it says later is evidence, if no other do leaves

@@ -259,7 +259,7 @@ func (w *words) whyFailed(ps *core.Step) string {
 		case r.Code == 0:
 			return "the step is not wanted any more: its undo has the result"
 		case r.Code == core.CodeAbsent:
-			return "there is no effect, and nothing to undo"
+			return "there is no effect: the step is tried again, or fails by its policy"
 		}
 		return "its agent had time until then: the step goes on as one of which it is not known"
 	case core.KindUndoLate:

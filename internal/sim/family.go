@@ -96,7 +96,7 @@ func (w *World) checkBorn(r *row, j *core.Record) {
 			w.wrong(r.task.Partition, r.task.ID, "G5: row %d ends step %s after %d children of %d elements", j.Seq, step.Name, least, begun)
 		}
 	case j.Kind == core.KindDone:
-	case j.Kind == core.KindOverdue && !w.storm && r.begunAt(j) >= w.calmFrom:
+	case j.Kind == core.KindOverdue && !w.storm && r.begunAt(j) >= w.calmFrom && r.journal[j.Seq-2].State != core.StateUndoing:
 	default:
 		return
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -73,13 +72,6 @@ func (w *World) checkLate(r *row, j *core.Record) {
 	if w.books.live[key] && !w.forgotten(t.Partition, key) {
 		w.wrong(t.Partition, t.ID, "row %d takes %s to have no effect, and it has", j.Seq, key)
 	}
-}
-
-// absent reports whether a later row says that the do of row i had no effect.
-func (r *row) absent(i, step int) bool {
-	return slices.ContainsFunc(r.journal[i+1:], func(j core.Record) bool {
-		return j.Kind == core.KindProbed && j.Step == step && j.Code == core.CodeAbsent && j.Round == r.journal[i].Round
-	})
 }
 
 // refusedLate reports whether a later row says that the do of row i, the only one of its step, was refused.
