@@ -7,7 +7,7 @@ ALTER TABLE tasks ADD COLUMN IF NOT EXISTS signal_since TIMESTAMPTZ;
 ALTER TABLE tasks ADD COLUMN IF NOT EXISTS signal_due TIMESTAMPTZ;
 UPDATE tasks SET signal_steps = o.steps, signal_since = o.since, signal_due = o.due
 FROM (
-    SELECT s.partition, s.number, CAST(sum(CAST(1 AS INT8) << CAST(s.ordinal AS INT4)) AS INT8) AS steps, min(s.at) AS since, min(s.due) AS due
+    SELECT s.partition, s.number, CAST(sum(CAST(1 AS INT8) << CAST(s.ordinal AS INT2)) AS INT8) AS steps, min(s.at) AS since, min(s.due) AS due
     FROM steps s WHERE s.kind = 'signal' AND s.status = 'running' AND s.task_state IN ('pending', 'processing') GROUP BY s.partition, s.number
 ) AS o WHERE tasks.partition = o.partition AND tasks.number = o.number;
 -- Their list, the oldest, and the most urgent. CONCURRENTLY, as in 6.
