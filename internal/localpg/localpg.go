@@ -226,20 +226,29 @@ func (c *Cluster) NewDatabase(ctx context.Context) (string, error) {
 // CopyDatabase makes a database that begins as a copy of the one at a URL, and returns its own URL. Nothing may be
 // connected to the one that is copied.
 func (c *Cluster) CopyDatabase(ctx context.Context, of string) (string, error) {
-	from, err := url.Parse(of)
+	name, err := databaseAt(of)
 	if err != nil {
-		return "", fmt.Errorf("database to copy: %w", err)
+		return "", err
 	}
-	return c.create(ctx, " TEMPLATE "+strings.TrimPrefix(from.Path, "/"))
+	return c.create(ctx, " TEMPLATE "+name)
 }
 
 // DropDatabase removes the database at a URL, and ends what is connected to it.
 func (c *Cluster) DropDatabase(ctx context.Context, at string) error {
-	of, err := url.Parse(at)
+	name, err := databaseAt(at)
 	if err != nil {
-		return fmt.Errorf("database to drop: %w", err)
+		return err
 	}
-	return c.execute(ctx, "DROP DATABASE "+strings.TrimPrefix(of.Path, "/")+" WITH (FORCE)")
+	return c.execute(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
+}
+
+// databaseAt is the name of the database at a URL.
+func databaseAt(at string) (string, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return "", fmt.Errorf("database: %w", err)
+	}
+	return strings.TrimPrefix(u.Path, "/"), nil
 }
 
 func (c *Cluster) create(ctx context.Context, with string) (string, error) {

@@ -71,14 +71,26 @@ func (s Stopping) Run() int {
 // URL is an empty database for this test alone.
 func URL(tb testing.TB) string {
 	tb.Helper()
+	return own(tb, func(c *localpg.Cluster) (string, error) { return c.NewDatabase(context.Background()) })
+}
+
+// own is a database that ends with its test: hundreds of them, of a thousand files each, would take the end of the package
+// minutes.
+func own(tb testing.TB, begin func(*localpg.Cluster) (string, error)) string {
+	tb.Helper()
 	c, err := cluster()
 	if err != nil {
 		tb.Fatalf("PostgreSQL for the tests: %v", err)
 	}
-	url, err := c.NewDatabase(context.Background())
+	url, err := begin(c)
 	if err != nil {
 		tb.Fatalf("PostgreSQL for the tests: %v", err)
 	}
+	tb.Cleanup(func() {
+		if err := c.DropDatabase(context.Background(), url); err != nil {
+			tb.Errorf("PostgreSQL for the tests: %v", err)
+		}
+	})
 	return url
 }
 
@@ -109,21 +121,8 @@ func Installation(tb testing.TB) string {
 	return url
 }
 
-// Copy is a database for this test alone that begins as a copy of another, to which nothing may be connected. It ends with the
-// test: hundreds of them, of a thousand files each, would take the end of the package minutes.
-func Copy(tb testing.TB, url string) string {
+// Copy is a database for this test alone that begins as a copy of another, to which nothing may be connected.
+func Copy(tb testing.TB, of string) string {
 	tb.Helper()
-	c, err := cluster()
-	if err != nil {
-		tb.Fatalf("PostgreSQL for the tests: %v", err)
-	}
-	if url, err = c.CopyDatabase(context.Background(), url); err != nil {
-		tb.Fatalf("PostgreSQL for the tests: %v", err)
-	}
-	tb.Cleanup(func() {
-		if err := c.DropDatabase(context.Background(), url); err != nil {
-			tb.Errorf("PostgreSQL for the tests: %v", err)
-		}
-	})
-	return url
+	return own(tb, func(c *localpg.Cluster) (string, error) { return c.CopyDatabase(context.Background(), of) })
 }
