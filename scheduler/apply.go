@@ -589,18 +589,35 @@ func (s *Shard) refuseNext(e *entry, seq int64) {
 }
 
 // applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
-// One that is refused does not stop the others. A round that fills up goes on in the next one where it stopped. After a
-// crash the whole message is read again: what it has changed has other rows by then.
+// One that is refused does not stop the others. After a crash the whole message is read again: what it has changed has
+// other rows by then.
 func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev *core.Event) (full bool, err error) {
-	c, at := &m.Control, &s.cycle.pos.number
+	c := &m.Control
 	var some refusals
 	defer func() { some.log(s, c) }()
-	for *at < len(c.Numbers) {
+	return s.eachNumber(ctx, p, c.Numbers, func(i int, e *entry) error {
+		one := *ev
+		if c.Kind != core.EventMigrate {
+			one.IfSeq = c.Seqs[i]
+		}
+		if p.another(m, c.Numbers[i]) {
+			e = nil
+		}
+		return s.askNumber(ctx, p, e, &one, &some)
+	})
+}
+
+// eachNumber calls f with each task that a message names by number, nil where it is not there, and loads them in parts. A
+// round that fills up goes on in the next one where it stopped: to begin again could have no end, where the answer to a
+// question is that the task is still due.
+func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f func(i int, e *entry) error) (full bool, err error) {
+	at := &s.cycle.pos.number
+	for *at < len(numbers) {
 		room := s.cfg.BatchMax - len(s.cycle.batch.Writes)
 		if !s.roomy() {
 			return true, nil
 		}
-		part := c.Numbers[*at:min(len(c.Numbers), *at+min(room, max(1, s.cfg.Memory.fits(room))))]
+		part := numbers[*at:min(len(numbers), *at+min(room, max(1, s.cfg.Memory.fits(room))))]
 		if _, err := s.loadNumbers(ctx, p, part); err != nil {
 			return false, err
 		}
@@ -609,14 +626,7 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev 
 			if e != nil && (e.created || !s.roomy()) {
 				return true, nil
 			}
-			one := *ev
-			if c.Kind != core.EventMigrate {
-				one.IfSeq = c.Seqs[*at]
-			}
-			if p.another(m, number) {
-				e = nil
-			}
-			if err := s.askNumber(ctx, p, e, &one, &some); err != nil {
+			if err := f(*at, e); err != nil {
 				return false, err
 			}
 			*at++
@@ -667,30 +677,14 @@ func (r *refusals) log(s *Shard, c *core.Control) {
 	}
 }
 
-// applyOverdue asks the core about each task that the supervisor names. A round that fills up goes on in the next one where
-// it stopped: the answer to a question may be that the task is still due, so that to begin again could have no end.
+// applyOverdue asks the core about each task that the supervisor names.
 func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (full bool, err error) {
-	at := &s.cycle.pos.number
-	for *at < len(numbers) {
-		if !s.roomy() {
-			return true, nil
+	return s.eachNumber(ctx, p, numbers, func(_ int, e *entry) error {
+		if e != nil {
+			s.askOverdue(p, e, ev)
 		}
-		part := numbers[*at:min(len(numbers), *at+s.cfg.BatchMax-len(s.cycle.batch.Writes))]
-		if _, err := s.loadNumbers(ctx, p, part); err != nil {
-			return false, err
-		}
-		for _, number := range part {
-			e := p.tasks[number]
-			if e != nil && (e.created || !s.roomy()) {
-				return true, nil
-			}
-			if e != nil {
-				s.askOverdue(p, e, ev)
-			}
-			*at++
-		}
-	}
-	return false, nil
+		return nil
+	})
 }
 
 // askOverdue asks the core about one task.

@@ -137,7 +137,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "many-acknowledged-half-applied", invariant: 2, file: "scheduler/apply.go",
-		old: "\t\tif !s.roomy() {\n\t\t\treturn true, nil\n\t\t}\n\t\tpart := c.Numbers", new: "\t\tif !s.roomy() {\n\t\t\treturn false, nil\n\t\t}\n\t\tpart := c.Numbers",
+		old: "\t\tif !s.roomy() {\n\t\t\treturn true, nil\n\t\t}\n\t\tpart := numbers", new: "\t\tif !s.roomy() {\n\t\t\treturn false, nil\n\t\t}\n\t\tpart := numbers",
 		fault: "a request about many tasks is acknowledged when the batch is full",
 		run:   "^TestRequestAboutMany$",
 	},
