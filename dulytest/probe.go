@@ -21,15 +21,10 @@ func (e *Engine) probe(t *Task, effect core.Effect) {
 		}
 		cmd.Left = effect.At.Sub(e.now)
 		is, _, err := runtime.Probe(context.Background(), e.now, cmd)
-		ev := core.Event{Kind: core.EventProbed, Seq: effect.Seq, Actor: cmd.Agent, Result: is.Result}
-		switch {
-		case err == nil && is.Outcome == core.ProbeAbsent && e.now >= t.task.ProbeQuiet(i):
-			ev.Code = core.CodeAbsent
-			_ = e.decide(t, ev) // one that comes too late is stale
-		case err == nil && is.Outcome == core.ProbeDone:
-			_ = e.decide(t, ev)
-		default:
+		if err != nil || !is.Decides(e.now, t.task.ProbeQuiet(i)) {
 			e.at(e.now.Add(probeAgain), func() { e.probe(t, effect) })
+			return
 		}
+		_ = e.decide(t, core.Event{Kind: core.EventProbed, Seq: effect.Seq, Actor: cmd.Agent, Code: is.Code(), Result: is.Result}) // one that comes too late is stale
 	})
 }

@@ -49,14 +49,11 @@ func (s *Shard) applyProbed(context.Context) (bool, error) {
 			return true, nil
 		}
 		s.use(p, e)
-		ev := core.Event{Kind: core.EventProbed, At: m.At, Actor: s.cfg.Node, Seq: m.Seq, Result: m.Probe.Result}
+		ev := core.Event{Kind: core.EventProbed, At: m.At, Actor: s.cfg.Node, Seq: m.Seq, Code: m.Probe.Code(), Result: m.Probe.Result}
 		if e.plan != nil {
 			if i := e.task.AskedOf(e.plan.plan, m.Seq); i >= 0 {
 				ev.Actor = e.plan.plan.Steps[i].Agent
 			}
-		}
-		if m.Probe.Outcome == core.ProbeAbsent {
-			ev.Code, ev.Result = core.CodeAbsent, nil
 		}
 		_ = s.event(p, e, &ev) // one that is not asked any more is stale
 	}

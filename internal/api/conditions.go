@@ -65,7 +65,7 @@ func (a *api) decisions(ctx context.Context, taskType, id string) ([]expr.Decisi
 	if view.Seq > decisionRowsMax {
 		return nil, ingest.Refuse(422, ingest.CauseQuery, "task %s has %d journal rows, and conditions are explained of at most %d", core.QuoteShort(id), view.Seq, decisionRowsMax)
 	}
-	plan, err := a.planOf(ctx, &view)
+	plan, err := a.planOf(ctx, view.Type, view.PlanVersion)
 	if err != nil || plan == nil {
 		return nil, err
 	}
@@ -83,18 +83,13 @@ func (a *api) decisions(ctx context.Context, taskType, id string) ([]expr.Decisi
 	return all, nil
 }
 
-// planOf is the plan of a task; nil: this node does not know it.
-func (a *api) planOf(ctx context.Context, view *core.View) (*core.Plan, error) {
+// planOf is a version of a plan; nil: this node does not know it.
+func (a *api) planOf(ctx context.Context, name string, version int64) (*core.Plan, error) {
 	plans, err := a.ports.Reader.Plans(ctx)
 	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
-	for i := range plans {
-		if plans[i].Name == view.Type && plans[i].Version == view.PlanVersion {
-			return &plans[i], nil
-		}
-	}
-	return nil, nil
+	return core.FindPlan(plans, name, version), nil
 }
 
 func conditionOf(d *expr.Decision) conditionJSON {

@@ -60,7 +60,7 @@ func (a *api) taskFile(ctx context.Context, taskType, id string) ([]byte, error)
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
 		return nil, ingest.Refuse(404, ingest.CauseNotFound, "the journal of task %s is forgotten: retain-detail is over", core.QuoteShort(id))
 	}
-	plan, err := a.planOf(ctx, &view)
+	plan, err := a.planOf(ctx, view.Type, view.PlanVersion)
 	if err != nil {
 		return nil, fmt.Errorf("task %s: %w", id, err)
 	}

@@ -94,14 +94,8 @@ func (a *api) planToCheck(ctx context.Context, in *checkIn) (*core.Plan, error) 
 		}
 		return &p, nil
 	}
-	plans, err := a.ports.Reader.Plans(ctx)
-	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
-		return nil, err
-	}
-	for i := range plans {
-		if plans[i].Name == in.Name && plans[i].Version == in.Body.Version {
-			return &plans[i], nil
-		}
+	if plan, err := a.planOf(ctx, in.Name, in.Body.Version); plan != nil || err != nil {
+		return plan, err
 	}
 	return nil, ingest.Refuse(404, ingest.CauseNotFound, "no plan %s in version %d", core.QuoteShort(in.Name), in.Body.Version)
 }

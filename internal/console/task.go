@@ -54,12 +54,7 @@ func (c *console) planOf(ctx context.Context, name string, version int64) (*core
 	if err != nil {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
-	for i := range plans {
-		if plans[i].Name == name && plans[i].Version == version {
-			return &plans[i], nil
-		}
-	}
-	return nil, nil
+	return core.FindPlan(plans, name, version), nil
 }
 
 type taskData struct {

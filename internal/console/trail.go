@@ -46,7 +46,7 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 		if r.Step < 0 || r.Kind == core.KindStarted {
 			continue
 		}
-		if evidence := r.Kind == core.KindLate || r.Kind == core.KindProbed && r.Code == 0 && r.StepStatus != core.StepDone; !evidence {
+		if r.Kind != core.KindLate && !r.Evidence() {
 			newest[r.Step] = r
 		}
 		switch r.Kind {

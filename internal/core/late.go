@@ -129,6 +129,11 @@ func (d *decision) undoneLate(i int) {
 	d.finish(&r, d.t.State)
 }
 
+// Evidence reports whether a row only keeps that a do took effect: it ends no try.
+func (r *Record) Evidence() bool {
+	return r.Code == 0 && (r.Kind == KindLate || r.Kind == KindProbed && r.StepStatus != StepDone)
+}
+
 // applyLate keeps what a late answer to a do says.
 func (t *Task) applyLate(r *Record) {
 	s := &t.Steps[r.Step]

@@ -174,6 +174,16 @@ func (p *Plan) Carried(step int) uint64 {
 	return set
 }
 
+// FindPlan returns that version of a plan, nil if it is not among them.
+func FindPlan(all []Plan, name string, version int64) *Plan {
+	for i := range all {
+		if all[i].Name == name && all[i].Version == version {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
 // StepIndex returns the index of the step of that name, or -1.
 func (p *Plan) StepIndex(name string) int {
 	for i := range p.Steps {

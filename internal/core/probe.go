@@ -29,6 +29,20 @@ type Probe struct {
 	Result  []byte // JSON, of ProbeDone alone
 }
 
+// Decides reports whether the answer to a question of that time says what became of the do: that there is no effect counts
+// from quiet on, see [Task.ProbeQuiet].
+func (p *Probe) Decides(asked, quiet Instant) bool {
+	return p.Outcome == ProbeDone || p.Outcome == ProbeAbsent && asked >= quiet
+}
+
+// Code is that of the [EventProbed] of an answer that decides.
+func (p *Probe) Code() int {
+	if p.Outcome == ProbeAbsent {
+		return CodeAbsent
+	}
+	return 0
+}
+
 const (
 	// probeMax is the longest that a step waits for what its agent says, but for a longer grace.
 	probeMax = 30 * time.Second

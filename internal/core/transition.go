@@ -119,7 +119,7 @@ func (t *Task) applyRoundAfterWentBack() {
 // applyToStep changes the step whose try ended, or that was reset.
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
-	if r.Kind == KindLate || r.Kind == KindProbed && r.Code == 0 && r.StepStatus != StepDone {
+	if r.Kind == KindLate || r.Evidence() {
 		t.applyLate(r)
 		return
 	}

@@ -107,7 +107,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		if rec.Round != t.Round {
 			continue
 		}
-		if evidence := (rec.Kind == KindLate || rec.Kind == KindProbed && rec.StepStatus != StepDone) && rec.Code == 0; rec.Step >= 0 && rec.Step < len(v.Steps) && !evidence {
+		if rec.Step >= 0 && rec.Step < len(v.Steps) && !rec.Evidence() {
 			sv := &v.Steps[rec.Step]
 			sv.At, sv.Code, sv.Error, sv.By = rec.At, rec.Code, rec.Error, rec.Actor
 		}

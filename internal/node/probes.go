@@ -47,9 +47,9 @@ func (p *probes) begin(q scheduler.Question, said func(core.Probe)) {
 		ctx, cancel := context.WithTimeout(p.ctx, q.Command.Left)
 		defer cancel()
 		for n := 1; ; n++ {
-			early := p.now() < q.Quiet
+			asked := p.now()
 			is, err := p.once(ctx, &q)
-			if err == nil && (is.Outcome == core.ProbeDone || is.Outcome == core.ProbeAbsent && !early) {
+			if err == nil && is.Decides(asked, q.Quiet) {
 				said(is)
 				return
 			}

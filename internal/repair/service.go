@@ -111,10 +111,8 @@ func (s *Service) checkMigrate(ctx context.Context, sel *operate.Selection, vers
 	if unreadable := (core.UnreadablePlans{}); err != nil && !errors.As(err, &unreadable) {
 		return fmt.Errorf("plans: %w", err)
 	}
-	for i := range plans {
-		if plans[i].Name == sel.Filter.Type && plans[i].Version == version {
-			return nil
-		}
+	if core.FindPlan(plans, sel.Filter.Type, version) != nil {
+		return nil
 	}
 	return refuse(404, "no plan %s in version %d is stored, or this node cannot read it", core.QuoteShort(sel.Filter.Type), version)
 }
@@ -283,8 +281,8 @@ func checkStart(by operate.Actor, op *operate.Operation, rate, brakePct int, rea
 		return bad("reason", "a reason is required")
 	case operate.CheckReason(reason) != nil:
 		return operate.CheckReason(reason)
-	case op.Tasks > ConfirmMax && confirm != op.Tasks:
-		return bad("confirm", "confirm is %d, and the operation is about %d tasks: above %d the number must be given", confirm, op.Tasks, ConfirmMax)
+	case op.Tasks > operate.ConfirmMax && confirm != op.Tasks:
+		return bad("confirm", "confirm is %d, and the operation is about %d tasks: above %d the number must be given", confirm, op.Tasks, operate.ConfirmMax)
 	case rate < 0 || rate > RateMax:
 		return bad("rate", "rate is %d, want 0 to %d tasks a second", rate, RateMax)
 	case brakePct < 1 || brakePct > 100:

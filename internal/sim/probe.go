@@ -41,7 +41,7 @@ func (b *nodeBus) ask(q scheduler.Question, said func(core.Probe)) {
 			return
 		}
 		p, err := w.look(&q.Command)
-		if err != nil || p.Outcome == core.ProbeInProgress || p.Outcome == core.ProbeAbsent && at < q.Quiet {
+		if err != nil || !p.Decides(at, q.Quiet) {
 			again()
 			return
 		}
