@@ -65,7 +65,7 @@ var repairMutants = []mutant{
 	},
 	{
 		name: "repair-unconfirmed", invariant: 12, file: "internal/repair/service.go",
-		old: "	case op.Tasks > ConfirmMax && confirm != op.Tasks:", new: "	case op.Tasks > ConfirmMax && confirm == 0 && op.Tasks < 0:",
+		old: "	case op.Tasks > operate.ConfirmMax && confirm != op.Tasks:", new: "	case op.Tasks > operate.ConfirmMax && confirm == 0 && op.Tasks < 0:",
 		fault: "a large operation starts without its number",
 		run:   "^TestStartRefuses$",
 	},

@@ -331,9 +331,6 @@ type migrateFilter struct {
 	Label   string `json:"label,omitempty"`
 }
 
-// confirmAbove is of how many tasks an operation wants the number to be said.
-const confirmAbove = 100
-
 type planMigrateCmd struct {
 	Name   string   `arg:"" help:"Name of the plan."`
 	To     int64    `required:"" help:"Stored version to go on by."`
@@ -428,7 +425,7 @@ func (c *planMigrateCmd) start(ctx context.Context, std streams, preview []byte,
 		return err
 	}
 	start := startBody{Token: p.Token, Rate: c.Rate, Reason: reason, Confirm: p.Tasks}
-	if p.Tasks > confirmAbove || c.Yes != 0 {
+	if p.Tasks > operate.ConfirmMax || c.Yes != 0 {
 		var err error
 		if start.Confirm, err = confirmed(std, c.Yes, p.Tasks); err != nil {
 			return err

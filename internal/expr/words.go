@@ -92,7 +92,7 @@ type spot struct {
 	env    *cel.Env
 }
 
-// after is the rest of the line from the place on, before what is in front of it.
+// split is what stands in the line before the place, and what from it on.
 func (s spot) split() (before, after string) {
 	runes := []rune(s.line)
 	at := min(max(s.column-1, 0), len(runes))

@@ -10,7 +10,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "write what the tests print into their golden files")
 
 // What CEL refuses is said in the words of plans: the whole text of each mistake that authors make, with its caret.
 func TestWordsOfMistakes(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 // Limits of what is asked. An error names the field, the value and the limit.
 const (
+	ConfirmMax     = 100                // tasks of an operation; of more the number must be said
 	ListMax        = 1000               // rows of a page
 	ListDefault    = 50                 // rows of a page when the request does not say
 	CountExactMax  = 10_000             // counts are exact up to this many, and "at least" beyond

@@ -13,7 +13,7 @@ import (
 	"duly.dev/duly/internal/planform"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "write what the tests print into their golden files")
 
 const payloadMax = 1 << 20
 

@@ -21,9 +21,8 @@ const (
 
 // Limits of what is asked of operations.
 const (
-	RateMax    = 10_000 // tasks a second
-	ConfirmMax = 100    // of more tasks the number must be typed
-	ActiveMax  = 20     // operations that are running, paused or braked
+	RateMax   = 10_000 // tasks a second
+	ActiveMax = 20     // operations that are running, paused or braked
 )
 
 // Config is how previews and operations work. Zero fields take their defaults, but Now is required.

@@ -49,6 +49,7 @@ type partitionRow struct {
 type taskRow struct {
 	*core.Task
 	commit int64
+	open   core.OpenSignals
 }
 
 // journalRow is one record of a task.
@@ -103,9 +104,9 @@ var (
 		{"failed_step", sqlInt8, func(c *cells, r *taskRow) { c.unless(-1, schema.FailedStep(r.Task)) }},
 		{"fingerprint", sqlText, putFingerprint},
 		{"commit_id", sqlInt8, func(c *cells, r *taskRow) { c.int(r.commit) }},
-		{"signal_steps", sqlInt8, func(c *cells, r *taskRow) { c.unless(0, int64(r.OpenSignals().Steps)) }},
-		{"signal_since", sqlTime, func(c *cells, r *taskRow) { c.time(r.OpenSignals().Since) }},
-		{"signal_due", sqlTime, func(c *cells, r *taskRow) { c.time(r.OpenSignals().Due) }},
+		{"signal_steps", sqlInt8, func(c *cells, r *taskRow) { c.unless(0, int64(r.open.Steps)) }},
+		{"signal_since", sqlTime, func(c *cells, r *taskRow) { c.time(r.open.Since) }},
+		{"signal_due", sqlTime, func(c *cells, r *taskRow) { c.time(r.open.Due) }},
 	}
 	birthFields = []field[taskRow]{
 		{"id", sqlText, func(c *cells, r *taskRow) { c.text(r.ID) }},
@@ -391,12 +392,12 @@ func (e *encoded) fill(b *core.Batch, own func(partition int) bool) {
 		}
 		switch {
 		case w.Birth:
-			e.births.add(taskRow{w.Task, b.ID})
+			e.births.add(taskRow{w.Task, b.ID, w.Task.OpenSignals()})
 			for k := range w.Task.Labels {
 				e.labels.add(labelRow{&w.Task.Labels[k], w.Task})
 			}
 		case w.Row:
-			e.updates.add(taskRow{w.Task, b.ID})
+			e.updates.add(taskRow{w.Task, b.ID, w.Task.OpenSignals()})
 		}
 		for k := range w.Records {
 			e.journal.add(journalRow{&w.Records[k], w.Task, schema.InputOf(w, k), w.Birth, b.ID})

@@ -127,7 +127,7 @@ func testChildrenListed(r *rig) {
 	r.equal("children", ids(core.Filter{Parent: "root"}), []string{child(4), child(3), child(2), child(1), child(0)})
 	r.equal("undone children", ids(core.Filter{Parent: "root", State: core.StateUndone}), []string{child(1), child(0)})
 	r.equal("children of none", len(ids(core.Filter{Parent: "other"})), 0)
-	r.equal("children of an unknown task", len(ids(core.Filter{Parent: "nobody"})), 0)
+	r.equal("children of an unknown task", len(ids(core.Filter{Parent: "unknown"})), 0)
 	r.equal("children of another type", len(ids(core.Filter{Parent: "root", Type: "other"})), 0)
 	r.equal("children of a label", ids(core.Filter{Parent: "root", Label: "tier=gold"}), []string{child(2)})
 	r.equal("children of another label", len(ids(core.Filter{Parent: "root", Label: "tier=silver"})), 0)
@@ -135,7 +135,7 @@ func testChildrenListed(r *rig) {
 		f    core.Filter
 		want int64
 	}{
-		{core.Filter{Parent: "root"}, 5}, {core.Filter{Parent: "root", State: core.StateUndone}, 2}, {core.Filter{Parent: "nobody"}, 0},
+		{core.Filter{Parent: "root"}, 5}, {core.Filter{Parent: "root", State: core.StateUndone}, 2}, {core.Filter{Parent: "unknown"}, 0},
 		{core.Filter{Parent: "root", Label: "tier=gold"}, 1}, {core.Filter{Parent: "root", Label: "tier=silver"}, 0},
 	} {
 		r.equal(fmt.Sprintf("members of %+v", c.f), get(r.s.Freeze(r.ctx, preview(fmt.Sprint("children", i)), operate.Selection{Filter: &c.f}))(r), c.want)
