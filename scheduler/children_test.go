@@ -662,6 +662,38 @@ func TestRefusedChild(t *testing.T) {
 	r.state("t1", core.StateProcessed)
 }
 
+// A child whose birth was refused never had steps, so that it cannot begin again when its step is tried again: it counts as
+// the undone one that it is, and the step does not end well without it.
+func TestRefusedChildIsTriedAgain(t *testing.T) {
+	for failures, want := range []core.State{core.StateUndone, core.StateProcessed} {
+		r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 4, Parallel: 4, AttemptsMax: 2, FailuresMax: failures}, scheduler.Config{})
+		r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Birth && w.Task.ID == "t1~kids~2" && w.Task.Trace != "" }
+		r.tasks(0, core.Submission{Type: "family", ID: "t1", Input: list(4), Trace: "00-trace-01"})
+		r.cycle()
+		r.answer(r.one(), 0)
+		r.cycle()
+		broken := failures == 1 // a second one is undone in the first try, and done in the second
+		r.serve(func(c core.Command) int {
+			if broken && c.Task == "t1~kids~1" {
+				broken = false
+				return core.CodeRefused
+			}
+			return 0
+		})
+		r.state("t1~kids~2", core.StateError)
+		r.control(core.Control{Kind: core.EventUndo, ID: "t1~kids~2", Actor: "person"})
+		r.cycle()
+		r.serve(ok)
+		parent := r.state("t1", core.StateProcessing)
+		r.now = r.now.Add(time.Minute / 6)
+		r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{parent.Number}, Actor: "supervisor"})
+		r.cycle()
+		r.serve(ok)
+		r.state("t1~kids~2", core.StateUndone)
+		r.state("t1", want)
+	}
+}
+
 // The database refuses whatever is in the row of the first child: the step fails, and no other child is born that nobody
 // would find.
 func TestRefusedFirstChild(t *testing.T) {

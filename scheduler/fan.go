@@ -383,9 +383,14 @@ func (s *Shard) undoChild(f *fan, e *entry) error {
 	return nil
 }
 
-// again lets a child begin again that was undone in an earlier try of the step.
+// again lets a child begin again that was undone in an earlier try of the step. One that never had steps cannot: it counts as
+// undone in this try, too.
 func (s *Shard) again(f *fan, e *entry) error {
-	if e.task.State != core.StateUndone || e.plan == nil {
+	if e.task.State != core.StateUndone {
+		return nil
+	}
+	if e.plan == nil {
+		f.notDone(e)
 		return nil
 	}
 	f.open++
@@ -422,10 +427,7 @@ func (s *Shard) childDone(f *fan, e *entry) {
 	case core.StateProcessed:
 		f.done++
 	case core.StateUndone:
-		f.undone++
-		if f.why == "" {
-			f.why = "child " + e.task.ID + " was undone: " + e.task.Why
-		}
+		f.notDone(e)
 	default:
 		return
 	}
@@ -436,6 +438,14 @@ func (s *Shard) childDone(f *fan, e *entry) {
 		}
 	}
 	s.goOn(f)
+}
+
+// notDone counts a child that was undone. The first one's reason counts.
+func (f *fan) notDone(e *entry) {
+	f.undone++
+	if f.why == "" {
+		f.why = "child " + e.task.ID + " was undone: " + e.task.Why
+	}
 }
 
 // goOn tells the parent of a fan that has come to its end, and gives another a turn.

@@ -4,6 +4,12 @@ package main
 // new tasks, endings, what a bad row may do, and how much is taken up.
 var schedulerMutants = []mutant{
 	{
+		name: "child-without-steps-passed-over", invariant: 8, file: "scheduler/fan.go",
+		old: "		f.notDone(e)\n		return nil", new: "		return nil",
+		fault: "an element whose child never had steps is left out when the step is tried again",
+		run:   "^TestRefusedChildIsTriedAgain$",
+	},
+	{
 		name: "ack-before-commit", invariant: 2, file: "scheduler/cycle.go",
 		old: "\tif s.fill() {\n", new: "\ts.acknowledge()\n\tif s.fill() {\n",
 		fault: "messages are acknowledged before the commit",
