@@ -281,7 +281,8 @@ func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
 	return given, err
 }
 
-// forsake drops the children that a task was about to get in this round: its own row was refused.
+// forsake drops the children that a task was about to get in this round: its own row was refused. One whose row is stored
+// already, by a part of the batch that was committed before, rests on an earlier row of its parent.
 func (s *Shard) forsake(p *partition, e *entry) {
 	e.fans = nil
 	if e.kids == 0 {
@@ -292,7 +293,7 @@ func (s *Shard) forsake(p *partition, e *entry) {
 		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
 			continue
 		}
-		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created {
+		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created && !kid.stored {
 			s.unqueue(kid)
 			p.drop(kid, s.cfg.AgentWindow)
 		}

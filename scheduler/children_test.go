@@ -255,6 +255,28 @@ func TestChildOfANewTask(t *testing.T) {
 	}
 }
 
+// The database refuses a child's birth and, in the same commit, a later row of its parent: another step of it is impossible.
+// The child is stored in error, as its parent is, and the ends of both are told.
+func TestRefusedChildAndParent(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep}, scheduler.Config{})
+	kids := core.Step{Name: "kids", Kind: core.TaskStep, Child: "leg", Undoable: true, AttemptsMax: 1}
+	none := kids
+	none.Name, none.Child = "none", "unknown"
+	r.store.AddPlan(core.Plan{Name: "two", Version: 1, Steps: []core.Step{kids, none}})
+	r.store.RefuseRow = func(w *core.TaskWrite) bool {
+		return w.Birth && w.Task.ID == "t1~kids" && w.Task.Trace != "" || !w.Birth && w.Task.State == core.StateUndoing
+	}
+	r.tasks(0, core.Submission{Type: "two", ID: "t1", Input: []byte(`{}`), Trace: "00-trace-01"})
+	r.cycle()
+	r.state("t1", core.StateError)
+	r.state("t1~kids", core.StateError)
+	for _, end := range []string{"publish t1~kids error 1", "publish t1 error 2"} {
+		if !slices.Contains(r.bus.list, end) {
+			t.Errorf("no %q in %q", end, r.bus.list)
+		}
+	}
+}
+
 // A child that is undone fails its parent's step, with its text; tried again, the same child begins again.
 func TestChildUndone(t *testing.T) {
 	for _, tries := range []int{1, 2} {

@@ -119,7 +119,7 @@ func (s *Shard) trace() {
 	}
 }
 
-// issued notes which commit wrote the rows that issue commands.
+// issued notes which commit wrote the rows that issue commands, and that the tasks are stored.
 func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
 	for i := range writes {
 		w := &writes[i]
@@ -128,6 +128,7 @@ func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
 		}
 		if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e != nil {
 			e.issued(w.Records[0].Seq, commit)
+			e.stored = true
 		}
 	}
 }

@@ -65,6 +65,7 @@ type entry struct {
 	at      uint64 // steps that count in their agents' windows
 	write   int    // 1 + index of its write in the cycle that is on; 0: none
 	created bool   // in the round that is on
+	stored  bool   // of one that was created: its row is
 	waits   uint64 // steps among those that wait for an agent
 	blocks  uint64 // steps among those that wait for room while others of the task are out
 	bytes   int64  // as last weighed

@@ -4,6 +4,12 @@ package main
 // new tasks, endings, what a bad row may do, and how much is taken up.
 var schedulerMutants = []mutant{
 	{
+		name: "stored-child-forsaken", invariant: 3, file: "scheduler/children.go",
+		old: "kid.created && !kid.stored {", new: "kid.created {",
+		fault: "a stored child is dropped with its parent's refused row, and its end is told to no one",
+		run:   "^TestRefusedChildAndParent$",
+	},
+	{
 		name: "child-without-steps-passed-over", invariant: 8, file: "scheduler/fan.go",
 		old: "		f.notDone(e)\n		return nil", new: "		return nil",
 		fault: "an element whose child never had steps is left out when the step is tried again",
