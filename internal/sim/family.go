@@ -80,6 +80,9 @@ func (w *World) checkChildren(r *row) {
 // child is impossible has none, and that fails at once.
 func (w *World) checkBorn(r *row, j *core.Record) {
 	plan := planBook{w}.Plan(r.task.Type, r.task.PlanVersion)
+	if j.Next >= 0 && !j.Undo {
+		r.referee.step(j.Next).begunLate = j.Due <= w.now
+	}
 	if w.backs > 0 || plan == nil || j.Step < 0 || !plan.Steps[j.Step].Kind.Parent() {
 		return
 	}
@@ -96,7 +99,7 @@ func (w *World) checkBorn(r *row, j *core.Record) {
 			w.wrong(r.task.Partition, r.task.ID, "G5: row %d ends step %s after %d children of %d elements", j.Seq, step.Name, least, begun)
 		}
 	case j.Kind == core.KindDone:
-	case j.Kind == core.KindOverdue && !w.storm && r.begunAt(j) >= w.calmFrom && r.journal[j.Seq-2].State != core.StateUndoing:
+	case j.Kind == core.KindOverdue && !w.storm && !r.referee.step(j.Step).begunLate && r.begunAt(j) >= w.calmFrom && r.journal[j.Seq-2].State != core.StateUndoing:
 	default:
 		return
 	}

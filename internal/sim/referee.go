@@ -29,6 +29,7 @@ type refereed struct {
 	waitsUndo bool
 
 	begun     bool
+	begunLate bool // its time was over when it began: what made it begin was read late
 	ok        bool // done, or skipped: what comes after may begin
 	done      bool
 	hand      bool // an operator has accepted it

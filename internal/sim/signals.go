@@ -29,6 +29,7 @@ type sentSignal struct {
 	reason  string
 	never   string // why it may not count; empty: it may
 	stored  bool   // its task was stored when it was sent
+	at      core.Instant
 }
 
 func newSignals(seed uint64) signals {
@@ -82,7 +83,7 @@ func (w *World) signalSome() {
 func (w *World) sendSignal(plan *core.Plan, id, step string) {
 	r, p := w.signals.rand, w.partitionOf(id)
 	n := len(w.signals.sent) + 1
-	s := &sentSignal{step: step, stored: w.Store.ids[idKey{p, id}] != nil}
+	s := &sentSignal{step: step, stored: w.Store.ids[idKey{p, id}] != nil, at: w.now}
 	switch r.IntN(6) {
 	case 0:
 		s.reason = fmt.Sprintf("no, %d", n)
@@ -166,7 +167,8 @@ func (w *World) ackedSignal(m message) {
 	for i := range r.journal {
 		j := &r.journal[i]
 		expired := j.Kind == core.KindOverdue && r.commits[i] == r.commits[len(r.commits)-1] // perhaps after it came, too late
-		if j.Actor == c.Actor || j.Kind == core.KindResubmitted || expired {
+		stopped := j.State == core.StateError && (i == len(r.journal)-1 || r.journal[i+1].At >= s.at) // a task in error takes none
+		if j.Actor == c.Actor || j.Kind == core.KindResubmitted || expired || stopped {
 			return
 		}
 	}
