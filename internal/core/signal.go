@@ -92,6 +92,8 @@ func (d *decision) signal() error {
 		return d.notAllowed("step " + ps.Name + " is done")
 	case s.Status == StepFailed:
 		return d.notAllowed("step " + ps.Name + " has failed: the signal comes too late")
+	case d.t.State == StateError:
+		return d.notAllowed("the task is in error: send the signal for step " + ps.Name + " when it goes on again")
 	case d.t.State != StatePending && d.t.State != StateProcessing:
 		return d.notAllowed("the signal for step " + ps.Name + " comes too late")
 	case s.Out != 0 && d.at >= s.Due:
