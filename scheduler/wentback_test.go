@@ -109,6 +109,40 @@ func TestDatabaseWentBack(t *testing.T) {
 	}
 }
 
+// A child that is born again after the database went back may have run before, as its parent may have, wherever in the stream
+// the parent came from: its undo goes over steps that its journal does not know.
+//
+// covers: A4
+func TestChildBornAgainMayHaveRun(t *testing.T) {
+	for _, end := range []uint64{1, 0} { // of the stream; 0: it is another one, in which the parent never was
+		r := newFamily(t, core.Step{Kind: core.TaskStep}, scheduler.Config{})
+		r.tasks(0, core.Submission{Type: "family", ID: "t1", Input: []byte(`{}`)})
+		r.cycle()
+		standby := r.store.Copy()
+		r.answer(r.one(), 0)
+		r.cycle()
+		if c := r.one(); c.Task != "t1~kids" {
+			t.Fatalf("%+v", c)
+		}
+		r.store.Replace(standby)
+		r.start("n2")
+		if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: end, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			for _, c := range r.bus.take() {
+				if c.Task == "t1" {
+					r.answer(c, 0)
+				}
+			}
+			r.cycle()
+		}
+		if kid := r.state("t1~kids", core.StateProcessing); kid.WentBackAt == 0 {
+			t.Errorf("end %d: the child does not know that it may have run: %s", end, r.store.History(0, "t1~kids"))
+		}
+	}
+}
+
 // A cancel that is read again before the submission that it is about, after the database
 // went back, waits for it: what ran in the life that is lost is undone, and a crash
 // meanwhile reads the cancel again.

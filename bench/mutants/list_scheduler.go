@@ -4,6 +4,12 @@ package main
 // new tasks, endings, what a bad row may do, and how much is taken up.
 var schedulerMutants = []mutant{
 	{
+		name: "child-by-its-place-in-the-stream", invariant: 10, file: "scheduler/children.go",
+		old: "p.taken.ChildMayHaveRun(up.task)", new: "p.taken.MayHaveRun(e.task)",
+		fault: "a child that is born again after the database went back counts as new",
+		run:   "^TestChildBornAgainMayHaveRun$",
+	},
+	{
 		name: "stored-child-forsaken", invariant: 3, file: "scheduler/children.go",
 		old: "kid.created && !kid.stored {", new: "kid.created {",
 		fault: "a stored child is dropped with its parent's refused row, and its end is told to no one",

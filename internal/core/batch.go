@@ -234,6 +234,12 @@ func (s *PartitionState) MayHaveRun(t *Task) bool {
 	return t.Origin <= s.WentBackUntil
 }
 
+// ChildMayHaveRun reports whether steps of a child that is born now may have run: its parent's may have, and with them it.
+// The parent's place in the stream, which the child has, says nothing of the child.
+func (s *PartitionState) ChildMayHaveRun(parent *Task) bool {
+	return s.WentBackAt != 0 && parent.WentBackAt >= s.WentBackAt
+}
+
 // Found is what a takeover found in a partition's row.
 type Found struct {
 	Epoch, Commit int64
