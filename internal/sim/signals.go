@@ -166,7 +166,7 @@ func (w *World) ackedSignal(m message) {
 	}
 	for i := range r.journal {
 		j := &r.journal[i]
-		expired := j.Kind == core.KindOverdue && r.commits[i] == r.commits[len(r.commits)-1] // perhaps after it came, too late
+		expired := j.Kind == core.KindOverdue && r.commits[i] == r.commits[len(r.commits)-1]          // perhaps after it came, too late
 		stopped := j.State == core.StateError && (i == len(r.journal)-1 || r.journal[i+1].At >= s.at) // a task in error takes none
 		if j.Actor == c.Actor || j.Kind == core.KindResubmitted || expired || stopped {
 			return
