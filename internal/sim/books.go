@@ -67,6 +67,13 @@ func (b *books) refuses(key string) bool {
 	return refused
 }
 
+// stopped reports whether a child's parent is in error since the database went back: whether the child was undone with it in
+// the time that is lost is not known, and an operator can only undo the parent, or resolve it.
+func (w *World) stopped(t *core.Task) bool {
+	up := w.Store.rows[rowKey{t.Partition, t.Parent}]
+	return up != nil && t.Parent != 0 && up.task.State == core.StateError && up.task.WentBackAt != 0
+}
+
 // checkBooks holds the services to a task that has come to its end: every step
 // of a processed one has its effect, none of an undone one has. What a task in
 // error has left, an operator must see to.
@@ -94,7 +101,7 @@ func (w *World) checkBooks(t *core.Task, round int, state core.State) {
 			}
 			continue
 		}
-		if state == core.StateProcessed && !live && !w.forgot.undone[key] {
+		if state == core.StateProcessed && !live && !w.forgot.undone[key] && !w.stopped(t) {
 			w.wrong(t.Partition, t.ID, "it is processed, but step %s has no effect", plan.Steps[i].Name)
 		}
 		if state == core.StateUndone && live {
