@@ -143,6 +143,37 @@ func TestChildBornAgainMayHaveRun(t *testing.T) {
 	}
 }
 
+// Nor does it matter that the parent has had no event yet since, by which its own journal would note it.
+//
+// covers: A4
+func TestNextChildMayHaveRun(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 2, Parallel: 1}, scheduler.Config{})
+	r.family("t1", list(2))
+	first := r.one()
+	standby := r.store.Copy()
+	r.answer(first, 0)
+	r.cycle()
+	if c := r.one(); c.Task != "t1~kids~1" {
+		t.Fatalf("%+v", c)
+	}
+	r.store.Replace(standby)
+	r.start("n2")
+	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 1, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for _, c := range r.bus.take() {
+			if c.Task == "t1~kids~0" {
+				r.answer(c, 0)
+			}
+		}
+		r.cycle()
+	}
+	if kid := r.state("t1~kids~1", core.StateProcessing); kid.WentBackAt == 0 {
+		t.Errorf("the child does not know that it may have run: %s", r.store.History(0, "t1~kids~1"))
+	}
+}
+
 // A cancel that is read again before the submission that it is about, after the database
 // went back, waits for it: what ran in the life that is lost is undone, and a crash
 // meanwhile reads the cancel again.

@@ -234,10 +234,10 @@ func (s *PartitionState) MayHaveRun(t *Task) bool {
 	return t.Origin <= s.WentBackUntil
 }
 
-// ChildMayHaveRun reports whether steps of a child that is born now may have run: its parent's may have, and with them it.
-// The parent's place in the stream, which the child has, says nothing of the child.
+// ChildMayHaveRun reports whether steps of a child that is born now may have run: its parent's may have, whether that is noted
+// yet or not, and with them it. The parent's place in the stream, which the child has, says nothing of the child.
 func (s *PartitionState) ChildMayHaveRun(parent *Task) bool {
-	return s.WentBackAt != 0 && parent.WentBackAt >= s.WentBackAt
+	return s.WentBackAt != 0 && (parent.WentBackAt >= s.WentBackAt || s.MayHaveRun(parent))
 }
 
 // Found is what a takeover found in a partition's row.
