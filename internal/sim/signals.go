@@ -29,7 +29,6 @@ type sentSignal struct {
 	reason  string
 	never   string // why it may not count; empty: it may
 	stored  bool   // its task was stored when it was sent
-	at      core.Instant
 }
 
 func newSignals(seed uint64) signals {
@@ -83,7 +82,7 @@ func (w *World) signalSome() {
 func (w *World) sendSignal(plan *core.Plan, id, step string) {
 	r, p := w.signals.rand, w.partitionOf(id)
 	n := len(w.signals.sent) + 1
-	s := &sentSignal{step: step, stored: w.Store.ids[idKey{p, id}] != nil, at: w.now}
+	s := &sentSignal{step: step, stored: w.Store.ids[idKey{p, id}] != nil}
 	switch r.IntN(6) {
 	case 0:
 		s.reason = fmt.Sprintf("no, %d", n)
@@ -164,10 +163,11 @@ func (w *World) ackedSignal(m message) {
 	if s == nil || s.never != "" || !s.stored || r == nil || r.purged || r.task.PlanVersion == 0 || w.asks.refused[c.ID] {
 		return
 	}
+	at := planBook{w}.Plan(r.task.Type, r.task.PlanVersion).StepIndex(s.step)
 	for i := range r.journal {
 		j := &r.journal[i]
-		expired := j.Kind == core.KindOverdue && r.commits[i] == r.commits[len(r.commits)-1]          // perhaps after it came, too late
-		stopped := j.State == core.StateError && (i == len(r.journal)-1 || r.journal[i+1].At >= s.at) // a task in error takes none
+		expired := j.Kind == core.KindOverdue && j.Step == at                                         // perhaps it was read too late
+		stopped := j.State == core.StateError && (i == len(r.journal)-1 || r.journal[i+1].At >= m.at) // a task in error takes none
 		if j.Actor == c.Actor || j.Kind == core.KindResubmitted || expired || stopped {
 			return
 		}
@@ -179,7 +179,7 @@ func (w *World) ackedSignal(m message) {
 	step := &t.Steps[plan.StepIndex(s.step)]
 	late := step.Out != 0 && step.Due <= w.now.Add(w.aheadMost())
 	if (step.Status == core.StepWaiting || step.Status == core.StepRunning) && !late && !r.referee.step(plan.StepIndex(s.step)).signalled {
-		w.wrong(m.partition, c.ID, "G8: the signal of %s for step %s is acknowledged and has not counted, though the step is %s and has had none", c.Actor, s.step, step.Status)
+		w.wrong(m.partition, c.ID, "G8: the signal of %s, stored at %s, for step %s is acknowledged and has not counted, though the step is %s and has had none", c.Actor, w.stamp(m.at), s.step, step.Status)
 	}
 }
 

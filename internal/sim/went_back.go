@@ -178,13 +178,14 @@ func (w *World) publishedOf(b backup) map[string]core.Ending {
 // has settled by hand is no more the services' to know.
 func (w *World) forgotten(p int, key string) bool {
 	id, _, _ := strings.Cut(key, "/")
-	if w.asks.settled[key] || w.forgot.asks[id] && w.backs > 0 {
+	root, _, _ := strings.Cut(id, "~") // a child's, whose submission brings it forth
+	if w.asks.settled[key] || (w.forgot.asks[id] || w.forgot.asks[root]) && w.backs > 0 {
 		return true
 	}
 	for _, lost := range w.forgot.times {
 		noticed := w.noticedAfter(p, lost.to)
 		in := func(at core.Instant) bool { return at > lost.from && at <= noticed }
-		if lost.keys[key] && (noticed == 0 || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[id]) || w.endedIn(p, key, lost.to, noticed)) {
+		if lost.keys[key] && (noticed == 0 || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[root]) || w.endedIn(p, key, lost.to, noticed)) {
 			return true
 		}
 	}
