@@ -56,7 +56,9 @@ func (v nodeWires) Read(_ context.Context, p int, from scheduler.Adopted, _ *sch
 		return nil, err
 	}
 	w.tell("", p, "%s has partition %d under epoch %d from %d", n.name, p, from.Epoch, from.Cursor)
-	delete(w.astray, p)
+	if from.Epoch == w.Store.partition(p).Epoch { // else another owner may have its old consumer yet
+		delete(w.astray, p)
+	}
 	f.epoch, f.reads, f.blind = from.Epoch, true, false
 	for _, o := range w.nodes {
 		if other := o.feeds[p]; o != n && other != nil && other.epoch > 0 && other.epoch < from.Epoch {

@@ -127,6 +127,7 @@ func (w *World) checkAsk(r *row, j *core.Record) {
 	switch {
 	case !ok:
 	case is.id != t.ID && w.unnoticed(t.Partition): // the number was given out again, and its owner does not know it
+	case is.id != t.ID && w.backs > 1: // nor what it knew when the database went back for the first time
 	case is.id != t.ID:
 		w.wrong(t.Partition, t.ID, "row %d is by a request about task %s", j.Seq, is.id)
 	case j.Seq != is.seq+1 && !noted && (j.Seq < 2 || r.journal[j.Seq-2].Actor != j.Actor):
