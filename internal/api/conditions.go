@@ -85,11 +85,17 @@ func (a *api) decisions(ctx context.Context, taskType, id string) ([]expr.Decisi
 
 // planOf is a version of a plan; nil: this node does not know it.
 func (a *api) planOf(ctx context.Context, name string, version int64) (*core.Plan, error) {
+	plans, err := a.storedPlans(ctx)
+	return core.FindPlan(plans, name, version), err
+}
+
+// storedPlans are the stored plans that this version can read.
+func (a *api) storedPlans(ctx context.Context) ([]core.Plan, error) {
 	plans, err := a.ports.Reader.Plans(ctx)
 	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
-	return core.FindPlan(plans, name, version), nil
+	return plans, nil
 }
 
 func conditionOf(d *expr.Decision) conditionJSON {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -189,8 +188,8 @@ func (a *api) plans(ctx context.Context) ([]planJSON, error) {
 	if a.ports.Reader == nil {
 		return nil, notServed("plans")
 	}
-	stored, err := a.ports.Reader.Plans(ctx)
-	if _, newer := errors.AsType[core.UnreadablePlans](err); err != nil && !newer {
+	stored, err := a.storedPlans(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var deprecated core.Deprecations

@@ -312,6 +312,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/plans/order/check", `{"version":1,"after":"x"}`, 400, `after is no cursor of a check: \"x\"`},
 		{"POST", "/v1/plans/order/check", `{"plan":{"name":"other","version":2,"steps":[{"name":"a","agent":"a"}]}}`, 400, `field plan is of \"other\"`},
 		{"POST", "/v1/plans/order/check", `{"plan":{"name":"order","version":2,"steps":[]}}`, 400, `field plan: `},
+		{"POST", "/v1/plans/order/check", `{"plan":{"name":"order","version":2,"steps":[{"name":"a","kind":"task","child":"none"}]}}`, 400, `child is \"none\", and no plan of that name is stored`},
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true,"reason":"right"}`, 200, `"deprecated":false,"newest":1`},
 		{"POST", "/v1/plans/order/2/deprecate", `{"reason":"r"}`, 404, `no plan \"order\" in version 2`},
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true}`, 400, `reason`},

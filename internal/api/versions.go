@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
@@ -91,6 +92,16 @@ func (a *api) planToCheck(ctx context.Context, in *checkIn) (*core.Plan, error) 
 		}
 		if p.Name != in.Name {
 			return nil, refuse("field plan is of %s, and the path is about %s", core.QuoteShort(p.Name), core.QuoteShort(in.Name))
+		}
+		plans, err := a.storedPlans(ctx)
+		if err != nil {
+			return nil, err
+		}
+		named := func(plan string) bool {
+			return slices.ContainsFunc(plans, func(is core.Plan) bool { return is.Name == plan })
+		}
+		if err := p.UnknownChild(named); err != nil {
+			return nil, refuse("field plan: %v", err)
 		}
 		return &p, nil
 	}

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Limits of names and plans; the wire and the schema rely on them.
 const (
@@ -179,6 +182,16 @@ func FindPlan(all []Plan, name string, version int64) *Plan {
 	for i := range all {
 		if all[i].Name == name && all[i].Version == version {
 			return &all[i]
+		}
+	}
+	return nil
+}
+
+// UnknownChild is the error of a plan that has a step whose children are of a type without a plan; nil: all are known.
+func (p *Plan) UnknownChild(known func(plan string) bool) error {
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Child != "" && !known(s.Child) {
+			return fmt.Errorf("%w: plan %s: step %s: child is %s, and no plan of that name is stored: apply it first", ErrPlan, p.Name, s.Name, QuoteShort(s.Child))
 		}
 	}
 	return nil
