@@ -136,13 +136,19 @@ func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Save
 	return err
 }
 
-// freshMost is how many times BatchMax a commit makes tasks at most.
-const freshMost = 4
+const (
+	// freshMost is how many times BatchMax a commit makes tasks at most.
+	freshMost = 4
+	// freshCommits is of how many commits of its node the parked tasks are looked at: a batch with refused rows is committed
+	// in parts.
+	freshCommits = 64
+)
 
-// resumeFresh finds parked tasks that the last commit of the owner before has made, and whose children the next one would
+// resumeFresh finds parked tasks that the last commits of the owner before have made, and whose children the next one would
 // have had.
 func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
-	fresh, err := s.store.Fresh(ctx, p.id, p.nextNumber-int64(freshMost*s.cfg.BatchMax), p.taken.Found.Commit)
+	last := p.taken.Found.Commit
+	fresh, err := s.store.Fresh(ctx, p.id, p.nextNumber-int64(freshMost*s.cfg.BatchMax), last-freshCommits, last)
 	if err != nil {
 		return err
 	}

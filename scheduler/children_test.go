@@ -277,6 +277,33 @@ func TestRefusedChildAndParent(t *testing.T) {
 	}
 }
 
+// A crash in the middle of a batch that is committed in parts, for one of its rows is refused: the children that were in the
+// parts to come are born after the takeover.
+func TestCrashBetweenParts(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep}, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "first", Version: 1, Steps: []core.Step{{Name: "kids", Kind: core.TaskStep, Child: "leg", Undoable: true, AttemptsMax: 1}}})
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Birth && w.Task.ID == "t1~kids" && w.Task.Trace != "" }
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		if len(b.Writes) == 1 && b.Writes[0].Task.ID == "t2~kids" {
+			return errCut
+		}
+		return nil
+	}
+	first := core.Submission{Type: "first", ID: "t1", Input: []byte(`{}`), Trace: "00-trace-01"}
+	second := first
+	second.ID = "t2"
+	r.tasks(0, first, second)
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	r.state("t1~kids", core.StateError)
+	r.store.BeforeCommit = nil
+	r.start("n2")
+	r.adopt(0)
+	r.cycle()
+	r.state("t2~kids", core.StateProcessing)
+}
+
 // A child that is undone fails its parent's step, with its text; tried again, the same child begins again.
 func TestChildUndone(t *testing.T) {
 	for _, tries := range []int{1, 2} {

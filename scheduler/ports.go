@@ -27,7 +27,7 @@ type Store interface {
 	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
 	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
 	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
-	Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error)
+	Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error)
 	Plans(ctx context.Context) ([]core.Plan, error)
 	// Deprecated returns the versions that a submission takes only when it names them.
 	Deprecated(ctx context.Context) (core.Deprecations, error)

@@ -130,20 +130,20 @@ func (r *reader) countChildren(ctx context.Context, v *core.View) error {
 	return nil
 }
 
-const qFresh = `SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id = ?3 AND state = 'pending' ORDER BY number`
+const qFresh = `SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id > ?3 AND commit_id <= ?4 AND state = 'pending' ORDER BY number`
 
 // Fresh implements Store.
-func (r *reader) Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error) {
-	rows, err := r.query(ctx, qFresh, partition, from, commit)
+func (r *reader) Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
+	rows, err := r.query(ctx, qFresh, partition, from, after, last)
 	if err != nil {
-		return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", commit, partition, err)
+		return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", last, partition, err)
 	}
 	defer rows.Close()
 	var all []core.Fresh
 	for rows.Next() {
 		var t core.Fresh
 		if err := rows.Scan(&t.Number, &t.Type); err != nil {
-			return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", commit, partition, err)
+			return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", last, partition, err)
 		}
 		all = append(all, t)
 	}

@@ -74,9 +74,9 @@ type Store interface {
 	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
 	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
 	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
-	// Fresh returns pending tasks with numbers from one on whose rows a commit has written: those that may have no
-	// children yet which the next commit would have had.
-	Fresh(ctx context.Context, partition int, from, commit int64) ([]core.Fresh, error)
+	// Fresh returns pending tasks with numbers from one on whose rows a commit of those after one up to last has written:
+	// those that may have no children yet which the next commit would have had.
+	Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error)
 
 	// PutPlan stores a plan version; what means the same again is fine, another is
 	// core.ErrPlanConflict.

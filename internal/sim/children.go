@@ -54,13 +54,17 @@ func (m *MemStore) ChildCounts(_ context.Context, partition int, of core.Sibling
 	return all, nil
 }
 
-// Fresh returns pending tasks from a number on whose rows a commit has written.
-func (m *MemStore) Fresh(_ context.Context, partition int, from, commit int64) ([]core.Fresh, error) {
+// Fresh returns pending tasks from a number on whose rows the last commits have written.
+func (m *MemStore) Fresh(_ context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []core.Fresh
 	for _, r := range m.inOrder(partition, func(r *row) bool {
-		return r.task.Number >= from && r.task.State == core.StatePending && len(r.commits) > 0 && r.commits[len(r.commits)-1] == commit
+		if r.task.Number < from || r.task.State != core.StatePending || len(r.commits) == 0 {
+			return false
+		}
+		commit := r.commits[len(r.commits)-1]
+		return commit > after && commit <= last
 	}) {
 		all = append(all, core.Fresh{Number: r.task.Number, Type: r.task.Type})
 	}

@@ -294,6 +294,9 @@ func (r *referee) begin(j *core.Record, p *core.Plan, when func(step int) bool) 
 		s.dos++
 	}
 	s.begun, s.open = s.begun || !j.Undo, j.Undo
+	if kind == core.SignalStep && !j.Undo {
+		s.signalled = false // it begins again when what stopped its task is accepted
+	}
 	return nil
 }
 

@@ -48,6 +48,6 @@ func (p patient) Deprecate(ctx context.Context, name string, version int64, at c
 	return retriedDo(ctx, func() error { return p.Store.Deprecate(ctx, name, version, at) })
 }
 
-func (p patient) Fresh(ctx context.Context, partition int, after, upTo int64) ([]core.Fresh, error) {
-	return retried(ctx, func() ([]core.Fresh, error) { return p.Store.Fresh(ctx, partition, after, upTo) })
+func (p patient) Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
+	return retried(ctx, func() ([]core.Fresh, error) { return p.Store.Fresh(ctx, partition, from, after, last) })
 }

@@ -252,8 +252,9 @@ func testFresh(r *rig) {
 	r.write(parked(1, "a"), birth(1, 2, "b"), parked(3, "c"))
 	commit := r.commit
 	r.write(parked(4, "d"))
-	r.equal("of the commit", get(r.s.Fresh(r.ctx, 1, 1, commit))(r), []core.Fresh{{Number: 1, Type: "order"}, {Number: 3, Type: "order"}})
-	r.equal("from a number on", get(r.s.Fresh(r.ctx, 1, 2, commit))(r), []core.Fresh{{Number: 3, Type: "order"}})
-	r.equal("of the next", get(r.s.Fresh(r.ctx, 1, 1, r.commit))(r), []core.Fresh{{Number: 4, Type: "order"}})
-	r.equal("of another partition", len(get(r.s.Fresh(r.ctx, 2, 1, commit))(r)), 0)
+	r.equal("of the commit", get(r.s.Fresh(r.ctx, 1, 1, commit-1, commit))(r), []core.Fresh{{Number: 1, Type: "order"}, {Number: 3, Type: "order"}})
+	r.equal("from a number on", get(r.s.Fresh(r.ctx, 1, 2, commit-1, commit))(r), []core.Fresh{{Number: 3, Type: "order"}})
+	r.equal("of the next", get(r.s.Fresh(r.ctx, 1, 1, commit, r.commit))(r), []core.Fresh{{Number: 4, Type: "order"}})
+	r.equal("of both", len(get(r.s.Fresh(r.ctx, 1, 1, commit-1, r.commit))(r)), 3)
+	r.equal("of another partition", len(get(r.s.Fresh(r.ctx, 2, 1, commit-1, commit))(r)), 0)
 }
