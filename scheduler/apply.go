@@ -423,7 +423,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
 		return nil, nil
 	}
-	e := &entry{}
+	e := &entry{loaded: s.rounds}
 	var plan *core.Plan
 	if saved.Row.PlanVersion != 0 {
 		var err error
@@ -527,12 +527,32 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	return false, err
 }
 
+// journalGone reports whether the journal of a task that has ended, and is in memory for the sake of children that have not,
+// has been forgotten meanwhile.
+func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, error) {
+	if state := e.task.State; e.loaded == s.rounds || state != core.StateProcessed && state != core.StateUndone {
+		return false, nil
+	}
+	saved, err := s.store.LoadNumbers(ctx, p.id, []int64{e.task.Number})
+	if err != nil {
+		return false, fmt.Errorf("task %s: %w", e.task.ID, err)
+	}
+	if len(saved) == 0 || len(saved[0].Journal) == 0 {
+		return true, nil
+	}
+	e.loaded = s.rounds
+	return false, nil
+}
+
 // ask applies a request to one task; why says that it changed nothing.
 func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
 	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
 		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0, false); err != nil {
 			return nil, err
 		}
+	}
+	if gone, err := s.journalGone(ctx, p, e); gone || err != nil {
+		return fmt.Errorf("%w: task %s: its journal is forgotten", core.ErrNotAllowed, e.task.ID), err
 	}
 	if e.parent != nil && e.task.State.Ended() {
 		asked := requestOf(e, ev)

@@ -66,6 +66,7 @@ type entry struct {
 	write   int    // 1 + index of its write in the cycle that is on; 0: none
 	created bool   // in the round that is on
 	stored  bool   // of one that was created: its row is
+	loaded  int64  // round in which it was read, or seen to be whole in the store
 	waits   uint64 // steps among those that wait for an agent
 	blocks  uint64 // steps among those that wait for room while others of the task are out
 	bytes   int64  // as last weighed

@@ -220,6 +220,33 @@ func TestRequestAboutWhatIsForgotten(t *testing.T) {
 	}
 }
 
+// Nor does one about a task that is in memory for the sake of a child that has not ended: without its journal no later owner
+// could read it.
+//
+// covers: inv8
+func TestRequestAboutAForgottenParent(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep, OnExhausted: core.PolicyError}, scheduler.Config{})
+	r.family("t1", []byte(`{}`))
+	r.now = r.now.Add(time.Minute)
+	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1}, Actor: "supervisor"})
+	r.cycle()
+	r.control(core.Control{Kind: core.EventResolve, ID: "t1", As: core.StateProcessed, Actor: "olga"})
+	r.flush()
+	r.flush()
+	r.state("t1", core.StateProcessed)
+	r.state("t1~kids", core.StateProcessing)
+	if n, err := r.store.Purge(t.Context(), 0, 1, r.now.Add(time.Hour), 0, 10); n != 1 || err != nil {
+		t.Fatalf("forgotten: %d, %v", n, err)
+	}
+	r.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "family", Actor: "olga"})
+	r.control(core.Control{Kind: core.EventUndo, Numbers: []int64{1}, Seqs: []int64{0}, Actor: "olga"})
+	r.cycle()
+	if is := r.store.History(0, "t1"); !strings.Contains(is, ": processed,") || strings.Count(is, "\n") != 1 {
+		t.Errorf("it has rows again: %s", is)
+	}
+	r.logged("its journal is forgotten")
+}
+
 // What is to be kept for ever is, whatever else is forgotten.
 //
 // covers: inv9

@@ -4,6 +4,12 @@ package main
 // new tasks, endings, what a bad row may do, and how much is taken up.
 var schedulerMutants = []mutant{
 	{
+		name: "forgotten-parent-goes-on", invariant: 8, file: "scheduler/apply.go",
+		old: "gone || err != nil {", new: "gone && err != nil {",
+		fault: "a task whose journal is forgotten, in memory for its children, gets rows again",
+		run:   "^TestRequestAboutAForgottenParent$",
+	},
+	{
 		name: "child-by-its-place-in-the-stream", invariant: 10, file: "scheduler/children.go",
 		old: "p.taken.ChildMayHaveRun(up.task)", new: "p.taken.MayHaveRun(e.task)",
 		fault: "a child that is born again after the database went back counts as new",
