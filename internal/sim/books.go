@@ -71,7 +71,7 @@ func (b *books) refuses(key string) bool {
 // the time that is lost is not known, and an operator can only undo the parent, or resolve it.
 func (w *World) stopped(t *core.Task) bool {
 	up := w.Store.rows[rowKey{t.Partition, t.Parent}]
-	return up != nil && t.Parent != 0 && up.task.State == core.StateError && up.task.WentBackAt != 0
+	return up != nil && t.Parent != 0 && up.task.State == core.StateError && w.backs > 0
 }
 
 // checkBooks holds the services to a task that has come to its end: every step
