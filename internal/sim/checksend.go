@@ -85,7 +85,7 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 		if do.Next != step || do.Undo || do.Round != c.Round {
 			continue
 		}
-		if undoAt >= do.Due.Add(grace) || r.refusedLate(i, step) {
+		if undoAt >= do.Due.Add(grace) || r.refusedLate(i, step) || w.forgot.former[c.Partition] { // what its successor sent, which the database has forgotten, it does not know
 			continue
 		}
 		if end := r.endOf(i, step); end == nil || !answers(end.Kind) || w.sends[commandRef{c.Partition, c.Number, do.Seq, r.commits[i]}] > 1 {
