@@ -127,6 +127,8 @@ var packages = map[string]place{
 	// Every name and encoding on NATS, without a connection: what the author of an SDK or
 	// of a conformance kit reads.
 	"internal/wire": {imports: []string{"internal/core", "internal/planform", "internal/quickjson"}},
+	// The golden messages, for the tests of all that speaks the protocol.
+	"internal/wire/wiretest": {},
 
 	// The permissions on NATS that each role, agent and client needs.
 	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},

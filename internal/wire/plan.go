@@ -18,7 +18,7 @@ func DecodePlan(data []byte) (core.Plan, error) { return planform.Decode(data) }
 type PlanAnswer struct {
 	Name    string    `json:"name,omitempty"`
 	Version int64     `json:"version,omitempty"`
-	Stored  bool      `json:"stored"` // false with no error: it was there already, the same
+	Stored  bool      `json:"stored"` // now or before, with the same content
 	Error   *APIError `json:"error,omitempty"`
 }
 
