@@ -42,12 +42,20 @@ func (s *refereed) lateUndo(j *core.Record) error {
 	return nil
 }
 
+// overWithoutEffect reports whether a row says that a do was refused for good of which no copy is under way any more.
+func overWithoutEffect(j *core.Record) bool {
+	return j.Kind == core.KindRefused && j.EffectsPossibleUntil <= j.At
+}
+
 // checkLate: an agent gave the answer that the row keeps, and a refusal says that there is no effect only where one copy of
 // one do had left.
 func (w *World) checkLate(r *row, j *core.Record) {
 	t, said, copies := &r.task, false, 0
 	for i := range r.journal[:j.Seq-1] {
 		is := &r.journal[i]
+		if is.Step == j.Step && is.Round == j.Round && overWithoutEffect(is) {
+			copies = 0
+		}
 		wait := is.Next < 0 && is.Step == j.Step && (is.Kind == core.KindUnserved || is.Kind == core.KindUndoUnserved)
 		undo := is.Undo || is.Kind == core.KindUndoUnserved
 		if is.Round != j.Round || undo != (j.Kind == core.KindUndoLate) || is.Next != j.Step && !wait {
@@ -66,7 +74,7 @@ func (w *World) checkLate(r *row, j *core.Record) {
 		return
 	}
 	key := core.Key(t.ID, planBook{w}.Plan(t.Type, t.PlanVersion).Steps[j.Step].Name, j.Round)
-	if copies > 1 {
+	if copies > 1 && !w.forgot.former[t.Partition] { // a former owner does not know of its successor's
 		w.wrong(t.Partition, t.ID, "row %d takes %s to have no effect, and %d copies of its do have left", j.Seq, key, copies)
 	}
 	if w.books.live[key] && !w.forgotten(t.Partition, key) {

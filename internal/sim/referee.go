@@ -41,7 +41,7 @@ type refereed struct {
 	asked      core.Instant // until when its agent is asked what became of that; 0: the step does not wait for it
 	silentUndo int64        // the same of its undo
 	known      bool         // a late answer has said that it took effect
-	dos        int          // dos that have begun in this round
+	dos        int          // dos that have begun in this round, since one was refused that had no effect
 }
 
 // step is what is known of a step.
@@ -145,6 +145,9 @@ func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step 
 	switch j.Kind {
 	case core.KindDone, core.KindFailed, core.KindRefused:
 		answered, err = s.ends(j, p, kind)
+		if overWithoutEffect(j) {
+			s.dos = 0
+		}
 	case core.KindUndone, core.KindUndoFailed, core.KindUndoRefused:
 		answered, err = s.answer(j, true, kind)
 	case core.KindUndoGaveUp:

@@ -166,8 +166,8 @@ func (w *World) ackedSignal(m message) {
 	at := planBook{w}.Plan(r.task.Type, r.task.PlanVersion).StepIndex(s.step)
 	for i := range r.journal {
 		j := &r.journal[i]
-		expired := j.Kind == core.KindOverdue && j.Step == at                                         // perhaps it was read too late
-		stopped := j.State == core.StateError && (i == len(r.journal)-1 || r.journal[i+1].At >= m.at) // a task in error takes none
+		expired := j.Kind == core.KindOverdue && j.Step == at                                                            // perhaps it was read too late
+		stopped := j.State == core.StateError && (i == len(r.journal)-1 || r.journal[i+1].At.Add(w.aheadMost()) >= m.at) // a task in error takes none
 		if j.Actor == c.Actor || j.Kind == core.KindResubmitted || expired || stopped {
 			return
 		}
