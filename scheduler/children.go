@@ -137,8 +137,9 @@ func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Save
 }
 
 const (
-	// freshMost is how many times BatchMax a commit makes tasks at most.
-	freshMost = 4
+	// freshMost is how many times BatchMax a commit makes tasks at most; freshLeast is how many of the newest tasks are looked
+	// at anyway: steps of tasks that are not new begin, too.
+	freshMost, freshLeast = 4, 1000
 	// freshCommits is of how many commits of its node the parked tasks are looked at: a batch with refused rows is committed
 	// in parts.
 	freshCommits = 64
@@ -148,7 +149,7 @@ const (
 // have had.
 func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
 	last := p.taken.Found.Commit
-	fresh, err := s.store.Fresh(ctx, p.id, p.nextNumber-int64(freshMost*s.cfg.BatchMax), last-freshCommits, last)
+	fresh, err := s.store.Fresh(ctx, p.id, p.nextNumber-int64(max(freshMost*s.cfg.BatchMax, freshLeast)), last-freshCommits, last)
 	if err != nil {
 		return err
 	}
