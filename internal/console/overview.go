@@ -170,7 +170,7 @@ func (c *console) needAnswers(ctx context.Context, d *overviewData, s operate.Si
 		first.Text = count(s.Near) + " of them must come within " + duration(within)
 	}
 	if s.Since != nil {
-		first.Note, first.At = "the oldest is waited for since", *s.Since
+		first.Note, first.At = "the oldest began to wait", *s.Since
 	}
 	n.Lines = append(n.Lines, first)
 	for i := range s.Next[:min(len(s.Next), groupsOnTop)] {

@@ -93,8 +93,8 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 			}
 		case "failed":
 			step.Forward = look{"cross", "failed, left nothing", "calm"}
-			if outside[i] || r != nil && (r.Kind == core.KindOverdue || r.Kind == core.KindFailed) {
-				step.Forward, step.Left = look{"question", "failed, may have taken effect", "warn"}, undoable
+			if undoable && (outside[i] || r != nil && (r.Kind == core.KindOverdue || r.Kind == core.KindFailed)) {
+				step.Forward, step.Left = look{"question", "failed, may have taken effect", "warn"}, true
 			}
 		case "undoing":
 			step.Forward, step.Left = look{"check", "done or unknown", "good"}, true
@@ -146,6 +146,9 @@ func verdictOf(v *core.View, begun, undone, stands, unknown int, asked bool) ver
 	case core.StateError:
 		if undone > 0 || asked {
 			return verdict{"warning", "bad", "Failed, rollback incomplete", fmt.Sprintf("%s undone; %d may still be there, %d of them unknown.", steps(undone), left, unknown)}
+		}
+		if left == 0 {
+			return verdict{"cross", "bad", "Failed, nothing to roll back", "No step has left anything."}
 		}
 		return verdict{"warning", "bad", "Failed, not rolled back", fmt.Sprintf("Nothing was undone; %d of the steps begun may be there, %d of them unknown.", left, unknown)}
 	}

@@ -986,12 +986,12 @@ func (w *world) snapshot() Snapshot {
 		counts[l.view.State]++
 	}
 	for _, s := range states {
-		if counts[s] > 0 {
+		switch {
+		case s == core.StatePending && counts[core.StateProcessing] > 0:
+			o.Counts = append(o.Counts, operate.StateCount{State: s, Tasks: operate.Count{N: 10_000, AtLeast: true}})
+		case counts[s] > 0:
 			o.Counts = append(o.Counts, operate.StateCount{State: s, Tasks: operate.Count{N: counts[s]}})
 		}
-	}
-	if counts[core.StateProcessing] > 0 {
-		o.Counts = append(o.Counts, operate.StateCount{State: core.StatePending, Tasks: operate.Count{N: 10_000, AtLeast: true}})
 	}
 	o.Signals = w.openSignals(core.InstantOf(w.now().Add(live.DefaultRisk)), groupsOnTop)
 	o.Errors = operate.Count{N: counts[core.StateError]}
