@@ -172,9 +172,9 @@ func (c *conformanceCmd) print(page show.Page, report *conformance.Report) error
 			}
 		}
 	}
-	if n := len(report.Left); n > 0 {
+	if report.Left > 0 {
 		fmt.Fprintln(page.W)
-		paragraph(page, "left  ", fmt.Sprintf("%d keys whose undo did not succeed: an effect may stand. The first: %s", n, report.Left[0]))
+		paragraph(page, "left  ", fmt.Sprintf("%d keys whose undo did not succeed, so that an effect may stand: %s …", report.Left, strings.Join(report.LeftKeys, ", ")))
 	}
 	breaks := ""
 	for i, rule := range report.Breaks() {

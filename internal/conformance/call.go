@@ -230,6 +230,9 @@ func shortened(data []byte) string { return excerpt(data, len(data)) }
 
 // excerpt is the beginning of a payload of so many bytes.
 func excerpt(data []byte, size int) string {
+	if size == 0 {
+		return "(empty)"
+	}
 	text := strings.ToValidUTF8(string(data[:min(len(data), evidenceMost)]), "\uFFFD")
 	if size > evidenceMost {
 		return fmt.Sprintf("%s… (%d bytes)", text, size)

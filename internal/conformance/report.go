@@ -55,8 +55,8 @@ type Report struct {
 	Held      int       `json:"held"` // findings
 	Broken    int       `json:"broken"`
 	NotJudged int       `json:"not_judged"`
-	// Left are keys of which an effect may stand: their undo did not succeed.
-	Left []string `json:"left,omitempty"`
+	Left      int       `json:"left"`                // keys of which an effect may stand: their undo did not succeed
+	LeftKeys  []string  `json:"left_keys,omitempty"` // the first of them
 }
 
 // Breaks are the rules that are broken, in the order of their numbers.
@@ -87,7 +87,7 @@ func (d *desk) exchanges(calls []*call) []Exchange {
 		answers, came, heard := d.look(c)
 		e := Exchange{What: c.what, Subject: c.subject, Sent: c.payload, Came: []string{}}
 		for i := range answers {
-			e.Came = append(e.Came, fmt.Sprintf("after %v: %s", answers[i].at.Sub(c.began).Round(time.Millisecond), answers[i].words()))
+			e.Came = append(e.Came, fmt.Sprintf("after %v: %s", answers[i].at.Sub(c.began).Round(100*time.Microsecond), answers[i].words()))
 		}
 		if more := came - len(answers); more > 0 {
 			e.Came = append(e.Came, fmt.Sprintf("and %d more", more))

@@ -20,14 +20,15 @@ var ErrNoAgent = errors.New("no instance listens")
 
 // run is one run.
 type run struct {
-	o      Options
-	desk   *desk
-	tasks  string // what the ids begin with
-	lives  []*life
-	tidied int // lives that are looked after
-	left   []string
-	probes bool // the agent answers probes, and what it said of the first keys was so
-	served bool // the agent answers probes
+	o        Options
+	desk     *desk
+	tasks    string // what the ids begin with
+	lives    []*life
+	tidied   int      // lives that are looked after
+	left     int      // lives whose undo did not succeed
+	leftKeys []string // the first leftMost of them
+	probes   bool     // the agent answers probes, and what it said of the first keys was so
+	served   bool     // the agent answers probes
 
 	findings []Finding
 	breaks   map[string]bool // rules
@@ -86,7 +87,7 @@ func Run(ctx context.Context, nc *nats.Conn, o Options) (*Report, error) {
 	_ = pause.For(ctx, o.Silence) // for second answers, and late ones; the report counts what has come
 	r.answers()
 	report := &Report{Agent: o.Agent, Step: o.Step, Tasks: r.tasks, Began: began.UTC(), TookMS: time.Since(began).Milliseconds(),
-		Messages: desk.sent(), Findings: r.findings, Left: r.left}
+		Messages: desk.sent(), Findings: r.findings, Left: r.left, LeftKeys: r.leftKeys}
 	for i := range r.findings {
 		switch r.findings[i].State {
 		case Held:
@@ -123,7 +124,7 @@ func (r *run) meet(ctx context.Context) error {
 	case c.err != nil:
 		return fmt.Errorf("the first do could not be sent: %w", c.err)
 	case !answered:
-		return fmt.Errorf("%w that answers: nothing came of the first do in %v", ErrNoAgent, r.o.CallTime)
+		return fmt.Errorf("%w that answers: nothing came of the first do in %v, which is also so where its clock is ahead", ErrNoAgent, r.o.CallTime)
 	case a.unserved:
 		return fmt.Errorf("%w on %s", ErrNoAgent, c.subject)
 	case a.reply.Code == core.CodeTooMany, a.reply.Code == core.CodeUnavailable:
@@ -154,6 +155,9 @@ func (r *run) trust(s *scene, done *life) {
 
 // play plays one check, in bounded time.
 func (r *run) play(ctx context.Context, c *check) {
+	if c.risky {
+		r.tidy(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.o.CheckTime)
 	defer cancel()
 	s := &scene{run: r, ctx: ctx, check: c}
@@ -162,9 +166,6 @@ func (r *run) play(ctx context.Context, c *check) {
 			s.open(rule, "the step has no undo")
 		}
 		return
-	}
-	if c.risky {
-		r.tidy(ctx)
 	}
 	before := len(r.findings)
 	c.play(s)
@@ -184,8 +185,10 @@ func judged(findings []Finding, rule string) bool {
 	return false
 }
 
-// tidyTogether is how many undos there are at a time when what a run did is undone.
-const tidyTogether = 128
+const (
+	tidyTogether = 128 // undos at a time, when what a run did is undone
+	leftMost     = 20  // keys that are named whose undo did not succeed
+)
 
 // tidy undoes what may stand. It is bounded by CheckTime, and ends at the first undo that is not answered.
 func (r *run) tidy(ctx context.Context) {
@@ -211,8 +214,11 @@ func (r *run) tidy(ctx context.Context) {
 				_, answered := r.desk.answer(l.undo("undo at the end", l.result))
 				gone = !answered
 			}
-			if !l.clean {
-				r.left = append(r.left, l.key())
+			if l.clean {
+				continue
+			}
+			if r.left++; len(r.leftKeys) < leftMost {
+				r.leftKeys = append(r.leftKeys, l.key())
 			}
 		}
 	}
