@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/conformance"
 	"duly.dev/duly/internal/core"
@@ -77,7 +76,7 @@ func (c *conformanceCmd) Run(ctx context.Context, std streams) error {
 	case errors.As(err, &use):
 		return useError{use}
 	case errors.Is(err, conformance.ErrNoAgent):
-		return &client.UnreachableError{Address: "agent " + c.Agent, Err: err}
+		return awayError{err}
 	case err != nil:
 		return err
 	}

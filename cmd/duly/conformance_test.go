@@ -93,7 +93,7 @@ func TestConformance(t *testing.T) {
 		"some rules":   {of("--agent", "bare.charge", "--only", "p1,P6"), exitDone, `2 held, 0 broken, 0 not judged`},
 		"strict":       {of("--agent", "bare.charge", "--only", "P15", "--strict"), exitFailed, `0 held, 0 broken, 1 not judged`},
 		"no such rule": {of("--agent", "bare.charge", "--only", "P99"), exitUse, `only: "P99" is no rule`},
-		"no agent":     {of("--agent", "no.such"), exitUnreachable, `agent no\.such.*no instance listens on duly\.do\.no\.such`},
+		"no agent":     {of("--agent", "no.such"), exitUnreachable, `duly: conformance of agent no\.such: no instance listens on duly\.do\.no\.such`},
 		"no name":      {of(), exitUse, `--agent`},
 		"another step": {of("--agent", "payment.charge", "--step", "other"), exitUse, `step: other: the agent answered error 501`},
 		"no JSON":      {of("--agent", "payment.charge", "--input", "broken.json"), exitUse, `input: not JSON`},

@@ -11,15 +11,13 @@ import (
 
 // again: P1, P2.
 func (s *scene) again() {
-	l := s.life()
-	calls := []*call{l.do("do")}
-	if a, answered := s.desk.answer(calls[0]); !answered || !a.ok() {
-		s.open(ruleSameResult, "the do "+s.said(calls[0]))
-		s.open(ruleOneEffect, "the do "+s.said(calls[0]))
+	l, c, ok := s.done()
+	if !ok {
+		s.open(ruleSameResult, "the do "+s.said(c))
+		s.open(ruleOneEffect, "the do "+s.said(c))
 		return
 	}
-	first := l.result
-	problem := ""
+	calls, first, problem := []*call{c}, l.result, ""
 	for _, what := range []string{"do again", "do once more"} {
 		c := l.do(what)
 		calls = append(calls, c)
@@ -58,9 +56,8 @@ func (s *scene) oneEffect(l *life, calls []*call, problem string) {
 
 // undone: P5, P6, P4.
 func (s *scene) undone() {
-	l := s.life()
-	d := l.do("do")
-	if a, answered := s.desk.answer(d); !answered || !a.ok() {
+	l, d, ok := s.done()
+	if !ok {
 		return
 	}
 	result := l.result
@@ -132,20 +129,28 @@ const concurrentKeys = 3
 
 // concurrent: P3.
 func (s *scene) concurrent() {
-	done, shown := 0, ByAnswers
-	for range concurrentKeys {
-		n, by, ok := s.concurrentKey(s.life().with(s.o.SlowInput))
-		if !ok {
+	done, judged, shown := 0, 0, ByAnswers
+	for try := 0; try < keysTried && judged < concurrentKeys; try++ {
+		n, by, broken := s.concurrentKey(s.life().with(s.o.SlowInput))
+		if broken {
 			return
 		}
-		done, shown = done+n, by
+		if n > 0 {
+			done, shown = done+n, by
+			judged++
+		}
 	}
-	s.held(ruleConcurrent, shown, fmt.Sprintf("%d keys with %d dos at a time: %d were answered with their key's one result, none was refused for good", concurrentKeys, s.o.Together, done)+
+	if judged == 0 {
+		s.open(ruleConcurrent, "the agent refuses each key, also without haste")
+		return
+	}
+	s.held(ruleConcurrent, shown, fmt.Sprintf("%d keys with %d dos at a time: %d were answered with their key's one result, none was refused for good", judged, s.o.Together, done)+
 		seen(shown, ", and 1 effect stands"))
 }
 
-// concurrentKey plays dos of one key at a time; done is how many succeeded.
-func (s *scene) concurrentKey(l *life) (done int, by By, ok bool) {
+// concurrentKey plays dos of one key at a time; done is how many succeeded, 0 of a key that the agent refuses. broken says
+// that there is a finding.
+func (s *scene) concurrentKey(l *life) (done int, by By, broken bool) {
 	calls := s.desk.sendMany("do at the same time", s.o.Names.CommandSubject(s.o.Agent, false), s.o.Together,
 		func() []byte { return wire.AppendCommand(nil, l.command(false, nil, s.o.CallTime)) }, s.o.CallTime, false)
 	var refused []*call
@@ -161,40 +166,47 @@ func (s *scene) concurrentKey(l *life) (done int, by By, ok bool) {
 			refused = append(refused, c)
 		}
 	}
+	if len(refused) == len(calls) {
+		c := l.do("do afterwards")
+		if a, answered := s.desk.answer(c); answered && a.final() {
+			return 0, by, false
+		}
+	}
 	if len(refused) > 0 {
 		s.broken(ruleConcurrent, ByAnswers, fmt.Sprintf("%d of %d dos of a key at a time were refused for good", len(refused), len(calls)), refused...)
-		return done, by, false
+		return done, by, true
 	}
 	if done == 0 {
 		c := l.do("do afterwards")
 		if a, answered := s.desk.answer(c); !answered || !a.ok() {
 			s.broken(ruleConcurrent, ByAnswers, fmt.Sprintf("none of %d dos of a key at a time succeeded, and the one afterwards %s", len(calls), s.said(c)), append([]*call{c}, calls...)...)
-			return done, by, false
+			return done, by, true
 		}
+		done++
 	}
-	by, ok = s.concurrentEffects(l, calls, differ)
-	return done, by, ok
+	by, broken = s.concurrentEffects(l, calls, differ)
+	return done, by, broken
 }
 
 // concurrentEffects judges P3 by what the dos of a key have left; differ says that their results do.
-func (s *scene) concurrentEffects(l *life, calls []*call, differ bool) (by By, ok bool) {
+func (s *scene) concurrentEffects(l *life, calls []*call, differ bool) (by By, broken bool) {
 	n, by, err := l.stands(1)
 	problem := ""
 	switch {
 	case err != nil:
 		s.open(ruleConcurrent, err.Error())
-		return by, false
+		return by, true
 	case by == ByEffects && n != 1:
 		problem = fmt.Sprintf("%d effects stand for a key with %d dos at a time, want 1", n, len(calls))
 	case by == ByEffects:
-		return by, true
+		return by, false
 	case differ:
 		problem = "dos of a key at a time were answered with different results"
 	default: // a probe says that there is an effect, not how many
-		return ByAnswers, true
+		return ByAnswers, false
 	}
 	s.unlessHidden(ruleConcurrent, by, problem, []string{ruleOneEffect, ruleSameResult}, calls...)
-	return by, false
+	return by, true
 }
 
 // undoGaps are the times from a do to its undo.

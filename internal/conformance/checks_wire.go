@@ -14,26 +14,45 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// unknown: P12.
-func (s *scene) unknown() {
-	l := s.life()
-	for _, undo := range []bool{false, true} {
-		if undo && s.o.Check {
-			break
-		}
-		cmd := l.command(undo, l.result, s.o.CallTime)
-		data := wire.AppendCommand([]byte(`{"later":{"list":[1,{"none":null}],"text":"é"},`), cmd)
-		at := bytes.Index(data, []byte(`{"v":`))
-		data = append(append(data[:at:at], data[at+1:len(data)-1]...), `,"zz_later":[true,-1.5e3,"\"",{}]}`...)
-		c := s.desk.send("with members and a header that are not known", s.o.Names.CommandSubject(s.o.Agent, undo), nats.Header{"Duly-Later": {"1"}}, data, s.o.CallTime)
-		a, answered := s.wait(c)
-		if !answered || !a.ok() {
-			s.unlessHidden(ruleUnknown, ByAnswers, "a command with members that are not known "+s.said(c), []string{ruleUndo}, c)
-			return
-		}
+// strange sends the next command for the key with members and a header that no agent knows.
+func (l *life) strange(undo bool) (*call, answer, bool) {
+	data := wire.AppendCommand([]byte(`{"later":{"list":[1,{"none":null}],"text":"é"},`), l.command(undo, l.result, l.o.CallTime))
+	at := bytes.Index(data, []byte(`{"v":`))
+	data = append(append(data[:at:at], data[at+1:len(data)-1]...), `,"zz_later":[true,-1.5e3,"\"",{}]}`...)
+	c := l.desk.send("with members and a header that are not known", l.o.Names.CommandSubject(l.o.Agent, undo), nats.Header{"Duly-Later": {"1"}}, data, l.o.CallTime)
+	a, answered := l.wait(c)
+	if answered && a.ok() {
 		l.took(undo, &a)
 	}
-	s.held(ruleUnknown, ByAnswers, "commands with members and a header that are not known were answered as others")
+	return c, a, answered
+}
+
+// unknown: P12.
+func (s *scene) unknown() {
+	const what = "a command with members that are not known "
+	for range keysTried {
+		l := s.life()
+		c, a, answered := l.strange(false)
+		if answered && a.final() {
+			plain := l.do("do without them")
+			if b, answered := s.desk.answer(plain); answered && b.final() {
+				continue // the agent refuses the key
+			}
+		}
+		if !answered || !a.ok() {
+			s.broken(ruleUnknown, ByAnswers, what+s.said(c), c)
+			return
+		}
+		if !s.o.Check {
+			if c, a, answered := l.strange(true); !answered || !a.ok() {
+				s.unlessHidden(ruleUnknown, ByAnswers, what+s.said(c), []string{ruleUndo}, c)
+				return
+			}
+		}
+		s.held(ruleUnknown, ByAnswers, "commands with members and a header that are not known were answered as others")
+		return
+	}
+	s.open(ruleUnknown, "the agent refuses each key, also without such members")
 }
 
 // shortTimes are the times that commands of P11 have.
@@ -262,35 +281,34 @@ func (s *scene) probed() {
 		}
 		return
 	}
-	l := s.life()
-	told := 0
-	for _, at := range []struct {
-		what string
-		lies []core.ProbeOutcome
-		play func() *call
-	}{
-		{"never done", []core.ProbeOutcome{core.ProbeDone, core.ProbeInProgress}, func() *call { return nil }},
-		{"done", []core.ProbeOutcome{core.ProbeAbsent, core.ProbeInProgress}, func() *call { return l.do("do") }},
-		{"undone", []core.ProbeOutcome{core.ProbeDone, core.ProbeInProgress}, func() *call { return l.undo("undo", l.result) }},
-	} {
-		before := at.play()
-		if before != nil {
-			if a, answered := s.desk.answer(before); !answered || !a.ok() {
-				s.open(ruleProbe, "what is asked about "+s.said(before))
-				return
-			}
-		}
-		tells, ok := s.truthful(l, at.what, at.lies, before)
-		if !ok {
-			return
-		}
-		told += tells
+	never := s.life()
+	told, ok := s.truthful(never, "never done", []core.ProbeOutcome{core.ProbeDone, core.ProbeInProgress}, nil)
+	if !ok {
+		return
 	}
-	if told == 0 {
+	l, c, ok := s.done()
+	if !ok {
+		s.open(ruleProbe, "the do that is asked about "+s.said(c))
+		return
+	}
+	n, ok := s.truthful(l, "done", []core.ProbeOutcome{core.ProbeAbsent, core.ProbeInProgress}, c)
+	if !ok {
+		return
+	}
+	told += n
+	c = l.undo("undo", l.result)
+	if a, answered := s.desk.answer(c); !answered || !a.ok() {
+		s.open(ruleProbe, "the undo that is asked about "+s.said(c))
+		return
+	}
+	if n, ok = s.truthful(l, "undone", []core.ProbeOutcome{core.ProbeDone, core.ProbeInProgress}, c); !ok {
+		return
+	}
+	if told += n; told == 0 {
 		s.open(ruleProbe, "the agent says of no key that it knows what became of it")
 		return
 	}
-	s.held(ruleProbe, ByAnswers, fmt.Sprintf("of a key that was never done, was done, was undone: %d answers told, and were right", told))
+	s.held(ruleProbe, ByAnswers, fmt.Sprintf("of a key never done, of one done and then undone it told %d times, and was right", told))
 }
 
 // truthful judges one answer; tells is 1 where it is more than that nothing is known.

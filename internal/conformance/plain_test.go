@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,8 @@ const (
 	probeSaysDone     fault = "its probe says done of everything"
 	probeSaysAbsent   fault = "its probe says absent of everything"
 	probeActs         fault = "its probe has an effect"
+
+	refusesSome fault = "some keys are refused, which is no fault"
 )
 
 // store is what a service has: its effects, and what became of keys.
@@ -248,6 +251,9 @@ func (a *plain) do(m *nats.Msg, c *command, end time.Time) {
 	a.store.mu.Lock()
 	e := a.store.entry(c.Key)
 	switch {
+	case a.fault == refusesSome && !e.tomb && fourth(c.Task):
+		a.unlockFail(m, 422, end)
+		return
 	case e.tomb && a.fault == lateDoOtherCode && e.done:
 		a.unlockAnswer(m, e.result, end)
 		return
@@ -280,6 +286,12 @@ func (a *plain) do(m *nats.Msg, c *command, end time.Time) {
 	}
 	e.done, e.result = true, a.store.act(c.Key)
 	a.unlockAnswer(m, e.result, end)
+}
+
+// fourth reports whether the number at the end of a task's id can be divided by 4.
+func fourth(task string) bool {
+	n, err := strconv.Atoi(task[strings.LastIndexByte(task, '-')+1:])
+	return err == nil && n%4 == 0
 }
 
 // labour takes as long as the input says.

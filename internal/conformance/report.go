@@ -75,7 +75,7 @@ func (r *Report) Breaks() []Rule {
 }
 
 // evidenceCalls bounds the exchanges of one finding.
-const evidenceCalls = 6
+const evidenceCalls = 4
 
 // exchanges are calls as evidence.
 func (d *desk) exchanges(calls []*call) []Exchange {

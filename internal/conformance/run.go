@@ -115,8 +115,7 @@ func (r *run) meet(ctx context.Context) error {
 			return &UseError{"effects", fmt.Errorf("of key %s, which was never done: %d, want 0", key, n)}
 		}
 	}
-	l := s.life()
-	c := l.do("do")
+	l, c, _ := s.done()
 	a, answered := r.desk.answer(c)
 	switch {
 	case ctx.Err() != nil:

@@ -95,6 +95,23 @@ func TestPlainAgentHolds(t *testing.T) {
 	}
 }
 
+// TestRefusalsAreNoFault: an agent that refuses every fourth key, as a service may refuse customers, breaks nothing.
+func TestRefusalsAreNoFault(t *testing.T) {
+	url := serve(t)
+	s := newStore()
+	start(t, url, agentName, refusesSome, s)
+	nc := dial(t, url)
+	o := quick(100)
+	var err error
+	if o.Effects, err = conformance.EffectsAt(nc, "effects."+agentName); err != nil {
+		t.Fatal(err)
+	}
+	allHeld(t, play(t, nc, o))
+	if n := s.left(); n != 0 {
+		t.Errorf("%d effects are left", n)
+	}
+}
+
 // bank is a service behind an agent of package duly.
 type bank struct {
 	mu       sync.Mutex

@@ -216,12 +216,30 @@ func (s *scene) said(c *call) string {
 // quiet waits until nothing can be under way any more for as long as silence takes.
 func (s *scene) quiet() { _ = pause.For(s.ctx, s.o.Silence) } // the check's end ends it, too
 
-// alive reports whether the agent does a new key; what is said of the call otherwise.
+// alive reports whether the agent works on a new key: it does it, or refuses it.
 func (s *scene) alive() (*call, bool) {
-	l := s.life()
-	c := l.do("do of another key afterwards")
+	c := s.life().do("do of another key afterwards")
 	a, answered := s.desk.answer(c)
-	return c, answered && a.ok()
+	return c, answered && (a.ok() || a.final())
+}
+
+// keysTried is how many keys are tried where one must be done: an agent may refuse some, as it does with customers.
+const keysTried = 5
+
+// done begins lives until a do succeeds; ok is false where none does, or the agent does not answer.
+func (s *scene) done() (l *life, c *call, ok bool) {
+	for range keysTried {
+		l = s.life()
+		c = l.do("do")
+		a, answered := s.desk.answer(c)
+		if answered && a.ok() {
+			return l, c, true
+		}
+		if !answered || !a.final() {
+			break
+		}
+	}
+	return l, c, false
 }
 
 // same reports whether two results are the same JSON, however it is written.
