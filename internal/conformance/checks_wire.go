@@ -224,7 +224,10 @@ func (s *scene) shared() {
 	if err := member.Drain(); err != nil {
 		return // the connection has ended, and with it the membership
 	}
-	for member.IsValid() && pause.For(s.ctx, lookEvery) == nil { // others' commands are answered
+	for member.IsValid() { // others' commands that have come are answered
+		if pause.For(s.ctx, lookEvery) != nil {
+			return
+		}
 	}
 }
 

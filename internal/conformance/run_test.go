@@ -26,7 +26,7 @@ const agentName = "kit.plain"
 
 // quick are options for a test; slow is an input that a plain agent works long on.
 func quick(calls int) conformance.Options {
-	return conformance.Options{Agent: agentName, Calls: calls, SlowInput: []byte(`{"slow_ms":60}`), CallTime: 2 * time.Second, Silence: 150 * time.Millisecond, Slack: 400 * time.Millisecond}
+	return conformance.Options{Agent: agentName, Calls: calls, SlowInput: []byte(`{"slow_ms":30}`), CallTime: 2 * time.Second, Silence: 150 * time.Millisecond, Slack: 400 * time.Millisecond}
 }
 
 // play runs the kit.
