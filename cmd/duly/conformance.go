@@ -28,7 +28,7 @@ type conformanceCmd struct {
 	LargeInput string `type:"existingfile" help:"File with one whose result is too large."`
 	Results    string `type:"existingfile" help:"File with the results of earlier steps, as a JSON object: step to result."`
 
-	NoUndo    bool   `help:"The step is a check: it has no effect and no undo. P1 to P8 and P15 are not judged."`
+	NoUndo    bool   `help:"The step is a check: it has no effect and no undo. P1 to P8 and P15 do not apply."`
 	Probes    bool   `help:"The agent must answer probes. Without it they are asked where they are answered."`
 	Effects   string `help:"Where effects are counted: http://… or https://…, which is asked with ?key=…, or a subject of NATS, which is asked with {\"key\":…}. The answer is {\"effects\":1} or the number. Without it effects are judged by probes, or by answers alone."`
 	ResultMax int    `default:"65536" help:"Largest result, in bytes: the step's result_max."`
@@ -175,14 +175,18 @@ func (c *conformanceCmd) print(page show.Page, report *conformance.Report) error
 		fmt.Fprintln(page.W)
 		paragraph(page, "left  ", fmt.Sprintf("%d keys whose undo did not succeed, so that an effect may stand: %s …", report.Left, strings.Join(report.LeftKeys, ", ")))
 	}
-	breaks := ""
+	total := fmt.Sprintf("%d held, %d broken", report.Held, report.Broken)
 	for i, rule := range report.Breaks() {
-		breaks += [...]string{" (", ", "}[min(i, 1)] + rule.ID
+		total += [...]string{" (", ", "}[min(i, 1)] + rule.ID
 	}
-	if breaks != "" {
-		breaks += ")"
+	if report.Broken > 0 {
+		total += ")"
 	}
-	_, err = fmt.Fprintf(page.W, "\nagent %s: %d held, %d broken%s, %d not judged, by %d messages in %v; tasks %s…\n", report.Agent, report.Held, report.Broken, breaks, report.NotJudged,
+	total += fmt.Sprintf(", %d not judged", report.NotJudged)
+	if report.Aside > 0 {
+		total += fmt.Sprintf(", %d that do not apply", report.Aside)
+	}
+	_, err = fmt.Fprintf(page.W, "\nagent %s: %s; %d messages in %v; tasks %s…\n", report.Agent, total,
 		report.Messages, (time.Duration(report.TookMS) * time.Millisecond).Round(100*time.Millisecond), report.Tasks)
 	return err
 }

@@ -22,8 +22,8 @@ type (
 	conformancePayment struct{ ID string }
 )
 
-// conformanceAgents runs two agents: payment.charge of package duly, with a ledger, and bare.charge, which answers each
-// message with success.
+// conformanceAgents runs agents: payment.charge of package duly, with a ledger, and bare.charge, which answers each
+// message with success, as bare.check does, which has no undo.
 func conformanceAgents(t *testing.T) (url string) {
 	t.Helper()
 	s, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
@@ -40,7 +40,7 @@ func conformanceAgents(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	for subject, answer := range map[string][]byte{"duly.do.bare.charge": []byte(`{"Number":"r-1"}`), "duly.undo.bare.charge": nil} {
+	for subject, answer := range map[string][]byte{"duly.do.bare.charge": []byte(`{"Number":"r-1"}`), "duly.undo.bare.charge": nil, "duly.do.bare.check": []byte("true")} {
 		if _, err := nc.QueueSubscribe(subject, "q", func(m *nats.Msg) { _ = m.Respond(answer) }); err != nil { // one without a reply subject
 			t.Fatal(err)
 		}
@@ -91,7 +91,11 @@ func TestConformance(t *testing.T) {
 		"good":         {of("--agent", "payment.charge", "--step", "charge", "--input", "order.json", "--results", "credit.json", "--probes", "--strict"), exitDone, `agent payment\.charge: \d+ held, 0 broken, 0 not judged`},
 		"bad":          {of("--agent", "bare.charge"), exitFailed, `(?s)\nP4  broken, undo, undo again, late do\n  rule  a do whose key was undone.*came  after \S+s: success, \{"Number":"r-1"\}.*broken \(P4, P10, P11\)`},
 		"some rules":   {of("--agent", "bare.charge", "--only", "p1,P6"), exitDone, `2 held, 0 broken, 0 not judged`},
-		"strict":       {of("--agent", "bare.charge", "--only", "P15", "--strict"), exitFailed, `0 held, 0 broken, 1 not judged`},
+		"no probes":    {of("--agent", "bare.charge", "--only", "P15", "--strict"), exitDone, `0 held, 0 broken, 0 not judged, 1 that do not apply`},
+		"probes":       {of("--agent", "bare.charge", "--only", "P15", "--probes"), exitFailed, `no instance listens on duly\.probe\.bare\.charge`},
+		"not strict":   {of("--agent", "bare.check", "--only", "P6"), exitDone, `0 held, 0 broken, 1 not judged`},
+		"strict":       {of("--agent", "bare.check", "--only", "P6", "--strict"), exitFailed, `0 held, 0 broken, 1 not judged`},
+		"a check":      {of("--agent", "bare.check", "--no-undo", "--only", "P1,P12,P13,P14"), exitDone, `\d held, 0 broken, 0 not judged, 1 that do not apply`},
 		"no such rule": {of("--agent", "bare.charge", "--only", "P99"), exitUse, `only: "P99" is no rule`},
 		"no agent":     {of("--agent", "no.such"), exitUnreachable, `duly: conformance of agent no\.such: no instance listens on duly\.do\.no\.such`},
 		"no name":      {of(), exitUse, `--agent`},

@@ -280,7 +280,7 @@ func (s *scene) probed() {
 		if s.o.Probes {
 			s.broken(ruleProbe, ByAnswers, "no instance listens on "+s.o.Names.SubjectProbe(s.o.Agent))
 		} else {
-			s.open(ruleProbe, "the agent answers no probes")
+			s.find(Finding{Rule: ruleProbe, State: Aside, Why: "the agent answers no probes"})
 		}
 		return
 	}

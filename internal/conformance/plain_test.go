@@ -48,6 +48,7 @@ const (
 	undoOnlyKnown     fault = "an undo of a key that was never done fails"
 	undoOvertakes     fault = "an undo does not wait for its do"
 	largeResult       fault = "a large input makes a result over the limit"
+	sendsLarge        fault = "a result over the limit is sent"
 	largeSilent       fault = "a large input is not answered"
 	diesOfGarbage     fault = "garbage ends it"
 	hangsOnGarbage    fault = "garbage makes it hang"
@@ -73,6 +74,8 @@ type store struct {
 	effects map[string]int
 	made    int // effects, ever
 }
+
+const resultMax = 64 << 10
 
 type entry struct {
 	working, done, tomb bool
@@ -285,6 +288,9 @@ func (a *plain) do(m *nats.Msg, c *command, end time.Time) {
 		return
 	}
 	e.done, e.result = true, a.store.act(c.Key)
+	if n := wishOf(c).ResultBytes; n > 0 {
+		e.result = []byte(`"` + strings.Repeat("r", n-2) + `"`)
+	}
 	a.unlockAnswer(m, e.result, end)
 }
 
@@ -294,16 +300,24 @@ func fourth(task string) bool {
 	return err == nil && n%4 == 0
 }
 
+// wish is what an input may ask of the agent.
+type wish struct {
+	SlowMS      int `json:"slow_ms"`      // how long the work takes
+	ResultBytes int `json:"result_bytes"` // how large the result is
+}
+
+func wishOf(c *command) (w wish) {
+	_ = json.Unmarshal(c.Input, &w) // any input will do
+	return w
+}
+
 // labour takes as long as the input says.
 func (a *plain) labour(c *command) (stopped bool) {
-	var in struct {
-		SlowMS int `json:"slow_ms"`
-	}
-	_ = json.Unmarshal(c.Input, &in) // any input will do
+	ms := wishOf(c).SlowMS
 	if a.fault == races {
-		in.SlowMS++ // so that they meet
+		ms++ // so that they meet
 	}
-	return pause.For(a.context, time.Duration(in.SlowMS)*time.Millisecond) != nil
+	return pause.For(a.context, time.Duration(ms)*time.Millisecond) != nil
 }
 
 // undo takes the effect back, once a key.
@@ -355,7 +369,13 @@ func (a *plain) unlockFail(m *nats.Msg, code int, end time.Time) {
 }
 
 // answer answers with success, unless it is too late; a zero end is never.
-func (a *plain) answer(m *nats.Msg, result []byte, end time.Time) { a.reply(m, nil, result, end) }
+func (a *plain) answer(m *nats.Msg, result []byte, end time.Time) {
+	if len(result) > resultMax && a.fault != largeResult && a.fault != sendsLarge {
+		a.fail(m, 502, end)
+		return
+	}
+	a.reply(m, nil, result, end)
+}
 
 func (a *plain) fail(m *nats.Msg, code int, end time.Time) {
 	a.reply(m, nats.Header{"Nats-Service-Error": {"no"}, "Nats-Service-Error-Code": {strconv.Itoa(code)}}, nil, end)

@@ -12,7 +12,8 @@ type State string
 const (
 	Held      State = "held"
 	Broken    State = "broken"
-	NotJudged State = "not judged"
+	NotJudged State = "not judged"     // it could not be seen
+	Aside     State = "does not apply" // the rule is about what the agent has not
 )
 
 // By is what a finding rests on.
@@ -55,6 +56,7 @@ type Report struct {
 	Held      int       `json:"held"` // findings
 	Broken    int       `json:"broken"`
 	NotJudged int       `json:"not_judged"`
+	Aside     int       `json:"does_not_apply"`
 	Left      int       `json:"left"`                // keys of which an effect may stand: their undo did not succeed
 	LeftKeys  []string  `json:"left_keys,omitempty"` // the first of them
 }

@@ -94,8 +94,10 @@ func Run(ctx context.Context, nc *nats.Conn, o Options) (*Report, error) {
 			report.Held++
 		case Broken:
 			report.Broken++
-		default:
+		case NotJudged:
 			report.NotJudged++
+		case Aside:
+			report.Aside++
 		}
 	}
 	return report, nil
@@ -162,7 +164,7 @@ func (r *run) play(ctx context.Context, c *check) {
 	s := &scene{run: r, ctx: ctx, check: c}
 	if c.undo && r.o.Check {
 		for _, rule := range c.rules {
-			s.open(rule, "the step has no undo")
+			s.find(Finding{Rule: rule, State: Aside, Why: "the step has no undo"})
 		}
 		return
 	}
