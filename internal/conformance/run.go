@@ -170,9 +170,13 @@ func (r *run) play(ctx context.Context, c *check) {
 	}
 	before := len(r.findings)
 	c.play(s)
+	why := "what came before it did not succeed"
+	if ctx.Err() != nil {
+		why = s.timeUp()
+	}
 	for _, rule := range c.rules {
 		if r.o.wants(rule) && !judged(r.findings[before:], rule) {
-			s.open(rule, "what came before it did not succeed")
+			s.open(rule, why)
 		}
 	}
 }

@@ -296,6 +296,23 @@ func TestCheckHasNoUndo(t *testing.T) {
 	}
 }
 
+// TestCheckThatTakesTooLong: a check ends when its time is over, and what it has not seen by then is not judged.
+func TestCheckThatTakesTooLong(t *testing.T) {
+	url := serve(t)
+	start(t, url, agentName, "", newStore())
+	o := quick(1)
+	o.SlowInput, o.CallTime, o.CheckTime, o.Only = []byte(`{"slow_ms":800}`), time.Second, 3100*time.Millisecond, []string{"P8"}
+	began := time.Now()
+	report := play(t, dial(t, url), o)
+	if len(report.Findings) != 1 || report.NotJudged != 1 || report.Findings[0].Why != "the check did not end within 3.1s" {
+		t.Errorf("%d findings", len(report.Findings))
+		tells(t, report)
+	}
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("it took %v", took)
+	}
+}
+
 // TestOnlySomeRules: rules that are not asked for are neither judged nor played.
 func TestOnlySomeRules(t *testing.T) {
 	url := serve(t)

@@ -166,13 +166,16 @@ func (l *life) count() (int, By, error) {
 	return 0, ByProbe, nil
 }
 
+// timeUp says why a check that has ended early is not judged.
+func (s *scene) timeUp() string { return fmt.Sprintf("the check did not end within %v", s.o.CheckTime) }
+
 // find adds a finding, if its rule is asked for.
 func (s *scene) find(f Finding) {
 	if !s.o.wants(f.Rule) {
 		return
 	}
 	if f.State == Broken && s.ctx.Err() != nil {
-		f = Finding{Rule: f.Rule, State: NotJudged, Why: fmt.Sprintf("the check did not end within %v", s.o.CheckTime)}
+		f = Finding{Rule: f.Rule, State: NotJudged, Why: s.timeUp()}
 	}
 	f.Check = s.check.name
 	s.breaks[f.Rule] = s.breaks[f.Rule] || f.State == Broken
