@@ -76,7 +76,7 @@ func (c *doctorCmd) print(page show.Page, findings []node.Finding, wrong int) er
 		}
 		fmt.Fprintf(page.W, "\n%s  %s%s\n", f.Check, page.Coloured("state", f.State), ignored)
 		for _, part := range [...]struct{ head, text string }{{"what  ", f.What}, {"why   ", f.Why}, {"mend  ", f.Mend}} {
-			c.paragraph(page, part.head, part.text)
+			paragraph(page, part.head, part.text)
 		}
 	}
 	_, err = fmt.Fprintf(page.W, "\n%d wrong, %d not known, of %d checks\n", wrong, unknown, len(findings))
@@ -84,7 +84,7 @@ func (c *doctorCmd) print(page show.Page, findings []node.Finding, wrong int) er
 }
 
 // paragraph prints a text whose lines are indented as far as its head.
-func (c *doctorCmd) paragraph(page show.Page, head, text string) {
+func paragraph(page show.Page, head, text string) {
 	text = show.Clean(text)
 	if page.Width > 2*len(head) {
 		text = ansi.Wrap(text, page.Width-len(head)-2, "")

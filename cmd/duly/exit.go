@@ -43,12 +43,16 @@ func misuse(format string, a ...any) error { return useError{fmt.Errorf(format, 
 // stateError is a refusal by state that this program makes itself.
 type stateError struct{ error }
 
+// awayError is about something that is not there at present, and is no node.
+type awayError struct{ error }
+
 // exitOf is the status for an error.
 func exitOf(err error) int {
 	var refused *client.Problem
 	var away *client.UnreachableError
 	var use useError
 	var state stateError
+	var gone awayError
 	switch {
 	case err == nil:
 		return exitDone
@@ -56,7 +60,7 @@ func exitOf(err error) int {
 		return exitUse
 	case errors.As(err, &state):
 		return exitState
-	case errors.As(err, &away):
+	case errors.As(err, &away), errors.As(err, &gone):
 		return exitUnreachable
 	case !errors.As(err, &refused):
 		return exitFailed

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -17,13 +16,12 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
-	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/planfile"
 	"duly.dev/duly/internal/wire"
 )
 
 type planCmd struct {
-	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
+	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine. It is handed in over NATS: users of the kind operator may."`
 	List      planListCmd      `cmd:"" help:"List the stored versions of all plans."`
 	Show      planShowCmd      `cmd:"" help:"Show one version of a plan with its steps."`
 	Lint      planLintCmd      `cmd:"" help:"Check a plan in a file, without a server: names, types, limits, expressions. Exit status 2 if it cannot work."`
@@ -55,16 +53,9 @@ func readPlan(file string, payloadMax int) (json.RawMessage, error) {
 type planApplyCmd struct {
 	File string `arg:"" type:"existingfile" help:"File with the plan, as YAML or JSON."`
 
-	NATSURL     string        `name:"nats-url" env:"NATS_URL" help:"NATS servers (default: those of the context, or nats://127.0.0.1:4222). Plans are handed in over NATS: users of the kind operator may."`
-	NATSContext string        `name:"nats-context" env:"NATS_CONTEXT" help:"Context of the nats command to connect by."`
-	NATSCreds   string        `name:"nats-creds" env:"NATS_CREDS" help:"Credentials file for NATS."`
-	NATSCA      string        `name:"nats-ca" env:"NATS_CA" help:"File with the certificates, PEM, that the one of NATS is checked against."`
-	NATSCert    string        `name:"nats-cert" env:"NATS_CERT" help:"File with the certificate, PEM, that NATS is shown."`
-	NATSKey     string        `name:"nats-key" env:"NATS_KEY" help:"File with its key, PEM."`
-	NATSInbox   string        `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers come to."`
-	Namespace   string        `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
-	Timeout     time.Duration `default:"10s" help:"How long to wait for an answer."`
-	Output      string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
+	natsLinks
+	Timeout time.Duration `default:"10s" help:"How long to wait for an answer."`
+	Output  string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
 }
 
 // planAnswer is what became of a plan.
@@ -82,10 +73,9 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{URL: c.NATSURL, Name: "duly plan apply", Context: c.NATSContext, CredentialsFile: c.NATSCreds, CAFile: c.NATSCA, CertFile: c.NATSCert, KeyFile: c.NATSKey,
-		InboxPrefix: c.NATSInbox, Namespace: c.Namespace, Logger: slog.New(slog.DiscardHandler)})
+	conn, err := c.dial(ctx, "duly plan apply")
 	if err != nil {
-		return &client.UnreachableError{Address: "NATS", Err: err}
+		return err
 	}
 	defer conn.Close()
 	msg, err := conn.NATS().RequestWithContext(ctx, conn.Names().SubjectPlansApply(), plan)

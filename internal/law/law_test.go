@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions"},
+		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -129,6 +129,9 @@ var packages = map[string]place{
 	"internal/wire": {imports: []string{"internal/core", "internal/planform", "internal/quickjson"}},
 	// The golden messages, for the tests of all that speaks the protocol.
 	"internal/wire/wiretest": {},
+
+	// The rules of the protocol, played against an agent that runs.
+	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause"}, links: []string{"nats"}},
 
 	// The permissions on NATS that each role, agent and client needs.
 	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
