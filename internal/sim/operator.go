@@ -219,7 +219,7 @@ func (w *World) checkInput(r *row, c *core.Command) {
 		}
 		if j.Step >= 0 && w.stepName(c, j.Step) == c.Step {
 			switch {
-			case j.Kind == core.KindDone:
+			case j.Kind == core.KindDone, j.Kind == core.KindProbed && j.StepStatus == core.StepDone:
 				done, repeats = true, false
 			case j.Kind == core.KindAccepted: // done by hand, by whatever input
 				done, repeats, known = false, false, false
