@@ -3,6 +3,12 @@ package main
 // probeMutants are faults of what agents say of silent dos.
 var probeMutants = []mutant{
 	{
+		name: "optional-step-without-effect-stands", invariant: 8, file: "internal/core/do.go",
+		old: "r.Kind == KindRefused || r.Kind == KindProbed || s.Own().None", new: "r.Kind == KindRefused || s.Own().None",
+		fault: "an optional step that has no effect, as a late answer said, holds its task up for ever",
+		run:   "^TestProbeAfterLateRefusal$",
+	},
+	{
 		name: "probe-not-asked", invariant: 5, file: "internal/core/probe.go",
 		old: "if !d.p.Steps[i].Probe || s.Own().None", new: "if d.at > 0 || s.Own().None",
 		fault: "a step that is to be probed is tried again at once",

@@ -105,7 +105,7 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 		d.endWaits(i)
 		return StateProcessing
 	case ps.OnExhausted == PolicySkip && d.t.WentBackAt == 0: // else later steps may have an effect
-		if none := r.Kind == KindRefused || s.Own().None; !ps.Undoable || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {
+		if none := r.Kind == KindRefused || r.Kind == KindProbed || s.Own().None; !ps.Undoable || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {
 			r.StepStatus = StepSkipped // there is nothing to undo
 		}
 		return StateProcessing

@@ -56,3 +56,31 @@ func TestProbeInTheSentence(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
+
+// TestProbeAfterLateRefusal: an optional step of which a late answer has said that it had no effect is passed over when the
+// wait for its probe ends, whether that was answered or not: there is nothing to undo that would end the step.
+func TestProbeAfterLateRefusal(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		p := stepsPlan(2)
+		p.Steps[0].AttemptsMax, p.Steps[0].Probe, p.Steps[0].OnExhausted = 1, true, PolicySkip
+		r := newRig(t, p)
+		r.birth(0)
+		number := r.task.Steps[0].Out
+		r.now = r.task.NextDue(r.plan)
+		r.must(Event{Kind: EventOverdue, Actor: "supervisor"})
+		r.must(Event{Kind: EventReply, Seq: number, Code: CodeRefused, Error: "no"})
+		if !r.task.Steps[0].probing() || r.task.Steps[0].MayHaveEffect {
+			t.Fatalf("%s", r.task)
+		}
+		if answered {
+			r.now = r.now.Add(time.Millisecond)
+			r.must(Event{Kind: EventProbed, Seq: number, Code: CodeAbsent})
+		} else {
+			r.now = r.task.Steps[0].Due
+			r.must(Event{Kind: EventOverdue, Actor: "supervisor"})
+		}
+		if r.task.Steps[0].Status != StepSkipped || r.task.Steps[1].Out == 0 {
+			t.Errorf("answered %v: %s", answered, r.task)
+		}
+	}
+}
