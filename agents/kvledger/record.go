@@ -111,9 +111,11 @@ type Bucket struct {
 	Name string // 1 or more of A–Z a–z 0–9 _ -
 	// Keep is how long a key is kept after its last change: the longest deadline of the tasks, the grace of their plans, and
 	// how long their undos are tried (a day, unless the plan says), at least. A do whose tombstone is gone takes effect again.
-	Keep     time.Duration
-	BytesMax int64 // 0: no bound but Keep. A full bucket refuses new keys with code 429
-	Replicas int   // 0: 1
+	Keep time.Duration
+	// BytesMax is the most that all keys may take; 0: no bound but Keep. A full bucket refuses new keys with code 429. A result
+	// that finds no room is as if its process had died before the record, so leave some.
+	BytesMax int64
+	Replicas int // 0: 1
 }
 
 // Create makes a bucket, or changes it to what b says. Its stream is on disk and keeps one revision of each key. Errors: Keep

@@ -115,7 +115,7 @@ func (l *Ledger[T]) Undo(ctx context.Context, key string, work func(context.Cont
 
 // Do is [Ledger.Do] for a handler that calls it itself: work has the transaction, and what it gives is kept as JSON and is
 // what a Do that comes again gets. Work may be called again when its transaction was rolled back. Errors of work are
-// returned as they are, and leave nothing behind.
+// returned as they are, and leave nothing behind. A codec of the agent does not encode what is kept here.
 func Do[T, Out any](ctx context.Context, l *Ledger[T], key string, work func(ctx context.Context, tx T) (Out, error)) (Out, error) {
 	var out Out
 	data, err := l.do(ctx, key, func(ctx context.Context, tx T) ([]byte, error) {
