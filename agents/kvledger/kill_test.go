@@ -193,7 +193,7 @@ func TestKilled(t *testing.T) {
 			for i := range workers {
 				workers[i] = &worker{t: t, url: url, mode: mode, rng: rand.New(rand.NewPCG(uint64(i), 2)), killed: map[int]bool{}}
 				workers[i].start()
-				defer workers[i].stop()
+				t.Cleanup(workers[i].stop)
 			}
 			unknown, twice := 0, 0
 			for k := 0; k < killKeys && !t.Failed(); k++ {

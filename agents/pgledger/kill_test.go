@@ -193,14 +193,14 @@ func TestKilledAtEveryStatement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
+		t.Cleanup(func() {
 			if err := proxy.Close(); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 		w.url = proxy.URL()
 		w.start()
-		defer w.stop()
+		t.Cleanup(w.stop)
 		workers[i] = w
 	}
 	began, calls := time.Now(), 0
