@@ -26,13 +26,14 @@ const (
 	KeepLeast     = time.Hour              // the least that a bucket may keep keys for
 	finishMax     = 5 * time.Second        // for the record of what was done
 	finishPause   = 50 * time.Millisecond
-	claimTries    = 10 // of one claim, against others that change the key
+	whyMax        = 512 // bytes of an error that is kept
+	claimTries    = 10  // of one claim, against others that change the key
 	claimPause    = 5 * time.Millisecond
 )
 
 var (
 	// ErrUnknown says that a do began and that it is not known whether it took effect: see [Options].AtMostOnce.
-	ErrUnknown = errors.New("it is not known whether the do took effect: it began, and did not say how it ended")
+	ErrUnknown = errors.New("it is not known whether the do took effect: it began, and did not say that it had none")
 	// ErrLost says that another took the key over before the work's outcome was recorded, or that the bucket has lost it.
 	// Code 425: the same key again finds out what has become of it.
 	ErrLost error = &agents.Error{Code: core.CodeTooEarly, Err: errors.New("the claim of the key was lost before its outcome was recorded")}
@@ -139,7 +140,11 @@ func (l *Ledger) failed(ctx context.Context, c *claim, err error) {
 	defer cancel()
 	_, said := errors.AsType[*agents.Error](err)
 	if l.options.AtMostOnce && !said {
-		_, _ = l.kv.Update(ctx, c.key, record{State: stateWorking, Owner: c.owner}.encode(), c.revision)
+		r := record{State: stateWorking, Owner: c.owner}
+		if err != nil {
+			r.Why = core.CutText(err.Error(), whyMax)
+		}
+		_, _ = l.kv.Update(ctx, c.key, r.encode(), c.revision)
 		return
 	}
 	_ = l.kv.Purge(ctx, c.key, jetstream.LastRevision(c.revision))
@@ -226,6 +231,8 @@ func (l *Ledger) next(r record, undo bool) (record, error) {
 		return record{}, agents.ErrInProgress
 	case undo:
 		return record{State: stateUndoing, Known: r.Known, Result: r.Result}, nil
+	case r.State == stateWorking && l.options.AtMostOnce && r.Why != "":
+		return record{}, fmt.Errorf("%w: it said: %s", ErrUnknown, r.Why)
 	case r.State == stateWorking && l.options.AtMostOnce:
 		return record{}, ErrUnknown
 	}

@@ -212,8 +212,8 @@ func TestAtMostOnce(t *testing.T) {
 	if err := do("unclear", unclear); !errors.Is(err, unclear) {
 		t.Error(err)
 	}
-	if err := do("unclear", nil); !errors.Is(err, kvledger.ErrUnknown) || dos != 1 {
-		t.Errorf("%v, want ErrUnknown; %d works", err, dos)
+	if err := do("unclear", nil); !errors.Is(err, kvledger.ErrUnknown) || !strings.HasSuffix(err.Error(), "it said: the line went dead") || dos != 1 {
+		t.Errorf("%v, want ErrUnknown with what it said; %d works", err, dos)
 	}
 	for _, key := range []string{"stands still", "unclear"} {
 		if _, err := ledger.Probe(t.Context(), key); !errors.Is(err, agents.ErrNotKnown) {

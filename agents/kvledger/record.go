@@ -26,6 +26,7 @@ type record struct {
 	Lease  int64  `json:"lease_ms,omitempty"` // how long from its writing the claim holds; 0: none does
 	Known  bool   `json:"known,omitempty"`    // of a tombstone: the do succeeded, with result
 	Result []byte `json:"result,omitempty"`
+	Why    string `json:"why,omitempty"` // what a do said of which it is not known whether it took effect
 
 	written time.Time // by the server's clock
 }

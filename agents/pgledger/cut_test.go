@@ -106,3 +106,55 @@ func lifeThrough(t *testing.T, url string, faults pgfault.Faults, key, words str
 	counts := proxy.Counts()
 	return counts[pgfault.LostBefore]+counts[pgfault.LostAfter] > 0, unknown
 }
+
+// The database asks for another try, says that it does not know whether it has committed, is slow and loses connections, all
+// the time, as PostgreSQL and as CockroachDB: the books are right all the same.
+//
+// covers: S40, D6, inv7
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, cockroach := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cockroach %t", cockroach), func(t *testing.T) {
+			t.Parallel()
+			url, direct := database(t)
+			withPgx(t, direct, pgledger.Options{})
+			proxy, err := pgfault.Start(url, pgfault.Faults{Seed: 7, Rate: 0.15, Cockroach: cockroach})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := proxy.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			ledger, err := pgledger.New(connect(t, proxy.URL()), pgledger.Options{CockroachDB: cockroach})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const rounds = 60
+			for i := range rounds {
+				for _, life := range lives {
+					if _, _, err := live(t.Context(), ledger, fmt.Sprint(life.words, " ", i), life.words); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			all := entries(t, direct)
+			for i := range rounds {
+				for _, life := range lives {
+					key := fmt.Sprint(life.words, " ", i)
+					if e := all[key]; e.done-e.undone != life.standing || e.done > 1 || e.wrong > 0 {
+						t.Errorf("%s: %+v, want %d that stand", key, e, life.standing)
+					}
+				}
+			}
+			counts := proxy.Counts()
+			for _, kind := range pgfault.Kinds {
+				if counts[kind] == 0 {
+					t.Errorf("%s never happened", kind)
+				}
+			}
+			t.Logf("%v", counts)
+		})
+	}
+}
