@@ -122,8 +122,9 @@ func Drain(d time.Duration) AgentOption {
 // Log is where panics and lost replies go; slog.Default() unless said.
 func Log(log *slog.Logger) AgentOption { return agentOption(func(c *agentConfig) { c.Log = log }) }
 
-// Ledger remembers what became of keys: see [agents.Ledger]. Implement it in
-// the database of your service to make handlers idempotent that are not.
+// Ledger remembers what became of keys: see [agents.Ledger]. It makes handlers
+// idempotent that are not. Packages agents/pgledger and agents/kvledger have
+// durable ones.
 type Ledger = agents.Ledger
 
 // WithLedger puts a ledger before the handlers of every [Step] of the agent: a

@@ -5,7 +5,10 @@ import "context"
 // Ledger remembers what became of the keys an agent worked on, so that a
 // command that comes twice has one effect and a do that comes after its undo
 // has none. A durable one belongs in the agent's own database, in the
-// transaction of the effect itself; [MemoryLedger] forgets with its process.
+// transaction of the effect itself: package pgledger is that in PostgreSQL.
+// Package kvledger keeps one in a bucket of NATS, around any effect.
+// [MemoryLedger] forgets with its process. Package ledgertest holds an
+// implementation to what is said here.
 //
 // An implementation must serialise the work on one key, and keep what it knows
 // for longer than a command can still arrive: the task's deadline plus the

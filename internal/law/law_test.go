@@ -65,6 +65,12 @@ var packages = map[string]place{
 	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
 	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
 
+	// Ledgers beside the effects of a user's agent: with a database driver, and with JetStream.
+	"agents/pgledger": {imports: []string{".", "agents", "internal/core", "internal/pause"}, links: []string{"sql"}},
+	"agents/kvledger": {imports: []string{"agents", "internal/core", "internal/pause"}, links: []string{"nats"}},
+	// For the tests of a user's ledger.
+	"agents/ledgertest": {imports: []string{"agents", "internal/core"}},
+
 	// For the tests of a user's handlers.
 	"dulytest": {imports: []string{".", "agents", "internal/core", "internal/expr"}, links: []string{"nats"}},
 

@@ -9,7 +9,7 @@ const leakChecker = `"go.uber.org/goleak"`
 
 // leaksFoundBy names the package whose tests run the code of one that has none
 // of its own.
-var leaksFoundBy = map[string]string{"schema/storetest": "schema"}
+var leaksFoundBy = map[string]string{"schema/storetest": "schema", "agents/ledgertest": "agents"}
 
 // leaks asks each package that starts a goroutine, in its code or in its tests,
 // for a TestMain that looks for those that did not end.

@@ -19,7 +19,7 @@ const (
 	UnknownCommitted       // 40003 after a commit that happened
 	UnknownRolledBack      // 40003 after one that did not
 	LostBefore             // the connection, before the request was run
-	LostAfter              // the connection, after a commit that happened
+	LostAfter              // the connection, after a commit that happened, or with CutAfter any request
 	Slow                   // the answer comes late
 )
 
@@ -62,6 +62,11 @@ type Faults struct {
 	// CutAtWrite is CutAt counted over those requests alone that may change what is stored:
 	// what writes outside of a transaction, and the end of one.
 	CutAtWrite int
+	// CutAfter is CutAt once the server has run the request: its answer is lost.
+	CutAfter int
+	// Watch is told of each request, by its number from 1 and the texts that it runs, before the server gets it and, with ran,
+	// before the client gets the answer. The request waits for it; where it says so, the connection is lost there.
+	Watch func(number int, texts []string, ran bool) (cut bool)
 }
 
 func (f *Faults) check() error {
@@ -73,6 +78,9 @@ func (f *Faults) check() error {
 	}
 	if f.CutAtWrite < 0 {
 		return fmt.Errorf("faults: cut at write %d, want 0 or more", f.CutAtWrite)
+	}
+	if f.CutAfter < 0 {
+		return fmt.Errorf("faults: cut after request %d, want 0 or more", f.CutAfter)
 	}
 	return nil
 }
@@ -95,16 +103,20 @@ func newDice(f Faults) *dice {
 	return &dice{Faults: f, rng: rand.New(rand.NewPCG(f.Seed, 0)), begun: f.From == "", drawn: map[Kind]int{}, counts: map[Kind]int{}}
 }
 
-// draw is what happens to a request with those texts at that point.
-func (d *dice) draw(at point, texts []string) Kind {
+// draw is what happens to a request with those texts at that point, and its number.
+func (d *dice) draw(at point, texts []string) (Kind, int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.requests++
+	return d.kind(at, texts), d.requests
+}
+
+func (d *dice) kind(at point, texts []string) Kind {
 	changes := at == write || at == commit
 	if changes {
 		d.writes++
 	}
-	if d.CutAt > 0 || d.CutAtWrite > 0 {
+	if d.CutAt > 0 || d.CutAtWrite > 0 || d.CutAfter > 0 {
 		if d.requests == d.CutAt || changes && d.writes == d.CutAtWrite {
 			return LostBefore
 		}
@@ -135,6 +147,20 @@ func (d *dice) draw(at point, texts []string) Kind {
 	k := kinds[d.rng.IntN(len(kinds))]
 	d.drawn[k]++
 	return k
+}
+
+// cuts reports whether the connection is lost at a request by what Watch or CutAfter says.
+func (d *dice) cuts(number int, texts []string, ran bool) bool {
+	cut := d.Watch != nil && d.Watch(number, texts, ran)
+	if !cut && !(ran && number == d.CutAfter) {
+		return false
+	}
+	if ran {
+		d.count(LostAfter)
+	} else {
+		d.count(LostBefore)
+	}
+	return true
 }
 
 // wait is how long a slow answer takes, in milliseconds.

@@ -3,7 +3,10 @@ package pgfault_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -169,8 +172,36 @@ func TestCutAtWrite(t *testing.T) {
 	}
 }
 
+// A cut after a request loses the answer to what the server has run; each request is told before and after.
+func TestCutAfter(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	watch := func(number int, texts []string, ran bool) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, fmt.Sprint(number, texts, ran))
+		return false
+	}
+	through, direct, p := faulty(t, pgfault.Faults{CutAfter: 2, Watch: watch})
+	if _, err := through.Exec(t.Context(), "INSERT INTO x VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := through.Exec(t.Context(), "INSERT INTO x VALUES (2)"); err == nil {
+		t.Error("the second answer came through")
+	}
+	if n, cut := rows(t, direct), p.Counts()[pgfault.LostAfter]; n != 2 || cut != 1 {
+		t.Errorf("%d rows, want 2, and %d cuts, want 1", n, cut)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	want := []string{"1 [INSERT INTO x VALUES (1)] false", "1 [INSERT INTO x VALUES (1)] true", "2 [INSERT INTO x VALUES (2)] false", "2 [INSERT INTO x VALUES (2)] true"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
 func TestBadFaults(t *testing.T) {
-	for _, f := range []pgfault.Faults{{Rate: -0.1}, {Rate: 1.1}, {CutAt: -1}, {CutAtWrite: -1}} {
+	for _, f := range []pgfault.Faults{{Rate: -0.1}, {Rate: 1.1}, {CutAt: -1}, {CutAtWrite: -1}, {CutAfter: -1}} {
 		if _, err := pgfault.Start("postgres://127.0.0.1:1/x", f); err == nil {
 			t.Errorf("%+v was taken", f)
 		}

@@ -107,7 +107,10 @@ func (s *session) serve(req *request) error {
 	if s.status == 'E' || s.status == 'T' && s.behind == 'I' {
 		at = passive // the transaction is over in all but name
 	}
-	fault := s.p.dice.draw(at, req.texts)
+	fault, number := s.p.dice.draw(at, req.texts)
+	if s.p.dice.cuts(number, req.texts, false) {
+		return errCut
+	}
 	if fault == LostBefore {
 		s.p.dice.count(fault)
 		return errCut
@@ -130,6 +133,9 @@ func (s *session) serve(req *request) error {
 		return errors.Join(err, werr)
 	}
 	s.status = a.status
+	if s.p.dice.cuts(number, req.texts, true) {
+		return errCut
+	}
 	_, err = s.client.Write(a.wire)
 	return err
 }

@@ -23,7 +23,10 @@ type agentProcess struct {
 
 // hireAgents makes two of them.
 func (w *World) hireAgents() {
-	ledger := agents.NewMemoryLedger(func() core.Instant { return w.now }, time.Hour, 0)
+	ledger := w.cfg.Ledger
+	if ledger == nil {
+		ledger = agents.NewMemoryLedger(func() core.Instant { return w.now }, time.Hour, 0)
+	}
 	for _, name := range []string{"a1", "a2"} {
 		a := &agentProcess{w: w, name: name, clock: w.newClock()}
 		a.runtime = agents.New(agents.Config{

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
@@ -23,6 +24,7 @@ type Config struct {
 	Operators  bool          // they meddle with every task again and again, and the database goes back in every storm
 	Graph      bool          // plans are graphs of steps of all kinds, drawn from the seed; else they are chains of calls
 	Log        *slog.Logger  // of the roles; nil: none
+	Ledger     agents.Ledger // of the agents; nil: one in memory
 }
 
 // Draw is a world whose size, too, is drawn from the seed.
