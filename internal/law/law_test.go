@@ -62,6 +62,9 @@ var packages = map[string]place{
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
+	// Agents of HTTP services, by configuration: `duly serve`'s, and no part of other agents.
+	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson"}, links: []string{"nats", "limits"}},
+
 	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
 	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
 
@@ -70,7 +73,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
+		imports: []string{".", "agents/httpagent", "internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
@@ -195,6 +198,7 @@ var guarded = map[string][]string{
 	"spans":        {"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "go.opentelemetry.io/proto"},
 	"mail":         {"github.com/wneessen/go-mail"},
 	"cel":          {"cel.dev/cel-go"},                               // no user's agent has it
+	"limits":       {"github.com/failsafe-go"},                       // retries, breakers: no user's agent has them
 	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 
