@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/examples/shop"
+	"duly.dev/duly/internal/agentrole"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
@@ -35,7 +36,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if !c.Has(config.RoleAgents) {
 		return serveNode(ctx, c.Config, log)
 	}
-	agents, err := node.OpenAgents(c.Config, log)
+	agents, err := agentrole.Open(c.Config, log)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -73,9 +73,12 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{".", "agents/httpagent", "internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
+
+	// The role agents, which is no part of a node: no database comes with it.
+	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
 	"internal/api": {imports: []string{"internal/plancheck", "ingest", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},

@@ -1,4 +1,6 @@
-package node
+// Package agentrole is the role agents of `duly serve`: agents of HTTP services on a connection of their own. It is no part
+// of a node: it needs no database, and the rights of its agents alone.
+package agentrole
 
 import (
 	"context"
@@ -20,16 +22,22 @@ import (
 	"duly.dev/duly/internal/redact"
 )
 
-// AgentsRole is the role agents: agents of HTTP services on a connection of their own. It is no part of a [Node]: it needs
-// no database, and the rights of its agents alone.
-type AgentsRole struct {
+// Times of the HTTP server of health.
+const (
+	requestMax  = 5 * time.Second
+	idleTimeout = 2 * time.Minute
+	headerBytes = 16 << 10
+)
+
+// Role is the role before it runs.
+type Role struct {
 	cfg    config.Config
 	log    *slog.Logger
 	agents *httpagent.Agents
 }
 
-// OpenAgents reads the file of agents. Error: every mistake in it, with line and column.
-func OpenAgents(cfg config.Config, log *slog.Logger) (*AgentsRole, error) {
+// Open reads the file of agents. Error: a setting that cannot be; every mistake in the file, with line and column.
+func Open(cfg config.Config, log *slog.Logger) (*Role, error) {
 	cfg, err := cfg.Resolve()
 	if err == nil {
 		err = cfg.Validate()
@@ -42,12 +50,12 @@ func OpenAgents(cfg config.Config, log *slog.Logger) (*AgentsRole, error) {
 		return nil, err
 	}
 	log = slog.New(redact.SecretsOf(cfg.NATSURL).Handler(log.Handler())).With("node", cfg.NodeName)
-	return &AgentsRole{cfg, log, all}, nil
+	return &Role{cfg, log, all}, nil
 }
 
 // Run serves the agents until ctx ends, and then finishes what is in hand, within the drain. As the only role of its
 // process it serves health, too.
-func (r *AgentsRole) Run(ctx context.Context) error {
+func (r *Role) Run(ctx context.Context) error {
 	nc, err := natsbus.Connect(ctx, natsbus.Options{
 		URL: r.cfg.NATSURL, Name: r.cfg.NodeName, Context: r.cfg.NATSContext, CredentialsFile: r.cfg.NATSCreds, CAFile: r.cfg.NATSCA,
 		CertFile: r.cfg.NATSCert, KeyFile: r.cfg.NATSKey, InboxPrefix: r.cfg.NATSInbox, Logger: r.log,
@@ -78,14 +86,14 @@ func (r *AgentsRole) Run(ctx context.Context) error {
 }
 
 // serveHealth answers whether the process can work, and nothing else.
-func (r *AgentsRole) serveHealth(ctx context.Context, nc *nats.Conn) error {
+func (r *Role) serveHealth(ctx context.Context, nc *nats.Conn) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.cfg.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("http-addr %s: %w", r.cfg.HTTPAddr, err)
 	}
 	r.log.Info("http is up", "addr", listener.Addr().String())
 	server := &http.Server{
-		Handler: health.Handler(connected{nc}), ReadHeaderTimeout: headerTimeout, ReadTimeout: readWriteMax, WriteTimeout: readWriteMax,
+		Handler: health.Handler(connected{nc}), ReadHeaderTimeout: requestMax, ReadTimeout: requestMax, WriteTimeout: requestMax,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -108,7 +116,7 @@ func (c connected) Ready() []health.Failure {
 	if reason == nil {
 		reason = nats.ErrDisconnected
 	}
-	return []health.Failure{{Name: condNATS, Text: "there is no connection to NATS", Reason: reason.Error(), Since: time.Now()}}
+	return []health.Failure{{Name: "nats", Text: "there is no connection to NATS", Reason: reason.Error(), Since: time.Now()}}
 }
 
 // Live implements health.Source.
