@@ -2,7 +2,6 @@ package httpagent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -55,6 +54,9 @@ func run(t testing.TB, nc *nats.Conn, file string) (stop func() error) {
 	}
 }
 
+// message is a command as the wire has it.
+const message = `{"v":1,"task":"order-17","type":"order","step":"charge","attempt":1,"key":"order-17/charge/0","left_ms":5000,"input":{"cents":5}}`
+
 // ask sends a command as a scheduler does, again while no agent is there yet.
 func ask(t testing.TB, nc *nats.Conn, subject string, n int) *nats.Msg {
 	t.Helper()
@@ -64,13 +66,9 @@ func ask(t testing.TB, nc *nats.Conn, subject string, n int) *nats.Msg {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	body, err := json.Marshal(map[string]any{"v": 1, "task": "order-17", "type": "order", "step": "charge", "attempt": 1, "key": "order-17/charge/0", "left_ms": 5000, "input": map[string]any{"cents": 5}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	deadline := time.Now().Add(patience)
 	for {
-		if err := nc.PublishRequest(subject, inbox, body); err != nil {
+		if err := nc.PublishRequest(subject, inbox, []byte(message)); err != nil {
 			t.Fatal(err)
 		}
 		msg, err := sub.NextMsg(patience)
@@ -110,8 +108,8 @@ func TestOverNATS(t *testing.T) {
 	if msg := ask(t, nc, "duly.undo.pay", 2); msg.Header.Get("Nats-Service-Error-Code") != "" {
 		t.Errorf("undo: %v", msg.Header)
 	}
-	if msg := ask(t, nc, "duly.probe.pay", 3); !strings.Contains(string(msg.Data), `"outcome":"done","result":{"did":"GET"}`) {
-		t.Errorf("probe: %s %v", msg.Data, msg.Header)
+	if msg, err := nc.Request("duly.probe.pay", []byte(message), patience); err != nil || !strings.Contains(string(msg.Data), `"outcome":"done","result":{"did":"GET"}`) {
+		t.Errorf("probe: %+v %v", msg, err)
 	}
 	// One runs, one waits, one is too many.
 	type said struct{ code, text string }
