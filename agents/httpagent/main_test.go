@@ -84,7 +84,13 @@ func start(t *testing.T, handler http.HandlerFunc, service, step string) *world 
 // serve makes the runtime of the file.
 func (w *world) serve(url, service, step string) {
 	w.t.Helper()
-	all, err := Read("agents.yaml", []byte(text(url, service, step)))
+	w.serveFile(text(url, service, step))
+}
+
+// serveFile makes the runtime of a whole file.
+func (w *world) serveFile(file string) {
+	w.t.Helper()
+	all, err := Read("agents.yaml", []byte(file))
 	if err != nil {
 		w.t.Fatal(err)
 	}

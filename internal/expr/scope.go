@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -48,7 +49,7 @@ type Variable struct {
 // Scope compiles expressions that belong to no plan: they see input and results, as those of plans do, and other variables.
 type Scope struct{ env *cel.Env }
 
-// NewScope is a scope with these variables besides input and results. Error: a name that cannot be one.
+// NewScope is a scope with these variables besides input and results. Error: CEL's, about a program that is wrong.
 func NewScope(more ...Variable) (*Scope, error) {
 	if errEnv != nil {
 		return nil, errEnv
@@ -172,7 +173,7 @@ type Value struct{ v ref.Val }
 // JSON is the value as JSON. Error: more than most bytes, or a value that JSON has not.
 func (v Value) JSON(most int) ([]byte, error) {
 	data, err := toJSON(v.v, most)
-	if err == errLong {
+	if errors.Is(err, errLong) {
 		return nil, fmt.Errorf("it gives more than %d bytes", most)
 	}
 	return data, err
