@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go"
@@ -187,7 +188,7 @@ func (o *operation) perform(ctx context.Context, cmd *core.Command, use func(*va
 		if o.effects && bad.final() && unclear != nil {
 			bad = &failure{code: unclear.code, err: unclear.err}
 		}
-		if !bad.clear {
+		if !bad.harmless {
 			unclear = bad
 		}
 		return nil, bad
@@ -213,8 +214,8 @@ func (o *operation) try(ctx context.Context, r *request, v *values, use func(*va
 		defer cancel()
 		ctx = bounded
 	}
-	sent := false
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent = true }})
+	var sent atomic.Bool // something may have been
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(traced, o.method, r.url, bytes.NewReader(r.body))
 	if err != nil {
 		return nil, o.failed(r, http.StatusBadRequest, true, withoutURL(err))
@@ -229,7 +230,7 @@ func (o *operation) try(ctx context.Context, r *request, v *values, use func(*va
 		case errors.Is(err, context.DeadlineExceeded):
 			code = http.StatusGatewayTimeout
 		}
-		bad := o.failed(r, code, !sent, withoutURL(err))
+		bad := o.failed(r, code, !sent.Load(), withoutURL(err))
 		bad.ill = !errors.Is(err, ErrAddress) && !errors.Is(err, context.Canceled)
 		return nil, bad
 	}
@@ -286,9 +287,9 @@ func (o *operation) refused(r *request, resp *http.Response, means verdict) *fai
 }
 
 // failed is a failure whose text names the request, without the service's secret.
-func (o *operation) failed(r *request, code int, clear bool, err error) *failure {
+func (o *operation) failed(r *request, code int, harmless bool, err error) *failure {
 	text := o.service.auth.hide(fmt.Sprintf("%s: %s %s: %v", o.where, o.method, r.path, err))
-	return &failure{code: code, err: &told{text, err}, clear: clear}
+	return &failure{code: code, err: &told{text, err}, harmless: harmless}
 }
 
 // told is an error with another text.

@@ -148,7 +148,7 @@ func TestSecrets(t *testing.T) {
 			if got := r.Header.Get(want[0]); got != want[1] {
 				t.Errorf("%s: %s is %q, want %q", service, want[0], got, want[1])
 			}
-			http.Error(w, fmt.Sprint(r.Header), 422)
+			http.Error(w, fmt.Sprint(r.Header), http.StatusUnprocessableEntity)
 		}, service, plain)
 		reply := w.want(command(), 422, "it answers 422")
 		for _, secret := range []string{token, "ZHVseTpzM2NyM3QtdDBrZW4="} {

@@ -87,13 +87,13 @@ func (s *service) limit() {
 
 // failure is what one try came to, or a request that could not be made.
 type failure struct {
-	code  int   // of the reply
-	err   error // without secrets
-	clear bool  // it had no effect
-	again bool  // another try in the same command can help, and has time
-	ill   bool  // the service is ill, which a breaker counts
-	pause time.Duration
-	after time.Duration // the service's wish
+	code     int   // of the reply
+	err      error // without secrets
+	harmless bool  // it had no effect
+	again    bool  // another try in the same command can help, and has time
+	ill      bool  // the service is ill, which a breaker counts
+	pause    time.Duration
+	after    time.Duration // the service's wish
 }
 
 // Error implements error.

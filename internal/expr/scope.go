@@ -187,14 +187,12 @@ func (v Value) Text() (string, bool) {
 
 // Plain is text, a number, true or false, or an instant as text. ok is false for all else.
 func (v Value) Plain() (text string, ok bool) {
-	switch v := v.v.(type) {
-	case types.String:
-		return string(v), true
-	case types.Int, types.Uint, types.Double, types.Bool:
-		data, err := toJSON(v.(ref.Val), core.ExpressionBytesMax)
-		return string(data), err == nil
-	case types.Timestamp:
-		data, err := toJSON(v, core.ExpressionBytesMax)
+	if text, is := v.Text(); is {
+		return text, true
+	}
+	switch v.v.(type) {
+	case types.Int, types.Uint, types.Double, types.Bool, types.Timestamp:
+		data, err := toJSON(v.v, core.ExpressionBytesMax)
 		return strings.Trim(string(data), `"`), err == nil
 	}
 	return "", false
