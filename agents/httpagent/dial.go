@@ -32,11 +32,24 @@ type addresses struct {
 	networks []netip.Prefix
 }
 
-var (
-	nat64 = netip.MustParsePrefix("64:ff9b::/96") // holds IPv4 addresses within IPv6
-	cgnat = netip.MustParsePrefix("100.64.0.0/10")
-	this  = netip.MustParsePrefix("0.0.0.0/8")
-)
+// nat64 holds IPv4 addresses within IPv6.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// inner are networks that no address of the internet is in, besides those that package netip knows: this network, carriers'
+// own, of protocols, of benchmarks, reserved; of IPv6 those that hold IPv4 addresses, site-local, local NAT64.
+var inner = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "::/96", "fec0::/10", "64:ff9b:1::/48")
+
+func prefixes(all ...string) (parsed []netip.Prefix) {
+	for _, text := range all {
+		parsed = append(parsed, netip.MustParsePrefix(text))
+	}
+	return parsed
+}
+
+// within reports whether one of the networks has an address.
+func within(networks []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
+}
 
 // public reports whether an address is one of the internet.
 func public(addr netip.Addr) bool {
@@ -44,13 +57,13 @@ func public(addr netip.Addr) bool {
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !cgnat.Contains(addr) && !this.Contains(addr)
+	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !within(inner, addr)
 }
 
 // may reports whether an address may be dialled.
 func (a *addresses) may(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	return public(addr) || slices.ContainsFunc(a.networks, func(n netip.Prefix) bool { return n.Contains(addr) })
+	return public(addr) || within(a.networks, addr)
 }
 
 // named reports whether a host may have any address.

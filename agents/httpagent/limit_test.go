@@ -2,6 +2,7 @@ package httpagent
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,5 +98,27 @@ func TestRate(t *testing.T) {
 	}
 	if took := time.Since(began); took < 80*time.Millisecond {
 		t.Errorf("6 requests at 50 a second took %v", took)
+	}
+}
+
+// A panic is passed on to the runtime, which logs it, and gives its place among the requests back.
+func TestPanicGivesItsPlaceBack(t *testing.T) {
+	server := httptest.NewServer(answers(204, ""))
+	defer server.Close()
+	all, err := Read("agents.yaml", []byte(text(server.URL, "concurrent: 1\nwait: 0s", plain)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.services["bank"].close()
+	for range 3 {
+		func() {
+			defer func() {
+				if v := recover(); v != "a bug" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			_, err := all.agents[0].steps[0].do.perform(t.Context(), new(command()), func(*values) ([]byte, error) { panic("a bug") })
+			t.Errorf("no panic: %v", err)
+		}()
 	}
 }

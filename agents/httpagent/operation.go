@@ -178,7 +178,13 @@ func (o *operation) perform(ctx context.Context, cmd *core.Command, use func(*va
 	}
 	tries := 0
 	var unclear *failure // of a try before: it may have had an effect
-	result, err := o.service.run.WithContext(ctx).GetWithExecution(func(failsafe.Execution[[]byte]) ([]byte, error) {
+	var panicked any     // the limits do not give a place back that a panic goes through
+	result, err := o.service.run.WithContext(ctx).GetWithExecution(func(failsafe.Execution[[]byte]) (_ []byte, err error) {
+		defer func() {
+			if panicked = recover(); panicked != nil {
+				err = fmt.Errorf("panic: %v", panicked)
+			}
+		}()
 		result, bad := o.try(ctx, r, v, use)
 		if bad == nil {
 			return result, nil
@@ -193,6 +199,9 @@ func (o *operation) perform(ctx context.Context, cmd *core.Command, use func(*va
 		}
 		return nil, bad
 	})
+	if panicked != nil {
+		panic(panicked)
+	}
 	if err != nil {
 		return nil, o.service.refusal(err)
 	}

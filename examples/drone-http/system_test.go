@@ -173,6 +173,13 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	if !report.Clean() || report.Accepted != tasks || report.Processed == 0 || report.Undone == 0 || report.Processed+report.Undone != tasks {
 		t.Errorf("the books are not clean: %+v", report)
 	}
+	compared, err := w.system.CompareBooks(ctx, w.services.Books().ByAgent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !compared.Closed {
+		t.Errorf("the books are not closed: %v", compared.Kinds)
+	}
 	t.Logf("%d processed, %d undone", report.Processed, report.Undone)
 }
 
