@@ -79,6 +79,9 @@ func start(t *testing.T, faults drone.Faults) *world {
 	text := string(file)
 	for i := range w.places {
 		p := &place{t: t, handler: NewService(w.services, drone.Step(i)), addr: "127.0.0.1:0"}
+		if drone.Step(i) == drone.StepDelivery {
+			p.handler = fussy(p.handler)
+		}
 		p.up()
 		t.Cleanup(p.kill)
 		w.places[i] = p
@@ -121,6 +124,17 @@ func start(t *testing.T, faults drone.Faults) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// fussy refuses the deliveries whose id ends with a digit below 3, so that there is something to undo.
+func fussy(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if task, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/delivery/"), "/"); r.Method == http.MethodPut && strings.ContainsAny(task[len(task)-1:], "012") {
+			http.Error(w, "no such address", http.StatusUnprocessableEntity)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // TestDeliveriesOverHTTP: deliveries by services that know nothing of Duly, which refuse, fail, hang and are killed in the
@@ -180,7 +194,16 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	if !compared.Closed {
 		t.Errorf("the books are not closed: %v", compared.Kinds)
 	}
-	t.Logf("%d processed, %d undone", report.Processed, report.Undone)
+	back := 0
+	for _, id := range ids {
+		if e := w.services.Books().Entry(id, drone.StepPackage); e.Applied > 0 && e.Live == 0 {
+			back++
+		}
+	}
+	if back < 10 {
+		t.Errorf("%d packages were made and taken back, want 10 at least", back)
+	}
+	t.Logf("%d processed, %d undone, of which %d had packages", report.Processed, report.Undone, back)
 }
 
 // reaches waits until a service has been called some more.
