@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planfile"
@@ -45,6 +46,42 @@ func TestWrongFiles(t *testing.T) {
 		if err != nil || got != string(want) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
 		}
+	}
+}
+
+// TestRightFile: all that a file can say is taken, and is what it says.
+func TestRightFile(t *testing.T) {
+	all, err := Load("testdata/right/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bank, pay := all.services["bank"], &all.agents[0]
+	defer bank.close()
+	if names := all.Names(); len(names) != 1 || names[0] != "pay.charge" || pay.running != 5 || pay.waiting != 10 {
+		t.Errorf("%v %+v", names, pay)
+	}
+	want := limits{tries: 5, backoff: 10 * time.Millisecond, backoffCap: 2 * time.Second, concurrent: 10, rate: 100}
+	got := bank.limits
+	if b := got.breaker; b == nil || *b != (breaker{60, 5, 5 * time.Second, time.Second}) {
+		t.Errorf("%+v", b)
+	}
+	if got.breaker = nil; got != want || bank.base.String() != "https://bank.example.org/v1" || bank.answerMax != 1000 || len(bank.allow.networks) != 3 || len(bank.allow.names) != 1 || len(bank.headers) != 2 {
+		t.Errorf("%+v %+v", got, bank)
+	}
+	do, undo, probe := pay.steps[0].do, pay.steps[0].undo, pay.steps[0].probe
+	for status, means := range map[int]verdict{200: done, 202: done, 400: final, 404: again, 409: again, 429: final, 500: again} {
+		if do.meaning(status) != means {
+			t.Errorf("a do's %d is %d, want %d", status, do.meaning(status), means)
+		}
+	}
+	if undo.meaning(404) != done || undo.meaning(410) != done || undo.meaning(400) != again || undo.idempotency != "" || undo.answer != formNone {
+		t.Errorf("%+v", undo)
+	}
+	if probe.meaning(404) != absent || probe.meaning(202) != inProgress || probe.method != "HEAD" || probe.outcome == nil {
+		t.Errorf("%+v", probe)
+	}
+	if do.idempotency != "X-Request-Id" || do.timeout != 2*time.Second || !do.effects || do.undo || !undo.undo {
+		t.Errorf("%+v", do)
 	}
 }
 
