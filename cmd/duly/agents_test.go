@@ -1,17 +1,20 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-
-	"github.com/nats-io/nats.go"
+	"time"
 
 	natsd "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 // TestServeAgents: a process with the role agents alone needs no database. It serves its file and its health, and ends
@@ -84,6 +87,110 @@ func TestServeAgentsBesideANode(t *testing.T) {
 		return err == nil && len(msg.Data) > 0
 	})
 	if code := n.term(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// restBank is a service that bears what any must: a PUT again, a DELETE of what was never made, a PUT after its DELETE.
+type restBank struct {
+	mu   sync.Mutex
+	rows map[string]string // by path: busy, done or gone
+}
+
+// enter gives what is known of a path, and takes it up unless another request is at work with it or it has ended.
+func (b *restBank) enter(path string, undo bool) (was string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if was = b.rows[path]; was == "" || was == "done" && undo {
+		b.rows[path] = "busy"
+	}
+	return was
+}
+
+func (b *restBank) leave(path, is string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rows[path] = is
+}
+
+// ServeHTTP implements http.Handler.
+func (b *restBank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var order struct{ Slow, Large bool }
+	data, err := io.ReadAll(r.Body)
+	if err == nil && len(data) > 0 {
+		err = json.Unmarshal(data, &order)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	path := r.URL.Path
+	if r.Method == http.MethodGet {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		w.WriteHeader(map[string]int{"": 404, "gone": 404, "busy": 202, "done": 200}[b.rows[path]])
+		return
+	}
+	undo := r.Method == http.MethodDelete
+	switch was := b.enter(path, undo); {
+	case was == "busy":
+		w.WriteHeader(http.StatusTooEarly)
+	case was == "gone" && undo:
+		w.WriteHeader(http.StatusNoContent)
+	case was == "gone":
+		w.WriteHeader(http.StatusGone)
+	case undo:
+		b.leave(path, "gone")
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		if order.Slow {
+			<-time.After(100 * time.Millisecond)
+		}
+		b.leave(path, "done")
+		if order.Large {
+			_, _ = fmt.Fprintf(w, "%q", strings.Repeat("x", 70_000))
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}
+}
+
+// TestHTTPAgentConforms: an agent that a file makes of a service holds every rule of the protocol.
+func TestHTTPAgentConforms(t *testing.T) {
+	bank := httptest.NewServer(&restBank{rows: map[string]string{}})
+	defer bank.Close()
+	dir := t.TempDir()
+	path := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	file := path("agents.yaml", "services:\n  bank: {url: \""+bank.URL+`", allow: [127.0.0.1]}
+agents:
+  pay:
+    service: bank
+    steps:
+      charge:
+        do: {method: PUT, path: "/{ref}", body: input}
+        undo: {path: "/{ref}"}
+        probe: {path: "/{ref}", in_progress: 202}
+`)
+	server := natsServer(t, natsd.Options{})
+	c := spawn(t, "serve", "--roles", "agents", "--agents", file, "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
+	c.ready()
+	until(t, "the agent is there", func() bool {
+		code, out, errs := command(t, "", "conformance", "--nats-url", server.ClientURL(), "--agent", "pay", "--step", "charge", "--only", "P1", "--silence", "100ms")
+		return code == exitDone || !strings.Contains(out+errs, "no instance listens")
+	})
+	code, out, errs := command(t, "", "conformance", "--nats-url", server.ClientURL(), "--agent", "pay", "--step", "charge", "--probes", "--strict", "--silence", "200ms", "--call-time", "4s",
+		"--slow-input", path("slow.json", `{"slow":true}`), "--large-input", path("large.json", `{"large":true}`))
+	if code != exitDone {
+		t.Errorf("exit status %d:\n%s%s", code, out, errs)
+	}
+	t.Log(out)
+	if code := c.term(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 }
