@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,10 @@ var findingColumns = []string{"check", "state", "what"}
 
 // Run looks for mistakes with the node's own settings.
 func (c *doctorCmd) Run(ctx context.Context, std streams) error {
-	findings := node.Examine(ctx, c.Config, node.Examination{Monitors: c.Monitor})
+	if c.OnlyAgents() {
+		return errors.New("roles: doctor looks at what a node stands on, and agents alone are none")
+	}
+	findings := node.Examine(ctx, c.WithoutAgents(), node.Examination{Monitors: c.Monitor})
 	if len(c.Only) > 0 {
 		findings = slices.DeleteFunc(findings, func(f node.Finding) bool { return !slices.Contains(c.Only, f.Check) })
 	}

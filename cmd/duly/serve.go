@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/examples/shop"
+	"duly.dev/duly/internal/agentrole"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
@@ -32,12 +33,43 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	c.Level, c.Version = new(slog.LevelVar), version
 	log := newLog(std.err, c.Logs)
 	node.TuneMemory(c.Memory)
-	n, err := node.Open(ctx, c.Config, log)
+	if !c.Has(config.RoleAgents) {
+		return serveNode(ctx, c.Config, log)
+	}
+	agents, err := agentrole.Open(c.Config, log)
 	if err != nil {
 		return err
 	}
-	log.Info("serving", "roles", c.Roles, "http", c.HTTPAddr)
+	if c.OnlyAgents() {
+		return agents.Run(ctx)
+	}
+	return together(ctx, agents.Run, func(ctx context.Context) error { return serveNode(ctx, c.WithoutAgents(), log) })
+}
+
+// serveNode runs the roles of a node until ctx ends.
+func serveNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	n, err := node.Open(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	log.Info("serving", "roles", cfg.Roles, "http", cfg.HTTPAddr)
 	return errors.Join(n.Run(ctx), n.Close())
+}
+
+// together runs all until ctx ends, or the first of them.
+func together(ctx context.Context, all ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, run := range all {
+		wg.Go(func() {
+			defer cancel()
+			errs[i] = run(ctx)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 type migrateCmd struct {

@@ -35,7 +35,7 @@ var Roles = []string{RoleIngest, RoleScheduler, RoleSupervisor}
 // Config is what a node needs to know. The tags are its command-line flags and
 // environment: a flag goes before the environment, that before the default.
 type Config struct {
-	Roles       []string `name:"roles" env:"DULY_ROLES" default:"ingest,scheduler,supervisor" help:"Roles to run: ingest, scheduler, supervisor."`
+	Roles       []string `name:"roles" env:"DULY_ROLES" default:"ingest,scheduler,supervisor" help:"Roles to run: ingest, scheduler, supervisor; agents, with --agents."`
 	NodeName    string   `name:"node-name" env:"DULY_NODE_NAME" help:"Name of this node, unique among the live ones (default: host name and process id)."`
 	Namespace   string   `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names of this installation on NATS begin with: subjects, and in upper case streams and buckets. Installations that share a NATS have different ones; agents and submitters use that of theirs."`
 	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:"127.0.0.1:7310" help:"Where to serve the API and health. Other addresses than loopback need --auth, or --insecure."`
@@ -86,6 +86,8 @@ type Config struct {
 	Watched `embed:""`
 	Chained `embed:""`
 	Relayed `embed:""`
+
+	HTTPAgents `embed:""`
 }
 
 // Links are what a node connects to.
@@ -192,9 +194,12 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("roles: none given, want some of %s", strings.Join(Roles, ", "))
 	}
 	for _, r := range c.Roles {
-		if !slices.Contains(Roles, r) {
-			return fmt.Errorf("roles: %q is not a role, want some of %s", r, strings.Join(Roles, ", "))
+		if !slices.Contains(Roles, r) && r != RoleAgents {
+			return fmt.Errorf("roles: %q is not a role, want some of %s, %s", r, strings.Join(Roles, ", "), RoleAgents)
 		}
+	}
+	if err := c.validateAgents(); err != nil {
+		return err
 	}
 	if c.NodeName != "" { // Resolve makes one
 		if err := core.CheckName("node-name", c.NodeName); err != nil {
@@ -256,7 +261,7 @@ func (c *Config) Validate() error {
 	if (c.NATSCert == "") != (c.NATSKey == "") {
 		return errors.New("nats-cert and nats-key go together: one is given, want both or none")
 	}
-	if err := c.HTTP.validate(c.HTTPAddr); err != nil {
+	if err := c.HTTP.validate(c.HTTPAddr); err != nil && !c.OnlyAgents() { // which serves health alone
 		return err
 	}
 	if err := c.Chained.validate(); err != nil {

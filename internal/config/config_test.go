@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ func TestValidateNamesTheSetting(t *testing.T) {
 	}{
 		{func(c *Config) { c.Roles = nil }, "roles: none given, want some of ingest"},
 		{func(c *Config) { c.Roles = []string{"ingest", "cook"} }, `roles: "cook" is not a role`},
+		{func(c *Config) { c.Roles = []string{RoleAgents} }, "agents: not given, but roles has agents"},
+		{func(c *Config) { c.Agents = "agents.yaml" }, "agents: given, but roles has no agents"},
 		{func(c *Config) { c.NodeName = "a.b" }, `node-name "a.b"`},
 		{func(c *Config) { c.NodeName = strings.Repeat("n", core.NameBytesMax+1) }, "node-name"},
 		{func(c *Config) { c.Namespace = "Prod" }, `namespace: "Prod" begins with 'P', want a letter of a-z`},
@@ -119,5 +122,19 @@ func TestFlagsInErrors(t *testing.T) {
 		if !flags[name] {
 			t.Errorf("there is no flag --%s", name)
 		}
+	}
+}
+
+// TestRoleAgents: it goes by itself, then without what a node has to say, and beside the roles of nodes, of which it is none.
+func TestRoleAgents(t *testing.T) {
+	c := good()
+	c.Roles, c.Agents, c.HTTPAddr = []string{RoleAgents}, "agents.yaml", "0.0.0.0:7310"
+	if err := c.Validate(); err != nil || !c.OnlyAgents() {
+		t.Errorf("alone: %v", err)
+	}
+	c.HTTPAddr, c.Roles = "", []string{RoleIngest, RoleAgents}
+	beside := c.WithoutAgents()
+	if err := errors.Join(c.Validate(), beside.Validate()); err != nil || c.OnlyAgents() || beside.Has(RoleAgents) || len(beside.Roles) != 1 {
+		t.Errorf("beside a node: %v, roles %v", err, beside.Roles)
 	}
 }

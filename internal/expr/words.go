@@ -142,6 +142,9 @@ func undeclared(m []string, at spot) string {
 	have := "input and results"
 	if at.env == elementEnv {
 		known, have = append(known, varElement, varIndex), "input, results, element and index"
+	} else if at.env != plainEnv {
+		names := variablesOf(at.env)
+		known, have = append(known, names...), strings.Join(names, ", ")
 	}
 	if meant := near.Nearest(name, known); meant != "" {
 		return fmt.Sprintf("there is no %q: is %s meant?", core.ShortText(name, 64), meant)

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -62,6 +62,9 @@ var packages = map[string]place{
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
+	// Agents of HTTP services, by configuration: `duly serve`'s, and no part of other agents.
+	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson"}, links: []string{"nats", "limits"}},
+
 	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
 	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
 
@@ -79,6 +82,9 @@ var packages = map[string]place{
 		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
+
+	// The role agents, which is no part of a node: no database comes with it.
+	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
 	"internal/api": {imports: []string{"internal/plancheck", "ingest", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
@@ -201,6 +207,7 @@ var guarded = map[string][]string{
 	"spans":        {"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "go.opentelemetry.io/proto"},
 	"mail":         {"github.com/wneessen/go-mail"},
 	"cel":          {"cel.dev/cel-go"},                               // no user's agent has it
+	"limits":       {"github.com/failsafe-go"},                       // retries, breakers: no user's agent has them
 	"plots":        {"gonum.org/v1/plot", "github.com/HdrHistogram"}, // no user's module graph has them
 }
 

@@ -1,5 +1,5 @@
 // Package planfile reads and writes plans as files, YAML or JSON: the form of package planform, with durations as text,
-// steps in any order, and errors that point into the file.
+// steps in any order, and errors that point into the file. [Parse] does the same for files of another kind.
 package planfile
 
 import (
@@ -56,12 +56,21 @@ func (e Errors) Unwrap() error { return core.ErrPlan }
 // file is one that is read, and what is wrong with it.
 type file struct {
 	name   string
+	want   string       // what it should hold; empty: a plan
+	blind  bool         // see Tree.Blind
+	hidden map[int]bool // lines that are not shown
 	lines  []string
 	errors Errors
 }
 
 func (f *file) wrong(at pos, format string, args ...any) {
 	e := &Error{File: f.name, Line: at.line, Column: at.column, Text: core.ShortText(fmt.Sprintf(format, args...), 1000)}
+	if f.blind {
+		if f.hidden == nil {
+			f.hidden = map[int]bool{}
+		}
+		f.hidden[at.line] = true
+	}
 	if at.line >= 1 && at.line <= len(f.lines) {
 		e.source = strings.TrimRight(f.lines[at.line-1], "\r")
 	}
@@ -72,6 +81,11 @@ func (f *file) wrong(at pos, format string, args ...any) {
 func (f *file) err() error {
 	if len(f.errors) == 0 {
 		return nil
+	}
+	for _, e := range f.errors {
+		if f.hidden[e.Line] {
+			e.source = ""
+		}
 	}
 	slices.SortStableFunc(f.errors, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -89,7 +90,7 @@ func (f *file) parse(data []byte) *node {
 	}
 	switch {
 	case len(parsed.Docs) == 0 || parsed.Docs[0].Body == nil:
-		f.wrong(pos{1, 1}, "the file is empty, want a plan")
+		f.wrong(pos{1, 1}, "the file is empty, want %s", cmp.Or(f.want, "a plan"))
 		return nil
 	case len(parsed.Docs) > 1:
 		f.wrong(pos{1, 1}, "the file has %d documents, want one", len(parsed.Docs))

@@ -1,0 +1,121 @@
+package httpagent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Times and sizes of connections.
+const (
+	dialMax        = 5 * time.Second
+	idleMax        = 30 * time.Second
+	idleConnsMax   = 256
+	headerBytesMax = 64 << 10
+	redirectsMax   = 5
+)
+
+// ErrAddress is wrapped by the error about an address that may not be dialled.
+var ErrAddress = errors.New("address refused: private, loopback and link-local addresses are dialled only where allow names the host or its network")
+
+// addresses are what a service may be dialled at besides public addresses.
+type addresses struct {
+	names    []string // of hosts, in lower case
+	networks []netip.Prefix
+}
+
+// nat64 holds IPv4 addresses within IPv6.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// inner are networks that no address of the internet is in, besides those that package netip knows: this network, carriers'
+// own, of protocols, of benchmarks, reserved; of IPv6 those that hold IPv4 addresses, site-local, local NAT64.
+var inner = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "::/96", "fec0::/10", "64:ff9b:1::/48")
+
+func prefixes(all ...string) (parsed []netip.Prefix) {
+	for _, text := range all {
+		parsed = append(parsed, netip.MustParsePrefix(text))
+	}
+	return parsed
+}
+
+// within reports whether one of the networks has an address.
+func within(networks []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
+}
+
+// public reports whether an address is one of the internet.
+func public(addr netip.Addr) bool {
+	if addr = addr.Unmap().WithZone(""); nat64.Contains(addr) {
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !within(inner, addr)
+}
+
+// may reports whether an address may be dialled.
+func (a *addresses) may(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	return public(addr) || within(a.networks, addr)
+}
+
+// named reports whether a host may have any address.
+func (a *addresses) named(host string) bool {
+	return slices.Contains(a.names, strings.TrimSuffix(strings.ToLower(host), "."))
+}
+
+// dial makes a connection. The check is of the address that is dialled, after the name was looked up: a name that means
+// another address a moment later does not get around it.
+func (a *addresses) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialMax}
+	if host, _, err := net.SplitHostPort(address); err != nil || !a.named(host) {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("address %s: %w", address, err)
+			}
+			if !a.may(at.Addr()) {
+				return fmt.Errorf("%s: %w", at.Addr(), ErrAddress)
+			}
+			return nil
+		}
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// newClient is the client of a service. It uses no proxy: a proxy would reach what the dialer refuses.
+func (s *service) newClient(secure *tls.Config) *http.Client {
+	s.transport = &http.Transport{
+		DialContext: s.allow.dial, TLSClientConfig: secure, TLSHandshakeTimeout: dialMax, DisableCompression: true,
+		MaxIdleConns: idleConnsMax, MaxIdleConnsPerHost: idleConnsMax, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: headerBytesMax, ForceAttemptHTTP2: true,
+	}
+	client := &http.Client{Transport: s.transport, CheckRedirect: s.redirect}
+	if s.auth != nil {
+		client.Transport = &authorized{s.transport, s.auth, s.base.Scheme, s.base.Host}
+	}
+	return client
+}
+
+// redirect refuses a redirect to a host that is not named, or one that would lose the method and the body.
+func (s *service) redirect(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch host := strings.ToLower(next.URL.Hostname()); {
+	case next.URL.Host == s.base.Host && next.URL.Scheme == s.base.Scheme:
+	case next.URL.Scheme != "https" && next.URL.Scheme != s.base.Scheme || !slices.Contains(s.redirects, host):
+		return fmt.Errorf("it redirects to %s://%s, which is not one of its redirects", next.URL.Scheme, next.URL.Host)
+	}
+	if next.Method != first.Method {
+		return fmt.Errorf("it redirects by a status that makes a %s of the %s", next.Method, first.Method)
+	}
+	if len(via) > redirectsMax {
+		return fmt.Errorf("it redirects more than %d times", redirectsMax)
+	}
+	return nil
+}
