@@ -1,0 +1,101 @@
+// An agent in JavaScript, on a plain NATS connection: it charges cards, in a folder.
+//
+//   node agent.mjs FOLDER [AGENT]       NATS_URL, DULY_NAMESPACE
+import { connect, headers } from "@nats-io/transport-node";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Gone, Ledger } from "./ledger.mjs";
+
+const [folder, agent = "payment.charge"] = process.argv.slice(2);
+if (!folder) {
+  console.error("usage: node agent.mjs FOLDER [AGENT]");
+  process.exit(2);
+}
+const inputMax = 64 << 10; // bytes of a do
+const runningMax = 1024; // commands at a time; one more is told to come again
+const namespace = process.env.DULY_NAMESPACE ?? "duly";
+const ledger = new Ledger(folder);
+let running = 0;
+
+// Refusal is an answer with a code: 4xx is final, 5xx is tried again.
+class Refusal extends Error {
+  constructor(code, text) {
+    super(text);
+    this.code = code;
+  }
+}
+
+// command reads a command: members that are not known are passed over.
+function command(data) {
+  let c;
+  try {
+    c = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
+  } catch (err) {
+    throw new Refusal(400, `not a command: ${err.message}`);
+  }
+  if (typeof c !== "object" || c === null || Array.isArray(c)) throw new Refusal(400, "not a command: want an object");
+  if (c.v !== 1) throw new Refusal(501, `version ${JSON.stringify(c.v)} of a command, want 1`);
+  if (typeof c.key !== "string" || c.key === "") throw new Refusal(400, "key: want text");
+  if (typeof c.left_ms !== "number" || Number.isNaN(Date.parse(c.complete_by))) throw new Refusal(400, "complete_by, left_ms: want a time and a number");
+  return c;
+}
+
+// charge is the do. It alone looks at the input: an undo is never refused for it.
+async function charge(c, bytes) {
+  if (bytes > inputMax) throw new Refusal(413, `the command has ${bytes} bytes, the limit is ${inputMax}`);
+  const { cents, card } = c.input ?? {};
+  if (!Number.isInteger(cents) || cents <= 0) throw new Refusal(422, `cents: ${JSON.stringify(cents)}, want a whole number above 0`);
+  if (card === "slow") await sleep(100); // the bank thinks
+  return ledger.do(c.key, { number: `r-${c.key}`, cents });
+}
+
+function probe(c) {
+  const is = ledger.read(c.key);
+  return is && !is.undone ? { v: 1, outcome: "done", result: is.result } : { v: 1, outcome: "absent" };
+}
+
+// answer carries one command out, and answers it once or, when its time is over, not at all.
+async function answer(m, work) {
+  const came = Date.now();
+  let until = Infinity;
+  let code = 0;
+  let said;
+  running++;
+  try {
+    if (running > runningMax) throw new Refusal(429, `${runningMax} commands are at work`);
+    const c = command(m.data);
+    until = Math.min(came + c.left_ms, Date.parse(c.complete_by));
+    if (Date.now() >= until) return;
+    said = await work(c, m.data.length);
+  } catch (err) {
+    code = err instanceof Gone ? 410 : err instanceof Refusal ? err.code : 500;
+    said = err.message;
+  } finally {
+    running--;
+  }
+  if (Date.now() >= until) return; // another try has begun
+  if (code === 0) {
+    m.respond(said === undefined ? "" : JSON.stringify(said));
+    return;
+  }
+  const h = headers();
+  h.set("Nats-Service-Error", said.replace(/[\r\n]+/g, " ").slice(0, 400));
+  h.set("Nats-Service-Error-Code", String(code));
+  m.respond("", { headers: h });
+}
+
+const nc = await connect({ servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222", maxReconnectAttempts: -1 });
+const serve = (verb, work) =>
+  nc.subscribe(`${namespace}.${verb}.${agent}`, {
+    queue: "q", // so that each command comes to one instance
+    callback: (err, m) => {
+      if (err) console.error(`${verb}: ${err.message}`);
+      else answer(m, work).catch((err) => console.error(`${verb}: ${err.message}`));
+    },
+  });
+serve("do", charge);
+serve("undo", async (c) => ledger.undo(c.key));
+serve("probe", async (c) => probe(c));
+await nc.flush();
+console.log(`agent ${agent} is ready`);
+process.on("SIGTERM", () => nc.drain()); // answers what it has, and takes no more
+await nc.closed();
