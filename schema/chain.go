@@ -26,6 +26,25 @@ type chains struct {
 	mu    sync.Mutex
 	heads map[int]chainHead
 	trims map[int]*trimming
+
+	taking map[int]*sync.Mutex // by partition: held by its takeover
+}
+
+// Taking waits until no other takeover of the partition is at work through this store, and holds further ones up until done
+// is called: between the end of its transaction and the note of its link another one's note must not come.
+func (b *Base) Taking(partition int) (done func()) {
+	b.chains.mu.Lock()
+	taking := b.chains.taking[partition]
+	if taking == nil {
+		if b.chains.taking == nil {
+			b.chains.taking = map[int]*sync.Mutex{}
+		}
+		taking = &sync.Mutex{}
+		b.chains.taking[partition] = taking
+	}
+	b.chains.mu.Unlock()
+	taking.Lock()
+	return taking.Unlock
 }
 
 // chainHead is the last link of a partition.

@@ -202,6 +202,7 @@ func (s *Store) Partitions(ctx context.Context, n int) error {
 
 // TakeOver implements [schema.Store].
 func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
+	defer s.Taking(partition)()
 	s.ForgetPurged(partition)
 	var st core.PartitionState
 	var continued func()
