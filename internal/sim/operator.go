@@ -126,7 +126,7 @@ func (w *World) checkAsk(r *row, j *core.Record) {
 	noted := j.Seq > 1 && r.journal[j.Seq-2].Kind == core.KindWentBack && j.Seq == is.seq+2 // because of the request
 	switch {
 	case !ok:
-	case is.id != t.ID && w.unnoticed(t.Partition): // the number was given out again, and its owner does not know it
+	case is.id != t.ID && w.unnoticed(t.Partition, r.journal[0].At): // the number was given out again, and its owner did not know it
 	case is.id != t.ID && w.backs > 1: // nor what it knew when the database went back for the first time
 	case is.id != t.ID:
 		w.wrong(t.Partition, t.ID, "row %d is by a request about task %s", j.Seq, is.id)
@@ -135,9 +135,12 @@ func (w *World) checkAsk(r *row, j *core.Record) {
 	}
 }
 
-// unnoticed reports whether the database went back without an owner of the partition noticing.
-func (w *World) unnoticed(p int) bool {
-	return slices.ContainsFunc(w.forgot.times, func(lost lostTime) bool { return w.noticedAfter(p, lost.to) == 0 })
+// unnoticed reports whether the database went back without an owner of the partition noticing before a task was born.
+func (w *World) unnoticed(p int, born core.Instant) bool {
+	return slices.ContainsFunc(w.forgot.times, func(lost lostTime) bool {
+		noticed := w.noticedAfter(p, lost.to)
+		return noticed == 0 || born <= noticed.Add(w.aheadMost())
+	})
 }
 
 // ackedControl checks that a request about many tasks is acknowledged when each has moved on, or may not be asked that.
