@@ -185,7 +185,8 @@ func (p *Store) Partitions(ctx context.Context, n int) error {
 
 // TakeOver implements [schema.Store].
 func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
-	defer p.Taking(partition)()
+	done := p.Taking(partition)
+	defer done()
 	p.ForgetPurged(partition)
 	var st core.PartitionState
 	var continued func()

@@ -202,7 +202,8 @@ func (s *Store) Partitions(ctx context.Context, n int) error {
 
 // TakeOver implements [schema.Store].
 func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
-	defer s.Taking(partition)()
+	done := s.Taking(partition)
+	defer done()
 	s.ForgetPurged(partition)
 	var st core.PartitionState
 	var continued func()
