@@ -53,13 +53,10 @@ func Open(cfg config.Config, log *slog.Logger) (*Role, error) {
 	return &Role{cfg, log, all}, nil
 }
 
-// Run serves the agents until ctx ends, and then finishes what is in hand, within the drain. As the only role of its
+// Run serves the agents until ctx ends, and then finishes the commands that run, within the drain. As the only role of its
 // process it serves health, too.
 func (r *Role) Run(ctx context.Context) error {
-	nc, err := natsbus.Connect(ctx, natsbus.Options{
-		URL: r.cfg.NATSURL, Name: r.cfg.NodeName, Context: r.cfg.NATSContext, CredentialsFile: r.cfg.NATSCreds, CAFile: r.cfg.NATSCA,
-		CertFile: r.cfg.NATSCert, KeyFile: r.cfg.NATSKey, InboxPrefix: r.cfg.NATSInbox, Logger: r.log,
-	})
+	nc, err := natsbus.Connect(ctx, r.cfg.NATS(r.cfg.NodeName, "", r.log)) // the agents have the namespace
 	if err != nil {
 		return err
 	}

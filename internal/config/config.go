@@ -102,6 +102,14 @@ type Links struct {
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
 }
 
+// NATS are the options of a connection by these links.
+func (l *Links) NATS(name, namespace string, log *slog.Logger) natsbus.Options {
+	return natsbus.Options{
+		URL: l.NATSURL, Name: name, Context: l.NATSContext, CredentialsFile: l.NATSCreds, CAFile: l.NATSCA, CertFile: l.NATSCert, KeyFile: l.NATSKey,
+		InboxPrefix: l.NATSInbox, Logger: log, Namespace: namespace,
+	}
+}
+
 // Logs are how a node speaks.
 type Logs struct {
 	LogFormat string `name:"log-format" env:"DULY_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`

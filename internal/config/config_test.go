@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func TestFlagsInErrors(t *testing.T) {
 	}
 }
 
-// TestRoleAgents: it goes by itself, then without what a node has to say, and beside the roles of nodes, of which it is none.
+// TestRoleAgents: the role runs alone, then without the settings of a node, and beside the roles of nodes, of which it is none.
 func TestRoleAgents(t *testing.T) {
 	c := good()
 	c.Roles, c.Agents, c.HTTPAddr = []string{RoleAgents}, "agents.yaml", "0.0.0.0:7310"
@@ -136,5 +137,14 @@ func TestRoleAgents(t *testing.T) {
 	beside := c.WithoutAgents()
 	if err := errors.Join(c.Validate(), beside.Validate()); err != nil || c.OnlyAgents() || beside.Has(RoleAgents) || len(beside.Roles) != 1 {
 		t.Errorf("beside a node: %v, roles %v", err, beside.Roles)
+	}
+}
+
+// TestNATSOptions: a connection has all that the links say, whichever command makes it.
+func TestNATSOptions(t *testing.T) {
+	l := Links{NATSURL: "url", NATSContext: "context", NATSCreds: "creds", NATSCA: "ca", NATSCert: "cert", NATSKey: "key", NATSInbox: "inbox"}
+	want := natsbus.Options{URL: "url", Name: "n1", Context: "context", CredentialsFile: "creds", CAFile: "ca", CertFile: "cert", KeyFile: "key", InboxPrefix: "inbox", Namespace: "prod"}
+	if got := l.NATS("n1", "prod", nil); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

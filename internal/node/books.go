@@ -155,10 +155,7 @@ func CompareBooks(ctx context.Context, cfg config.Config, since time.Time) (repo
 	if err := store.CheckVersion(ctx); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
-	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{
-		URL: cfg.NATSURL, Name: "duly-books", Context: cfg.NATSContext, CredentialsFile: cfg.NATSCreds, CAFile: cfg.NATSCA, CertFile: cfg.NATSCert, KeyFile: cfg.NATSKey, InboxPrefix: cfg.NATSInbox,
-		Logger: slog.New(slog.DiscardHandler), Namespace: cfg.Namespace,
-	})
+	conn, err := natsbus.DialToAsk(ctx, cfg.NATS("duly-books", cfg.Namespace, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}

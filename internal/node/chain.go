@@ -175,10 +175,7 @@ func Heads(ctx context.Context, cfg config.Config) ([]chain.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := natsbus.DialToAsk(ctx, natsbus.Options{
-		URL: cfg.NATSURL, Name: "duly-verify", Context: cfg.NATSContext, CredentialsFile: cfg.NATSCreds, InboxPrefix: cfg.NATSInbox,
-		Logger: slog.New(slog.DiscardHandler), Namespace: cfg.Namespace,
-	})
+	conn, err := natsbus.DialToAsk(ctx, cfg.NATS("duly-verify", cfg.Namespace, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}

@@ -208,10 +208,7 @@ func (e *examiner) database(ctx context.Context) {
 func (e *examiner) nats(ctx context.Context, named bool) {
 	rest := []string{CheckNATSVersion, CheckStreams, CheckReplicas, CheckStorage, CheckNATSDisk, CheckRights, CheckRightsWide, CheckName}
 	bounded, cancel := e.within(ctx)
-	conn, err := natsbus.Dial(bounded, natsbus.Options{
-		URL: e.cfg.NATSURL, Name: "duly-doctor", Context: e.cfg.NATSContext, CredentialsFile: e.cfg.NATSCreds, CAFile: e.cfg.NATSCA, CertFile: e.cfg.NATSCert, KeyFile: e.cfg.NATSKey, InboxPrefix: e.cfg.NATSInbox,
-		Logger: e.log, Namespace: e.cfg.Namespace,
-	})
+	conn, err := natsbus.Dial(bounded, e.cfg.NATS("duly-doctor", e.cfg.Namespace, e.log))
 	cancel()
 	monitors := e.monitors(ctx)
 	switch {

@@ -169,10 +169,9 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.forecasts = newForecasts(n)
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
-	if n.conn, err = natsbus.Dial(ctx, natsbus.Options{
-		URL: n.cfg.NATSURL, Name: n.cfg.NodeName, Context: n.cfg.NATSContext, CredentialsFile: n.cfg.NATSCreds, CAFile: n.cfg.NATSCA, CertFile: n.cfg.NATSCert, KeyFile: n.cfg.NATSKey, InboxPrefix: n.cfg.NATSInbox, Logger: n.log,
-		Namespace: n.cfg.Namespace, Report: n.report,
-	}); err != nil {
+	links := n.cfg.NATS(n.cfg.NodeName, n.cfg.Namespace, n.log)
+	links.Report = n.report
+	if n.conn, err = natsbus.Dial(ctx, links); err != nil {
 		return n.withLacking(ctx, err)
 	}
 	if err := n.checkForeign(ctx); err != nil { // which says more than that the two do not belong together
