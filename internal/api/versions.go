@@ -97,11 +97,11 @@ func (a *api) planToCheck(ctx context.Context, in *checkIn) (*core.Plan, error) 
 		if err != nil {
 			return nil, err
 		}
-		named := func(plan string) bool {
-			return slices.ContainsFunc(plans, func(is core.Plan) bool { return is.Name == plan })
-		}
-		if err := p.UnknownChild(named); err != nil {
-			return nil, refuse("field plan: %v", err)
+		for i := range p.Steps {
+			child := p.Steps[i].Child
+			if child != "" && !slices.ContainsFunc(plans, func(is core.Plan) bool { return is.Name == child }) {
+				return nil, refuse("field plan: %v", p.UnknownChild(i))
+			}
 		}
 		return &p, nil
 	}

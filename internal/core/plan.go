@@ -187,14 +187,10 @@ func FindPlan(all []Plan, name string, version int64) *Plan {
 	return nil
 }
 
-// UnknownChild is the error of a plan that has a step whose children are of a type without a plan; nil: all are known.
-func (p *Plan) UnknownChild(known func(plan string) bool) error {
-	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Child != "" && !known(s.Child) {
-			return fmt.Errorf("%w: plan %s: step %s: child is %s, and no plan of that name is stored: apply it first", ErrPlan, p.Name, s.Name, QuoteShort(s.Child))
-		}
-	}
-	return nil
+// UnknownChild is the error of a plan whose step i has children of a type without a plan.
+func (p *Plan) UnknownChild(i int) error {
+	s := &p.Steps[i]
+	return fmt.Errorf("%w: plan %s: step %s: child is %s, and no plan of that name is stored: apply it first", ErrPlan, p.Name, s.Name, QuoteShort(s.Child))
 }
 
 // StepIndex returns the index of the step of that name, or -1.

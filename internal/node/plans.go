@@ -207,7 +207,7 @@ func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *wire.APIError {
 			n.log.Error("cannot look for the plan of a child", "plan", p.Name, "child", s.Child, "error", err)
 			return &wire.APIError{Code: 503, Description: "the plans could not be read just now"}
 		case !known:
-			return &wire.APIError{Code: 400, Description: p.UnknownChild(func(plan string) bool { return plan != s.Child }).Error()}
+			return &wire.APIError{Code: 400, Description: p.UnknownChild(i).Error()}
 		}
 		if path := n.plans.wayBack(s.Child, p.Name, map[string]bool{}); path != nil {
 			return &wire.APIError{Code: 400, Description: fmt.Sprintf("%v: plan %s: step %s: its children would have tasks of %s again, without end: %s",
