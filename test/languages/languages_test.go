@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/conformance"
 )
 
@@ -29,18 +29,15 @@ const (
 // natsServer is a server for this test alone.
 func natsServer(t *testing.T) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
+	s, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Start()
 	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
+		if err := s.Shutdown(); err != nil {
+			t.Error(err)
+		}
 	})
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the NATS server does not start")
-	}
 	return s.ClientURL()
 }
 
