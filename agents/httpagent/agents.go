@@ -13,7 +13,7 @@ import (
 )
 
 // Run serves the agents of the file on a connection, which stays the caller's to close, until ctx ends; then they take no
-// new command and finish what is in hand. Options are those of [duly.NewAgent]; how many commands run and wait, and how
+// new command and finish those that run. Options are those of [duly.NewAgent]; how many commands run and wait, and how
 // often they are tried, is the file's. An error is that of one of the agents, after which all have ended.
 func (a *Agents) Run(ctx context.Context, nc *nats.Conn, options ...duly.AgentOption) error {
 	defer func() {

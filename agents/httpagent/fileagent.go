@@ -269,7 +269,7 @@ func (r *reader) path(m planfile.Member, in *expr.Scope) *template {
 // inPath are the characters that a path or a query may have as they are; what begins with # is refused later.
 const inPath = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:@/%#?"
 
-// escapeText escapes what a path cannot have as it is: net/http would write the whole path anew otherwise, and lose what is
+// escapeText escapes what a path cannot have as it is: net/http would encode the whole path again otherwise, and lose what is
 // escaped in values.
 func escapeText(text string) string {
 	var b strings.Builder

@@ -81,7 +81,7 @@ func ask(t testing.TB, nc *nats.Conn, subject string, n int) *nats.Msg {
 	}
 }
 
-// TestOverNATS: the agents of a file answer commands, undos and probes; at the end what is in hand is finished.
+// TestOverNATS: the agents of a file answer commands, undos and probes; at the end the commands that run are finished.
 //
 // covers: S7
 func TestOverNATS(t *testing.T) {
@@ -129,7 +129,7 @@ func TestOverNATS(t *testing.T) {
 	close(out)
 	for range 2 {
 		if s := <-all; s.code != "" || s.text != `{"did":"POST"}` {
-			t.Errorf("in hand at the end: %+v", s)
+			t.Errorf("running or waiting at the end: %+v", s)
 		}
 	}
 	if err := <-ended; err != nil {

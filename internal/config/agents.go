@@ -6,7 +6,7 @@ import (
 )
 
 // RoleAgents is the role of a process that serves agents made by a file. It is none of [Roles], for it needs neither a
-// database nor the rights of a node, and goes by itself or beside them.
+// database nor the rights of a node, and runs alone or beside them.
 const RoleAgents = "agents"
 
 // HTTPAgents are agents of HTTP services.
