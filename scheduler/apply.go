@@ -20,6 +20,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		c.mail.PlansChanged = false
 	}
 	s.applyPauses()
+	s.applyBreakers()
 	s.applyPublished()
 	s.applyEvidence()
 	s.relay()
@@ -295,8 +296,16 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	s.lookAt = 0
 	for _, p := range s.inOrder() {
 		for slot, parked := range p.park {
+			if p.giveUp[slot] {
+				if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
+					return full, err
+				}
+			}
 			room := s.cfg.AgentWindow - p.load[slot]
 			least := max(1, s.cfg.AgentWindow/4)
+			if few := s.tryRoom(p.names[slot]); few >= 0 && few < room {
+				room, least = few, 1
+			}
 			if p.looking[slot] { // it goes on
 				least = 1
 			}

@@ -249,6 +249,7 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.round = s.rounds
 	}
 	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.asker(e)}
+	ev.Full |= s.shut(e, &ev)
 	if p.taken.ChildMayHaveRun(up.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
 	}

@@ -157,6 +157,9 @@ func (c *Committer) cycle(ctx context.Context) error {
 		}
 	}
 	c.note()
+	if c.s.cfg.Breakers.Enabled() {
+		c.s.breakers.collect(c.shard, now, c.s.cfg.Breakers.Policy.Window)
+	}
 	c.measure(now, now.Sub(began))
 	c.cycledAt = now
 	if flush || !c.shard.Unsaved() {

@@ -85,6 +85,13 @@ func (b *Inbox) Pauses(all []core.Pause) {
 	b.unlockDue()
 }
 
+// Breakers replaces the breakers that the shard knows of: those that are not closed.
+func (b *Inbox) Breakers(all []core.Breaker) {
+	b.mu.Lock()
+	b.mail.Breakers = &all
+	b.unlockDue()
+}
+
 // probed takes what an agent says of a do that was silent, and stamps it.
 func (b *Inbox) probed(m ProbedMail) {
 	b.mu.Lock()

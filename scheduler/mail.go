@@ -14,6 +14,8 @@ type Mail struct {
 	PlansChanged bool
 	// Pauses are all pauses, when they have changed; nil: they have not.
 	Pauses *[]core.Pause
+	// Breakers are all that are not closed, when they have changed; nil: they have not.
+	Breakers *[]core.Breaker
 
 	bytes int64 // of Tasks, held until the mail is given back
 	tasks int   // the submissions in Tasks, likewise
@@ -66,7 +68,7 @@ type PublishedMail struct {
 
 // Empty reports whether there is nothing in it.
 func (m *Mail) Empty() bool {
-	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Probed)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil
+	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Probed)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil && m.Breakers == nil
 }
 
 // reset empties the mail and keeps its memory.
@@ -79,5 +81,5 @@ func (m *Mail) reset() {
 	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
 	m.Probed = m.Probed[:0]
 	m.Published, m.Tasks, m.PlansChanged = m.Published[:0], m.Tasks[:0], false
-	m.Pauses = nil
+	m.Pauses, m.Breakers = nil, nil
 }

@@ -132,5 +132,8 @@ func (p *partition) unload(e *entry) {
 func (p *partition) forget() {
 	p.memory.hold(-p.bytes)
 	p.admission.hold(-len(p.tasks))
+	for _, e := range p.tasks {
+		e.leaveTrial(true)
+	}
 	p.memory, p.admission, p.bytes = nil, nil, 0
 }

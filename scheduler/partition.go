@@ -44,6 +44,7 @@ type partition struct {
 	blocked   [][]*entry        // tasks in flight of which a branch waits for room at the agent
 	passed    []int64           // all parked tasks of the agent up to this number are held by a pause, or behind
 	looking   []bool            // a look at parked tasks of the agent, of which some are held, is to go on
+	giveUp    []bool            // tasks that are parked there may not be able to wait until the agent's breaker is in trial
 	behind    [][]int64         // numbers of those up to it that wait for room
 	order     parkedOrder       // of what is parked: see finish.go
 	fresh     []bool            // tasks were parked there in this round: the store does not show them yet
@@ -67,6 +68,7 @@ type entry struct {
 	created bool   // in the round that is on
 	stored  bool   // of one that was created: its row is
 	loaded  int64  // round in which it was read, or seen to be whole in the store
+	trial   uint64 // steps whose commands are out as a trial of their agents
 	waits   uint64 // steps among those that wait for an agent
 	blocks  uint64 // steps among those that wait for room while others of the task are out
 	bytes   int64  // as last weighed
@@ -194,6 +196,7 @@ func (p *partition) slot(agent string) int {
 		p.passed = append(p.passed, 0)
 		p.looking = append(p.looking, false)
 		p.behind = append(p.behind, nil)
+		p.giveUp = append(p.giveUp, false)
 	}
 	return i
 }
@@ -210,6 +213,7 @@ func (p *partition) add(e *entry) {
 // drop forgets a task in flight.
 func (p *partition) drop(e *entry, limit int) {
 	p.occupy(e, 0, limit)
+	e.leaveTrial(true)
 	p.orphan(e)
 	p.unload(e)
 	before := len(p.tasks)

@@ -51,7 +51,8 @@ type RunConfig struct {
 	Retain      Retention
 	// Pauses reads what operators have paused, up to core.PausesMax; nil: nothing is. Nothing is taken over before it was
 	// read once.
-	Pauses func(context.Context) ([]core.Pause, error)
+	Pauses   func(context.Context) ([]core.Pause, error)
+	Breakers BreakerConfig
 	// Wishes calls heard with where operators want partitions to be, first with all that there are and then at each
 	// change, until ctx ends; nil: there are none.
 	Wishes func(ctx context.Context, heard func([]core.Wish)) error
@@ -79,6 +80,7 @@ type Scheduler struct {
 	committers []*Committer
 	placement  placement
 	news       *news
+	breakers   *breakers
 	pausesTold chan struct{} // has an element when the pauses are to be read again
 }
 
@@ -107,7 +109,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	if cfg.Admission == nil {
 		cfg.Admission = NewAdmission(cfg.InFlight, cfg.CycleTarget)
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(), news: newNews(), pausesTold: make(chan struct{}, 1)}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(), news: newNews(), breakers: newBreakers(), pausesTold: make(chan struct{}, 1)}
 	for range cfg.Shards {
 		s.committers = append(s.committers, newCommitter(s, bus))
 	}
@@ -153,6 +155,13 @@ func (s *Scheduler) Run(parent context.Context) error {
 			return nil
 		}
 		wg.Go(func() { s.keepPauses(ctx, pauses) })
+	}
+	if s.cfg.Breakers.Enabled() {
+		if !s.firstBreakers(ctx) {
+			wg.Wait()
+			return nil
+		}
+		wg.Go(func() { s.keepBreakers(ctx) })
 	}
 	for _, c := range s.committers {
 		wg.Go(func() {

@@ -108,6 +108,7 @@ type Shard struct {
 	reorder        bool
 	plans          planBook
 	pauses         pauseBook
+	breakers       breakerBook
 	lookAt         core.Instant // when parked tasks are to be looked at again; 0: when something else happens
 	wakes          wakeHeap
 	republishing   []PublishedMail // endings to publish again
@@ -198,7 +199,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.pauses.until, s.breakers.until, s.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
@@ -336,10 +337,11 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		plan = was.plan
 	}
 	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
+		e.leaveTrial(true)
 		e.plan = to
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
-	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e)
+	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.shut(e, ev)
 	begins := e.task.StartAt > e.task.UpdatedAt
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		e.plan = was
@@ -394,6 +396,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	}
 	at, awaits := e.present()
 	p.occupy(e, at, s.cfg.AgentWindow)
+	s.tried(e, &c.out)
 	if awaits != 0 {
 		p.wait(e, awaits)
 	}

@@ -14,27 +14,28 @@ import (
 
 // stepsOf are what every task of a plan has in common about its steps.
 type stepsOf struct {
-	slots  []int    // of each step its agent's; -1: it has none
-	rides  []uint64 // of each step the steps whose results ride on its command
-	branch bool     // some step may be ready while another is out
-	asks   bool     // it has expressions
+	slots  []int         // of each step its agent's; -1: it has none
+	agents []*agentCalls // likewise; nil: it has none
+	rides  []uint64      // of each step the steps whose results ride on its command
+	branch bool          // some step may be ready while another is out
+	asks   bool          // it has expressions
 }
 
-func newStepsOf(p *partition, plan *core.Plan) stepsOf {
+func (s *Shard) newStepsOf(p *partition, plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
-	s := stepsOf{slots: make([]int, n), rides: make([]uint64, n)}
-	s.asks = plan.Result != ""
+	of := stepsOf{slots: make([]int, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
+	of.asks = plan.Result != ""
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
-		s.slots[i] = -1
+		of.slots[i] = -1
 		if step.Kind == core.CallStep {
-			s.slots[i] = p.slot(step.Agent)
+			of.slots[i], of.agents[i] = p.slot(step.Agent), s.breakers.of(step.Agent)
 		}
-		s.rides[i] = plan.Carried(i)
-		s.asks = s.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
-		s.branch = s.branch || plan.Ancestors(i) != 1<<uint(i)-1 || step.Kind != core.CallStep
+		of.rides[i] = plan.Carried(i)
+		of.asks = of.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
+		of.branch = of.branch || plan.Ancestors(i) != 1<<uint(i)-1 || step.Kind != core.CallStep
 	}
-	return s
+	return of
 }
 
 // at has a bit for each step whose agent is one slot.
@@ -130,7 +131,7 @@ func (s *Shard) served(p *partition, slot int) {
 		}
 		here := e.plan.at(slot)
 		_, awaits := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && awaits&^s.paused(e) == 0 {
+		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && awaits&^(s.paused(e)|s.shut(e, nil)) == 0 {
 			kept = append(kept, e)
 			continue
 		}
@@ -162,7 +163,7 @@ func (e *entry) blocked(now core.Instant) uint64 {
 
 // block keeps in mind which branches of a task wait for room.
 func (s *Shard) block(p *partition, e *entry) {
-	if p.full == 0 && len(s.pauses.all) == 0 {
+	if p.full == 0 && len(s.pauses.all) == 0 && len(s.breakers.known) == 0 {
 		return
 	}
 	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
@@ -177,7 +178,7 @@ func (s *Shard) block(p *partition, e *entry) {
 // unblock lets branches that wait for room at an agent begin, while there is some. One that a pause holds is looked at
 // again when the pauses change. full: the batch is.
 func (s *Shard) unblock(p *partition, slot int) (full bool) {
-	for n := len(p.blocked[slot]); n > 0 && p.load[slot] < s.cfg.AgentWindow; n-- {
+	for n := len(p.blocked[slot]); n > 0 && p.load[slot] < s.cfg.AgentWindow && s.tryRoom(p.names[slot]) != 0; n-- {
 		if !s.roomy() {
 			return true
 		}

@@ -22,6 +22,7 @@ const (
 	TroubleEvents   Trouble = "event-stream"  // publishing endings
 	TroubleForget   Trouble = "forgetting"    // forgetting old tasks
 	TroublePauses   Trouble = "pauses"        // reading what operators have paused
+	TroubleBreakers Trouble = "breakers"      // reading and changing breakers
 	newsPatience            = 2 * time.Second // how long the news of partitions wait for more of them
 	newsPartitions          = 64              // partitions that a line names
 )

@@ -49,8 +49,11 @@ type Event struct {
 	// it yet; 0: nothing is to be noted. What the task goes on with is noted before the request.
 	WentBack Instant
 	// Full has bit i set when the agent of step i has no room in its in-flight
-	// window, or a pause holds the step: a do that would start there parks the task instead.
-	Full     uint64
+	// window, its breaker keeps the do back, or a pause holds the step: a do that would start there parks the task instead.
+	Full uint64
+	// Back is, of steps in Full, when their agent is back at the earliest: its breaker is open until then. 0, and a step
+	// beyond its end: that is not known. A task that cannot wait so long is undone at once.
+	Back     []Instant
 	ByParent bool  // of Undo and Resubmit of a child: its parent's owner raises it
 	Ask      Asker // answers the plan's expressions; may be nil for a plan that has none
 

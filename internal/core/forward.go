@@ -116,6 +116,9 @@ func (d *decision) tryBegin(i int) {
 		return
 	case first && ps.When != "" && !d.wanted(i):
 		return
+	case s.kind == kindCall && d.backTooLate(i):
+		d.giveUpWaiting(i)
+		return
 	case s.kind == kindCall && d.ev.Full&(1<<uint(i)) != 0:
 		if d.full == 0 {
 			d.full = i + 1

@@ -143,6 +143,9 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 	if w.during(w.ails.full) {
 		return nil, errBusy
 	}
+	if w.during(w.ails.failing) && c.Step == w.ails.step {
+		return nil, errHandler
+	}
 	if w.fault(AgentCrashBefore) {
 		a.crash()
 	}
@@ -228,8 +231,8 @@ func (w *World) undoable(c *core.Command) bool {
 
 // ails is what is wrong with the agents for a long time.
 type ails struct {
-	away, full, broken span
-	step               string // whose undo is broken
+	away, full, broken, failing span
+	step                        string // whose undo is broken, or whose do fails
 }
 
 // span is a time from and until.
@@ -242,7 +245,7 @@ func (w *World) troubleAgents() {
 	for _, t := range []struct {
 		fault Fault
 		span  *span
-	}{{AgentsAway, &w.ails.away}, {AgentsFull, &w.ails.full}, {UndoBroken, &w.ails.broken}} {
+	}{{AgentsAway, &w.ails.away}, {AgentsFull, &w.ails.full}, {UndoBroken, &w.ails.broken}, {AgentsFail, &w.ails.failing}} {
 		if w.fault(t.fault) {
 			t.span.from = w.now.Add(w.upTo(w.cfg.Storm))
 			t.span.until = t.span.from.Add(w.upTo(w.cfg.Storm + 2*time.Second))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"duly.dev/duly/internal/core"
 )
@@ -113,6 +114,10 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 		w.checkProbed(r, j)
 	}
 	w.checkPaused(t, j)
+	w.checkShut(t, j)
+	if j.Kind == core.KindExpired && strings.HasPrefix(j.Reason, "the breaker of agent") {
+		w.note(BreakerGaveUp)
+	}
 	w.checkAsk(r, j)
 	w.checkSignalled(r, j)
 	if w.cfg.Graph {

@@ -100,6 +100,7 @@ const (
 	AgentsFull  // they answer 429 for long
 	UndoBroken  // the undo of one step fails for long
 	AgentStops  // while it drains it answers 503
+	AgentsFail  // every do of one step fails for long
 	AgentBusy   // 429
 	AgentError  // without an effect
 	AgentUnsure // an error after the effect
@@ -110,6 +111,8 @@ const (
 	WindowFull    // parked: an agent's window
 	InFlightFull  // enough is in flight in a partition, or a node
 	Paused        // not a fault: operators pause steps and lift that
+	BreakerOpened // follows from calls that fail
+	BreakerGaveUp // a task that could not wait
 	Pinned        // nor that: they want partitions elsewhere
 
 	faultCount
@@ -154,9 +157,10 @@ var kinds = [faultCount]struct {
 	EventsDown: {"events down", 0.3}, PublishFails: {"publish fails", 0.1}, PublishAnswerLost: {"publish answer lost", 0.1}, RefuseFails: {"refuse fails", 0.1},
 
 	AgentCrashBefore: {"agent crash before", 0.01}, AgentCrashDuring: {"agent crash during", 0.015}, AgentCrashAfter: {"agent crash after", 0.015},
-	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
+	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentsFail: {"agents fail", 0.4}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, InFlightFull: {name: "in flight full"},
+	BreakerOpened: {name: "breaker opened"}, BreakerGaveUp: {name: "breaker gave up"},
 	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
 }
 

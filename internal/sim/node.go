@@ -20,6 +20,7 @@ type node struct {
 	sched *scheduler.Scheduler
 	loops []*loop
 	place activity      // its placement
+	judge activity      // and its breakers
 	feeds map[int]*feed // of partitions whose replies it hears
 	thaw  core.Instant  // until when it stands still
 
@@ -57,20 +58,21 @@ func (a *activity) run(body, then func()) {
 type loop struct {
 	activity
 	c     *scheduler.Committer
-	known []core.Pause // what its node had heard when the step under way began
-	awake bool         // it is about to look whether a step is due
-	alarm int          // the number of the newest alarm
+	known []core.Pause   // what its node had heard when the step under way began
+	shut  []core.Breaker // likewise
+	awake bool           // it is about to look whether a step is due
+	alarm int            // the number of the newest alarm
 }
 
 // restart is a crash and a new life that owns nothing.
 func (n *node) restart() {
 	w := n.w
 	n.life++
-	calls := []*proc{n.place.call}
+	calls := []*proc{n.place.call, n.judge.call}
 	for _, l := range n.loops {
 		calls = append(calls, l.call)
 	}
-	n.feeds, n.thaw, n.place, n.loops = map[int]*feed{}, 0, activity{n: n}, nil
+	n.feeds, n.thaw, n.place, n.judge, n.loops = map[int]*feed{}, 0, activity{n: n}, activity{n: n}, nil
 	n.viewUntil = 0
 	n.sched = scheduler.New(n.config(), nodeStore{w.Store, n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
 	n.hearPauses()
@@ -81,6 +83,7 @@ func (n *node) restart() {
 	for _, call := range calls {
 		w.kill(call)
 	}
+	n.watchBreakers()
 }
 
 // config has small bounds, so that windows fill and batches split, and short times.
@@ -97,6 +100,7 @@ func (n *node) config() scheduler.RunConfig {
 			Genuine: genuine, Now: n.now, Report: n.report, Expressions: w.expressions(), CheckSignal: checkSignal,
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
+		Breakers:  scheduler.BreakerConfig{Store: nodeStore{w.Store, n}, Policy: breakerPolicy},
 		CommitGap: w.upTo(20*time.Millisecond) - 10*time.Millisecond, CycleTarget: target, FlushEvery: 10*time.Millisecond + w.upTo(30*time.Millisecond),
 		Rand: w.rand.Float64,
 	}
@@ -180,7 +184,7 @@ func (l *loop) step() {
 	if l.n.w.fault(PlansReread) {
 		l.c.Inbox().PlansChanged()
 	}
-	l.known = l.n.heard
+	l.known, l.shut = l.n.heard, l.n.sched.Breakers()
 	if err := l.c.Step(context.Background(), context.Background()); err != nil {
 		l.n.w.wrong(-1, "", "node %s: %v", l.n.name, err)
 	}

@@ -51,7 +51,9 @@ type MemStore struct {
 	rows       map[rowKey]*row
 	ids        map[idKey]*row
 	byNumber   map[int][]*row // of each partition, in the order of numbers
-	blamed     string         // the task that the last ErrCorrupt is about
+	breakers   map[string]core.Breaker
+	reports    map[[2]string]reported // by agent and node
+	blamed     string                 // the task that the last ErrCorrupt is about
 }
 
 type rowKey struct {

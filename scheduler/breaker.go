@@ -1,0 +1,267 @@
+package scheduler
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Breakers in a shard. An agent whose breaker is not closed is one that has no room, or little: a step that would begin
+// there parks its task, whichever try it is, and a task that cannot wait so long is undone at once. What the shard's calls
+// come to is counted here, for breakers.go to decide by.
+
+// agentCalls is what a shard knows of one agent, over all its partitions.
+type agentCalls struct {
+	name    string
+	calls   core.Calls // since they were collected
+	trial   core.Calls // likewise, of those of a trial
+	counted bool       // it is among those that are to be collected
+	out     int        // do commands of a trial that are out
+	breaker core.Breaker
+}
+
+// room is how many do commands the agent may get now; -1: as many as come.
+func (a *agentCalls) room(now core.Instant) int {
+	limit := a.breaker.Limit(now)
+	if limit < 0 {
+		return -1
+	}
+	return max(0, limit-a.out)
+}
+
+// breakerBook is what a shard knows of breakers.
+type breakerBook struct {
+	agents  map[string]*agentCalls
+	counted []*agentCalls
+	known   []core.Breaker // those that are not closed
+	until   core.Instant   // when the first of them is in trial; 0: none will be
+	back    []core.Instant // of the event at hand
+}
+
+// of is the agent of a name.
+func (b *breakerBook) of(name string) *agentCalls {
+	a := b.agents[name]
+	if a == nil {
+		if b.agents == nil {
+			b.agents = map[string]*agentCalls{}
+		}
+		a = &agentCalls{name: name}
+		for _, is := range b.known {
+			if is.Agent == name {
+				a.breaker = is
+			}
+		}
+		b.agents[name] = a
+	}
+	return a
+}
+
+// set takes the breakers that are not closed, and calls changed with each agent whose breaker is another than before.
+func (b *breakerBook) set(known []core.Breaker, changed func(*agentCalls)) {
+	b.known = known
+	is := make(map[string]core.Breaker, len(known))
+	for _, k := range known {
+		is[k.Agent] = k
+	}
+	var others []*agentCalls
+	for name, a := range b.agents {
+		if a.breaker != is[name] {
+			a.breaker, a.trial = is[name], core.Calls{}
+			others = append(others, a)
+		}
+	}
+	slices.SortFunc(others, func(a, b *agentCalls) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	for _, a := range others {
+		changed(a)
+	}
+}
+
+// count notes calls of an agent.
+func (b *breakerBook) count(a *agentCalls, calls core.Calls, trial bool) {
+	a.calls.Add(calls)
+	if trial {
+		a.trial.Add(calls)
+	}
+	if !a.counted {
+		a.counted = true
+		b.counted = append(b.counted, a)
+	}
+}
+
+// shut has a bit for every step of a task whose agent's breaker keeps a do command back now, and says in ev when those
+// agents are back.
+func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
+	if len(s.breakers.known) == 0 || e.plan == nil {
+		return 0
+	}
+	backs := false
+	for i, a := range e.plan.agents {
+		if a == nil || e.trial&(1<<uint(i)) != 0 || a.room(s.cycle.now) != 0 {
+			continue
+		}
+		steps |= 1 << uint(i)
+		if at := a.breaker.Back(s.cycle.now); at != 0 && ev != nil {
+			if !backs {
+				backs = true
+				s.breakers.back = append(s.breakers.back[:0], make([]core.Instant, len(e.plan.agents))...)
+			}
+			s.breakers.back[i] = at
+		}
+	}
+	if backs {
+		ev.Back = s.breakers.back
+	}
+	return steps
+}
+
+// tried counts what the records of an event say of calls, and the do commands that leave in a trial.
+func (s *Shard) tried(e *entry, out *core.Outcome) {
+	if e.plan == nil {
+		return
+	}
+	for i := range out.Records {
+		r := &out.Records[i]
+		if r.Step < 0 || r.Step >= len(e.plan.agents) || e.plan.agents[r.Step] == nil {
+			continue
+		}
+		a, trial := e.plan.agents[r.Step], e.trial&(1<<uint(r.Step)) != 0
+		switch r.Kind {
+		case core.KindDone, core.KindRefused:
+			s.breakers.count(a, core.Calls{Done: 1}, trial)
+		case core.KindFailed, core.KindOverdue:
+			s.breakers.count(a, core.Calls{Failed: 1}, trial)
+		}
+	}
+	e.leaveTrial(false)
+	if len(s.breakers.known) == 0 {
+		return
+	}
+	for i := range out.Effects {
+		x := &out.Effects[i]
+		if x.Kind != core.EffectDo || e.trial&(1<<uint(x.Step)) != 0 {
+			continue
+		}
+		if a := e.plan.agents[x.Step]; a != nil && a.breaker.Limit(s.cycle.now) >= 0 {
+			a.out++
+			e.trial |= 1 << uint(x.Step)
+		}
+	}
+}
+
+// leaveTrial forgets that steps of a task are tried, when their commands are neither out nor wait for an agent any more, or
+// the task is let go.
+func (e *entry) leaveTrial(all bool) {
+	each(e.trial, func(i int) {
+		if all || e.task.Steps[i].Out == 0 && e.task.Steps[i].Awaits == 0 {
+			e.trial &^= 1 << uint(i)
+			e.plan.agents[i].out--
+		}
+	})
+}
+
+// applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed, or where
+// a trial begins.
+func (s *Shard) applyBreakers() {
+	c, b := &s.cycle, &s.breakers
+	look := func(a *agentCalls) {
+		for _, p := range s.inOrder() {
+			if slot, ok := p.slots[a.name]; ok {
+				p.park[slot], p.giveUp[slot] = true, a.breaker.Back(c.now) != 0
+				s.reblock(p)
+			}
+		}
+	}
+	switch {
+	case c.mail.Breakers != nil:
+		b.set(*c.mail.Breakers, look)
+		c.mail.Breakers = nil
+	case b.until == 0 || c.now < b.until:
+		return
+	default:
+		for _, k := range b.known {
+			if k.Until != 0 && k.Until <= c.now {
+				look(b.of(k.Agent))
+			}
+		}
+	}
+	b.until = 0
+	for i := range b.known {
+		b.until = earlier(b.until, b.known[i].Back(c.now))
+	}
+}
+
+// giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
+// the core to let them be undone. full: the batch is.
+func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot int) (full bool, err error) {
+	back := s.breakers.of(p.names[slot]).breaker.Back(s.cycle.now)
+	if back == 0 || s.cfg.OldestFirst {
+		p.giveUp[slot] = false
+		return false, nil
+	}
+	at := p.order.at(slot)
+	if err := s.readParked(ctx, p, slot, at); err != nil {
+		return false, err
+	}
+	most := s.cfg.Memory.fits(min(s.cfg.BatchMax-len(s.cycle.batch.Writes), max(1, s.cfg.InFlight-len(p.tasks))))
+	if most <= 0 {
+		return !s.roomy(), nil
+	}
+	numbers := at.hopeless(back, most)
+	entries, err := s.loadNumbers(ctx, p, numbers)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if e.created || e.write != 0 || s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}) != nil {
+			s.queueAgain(p, slot, e)
+		}
+	}
+	p.giveUp[slot] = len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2
+	if p.giveUp[slot] {
+		s.lookAt = s.cycle.now
+	}
+	return false, nil
+}
+
+// hopeless takes up to most tasks from the order whose time for work ends before an instant.
+func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
+	for _, h := range []*byDeadline{&at.begun, &at.fresh, &at.late} {
+		*h = slices.DeleteFunc(*h, func(one parkedTask) bool {
+			if len(numbers) >= most || one.deadline.Add(-one.plan.plan.UndoReserve) > back {
+				return false
+			}
+			numbers = append(numbers, one.number)
+			return true
+		})
+		heap.Init(h)
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		delete(at.known, n)
+	}
+	return numbers
+}
+
+// Calls gives out what the shard has counted since the last call, agent by agent.
+func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core.Calls)) {
+	for _, a := range s.breakers.counted {
+		yield(a.name, a.breaker.Revision, a.calls, a.trial)
+		a.calls, a.trial, a.counted = core.Calls{}, core.Calls{}, false
+	}
+	s.breakers.counted = s.breakers.counted[:0]
+}
+
+// tryRoom is how many do commands an agent's breaker lets through now; -1: all.
+func (s *Shard) tryRoom(agent string) int {
+	if len(s.breakers.known) == 0 {
+		return -1
+	}
+	return s.breakers.of(agent).room(s.cycle.now)
+}

@@ -1,0 +1,320 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Breakers of a node. What the shards count is summed up for each agent; while calls of one fail the node tells the state
+// store what it has counted, reads what all nodes have, and has the core decide. The first to store a change has made it
+// for all; the others read it.
+
+// BreakerStore keeps breakers, for all nodes.
+type BreakerStore interface {
+	// Breakers returns all that there are, up to core.BreakersMax, the newest first.
+	Breakers(ctx context.Context) ([]core.Breaker, error)
+	// PutBreaker stores a breaker if the stored one has the revision before, or there is none and this is its first. It
+	// reports false where another change came first.
+	PutBreaker(ctx context.Context, b core.Breaker) (bool, error)
+	// ReportCalls stores what a node has counted of an agent's calls since the agent's breaker has a revision, and returns
+	// the sum of what nodes have reported of that revision since an instant.
+	ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error)
+}
+
+// BreakerConfig is what a scheduler needs for breakers. Without a store there are none.
+type BreakerConfig struct {
+	Store    BreakerStore
+	Policy   core.BreakerPolicy
+	Announce func() // tells the other nodes that a breaker has changed; nil: they read it seconds later
+}
+
+// Enabled reports whether there are breakers.
+func (c *BreakerConfig) Enabled() bool { return c.Store != nil }
+
+const (
+	windowParts   = 10                     // of a window, in which calls are summed up
+	breakerAgents = 4096                   // agents whose calls a node counts
+	breakerSoon   = 20 * time.Millisecond  // least time between two turns that a trial asks for
+	breakerLeast  = 100 * time.Millisecond // and between two others
+)
+
+// callWindow is what a node has counted of one agent.
+type callWindow struct {
+	parts    [windowParts]callPart
+	trial    core.Calls
+	revision int64 // of the breaker that they are about
+}
+
+type callPart struct {
+	at    core.Instant // when it began
+	calls core.Calls
+}
+
+// add counts calls at an instant, in parts of a length.
+func (w *callWindow) add(now core.Instant, part time.Duration, calls core.Calls) {
+	i := int(int64(now) / max(1, part.Microseconds()) % windowParts)
+	begins := now - now%core.Instant(max(1, part.Microseconds()))
+	if w.parts[i].at != begins {
+		w.parts[i] = callPart{at: begins}
+	}
+	w.parts[i].calls.Add(calls)
+}
+
+// since sums up what was counted in parts that began at an instant or later.
+func (w *callWindow) since(at core.Instant) (sum core.Calls) {
+	for i := range w.parts {
+		if w.parts[i].at >= at {
+			sum.Add(w.parts[i].calls)
+		}
+	}
+	return sum
+}
+
+// breakers is what a node knows of breakers. Its methods are safe for concurrent use.
+type breakers struct {
+	told chan struct{} // has an element when a turn is due
+
+	mu      sync.Mutex
+	windows map[string]*callWindow
+	known   map[string]core.Breaker
+	sent    []core.Breaker // to the shards: those that are not closed
+	trying  bool           // some trial has come to something
+}
+
+func newBreakers() *breakers {
+	return &breakers{told: make(chan struct{}, 1), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
+}
+
+// soon asks for a turn.
+func (b *breakers) soon() {
+	select {
+	case b.told <- struct{}{}:
+	default: // one is due
+	}
+}
+
+// collect takes what a shard has counted.
+func (b *breakers) collect(s *Shard, now core.Instant, window time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	trying := false
+	s.Calls(func(agent string, revision int64, calls, trial core.Calls) {
+		w := b.windows[agent]
+		if w == nil {
+			if len(b.windows) >= breakerAgents {
+				return
+			}
+			w = &callWindow{}
+			b.windows[agent] = w
+		}
+		w.add(now, window/windowParts, calls)
+		if trial != (core.Calls{}) && revision == b.known[agent].Revision {
+			if w.revision != revision {
+				w.trial, w.revision = core.Calls{}, revision
+			}
+			w.trial.Add(trial)
+			trying = true
+		}
+	})
+	if trying && !b.trying {
+		b.trying = true
+		b.soon()
+	}
+}
+
+// due are the agents whose breakers may have to change: with a call that failed in the window, or one of a trial.
+func (b *breakers) due(now core.Instant, window time.Duration) (all []dueBreaker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trying = false
+	for agent, w := range b.windows {
+		is := b.known[agent]
+		if is.State != core.BreakerOpen && is.State != core.BreakerTrial && w.since(now.Add(-window)) == (core.Calls{}) {
+			delete(b.windows, agent)
+			continue
+		}
+		d := dueBreaker{is: is}
+		d.is.Agent = agent
+		d.since = max(now.Add(-window), is.Since)
+		d.calls = w.since(d.since)
+		if w.revision == is.Revision {
+			d.trial = w.trial
+		}
+		if d.calls.Failed > 0 || d.trial != (core.Calls{}) {
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b dueBreaker) int { return strings.Compare(a.is.Agent, b.is.Agent) })
+	return all
+}
+
+type dueBreaker struct {
+	is    core.Breaker
+	since core.Instant
+	calls core.Calls
+	trial core.Calls
+}
+
+// learn takes breakers as they are stored, and returns those that are not closed if they are others than the shards know.
+func (b *breakers) learn(stored []core.Breaker) (open []core.Breaker, changed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, is := range stored {
+		if was := b.known[is.Agent]; is.Revision >= was.Revision {
+			b.known[is.Agent] = is
+		}
+	}
+	for _, is := range b.known {
+		if is.State != core.BreakerClosed {
+			open = append(open, is)
+		}
+	}
+	slices.SortFunc(open, func(a, b core.Breaker) int { return strings.Compare(a.Agent, b.Agent) })
+	if slices.Equal(open, b.sent) {
+		return nil, false
+	}
+	b.sent = open
+	return open, true
+}
+
+// failing reports whether there is something to look after often.
+func (b *breakers) failing(now core.Instant, window time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.sent) > 0 {
+		return true
+	}
+	for _, w := range b.windows {
+		if w.since(now.Add(-window)).Failed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Breakers are those that the shards know of: all that are not closed. It is safe for concurrent use.
+func (s *Scheduler) Breakers() []core.Breaker {
+	s.breakers.mu.Lock()
+	defer s.breakers.mu.Unlock()
+	return s.breakers.sent
+}
+
+// BreakersChanged makes the scheduler read the breakers soon. It is safe for concurrent use.
+func (s *Scheduler) BreakersChanged() { s.breakers.soon() }
+
+// BreakerTurn reads the breakers, changes those that the calls ask to, and tells the shards. It is called again when
+// BreakersChanged was, and after BreakerPause. Only one goroutine may be in it.
+func (s *Scheduler) BreakerTurn(ctx context.Context) error {
+	cfg := &s.cfg.Breakers
+	stored, err := cfg.Store.Breakers(ctx)
+	if err != nil {
+		return fmt.Errorf("breakers: %w", err)
+	}
+	s.tellBreakers(stored)
+	for _, d := range s.breakers.due(s.cfg.Now(), cfg.Policy.Window) {
+		if err := s.judgeBreaker(ctx, d); err != nil {
+			return fmt.Errorf("breaker of agent %s: %w", d.is.Agent, err)
+		}
+	}
+	return nil
+}
+
+// tellBreakers lets the shards know of breakers.
+func (s *Scheduler) tellBreakers(stored []core.Breaker) {
+	if open, changed := s.breakers.learn(stored); changed {
+		for _, c := range s.committers {
+			c.in.Breakers(open)
+		}
+	}
+}
+
+// judgeBreaker changes one breaker, if what all nodes have counted asks for it.
+func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
+	cfg, now := &s.cfg.Breakers, s.cfg.Now()
+	state, _ := d.is.At(now)
+	if state == core.BreakerClosed && cfg.Policy.SharePct > 0 {
+		all, err := cfg.Store.ReportCalls(ctx, d.is.Agent, s.cfg.Node, d.is.Revision, now, d.calls, d.since)
+		if err != nil {
+			return err
+		}
+		d.calls = all
+	}
+	next, changed := d.is.Next(&cfg.Policy, now, d.calls, d.trial)
+	if !changed {
+		return nil
+	}
+	stored, err := cfg.Store.PutBreaker(ctx, next)
+	if err != nil {
+		return err
+	}
+	if !stored { // another node was first
+		s.breakers.soon()
+		return nil
+	}
+	s.tellBreakers([]core.Breaker{next})
+	if cfg.Announce != nil {
+		cfg.Announce()
+	}
+	switch {
+	case state == core.BreakerClosed:
+		s.log.Warn("the breaker of an agent opens: what would begin there is parked", "agent", next.Agent, "why", next.Reason, "until", next.Until.Time())
+	case next.State == core.BreakerClosed:
+		s.log.Info("the breaker of an agent is closed again", "agent", next.Agent, "why", next.Reason)
+	}
+	return nil
+}
+
+// BreakerPause is how long after a turn the next one is, if nothing asks for one before.
+func (s *Scheduler) BreakerPause() time.Duration {
+	window := s.cfg.Breakers.Policy.Window
+	if s.breakers.failing(s.cfg.Now(), window) {
+		return max(breakerLeast, window/windowParts)
+	}
+	return PausesEvery
+}
+
+// firstBreakers reads the breakers before anything is taken over, as firstPauses does. It reports false when ctx ends before.
+func (s *Scheduler) firstBreakers(ctx context.Context) bool {
+	tick := time.NewTicker(retakeAfter)
+	defer tick.Stop()
+	for {
+		err := s.BreakerTurn(ctx)
+		s.reportUnlessEnded(ctx, TroubleBreakers, err)
+		if err == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// keepBreakers takes turns until ctx ends. While breakers cannot be read those that are known count.
+func (s *Scheduler) keepBreakers(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.breakers.told:
+		case <-timer.C:
+		}
+		err := s.BreakerTurn(ctx)
+		s.reportUnlessEnded(ctx, TroubleBreakers, err)
+		timer.Reset(max(breakerSoon, s.BreakerPause()))
+		select { // what a trial asks for may come often
+		case <-ctx.Done():
+			return
+		case <-time.After(breakerSoon):
+		}
+	}
+}
