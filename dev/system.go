@@ -39,7 +39,7 @@ type Options struct {
 // bounds or paces work is as `duly serve` has it.
 func Config(name string, partitions int) config.Config {
 	return config.Config{
-		Roles: config.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048,
+		Roles: config.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048, BreakerShare: 50,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
 		ReplyTo: wire.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
 	}

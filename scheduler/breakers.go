@@ -161,14 +161,15 @@ type dueBreaker struct {
 	trial core.Calls
 }
 
-// learn takes breakers as they are stored, and returns those that are not closed if they are others than the shards know.
-func (b *breakers) learn(stored []core.Breaker) (open []core.Breaker, changed bool) {
+// learn takes breakers as they are stored, all or some, and returns those that are not closed if they are others than the shards know.
+func (b *breakers) learn(stored []core.Breaker, all bool) (open []core.Breaker, changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if all { // what is missing, or of an earlier revision: the database went back
+		clear(b.known)
+	}
 	for _, is := range stored {
-		if was := b.known[is.Agent]; is.Revision >= was.Revision {
-			b.known[is.Agent] = is
-		}
+		b.known[is.Agent] = is
 	}
 	for _, is := range b.known {
 		if is.State != core.BreakerClosed {
@@ -216,7 +217,7 @@ func (s *Scheduler) BreakerTurn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("breakers: %w", err)
 	}
-	s.tellBreakers(stored)
+	s.tellBreakers(stored, true)
 	for _, d := range s.breakers.due(s.cfg.Now(), cfg.Policy.Window) {
 		if err := s.judgeBreaker(ctx, d); err != nil {
 			return fmt.Errorf("breaker of agent %s: %w", d.is.Agent, err)
@@ -226,8 +227,8 @@ func (s *Scheduler) BreakerTurn(ctx context.Context) error {
 }
 
 // tellBreakers lets the shards know of breakers.
-func (s *Scheduler) tellBreakers(stored []core.Breaker) {
-	if open, changed := s.breakers.learn(stored); changed {
+func (s *Scheduler) tellBreakers(stored []core.Breaker, all bool) {
+	if open, changed := s.breakers.learn(stored, all); changed {
 		for _, c := range s.committers {
 			c.in.Breakers(open)
 		}
@@ -257,7 +258,7 @@ func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
 		s.breakers.soon()
 		return nil
 	}
-	s.tellBreakers([]core.Breaker{next})
+	s.tellBreakers([]core.Breaker{next}, false)
 	if cfg.Announce != nil {
 		cfg.Announce()
 	}

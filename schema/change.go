@@ -86,6 +86,14 @@ func (r *reader) when(t time.Time) any {
 	return r.time(core.InstantOf(t))
 }
 
+// whenNot0 is an instant as a parameter; 0 is NULL.
+func (r *reader) whenNot0(at core.Instant) any {
+	if at == 0 {
+		return nil
+	}
+	return r.time(at)
+}
+
 // timeOf is a time that was read.
 func (i instant) timeOf() time.Time {
 	if i == 0 {

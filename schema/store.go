@@ -95,6 +95,7 @@ type Store interface {
 	operate.Store
 	operate.VersionStore
 	operate.ForecastStore
+	operate.BreakerStore
 	// ForgetAudit deletes up to most of the oldest audit entries that were made before a time, and returns how many. Nothing
 	// else deletes one.
 	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)

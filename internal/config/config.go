@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,6 +69,12 @@ type Config struct {
 	BooksWindow   time.Duration `name:"books-window" env:"DULY_BOOKS_WINDOW" default:"24h" help:"How far back it compares effects and tasks. 0: the default."`
 	BooksRate     int           `name:"books-rate" env:"DULY_BOOKS_RATE" default:"10" help:"Pages of 500 effects or tasks that it reads a second at most. 0: the default."`
 	BooksPages    int           `name:"books-pages" env:"DULY_BOOKS_PAGES" default:"100000" help:"Pages of one agent, and of processed tasks, that one comparison reads at most; more, and the books are not closed. 0: the default."`
+
+	BreakerShare   int           `name:"breaker-share" env:"DULY_BREAKER_SHARE" default:"50" help:"An agent's breaker opens when so many per cent of its do calls fail: what would begin there is parked, until a trial succeeds. 0: no breaker opens by itself."`
+	BreakerCalls   int           `name:"breaker-calls" env:"DULY_BREAKER_CALLS" default:"50" help:"Calls of an agent that there must have been in the window, over all nodes, before its breaker opens. 0: the default."`
+	BreakerWindow  time.Duration `name:"breaker-window" env:"DULY_BREAKER_WINDOW" default:"10s" help:"In which calls count. 0: the default."`
+	BreakerOpen    time.Duration `name:"breaker-open" env:"DULY_BREAKER_OPEN" default:"5s" help:"How long a breaker is open the first time, before a trial; each further time in a row twice as long. 0: the default."`
+	BreakerOpenMax time.Duration `name:"breaker-open-max" env:"DULY_BREAKER_OPEN_MAX" default:"5m" help:"How long it is open at most, at least breaker-open. 0: the default."`
 
 	SyncAlways     bool `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
 	StreamReplicas int  `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
@@ -165,6 +172,11 @@ const (
 	booksWindowMax   = 365 * 24 * time.Hour
 	booksRateMax     = 1000
 	booksPagesMax    = 1_000_000
+	breakerCallsMax  = 1_000_000
+	breakerWindowMin = time.Second
+	breakerWindowMax = 10 * time.Minute
+	breakerOpenMin   = 100 * time.Millisecond
+	breakerOpenMax   = 24 * time.Hour
 	recentMax        = 96 << 20
 	drainMax         = time.Hour
 	replyToMax       = 64
@@ -284,7 +296,43 @@ func (c *Config) Validate() error {
 	if err := c.validateBooks(); err != nil {
 		return err
 	}
+	if err := c.validateBreakers(); err != nil {
+		return err
+	}
 	return c.validateStreams()
+}
+
+// The defaults of the breakers.
+const (
+	DefaultBreakerCalls   = 50
+	DefaultBreakerWindow  = 10 * time.Second
+	DefaultBreakerOpen    = 5 * time.Second
+	DefaultBreakerOpenMax = 5 * time.Minute
+)
+
+// Breakers says when breakers open, with the defaults in the place of 0.
+func (c *Config) Breakers() core.BreakerPolicy {
+	return core.BreakerPolicy{
+		SharePct: c.BreakerShare, CallsMin: int64(cmp.Or(c.BreakerCalls, DefaultBreakerCalls)), Window: cmp.Or(c.BreakerWindow, DefaultBreakerWindow),
+		OpenFor: cmp.Or(c.BreakerOpen, DefaultBreakerOpen), OpenMax: cmp.Or(c.BreakerOpenMax, DefaultBreakerOpenMax),
+	}
+}
+
+// validateBreakers checks when breakers open.
+func (c *Config) validateBreakers() error {
+	switch p := c.Breakers(); {
+	case c.BreakerShare < 0 || c.BreakerShare > 100:
+		return fmt.Errorf("breaker-share: %d, want 0 (no breaker opens by itself) to 100", c.BreakerShare)
+	case c.BreakerCalls < 0 || c.BreakerCalls > breakerCallsMax:
+		return fmt.Errorf("breaker-calls: %d, want 0 (the default) to %d", c.BreakerCalls, breakerCallsMax)
+	case p.Window < breakerWindowMin || p.Window > breakerWindowMax:
+		return fmt.Errorf("breaker-window: %v, want 0 (the default), or %v to %v", c.BreakerWindow, breakerWindowMin, breakerWindowMax)
+	case p.OpenFor < breakerOpenMin || p.OpenFor > breakerOpenMax:
+		return fmt.Errorf("breaker-open: %v, want 0 (the default), or %v to %v", c.BreakerOpen, breakerOpenMin, breakerOpenMax)
+	case p.OpenMax < p.OpenFor || p.OpenMax > breakerOpenMax:
+		return fmt.Errorf("breaker-open-max: %v, want 0 (the default), or breaker-open (%v) to %v", c.BreakerOpenMax, p.OpenFor, breakerOpenMax)
+	}
+	return nil
 }
 
 // validateBooks checks how journal and services are compared.

@@ -179,6 +179,8 @@ func (n *Node) schedulerConditions() []ground.Condition {
 		}, {
 			Name: string(scheduler.TroublePauses), Wanted: "pauses are read", Begin: "pauses cannot be read: those that were read last count", End: "pauses are read again",
 		}, {
+			Name: string(scheduler.TroubleBreakers), Wanted: "breakers of agents are read and changed", Begin: "breakers of agents cannot be read or changed: those that were read last count", End: "breakers of agents are read and changed again",
+		}, {
 			Name: condWishes, Wanted: "where operators want partitions to be is heard", Begin: "where operators want partitions to be cannot be heard",
 			End: "where operators want partitions to be is heard again",
 		},

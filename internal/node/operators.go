@@ -84,7 +84,36 @@ func (n *Node) obey(cfg *scheduler.RunConfig) {
 	if store, ok := n.operatorStore().(operate.PauseStore); ok {
 		cfg.Pauses = func(ctx context.Context) ([]core.Pause, error) { return readPauses(ctx, store) }
 	}
+	if store, ok := n.operatorStore().(operate.BreakerStore); ok {
+		cfg.Breakers = scheduler.BreakerConfig{Store: boundedBreakers{store}, Policy: n.cfg.Breakers(), Announce: func() {
+			_ = n.conn.AnnouncePauses() // they are read from time to time
+		}}
+	}
 	cfg.Wishes = n.watchWishes
+}
+
+// boundedBreakers is scheduler.BreakerStore whose calls end in time.
+type boundedBreakers struct{ store operate.BreakerStore }
+
+// Breakers implements scheduler.BreakerStore.
+func (b boundedBreakers) Breakers(ctx context.Context) ([]core.Breaker, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return b.store.Breakers(ctx)
+}
+
+// PutBreaker implements scheduler.BreakerStore.
+func (b boundedBreakers) PutBreaker(ctx context.Context, is core.Breaker) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return b.store.PutBreaker(ctx, is)
+}
+
+// ReportCalls implements scheduler.BreakerStore.
+func (b boundedBreakers) ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return b.store.ReportCalls(ctx, agent, node, revision, at, calls, since)
 }
 
 // readPauses reads what is paused, for a scheduler. One that was stored and cannot be is an error: without its label, say, it
@@ -131,7 +160,10 @@ func (n *Node) watchWishes(ctx context.Context, heard func([]core.Wish)) error {
 	}
 }
 
-// hearPauses tells a scheduler when the pauses have changed, until the subscription is stopped.
+// hearPauses tells a scheduler when pauses or breakers have changed, until the subscription is stopped.
 func (n *Node) hearPauses(s *scheduler.Scheduler) (*natsbus.Subscription, error) {
-	return n.conn.OnPausesChanged(s.PausesChanged)
+	return n.conn.OnPausesChanged(func() {
+		s.PausesChanged()
+		s.BreakersChanged()
+	})
 }

@@ -127,6 +127,13 @@ type PauseStore interface {
 	Pauses(ctx context.Context) ([]Pause, error)
 }
 
+// BreakerStore keeps the breakers of agents; see scheduler.BreakerStore.
+type BreakerStore interface {
+	Breakers(ctx context.Context) ([]core.Breaker, error)
+	PutBreaker(ctx context.Context, b core.Breaker) (bool, error)
+	ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error)
+}
+
 // Store is all of it, as the state store serves it.
 type Store interface {
 	Reader

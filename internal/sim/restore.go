@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -80,6 +81,7 @@ func (m *MemStore) Replace(c *MemStore) {
 func (m *MemStore) copy() *MemStore {
 	c := NewMemStore()
 	c.plans = slices.Clone(m.plans)
+	c.breakers, c.reports = maps.Clone(m.breakers), maps.Clone(m.reports)
 	for p, st := range m.partitions {
 		is := *st
 		c.partitions[p] = &is
@@ -98,4 +100,5 @@ func (m *MemStore) copy() *MemStore {
 // restore makes the tables what they were.
 func (m *MemStore) restore(c *MemStore) {
 	m.partitions, m.rows, m.ids, m.byNumber = c.partitions, c.rows, c.ids, c.byNumber
+	m.breakers, m.reports = c.breakers, c.reports
 }

@@ -379,3 +379,16 @@ func (p patient) ForgetForecasts(ctx context.Context, before core.Instant) error
 func (p patient) OpenTasks(ctx context.Context, most int) (operate.OpenSample, error) {
 	return retried(ctx, func() (operate.OpenSample, error) { return p.Store.OpenTasks(ctx, most) })
 }
+
+func (p patient) Breakers(ctx context.Context) ([]core.Breaker, error) {
+	return retried(ctx, func() ([]core.Breaker, error) { return p.Store.Breakers(ctx) })
+}
+
+// PutBreaker is called once: whether a change was stored whose answer is lost, its caller finds out by reading.
+func (p patient) PutBreaker(ctx context.Context, b core.Breaker) (bool, error) {
+	return p.Store.PutBreaker(ctx, b)
+}
+
+func (p patient) ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error) {
+	return retried(ctx, func() (core.Calls, error) { return p.Store.ReportCalls(ctx, agent, node, revision, at, calls, since) })
+}

@@ -53,6 +53,8 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"tokens", testTokens},
 		{"sessions", testSessions},
 		{"forecasts", testForecasts},
+		{"breakers", testBreakers},
+		{"calls that nodes report", testReportCalls},
 		{"open tasks", testOpenTasks},
 		{"notes", testNotes},
 		{"settings", testSettings},
