@@ -1,0 +1,172 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// shut replaces the breakers that are not closed, as the next cycle hears of it.
+func (r *rig) shut(all ...core.Breaker) { r.mail.Breakers = &all }
+
+func openBreaker(agent string, until core.Instant, revision int64) core.Breaker {
+	return core.Breaker{Agent: agent, State: core.BreakerOpen, Since: began, Until: until, Openings: 1, Revision: revision}
+}
+
+// orderBy is an order with a deadline of its own.
+func orderBy(id string, by core.Instant) core.Submission {
+	return core.Submission{Type: "order", ID: id, CompleteBy: by}
+}
+
+// An open breaker parks what would begin at its agent, new or between two tries, and nothing else; when its time is over one
+// command leaves, and the next only when that was answered; when it is closed all do.
+func TestBreakerParks(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	late, until := r.now.Add(time.Hour), r.now.Add(5*time.Second)
+	r.tasks(0, orderBy("t1", late), orderBy("t2", late))
+	r.leaves("t1", "t2")
+	r.answer(r.out[0], core.CodeAgentError)
+	r.answer(r.out[1], 0)
+	r.shut(openBreaker("agent.a", until, 1))
+	r.tasks(0, orderBy("t3", late), orderBy("t4", late))
+	r.leaves("t2") // its step b
+	r.now = r.now.Add(2 * time.Second)
+	r.leaves() // t1 is past its backoff
+	for _, id := range []string{"t1", "t3", "t4"} {
+		if task := r.state(id, core.StatePending); task.WaitsFor != "agent.a" {
+			t.Errorf("%s waits for %q", id, task.WaitsFor)
+		}
+	}
+	r.now = until - 1 // what is recorded outside the database is
+	r.leaves()
+	if next := r.shard.NextWake(); next != until {
+		t.Fatalf("wakes at %d, want the begin of the trial, %d", next, until)
+	}
+	r.now = until
+	r.leaves("t1")
+	if c := r.out[3]; c.Attempt != 2 {
+		t.Errorf("attempt %d of the first in trial, want 2: the wait spends none", c.Attempt)
+	}
+	r.answer(r.out[3], 0)
+	r.leaves("t1", "t3") // step b of t1, and the next of the trial
+	r.leaves()
+	r.shut(core.Breaker{Agent: "agent.a", State: core.BreakerTrial, Stage: 2, Revision: 2})
+	r.leaves("t4")
+	r.tasks(0, orderBy("t5", late), orderBy("t6", late), orderBy("t7", late))
+	r.leaves("t5", "t6") // four are out
+	r.shut()
+	r.leaves("t7")
+}
+
+// A task that cannot wait until the breaker's trial is undone at once: one that comes, and those that are parked already.
+func TestBreakerGivesUp(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	soon, late := r.now.Add(30*time.Second), r.now.Add(time.Hour)
+	r.tasks(0, orderBy("t1", late), orderBy("t2", soon), orderBy("t3", late))
+	r.leaves("t1")
+	r.state("t2", core.StatePending)
+	r.shut(openBreaker("agent.a", r.now.Add(time.Minute), 1))
+	r.tasks(0, orderBy("t4", soon), orderBy("t5", late))
+	r.leaves()
+	for id, want := range map[string]core.State{"t2": core.StateUndone, "t3": core.StatePending, "t4": core.StateUndone, "t5": core.StatePending} {
+		r.state(id, want)
+	}
+	r.shut(openBreaker("agent.a", r.now.Add(2*time.Hour), 2)) // opened again, for longer
+	r.leaves()
+	r.state("t3", core.StateUndone)
+	r.state("t5", core.StateUndone)
+}
+
+// An undo is never kept back.
+func TestBreakerLetsUndoThrough(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, order("t1"))
+	r.leaves("t1")
+	r.answer(r.out[0], 0)
+	r.leaves("t1")
+	r.shut(openBreaker("agent.a", r.now.Add(time.Hour), 1), openBreaker("agent.b", r.now.Add(time.Hour), 1))
+	r.answer(r.out[1], core.CodeRefused)
+	r.leaves("t1")
+	if c := r.out[2]; !c.Undo || c.Step != "a" {
+		t.Fatalf("sent %+v, want the undo of a", c)
+	}
+}
+
+// What a trial has out is given back, however it ends: answered, silent, waiting for an agent, its partition let go.
+func TestTrialGivesBack(t *testing.T) {
+	trial := core.Breaker{Agent: "agent.a", State: core.BreakerTrial, Revision: 2}
+	for name, end := range map[string]func(*rig, core.Command){
+		"done":    func(r *rig, c core.Command) { r.answer(c, 0) },
+		"failed":  func(r *rig, c core.Command) { r.answer(c, core.CodeAgentError) },
+		"refused": func(r *rig, c core.Command) { r.answer(c, core.CodeRefused) },
+		"silent": func(r *rig, c core.Command) {
+			r.now = c.CompleteBy
+			r.control(core.Control{Kind: core.EventOverdue, Actor: "supervisor", Numbers: []int64{c.Number}})
+		},
+		"partition let go": func(r *rig, c core.Command) {
+			r.shard.Drop(0)
+			r.adopt(0)
+			r.leaves("t1") // sent again, and tried again
+			r.answer(r.out[1], 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, scheduler.Config{})
+			r.shut(trial)
+			late := r.now.Add(time.Hour)
+			r.tasks(0, orderBy("t1", late), orderBy("t2", late))
+			r.leaves("t1")
+			end(r, r.out[0])
+			next := r.left()
+			for _, id := range next {
+				if id == "t2" {
+					return
+				}
+			}
+			t.Fatalf("sent %v, want t2 among them", next)
+		})
+	}
+	r := newRig(t, scheduler.Config{})
+	r.shut(trial)
+	r.tasks(0, orderBy("t1", r.now.Add(time.Hour)), orderBy("t2", r.now.Add(time.Hour)))
+	r.leaves("t1")
+	r.unserved(r.out[0])
+	r.leaves() // it waits for an agent, and is still the one that is tried
+	r.state("t2", core.StatePending)
+}
+
+// The shard counts each call once, for the agent: done, refused, failed and silent; not those that no agent took.
+func TestCallsAreCounted(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, orders(5)...)
+	r.left()
+	r.answer(r.out[0], 0)
+	r.answer(r.out[1], core.CodeRefused)
+	r.answer(r.out[2], core.CodeAgentError)
+	r.unserved(r.out[3])
+	r.answer(r.out[4], core.CodeTooMany)
+	r.left()
+	counted := func() (all []string) {
+		r.shard.Calls(func(agent string, revision int64, calls, trial core.Calls) {
+			all = append(all, fmt.Sprint(agent, revision, calls, trial))
+		})
+		return all
+	}
+	if got := fmt.Sprint(counted()); got != "[agent.a0 {2 1} {0 0}]" {
+		t.Errorf("counted %s", got)
+	}
+	if again := counted(); len(again) != 0 {
+		t.Errorf("counted again: %v", again)
+	}
+	c := r.out[len(r.out)-1] // a later try, or step b
+	r.now = c.CompleteBy
+	r.control(core.Control{Kind: core.EventOverdue, Actor: "supervisor", Numbers: []int64{c.Number}})
+	r.shut(core.Breaker{Agent: c.Step, Revision: 1})
+	r.cycle()
+	if got := counted(); len(got) != 1 {
+		t.Errorf("a silent one is counted %v", got)
+	}
+}
