@@ -21,6 +21,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	}
 	s.applyPauses()
 	s.applyBreakers()
+	s.applyLimits()
 	s.applyPublished()
 	s.applyEvidence()
 	s.relay()

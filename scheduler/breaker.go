@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"slices"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -18,24 +19,39 @@ type agentCalls struct {
 	calls   core.Calls // since they were collected
 	trial   core.Calls // likewise, of those of a trial
 	counted bool       // it is among those that are to be collected
-	out     int        // do commands of a trial that are out
+	tried   int        // do commands of a trial that are out
 	breaker core.Breaker
+	out     int          // commands that are out or wait for the agent, do and undo, and those of gone
+	gone    int          // of tasks that were let go with a command out
+	goneAt  core.Instant // when these are over
+	now     func() core.Instant
+	longest time.Duration // that a do command may be at work
+	limit   *shardLimit   // nil: it has none
 }
 
 // room is how many do commands the agent may get now; -1: as many as come.
 func (a *agentCalls) room(now core.Instant) int {
-	limit := a.breaker.Limit(now)
-	if limit < 0 {
-		return -1
+	room := -1
+	if limit := a.breaker.Limit(now); limit >= 0 {
+		room = max(0, limit-a.tried)
 	}
-	return max(0, limit-a.out)
+	if a.limit != nil && room != 0 {
+		a.settle(now)
+		if n := a.limit.room(now, a.out, a.longest); n >= 0 && (room < 0 || n < room) {
+			room = n
+		}
+	}
+	return room
 }
 
 // breakerBook is what a shard knows of breakers.
 type breakerBook struct {
+	now     func() core.Instant
 	agents  map[string]*agentCalls
 	counted []*agentCalls
 	known   []core.Breaker // those that are not closed
+	limited map[string]core.Limit
+	rateAt  core.Instant   // when a rate lets the next call through; 0: none keeps one back
 	until   core.Instant   // when the first of them is in trial; 0: none will be
 	back    []core.Instant // of the event at hand
 }
@@ -47,16 +63,22 @@ func (b *breakerBook) of(name string) *agentCalls {
 		if b.agents == nil {
 			b.agents = map[string]*agentCalls{}
 		}
-		a = &agentCalls{name: name}
+		a = &agentCalls{name: name, now: b.now}
 		for _, is := range b.known {
 			if is.Agent == name {
 				a.breaker = is
 			}
 		}
+		if l, ok := b.limited[name]; ok {
+			a.limit = &shardLimit{limit: l}
+		}
 		b.agents[name] = a
 	}
 	return a
 }
+
+// gated reports whether any agent may have less room than its window.
+func (b *breakerBook) gated() bool { return len(b.known)+len(b.limited) > 0 }
 
 // set takes the breakers that are not closed, and calls changed with each agent whose breaker is another than before.
 func (b *breakerBook) set(known []core.Breaker, changed func(*agentCalls)) {
@@ -98,15 +120,24 @@ func (b *breakerBook) count(a *agentCalls, calls core.Calls, trial bool) {
 // shut has a bit for every step of a task whose agent's breaker keeps a do command back now, and says in ev when those
 // agents are back.
 func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
-	if len(s.breakers.known) == 0 || e.plan == nil {
+	if !s.breakers.gated() || e.plan == nil {
 		return 0
 	}
 	backs := false
 	for i, a := range e.plan.agents {
-		if a == nil || e.trial&(1<<uint(i)) != 0 || a.room(s.cycle.now) != 0 {
+		if a == nil || a.limit == nil && a.breaker.State == "" || e.trial&(1<<uint(i)) != 0 {
+			continue
+		}
+		if room := a.room(s.cycle.now); room != 0 {
+			if room > 0 && ev != nil {
+				ev.Few |= 1 << uint(i)
+			}
 			continue
 		}
 		steps |= 1 << uint(i)
+		if a.limit != nil {
+			s.breakers.rateAt = earlier(s.breakers.rateAt, a.limit.next(s.cycle.now, a.out))
+		}
 		if at := a.breaker.Back(s.cycle.now); at != 0 && ev != nil {
 			if !backs {
 				backs = true
@@ -140,19 +171,53 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 		}
 	}
 	e.leaveTrial(false)
-	if len(s.breakers.known) == 0 {
+	e.countOut(false)
+	if !s.breakers.gated() {
 		return
 	}
 	for i := range out.Effects {
 		x := &out.Effects[i]
-		if x.Kind != core.EffectDo || e.trial&(1<<uint(x.Step)) != 0 {
+		if x.Kind != core.EffectDo || e.plan.agents[x.Step] == nil {
 			continue
 		}
-		if a := e.plan.agents[x.Step]; a != nil && a.breaker.Limit(s.cycle.now) >= 0 {
-			a.out++
+		a := e.plan.agents[x.Step]
+		if a.limit != nil {
+			a.limit.refill(s.cycle.now)
+			a.limit.tokens -= token
+		}
+		if a.breaker.Limit(s.cycle.now) >= 0 && e.trial&(1<<uint(x.Step)) == 0 {
+			a.tried++
 			e.trial |= 1 << uint(x.Step)
 		}
 	}
+}
+
+// settle forgets commands of tasks that were let go, when they are over.
+func (a *agentCalls) settle(now core.Instant) {
+	if a.gone > 0 && now >= a.goneAt {
+		a.out, a.gone = a.out-a.gone, 0
+	}
+}
+
+// countOut counts the commands of a task that are out, at their agents; none: it is let go.
+func (e *entry) countOut(none bool) {
+	var out uint64
+	if !none {
+		for i, a := range e.plan.agents {
+			if s := &e.task.Steps[i]; a != nil && (s.Out != 0 || s.Awaits != 0) {
+				out |= 1 << uint(i)
+			}
+		}
+	}
+	each(e.out&^out, func(i int) {
+		if a := e.plan.agents[i]; none && a.limit != nil { // it may be at work: its place is no one else's yet
+			a.gone, a.goneAt = a.gone+1, max(a.goneAt, a.now().Add(a.longest))
+		} else {
+			a.out--
+		}
+	})
+	each(out&^e.out, func(i int) { e.plan.agents[i].out++ })
+	e.out = out
 }
 
 // leaveTrial forgets that steps of a task are tried, when their commands are neither out nor wait for an agent any more, or
@@ -161,9 +226,22 @@ func (e *entry) leaveTrial(all bool) {
 	each(e.trial, func(i int) {
 		if all || e.task.Steps[i].Out == 0 && e.task.Steps[i].Awaits == 0 {
 			e.trial &^= 1 << uint(i)
-			e.plan.agents[i].out--
+			e.plan.agents[i].tried--
 		}
 	})
+}
+
+// letGo forgets what a task has at its agents: it is let go.
+func (e *entry) letGo() {
+	e.leaveTrial(true)
+	e.countOut(true)
+}
+
+// unmark forgets the same before the task goes on by another plan, and is counted again.
+func (e *entry) unmark() {
+	e.leaveTrial(true)
+	each(e.out, func(i int) { e.plan.agents[i].out-- })
+	e.out = 0
 }
 
 // applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed, or where
@@ -260,7 +338,7 @@ func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core
 
 // tryRoom is how many do commands an agent's breaker lets through now; -1: all.
 func (s *Shard) tryRoom(agent string) int {
-	if len(s.breakers.known) == 0 {
+	if !s.breakers.gated() {
 		return -1
 	}
 	return s.breakers.of(agent).room(s.cycle.now)

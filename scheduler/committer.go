@@ -18,6 +18,7 @@ import (
 // The methods that a goroutine other than the driver's may call say so.
 type Committer struct {
 	s     *Scheduler
+	index int // among the node's
 	shard *Shard
 	in    *Inbox
 	asked chan struct{} // has an element when there may be an order
@@ -62,9 +63,9 @@ func (f *feed) stopReading() {
 	}
 }
 
-func newCommitter(s *Scheduler, bus Bus) *Committer {
+func newCommitter(s *Scheduler, index int, bus Bus) *Committer {
 	c := &Committer{
-		s: s, asked: make(chan struct{}, 1), holding: make(chan struct{}, 1),
+		s: s, index: index, asked: make(chan struct{}, 1), holding: make(chan struct{}, 1),
 		held: map[int]*ownership{}, feeds: map[int]*feed{}, drains: map[int]core.Instant{},
 	}
 	c.in = newInbox(s.cfg.Now, s.cfg.Memory, s.cfg.Admission)
@@ -159,6 +160,9 @@ func (c *Committer) cycle(ctx context.Context) error {
 	c.note()
 	if c.s.cfg.Breakers.Enabled() {
 		c.s.breakers.collect(c.shard, now, c.s.cfg.Breakers.Policy.Window)
+	}
+	if c.s.cfg.Limits.Store != nil {
+		c.s.limits.collect(c.shard, c.index)
 	}
 	c.measure(now, now.Sub(began))
 	c.cycledAt = now

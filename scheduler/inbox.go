@@ -92,6 +92,20 @@ func (b *Inbox) Breakers(all []core.Breaker) {
 	b.unlockDue()
 }
 
+// Limits replaces the limits that the shard knows of.
+func (b *Inbox) Limits(all []core.Limit) {
+	b.mu.Lock()
+	b.mail.Limits = &all
+	b.unlockDue()
+}
+
+// grant takes what the shard may use of a limit.
+func (b *Inbox) grant(m grantMail) {
+	b.mu.Lock()
+	b.mail.grants = append(b.mail.grants, m)
+	b.unlockDue()
+}
+
 // probed takes what an agent says of a do that was silent, and stamps it.
 func (b *Inbox) probed(m ProbedMail) {
 	b.mu.Lock()

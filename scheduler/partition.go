@@ -68,6 +68,7 @@ type entry struct {
 	created bool   // in the round that is on
 	stored  bool   // of one that was created: its row is
 	loaded  int64  // round in which it was read, or seen to be whole in the store
+	out     uint64 // steps whose commands are out
 	trial   uint64 // steps whose commands are out as a trial of their agents
 	waits   uint64 // steps among those that wait for an agent
 	blocks  uint64 // steps among those that wait for room while others of the task are out
@@ -213,7 +214,7 @@ func (p *partition) add(e *entry) {
 // drop forgets a task in flight.
 func (p *partition) drop(e *entry, limit int) {
 	p.occupy(e, 0, limit)
-	e.leaveTrial(true)
+	e.letGo()
 	p.orphan(e)
 	p.unload(e)
 	before := len(p.tasks)

@@ -53,6 +53,7 @@ type RunConfig struct {
 	// read once.
 	Pauses   func(context.Context) ([]core.Pause, error)
 	Breakers BreakerConfig
+	Limits   LimitConfig
 	// Wishes calls heard with where operators want partitions to be, first with all that there are and then at each
 	// change, until ctx ends; nil: there are none.
 	Wishes func(ctx context.Context, heard func([]core.Wish)) error
@@ -81,6 +82,7 @@ type Scheduler struct {
 	placement  placement
 	news       *news
 	breakers   *breakers
+	limits     *limits
 	pausesTold chan struct{} // has an element when the pauses are to be read again
 }
 
@@ -109,9 +111,9 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	if cfg.Admission == nil {
 		cfg.Admission = NewAdmission(cfg.InFlight, cfg.CycleTarget)
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(), news: newNews(), breakers: newBreakers(), pausesTold: make(chan struct{}, 1)}
-	for range cfg.Shards {
-		s.committers = append(s.committers, newCommitter(s, bus))
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(), news: newNews(), breakers: newBreakers(), limits: newLimits(), pausesTold: make(chan struct{}, 1)}
+	for i := range cfg.Shards {
+		s.committers = append(s.committers, newCommitter(s, i, bus))
 	}
 	return s
 }
@@ -155,6 +157,13 @@ func (s *Scheduler) Run(parent context.Context) error {
 			return nil
 		}
 		wg.Go(func() { s.keepPauses(ctx, pauses) })
+	}
+	if s.cfg.Limits.Store != nil {
+		if !s.firstLimits(ctx) {
+			wg.Wait()
+			return nil
+		}
+		wg.Go(func() { s.keepLimits(ctx) })
 	}
 	if s.cfg.Breakers.Enabled() {
 		if !s.firstBreakers(ctx) {

@@ -166,6 +166,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()
+	s.breakers.now = s.cfg.Now
 	s.alerted = map[alertKey]core.Instant{}
 	s.answerers = map[answerer]string{}
 	if s.cfg.IDs == nil {
@@ -199,7 +200,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.breakers.until, s.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.pauses.until, s.breakers.until, s.breakers.rateAt, s.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
@@ -337,14 +338,19 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		plan = was.plan
 	}
 	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
-		e.leaveTrial(true)
+		e.unmark()
 		e.plan = to
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
 	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.shut(e, ev)
 	begins := e.task.StartAt > e.task.UpdatedAt
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
-		e.plan = was
+		if e.plan != was {
+			e.plan = was
+			if was != nil {
+				e.countOut(false)
+			}
+		}
 		if errors.Is(err, core.ErrStale) {
 			s.Stats.Stale++
 		}

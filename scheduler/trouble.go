@@ -23,6 +23,7 @@ const (
 	TroubleForget   Trouble = "forgetting"    // forgetting old tasks
 	TroublePauses   Trouble = "pauses"        // reading what operators have paused
 	TroubleBreakers Trouble = "breakers"      // reading and changing breakers
+	TroubleLimits   Trouble = "limits"        // reading limits and claiming grants
 	newsPatience            = 2 * time.Second // how long the news of partitions wait for more of them
 	newsPartitions          = 64              // partitions that a line names
 )

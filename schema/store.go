@@ -96,6 +96,7 @@ type Store interface {
 	operate.VersionStore
 	operate.ForecastStore
 	operate.BreakerStore
+	operate.LimitStore
 	// ForgetAudit deletes up to most of the oldest audit entries that were made before a time, and returns how many. Nothing
 	// else deletes one.
 	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)

@@ -119,7 +119,7 @@ func (d *decision) tryBegin(i int) {
 	case s.kind == kindCall && d.backTooLate(i):
 		d.giveUpWaiting(i)
 		return
-	case s.kind == kindCall && d.ev.Full&(1<<uint(i)) != 0:
+	case s.kind == kindCall && (d.ev.Full&(1<<uint(i)) != 0 || d.ev.Few&(1<<uint(i)) != 0 && d.beganAt(ps.Agent)):
 		if d.full == 0 {
 			d.full = i + 1
 		}
@@ -148,6 +148,16 @@ func (d *decision) tryBegin(i int) {
 		}
 		d.issue(i, false)
 	}
+}
+
+// beganAt reports whether a do for an agent leaves by this event already.
+func (d *decision) beganAt(agent string) bool {
+	for i := range d.out.Effects {
+		if x := &d.out.Effects[i]; x.Kind == EffectDo && d.p.Steps[x.Step].Agent == agent {
+			return true
+		}
+	}
+	return false
 }
 
 // give opens the row that has the own input of the step that begins next.

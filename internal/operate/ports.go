@@ -134,6 +134,29 @@ type BreakerStore interface {
 	ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error)
 }
 
+// AgentLimit is a limit with its story.
+type AgentLimit struct {
+	core.Limit
+	At     time.Time
+	By     string
+	Reason string
+}
+
+// LimitStore keeps the limits of agents, and what committers may use of them; see scheduler.LimitStore.
+type LimitStore interface {
+	// AgentLimits returns all limits, by agent.
+	AgentLimits(ctx context.Context) ([]AgentLimit, error)
+	// PutLimit stores a limit in the place of one with the revision before, or as the first of its agent. It reports false
+	// where another change came first.
+	PutLimit(ctx context.Context, l AgentLimit) (bool, error)
+	// DeleteLimit forgets a limit. One that is not there is no error.
+	DeleteLimit(ctx context.Context, agent string) error
+	// Grants returns what committers may use of the limit of an agent.
+	Grants(ctx context.Context, agent string) ([]core.Grant, error)
+	Limits(ctx context.Context) ([]core.Limit, error)
+	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error)
+}
+
 // Store is all of it, as the state store serves it.
 type Store interface {
 	Reader

@@ -115,6 +115,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	}
 	w.checkPaused(t, j)
 	w.checkShut(t, j)
+	w.checkLimit(t, j)
 	if j.Kind == core.KindExpired && strings.HasPrefix(j.Reason, "the breaker of agent") {
 		w.note(BreakerGaveUp)
 	}

@@ -111,6 +111,8 @@ const (
 	WindowFull    // parked: an agent's window
 	InFlightFull  // enough is in flight in a partition, or a node
 	Paused        // not a fault: operators pause steps and lift that
+	Limited       // not a fault: agents have limits
+	LimitReached
 	BreakerOpened // follows from calls that fail
 	BreakerGaveUp // a task that could not wait
 	Pinned        // nor that: they want partitions elsewhere
@@ -160,6 +162,7 @@ var kinds = [faultCount]struct {
 	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentsFail: {"agents fail", 0.4}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, InFlightFull: {name: "in flight full"},
+	Limited: {"limited", 0.5}, LimitReached: {name: "limit reached"},
 	BreakerOpened: {name: "breaker opened"}, BreakerGaveUp: {name: "breaker gave up"},
 	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
 }

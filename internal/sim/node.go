@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ type node struct {
 	loops []*loop
 	place activity      // its placement
 	judge activity      // and its breakers
+	claim activity      // and its limits
 	feeds map[int]*feed // of partitions whose replies it hears
 	thaw  core.Instant  // until when it stands still
 
@@ -68,11 +70,11 @@ type loop struct {
 func (n *node) restart() {
 	w := n.w
 	n.life++
-	calls := []*proc{n.place.call, n.judge.call}
+	calls := []*proc{n.place.call, n.judge.call, n.claim.call}
 	for _, l := range n.loops {
 		calls = append(calls, l.call)
 	}
-	n.feeds, n.thaw, n.place, n.judge, n.loops = map[int]*feed{}, 0, activity{n: n}, activity{n: n}, nil
+	n.feeds, n.thaw, n.place, n.judge, n.claim, n.loops = map[int]*feed{}, 0, activity{n: n}, activity{n: n}, activity{n: n}, nil
 	n.viewUntil = 0
 	n.sched = scheduler.New(n.config(), nodeStore{w.Store, n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
 	n.hearPauses()
@@ -84,6 +86,7 @@ func (n *node) restart() {
 		w.kill(call)
 	}
 	n.watchBreakers()
+	n.watchLimits(0)
 }
 
 // config has small bounds, so that windows fill and batches split, and short times.
@@ -100,6 +103,7 @@ func (n *node) config() scheduler.RunConfig {
 			Genuine: genuine, Now: n.now, Report: n.report, Expressions: w.expressions(), CheckSignal: checkSignal,
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
+		Limits:    scheduler.LimitConfig{Store: nodeStore{w.Store, n}, Life: fmt.Sprint(n.life)},
 		Breakers:  scheduler.BreakerConfig{Store: nodeStore{w.Store, n}, Policy: breakerPolicy},
 		CommitGap: w.upTo(20*time.Millisecond) - 10*time.Millisecond, CycleTarget: target, FlushEvery: 10*time.Millisecond + w.upTo(30*time.Millisecond),
 		Rand: w.rand.Float64,

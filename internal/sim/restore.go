@@ -82,6 +82,7 @@ func (m *MemStore) copy() *MemStore {
 	c := NewMemStore()
 	c.plans = slices.Clone(m.plans)
 	c.breakers, c.reports = maps.Clone(m.breakers), maps.Clone(m.reports)
+	c.limits, c.grants = m.limits, maps.Clone(m.grants)
 	for p, st := range m.partitions {
 		is := *st
 		c.partitions[p] = &is
@@ -100,5 +101,5 @@ func (m *MemStore) copy() *MemStore {
 // restore makes the tables what they were.
 func (m *MemStore) restore(c *MemStore) {
 	m.partitions, m.rows, m.ids, m.byNumber = c.partitions, c.rows, c.ids, c.byNumber
-	m.breakers, m.reports = c.breakers, c.reports
+	m.breakers, m.reports, m.limits, m.grants = c.breakers, c.reports, c.limits, c.grants
 }

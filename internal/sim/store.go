@@ -52,8 +52,10 @@ type MemStore struct {
 	ids        map[idKey]*row
 	byNumber   map[int][]*row // of each partition, in the order of numbers
 	breakers   map[string]core.Breaker
-	reports    map[[2]string]reported // by agent and node
-	blamed     string                 // the task that the last ErrCorrupt is about
+	limits     map[string]core.Limit
+	grants     map[string][]core.Grant // by agent
+	reports    map[[2]string]reported  // by agent and node
+	blamed     string                  // the task that the last ErrCorrupt is about
 }
 
 type rowKey struct {

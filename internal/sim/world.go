@@ -103,6 +103,7 @@ type World struct {
 	sends            map[commandRef]int
 	retries          map[commandRef][]retry
 	ails             ails
+	limited          limitBook
 	spoken           map[commandRef][]int           // codes that agents answered
 	looked           map[string][]core.ProbeOutcome // by key: what agents said when they were asked
 	asked            int                            // how often expressions of plans were asked
@@ -131,6 +132,7 @@ func New(cfg Config) *World {
 		w.addPlans()
 		w.roots = w.plans
 	}
+	w.drawLimits()
 	w.startIngest()
 	w.hireAgents()
 	w.Store.onRecord = w.recorded

@@ -392,3 +392,28 @@ func (p patient) PutBreaker(ctx context.Context, b core.Breaker) (bool, error) {
 func (p patient) ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error) {
 	return retried(ctx, func() (core.Calls, error) { return p.Store.ReportCalls(ctx, agent, node, revision, at, calls, since) })
 }
+
+func (p patient) AgentLimits(ctx context.Context) ([]operate.AgentLimit, error) {
+	return retried(ctx, func() ([]operate.AgentLimit, error) { return p.Store.AgentLimits(ctx) })
+}
+
+func (p patient) Limits(ctx context.Context) ([]core.Limit, error) {
+	return retried(ctx, func() ([]core.Limit, error) { return p.Store.Limits(ctx) })
+}
+
+// PutLimit is called once, as PutBreaker.
+func (p patient) PutLimit(ctx context.Context, l operate.AgentLimit) (bool, error) {
+	return p.Store.PutLimit(ctx, l)
+}
+
+func (p patient) DeleteLimit(ctx context.Context, agent string) error {
+	return retriedDo(ctx, func() error { return p.Store.DeleteLimit(ctx, agent) })
+}
+
+func (p patient) Grants(ctx context.Context, agent string) ([]core.Grant, error) {
+	return retried(ctx, func() ([]core.Grant, error) { return p.Store.Grants(ctx, agent) })
+}
+
+func (p patient) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
+	return retried(ctx, func() (core.ClaimedGrant, error) { return p.Store.ClaimGrant(ctx, agent, now, mine) })
+}

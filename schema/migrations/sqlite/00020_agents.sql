@@ -22,3 +22,24 @@ CREATE TABLE breaker_calls (
     failed   INTEGER NOT NULL,
     PRIMARY KEY (agent, node)
 ) WITHOUT ROWID;
+-- Limits of agents over all nodes, and what each committer of a node may use of them. claims rises with each claim: its row
+-- is what they lock.
+CREATE TABLE limits (
+    agent      TEXT    NOT NULL PRIMARY KEY,
+    concurrent INTEGER NOT NULL,
+    rate_milli INTEGER NOT NULL,
+    revision   INTEGER NOT NULL,
+    claims     INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    by_name    TEXT    NOT NULL,
+    reason     TEXT    NOT NULL
+);
+CREATE TABLE limit_grants (
+    agent      TEXT    NOT NULL,
+    holder     TEXT    NOT NULL,
+    wanted     INTEGER NOT NULL,
+    places     INTEGER NOT NULL,
+    rate_milli INTEGER NOT NULL,
+    until_at   INTEGER NOT NULL,
+    PRIMARY KEY (agent, holder)
+) WITHOUT ROWID;

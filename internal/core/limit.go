@@ -1,0 +1,153 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Limits of limits.
+const (
+	LimitsMax     = 1000 // agents that have one
+	ConcurrentMax = 1_000_000
+	RateMilliMax  = 1_000_000_000 // a million calls a second
+	limitTurn     = time.Second   // after which places are shared out otherwise, where there are fewer than holders
+)
+
+// Limit bounds what an agent gets of do commands, over all nodes. Undo commands take places, and never wait for one.
+type Limit struct {
+	Agent      string
+	Concurrent int   // do commands that are out at a time; 0: any number
+	RateMilli  int64 // do commands in 1,000 seconds; 0: any number
+	Revision   int64 // rises with each change
+}
+
+// Check refuses a limit that cannot be, naming the field, its value and its bound.
+func (l *Limit) Check() error {
+	if err := CheckAgent(l.Agent); err != nil {
+		return err
+	}
+	switch {
+	case l.Concurrent < 0 || l.Concurrent > ConcurrentMax:
+		return fmt.Errorf("concurrent: %d, want 0 (any number) to %d", l.Concurrent, ConcurrentMax)
+	case l.RateMilli < 0 || l.RateMilli > RateMilliMax:
+		return fmt.Errorf("rate: %g a second, want 0 (any number), or 0.001 to %d", float64(l.RateMilli)/1000, RateMilliMax/1000)
+	case l.Concurrent == 0 && l.RateMilli == 0:
+		return fmt.Errorf("limit of agent %s: neither concurrent nor rate is given", l.Agent)
+	}
+	return nil
+}
+
+// Grant is what one holder, a committer of a node, may use of a limit, as it is stored.
+type Grant struct {
+	Holder    string
+	Wanted    int   // places that it could use
+	Places    int   // that it may use
+	RateMilli int64 // that it may use
+	// Until is when the grant ends if it is not renewed: not before every command that takes a place is over.
+	Until Instant
+}
+
+// ClaimedGrant is what a claim has come to.
+type ClaimedGrant struct {
+	Limit Limit // as it is
+	Grant Grant // as it is stored now
+	Fair  Grant // that the holder is to come down to
+	First bool  // no other holder has any of the rate
+}
+
+// Claim is the claim of a holder by all grants that there are, its own among them.
+func (l *Limit) Claim(now Instant, mine Grant, stored []Grant) ClaimedGrant {
+	c := ClaimedGrant{Limit: *l, First: true}
+	for _, o := range stored {
+		c.First = c.First && (o.Until <= now || o.RateMilli == 0 || o.Holder == mine.Holder)
+	}
+	c.Grant, c.Fair = l.Share(now, mine, stored)
+	return c
+}
+
+// Share is what a holder may use from now on. mine has what it wants, and the places and the rate that it uses now, below
+// which it cannot go at once; others are the grants of all other holders. A fair share is what the holder is to come down
+// to when commands end: all that ask for more get the same.
+func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Grant) {
+	all := []Grant{mine}
+	places, rate := 0, int64(0)
+	for _, o := range others {
+		if o.Until > now && o.Holder != mine.Holder {
+			all = append(all, o)
+			places, rate = places+o.Places, rate+o.RateMilli
+		}
+	}
+	grant, fair = mine, mine
+	turn := int64(now) / limitTurn.Microseconds()
+	slices.SortFunc(all, func(a, b Grant) int { // who gets what is left over changes from turn to turn
+		x, y := turnHash(a.Holder, turn), turnHash(b.Holder, turn)
+		switch {
+		case x < y || x == y && a.Holder < b.Holder:
+			return -1
+		case x == y && a.Holder == b.Holder:
+			return 0
+		}
+		return 1
+	})
+	wanted := make([]int64, len(all))
+	at := 0
+	for i := range all {
+		wanted[i] = int64(all[i].Wanted)
+		if all[i].Holder == mine.Holder {
+			at = i
+		}
+	}
+	if l.Concurrent > 0 {
+		fair.Places = int(fairShare(int64(l.Concurrent), wanted, at))
+		grant.Places = max(min(fair.Places, l.Concurrent-places), mine.Places)
+	} else {
+		grant.Places, fair.Places = 0, 0
+	}
+	if l.RateMilli > 0 {
+		for i := range wanted {
+			wanted[i] = min(wanted[i], 1) * l.RateMilli
+		}
+		fair.RateMilli = fairShare(l.RateMilli, wanted, at)
+		grant.RateMilli = max(min(fair.RateMilli, l.RateMilli-rate), mine.RateMilli)
+	} else {
+		grant.RateMilli, fair.RateMilli = 0, 0
+	}
+	return grant, fair
+}
+
+// fairShare is what the one at a place gets of a whole, when all that want more get the same, and what is left over goes to
+// the first.
+func fairShare(whole int64, wanted []int64, at int) int64 {
+	given := make([]int64, len(wanted))
+	for {
+		open := int64(0)
+		for i := range wanted {
+			if given[i] < wanted[i] {
+				open++
+			}
+		}
+		if open == 0 || whole == 0 {
+			return given[at]
+		}
+		each, left := whole/open, whole%open
+		for i := range wanted {
+			more := min(each, wanted[i]-given[i])
+			if each == 0 && left > 0 && given[i] < wanted[i] {
+				more, left = 1, left-1
+			}
+			given[i] += more
+			whole -= more
+		}
+	}
+}
+
+// turnHash orders holders in a turn.
+func turnHash(holder string, turn int64) uint64 {
+	h := uint64(turn)*0x9E3779B97F4A7C15 + 0xcbf29ce484222325
+	for i := range len(holder) {
+		h = (h ^ uint64(holder[i])) * 0x100000001b3
+	}
+	h ^= h >> 29
+	return h * 0x9E3779B97F4A7C15
+}

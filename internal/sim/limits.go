@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// Limits. In some worlds an agent has one from the beginning. What is promised: at no time are more do commands committed
+// that may be at work than the limit has places, and in no time more than its rate.
+
+// Limits returns the limits, by agent.
+func (m *MemStore) Limits(context.Context) ([]core.Limit, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []core.Limit
+	for _, l := range m.limits {
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b core.Limit) int { return cmp.Compare(a.Agent, b.Agent) })
+	return all, nil
+}
+
+// ClaimGrant stores what a holder may use.
+func (m *MemStore) ClaimGrant(_ context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l, ok := m.limits[agent]
+	if !ok {
+		return core.ClaimedGrant{}, fmt.Errorf("limit of agent %s: %w", agent, core.ErrNotFound)
+	}
+	got := l.Claim(now, mine, m.grants[agent])
+	all := slices.DeleteFunc(slices.Clone(m.grants[agent]), func(g core.Grant) bool { return g.Holder == mine.Holder || g.Until < now })
+	if m.grants == nil {
+		m.grants = map[string][]core.Grant{}
+	}
+	m.grants[agent] = append(all, got.Grant)
+	return got, nil
+}
+
+// Limits may not be to be read.
+func (s nodeStore) Limits(ctx context.Context) ([]core.Limit, error) {
+	return read(s, func() ([]core.Limit, error) { return s.MemStore.Limits(ctx) })
+}
+
+// ClaimGrant may have happened though the caller hears of a failure.
+func (s nodeStore) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
+	got, err := read(s, func() (core.ClaimedGrant, error) { return s.MemStore.ClaimGrant(ctx, agent, now, mine) })
+	if err == nil {
+		s.n.w.tell("", -1, "%s may use %d places of %s, its fair share is %d", mine.Holder, got.Grant.Places, agent, got.Fair.Places)
+	}
+	if err == nil && s.n.w.fault(CommitAnswerLost) {
+		err = errFault
+	}
+	return got, err
+}
+
+// drawLimits gives one or two agents limits.
+func (w *World) drawLimits() {
+	if !w.fault(Limited) {
+		return
+	}
+	w.Store.limits = map[string]core.Limit{}
+	for range 1 + w.rand.IntN(2) {
+		p := w.plans[w.rand.IntN(len(w.plans))]
+		s := p.Steps[w.rand.IntN(len(p.Steps))]
+		if s.Kind != core.CallStep {
+			continue
+		}
+		l := core.Limit{Agent: s.Agent, Revision: 1}
+		if l.Concurrent = w.rand.IntN(4); l.Concurrent == 0 || w.rand.IntN(3) == 0 {
+			l.RateMilli = 3000 + w.rand.Int64N(20_000)
+		}
+		w.Store.limits[s.Agent] = l
+	}
+}
+
+// watchLimits lets the node take its turns in this life, the first before it takes anything over.
+func (n *node) watchLimits(wait time.Duration) {
+	n.after(wait, func() {
+		if n.frozen() > 0 || n.claim.busy {
+			n.watchLimits(20 * time.Millisecond)
+			return
+		}
+		n.claim.run(func() {
+			n.report(scheduler.TroubleLimits, n.sched.LimitTurn(context.Background()))
+		}, func() {
+			for _, l := range n.loops {
+				l.wake()
+			}
+			n.watchLimits(min(n.sched.LimitPause(), 300*time.Millisecond))
+		})
+	})
+}
+
+// outAt is a do command that may be at work.
+type outAt struct {
+	partition int
+	number    int64
+	step      int
+}
+
+// limitBook is what the world knows of commands at limited agents.
+type limitBook struct {
+	out   map[string]map[outAt]core.Instant // until when each may be at work
+	times map[string][]core.Instant         // when the last ones left
+}
+
+// checkLimit holds the commands that are committed to the limits.
+func (w *World) checkLimit(t *core.Task, j *core.Record) {
+	if len(w.Store.limits) == 0 || w.backs > 0 || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.twin }) {
+		return
+	}
+	plan := planBook{w}.Plan(t.Type, t.PlanVersion)
+	if plan == nil {
+		return
+	}
+	if j.Step >= 0 && j.Step < len(plan.Steps) && !j.Evidence() && j.Kind != core.KindLate && j.Kind != core.KindUnserved && j.Kind != core.KindUndoUnserved {
+		delete(w.limited.out[plan.Steps[j.Step].Agent], outAt{t.Partition, t.Number, j.Step})
+	}
+	if j.Next < 0 || j.Undo || plan.Steps[j.Next].Kind != core.CallStep {
+		return
+	}
+	agent := plan.Steps[j.Next].Agent
+	l, ok := w.Store.limits[agent]
+	if !ok {
+		return
+	}
+	if w.limited.out == nil {
+		w.limited = limitBook{map[string]map[outAt]core.Instant{}, map[string][]core.Instant{}}
+	}
+	out := w.limited.out[agent]
+	if out == nil {
+		out = map[outAt]core.Instant{}
+		w.limited.out[agent] = out
+	}
+	out[outAt{t.Partition, t.Number, j.Next}] = j.Due
+	n := 0
+	for _, until := range out {
+		if until > w.now {
+			n++
+		}
+	}
+	if l.Concurrent > 0 && n > l.Concurrent {
+		w.wrong(t.Partition, t.ID, "row %d is the do number %d at agent %s at a time, the limit is %d: %v", j.Seq, n, agent, l.Concurrent, out)
+	}
+	if l.Concurrent > 0 && n == l.Concurrent {
+		w.note(LimitReached)
+	}
+	heardRetry := j.Kind == core.KindStarted && j.Step == j.Next
+	if l.RateMilli == 0 || heardRetry {
+		return
+	}
+	times := append(w.limited.times[agent], w.now)
+	if len(times) > 200 {
+		times = times[1:]
+	}
+	w.limited.times[agent] = times
+	holders := int64(2 * len(w.nodes))
+	for i, from := range times {
+		passed := int64(w.now.Sub(from)/time.Microsecond) + (4 * skewMax).Microseconds()
+		if most := l.RateMilli*passed/1_000_000_000 + holders*(1+l.RateMilli/10_000) + 1; int64(len(times)-i) > most {
+			w.wrong(t.Partition, t.ID, "row %d is the do number %d at agent %s in %d µs, its rate allows %d", j.Seq, len(times)-i, agent, passed, most)
+		}
+	}
+}

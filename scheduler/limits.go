@@ -1,0 +1,279 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Limits of a node. Each committer is a holder: what it may use of an agent's limit is a grant in the state store. A claim
+// is one transaction that locks the limit's row, reads all grants and stores the holder's own, so that together they never
+// are more than the limit. A holder that is over its fair share gives places up as its commands end, and only then stores
+// less; a grant ends by itself when every command that it allowed is over.
+
+// LimitStore keeps limits and grants, for all nodes.
+type LimitStore interface {
+	// Limits returns all, up to core.LimitsMax, by agent.
+	Limits(ctx context.Context) ([]core.Limit, error)
+	// ClaimGrant stores what core.Limit.Share gives a holder, in one transaction with the reading of all others, and
+	// returns it with the limit as it is, and whether others have any. A limit that is gone: core.ErrNotFound.
+	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (Claimed, error)
+}
+
+// Claimed is what a claim has come to.
+type Claimed = core.ClaimedGrant
+
+// LimitConfig is what a scheduler needs for limits. Without a store there are none.
+type LimitConfig struct {
+	Store LimitStore
+	Life  string // makes holders of two lives of a node different
+}
+
+const (
+	limitRenew  = time.Second            // how often a grant is renewed
+	limitSoon   = 100 * time.Millisecond // and claimed, while more is wanted than is had
+	grantMargin = 5 * time.Second        // that a grant lasts beyond the longest command
+)
+
+// holding is one committer's grant of one limit.
+type holding struct {
+	shard int
+	agent string
+}
+
+// held is what the node knows of a holding.
+type held struct {
+	use     limitUse   // as the shard has said last
+	sent    core.Grant // the newest grant that the shard was sent
+	seq     int64      // of that
+	claimed core.Instant
+}
+
+// floor is below what the stored grant must not go: what the shard may be using.
+func (h *held) floor() (places int, rateMilli int64) {
+	places, rateMilli = h.use.places, h.use.rateMilli
+	if h.use.seq != h.seq { // it has not heard of the newest one yet, or has not said so
+		places, rateMilli = max(places, h.sent.Places), max(rateMilli, h.sent.RateMilli)
+	}
+	return places, rateMilli
+}
+
+// wants reports whether it could use more than it has.
+func (h *held) wants(l *core.Limit) bool {
+	return h.use.wanted > 0 && (l.Concurrent > 0 && h.use.wanted > h.sent.Places || l.RateMilli > 0 && h.sent.RateMilli == 0)
+}
+
+// limits is what a node knows of limits. Its methods are safe for concurrent use.
+type limits struct {
+	told chan struct{}
+
+	mu    sync.Mutex
+	known map[string]core.Limit
+	held  map[holding]*held
+}
+
+func newLimits() *limits {
+	return &limits{told: make(chan struct{}, 1), known: map[string]core.Limit{}, held: map[holding]*held{}}
+}
+
+func (b *limits) soon() {
+	select {
+	case b.told <- struct{}{}:
+	default: // one is due
+	}
+}
+
+// collect takes what a shard says of its grants.
+func (b *limits) collect(s *Shard, shard int) {
+	if len(s.breakers.limited) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	soon := false
+	s.limitUses(func(u limitUse) {
+		key := holding{shard, u.agent}
+		h := b.held[key]
+		if h == nil {
+			h = &held{}
+			b.held[key] = h
+		}
+		l, known := b.known[u.agent]
+		had := known && h.wants(&l)
+		h.use = u
+		soon = soon || known && !had && h.wants(&l)
+	})
+	if soon {
+		b.soon()
+	}
+}
+
+// learn takes the limits as they are stored, and reports whether they are others than before.
+func (b *limits) learn(stored []core.Limit) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	is := make(map[string]core.Limit, len(stored))
+	changed := len(stored) != len(b.known)
+	for _, l := range stored {
+		was, ok := b.known[l.Agent]
+		changed = changed || !ok || was != l
+		is[l.Agent] = l
+	}
+	b.known = is
+	for key := range b.held {
+		if _, ok := is[key.agent]; !ok {
+			delete(b.held, key)
+		}
+	}
+	return changed
+}
+
+// due are the holdings that are to be claimed now.
+func (b *limits) due(now core.Instant) (all []holding) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, h := range b.held {
+		l := b.known[key.agent]
+		places, rate := h.floor()
+		more := h.wants(&l)
+		uses := h.use.wanted > 0 || places > 0 || rate > 0 || h.sent.Places > 0 || h.sent.RateMilli > 0
+		less := h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.Places > places || h.sent.RateMilli > 0) || places < h.sent.Places
+		if uses && (more || less || now >= h.claimed.Add(limitRenew)) {
+			all = append(all, key)
+		}
+	}
+	slices.SortFunc(all, func(a, b holding) int {
+		return cmp.Or(strings.Compare(a.agent, b.agent), cmp.Compare(a.shard, b.shard))
+	})
+	return all
+}
+
+// LimitsChanged makes the scheduler read the limits soon. It is safe for concurrent use.
+func (s *Scheduler) LimitsChanged() { s.limits.soon() }
+
+// LimitTurn reads the limits, and claims grants for the committers. It is called again when one is wanted, and after
+// LimitPause. Only one goroutine may be in it.
+func (s *Scheduler) LimitTurn(ctx context.Context) error {
+	stored, err := s.cfg.Limits.Store.Limits(ctx)
+	if err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
+	if s.limits.learn(stored) {
+		for _, c := range s.committers {
+			c.in.Limits(stored)
+		}
+	}
+	for _, key := range s.limits.due(s.cfg.Now()) {
+		if err := s.claimGrant(ctx, key); err != nil {
+			return fmt.Errorf("limit of agent %s: %w", key.agent, err)
+		}
+	}
+	return nil
+}
+
+// claimGrant claims what a committer may use, and tells its shard.
+func (s *Scheduler) claimGrant(ctx context.Context, key holding) error {
+	now := s.cfg.Now()
+	s.limits.mu.Lock()
+	h := s.limits.held[key]
+	mine := core.Grant{Holder: fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, key.shard), Wanted: h.use.wanted, Until: now.Add(h.use.longest + grantMargin)}
+	mine.Places, mine.RateMilli = h.floor()
+	s.limits.mu.Unlock()
+	got, err := s.cfg.Limits.Store.ClaimGrant(ctx, key.agent, now, mine)
+	if err != nil {
+		return err
+	}
+	s.limits.mu.Lock()
+	h.seq++
+	h.sent, h.claimed = got.Grant, now
+	m := grantMail{limit: got.Limit, grant: got.Grant, fair: got.Fair, first: got.First, seq: h.seq}
+	s.limits.mu.Unlock()
+	s.committers[key.shard].in.grant(m)
+	return nil
+}
+
+// LimitPause is how long after a turn the next one is, if nothing asks for one before.
+func (s *Scheduler) LimitPause() time.Duration {
+	s.limits.mu.Lock()
+	defer s.limits.mu.Unlock()
+	wait := PausesEvery
+	for key, h := range s.limits.held {
+		l := s.limits.known[key.agent]
+		switch {
+		case h.wants(&l):
+			return limitSoon
+		case h.use.wanted > 0, h.sent.Places > 0, h.sent.RateMilli > 0:
+			wait = limitRenew
+		}
+	}
+	return wait
+}
+
+// firstLimits reads the limits before anything is taken over, as firstPauses does. It reports false when ctx ends before.
+func (s *Scheduler) firstLimits(ctx context.Context) bool {
+	tick := time.NewTicker(retakeAfter)
+	defer tick.Stop()
+	for {
+		err := s.LimitTurn(ctx)
+		s.reportUnlessEnded(ctx, TroubleLimits, err)
+		if err == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// keepLimits takes turns until ctx ends. While no grant can be renewed those that there are end by themselves.
+func (s *Scheduler) keepLimits(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(limitSoon / 4): // what asks for a turn may come often
+		}
+		wait := time.NewTimer(s.LimitPause())
+		select {
+		case <-ctx.Done():
+		case <-s.limits.told:
+		case <-wait.C:
+		}
+		wait.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+		s.reportUnlessEnded(ctx, TroubleLimits, s.LimitTurn(ctx))
+	}
+}
+
+// releaseLimits gives back what no command uses any more, when the node stops: else it would count until it ends.
+func (s *Scheduler) releaseLimits() {
+	ctx, cancel := context.WithTimeout(context.Background(), grantMargin)
+	defer cancel()
+	s.limits.mu.Lock()
+	var idle []holding
+	for key, h := range s.limits.held {
+		s.committers[key.shard].shard.limitUses(func(u limitUse) {
+			if u.agent == key.agent && s.committers[key.shard].shard.breakers.of(key.agent).out == 0 && h.sent.Until != 0 {
+				h.use, h.seq = limitUse{agent: key.agent}, 0
+				idle = append(idle, key)
+			}
+		})
+	}
+	s.limits.mu.Unlock()
+	for _, key := range idle {
+		if err := s.claimGrant(ctx, key); err != nil {
+			s.reportUnlessEnded(ctx, TroubleLimits, fmt.Errorf("limit of agent %s: %w", key.agent, err))
+			return
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+const (
+	qLimits   = `SELECT agent, concurrent, rate_milli, revision, at, by_name, reason FROM limits ORDER BY agent LIMIT ?1`
+	qNewLimit = `INSERT INTO limits (agent, concurrent, rate_milli, revision, claims, at, by_name, reason) VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)
+	ON CONFLICT (agent) DO NOTHING`
+	qPutLimit    = `UPDATE limits SET concurrent = ?2, rate_milli = ?3, revision = ?4, at = ?5, by_name = ?6, reason = ?7 WHERE agent = ?1 AND revision = ?8`
+	qDeleteLimit = `DELETE FROM limits WHERE agent = ?1`
+	// Others that claim wait until this transaction has ended.
+	qLockLimit = `UPDATE limits SET claims = claims + 1 WHERE agent = ?1 RETURNING concurrent, rate_milli, revision`
+	qGrants    = `SELECT holder, wanted, places, rate_milli, until_at FROM limit_grants WHERE agent = ?1 ORDER BY holder LIMIT ?2`
+	qPutGrant  = `INSERT INTO limit_grants (agent, holder, wanted, places, rate_milli, until_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+	ON CONFLICT (agent, holder) DO UPDATE SET wanted = excluded.wanted, places = excluded.places, rate_milli = excluded.rate_milli, until_at = excluded.until_at`
+	qForgetGrants = `DELETE FROM limit_grants WHERE agent = ?1 AND until_at < ?2`
+)
+
+// AgentLimits implements operate.LimitStore.
+func (a *asked) AgentLimits(ctx context.Context) ([]operate.AgentLimit, error) {
+	all, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (operate.AgentLimit, error) {
+		var l operate.AgentLimit
+		var at instant
+		err := row.Scan(&l.Agent, &l.Concurrent, &l.RateMilli, &l.Revision, &at, &l.By, &l.Reason)
+		l.At = at.timeOf()
+		return l, err
+	}, qLimits, core.LimitsMax)
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	return all, nil
+}
+
+// Limits implements scheduler.LimitStore.
+func (a *asked) Limits(ctx context.Context) ([]core.Limit, error) {
+	all, err := a.AgentLimits(ctx)
+	limits := make([]core.Limit, len(all))
+	for i := range all {
+		limits[i] = all[i].Limit
+	}
+	return limits, err
+}
+
+// PutLimit implements operate.LimitStore.
+func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (bool, error) {
+	query := qNewLimit
+	args := []any{words(l.Agent), l.Concurrent, l.RateMilli, l.Revision, a.of.time(core.InstantOf(l.At)), words(l.By), words(l.Reason)}
+	if l.Revision > 1 {
+		query, args = qPutLimit, append(args, l.Revision-1)
+	}
+	n, err := a.execOne(ctx, query, args...)
+	if err != nil {
+		return false, fmt.Errorf("limit of agent %s: %w", core.QuoteShort(l.Agent), err)
+	}
+	return n > 0, nil
+}
+
+// DeleteLimit implements operate.LimitStore. Grants end by themselves.
+func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
+	if _, err := a.execOne(ctx, qDeleteLimit, words(agent)); err != nil {
+		return fmt.Errorf("limit of agent %s: %w", core.QuoteShort(agent), err)
+	}
+	return nil
+}
+
+// grantsMax bounds the grants of a limit that are read: committers of all nodes, with those of lives that have ended.
+const grantsMax = 100_000
+
+func scanGrant(row interface{ Scan(...any) error }) (core.Grant, error) {
+	var g core.Grant
+	var until instant
+	err := row.Scan(&g.Holder, &g.Wanted, &g.Places, &g.RateMilli, &until)
+	g.Until = core.Instant(until)
+	return g, err
+}
+
+// Grants implements operate.LimitStore.
+func (a *asked) Grants(ctx context.Context, agent string) ([]core.Grant, error) {
+	all, err := scanAll(ctx, a.of, scanGrant, qGrants, words(agent), grantsMax)
+	if err != nil {
+		return nil, fmt.Errorf("grants of agent %s: %w", core.QuoteShort(agent), err)
+	}
+	return all, nil
+}
+
+// ClaimGrant implements scheduler.LimitStore.
+func (a *asked) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (got core.ClaimedGrant, err error) {
+	err = a.change(ctx, func(c changes) error {
+		l := core.Limit{Agent: agent}
+		switch err := c.row(qLockLimit, []any{words(agent)}, &l.Concurrent, &l.RateMilli, &l.Revision); {
+		case errors.Is(err, sql.ErrNoRows):
+			return notThere("limit of agent", agent)
+		case err != nil:
+			return err
+		}
+		stored, err := c.grants(agent)
+		if err != nil {
+			return err
+		}
+		got = l.Claim(now, mine, stored)
+		if _, err := c.exec(qPutGrant, words(agent), words(mine.Holder), got.Grant.Wanted, got.Grant.Places, got.Grant.RateMilli, a.of.time(got.Grant.Until)); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(stored, func(o core.Grant) bool { return o.Until < now }) {
+			_, err = c.exec(qForgetGrants, words(agent), a.of.time(now))
+		}
+		return err
+	})
+	if err != nil {
+		return got, fmt.Errorf("grant of agent %s: %w", core.QuoteShort(agent), err)
+	}
+	return got, nil
+}
+
+func (c changes) grants(agent string) (all []core.Grant, err error) {
+	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qGrants), words(agent), grantsMax)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		g, err := scanGrant(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, rows.Err()
+}
