@@ -88,12 +88,14 @@ func (n *node) watchLimits(wait time.Duration) {
 			return
 		}
 		n.claim.run(func() {
-			n.report(scheduler.TroubleLimits, n.sched.LimitTurn(context.Background()))
+			err := n.sched.LimitTurn(context.Background())
+			n.limitsRead = n.limitsRead || err == nil
+			n.report(scheduler.TroubleLimits, err)
 		}, func() {
 			for _, l := range n.loops {
 				l.wake()
 			}
-			n.watchLimits(min(n.sched.LimitPause(), 300*time.Millisecond))
+			n.watchLimits(min(n.sched.LimitPause(), 50*time.Millisecond+n.w.upTo(250*time.Millisecond)))
 		})
 	})
 }

@@ -14,17 +14,18 @@ import (
 // node is one scheduler process: the real scheduler, whose committers and placement the world drives in the place of
 // its goroutines. Its life ends with a crash; what was on its way to an earlier life is lost.
 type node struct {
-	w     *World
-	name  string
-	clock *clock
-	life  int
-	sched *scheduler.Scheduler
-	loops []*loop
-	place activity      // its placement
-	judge activity      // and its breakers
-	claim activity      // and its limits
-	feeds map[int]*feed // of partitions whose replies it hears
-	thaw  core.Instant  // until when it stands still
+	w          *World
+	name       string
+	clock      *clock
+	life       int
+	sched      *scheduler.Scheduler
+	loops      []*loop
+	place      activity      // its placement
+	judge      activity      // and its breakers
+	claim      activity      // and its limits
+	limitsRead bool          // in this life: nothing is taken over before
+	feeds      map[int]*feed // of partitions whose replies it hears
+	thaw       core.Instant  // until when it stands still
 
 	heard []core.Pause // the pauses that it knows of, now
 
@@ -75,7 +76,7 @@ func (n *node) restart() {
 		calls = append(calls, l.call)
 	}
 	n.feeds, n.thaw, n.place, n.judge, n.claim, n.loops = map[int]*feed{}, 0, activity{n: n}, activity{n: n}, activity{n: n}, nil
-	n.viewUntil = 0
+	n.viewUntil, n.limitsRead = 0, false
 	n.sched = scheduler.New(n.config(), nodeStore{w.Store, n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
 	n.hearPauses()
 	n.sched.SetWishes(w.wishes)
@@ -209,7 +210,7 @@ func (l *loop) between() {
 
 // reassign lets the placement look once, by the live nodes as this process sees them.
 func (n *node) reassign(live []string) {
-	if n.place.busy || n.frozen() > 0 {
+	if n.place.busy || n.frozen() > 0 || !n.limitsRead {
 		return
 	}
 	n.sched.SetLive(live)
