@@ -25,6 +25,9 @@ func (s *refereed) late(j *core.Record, p *core.Plan) error {
 	case j.StepStatus == core.StepSkipped && (j.Code == 0 || p == nil || p.Steps[j.Step].OnExhausted != core.PolicySkip):
 		return fmt.Errorf("a late answer skips step %d", j.Step+1)
 	}
+	if j.Code != 0 && s.out == 0 { // what begins after it, in the same row or later, is again the only one
+		s.dos = 0
+	}
 	s.known = s.known || j.Code == 0
 	s.ok = s.ok || j.StepStatus == core.StepSkipped
 	return nil
@@ -53,7 +56,7 @@ func (w *World) checkLate(r *row, j *core.Record) {
 	t, said, copies := &r.task, false, 0
 	for i := range r.journal[:j.Seq-1] {
 		is := &r.journal[i]
-		if is.Step == j.Step && is.Round == j.Round && overWithoutEffect(is) {
+		if is.Step == j.Step && is.Round == j.Round && (overWithoutEffect(is) || is.Kind == core.KindLate && is.Code != 0 && is.StepStatus != core.StepRunning) {
 			copies = 0
 		}
 		wait := is.Next < 0 && is.Step == j.Step && (is.Kind == core.KindUnserved || is.Kind == core.KindUndoUnserved)

@@ -142,18 +142,7 @@ func (w *World) checkLimit(t *core.Task, j *core.Record) {
 		w.limited.out[agent] = out
 	}
 	out[outAt{t.Partition, t.Number, j.Next}] = j.Due
-	n := 0
-	for _, until := range out {
-		if until > w.now {
-			n++
-		}
-	}
-	if l.Concurrent > 0 && n > l.Concurrent {
-		w.wrong(t.Partition, t.ID, "row %d is the do number %d at agent %s at a time, the limit is %d: %v", j.Seq, n, agent, l.Concurrent, out)
-	}
-	if l.Concurrent > 0 && n == l.Concurrent {
-		w.note(LimitReached)
-	}
+	w.after(0, func() { w.checkPlaces(l, t.Partition, t.ID) }) // when the whole batch is known
 	heardRetry := j.Kind == core.KindStarted && j.Step == j.Next
 	if l.RateMilli == 0 || heardRetry {
 		return
@@ -169,5 +158,21 @@ func (w *World) checkLimit(t *core.Task, j *core.Record) {
 		if most := l.RateMilli*passed/1_000_000_000 + holders*(1+l.RateMilli/10_000) + 1; int64(len(times)-i) > most {
 			w.wrong(t.Partition, t.ID, "row %d is the do number %d at agent %s in %d µs, its rate allows %d", j.Seq, len(times)-i, agent, passed, most)
 		}
+	}
+}
+
+// checkPlaces holds the do commands that may be at work at a limited agent to its places.
+func (w *World) checkPlaces(l core.Limit, partition int, task string) {
+	n, out := 0, w.limited.out[l.Agent]
+	for _, until := range out {
+		if until > w.now {
+			n++
+		}
+	}
+	if l.Concurrent > 0 && n > l.Concurrent {
+		w.wrong(partition, task, "%d do commands may be at work at agent %s, the limit is %d: %v", n, l.Agent, l.Concurrent, out)
+	}
+	if l.Concurrent > 0 && n == l.Concurrent {
+		w.note(LimitReached)
 	}
 }

@@ -154,7 +154,7 @@ func TestMigrateThroughFaults(t *testing.T) {
 // covers: OP2, OP3, OP16
 func TestOperatorsThroughFaults(t *testing.T) {
 	t.Parallel()
-	except := []string{"list of one microsecond", "list that is cut off", "list by time of creation", "waiting for agents", "freeze a filter", "freeze refused", "mark", "breakers"}
+	except := []string{"list of one microsecond", "list that is cut off", "list by time of creation", "waiting for agents", "freeze a filter", "freeze refused", "mark", "breakers", "limits"}
 	suitesThroughFaults(t, map[string]func(*testing.T, storetest.Open){
 		"postgres": func(t *testing.T, open storetest.Open) { storetest.RunOperators(t, open, except...) },
 		"cockroach serializable": func(t *testing.T, open storetest.Open) {

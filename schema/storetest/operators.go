@@ -55,6 +55,8 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"forecasts", testForecasts},
 		{"breakers", testBreakers},
 		{"calls that nodes report", testReportCalls},
+		{"limits", testLimits},
+		{"grants", testGrants},
 		{"open tasks", testOpenTasks},
 		{"notes", testNotes},
 		{"settings", testSettings},
