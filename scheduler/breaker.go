@@ -204,7 +204,10 @@ func (e *entry) countOut(none bool) {
 	var out uint64
 	if !none {
 		for i, a := range e.plan.agents {
-			if s := &e.task.Steps[i]; a != nil && (s.Out != 0 || s.Awaits != 0) {
+			if a == nil || i >= len(e.task.Steps) {
+				continue
+			}
+			if s := &e.task.Steps[i]; s.Out != 0 || s.Awaits != 0 {
 				out |= 1 << uint(i)
 			}
 		}

@@ -262,12 +262,10 @@ func (s *Scheduler) releaseLimits() {
 	s.limits.mu.Lock()
 	var idle []holding
 	for key, h := range s.limits.held {
-		s.committers[key.shard].shard.limitUses(func(u limitUse) {
-			if u.agent == key.agent && s.committers[key.shard].shard.breakers.of(key.agent).out == 0 && h.sent.Until != 0 {
-				h.use, h.seq = limitUse{agent: key.agent}, 0
-				idle = append(idle, key)
-			}
-		})
+		if a := s.committers[key.shard].shard.breakers.agents[key.agent]; a != nil && a.out == 0 && h.sent.Until != 0 {
+			h.use, h.seq = limitUse{agent: key.agent}, 0
+			idle = append(idle, key)
+		}
 	}
 	s.limits.mu.Unlock()
 	for _, key := range idle {

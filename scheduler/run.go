@@ -202,6 +202,9 @@ func (s *Scheduler) Run(parent context.Context) error {
 	wg.Go(func() { s.purge(ctx) })
 	s.keepPlaced(ctx)
 	wg.Wait()
+	if s.cfg.Limits.Store != nil {
+		s.releaseLimits()
+	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Cause(parent)) && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("scheduler %s: %w", s.cfg.Node, err)
 	}

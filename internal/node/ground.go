@@ -179,6 +179,8 @@ func (n *Node) schedulerConditions() []ground.Condition {
 		}, {
 			Name: string(scheduler.TroublePauses), Wanted: "pauses are read", Begin: "pauses cannot be read: those that were read last count", End: "pauses are read again",
 		}, {
+			Name: string(scheduler.TroubleLimits), Wanted: "limits of agents are read and shared out", Begin: "limits of agents cannot be read or claimed: what is granted ends by itself, and their agents get nothing then", End: "limits of agents are read and shared out again",
+		}, {
 			Name: string(scheduler.TroubleBreakers), Wanted: "breakers of agents are read and changed", Begin: "breakers of agents cannot be read or changed: those that were read last count", End: "breakers of agents are read and changed again",
 		}, {
 			Name: condWishes, Wanted: "where operators want partitions to be is heard", Begin: "where operators want partitions to be cannot be heard",

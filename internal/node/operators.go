@@ -2,8 +2,10 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -89,7 +91,27 @@ func (n *Node) obey(cfg *scheduler.RunConfig) {
 			_ = n.conn.AnnouncePauses() // they are read from time to time
 		}}
 	}
+	if store, ok := n.operatorStore().(operate.LimitStore); ok {
+		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8])}
+	}
 	cfg.Wishes = n.watchWishes
+}
+
+// boundedLimits is scheduler.LimitStore whose calls end in time.
+type boundedLimits struct{ store operate.LimitStore }
+
+// Limits implements scheduler.LimitStore.
+func (b boundedLimits) Limits(ctx context.Context) ([]core.Limit, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return b.store.Limits(ctx)
+}
+
+// ClaimGrant implements scheduler.LimitStore.
+func (b boundedLimits) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return b.store.ClaimGrant(ctx, agent, now, mine)
 }
 
 // boundedBreakers is scheduler.BreakerStore whose calls end in time.
@@ -160,10 +182,11 @@ func (n *Node) watchWishes(ctx context.Context, heard func([]core.Wish)) error {
 	}
 }
 
-// hearPauses tells a scheduler when pauses or breakers have changed, until the subscription is stopped.
+// hearPauses tells a scheduler when pauses, breakers or limits have changed, until the subscription is stopped.
 func (n *Node) hearPauses(s *scheduler.Scheduler) (*natsbus.Subscription, error) {
 	return n.conn.OnPausesChanged(func() {
 		s.PausesChanged()
 		s.BreakersChanged()
+		s.LimitsChanged()
 	})
 }

@@ -122,7 +122,7 @@ func (w *World) checkLimit(t *core.Task, j *core.Record) {
 	if plan == nil {
 		return
 	}
-	if j.Step >= 0 && j.Step < len(plan.Steps) && !j.Evidence() && j.Kind != core.KindLate && j.Kind != core.KindUnserved && j.Kind != core.KindUndoUnserved {
+	if j.Step >= 0 && j.Step < len(plan.Steps) && !j.Evidence() && j.Kind != core.KindLate && j.Kind != core.KindUndoUnserved {
 		delete(w.limited.out[plan.Steps[j.Step].Agent], outAt{t.Partition, t.Number, j.Step})
 	}
 	if j.Next < 0 || j.Undo || plan.Steps[j.Next].Kind != core.CallStep {
@@ -175,4 +175,21 @@ func (w *World) checkPlaces(l core.Limit, partition int, task string) {
 	if l.Concurrent > 0 && n == l.Concurrent {
 		w.note(LimitReached)
 	}
+}
+
+// SetLimits replaces the limits.
+func (m *MemStore) SetLimits(all ...core.Limit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.limits = map[string]core.Limit{}
+	for _, l := range all {
+		m.limits[l.Agent] = l
+	}
+}
+
+// GrantsOf returns what holders may use of the limit of an agent.
+func (m *MemStore) GrantsOf(agent string) []core.Grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.grants[agent])
 }

@@ -1,0 +1,214 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/sim"
+	"duly.dev/duly/scheduler"
+)
+
+// limitRig are nodes with real schedulers, whose committers and turns the test drives.
+type limitRig struct {
+	t     *testing.T
+	store *sim.MemStore
+	now   core.Instant
+	nodes []*limitNode
+	out   []core.Command
+}
+
+type limitNode struct {
+	sched *scheduler.Scheduler
+	bus   *bus
+	pos   uint64
+}
+
+func newLimitRig(t *testing.T, nodes int, limits ...core.Limit) *limitRig {
+	r := &limitRig{t: t, store: sim.NewMemStore(), now: began}
+	r.store.AddPlan(orderPlan("order", 1, "a", "b"))
+	r.store.SetLimits(limits...)
+	for i := range nodes {
+		n := &limitNode{bus: &bus{}}
+		n.sched = scheduler.New(scheduler.RunConfig{
+			Config:     scheduler.Config{Node: fmt.Sprint("n", i), Now: func() core.Instant { return r.now }},
+			Partitions: nodes, Shards: 1, Rand: chance("x"), CommitGap: -1, CycleTarget: -1,
+			Limits: scheduler.LimitConfig{Store: r.store, Life: "1"},
+		}, limitStore{r.store}, n.bus, nil, nil, slog.New(slog.DiscardHandler))
+		r.nodes = append(r.nodes, n)
+		r.turn(n)
+		if _, err := n.shard().Adopt(t.Context(), r.now, i, scheduler.Ground{Stream: "stream-1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// limitStore is a scheduler.RunStore.
+type limitStore struct{ *sim.MemStore }
+
+func (limitStore) Purge(context.Context, int, int64, core.Instant, core.Instant, int) (int, error) {
+	return 0, errors.New("not here")
+}
+
+func (n *limitNode) shard() *scheduler.Shard { return n.sched.Committers()[0].Shard() }
+
+func (r *limitRig) turn(n *limitNode) {
+	r.t.Helper()
+	if err := n.sched.LimitTurn(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// run lets all nodes work and take turns for a while, without answering anything.
+func (r *limitRig) run(d time.Duration) (left int) {
+	r.t.Helper()
+	for until := r.now.Add(d); r.now < until; r.now = r.now.Add(50 * time.Millisecond) {
+		for _, n := range r.nodes {
+			r.turn(n)
+			c := n.sched.Committers()[0]
+			for range 50 {
+				if due := c.Due(); due == 0 || due > r.now {
+					break
+				}
+				if err := c.Step(r.t.Context(), r.t.Context()); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+			all := n.bus.take()
+			left += len(all)
+			r.out = append(r.out, all...)
+		}
+	}
+	return left
+}
+
+// submit gives a node so many orders.
+func (r *limitRig) submit(node, n int) {
+	in := r.nodes[node].sched.Committers()[0].Inbox()
+	var subs []core.Submission
+	for range n {
+		r.nodes[node].pos++
+		subs = append(subs, core.Submission{Type: "order", ID: fmt.Sprint("n", node, "-", r.nodes[node].pos), CompleteBy: r.now.Add(time.Hour)})
+	}
+	in.OpenGate(node, 1<<20)
+	in.Tasks(scheduler.TaskMail{Partition: node, Pos: r.nodes[node].pos, Submissions: subs, Ack: func() {}})
+}
+
+// answer answers the oldest command that is out.
+func (r *limitRig) answer() {
+	c := r.out[0]
+	r.out = r.out[1:]
+	r.nodes[c.Partition].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+}
+
+// The places of a limit are shared out over all nodes, and never more are taken; who has none gets one when others end.
+func TestLimitOverNodes(t *testing.T) {
+	r := newLimitRig(t, 3, core.Limit{Agent: "agent.a", Concurrent: 6, Revision: 1})
+	r.submit(0, 20)
+	r.run(time.Second)
+	if len(r.out) != 6 {
+		t.Fatalf("%d commands are out, want 6: one node alone has all places", len(r.out))
+	}
+	r.submit(1, 20)
+	r.submit(2, 20)
+	r.run(time.Second)
+	if len(r.out) != 6 {
+		t.Fatalf("%d commands are out, want 6", len(r.out))
+	}
+	taken := func() (at [3]int) {
+		for _, c := range r.out {
+			if c.Step == "a" {
+				at[c.Partition]++
+			}
+		}
+		return at
+	}
+	for range 200 {
+		r.answer()
+		r.run(100 * time.Millisecond)
+		at := taken()
+		if all := at[0] + at[1] + at[2]; all > 6 {
+			t.Fatalf("%v do commands are out, the limit is 6", at)
+		}
+		if at == [3]int{2, 2, 2} {
+			return
+		}
+	}
+	t.Fatalf("out are %v, want two at each node", taken())
+}
+
+// A rate is shared out likewise.
+func TestRateOverNodes(t *testing.T) {
+	r := newLimitRig(t, 3, core.Limit{Agent: "agent.a", RateMilli: 20_000, Revision: 1})
+	for i := range 3 {
+		r.submit(i, 200)
+	}
+	first := r.run(time.Second)
+	if left := r.run(10 * time.Second); left < 180 || left > 215 || first > 35 {
+		t.Fatalf("%d do commands left in the first second, %d in the next ten; the rate is 20 a second", first, left)
+	}
+}
+
+// A grant that is not renewed ends: a node that cannot reach the store sends nothing more, before others may have its places.
+func TestGrantEnds(t *testing.T) {
+	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 3, Revision: 1})
+	r.submit(0, 10)
+	r.run(time.Second)
+	for range 3 {
+		r.answer()
+	}
+	r.out = nil
+	n := r.nodes[0]
+	grant := r.store.GrantsOf("agent.a")[0]
+	r.now = grant.Until.Add(-time.Second)
+	c := n.sched.Committers()[0]
+	for range 20 {
+		if err := c.Step(t.Context(), t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, cmd := range n.bus.take() {
+		if cmd.Step == "a" {
+			t.Fatalf("%s of %s leaves, and may be at work after the grant has ended", cmd.Step, cmd.Task)
+		}
+	}
+}
+
+// A limit that is forgotten holds nothing, one that is lowered counts when commands end, and one that is raised at once.
+func TestLimitChanges(t *testing.T) {
+	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 4, Revision: 1})
+	r.submit(0, 40)
+	r.run(time.Second)
+	r.store.SetLimits(core.Limit{Agent: "agent.a", Concurrent: 2, Revision: 2})
+	r.run(time.Second)
+	for range 3 {
+		r.answer()
+	}
+	r.run(2 * time.Second)
+	at := func() (n int) {
+		for _, c := range r.out {
+			if c.Step == "a" {
+				n++
+			}
+		}
+		return n
+	}
+	if n := at(); n != 2 {
+		t.Fatalf("%d do commands are out, want 2", n)
+	}
+	r.store.SetLimits(core.Limit{Agent: "agent.a", Concurrent: 7, Revision: 3})
+	r.run(2 * time.Second)
+	if n := at(); n != 7 {
+		t.Fatalf("%d do commands are out, want 7", n)
+	}
+	r.store.SetLimits()
+	r.run(2 * time.Second)
+	if n := at(); n != 37 {
+		t.Fatalf("%d do commands are out, want all that are left", n)
+	}
+}
