@@ -72,7 +72,7 @@ func TestFlowsShare(t *testing.T) {
 		for i := range cfg.Weights.Classes {
 			cfg.Weights.Classes[i] = weight.Draw(rt, "class")
 		}
-		const each = 60
+		const each = 40
 		var subs []core.Submission
 		for _, class := range classes {
 			for _, tenant := range tenants {
@@ -190,6 +190,8 @@ func TestLowUnderAFlood(t *testing.T) {
 // after each task has no more than its part.
 func TestIdleIsNotSavedUp(t *testing.T) {
 	r := flowRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, some(1, "y0", "", "y", time.Minute)...)
+	r.tasks(0, some(1, "y1", "", "y", time.Minute)...)
 	r.tasks(0, some(200, "x", "", "x", time.Hour)...)
 	r.begin()
 	for range 100 {
@@ -246,18 +248,49 @@ func TestHighAfterASpike(t *testing.T) {
 	soon("more-39", 120) // a look at the store is 256 tasks, and one of 17 is low
 }
 
-// TestFloodLeavesNoneBehind: low tasks beyond what is remembered are claimed although high ones never cease to come.
+// flooded is a rig with a great weight of low tasks whose store has been read once, so that it is read again for a reason alone.
+func flooded(t *testing.T, window int) *rig {
+	r := flowRig(t, scheduler.Config{AgentWindow: window, BatchMax: 40000, InFlight: 100000, Weights: scheduler.Weights{Classes: [core.Classes]int{1, 1, 19}}})
+	r.tasks(0, some(window+1, "before", "", "", time.Hour)...)
+	r.begin()
+	r.begin()
+	return r
+}
+
+// TestFloodLeavesNoneBehind: low tasks that are left to the store, because high ones took their room or because there was
+// none, are claimed although high ones never cease to come.
 func TestFloodLeavesNoneBehind(t *testing.T) {
-	r := flowRig(t, scheduler.Config{AgentWindow: 1000, BatchMax: 40000, InFlight: 100000, Weights: scheduler.Weights{Classes: [core.Classes]int{2, 1, 1}}})
-	const low = 6000
-	r.tasks(0, some(low, "low", "low", "", time.Hour)...)
-	r.tasks(0, some(9000, "high", "high", "", time.Hour)...)
-	r.cycle()
-	for round := range 60 {
-		r.tasks(0, some(1000, fmt.Sprintf("high-of-%d", round), "high", "", time.Hour)...)
+	for _, c := range []struct{ low, high, each, rounds int }{
+		{5000, 9000, 200, 52}, // high ones take room
+		{9000, 0, 180, 88},    // there was none
+	} {
+		r := flooded(t, 200)
+		r.tasks(0, some(c.low, "low", "low", "", time.Hour)...)
+		r.tasks(0, some(c.high, "high", "high", "", time.Hour)...)
+		r.begin()
+		for round := range c.rounds {
+			r.tasks(0, some(c.each, fmt.Sprintf("high-of-%d", round), "high", "", time.Hour)...)
+			r.begin()
+		}
+		for i := range c.low {
+			r.state(fmt.Sprintf("low-%d", i), core.StateProcessed)
+		}
+	}
+}
+
+// TestNoneForgottenWhenFull: what is left to the store while it is read, after a takeover, is read at the next pass.
+func TestNoneForgottenWhenFull(t *testing.T) {
+	r := flowRig(t, scheduler.Config{AgentWindow: 1, BatchMax: 40000, InFlight: 100000})
+	const n = 11000
+	r.tasks(0, some(n, "low", "low", "", time.Hour)...)
+	r.begin()
+	r.cfg.AgentWindow = 50
+	r.start("n2")
+	r.adopt(0)
+	for range n/50 + 10 {
 		r.begin()
 	}
-	for i := range low {
+	for i := range n {
 		r.state(fmt.Sprintf("low-%d", i), core.StateProcessed)
 	}
 }
