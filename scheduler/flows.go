@@ -60,13 +60,13 @@ func (s *Shard) flowOf(t *core.Task) flowKey {
 
 // flow is a node of the tree: all, a class, a tenant, or a flow with its tasks.
 type flow struct {
-	name   string
-	weight uint64
-	turn   uint64 // the virtual time of its next turn
-	place  int    // among up.busy; -1: nothing waits in it
-	up     *flow
-	busy   byTurn // of its children those in which something waits
-	now    uint64 // the turn of the child that was served last
+	name  string
+	step  uint64 // of its turns: stride divided by its weight
+	turn  uint64 // the virtual time of its next turn
+	place int    // among up.busy; -1: nothing waits in it
+	up    *flow
+	busy  byTurn // of its children those in which something waits
+	now   uint64 // the turn of the child that was served last
 
 	children map[string]*flow // of a class
 	tasks    byDeadline       // of a flow
@@ -108,18 +108,24 @@ type flows struct {
 	root    flow
 	classes [core.Classes]*flow
 	all     map[flowKey]*flow
+	lastKey flowKey // of what was last asked for
+	last    *flow
 	waiting int // tasks
 	busy    int // flows in which something waits
 	unswept int // new flows to come before the next look for flows to forget
 }
 
 func child(up *flow, name string, weight int) *flow {
-	return &flow{name: name, weight: uint64(max(1, weight)), turn: up.now, place: -1, up: up}
+	return &flow{name: name, step: stride / uint64(max(1, weight)), turn: up.now, place: -1, up: up}
 }
 
 // of is the flow of that key, a new one if need be.
 func (f *flows) of(key flowKey, w *Weights) *flow {
+	if f.last != nil && f.lastKey == key {
+		return f.last
+	}
 	if is := f.all[key]; is != nil {
+		f.last, f.lastKey = is, key
 		return is
 	}
 	if f.all == nil {
@@ -150,6 +156,7 @@ func (f *flows) sweep() bool {
 		f.unswept--
 		return false
 	}
+	f.last = nil
 	used := map[*flow]bool{}
 	for key, is := range f.all {
 		if is.forgettable() {
@@ -163,8 +170,8 @@ func (f *flows) sweep() bool {
 			maps.DeleteFunc(class.children, func(_ string, tenant *flow) bool { return !used[tenant] })
 		}
 	}
-	if len(f.all) > flowsMax-flowsMax/8 { // a look costs as much as so many flows
-		f.unswept = flowsMax / 8
+	if len(f.all) > flowsMax/2 { // a look goes over all of them
+		f.unswept = flowsMax / 2
 	}
 	return len(f.all) < flowsMax
 }
@@ -227,8 +234,10 @@ func (f *flows) pop(of *flow) parkedTask {
 func (f *flows) served(is *flow) {
 	for ; is.up != nil; is = is.up {
 		is.up.now = is.turn
-		is.turn += stride / is.weight
-		heap.Fix(&is.up.busy, is.place)
+		is.turn += is.step
+		if len(is.up.busy) > 1 {
+			heap.Fix(&is.up.busy, is.place)
+		}
 	}
 }
 
