@@ -62,3 +62,19 @@ func TestFlowsAreBounded(t *testing.T) {
 		t.Errorf("%d flows are busy with nothing", f.busy)
 	}
 }
+
+// TestHeldLookIsBounded: a look at flows whose tasks are all held ends after as many as it wanted and one of each flow.
+func TestHeldLookIsBounded(t *testing.T) {
+	at := &parkedAt{known: map[int64]bool{}}
+	for i := range int64(400) {
+		in := at.fresh.of(flowKey{core.ClassNormal, fmt.Sprintf("t%d", i%2), "order"}, &Weights{})
+		at.fresh.push(in, parkedTask{number: i, deadline: 1, latest: 1})
+	}
+	looked := 0
+	if got := at.take(0, 10, func(*planRef) bool { looked++; return true }); len(got) > 0 || looked != 12 || !at.held {
+		t.Errorf("%d taken, %d looked at, held %v, want 12 looked at", len(got), looked, at.held)
+	}
+	if at.fresh.waiting != 400 || at.fresh.busy != 2 {
+		t.Errorf("%d wait in %d flows afterwards", at.fresh.waiting, at.fresh.busy)
+	}
+}
