@@ -42,6 +42,7 @@ func Config(name string, partitions int) config.Config {
 		Roles: config.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048, BreakerShare: 50,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
 		ReplyTo: wire.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
+		Fair: config.Fair{TenantLabel: "tenant"},
 	}
 }
 

@@ -67,6 +67,7 @@ type Config struct {
 	// full waits too: the stream syncs one after the other, so that sending more of
 	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
 	FlightsMax int
+	// Of the next three high submissions may use all, normal ones seven eighths, low ones half.
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
 	BacklogMax int64         // messages of a partition that its owner has not read yet, at most; a quarter of it while Overloaded

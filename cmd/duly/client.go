@@ -217,6 +217,7 @@ type submitCmd struct {
 
 	PlanVersion string   `help:"Version of the plan, which must be stored; newest unless said."`
 	Label       []string `short:"l" help:"Labels, each key=value, up to 8: for lists, pauses and operations."`
+	Priority    string   `help:"high, normal or low: the label duly-priority, for its share of busy agents."`
 	payloads
 	server
 }
@@ -234,7 +235,14 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Start-At": c.StartAt, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(c.Label, ",")}
+	labels := c.Label
+	if c.Priority != "" {
+		if _, err := core.ParseClass(c.Priority); err != nil {
+			return fmt.Errorf("--priority: %w", err)
+		}
+		labels = append(labels, core.PriorityLabel+"="+c.Priority)
+	}
+	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Start-At": c.StartAt, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(labels, ",")}
 	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: sent, Header: header})
 	if err != nil {
 		data, err = c.again(ctx, input, err)

@@ -465,17 +465,20 @@ func TestSubmissionIsWhole(t *testing.T) {
 		fmt.Fprint(w, `{"id":"o-1","stream_position":"1.5"}`)
 	}))
 	t.Cleanup(s.Close)
-	code, out, errs := command(t, `{"n":18446744073709551615, "a":1}`, "task", "submit", "order", "o-1", "-", "--complete-by", "30s", "--plan-version", "2", "-l", "region=eu", "-l", "tier=gold", "-s", s.URL)
+	code, out, errs := command(t, `{"n":18446744073709551615, "a":1}`, "task", "submit", "order", "o-1", "-", "--complete-by", "30s", "--plan-version", "2", "-l", "region=eu", "-l", "tier=gold", "--priority", "low", "-s", s.URL)
 	if code != exitDone || out != "o-1 is stored at 1.5\n" {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
 	if got.Method != http.MethodPut || got.URL.Path != "/v1/tasks/order/o-1" || string(body) != `{"n":18446744073709551615, "a":1}` {
 		t.Errorf("%s %s %s", got.Method, got.URL.Path, body)
 	}
-	for name, want := range map[string]string{"Duly-Complete-By": "30s", "Duly-Plan-Version": "2", "Duly-Labels": "region=eu,tier=gold"} {
+	for name, want := range map[string]string{"Duly-Complete-By": "30s", "Duly-Plan-Version": "2", "Duly-Labels": "region=eu,tier=gold,duly-priority=low"} {
 		if is := got.Header.Get(name); is != want {
 			t.Errorf("%s: %q, want %q", name, is, want)
 		}
+	}
+	if code, _, errs := command(t, "{}", "task", "submit", "order", "o-1", "-", "--priority", "urgent", "-s", s.URL); code == exitDone || !strings.Contains(errs, `--priority: priority "urgent", want high, normal or low`) {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 }
 

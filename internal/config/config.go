@@ -93,6 +93,7 @@ type Config struct {
 	Watched `embed:""`
 	Chained `embed:""`
 	Relayed `embed:""`
+	Fair    `embed:""`
 
 	HTTPAgents `embed:""`
 }
@@ -288,6 +289,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := c.Outboxes(); err != nil {
+		return err
+	}
+	if err := c.Fair.validate(); err != nil {
 		return err
 	}
 	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -64,9 +65,18 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Outbox": {[]any{[]string(nil), []string{"a=postgres://h/d"}, []string{"a=postgresql://u:p@h1,h2/d?search_path=x", "b=postgres://h/d"}},
 		[]any{[]string{"a=postgres://h/d", "a=postgres://h/e"}, []string{"postgres://h/d"}, []string{""}, []string{"a b=postgres://h/d"}, []string{"a=mysql://h/d"}, []string{"a=sqlite:x"},
 			[]string{OutboxOwn}, []string{OutboxOwn + "=postgres://h/d"}, make64("a=postgres://h/d")}}, // database: without DatabaseURL
+	"TenantLabel":    {[]any{"", "t", strings.Repeat("t", 64)}, []any{"a.b", "t=", strings.Repeat("t", 65), strings.Repeat("t", 10<<20)}},
+	"Weights":        {[]any{[]string(nil), []string{"class:high=1000", "type:a=1", "tenant:=1"}, manyWeights(weightsMax)}, []any{[]string{""}, []string{"type:a=0"}, []string{"type:a=1001"}, []string{"type:a=1", "type:a=1"}, []string{"type:" + strings.Repeat("a", 10<<20) + "=1"}, manyWeights(weightsMax + 1)}},
 	"OutboxInterval": {[]any{time.Duration(0), outboxIntervalMin, outboxIntervalMax}, []any{time.Duration(-1), outboxIntervalMin - 1, outboxIntervalMax + 1}},
 	"Agents":         {[]any{""}, []any{"agents.yaml"}}, // without the role
 	"LiveInterval":   {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
+}
+
+func manyWeights(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("type:t%d=1", i))
+	}
+	return all
 }
 
 func make64(s string) []string {
