@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"maps"
+	"slices"
 	"strings"
 
 	"duly.dev/duly/internal/core"
@@ -281,6 +282,21 @@ func (f *flows) found(pass int64) {
 	for _, is := range f.all {
 		if is.missed < pass {
 			is.missed = 0
+		}
+	}
+}
+
+// drop takes the tasks out of the flows that gone says, flow by flow.
+func (f *flows) drop(gone func(parkedTask) bool) {
+	for _, is := range slices.SortedFunc(maps.Values(f.all), (*flow).compare) {
+		before := len(is.tasks)
+		is.tasks = slices.DeleteFunc(is.tasks, gone)
+		if f.waiting -= before - len(is.tasks); before == len(is.tasks) {
+			continue
+		}
+		heap.Init(&is.tasks)
+		if len(is.tasks) == 0 && is.place >= 0 {
+			f.leave(is)
 		}
 	}
 }
