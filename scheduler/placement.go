@@ -167,7 +167,7 @@ func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 	}
 	p.compared = now
 	held := s.ownerships() // before the store is read: it may be ahead of this, never behind
-	states, err := s.store.Cursors(ctx)
+	states, err := s.store.CursorsOf(ctx, slices.AppendSeq(slices.Clone(wanted), maps.Keys(held)), s.cfg.Node)
 	s.reportUnlessEnded(ctx, TroubleOwners, err)
 	if err != nil {
 		return

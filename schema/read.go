@@ -61,7 +61,10 @@ const (
 	cursor_stored, control_stored, stored_epoch FROM partitions`
 	qCursors   = qPartitions + ` ORDER BY partition`
 	qPartition = qPartitions + ` WHERE partition = ?1`
-	qTakeOver  = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
+	// Without an owner the rows are found by their key; with one, all are looked at, and few returned.
+	qCursorsOf    = qPartitions + ` WHERE partition IN (SELECT u.partition FROM `
+	qCursorsOwned = `) OR owner = ?2`
+	qTakeOver     = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
 	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
@@ -242,6 +245,30 @@ func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("partitions: %w", err)
 	}
+	return scanPartitions(rows)
+}
+
+// CursorsOf implements Store.
+func (r *reader) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
+	numbers := make([]int64, len(partitions))
+	for i, p := range partitions {
+		numbers[i] = int64(p)
+	}
+	query, args := qCursorsOf+r.rows(1, `partition INT8`), r.rowArgs(numbers)
+	if owner == "" {
+		query += `)`
+	} else {
+		query, args = query+qCursorsOwned, append(args, owner)
+	}
+	rows, err := r.query(ctx, query+` ORDER BY partition`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%d partitions, and those of %q: %w", len(partitions), owner, err)
+	}
+	return scanPartitions(rows)
+}
+
+// scanPartitions reads and closes rows of qPartitions.
+func scanPartitions(rows *sql.Rows) ([]core.PartitionState, error) {
 	defer rows.Close()
 	var all []core.PartitionState
 	for rows.Next() {
