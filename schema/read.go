@@ -64,6 +64,7 @@ const (
 	// Without an owner the rows are found by their key; with one, all are looked at, and few returned.
 	qCursorsOf    = qPartitions + ` WHERE partition IN (SELECT u.partition FROM `
 	qCursorsOwned = `) OR owner = ?2`
+	qUnowned      = qPartitions + ` WHERE owner NOT IN (SELECT u.owner FROM `
 	qTakeOver     = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
 	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
@@ -263,6 +264,15 @@ func (r *reader) CursorsOf(ctx context.Context, partitions []int, owner string) 
 	rows, err := r.query(ctx, query+` ORDER BY partition`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("%d partitions, and those of %q: %w", len(partitions), owner, err)
+	}
+	return scanPartitions(rows)
+}
+
+// Unowned implements Store.
+func (r *reader) Unowned(ctx context.Context, live []string) ([]core.PartitionState, error) {
+	rows, err := r.query(ctx, qUnowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
+	if err != nil {
+		return nil, fmt.Errorf("partitions of none of %d nodes: %w", len(live), err)
 	}
 	return scanPartitions(rows)
 }

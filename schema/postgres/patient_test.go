@@ -187,6 +187,10 @@ func (p patient) CursorsOf(ctx context.Context, partitions []int, owner string) 
 	return retried(ctx, func() ([]core.PartitionState, error) { return p.Store.CursorsOf(ctx, partitions, owner) })
 }
 
+func (p patient) Unowned(ctx context.Context, live []string) ([]core.PartitionState, error) {
+	return retried(ctx, func() ([]core.PartitionState, error) { return p.Store.Unowned(ctx, live) })
+}
+
 func (p patient) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	return retried(ctx, func() ([]core.Due, error) { return p.Store.Overdue(ctx, now, after, limit) })
 }

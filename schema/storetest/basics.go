@@ -66,6 +66,9 @@ func testTakeOver(r *rig) {
 	r.must(r.s.Release(r.ctx, 2, 1)) // no longer ours: nothing happens
 	r.equal("after a stale release", get(r.s.Cursors(r.ctx))(r)[2], want)
 	r.equal("of its owner, and another", get(r.s.CursorsOf(r.ctx, []int{0}, "b"))(r), []core.PartitionState{{NextNumber: 1, NextEnd: 1}, want})
+	r.equal("none lives", len(get(r.s.Unowned(r.ctx, nil))(r)), partitions)
+	r.equal("its owner lives", len(get(r.s.Unowned(r.ctx, []string{"a", "b"}))(r)), partitions-1)
+	r.equal("its owner does not live", get(r.s.Unowned(r.ctx, []string{"a"}))(r)[2], want)
 	r.must(r.s.Release(r.ctx, 2, 2))
 	want.Owner = ""
 	r.equal("after a release", get(r.s.Cursors(r.ctx))(r)[2], want)
