@@ -73,8 +73,15 @@ const (
 	// sort what is overdue may be to sort all that is parked.
 	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
 	UNION ALL SELECT * FROM (` + overdueIn + `state IN ('processing', 'undoing')` + overdueNext + `) AS active ORDER BY complete_by, number LIMIT ?5`
-	overdueIn   = `SELECT partition, number, complete_by FROM tasks WHERE `
-	overdueNext = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
+	// Partitions that have anything overdue: to ask each of thousands, one after the other, takes longer than a scan may.
+	// The subqueries have an order and a limit, so that no database makes one hash of all that is parked.
+	qOverduePartitions = `SELECT p.partition FROM partitions p WHERE p.partition >= ?1 AND (
+	` + overdueFirst + `t.state = 'pending'` + overdueLeast + ` IS NOT NULL OR ` + overdueFirst + `t.state IN ('processing', 'undoing')` + overdueLeast + ` IS NOT NULL)
+	ORDER BY p.partition`
+	overdueFirst = `(SELECT t.complete_by FROM tasks t WHERE t.partition = p.partition AND `
+	overdueLeast = ` AND t.complete_by < ?2 ORDER BY t.complete_by LIMIT 1)`
+	overdueIn    = `SELECT partition, number, complete_by FROM tasks WHERE `
+	overdueNext  = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
 
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT name, version, spec FROM plans ORDER BY name, version`
@@ -361,7 +368,7 @@ func CheckRenewed(id, found, was string, err error) (string, error) {
 
 // Overdue implements Store.
 func (r *reader) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
-	partitions, err := column[int](ctx, r, `SELECT partition FROM partitions WHERE partition >= ?1 ORDER BY partition`, after.Partition)
+	partitions, err := column[int](ctx, r, qOverduePartitions, after.Partition, r.time(now))
 	if err != nil {
 		return nil, fmt.Errorf("partitions: %w", err)
 	}
