@@ -48,7 +48,7 @@ func run(args []string, out, errs io.Writer) int {
 	status := 0
 	for _, cfg.Scenario = range scenarios {
 		rep, err := sim.RunFleet(cfg)
-		print(out, &rep)
+		printReport(out, &rep)
 		if err != nil {
 			status = 1
 			fmt.Fprintln(out, "broken:", strings.Join(rep.Broken, "\nbroken: "))
@@ -57,8 +57,8 @@ func run(args []string, out, errs io.Writer) int {
 	return status
 }
 
-// print writes one scenario: a line of what it came to, and a table of what was asked.
-func print(out io.Writer, rep *sim.FleetReport) {
+// printReport writes one scenario: a line of what it came to, and a table of what was asked.
+func printReport(out io.Writer, rep *sim.FleetReport) {
 	c := &rep.Config
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 	fmt.Fprintf(out, "%s: %d nodes, %d partitions, %d of them hit: settled after %s; unread at most %s (median %s); must move %d, moved %d; a node has at most %d, had %d\n",
