@@ -152,7 +152,7 @@ var ErrOvertaken = errors.New("its row changed while it was loaded")
 // loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
 // without a commit, which is fenced.
 func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
-	states, err := s.store.Cursors(ctx)
+	states, err := s.store.CursorsOf(ctx, []int{p.id}, "")
 	if err != nil {
 		return err
 	}

@@ -235,7 +235,7 @@ func (c *Config) Validate() error {
 		is       int
 		min, max int
 	}{
-		{"partitions", c.Partitions, 1, 1024},
+		{"partitions", c.Partitions, 1, natsbus.PartitionsMax},
 		{"shards", c.Shards, 1, 64},
 		{"in-flight", c.InFlight, 1, 1 << 20},
 		{"agent-window", c.AgentWindow, 1, 1 << 20},

@@ -128,7 +128,7 @@ var packages = map[string]place{
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
-	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
+	"internal/natsbus": {imports: []string{"internal/members", "internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
 	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/schedule"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
@@ -164,14 +164,16 @@ var packages = map[string]place{
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
+	"internal/members":   {}, // which nodes live, by what a watch says
 	"internal/near":      {}, // how far names are apart
 	"internal/quickjson": {}, // checks payloads
 	"internal/pause":     {}, // waits, or until a context ends
 	"internal/seal":      {}, // tells an encrypted payload, without a key
 
 	// Aids of the tests.
-	"internal/sim":     {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
-	"internal/sim/run": {imports: []string{"internal/sim"}},
+	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/core"}},
+	"internal/sim/run":   {imports: []string{"internal/sim"}},
+	"internal/sim/fleet": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
 	"internal/localpg":  {},
 	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},

@@ -89,7 +89,7 @@ func TestWishes(t *testing.T) {
 	// What owners record is heard as before, and a wish is no evidence.
 	evidence := make(chan core.Evidence, 16)
 	ctx, stop = context.WithCancel(context.Background())
-	go func() { done <- c.WatchEvidence(ctx, func(e core.Evidence) { evidence <- e }) }()
+	go func() { done <- c.WatchEvidence(ctx, nil, func(e core.Evidence) { evidence <- e }) }()
 	if e := receive(t, "evidence", evidence); e.Epoch != 5 {
 		t.Errorf("heard %+v", e)
 	}

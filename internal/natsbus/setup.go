@@ -25,8 +25,8 @@ const (
 	DefaultLease      = 6 * time.Second
 )
 
-// PartitionsMax bounds P.
-const PartitionsMax = 1024
+// PartitionsMax bounds P. What so many cost is in docs/scaling.md.
+const PartitionsMax = 4096
 
 // markerTTL is how long the server's delete markers of expired leases stay, so that
 // watchers see them.
@@ -344,6 +344,7 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	dead := stream(kindDead, names.StreamDead(), "Duly: what could not be decoded", eventsAge, jetstream.DiscardOld, FlagDeadBytes, config.DeadBytes, shareDead, names.PatternDead())
 	alerts := stream(kindAlerts, names.StreamAlerts(), "Duly: what operators must know", eventsAge, jetstream.DiscardOld, "", 0, share{least: alertsBytes, most: alertsBytes}, names.PatternAlerts())
 	alerts.age = config.EventsAge != 0
+	tasks.want.MaxConsumers, control.want.MaxConsumers = mostConsumers(partitions), mostConsumers(partitions)
 	tasks.age, control.age = config.MaxAge != 0, config.MaxAge != 0
 	events.age, dead.age = config.EventsAge != 0, config.EventsAge != 0
 

@@ -115,6 +115,27 @@ func (n *Node) persist(ctx context.Context, what string, do func() error) error 
 type ownerWires struct {
 	n       *Node
 	replies replies
+	moved   chan struct{} // has an element when other partitions are listened to
+}
+
+func newOwnerWires(n *Node, r replies) ownerWires { return ownerWires{n, r, make(chan struct{}, 1)} }
+
+// listens are the partitions that are listened to.
+func (w ownerWires) listens() (all []int) {
+	for p := range w.replies {
+		if w.replies[p].Load() != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// listened notes that other partitions are listened to.
+func (w ownerWires) listened() {
+	select {
+	case w.moved <- struct{}{}:
+	default: // that is known
+	}
 }
 
 // Ground implements scheduler.Wires.
@@ -140,15 +161,31 @@ func (w ownerWires) Ground(ctx context.Context, partition int) (scheduler.Ground
 // again hears nothing, as one does while nothing is committed.
 const watchEvidenceFor = time.Minute
 
-// Evidence implements scheduler.Wires. A watch that breaks is begun again.
+// watchEvidenceAgain is how long after a partition was taken over, or let go, a watch of the others begins: many move at
+// once. What was recorded meanwhile is the first thing that it says.
+const watchEvidenceAgain = time.Second
+
+// Evidence implements scheduler.Wires. A watch that breaks is begun again, and so is one when other partitions are
+// listened to: it hears of these alone.
 func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) error {
 	for {
+		all := w.listens()
+		if len(all) == 0 {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-w.moved:
+				continue
+			}
+		}
 		// A watch says nothing when it begins, and need not hear anything: one that lasts works.
 		lasts := time.AfterFunc(evidenceWell, func() { w.n.report(condEvidence, nil) })
 		bounded, cancel := context.WithTimeout(ctx, watchEvidenceFor)
-		err := w.n.conn.WatchEvidence(bounded, heard)
+		moved := w.endWhenMoved(bounded, cancel)
+		err := w.n.conn.WatchEvidence(bounded, all, heard)
 		over := bounded.Err() != nil
 		cancel()
+		<-moved
 		lasts.Stop()
 		if ctx.Err() != nil {
 			return nil
@@ -163,6 +200,23 @@ func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) err
 	}
 }
 
+// endWhenMoved ends a watch soon after other partitions are listened to. What it returns is closed when it has ended.
+func (w ownerWires) endWhenMoved(ctx context.Context, end func()) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.moved:
+		}
+		if pause.For(ctx, watchEvidenceAgain) == nil {
+			end()
+		}
+	}()
+	return ended
+}
+
 // evidenceWell is how long a watch of the evidence must last for the last failure to be over.
 const evidenceWell = 5 * time.Second
 
@@ -173,8 +227,10 @@ func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {
 		return nil, fmt.Errorf("listen to the replies of partition %d: %w", partition, err)
 	}
 	w.replies[partition].Store(in)
+	w.listened()
 	return func() {
 		w.replies[partition].CompareAndSwap(in, nil)
+		w.listened()
 		sub.Stop()
 	}, nil
 }
