@@ -134,21 +134,22 @@ func describeBulk(a *api) func(*huma.Operation) {
 	}
 }
 
-// bulk is one submission of many. Three goroutines work on it: one reads lines and hands them in, one waits for what
-// becomes of them in their order, one sends the answers. What is between them is bounded, so that a client that does not
-// take its answers is not read from.
+// bulk is one submission of many. Four goroutines work on it: one reads lines, one hands them in, one waits for what becomes
+// of them in their order, one sends the answers. What is between them is bounded, so that a client that does not take its
+// answers is not read from.
 type bulk struct {
 	*api
 	rc       *http.ResponseController
 	ctx      context.Context // ends when the client is gone
 	gone     context.CancelFunc
 	from     int64
-	lines    chan *bulkLine // in their order
+	parsed   chan *bulkLine // in their order, as are
+	lines    chan *bulkLine // those that are handed in
 	room     *semaphore.Weighted
 	bytes    *semaphore.Weighted // of lines in flight
 	bytesMax int64
 	out      held
-	flying   map[string]*bulkLine // by id; of the reader alone
+	flying   map[string]*bulkLine // by id; of handLines alone
 	rest     time.Time            // no look at the store before then
 
 	mu      sync.Mutex
@@ -224,7 +225,7 @@ func bulkQuery(r *http.Request) (from int64, last bool, bad *ingest.Refusal) {
 }
 
 func (a *api) newBulk(rc *http.ResponseController, r *http.Request, from int64, last bool) *bulk {
-	b := &bulk{api: a, rc: rc, from: from, lines: make(chan *bulkLine, min(a.cfg.BulkInFlight, bulkLook)), flying: map[string]*bulkLine{}, reading: true,
+	b := &bulk{api: a, rc: rc, from: from, parsed: make(chan *bulkLine, bulkLook), lines: make(chan *bulkLine, bulkLook), flying: map[string]*bulkLine{}, reading: true,
 		room: semaphore.NewWeighted(int64(a.cfg.BulkInFlight)), bytesMax: max(bulkFlyingBytes, int64(a.cfg.BulkLineBytes))}
 	b.bytes = semaphore.NewWeighted(b.bytesMax)
 	b.out.init(a.heldBytes, a.bulkIdle, last)
@@ -253,19 +254,17 @@ func (b *bulk) run(w io.Writer, r *http.Request) {
 		}
 	})
 	var summary summaryJSON
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		b.answerLines(&summary)
-	}()
+	var working sync.WaitGroup
+	working.Go(b.handLines)
+	working.Go(func() { b.answerLines(&summary) })
 	next, bad := b.readLines(r.Body)
 	b.out.begin()
 	if bad == nil { // from the end of the body on the server notices that the client is gone
 		noticed := context.AfterFunc(r.Context(), b.gone)
 		defer noticed()
 	}
-	close(b.lines)
-	<-answered
+	close(b.parsed)
+	working.Wait()
 	summary.Bytes = b.read
 	if bad != nil {
 		p := problemOf(bad)

@@ -20,8 +20,8 @@ import (
 // bulkBuffer is how much of a body is read ahead.
 const bulkBuffer = 64 << 10
 
-// readLines hands lines in until the body ends, or the client is gone. next is the line to go on from where bad says why
-// the body was not read to its end.
+// readLines reads lines until the body ends, or the client is gone. next is the line to go on from where bad says why the
+// body was not read to its end.
 func (b *bulk) readLines(body io.Reader) (next int64, bad *ingest.Refusal) {
 	lines := bufio.NewReaderSize(bulkBody{b, body}, bulkBuffer)
 	defer func() {
@@ -30,21 +30,58 @@ func (b *bulk) readLines(body io.Reader) (next int64, bad *ingest.Refusal) {
 		b.reading = false
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}()
-	for number := int64(1); ; {
-		batch, err := b.batch(lines, number)
-		number += int64(len(batch))
-		if skip := b.from - number + int64(len(batch)); skip > 0 {
-			batch = batch[min(skip, int64(len(batch))):]
+	for number := int64(1); ; number++ {
+		line, long, err := readLine(lines, b.cfg.BulkLineBytes)
+		// What a body that breaks off ends with is no line.
+		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0 && !long) {
+			return number, b.unread(err)
 		}
-		b.look(batch)
-		for i, l := range batch {
-			if !b.handIn(l) {
-				return number - int64(len(batch)-i), nil // nobody hears it
-			}
+		if number-b.from >= b.cfg.BulkLines {
+			return number, b.unread(errBulkLines)
+		}
+		if number >= b.from && !b.take(b.parse(number, line, long)) {
+			return number, nil // nobody hears it
 		}
 		if err != nil {
-			b.ended = errors.Is(err, io.EOF)
-			return number, b.unread(err)
+			return number + 1, b.unread(err)
+		}
+	}
+}
+
+// take passes a line on when there is room for one; false: the client is gone.
+func (b *bulk) take(l *bulkLine) bool {
+	if b.room.Acquire(b.ctx, 1) != nil || b.bytes.Acquire(b.ctx, l.size) != nil {
+		return false
+	}
+	select {
+	case b.parsed <- l:
+		return true
+	case <-b.ctx.Done():
+		return false
+	}
+}
+
+// handLines hands in what was read. While ids are looked for more lines come, which are the next batch.
+func (b *bulk) handLines() {
+	defer close(b.lines)
+	var batch []*bulkLine
+	for l := range b.parsed {
+		batch = append(batch[:0], l)
+		for more := true; more && len(batch) < bulkLook; {
+			select {
+			case l, more = <-b.parsed:
+				if more {
+					batch = append(batch, l)
+				}
+			default:
+				more = false
+			}
+		}
+		b.look(batch)
+		for _, l := range batch {
+			if !b.handIn(l) {
+				return
+			}
 		}
 	}
 }
@@ -53,6 +90,7 @@ func (b *bulk) readLines(body io.Reader) (next int64, bad *ingest.Refusal) {
 func (b *bulk) unread(err error) *ingest.Refusal {
 	switch {
 	case errors.Is(err, io.EOF):
+		b.ended = true
 		return nil
 	case b.stopped.Load():
 		return closing()
@@ -67,33 +105,6 @@ func (b *bulk) unread(err error) *ingest.Refusal {
 }
 
 var errBulkLines = errors.New("the body has too many lines")
-
-// batch reads one line, and those that are there with it. What a body that breaks off ends with is no line. Error: the
-// body has ended, or cannot be read.
-func (b *bulk) batch(body *bufio.Reader, number int64) (batch []*bulkLine, err error) {
-	for len(batch) < bulkLook {
-		line, long, err := readLine(body, b.cfg.BulkLineBytes)
-		if ended := err != nil; ended && (!errors.Is(err, io.EOF) || len(line) == 0 && !long) {
-			return batch, err
-		}
-		at := number + int64(len(batch))
-		if at-b.from >= b.cfg.BulkLines {
-			return batch, errBulkLines
-		}
-		if at < b.from {
-			batch = append(batch, nil) // passed over
-		} else {
-			batch = append(batch, b.parse(at, line, long))
-		}
-		if err != nil {
-			return batch, err
-		}
-		if there, _ := body.Peek(body.Buffered()); bytes.IndexByte(there, '\n') < 0 {
-			return batch, nil
-		}
-	}
-	return batch, nil
-}
 
 // readLine reads a line without its end; of one that is too long nothing is kept.
 func readLine(body *bufio.Reader, most int) (line []byte, long bool, err error) {
@@ -167,11 +178,8 @@ func (l *lineJSON) labels() (string, *ingest.Refusal) {
 	return core.FormatLabels(all), nil
 }
 
-// handIn hands one line in when there is room; false: the client is gone.
+// handIn hands one line in; false: the client is gone.
 func (b *bulk) handIn(l *bulkLine) bool {
-	if b.room.Acquire(b.ctx, 1) != nil || b.bytes.Acquire(b.ctx, l.size) != nil {
-		return false
-	}
 	if l.answer == nil {
 		if before := b.flying[l.req.ID]; before != nil {
 			// What became of it says what this one is: the same task, or a conflict.
