@@ -109,7 +109,7 @@ func BenchmarkSubmissions(b *testing.B) {
 			for i := range n {
 				fmt.Fprintf(to, "{\"type\":\"bulk\",\"id\":\"%s-%d\",\"input\":1,\"start_at\":\"2h\"}\n", prefix, i)
 			}
-			writer.CloseWithError(to.Flush())
+			_ = writer.CloseWithError(to.Flush()) // it never fails
 		}()
 		resp, err := over.Post(url+"/v1/tasks", "application/x-ndjson", reader)
 		if err != nil {

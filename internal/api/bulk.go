@@ -307,7 +307,7 @@ type bulkBody struct {
 }
 
 // Read implements io.Reader.
-func (b bulkBody) Read(p []byte) (int, error) {
+func (b *bulkBody) Read(p []byte) (int, error) {
 	_ = b.rc.SetReadDeadline(time.Now().Add(b.bulkIdle))
 	if b.stopped.Load() {
 		return 0, errBulkStopped

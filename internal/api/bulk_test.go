@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -204,7 +205,7 @@ func TestBulkOutcomes(t *testing.T) {
 	if got.lines[0].State != core.StateProcessing || b.door.tried("is-1") != 0 {
 		t.Errorf("%+v, handed in %d times", got.lines[0], b.door.tried("is-1"))
 	}
-	b.err = fmt.Errorf("the store is away") // no line waits for it
+	b.err = errors.New("the store is away") // no line waits for it
 	if got := b.send("", strings.NewReader(bulkText(0, 3))); got.summary == nil || got.summary.Stored != 3 {
 		t.Errorf("%+v", got.summary)
 	}

@@ -23,7 +23,7 @@ const bulkBuffer = 64 << 10
 // readLines reads lines until the body ends, or the client is gone. next is the line to go on from where bad says why the
 // body was not read to its end.
 func (b *bulk) readLines(body io.Reader) (next int64, bad *ingest.Refusal) {
-	lines := bufio.NewReaderSize(bulkBody{b, body}, bulkBuffer)
+	lines := bufio.NewReaderSize(&bulkBody{b, body}, bulkBuffer)
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
