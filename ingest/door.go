@@ -137,6 +137,7 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	at := place{partition: partition, size: size}
 	if d.taken != nil {
 		at.mark = d.recent.mark(sub)
+		at.again = d.recent.same(at.mark)
 	}
 	if why := d.admission(now, sub, plan); why != "" {
 		if plan.Admission == core.AdmissionRefuse {

@@ -4,6 +4,7 @@ package main
 // with, so that a terminal has no word of its own.
 var (
 	submittedColumns = []string{"id", "type", "state", "stream", "stream_position"}
+	bulkColumns      = []string{"lines", "stored", "existing", "refused", "failed", "bytes"}
 	cancelledColumns = []string{"id", "type", "asked", "state", "outcome", "control_position"}
 	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "parent.id", "start_at", "complete_by", "created_at", "ended_at", "seq"}
 	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at", "~start_at", "~waits_for", "~parent.id"}

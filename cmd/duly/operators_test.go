@@ -163,6 +163,10 @@ func (e *engine) Get(_ context.Context, _ int, id string) (core.View, error) {
 	return e.view, nil
 }
 
+func (e *engine) Existing(context.Context, int, []string) ([]core.Existing, error) {
+	return nil, nil
+}
+
 func (e *engine) List(context.Context, core.Filter) (core.Page, error) {
 	return core.Page{Tasks: []core.View{e.view}, Next: "c-2"}, nil
 }

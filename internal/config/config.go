@@ -88,6 +88,7 @@ type Config struct {
 	Version string `kong:"-"` // of the program, for its metrics
 
 	HTTP    `embed:""`
+	Bulk    `embed:""`
 	Links   `embed:""`
 	Logs    `embed:""`
 	Watched `embed:""`
@@ -283,6 +284,9 @@ func (c *Config) Validate() error {
 		return errors.New("nats-cert and nats-key go together: one is given, want both or none")
 	}
 	if err := c.HTTP.validate(c.HTTPAddr); err != nil && !c.OnlyAgents() { // which serves health alone
+		return err
+	}
+	if err := c.Bulk.validate(); err != nil {
 		return err
 	}
 	if err := c.Chained.validate(); err != nil {

@@ -122,7 +122,9 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 		o.ports.Books = n.bookkeeping(o.ports.Actions)
 		o.ports.Schedules = n.scheduling(o.ports.Trail)
 	}
-	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing},
+	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing,
+		BulkRequests: n.cfg.BulkRequests, BulkLines: n.cfg.BulkLines, BulkBytes: n.cfg.BulkBytes, BulkLineBytes: n.cfg.BulkLineBytes, BulkInFlight: n.cfg.BulkInFlight,
+		BulkHeldBytes: n.cfg.BulkHeldBytes, BulkWait: n.cfg.BulkWait},
 		n, doorReader{n.store}, asks, n.log)
 	if err != nil {
 		return err

@@ -238,6 +238,19 @@ func (w *World) Get(_ context.Context, _ int, id string) (v core.View, err error
 	return v, err
 }
 
+// Existing implements api.Reader.
+func (w *World) Existing(_ context.Context, _ int, ids []string) (found []core.Existing, err error) {
+	err = w.do(func() error {
+		for i := range w.Tasks {
+			if t := &w.Tasks[i]; slices.Contains(ids, t.ID) {
+				found = append(found, core.Existing{Partition: t.Partition, Number: t.Number, ID: t.ID, Type: t.Type, InputHash: t.InputHash, State: t.State})
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
 // List implements operate.Reader: the cursor is a number.
 func (w *World) List(_ context.Context, f core.Filter) (page core.Page, err error) {
 	err = w.do(func() error {
