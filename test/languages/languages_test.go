@@ -156,7 +156,7 @@ func (e *example) holds(t *testing.T) {
 		Probes: e.probes, Calls: 500, Silence: 300 * time.Millisecond, Slack: time.Second, Effects: e.effects,
 	}
 	if e.slow {
-		o.Calls, o.CallTime, o.Silence = 50, 20*time.Second, time.Second
+		o.Calls, o.CallTime, o.Together = 20, 10*time.Second, 8
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -5,7 +5,6 @@
 set -euo pipefail
 export LC_ALL=C
 
-
 database=$(realpath -- "${1:?usage: agent.sh DATABASE [AGENT]}") agent=${2:-payment.charge} namespace=${DULY_NAMESPACE:-duly}
 running_max=8 # commands at work at a time
 unset NATS_REQUEST_BODY
@@ -51,12 +50,13 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkfifo "$folder/messages"
 ready=_INBOX.ready.$$.$RANDOM # the last subject: what comes here shows that all are subscribed to
-nats sub "$namespace.do.$agent" "$namespace.undo.$agent" "$ready" --queue q --dump - >"$folder/messages" &
+nats sub "$namespace.do.$agent" "$namespace.undo.$agent" "$ready" --queue q --dump=- >"$folder/messages" &
 listener=$!
 trap 'kill "$listener"' TERM INT
 serve <"$folder/messages" &
 server=$!
 until [[ -e $folder/ready ]]; do
+    kill -0 "$listener" # or it has ended, and said why
     nats pub --quiet "$ready" ready </dev/null || sleep 0.5
     sleep 0.1
 done

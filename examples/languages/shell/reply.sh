@@ -4,14 +4,13 @@
 #     ./reply.sh DATABASE [AGENT]       NATS_URL, DULY_NAMESPACE
 set -euo pipefail
 
-
 database=$(realpath -- "${1:?usage: reply.sh DATABASE [AGENT]}") agent=${2:-payment.charge} namespace=${DULY_NAMESPACE:-duly}
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./tables.sh "$database"
 
 folder=$(mktemp -d)
 trap 'kill "${agents[@]}" 2>/dev/null; rm -rf "$folder"' EXIT
-trap exit TERM INT
+trap 'exit 0' TERM INT
 agents=()
 for verb in do undo; do
     mkfifo "$folder/$verb"
