@@ -66,6 +66,7 @@ type cli struct {
 	Completion  completionCmd  `cmd:"" help:"Print the completion of this command line for a shell."`
 	Health      healthCmd      `cmd:"" help:"Ask a node whether it is ready; for container checks."`
 	Permissions permissionsCmd `cmd:"" name:"nats-permissions" help:"Print what each user of NATS may do, for nats-server's configuration."`
+	Mappings    mappingsCmd    `cmd:"" name:"nats-mappings" help:"Print the mappings of NATS that send a share of an agent's commands to a variant of it, such as a canary, for nats-server's configuration."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
