@@ -181,9 +181,13 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 			s.conn.log.Warn("command refused", "agent", agent, "reply", wire.Short(r.reply), "error", "not a subject of replies")
 			return
 		}
-		if s.dry && req.Headers().Get(wire.HeaderDryRun) != wire.DryRun {
-			s.conn.log.Warn("command refused", "agent", agent, "error", "the agent is a dry run")
-			s.refuse(r, core.CodeUnavailable, "agent "+agent+" is a dry run: it takes copies of commands alone")
+		if copied := req.Headers().Get(wire.HeaderDryRun) == wire.DryRun; copied != s.dry {
+			why := "agent " + agent + " is a dry run: it takes copies of commands alone"
+			if copied {
+				why = "agent " + agent + " is no dry run: it takes no copy of a command"
+			}
+			s.conn.log.Warn("command refused", "agent", agent, "error", why)
+			s.refuse(r, core.CodeUnavailable, why)
 			return
 		}
 		var err error

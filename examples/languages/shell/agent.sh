@@ -6,7 +6,7 @@ set -euo pipefail
 export LC_ALL=C
 
 database=$(realpath -- "${1:?usage: agent.sh DATABASE [AGENT]}") agent=${2:-payment.charge} namespace=${DULY_NAMESPACE:-duly}
-running_max=8 # commands at work at a time
+running_max=4 # commands at work at a time
 unset NATS_REQUEST_BODY
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./tables.sh "$database"
