@@ -61,6 +61,7 @@ var limits = map[string]struct{ taken, refused []any }{
 			[]string{OutboxOwn}, []string{OutboxOwn + "=postgres://h/d"}, make64("a=postgres://h/d")}}, // database: without DatabaseURL
 	"OutboxInterval": {[]any{time.Duration(0), outboxIntervalMin, outboxIntervalMax}, []any{time.Duration(-1), outboxIntervalMin - 1, outboxIntervalMax + 1}},
 	"Agents":         {[]any{""}, []any{"agents.yaml"}}, // without the role
+	"AgentsVariant":  {[]any{""}, []any{"canary"}},      // likewise
 	"LiveInterval":   {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
 }
 
