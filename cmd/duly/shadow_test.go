@@ -40,8 +40,10 @@ func (w *canaryWorld) next(called *atomic.Int64, options ...duly.AgentOption) *d
 }
 
 // shadowed runs the command while tasks run.
-func (w *canaryWorld) shadowed(tasks int, args ...string) (code int, said string) {
+func (w *canaryWorld) shadowed(tasks int, args ...string) (exit int, text string) {
 	w.t.Helper()
+	var code int
+	var said string
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

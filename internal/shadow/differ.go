@@ -15,11 +15,11 @@ const (
 )
 
 // differ says where two results differ; nil: nowhere but where they may.
-func differ(real, shadow []byte, o *Options) []Place {
-	if bytes.Equal(real, shadow) {
+func differ(theirs, shadow []byte, o *Options) []Place {
+	if bytes.Equal(theirs, shadow) {
 		return nil
 	}
-	x, err1 := decoded(real)
+	x, err1 := decoded(theirs)
 	y, err2 := decoded(shadow)
 	if err1 != nil || err2 != nil {
 		return []Place{{}} // neither comes from a reply that was read

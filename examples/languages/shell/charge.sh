@@ -55,7 +55,7 @@ ask() {
 
 # The effect and what is known of its key are committed together. Whatever is in the key is text, not SQL.
 key="'${key//\'/\'\'}'"
-if [[ $verb == do ]]; then
+if [[ $verb == "do" ]]; then
     (($(wc -c <"$body") <= input_max)) || refuse "413 the command is over $input_max bytes"
     [[ $card != slow ]] || sleep 0.1 # the bank thinks
     said=$(ask "

@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'kill "${agents[@]}" 2>/dev/null; rm -rf "$folder"' EXIT
 trap 'exit 0' TERM INT
 agents=()
-for verb in do undo; do
+for verb in "do" "undo"; do
     mkfifo "$folder/$verb"
     nats reply "$namespace.$verb.$agent" --queue q --command "./charge.sh $verb '$database'" >/dev/null 2>"$folder/$verb" &
     agents+=($!)
