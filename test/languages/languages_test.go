@@ -156,7 +156,7 @@ func (e *example) holds(t *testing.T) {
 		Probes: e.probes, Calls: 500, Silence: 300 * time.Millisecond, Slack: time.Second, Effects: e.effects,
 	}
 	if e.slow {
-		o.Calls, o.CallTime, o.Together, o.Slack = 20, 20*time.Second, 8, 2*time.Second
+		o.Calls, o.CallTime, o.Together, o.Slack = 20, 10*time.Second, 8, 2*time.Second
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
