@@ -62,10 +62,12 @@ type cli struct {
 	Verify      verifyCmd      `cmd:"" help:"Check the journal against its hash chains, and name the first row that does not fit. Exit status 1 if one does not, or there is no chain."`
 	Doctor      doctorCmd      `cmd:"" help:"Look for mistakes in NATS, the database and this node's settings. Exit status 1 if there is one."`
 	Conformance conformanceCmd `cmd:"" help:"Play the rules of the protocol against an agent that runs, and say which it holds. Exit status 1 if one is broken."`
+	Shadow      shadowCmd      `cmd:"" help:"Give copies of an agent's commands to another one, which has no effects, and compare what they answer. Exit status 1 if they differ."`
 	Profile     profileCmd     `cmd:"" help:"Keep addresses and tokens of nodes under names."`
 	Completion  completionCmd  `cmd:"" help:"Print the completion of this command line for a shell."`
 	Health      healthCmd      `cmd:"" help:"Ask a node whether it is ready; for container checks."`
 	Permissions permissionsCmd `cmd:"" name:"nats-permissions" help:"Print what each user of NATS may do, for nats-server's configuration."`
+	Mappings    mappingsCmd    `cmd:"" name:"nats-mappings" help:"Print the mappings of NATS that send a share of an agent's commands to a variant of it, such as a canary, for nats-server's configuration."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 

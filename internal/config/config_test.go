@@ -35,6 +35,8 @@ func TestValidateNamesTheSetting(t *testing.T) {
 		{func(c *Config) { c.Roles = []string{"ingest", "cook"} }, `roles: "cook" is not a role`},
 		{func(c *Config) { c.Roles = []string{RoleAgents} }, "agents: not given, but roles has agents"},
 		{func(c *Config) { c.Agents = "agents.yaml" }, "agents: given, but roles has no agents"},
+		{func(c *Config) { c.AgentsVariant = "canary" }, "agents-variant: given, but roles has no agents"},
+		{func(c *Config) { c.Roles, c.Agents, c.AgentsVariant = []string{RoleAgents}, "agents.yaml", "a.b" }, `agents-variant "a.b"`},
 		{func(c *Config) { c.NodeName = "a.b" }, `node-name "a.b"`},
 		{func(c *Config) { c.NodeName = strings.Repeat("n", core.NameBytesMax+1) }, "node-name"},
 		{func(c *Config) { c.Namespace = "Prod" }, `namespace: "Prod" begins with 'P', want a letter of a-z`},

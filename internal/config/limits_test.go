@@ -76,6 +76,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Weights":        {[]any{[]string(nil), []string{"class:high=1000", "type:a=1", "tenant:=1"}, manyWeights(weightsMax)}, []any{[]string{""}, []string{"type:a=0"}, []string{"type:a=1001"}, []string{"type:a=1", "type:a=1"}, []string{"type:" + strings.Repeat("a", 10<<20) + "=1"}, manyWeights(weightsMax + 1)}},
 	"OutboxInterval": {[]any{time.Duration(0), outboxIntervalMin, outboxIntervalMax}, []any{time.Duration(-1), outboxIntervalMin - 1, outboxIntervalMax + 1}},
 	"Agents":         {[]any{""}, []any{"agents.yaml"}}, // without the role
+	"AgentsVariant":  {[]any{""}, []any{"canary"}},      // likewise
 	"LiveInterval":   {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
 }
 

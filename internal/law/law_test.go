@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -50,6 +50,8 @@ var packages = map[string]place{
 	},
 	// What a user would write: nothing but the public API.
 	"examples/...": {imports: []string{"examples/...", "."}, links: []string{"nats"}},
+	// An agent without this module, in one of its own.
+	"examples/languages/go-micro": {links: []string{"nats", "sql"}},
 
 	// Doors.
 	"dev": {
@@ -144,6 +146,9 @@ var packages = map[string]place{
 
 	// The rules of the protocol, played against an agent that runs.
 	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause"}, links: []string{"nats"}},
+
+	// Copies of an agent's commands for another one, compared.
+	"internal/shadow": {imports: []string{"internal/wire", "internal/core"}, links: []string{"nats"}},
 
 	// The permissions on NATS that each role, agent and client needs.
 	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
