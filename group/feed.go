@@ -17,6 +17,7 @@ import (
 const (
 	askMost      = 2 * time.Second  // for one request to JetStream
 	consumerIdle = time.Minute      // after which the server removes a consumer that nobody pulls from
+	pullLeast    = 512              // messages asked for: the library has room for twice as many, and heartbeats take of it
 	pullExpiry   = 10 * time.Second // of one request for messages
 	pullBeat     = time.Second      // how often the server says meanwhile that it is there
 	payloadRoom  = 64 << 10         // of a message beside its payload: subject and headers
@@ -145,13 +146,13 @@ func (r *reading) open(ctx context.Context) (jetstream.Stream, error) {
 	if err := r.look(ctx, stream); err != nil {
 		return nil, err
 	}
-	asked := map[uint64]bool{}
+	asked := map[position]bool{}
 	for _, l := range r.lanes {
 		at := l.queue.position()
-		if asked[at.seq] {
+		if asked[at] {
 			continue
 		}
-		asked[at.seq] = true
+		asked[at] = true
 		if err := r.unchanged(ctx, stream, l.partition, at); err != nil {
 			return nil, err
 		}
@@ -174,7 +175,7 @@ func (r *reading) look(ctx context.Context, stream jetstream.Stream) error {
 			return fmt.Errorf("group %s: stream %s ends at %d, partition %d has read up to %d: %w", r.m.cfg.name, r.m.stream, state.LastSeq, p, next, ErrRewound)
 		}
 	}
-	r.floor = state.FirstSeq
+	r.floor = max(state.FirstSeq, 1) // 0: nothing was ever stored
 	ci, err := r.consumer.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("consumer of stream %s: %w", r.m.stream, err)
@@ -215,7 +216,7 @@ func (r *reading) run(ctx context.Context) error {
 		return err
 	}
 	limit := max(r.m.cfg.bytes, int(r.m.nc.MaxPayload())+payloadRoom) // a message larger than the limit would never come
-	iter, err := r.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(2*r.m.cfg.batch, limit), jetstream.PullExpiry(pullExpiry),
+	iter, err := r.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(max(pullLeast, 2*r.m.cfg.batch), limit), jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullBeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		return fmt.Errorf("read stream %s: %w", r.m.stream, err)
@@ -295,7 +296,7 @@ func (r *reading) tide(ctx context.Context, stream jetstream.Stream) error {
 		return err
 	}
 	if r.lanes[0] != nil {
-		if err := r.m.strays(bounded, stream); err != nil {
+		if err := r.m.strays(bounded, stream); err != nil && ctx.Err() == nil {
 			r.m.log.Error("messages belong to no partition", "error", err)
 		}
 	}
@@ -345,7 +346,7 @@ func (r *reading) settled(ctx context.Context) error {
 	}
 	at := r.end.at
 	r.end = nil
-	if at.seq < r.read || r.floor == 0 {
+	if at.seq < r.read {
 		return nil
 	}
 	if err := r.gaps(ctx, min(r.floor-1, at.seq)); err != nil {

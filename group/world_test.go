@@ -66,7 +66,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, url: pgtestdb.URL(t)}
+	return worldOn(t, pgtestdb.URL(t))
+}
+
+func worldOn(t *testing.T, database string) *world {
+	t.Helper()
+	w := &world{t: t, url: database}
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
 	if err != nil {
 		t.Fatal(err)
@@ -185,9 +190,10 @@ func (w *world) run(name string, handler group.Handler, options ...group.Option)
 	r := &running{t: w.t, stop: cancel, ended: make(chan struct{})}
 	all := append([]group.Option{group.Member(name), group.Partitioned(group.HashOfTokens(partitions, 2)), group.Logger(w.log),
 		group.Retry(3, time.Millisecond, 20*time.Millisecond), group.Settle(200 * time.Millisecond)}, options...)
+	pool := w.pool
 	go func() {
 		defer close(r.ended)
-		r.err = group.Run(ctx, w.nc, w.pool, streamName, handler, all...)
+		r.err = group.Run(ctx, w.nc, pool, streamName, handler, all...)
 	}()
 	w.t.Cleanup(func() { r.end() })
 	return r
