@@ -9,18 +9,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/pause"
 )
 
 const (
-	askMost      = 2 * time.Second  // for one request to JetStream
-	consumerIdle = time.Minute      // after which the server removes a consumer that nobody pulls from
-	pullLeast    = 512              // messages asked for: the library has room for twice as many, and heartbeats take of it
-	pullExpiry   = 10 * time.Second // of one request for messages
-	pullBeat     = time.Second      // how often the server says meanwhile that it is there
-	payloadRoom  = 64 << 10         // of a message beside its payload: subject and headers
+	askMost      = 2 * time.Second // for one request to JetStream
+	consumerIdle = time.Minute     // after which the server removes a consumer that nobody pulls from
+	payloadRoom  = 64 << 10        // of a message beside its payload: subject and headers
 	feedPause    = 50 * time.Millisecond
 	feedPauseMax = time.Second
 	stride       = 4096 // sequences after which partitions without messages are told how far the feed is
@@ -202,7 +200,7 @@ func (r *reading) unchanged(ctx context.Context, stream jetstream.Stream, partit
 
 // delivery is what a pull brings.
 type delivery struct {
-	msg jetstream.Msg
+	msg *nats.Msg
 	err error
 }
 
@@ -216,17 +214,15 @@ func (r *reading) run(ctx context.Context) error {
 		return err
 	}
 	limit := max(r.m.cfg.bytes, int(r.m.nc.MaxPayload())+payloadRoom) // a message larger than the limit would never come
-	iter, err := r.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(max(pullLeast, 2*r.m.cfg.batch), limit), jetstream.PullExpiry(pullExpiry),
-		jetstream.PullHeartbeat(pullBeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	pull, err := newPuller(r.m.nc, r.m.stream, r.consumer.CachedInfo().Name, limit)
 	if err != nil {
 		return fmt.Errorf("read stream %s: %w", r.m.stream, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	deliveries := make(chan delivery)
 	var pump sync.WaitGroup
-	pump.Go(func() { pumpInto(ctx, deliveries, iter) })
+	pump.Go(func() { pumpInto(ctx, deliveries, pull) })
 	defer pump.Wait()
-	defer iter.Stop()
 	defer stop()
 	settle := time.NewTicker(r.m.cfg.settle)
 	defer settle.Stop()
@@ -263,10 +259,11 @@ func restarts(err error) error {
 	return err
 }
 
-// pumpInto passes on what an iterator brings, so that it can be waited for beside other things.
-func pumpInto(ctx context.Context, to chan<- delivery, iter jetstream.MessagesContext) {
+// pumpInto passes on what a puller brings, so that it can be waited for beside other things.
+func pumpInto(ctx context.Context, to chan<- delivery, pull *puller) {
+	defer pull.close()
 	for {
-		msg, err := iter.Next(jetstream.NextContext(ctx))
+		msg, err := pull.next(ctx)
 		select {
 		case to <- delivery{msg, err}:
 		case <-ctx.Done():
@@ -304,7 +301,7 @@ func (r *reading) tide(ctx context.Context, stream jetstream.Stream) error {
 }
 
 // message offers a message to its lane.
-func (r *reading) message(ctx context.Context, msg jetstream.Msg) error {
+func (r *reading) message(ctx context.Context, msg *nats.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return fmt.Errorf("message of stream %s: %w", r.m.stream, err)
@@ -318,12 +315,12 @@ func (r *reading) message(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 	}
-	p, ok := r.m.cfg.by.partition(msg.Subject())
+	p, ok := r.m.cfg.by.partition(msg.Subject)
 	if !ok {
-		return fmt.Errorf("message %d of stream %s: its subject %q has no partition", seq, r.m.stream, msg.Subject())
+		return fmt.Errorf("message %d of stream %s: its subject %q has no partition", seq, r.m.stream, msg.Subject)
 	}
 	if l := r.lanes[p]; l != nil {
-		m := Msg{p, msg.Subject(), msg.Headers(), msg.Data(), seq, meta.Timestamp}
+		m := Msg{p, msg.Subject, msg.Header, msg.Data, seq, meta.Timestamp}
 		it := item{kind: isMsg, msg: m, to: position{seq, meta.Timestamp.UnixNano()}, size: sizeOf(m)}
 		if err := r.push(ctx, l, it); err != nil {
 			return err
