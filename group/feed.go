@@ -100,6 +100,7 @@ type reading struct {
 type end struct {
 	at    position
 	count uint64 // messages that the consumer had sent until then
+	had   uint64 // of those, messages that had come
 }
 
 // begin prepares a reading from the least position of the lanes that have room.
@@ -178,8 +179,11 @@ func (r *reading) look(ctx context.Context, stream jetstream.Stream) error {
 	if err != nil {
 		return fmt.Errorf("consumer of stream %s: %w", r.m.stream, err)
 	}
+	if r.end != nil && r.end.had == r.count { // of what was sent before the last look, nothing has come since
+		return errHole
+	}
 	if ci.NumPending == 0 {
-		r.end = &end{position{state.LastSeq, state.LastTime.UnixNano()}, ci.Delivered.Consumer}
+		r.end = &end{position{state.LastSeq, state.LastTime.UnixNano()}, ci.Delivered.Consumer, r.count}
 	}
 	return nil
 }
@@ -206,6 +210,9 @@ type delivery struct {
 
 // run reads until ctx ends or reading must begin again, which is no error.
 func (r *reading) run(ctx context.Context) error {
+	// What was sent to a connection that was lost does not come again.
+	connected := r.m.nc.StatusChanged(nats.CONNECTED)
+	defer r.m.nc.RemoveStatusListener(connected)
 	stream, err := r.open(ctx)
 	if r.consumer != nil {
 		defer r.remove(ctx)
@@ -235,6 +242,8 @@ func (r *reading) run(ctx context.Context) error {
 			return nil
 		case <-r.again:
 			return nil
+		case <-connected:
+			return errHole
 		case d := <-deliveries:
 			if d.err != nil {
 				return fmt.Errorf("read stream %s: %w", r.m.stream, d.err)

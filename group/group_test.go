@@ -487,3 +487,37 @@ func TestDatabaseTrouble(t *testing.T) {
 		})
 	}
 }
+
+// TestLastMessagesLostOnTheWay: messages that were sent to a connection which was lost are read again, also where no other
+// ones follow that would show it.
+func TestLastMessagesLostOnTheWay(t *testing.T) {
+	t.Parallel()
+	for _, rule := range rules[1:] {
+		t.Run(rule.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			direct := w.nc
+			k := newLink(t, strings.TrimPrefix(w.server.ClientURL(), "nats://"))
+			w.nc, _ = dial(t, "nats://"+k.addr())
+			w.run("a", nil, group.Partitioned(rule.by), group.Settle(time.Hour), group.Lease(20*time.Second))
+			w.nc = direct
+			w.right(w.publish(50, rule.subject))
+			k.swallow.Store(true)
+			last := w.publish(50, rule.subject)
+			w.await("the server has sent them", func() bool {
+				stream, err := w.js.Stream(t.Context(), streamName)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent := uint64(0)
+				for c := range stream.ListConsumers(t.Context()).Info() {
+					sent += c.Delivered.Consumer
+				}
+				return sent >= last
+			})
+			k.cut()
+			k.swallow.Store(false)
+			w.right(last)
+		})
+	}
+}

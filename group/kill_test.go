@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -76,8 +76,26 @@ type link struct {
 	to       string
 	listener net.Listener
 	all      sync.WaitGroup
+	swallow  atomic.Bool // what comes from the server is lost
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
+}
+
+// pass passes on what comes.
+func (k *link) pass(to, from net.Conn, swallows bool) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if swallows && k.swallow.Load() {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
 }
 
 func newLink(t *testing.T, to string) *link {
@@ -114,7 +132,7 @@ func (k *link) accept() {
 		k.mu.Unlock()
 		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
 			k.all.Go(func() {
-				_, _ = io.Copy(pair[0], pair[1])
+				k.pass(pair[0], pair[1], pair[1] == out)
 				k.end(in, out)
 			})
 		}

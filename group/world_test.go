@@ -190,10 +190,10 @@ func (w *world) run(name string, handler group.Handler, options ...group.Option)
 	r := &running{t: w.t, stop: cancel, ended: make(chan struct{})}
 	all := append([]group.Option{group.Member(name), group.Partitioned(group.HashOfTokens(partitions, 2)), group.Logger(w.log),
 		group.Retry(3, time.Millisecond, 20*time.Millisecond), group.Settle(200 * time.Millisecond)}, options...)
-	pool := w.pool
+	pool, nc := w.pool, w.nc
 	go func() {
 		defer close(r.ended)
-		r.err = group.Run(ctx, w.nc, pool, streamName, handler, all...)
+		r.err = group.Run(ctx, nc, pool, streamName, handler, all...)
 	}()
 	w.t.Cleanup(func() { r.end() })
 	return r
@@ -218,12 +218,17 @@ func (r *running) wait() error {
 // await polls until a condition holds.
 func (w *world) await(what string, holds func() bool) time.Duration {
 	w.t.Helper()
+	return w.awaitOr(holds, func() { w.t.Fatalf("%s: not after %v", what, patience) })
+}
+
+func (w *world) awaitOr(holds func() bool, otherwise func()) time.Duration {
+	w.t.Helper()
 	began := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		if time.Since(began) > patience {
-			w.t.Fatalf("%s: not after %v", what, patience)
+			otherwise()
 		}
 		<-tick.C
 	}
@@ -289,7 +294,9 @@ func (w *world) judge(last uint64, out ...uint64) (v verdict) {
 // right fails the test unless every message up to last took effect once and in order.
 func (w *world) right(last uint64, out ...uint64) {
 	w.t.Helper()
-	w.await("all are handled", func() bool { return w.count() >= last-uint64(len(out)) })
+	w.awaitOr(func() bool { return w.count() >= last-uint64(len(out)) }, func() {
+		w.t.Fatalf("not handled after %v: of %d messages %+v; %+v", patience, last, w.judge(last, out...), w.status())
+	})
 	if v := w.judge(last, out...); v != (verdict{}) {
 		w.t.Errorf("of %d messages: %+v", last, v)
 	}
