@@ -85,7 +85,10 @@ func (l *lane) run(ctx context.Context) {
 
 // next waits for a batch; nil: the lane is to end.
 func (l *lane) next(ctx context.Context) []item {
-	var linger <-chan time.Time
+	timer := time.NewTimer(l.m.cfg.linger)
+	timer.Stop()
+	defer timer.Stop()
+	waiting := false
 	for {
 		select {
 		case <-l.leave:
@@ -98,16 +101,15 @@ func (l *lane) next(ctx context.Context) []item {
 		if len(items) > 0 && (l.m.cfg.linger == 0 || l.waits > 0 || len(items) >= l.limit || items[0].kind == isGap) {
 			return items
 		}
-		if len(items) > 0 && linger == nil {
-			timer := time.NewTimer(l.m.cfg.linger)
-			defer timer.Stop()
-			linger = timer.C
+		if len(items) > 0 && !waiting {
+			waiting = true
+			timer.Reset(l.m.cfg.linger)
 		}
 		select {
 		case <-l.leave:
 		case <-ctx.Done():
 		case <-l.queue.ready:
-		case <-linger:
+		case <-timer.C:
 			return l.queue.head(l.limit, l.m.cfg.bytes)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -177,7 +176,6 @@ type running struct {
 	stop  context.CancelFunc
 	ended chan struct{}
 	err   error
-	once  sync.Once
 }
 
 // run runs a member until the test ends, or stop. A nil handler records.

@@ -274,7 +274,9 @@ func elastic(sql bool) func(context.Context, *rig, string, func() bool) error {
 		if _, err := pcgroups.CreateElastic(ctx, r.js, streamName, id, uint(r.partitions), filters, -1, -1); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, pcgroups.DeleteElastic(context.WithoutCancel(ctx), r.js, streamName, id)) }()
+		defer func() {
+			err = errors.Join(err, pcgroups.DeleteElastic(context.WithoutCancel(ctx), r.js, streamName, id))
+		}()
 		var names []string
 		for i := range r.members {
 			names = append(names, fmt.Sprintf("m%d", i))
@@ -283,6 +285,12 @@ func elastic(sql bool) func(context.Context, *rig, string, func() bool) error {
 			return err
 		}
 		var failed atomic.Pointer[error]
+		var consumers []pcgroups.ConsumerGroupConsumeContext
+		defer func() {
+			for _, c := range consumers {
+				c.Stop()
+			}
+		}()
 		for _, name := range names {
 			c, err := pcgroups.ElasticConsume(ctx, r.js, streamName, id, name, func(msg jetstream.Msg) {
 				if err := r.effect(ctx, msg, sql); err != nil {
@@ -292,7 +300,7 @@ func elastic(sql bool) func(context.Context, *rig, string, func() bool) error {
 			if err != nil {
 				return err
 			}
-			defer c.Stop()
+			consumers = append(consumers, c)
 		}
 		err = await(ctx, func() bool { return failed.Load() != nil || done() })
 		if why := failed.Load(); why != nil {
