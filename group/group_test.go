@@ -523,3 +523,28 @@ func TestLastMessagesLostOnTheWay(t *testing.T) {
 		})
 	}
 }
+
+// TestMemberWithoutDatabase: a member that cannot reach the database, while others can, loses its partitions to them, and gets
+// some back.
+func TestMemberWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, err := pgx.ParseConfig(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newLink(t, fmt.Sprintf("%s:%d", config.Host, config.Port))
+	direct := w.pool
+	w.pool = connect(t, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", config.User, k.addr(), config.Database))
+	w.run("a", nil)
+	w.pool = direct
+	w.run("b", nil)
+	w.await("both have partitions", func() bool { return w.balanced(2) })
+	k.refuse.Store(true)
+	k.cut()
+	w.await("b has all", func() bool { return w.without("a") })
+	w.right(w.publish(200, byCustomer))
+	k.refuse.Store(false)
+	w.await("both have partitions again", func() bool { return w.balanced(2) })
+	w.right(w.publish(200, byCustomer))
+}
