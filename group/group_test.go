@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/group"
@@ -547,4 +548,35 @@ func TestMemberWithoutDatabase(t *testing.T) {
 	k.refuse.Store(false)
 	w.await("both have partitions again", func() bool { return w.balanced(2) })
 	w.right(w.publish(200, byCustomer))
+}
+
+// TestHandlerIsCutOff: a handler that does not end has Drain, and then the partition is another member's.
+func TestHandlerIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var blocked atomic.Int64
+	w.run("a", func(ctx context.Context, _ pgx.Tx, _ []group.Msg) error {
+		blocked.Add(1)
+		<-ctx.Done()
+		return ctx.Err()
+	}, group.Drain(50*time.Millisecond))
+	last := w.publish(200, byCustomer)
+	w.await("all partitions are blocked", func() bool { return blocked.Load() >= partitions })
+	w.run("b", nil)
+	w.await("b has some", func() bool { return w.balanced(2) && w.count() > 0 })
+	if v := w.judge(last); v.doubled > 0 || v.disordered > 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestConnectionClosed: Run ends when its connection was closed for good.
+func TestConnectionClosed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.run("a", nil)
+	w.right(w.publish(50, byCustomer))
+	w.nc.Close()
+	if err := r.wait(); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("%v, want ErrConnectionClosed", err)
+	}
 }

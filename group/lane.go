@@ -44,6 +44,7 @@ type lane struct {
 	at        position // as committed
 	queue     *queue
 	leave     chan struct{} // closed: end after the batch at work
+	cancel    func()        // ends the batch at work
 	ended     chan struct{} // closed when it has ended
 	left      bool          // leave is closed; of the goroutine that places
 	rewind    func()        // has its feed begin again

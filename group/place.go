@@ -157,25 +157,26 @@ func (m *member) newLane(r row) *lane {
 	l := &lane{m: m, partition: r.partition, epoch: r.epoch, at: at, queue: newQueue(at, 2*m.cfg.batch, 2*m.cfg.bytes),
 		leave: make(chan struct{}), ended: make(chan struct{})}
 	feed := m.shared
+	ctx, cancel := context.WithCancel(m.ground)
+	l.cancel = cancel
 	if feed == nil {
 		feed = m.newFeed(m.cfg.by.filters(m.filter, r.partition), false)
 		feed.add(l)
-		ctx, stop := context.WithCancel(m.ground)
 		m.work.Go(func() { feed.run(ctx) })
-		m.work.Go(func() {
-			<-l.ended
-			stop()
-		})
 	}
 	l.rewind = feed.restart
-	m.work.Go(func() { l.run(m.ground) })
+	m.work.Go(func() {
+		defer cancel()
+		l.run(ctx)
+	})
 	return l
 }
 
-// quit tells a lane to end after the batch at work. Of the goroutine that places.
+// quit tells a lane to end after the batch at work, which has Drain for that. Of the goroutine that places.
 func (l *lane) quit() {
 	if !l.left {
 		l.left = true
 		close(l.leave)
+		time.AfterFunc(l.m.cfg.drain, l.cancel)
 	}
 }

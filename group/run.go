@@ -57,7 +57,7 @@ type member struct {
 // and rule. It needs a connection of the pool for each partition that is at work, and one more now and then.
 //
 // Errors: options that cannot be; the stream or the tables cannot be had; [ErrNoTable], [ErrOtherGroup], [ErrOtherStream],
-// [ErrRewound]. Once it runs, trouble with NATS or the database is logged and waited out.
+// [ErrRewound]; the connection is closed. Once it runs, trouble with NATS or the database is logged and waited out.
 func Run(ctx context.Context, nc *nats.Conn, pool *pgxpool.Pool, stream string, handler Handler, options ...Option) error {
 	cfg, err := configOf(stream, options)
 	if err != nil {
@@ -243,6 +243,10 @@ func (m *member) resign() {
 func (m *member) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := m.hear(ctx)
+		if m.nc.IsClosed() {
+			m.fail(fmt.Errorf("group %s: %w", m.cfg.name, nats.ErrConnectionClosed))
+			return
+		}
 		if ctx.Err() == nil {
 			m.log.Debug("the watch of members begins again", "error", err)
 			_ = pause.For(ctx, m.cfg.lease/beats) // the loop looks at ctx
