@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -89,18 +90,12 @@ type reading struct {
 	*feed
 	lanes    map[int]*lane
 	consumer jetstream.Consumer
-	read     uint64 // up to here all messages of the filters were offered to the lanes that are not further
-	floor    uint64 // the first sequence that the stream has
-	count    uint64 // messages of this consumer
-	told     uint64 // up to here lanes without messages know
-	end      *end
-}
-
-// end is where the stream ended when nothing was pending.
-type end struct {
-	at    position
-	count uint64 // messages that the consumer had sent until then
-	had   uint64 // of those, messages that had come
+	read     uint64   // up to here all messages of the filters were offered to the lanes that are not further
+	floor    uint64   // the first sequence that the stream has
+	count    uint64   // messages of this consumer
+	told     uint64   // up to here lanes without messages know
+	end      position // of the stream, when it was looked at last
+	stalled  uint64   // count at the last look that found messages which had not come, and one; 0: there were none
 }
 
 // begin prepares a reading from the least position of the lanes that have room.
@@ -175,16 +170,7 @@ func (r *reading) look(ctx context.Context, stream jetstream.Stream) error {
 		}
 	}
 	r.floor = max(state.FirstSeq, 1) // 0: nothing was ever stored
-	ci, err := r.consumer.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("consumer of stream %s: %w", r.m.stream, err)
-	}
-	if r.end != nil && r.end.had == r.count { // of what was sent before the last look, nothing has come since
-		return errHole
-	}
-	if ci.NumPending == 0 {
-		r.end = &end{position{state.LastSeq, state.LastTime.UnixNano()}, ci.Delivered.Consumer, r.count}
-	}
+	r.end = position{state.LastSeq, state.LastTime.UnixNano()}
 	return nil
 }
 
@@ -236,6 +222,7 @@ func (r *reading) run(ctx context.Context) error {
 	if err := r.settled(ctx); err != nil {
 		return restarts(err)
 	}
+	r.stalled = 0 // nothing can have come yet
 	for {
 		select {
 		case <-ctx.Done():
@@ -338,28 +325,71 @@ func (r *reading) message(ctx context.Context, msg *nats.Msg) error {
 	r.read = max(r.read, seq)
 	if r.shared && seq >= r.told+stride {
 		r.told = seq
-		if err := r.mark(ctx, position{seq, meta.Timestamp.UnixNano()}); err != nil {
-			return err
-		}
+		return r.mark(ctx, position{seq, meta.Timestamp.UnixNano()})
 	}
-	return r.settled(ctx)
+	return nil
 }
 
-// settled lets the lanes know that they have everything up to the stream's end, once all that was sent has come.
+// settled lets the lanes know that they have everything up to the end of the stream, as it was looked at, if that is so. What
+// a consumer says of its pending messages is late: the store itself is asked.
 func (r *reading) settled(ctx context.Context) error {
-	if r.end == nil || r.count < r.end.count {
-		return nil
-	}
-	at := r.end.at
-	r.end = nil
-	if at.seq < r.read {
-		return nil
-	}
-	if err := r.gaps(ctx, min(r.floor-1, at.seq)); err != nil {
+	pending, err := r.pending(ctx)
+	if err != nil {
 		return err
 	}
-	r.read, r.told = at.seq, at.seq
-	return r.mark(ctx, at)
+	if pending {
+		if r.stalled == r.count+1 { // nothing has come since the last look
+			return errHole
+		}
+		r.stalled = r.count + 1
+		return nil
+	}
+	r.stalled = 0
+	if r.end.seq < r.read {
+		return nil
+	}
+	if err := r.gaps(ctx, min(r.floor-1, r.end.seq)); err != nil {
+		return err
+	}
+	r.read, r.told = r.end.seq, r.end.seq
+	return r.mark(ctx, r.end)
+}
+
+// pending reports whether the stream's leader has a message of the filters after the last one that was read. Its replicas,
+// which the library would ask where the stream allows that, may be behind.
+func (r *reading) pending(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askMost)
+	defer cancel()
+	filters := r.filters
+	if len(filters) == 0 {
+		filters = []string{">"}
+	}
+	for _, filter := range filters {
+		data, err := json.Marshal(struct {
+			Seq  uint64 `json:"seq"`
+			Next string `json:"next_by_subj"`
+		}{r.read + 1, filter})
+		if err != nil {
+			return false, fmt.Errorf("ask stream %s for messages: %w", r.m.stream, err)
+		}
+		msg, err := r.m.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+r.m.stream, data)
+		if err != nil {
+			return false, fmt.Errorf("ask stream %s for messages: %w", r.m.stream, err)
+		}
+		var answer struct {
+			Error *jetstream.APIError `json:"error"`
+		}
+		if err := json.Unmarshal(msg.Data, &answer); err != nil {
+			return false, fmt.Errorf("ask stream %s for messages: %w", r.m.stream, err)
+		}
+		switch {
+		case answer.Error == nil:
+			return true, nil
+		case answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound:
+			return false, fmt.Errorf("ask stream %s for messages: %w", r.m.stream, answer.Error)
+		}
+	}
+	return false, nil
 }
 
 // gaps tells the lanes what was removed before they had it, up to a sequence.
