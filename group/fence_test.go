@@ -7,7 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/pgtestdb"
 )
 
@@ -66,5 +68,48 @@ func TestHole(t *testing.T) {
 	}
 	if err := message("6", "3"); !errors.Is(err, errHole) || l.queue.position().seq != 4 {
 		t.Errorf("%v, up to %d, want errHole and 4", err, l.queue.position().seq)
+	}
+}
+
+// TestEndIsTheStores: a cursor moves to the end of the stream only where the store has nothing of the filters that was not
+// read; and what stays away from one look to the next is asked for again.
+func TestEndIsTheStores(t *testing.T) {
+	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	})
+	nc, err := nats.Connect(server.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"a.*", "b.*"}})
+	}
+	for _, subject := range []string{"a.0", "b.0", "a.1", "b.0"} {
+		if err == nil {
+			_, err = js.Publish(t.Context(), subject, []byte("x"))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lane{queue: newQueue(position{}, 10, 1000), ended: make(chan struct{})}
+	m := &member{nc: nc, stream: "S", cfg: config{by: Token(1, 2)}}
+	r := &reading{feed: &feed{m: m, filters: []string{"b.1", "a.1"}, again: make(chan struct{}, 1)}, lanes: map[int]*lane{0: l}, floor: 1, end: position{seq: 4}, read: 2}
+	for i, want := range []error{nil, errHole} {
+		if err := r.settled(t.Context()); !errors.Is(err, want) || l.queue.position().seq != 0 {
+			t.Errorf("look %d: %v, up to %d, want %v and 0", i, err, l.queue.position().seq, want)
+		}
+	}
+	r.read = 3
+	if err := r.settled(t.Context()); err != nil || l.queue.position().seq != 4 {
+		t.Errorf("%v, up to %d, want the end", err, l.queue.position().seq)
 	}
 }
