@@ -107,7 +107,7 @@ func TestFirstRunDecides(t *testing.T) {
 		stream  string
 		options []group.Option
 	}{
-		{"12 partitions, were 8", group.ErrOtherGroup, streamName, []group.Option{group.Partitioned(group.HashOfTokens(12, 2))}},
+		{"12 partitions, were 16", group.ErrOtherGroup, streamName, []group.Option{group.Partitioned(group.HashOfTokens(12, 2))}},
 		{"hash of the subject, were by hash of tokens 2", group.ErrOtherGroup, streamName, []group.Option{group.Partitioned(group.HashOfSubject(partitions))}},
 		{"of orders.a.>", group.ErrOtherGroup, streamName, []group.Option{group.Partitioned(group.HashOfTokens(partitions, 2)), group.Filter("orders.a.>")}},
 		{"stream OTHER, was " + streamName, group.ErrOtherGroup, "OTHER", []group.Option{group.Name(streamName)}},

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 const (
 	patience   = time.Minute // how long a test waits for what must come
 	streamName = "ORDERS"
-	partitions = 8
+	partitions = 16 // of two members none is without, but once in 30,000 times
 )
 
 // effectsSQL makes the table of effects. Nothing in it would keep one from being there twice.
@@ -114,7 +114,7 @@ func connect(t *testing.T, url string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = 16
+	config.MaxConns = partitions + 8
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
