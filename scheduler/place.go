@@ -1,20 +1,24 @@
 package scheduler
 
 import (
-	"hash/fnv"
 	"slices"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/rendezvous"
 )
 
 // Place says which of the live nodes should own each of n partitions: the one
 // with the highest hash of its name and the partition's number (rendezvous), so
 // that a node that comes or goes moves only its own share. No nodes: all empty.
+<<<<<<< HEAD
 func Place(nodes []string, n int) []string {
 	r := newRendezvous(n)
 	r.set(nodes)
 	return r.owners
 }
+=======
+func Place(nodes []string, n int) []string { return rendezvous.Place(nodes, n) }
+>>>>>>> h-group
 
 // PlaceBy is Place with what operators want: a partition that is pinned to a live node is that node's, and one whose
 // owner has stepped down is another's as long as there is another. Pins to nodes that are not live count for nothing.
@@ -103,6 +107,7 @@ func (r *rendezvous) by(wishes []core.Wish, now core.Instant) []string {
 	}
 	return owners
 }
+<<<<<<< HEAD
 
 // seedOf and weigh are FNV-1a over the name and two bytes of the partition. Nodes of two versions must agree on it.
 func seedOf(node string) uint64 {
@@ -122,3 +127,5 @@ func weigh(seed uint64, partition int) uint64 {
 	x *= 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
+=======
+>>>>>>> h-group

@@ -73,6 +73,8 @@ var packages = map[string]place{
 	// Ledgers beside the effects of a user's agent: with a database driver, and with JetStream.
 	"agents/pgledger": {imports: []string{".", "agents", "internal/core", "internal/pause"}, links: []string{"sql"}},
 	"agents/kvledger": {imports: []string{"agents", "internal/core", "internal/pause"}, links: []string{"nats"}},
+	// Consumer groups of a user's service, with no part of the engine but what knows nothing of tasks.
+	"group": {imports: []string{"internal/pause", "internal/rendezvous"}, links: []string{"nats", "sql"}},
 	// For the tests of a user's ledger.
 	"agents/ledgertest": {imports: []string{"agents", "internal/core"}},
 
@@ -125,7 +127,7 @@ var packages = map[string]place{
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
 	"ingest":     {imports: []string{"internal/core", "internal/quickjson", "internal/pause"}},
-	"scheduler":  {imports: []string{"internal/core"}},
+	"scheduler":  {imports: []string{"internal/core", "internal/rendezvous"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
@@ -169,11 +171,19 @@ var packages = map[string]place{
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
+<<<<<<< HEAD
 	"internal/members":   {}, // which nodes live, by what a watch says
 	"internal/near":      {}, // how far names are apart
 	"internal/quickjson": {}, // checks payloads
 	"internal/pause":     {}, // waits, or until a context ends
 	"internal/seal":      {}, // tells an encrypted payload, without a key
+=======
+	"internal/near":       {}, // how far names are apart
+	"internal/quickjson":  {}, // checks payloads
+	"internal/pause":      {}, // waits, or until a context ends
+	"internal/rendezvous": {}, // places partitions on nodes
+	"internal/seal":       {}, // tells an encrypted payload, without a key
+>>>>>>> h-group
 
 	// Aids of the tests.
 	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/core"}},
@@ -263,7 +273,7 @@ func TestMapIsSound(t *testing.T) {
 	}
 	for _, role := range roles {
 		for _, got := range packages[role].imports {
-			if got != "internal/core" && got != "internal/quickjson" && got != "internal/pause" {
+			if got != "internal/core" && got != "internal/quickjson" && got != "internal/pause" && got != "internal/rendezvous" {
 				t.Errorf("role %s may import %s, want internal/core, and what knows nothing of tasks", role, got)
 			}
 		}
