@@ -51,8 +51,10 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		batch, err := consumer.Fetch(forwardBatch, jetstream.FetchMaxWait(forwardWait), jetstream.FetchContext(ctx))
+		bounded, cancel := context.WithTimeout(ctx, forwardWait)
+		batch, err := consumer.Fetch(forwardBatch, jetstream.FetchContext(bounded))
 		if err != nil {
+			cancel()
 			return err
 		}
 		var sent sync.WaitGroup
@@ -70,8 +72,9 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 				failed = errors.Join(failed, err)
 			})
 		}
+		cancel()
 		sent.Wait() // each is confirmed, or given up, within the time of a confirmation
-		if err := errors.Join(failed, batch.Error()); err != nil && !errors.Is(err, nats.ErrTimeout) {
+		if err := errors.Join(failed, batch.Error()); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		c.tries.tried(TroubleReaders, key, nil)
@@ -102,6 +105,6 @@ func movedHeaders(header nats.Header, at core.Instant) nats.Header {
 		h = nats.Header{}
 	}
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.HasPrefix(name, "Nats-") })
-	h[wire.HeaderStored] = []string{wire.StoredAt(wire.Header(header), at).Time().Format(time.RFC3339Nano)}
+	h[wire.HeaderStored] = []string{at.Time().Format(time.RFC3339Nano)}
 	return h
 }

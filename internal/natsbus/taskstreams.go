@@ -153,13 +153,16 @@ func (config *StreamConfig) taskResources(names wire.Names, partitions int, stre
 		all = append(all, tasks, control)
 	}
 	if streams > 1 {
-		door := stream(kindNone, names.StreamIn(), "Duly: submissions of the stream endpoint, until they are in the stream of their partition", "", 0, shareIn, names.PatternIn())
+		door := stream(kindNone, names.StreamIn(), aboutIn, "", 0, shareIn, names.PatternIn())
 		door.want.Retention, door.want.SubjectTransform = jetstream.WorkQueuePolicy, in
 		door.meta, door.partitions = meta, config.Partitions != 0
 		all = append(all, door)
 	}
 	return all
 }
+
+// aboutIn is the description of the stream of the stream endpoint.
+const aboutIn = "Duly: submissions of the stream endpoint, until they are in the stream of their partition"
 
 // streamMaker makes the resource of a stream that is full rather than forgets.
 type streamMaker func(kind int, name, about, flag string, bytes int64, share share, subjects ...string) *resource
