@@ -89,7 +89,9 @@ func (ch *Change) copy(ctx context.Context, lane int, from jetstream.Stream, par
 	w := &copies{conn: ch.conn, window: make(chan struct{}, copyWindow)}
 	n := 0
 	for {
-		msg, err := messages.Next(jetstream.NextContext(ctx), jetstream.NextMaxWait(copyPatience))
+		bounded, cancel := context.WithTimeout(ctx, copyPatience)
+		msg, err := messages.Next(jetstream.NextContext(bounded))
+		cancel()
 		if err != nil {
 			return n, errors.Join(err, w.wait())
 		}
