@@ -267,7 +267,9 @@ func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := spawn(t, s.args("refused", "ingest,scheduler,supervisor", 3)...)
-	until(t, "a partition is refused", func() bool { return strings.Contains(refused.log(), "the database is older than a change of the task streams") })
+	until(t, "a partition is refused", func() bool {
+		return strings.Contains(refused.log(), "the database is older than a change of the task streams")
+	})
 	refused.kill()
 	s.change(3, 0)
 	s.node("last", "ingest,scheduler,supervisor", 3)
