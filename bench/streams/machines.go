@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -155,35 +156,81 @@ func (n *network) startNATS(i int, dir string, set *settings) (*exec.Cmd, error)
 }
 
 // relay carries connections to the database, which listens to this machine alone.
-type relay struct{ listener net.Listener }
+type relay struct {
+	listener net.Listener
+	to       string
+	all      sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
+}
 
 func newRelay(address, to string) (*relay, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("relay to the database: %w", err)
 	}
-	r := &relay{listener}
-	go func() { // ends with the listener
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			carry := func(to, from net.Conn) { // both end with either
-				_, _ = io.Copy(to, from)
-				to.Close()
-				from.Close()
-			}
-			go carry(out, in)
-			go carry(in, out)
-		}
-	}()
+	r := &relay{listener: listener, to: to, conns: map[net.Conn]bool{}}
+	r.all.Go(r.accept)
 	return r, nil
+}
+
+// accept takes connections until the listener is closed.
+func (r *relay) accept() {
+	for {
+		in, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", r.to)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		if !r.add(in, out) {
+			return
+		}
+		r.all.Go(func() { r.carry(out, in) })
+		r.all.Go(func() { r.carry(in, out) })
+	}
+}
+
+// add keeps connections for close; false: they are closed.
+func (r *relay) add(conns ...net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range conns {
+		if r.closed {
+			c.Close()
+			continue
+		}
+		r.conns[c] = true
+	}
+	return !r.closed
+}
+
+// carry copies until one of the two ends; both end then.
+func (r *relay) carry(to, from net.Conn) {
+	_, _ = io.Copy(to, from) // the end of either says nothing
+	to.Close()
+	from.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, to)
+	delete(r.conns, from)
+}
+
+// close ends all connections and waits for what carried them.
+func (r *relay) close() {
+	r.listener.Close()
+	r.mu.Lock()
+	r.closed = true
+	for c := range r.conns {
+		c.Close()
+	}
+	r.mu.Unlock()
+	r.all.Wait()
 }
 
 // until polls until ok, or ctx or its time ends.

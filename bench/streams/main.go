@@ -35,23 +35,28 @@ type settings struct {
 }
 
 func main() {
+	var set settings
+	set.define()
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, &set); err != nil {
 		fmt.Fprintln(os.Stderr, "streams:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) (err error) {
-	set := &settings{}
+// define makes the flags.
+func (set *settings) define() {
 	flag.IntVar(&set.rounds, "rounds", 3, "rounds, each with 1 and with 3 task streams, and the loss of another machine")
 	flag.IntVar(&set.seconds, "seconds", 12, "seconds of load")
 	flag.IntVar(&set.workers, "workers", 384, "submitters, each with one submission at a time")
 	flag.IntVar(&set.rate, "rate", 200, "submissions a second while a machine is lost")
 	flag.StringVar(&set.sync, "sync", "always", "sync_interval of the NATS servers")
 	flag.DurationVar(&set.ping, "ping", 2*time.Minute, "ping_interval of the NATS servers: twice that is how long they take a silent one for alive")
-	flag.Parse()
+}
+
+func run(ctx context.Context, set *settings) (err error) {
 	dir, err := os.MkdirTemp("", "duly-streams-")
 	if err != nil {
 		return fmt.Errorf("folder: %w", err)

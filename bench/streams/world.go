@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os/exec"
 	"slices"
@@ -253,12 +252,11 @@ func (w *world) close() {
 		kill(w.nats[i])
 	}
 	if w.relay != nil {
-		w.relay.listener.Close()
+		w.relay.close()
 	}
 	if w.store != nil {
 		w.store.Close()
 	}
-	http.DefaultClient.CloseIdleConnections()
 }
 
 // leads says which server leads which task stream.

@@ -180,7 +180,7 @@ func (s *streamed) cancelUnread(id string) {
 // after, unread submissions and requests in the streams at each change, and kill -9 in the
 // middle of each: nothing is lost and nothing doubled. Nodes of another number are refused.
 //
-// covers: A5, inv1
+// covers: inv1
 func TestTaskStreamsChange(t *testing.T) {
 	s := newStreamed(t)
 	const each = 60
@@ -240,7 +240,7 @@ func TestTaskStreamsChange(t *testing.T) {
 // read from the wrong stream: the partitions that moved are not taken over until the command
 // has moved what that database has not read.
 //
-// covers: A6, inv1
+// covers: inv1
 func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 	s := newStreamed(t)
 	first := s.node("first", "ingest,scheduler,supervisor", 1)
