@@ -29,6 +29,8 @@ type streamed struct {
 	plan   *duly.Plan[int]
 	client *duly.Client
 
+	background sync.WaitGroup // of submitters
+
 	mu       sync.Mutex
 	accepted map[string]bool
 	done     map[string]int // calls by key: a key is one step of one task
@@ -44,6 +46,7 @@ func newStreamed(t *testing.T) *streamed {
 	if s.client, err = duly.NewClient(s.nc); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.background.Wait() })
 	s.plan = duly.NewPlan("count", 1, duly.NewCheck[int, int]("one", "count.one"))
 	if _, err := s.nc.QueueSubscribe("duly.do.count.one", "q", func(m *nats.Msg) {
 		var call struct{ Key string }
@@ -89,8 +92,31 @@ func (s *streamed) submit(name string, n int) {
 			}
 			return err == nil
 		})
+		s.mu.Lock()
 		s.accepted[id] = true
+		s.mu.Unlock()
 	}
+}
+
+// meanwhile submits one task after the other until it is told to stop, which it waits for.
+func (s *streamed) meanwhile(name string) (stop func()) {
+	told := make(chan struct{})
+	ended := make(chan struct{})
+	s.background.Go(func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			s.submit(fmt.Sprintf("%s%d", name, i), 2) // by each door
+			select {
+			case <-told:
+				return
+			default:
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(told)
+		<-ended
+	})
 }
 
 // change runs the command; kill ends it by kill -9 after so many lines, 0: not.
@@ -201,6 +227,8 @@ func TestTaskStreamsChange(t *testing.T) {
 		s.submit(name+"-unread", each)
 		s.submit("cancelled-"+name, 1)
 		s.cancelUnread("cancelled-" + name + "-0")
+		stop := s.meanwhile(name + "-meanwhile")
+		defer stop()
 		for range 2 {
 			s.change(to, 1)
 		}
@@ -213,6 +241,7 @@ func TestTaskStreamsChange(t *testing.T) {
 			}
 		}
 		s.change(to, 0)
+		stop()
 		if code, _, errs := command(t, "", s.args("late", "scheduler", from)...); code == 0 || !strings.Contains(errs, fmt.Sprintf("task streams are %d, want %d (--task-streams)", to, from)) {
 			t.Errorf("a node with %d: exit %d, %s", from, code, errs)
 		}
@@ -275,6 +304,59 @@ func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 	s.node("last", "ingest,scheduler,supervisor", 3)
 	s.submit("then", 20)
 	s.balanced()
+}
+
+// TestTaskStreamsLeastPrivilege: nodes on three task streams do their work with the sets of
+// nats-permissions for three, without one violation.
+func TestTaskStreamsLeastPrivilege(t *testing.T) {
+	s := secure(t, []string{"--task-streams", "3", "--plain-door", "door=ingest", "worker=scheduler", "watcher=supervisor", "crew=agent:count.one", "shop=submitter:count", "ops=operator"})
+	db := migrated(t)
+	for user, role := range map[string]string{"worker": "scheduler", "door": "ingest", "watcher": "supervisor"} {
+		s.serve(user, role, db, "--task-streams", "3").ready()
+	}
+	crew := s.connect("crew", s.mustNot)
+	if _, err := crew.QueueSubscribe("duly.do.count.one", "q", func(m *nats.Msg) { _ = m.Respond([]byte("1")) }); err != nil {
+		t.Fatal(err)
+	}
+	ops, err := duly.NewClient(s.connect("ops", s.mustNot), duly.WithoutEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := duly.NewPlan("count", 1, duly.NewCheck[int, int]("one", "count.one"))
+	if err := plan.Apply(t.Context(), ops); err != nil {
+		t.Fatal(err)
+	}
+	nc := s.connect("shop", s.mustNot)
+	shop, err := duly.NewClient(nc, duly.WithoutEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{}
+	for i := range 12 {
+		id := fmt.Sprintf("t-%d", i)
+		if i%2 == 0 {
+			_, err = plan.Submit(t.Context(), shop, id, i)
+		} else {
+			_, err = js.Publish(t.Context(), "duly.in.count."+id, []byte("1"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		until(t, id+" ends", func() bool {
+			v, err := shop.Get(t.Context(), "count", id)
+			return err == nil && v.State == duly.StateProcessed
+		})
+	}
+	if all := s.list(); len(all) > 0 {
+		t.Errorf("violations: %q", all)
+	}
 }
 
 // inTheirStreams checks that what comes now is stored where its partition is.

@@ -47,7 +47,8 @@ func TestTaskStreams(t *testing.T) {
 			t.Errorf("stream %d has %d and %d messages, want %d", n, tasks, control, want)
 		}
 	}
-	first, err := c.js.Publish(within(t), "duly.in.x.order-1", []byte("1"))
+	// Headers that a server acts on are about the stream endpoint alone.
+	first, err := c.js.Publish(within(t), "duly.in.x.order-1", []byte("1"), jetstream.WithExpectStream(names.StreamIn()), jetstream.WithMsgID("m"))
 	if err != nil || first.Stream != names.StreamIn() {
 		t.Fatalf("%+v, %v", first, err)
 	}
