@@ -39,7 +39,7 @@ func (n *Node) keepRoom(ctx context.Context) {
 }
 
 func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
-	for number := range n.cfg.TaskStreams {
+	for number := range max(1, n.cfg.TaskStreams) {
 		for _, s := range []struct {
 			make   func(context.Context, int, time.Duration, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error)
 			passed func(states []core.PartitionState, number, streams int) (natsbus.Passed, error)
