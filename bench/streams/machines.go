@@ -135,9 +135,8 @@ func kill(cmd *exec.Cmd) {
 const natsText = `server_name: n%d
 listen: "%s:%d"
 max_payload: 8MB
-ping_interval: %q
 jetstream { store_dir: %q, sync_interval: %s, max_file_store: 20GB }
-cluster { name: streams, listen: "%s:%d", routes: [%s] }
+cluster { name: streams, listen: "%s:%d", routes: [%s]%s }
 `
 
 // startNATS starts a machine's server on its own folder.
@@ -146,9 +145,13 @@ func (n *network) startNATS(i int, dir string, set *settings) (*exec.Cmd, error)
 	for k := range machines {
 		routes = append(routes, fmt.Sprintf("%q", "nats-route://"+net.JoinHostPort(n.host(k), strconv.Itoa(n.port(k, 16222)))))
 	}
+	quick := ""
+	if set.ping > 0 {
+		quick = fmt.Sprintf(", ping_interval: %q, ping_max: 2, write_deadline: %q", set.ping, 2*set.ping)
+	}
 	name := "nats" + strconv.Itoa(i)
 	file := filepath.Join(dir, name+".conf")
-	text := fmt.Sprintf(natsText, i, n.host(i), n.port(i, 14222), set.ping, filepath.Join(dir, name), set.sync, n.host(i), n.port(i, 16222), strings.Join(routes, ", "))
+	text := fmt.Sprintf(natsText, i, n.host(i), n.port(i, 14222), filepath.Join(dir, name), set.sync, n.host(i), n.port(i, 16222), strings.Join(routes, ", "), quick)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -29,7 +29,7 @@ import (
 // settings are what a run is told.
 type settings struct {
 	duly, nats, sync string
-	ping             time.Duration
+	ping             time.Duration // 0: the servers' default
 	rounds, seconds  int
 	workers, rate    int
 }
@@ -53,7 +53,7 @@ func (set *settings) define() {
 	flag.IntVar(&set.workers, "workers", 384, "submitters, each with one submission at a time")
 	flag.IntVar(&set.rate, "rate", 200, "submissions a second while a machine is lost")
 	flag.StringVar(&set.sync, "sync", "always", "sync_interval of the NATS servers")
-	flag.DurationVar(&set.ping, "ping", 2*time.Minute, "ping_interval of the NATS servers: twice that is how long they take a silent one for alive")
+	flag.DurationVar(&set.ping, "ping", 0, "ping_interval among the NATS servers, and half their write_deadline; 0: the default, by which a silent server counts as alive for some 20 s")
 }
 
 func run(ctx context.Context, set *settings) (err error) {

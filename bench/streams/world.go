@@ -83,6 +83,15 @@ func open(ctx context.Context, set *settings, network *network, pg *localpg.Clus
 			return w, err
 		}
 	}
+	for i := range machines { // a node that comes while there is no leader of all ends, and is to be started again
+		js, err := w.conns[i].JetStream()
+		if err != nil {
+			return w, fmt.Errorf("JetStream: %w", err)
+		}
+		if err := until(ctx, "JetStream", time.Minute, func() bool { _, err := js.AccountInfo(); return err == nil }); err != nil {
+			return w, err
+		}
+	}
 	for i := range machines {
 		if err := w.serve(i); err != nil {
 			return w, err

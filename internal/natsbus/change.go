@@ -156,11 +156,11 @@ func (ch *Change) Prepare(ctx context.Context) error {
 	var open [2][wire.TaskStreamsMax][]int
 	for i := range ch.lanes { // all are closed first: no subject may be of two streams
 		l := &ch.lanes[i]
-		for n, stream := range l.streams {
-			if stream == nil {
+		for n := len(l.streams) - 1; n >= 0; n-- { // those that are not used any more become small first
+			if l.streams[n] == nil {
 				continue
 			}
-			open[i][n] = ch.stays(l, n, stream.CachedInfo().Config.Subjects)
+			open[i][n] = ch.stays(l, n, l.streams[n].CachedInfo().Config.Subjects)
 			if err := ch.close(ctx, i, n, open[i][n]); err != nil {
 				return err
 			}
@@ -212,7 +212,12 @@ func (ch *Change) close(ctx context.Context, lane, n int, open []int) error {
 	} else if n < ch.to && l.bytes > 0 {
 		to.MaxBytes = max(l.bytes/int64(ch.to), holds)
 	}
-	return ch.update(ctx, lane, n, to)
+	err := ch.update(ctx, lane, n, to)
+	if was := info.Config.MaxBytes; noStorage(err) && to.MaxBytes > was { // it grows when others are empty
+		to.MaxBytes = was
+		err = ch.update(ctx, lane, n, to)
+	}
+	return err
 }
 
 // admit makes a stream if it is missing, and lets it take what is moved to it.
