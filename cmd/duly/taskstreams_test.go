@@ -202,6 +202,47 @@ func (s *streamed) cancelUnread(id string) {
 	}
 }
 
+// streamedEach is how many tasks are submitted at a time.
+const streamedEach = 60
+
+// round changes the number of task streams with kill -9 in the middle, and reports whether
+// one came in time. scheduler is the one that runs before; it returns the one that does then.
+func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child, cut bool) {
+	s.t.Helper()
+	door := s.node(name+"-door", "ingest", from)
+	if code := scheduler.term(); code != 0 {
+		s.t.Fatalf("exit %d", code)
+	}
+	s.submit(name+"-unread", streamedEach)
+	s.submit("cancelled-"+name, 1)
+	s.cancelUnread("cancelled-" + name + "-0")
+	stop := s.meanwhile(name + "-meanwhile")
+	defer stop()
+	for range 2 {
+		s.change(to, 1)
+	}
+	if s.configs()["DULY_TASKS"].Metadata["duly_task_streams"] == fmt.Sprintf("%d>%d", from, to) { // the kill came in time
+		cut = true
+		for _, streams := range []int{from, to} {
+			if code, _, errs := command(s.t, "", s.args("early", "scheduler", streams)...); code == 0 || !strings.Contains(errs, fmt.Sprintf("the change from %d to %d task streams is not finished", from, to)) {
+				s.t.Errorf("a node with %d in the middle of the change: exit %d, %s", streams, code, errs)
+			}
+		}
+	}
+	s.change(to, 0)
+	stop()
+	if code, _, errs := command(s.t, "", s.args("late", "scheduler", from)...); code == 0 || !strings.Contains(errs, fmt.Sprintf("task streams are %d, want %d (--task-streams)", to, from)) {
+		s.t.Errorf("a node with %d: exit %d, %s", from, code, errs)
+	}
+	s.submit(name+"-open", 8) // by a door that still thinks of the former number
+	door.term()
+	scheduler = s.node(name, "ingest,scheduler,supervisor", to)
+	s.submit(name+"-after", streamedEach)
+	s.balanced()
+	s.inTheirStreams(to)
+	return scheduler, cut
+}
+
 // TestTaskStreamsChange: 1, 3, 2 and 1 task streams, with submissions going on before and
 // after, unread submissions and requests in the streams at each change, and kill -9 in the
 // middle of each: nothing is lost and nothing doubled. Nodes of another number are refused.
@@ -209,48 +250,20 @@ func (s *streamed) cancelUnread(id string) {
 // covers: inv1
 func TestTaskStreamsChange(t *testing.T) {
 	s := newStreamed(t)
-	const each = 60
 	first := s.node("first", "ingest,scheduler,supervisor", 1)
 	if err := s.plan.Apply(t.Context(), s.client); err != nil {
 		t.Fatal(err)
 	}
-	s.submit("before", each)
+	s.submit("before", streamedEach)
 	s.balanced()
 	original := s.configs()
 	scheduler, from, unfinished := first, 1, 0
 	for round, to := range []int{3, 2, 1} {
-		name := fmt.Sprintf("r%d", round)
-		door := s.node(name+"-door", "ingest", from)
-		if code := scheduler.term(); code != 0 {
-			t.Fatalf("exit %d", code)
-		}
-		s.submit(name+"-unread", each)
-		s.submit("cancelled-"+name, 1)
-		s.cancelUnread("cancelled-" + name + "-0")
-		stop := s.meanwhile(name + "-meanwhile")
-		defer stop()
-		for range 2 {
-			s.change(to, 1)
-		}
-		if s.configs()["DULY_TASKS"].Metadata["duly_task_streams"] == fmt.Sprintf("%d>%d", from, to) { // the kill came in time
+		var cut bool
+		if scheduler, cut = s.round(fmt.Sprintf("r%d", round), scheduler, from, to); cut {
 			unfinished++
-			for _, streams := range []int{from, to} {
-				if code, _, errs := command(t, "", s.args("early", "scheduler", streams)...); code == 0 || !strings.Contains(errs, fmt.Sprintf("the change from %d to %d task streams is not finished", from, to)) {
-					t.Errorf("a node with %d in the middle of the change: exit %d, %s", streams, code, errs)
-				}
-			}
 		}
-		s.change(to, 0)
-		stop()
-		if code, _, errs := command(t, "", s.args("late", "scheduler", from)...); code == 0 || !strings.Contains(errs, fmt.Sprintf("task streams are %d, want %d (--task-streams)", to, from)) {
-			t.Errorf("a node with %d: exit %d, %s", from, code, errs)
-		}
-		s.submit(name+"-open", 8) // by a door that still thinks of the former number
-		door.term()
-		scheduler, from = s.node(name, "ingest,scheduler,supervisor", to), to
-		s.submit(name+"-after", each)
-		s.balanced()
-		s.inTheirStreams(to)
+		from = to
 	}
 	if unfinished == 0 {
 		t.Error("no kill came in the middle of a change")
