@@ -162,8 +162,8 @@ func one(ctx context.Context, set *settings, network *network, pg *localpg.Clust
 	fmt.Printf("  %d task streams led by %s\n", streams, w.leads())
 	var next atomic.Int64
 	f.perSecond = w.full(ctx, &next, time.Duration(set.seconds)*time.Second)
-	if _, err := w.lost(ctx); err != nil {
-		return f, err
+	if missing, err := w.lost(ctx); err != nil || len(missing) > 0 {
+		return f, errors.Join(err, fmt.Errorf("%d tasks are lost before a machine is", len(missing)))
 	}
 	if err := w.lose(ctx, &next, victim, &f); err != nil {
 		return f, err
