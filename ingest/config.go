@@ -40,8 +40,10 @@ const (
 // Config is how a door works. Zero fields take their defaults, except those
 // that say otherwise.
 type Config struct {
-	Stream     string // name of the task stream, told in answers
-	Partitions int    // required
+	Stream string // name of the task stream, told in answers
+	// StreamOf is the name of the one that has a partition, where there are several; nil: Stream.
+	StreamOf   func(partition int) string
+	Partitions int // required
 	// PartitionOf is the partition of an id among so many; required.
 	PartitionOf func(id string, partitions int) int
 	// SizeOf is how many bytes a submission takes in a pack; nil: an estimate

@@ -10,27 +10,19 @@ import (
 // Place says which of the live nodes should own each of n partitions: the one
 // with the highest hash of its name and the partition's number (rendezvous), so
 // that a node that comes or goes moves only its own share. No nodes: all empty.
-<<<<<<< HEAD
-func Place(nodes []string, n int) []string {
-	r := newRendezvous(n)
-	r.set(nodes)
-	return r.owners
-}
-=======
 func Place(nodes []string, n int) []string { return rendezvous.Place(nodes, n) }
->>>>>>> h-group
 
 // PlaceBy is Place with what operators want: a partition that is pinned to a live node is that node's, and one whose
 // owner has stepped down is another's as long as there is another. Pins to nodes that are not live count for nothing.
 func PlaceBy(nodes []string, n int, wishes []core.Wish, now core.Instant) []string {
-	r := newRendezvous(n)
+	r := newPlaces(n)
 	r.set(nodes)
 	return r.by(wishes, now)
 }
 
-// rendezvous is which of the live nodes is to own each partition. It is kept from change to change: a node that comes is
+// places is which of the live nodes is to own each partition. It is kept from change to change: a node that comes is
 // weighed once for each partition, and one that goes costs only the partitions that it had.
-type rendezvous struct {
+type places struct {
 	live   []candidate
 	owners []string // by partition; empty: there is no node
 	best   []uint64 // their weights
@@ -42,12 +34,12 @@ type candidate struct {
 	seed uint64
 }
 
-func newRendezvous(n int) *rendezvous {
-	return &rendezvous{owners: make([]string, n), best: make([]uint64, n)}
+func newPlaces(n int) *places {
+	return &places{owners: make([]string, n), best: make([]uint64, n)}
 }
 
 // set makes these the live nodes.
-func (r *rendezvous) set(nodes []string) {
+func (r *places) set(nodes []string) {
 	was := make(map[string]uint64, len(r.live))
 	for _, c := range r.live {
 		was[c.name] = c.seed
@@ -58,7 +50,7 @@ func (r *rendezvous) set(nodes []string) {
 	for _, name := range nodes {
 		seed, known := was[name]
 		if !known {
-			seed = seedOf(name)
+			seed = rendezvous.Seed(name)
 			came = append(came, candidate{name, seed})
 		}
 		is[name] = true
@@ -70,7 +62,7 @@ func (r *rendezvous) set(nodes []string) {
 			r.owners[p], r.best[p], among = "", 0, r.live
 		}
 		for _, c := range among {
-			if w := weigh(c.seed, p); r.owners[p] == "" || w > r.best[p] || w == r.best[p] && c.name < r.owners[p] {
+			if w := rendezvous.Weigh(c.seed, p); r.owners[p] == "" || w > r.best[p] || w == r.best[p] && c.name < r.owners[p] {
 				r.owners[p], r.best[p] = c.name, w
 			}
 		}
@@ -78,13 +70,13 @@ func (r *rendezvous) set(nodes []string) {
 }
 
 // without is whose a partition would be without a node; empty: there is no other.
-func (r *rendezvous) without(node string, partition int) (owner string) {
+func (r *places) without(node string, partition int) (owner string) {
 	var best uint64
 	for _, c := range r.live {
 		if c.name == node {
 			continue
 		}
-		if w := weigh(c.seed, partition); owner == "" || w > best || w == best && c.name < owner {
+		if w := rendezvous.Weigh(c.seed, partition); owner == "" || w > best || w == best && c.name < owner {
 			owner, best = c.name, w
 		}
 	}
@@ -92,7 +84,7 @@ func (r *rendezvous) without(node string, partition int) (owner string) {
 }
 
 // by is a copy of the owners, with what operators want.
-func (r *rendezvous) by(wishes []core.Wish, now core.Instant) []string {
+func (r *places) by(wishes []core.Wish, now core.Instant) []string {
 	owners := slices.Clone(r.owners)
 	for _, w := range wishes {
 		switch {
@@ -107,25 +99,3 @@ func (r *rendezvous) by(wishes []core.Wish, now core.Instant) []string {
 	}
 	return owners
 }
-<<<<<<< HEAD
-
-// seedOf and weigh are FNV-1a over the name and two bytes of the partition. Nodes of two versions must agree on it.
-func seedOf(node string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(node))
-	return h.Sum64()
-}
-
-func weigh(seed uint64, partition int) uint64 {
-	const prime = 1099511628211
-	x := (seed ^ uint64(byte(partition>>8))) * prime
-	x = (x ^ uint64(byte(partition))) * prime
-	// FNV's last bytes barely reach its high bits: mix, or neighbours tie up.
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
-}
-=======
->>>>>>> h-group

@@ -25,7 +25,7 @@ type placement struct {
 
 	mu      sync.Mutex
 	live    []string
-	among   *rendezvous // of the live nodes, without the wishes
+	among   *places // of the live nodes, without the wishes
 	wishes  []core.Wish
 	owners  []string // whose each partition is to be, of the live nodes; nil: they are not known yet
 	changed bool     // since the last Reassign
@@ -37,7 +37,7 @@ type placement struct {
 }
 
 func newPlacement(partitions int) placement {
-	return placement{change: make(chan struct{}, 1), among: newRendezvous(partitions), waiting: map[int]time.Time{}}
+	return placement{change: make(chan struct{}, 1), among: newPlaces(partitions), waiting: map[int]time.Time{}}
 }
 
 // SetLive takes the names of the live nodes. It is safe for concurrent use.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/rendezvous"
 )
 
 // What is kept from change to change is what is found from the beginning, whoever comes and goes.
@@ -14,7 +15,7 @@ import (
 // covers: S22
 func TestRendezvousFollows(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
-	r := newRendezvous(256)
+	r := newPlaces(256)
 	live := map[string]bool{}
 	for change := range 300 {
 		for range 1 + draw.IntN(4) {
@@ -42,7 +43,7 @@ func TestWeightsStay(t *testing.T) {
 		partition int
 		want      uint64
 	}{{"a", 0, 6025810016043709626}, {"node-001", 7, 11401817185303055772}, {"node-001", 4095, 9175567520466486857}, {"", 300, 3342019705404160467}} {
-		if got := weigh(seedOf(x.node), x.partition); got != x.want {
+		if got := rendezvous.Weigh(rendezvous.Seed(x.node), x.partition); got != x.want {
 			t.Errorf("weight of %q for %d: %d, want %d", x.node, x.partition, got, x.want)
 		}
 	}
@@ -64,7 +65,7 @@ func BenchmarkPlace(b *testing.B) {
 		}
 	})
 	b.Run("comes", func(b *testing.B) {
-		r := newRendezvous(4096)
+		r := newPlaces(4096)
 		r.set(fleet(199))
 		for b.Loop() {
 			r.set(fleet(200))
@@ -72,7 +73,7 @@ func BenchmarkPlace(b *testing.B) {
 		}
 	})
 	b.Run("stepped-down", func(b *testing.B) {
-		r := newRendezvous(4096)
+		r := newPlaces(4096)
 		r.set(fleet(200))
 		var wishes []core.Wish
 		for p, owner := range r.owners {

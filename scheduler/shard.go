@@ -68,7 +68,8 @@ func NewCommitIDs(rand func() float64) *CommitIDs {
 	return ids
 }
 
-func (c *CommitIDs) next() int64 { return c.last.Add(1) }
+// Next is one that was not given out before.
+func (c *CommitIDs) Next() int64 { return c.last.Add(1) }
 
 // evidenceEvery is how often, at most, what is committed is recorded outside the
 // database.

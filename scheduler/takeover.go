@@ -95,7 +95,7 @@ func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground
 		g.Evidence = known
 	}
 	return s.store.TakeOver(ctx, id, core.Claim{
-		Owner: s.cfg.Node, Commit: s.cfg.IDs.next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
+		Owner: s.cfg.Node, Commit: s.cfg.IDs.Next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
 		RewoundTasks: s.rewound[id].tasks, RewoundControl: s.rewound[id].control,
 		Provisional: g.Again != nil && first == (core.First{}), First: first,
 	})

@@ -32,6 +32,7 @@ type cli struct {
 	Dev         devCmd         `cmd:"" help:"Run everything in one process, with NATS and the database embedded."`
 	Serve       serveCmd       `cmd:"" help:"Run roles against NATS and a database."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring the database's tables up to this version."`
+	TaskStreams taskStreamsCmd `cmd:"" name:"task-streams" help:"Change how many task streams share the partitions, while no scheduler runs."`
 	Renew       renewCmd       `cmd:"" name:"new-installation" help:"Make another installation of a copy of a database, before any node uses it."`
 	Submit      submitCmd      `cmd:"" help:"Submit a task and print where it is stored."`
 	Get         getCmd         `cmd:"" help:"Show one task with its steps."`

@@ -13,7 +13,7 @@ import (
 
 func good() Config {
 	return Config{
-		Roles: Roles, NodeName: "n1", Namespace: "duly", Partitions: 16, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
+		Roles: Roles, NodeName: "n1", Namespace: "duly", Partitions: 16, TaskStreams: 1, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: time.Second,
 	}
 }
@@ -45,6 +45,7 @@ func TestValidateNamesTheSetting(t *testing.T) {
 		{func(c *Config) { c.ReplyTo = []string{"duly.live."} }, `reply-to-prefixes: "duly.live." begins with the namespace "duly"`},
 		{func(c *Config) { c.Partitions = 0 }, "partitions: 0, want 1 to 4096"},
 		{func(c *Config) { c.Partitions = 4097 }, "partitions: 4097, want 1 to 4096"},
+		{func(c *Config) { c.Partitions, c.TaskStreams = 4, 5 }, "task-streams: 5, want at most partitions (4)"},
 		{func(c *Config) { c.Shards = 0 }, "shards: 0, want 1 to 64"},
 		{func(c *Config) { c.InFlight = 0 }, "in-flight: 0"},
 		{func(c *Config) { c.AgentWindow = -1 }, "agent-window: -1"},

@@ -16,6 +16,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"NodeName":              {[]any{"n", strings.Repeat("n", 64)}, []any{".", "a b", "a\x00", strings.Repeat("n", 65), strings.Repeat("n", 10<<20)}},
 	"Namespace":             {[]any{"", "n", strings.Repeat("n", 32)}, []any{".", "N", "1", "n.n", "n\x00", strings.Repeat("n", 33), strings.Repeat("n", 10<<20)}},
 	"Partitions":            {[]any{1, 4096}, []any{0, -1, 4097, math.MaxInt, math.MinInt}},
+	"TaskStreams":           {[]any{0, 1, 16}, []any{-1, 17, math.MaxInt}},
 	"Shards":                {[]any{1, 64}, []any{0, -1, 65, math.MaxInt}},
 	"InFlight":              {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
 	"AgentWindow":           {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},

@@ -171,19 +171,12 @@ var packages = map[string]place{
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
-<<<<<<< HEAD
-	"internal/members":   {}, // which nodes live, by what a watch says
-	"internal/near":      {}, // how far names are apart
-	"internal/quickjson": {}, // checks payloads
-	"internal/pause":     {}, // waits, or until a context ends
-	"internal/seal":      {}, // tells an encrypted payload, without a key
-=======
+	"internal/members":    {}, // which nodes live, by what a watch says
 	"internal/near":       {}, // how far names are apart
 	"internal/quickjson":  {}, // checks payloads
 	"internal/pause":      {}, // waits, or until a context ends
 	"internal/rendezvous": {}, // places partitions on nodes
 	"internal/seal":       {}, // tells an encrypted payload, without a key
->>>>>>> h-group
 
 	// Aids of the tests.
 	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/core"}},

@@ -92,7 +92,7 @@ type Conn struct {
 
 	setting  sync.Mutex                   // held by a Setup, which may change streams
 	config   atomic.Pointer[StreamConfig] // of the last Setup; nil: none yet
-	outcomes [kinds]outcomes              // of what is published, by the kind of its stream
+	outcomes [allKinds]outcomes           // of what is published, by the kind of its stream
 	watched  watched                      // of Guard
 	away     atomic.Pointer[time.Time]    // since when there is no connection
 	refused  atomic.Bool                  // the server's refusal was logged since the connection was lost

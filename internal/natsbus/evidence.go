@@ -103,16 +103,17 @@ func (c *Conn) WatchEvidence(ctx context.Context, partitions []int, heard func(c
 // TasksEnd is the position of a partition's last message in the task stream; 0: it
 // has none.
 func (c *Conn) TasksEnd(ctx context.Context, partition int) (uint64, error) {
-	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
+	name := c.StreamTasks(partition)
+	stream, err := c.js.Stream(ctx, name)
 	if err != nil {
-		return 0, fmt.Errorf("stream %s: %w", c.names.StreamTasks(), err)
+		return 0, fmt.Errorf("stream %s: %w", name, err)
 	}
 	last, err := stream.GetLastMsgForSubject(ctx, c.names.TasksPattern(partition))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("last message of partition %d in stream %s: %w", partition, c.names.StreamTasks(), err)
+		return 0, fmt.Errorf("last message of partition %d in stream %s: %w", partition, name, err)
 	}
 	return last.Sequence, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -154,6 +155,27 @@ func (c *Conn) Bucket(ctx context.Context, name string) (jetstream.KeyValue, err
 	c.buckets[name] = kv
 	c.mu.Unlock()
 	return kv, nil
+}
+
+// LiveNodes lists the nodes that have a lease now, or had one within its time. Error: the
+// bucket cannot be read; none where there is no bucket.
+func (c *Conn) LiveNodes(ctx context.Context) (nodes []string, err error) {
+	kv, err := c.Bucket(ctx, c.names.BucketNodes())
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := kv.ListKeysFiltered(ctx, wire.KeyNodePrefix+">")
+	if err != nil {
+		return nil, fmt.Errorf("live nodes: %w", err)
+	}
+	for key := range list.Keys() {
+		nodes = append(nodes, strings.TrimPrefix(key, wire.KeyNodePrefix))
+	}
+	slices.Sort(nodes)
+	return nodes, nil
 }
 
 // WatchNodes calls live with the names of the nodes that hold their lease, in

@@ -19,6 +19,7 @@ const (
 	FlagControlBytes = "stream-control-max-bytes"
 	FlagEventsBytes  = "stream-events-max-bytes"
 	FlagDeadBytes    = "stream-dead-max-bytes"
+	FlagTaskStreams  = "task-streams"
 
 	flagPartitions = "partitions"
 	flagReplicas   = "stream-replicas"
@@ -29,7 +30,7 @@ const (
 
 // Flags are the settings that errors about streams name.
 func Flags() []string {
-	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, flagPartitions, flagReplicas, flagAge, flagLease, flagNamespace}
+	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, FlagTaskStreams, flagPartitions, flagReplicas, flagAge, flagLease, flagNamespace}
 }
 
 func newStreamID() string { return rand.Text() }
@@ -55,6 +56,9 @@ func mostConsumers(partitions int) int {
 func (r *resource) refusals(have *jetstream.StreamConfig) []string {
 	want := &r.want
 	d := diffs{name: want.Name}
+	if wrong := r.wrongNumber(have); wrong != "" {
+		return []string{want.Name + ": " + wrong} // what else differs comes from that
+	}
 	d.check("retention", have.Retention, want.Retention, "")
 	d.check("storage", have.Storage, want.Storage, "")
 	d.check("discard", have.Discard, want.Discard, "")

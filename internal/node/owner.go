@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -86,7 +87,7 @@ func (b ownerBus) Refuse(ctx context.Context, refused []core.Status) error {
 func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, cause string) error {
 	data := wire.AppendPack(nil, []core.Submission{sub})
 	return b.n.persist(ctx, "dead letter", func() error {
-		return b.n.conn.Dead(ctx, b.n.conn.Names().StreamTasks(), b.n.conn.Names().PackSubject(partition), data, cause, nil)
+		return b.n.conn.Dead(ctx, b.n.conn.StreamTasks(partition), b.n.conn.Names().PackSubject(partition), data, cause, nil)
 	})
 }
 
@@ -150,11 +151,34 @@ func (w ownerWires) Ground(ctx context.Context, partition int) (scheduler.Ground
 	}
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	streams, err := w.n.conn.Identity(bounded) // as they are now, not at the start
+	home, err := w.n.conn.Home(bounded, partition) // as the streams are now, not at the start
+	if err == nil {
+		err = w.n.checkHome(bounded, partition, home)
+	}
 	if err != nil {
 		return scheduler.Ground{}, err
 	}
-	return scheduler.Ground{Stream: streams, End: end, Evidence: evidence, Former: former}, nil
+	return scheduler.Ground{Stream: home.Identity, End: end, Evidence: evidence, Former: former}, nil
+}
+
+// checkHome refuses a partition whose cursor is of another task stream of this installation:
+// the database is older than a change of their number, and what it has not read is there.
+func (n *Node) checkHome(ctx context.Context, partition int, home natsbus.Home) error {
+	if len(home.Others) == 0 {
+		return nil
+	}
+	states, err := n.store.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range states {
+		tasks, _, _ := strings.Cut(states[i].Stream, "/")
+		if states[i].Partition == partition && slices.Contains(home.Others, tasks) {
+			return fmt.Errorf("partition %d: the database is older than a change of the task streams: its cursor is of %s; stop the schedulers and let `duly task-streams %d` move what is unread",
+				partition, tasks, n.cfg.TaskStreams)
+		}
+	}
+	return nil
 }
 
 // watchEvidenceFor is when a watch of evidence is begun again: one whose bucket was made
@@ -274,14 +298,15 @@ func (n *Node) doors() wire.TaskDecoder {
 
 func (w ownerWires) tasks(ctx context.Context, partition int, m *natsbus.TaskMessage, in *scheduler.Inbox) {
 	mail := scheduler.TaskMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
-	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, m.Time)
+	stored := wire.StoredAt(m.Header, m.Time)
+	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, stored)
 	if err != nil {
-		if !w.bury(ctx, w.n.conn.Names().StreamTasks(), m, err) {
+		if !w.bury(ctx, w.n.conn.StreamTasks(partition), m, err) {
 			return
 		}
 	}
 	for i := range d.Submissions {
-		clamp(&d.Submissions[i], m.Time)
+		clamp(&d.Submissions[i], stored)
 	}
 	mail.Submissions, mail.Refused = d.Submissions, d.Refused
 	in.Tasks(mail)
@@ -302,7 +327,7 @@ func (w ownerWires) controls(ctx context.Context, partition int, m *natsbus.Task
 	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
 	c, err := wire.DecodeControl(m.Data)
 	if err != nil {
-		if !w.bury(ctx, w.n.conn.Names().StreamControl(), m, err) {
+		if !w.bury(ctx, w.n.conn.StreamControl(partition), m, err) {
 			return
 		}
 		c = core.Control{}

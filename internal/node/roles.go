@@ -22,7 +22,7 @@ type openDoor struct{ in *ingest.Ingest }
 
 func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 	return ingest.Config{
-		Stream: n.conn.Names().StreamTasks(), Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
+		StreamOf: n.conn.StreamTasks, FlightsMax: ingest.DefaultFlightsMax * n.cfg.TaskStreams, Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
@@ -175,6 +175,9 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	stopTraces := n.followTraces()
 	defer stopTraces()
 	wg.Go(func() { n.keepRoom(roomy) })
+	if n.cfg.TaskStreams > 1 {
+		wg.Go(func() { n.conn.ForwardIn(roomy) })
+	}
 	n.setOwner(s) // ready only now: plans can be applied
 	defer n.setOwner(nil)
 	return s.Run(ctx)

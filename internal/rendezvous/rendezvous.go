@@ -10,7 +10,7 @@ func Place(nodes []string, n int) []string {
 	for p := range owners {
 		var best uint64
 		for _, node := range nodes {
-			if w := weight(node, p); owners[p] == "" || w > best || (w == best && node < owners[p]) {
+			if w := Weigh(Seed(node), p); owners[p] == "" || w > best || (w == best && node < owners[p]) {
 				owners[p], best = node, w
 			}
 		}
@@ -18,12 +18,20 @@ func Place(nodes []string, n int) []string {
 	return owners
 }
 
-func weight(node string, partition int) uint64 {
+// Seed is the part of the weights of a node that is the same for all partitions. Nodes of two versions must agree on it.
+func Seed(node string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node))
-	_, _ = h.Write([]byte{byte(partition >> 8), byte(partition)})
+	return h.Sum64()
+}
+
+// Weigh is the weight of a node, by its seed, for a partition: FNV-1a over the name and two bytes of the partition. The node
+// with the highest one is to own it, of two that are equal the one whose name comes first.
+func Weigh(seed uint64, partition int) uint64 {
+	const prime = 1099511628211
+	x := (seed ^ uint64(byte(partition>>8))) * prime
+	x = (x ^ uint64(byte(partition))) * prime
 	// FNV's last bytes barely reach its high bits: mix, or neighbours tie up.
-	x := h.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33

@@ -361,6 +361,9 @@ func safeType(taskType string) string {
 	return taskType
 }
 
+// ConsumerForward is the durable consumer of StreamIn that schedulers share.
+const ConsumerForward = "forward"
+
 // ConsumerAlerts is the durable consumer that supervisors share: it holds the endings in
 // error of which no alert has been sent.
 const ConsumerAlerts = "alerts"
