@@ -81,7 +81,7 @@ test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, 
 	@scripts/test-cockroach
 
 # It says so where there is no engine, and installs one with CI=true alone.
-test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMAGES=published, COMPOSE_ONLY=tour|cluster|upgrade)
+test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMAGES=published, COMPOSE_ONLY=tour|single|cluster|upgrade)
 	$(call heading,compose.yaml on a Docker engine)
 	@mkdir -p $(BIN)
 	@scripts/test-compose 2>&1 | tee -a $(SUMMARY)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -102,6 +104,7 @@ func (c *renewCmd) Run(ctx context.Context, std streams) error {
 
 type devCmd struct {
 	DataDir  string `name:"data-dir" help:"Where to keep everything; without it a temporary directory, removed at the end."`
+	Host     string `default:"127.0.0.1" help:"Address to listen on. All who reach another one than loopback may do everything: for a container whose ports are published on loopback."`
 	Port     int    `default:"7310" help:"HTTP port."`
 	NATSPort int    `name:"nats-port" default:"4222" help:"NATS port; 0: any free one."`
 	Store    string `default:"sqlite" help:"sqlite, postgres (a throwaway server of this machine's binaries) or a database URL."`
@@ -126,9 +129,10 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 		defer os.RemoveAll(dir)
 	}
 	cfg := demoConfig()
-	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
+	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), []string{"_INBOX.", "status."}
+	cfg.Insecure = !config.Loopback(cfg.HTTPAddr)
 	cfg.Namespace, cfg.Level, cfg.BooksInterval = c.Namespace, c.Level, booksOfDev
-	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: log})
+	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSHost: c.Host, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
 		return err
 	}
