@@ -43,7 +43,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.OnlyAgents() {
-		return agents.Run(ctx)
+		return together(ctx, agents.Run, func(ctx context.Context) error { return tellSystemd(ctx, wellAgents, log) })
 	}
 	return together(ctx, agents.Run, func(ctx context.Context) error { return serveNode(ctx, c.WithoutAgents(), log) })
 }
@@ -55,7 +55,8 @@ func serveNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		return err
 	}
 	log.Info("serving", "roles", cfg.Roles, "http", cfg.HTTPAddr)
-	return errors.Join(n.Run(ctx), n.Close())
+	err = together(ctx, n.Run, func(ctx context.Context) error { return tellSystemd(ctx, n.Health, log) })
+	return errors.Join(err, n.Close())
 }
 
 // together runs all until ctx ends, or the first of them.
