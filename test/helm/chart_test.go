@@ -183,15 +183,15 @@ func TestChart(t *testing.T) {
 // TestRefusedValues: what cannot work is refused before anything is rendered.
 func TestRefusedValues(t *testing.T) {
 	for text, want := range map[string]string{
-		"{}": "database",
-		"{database: {url: 'mysql://x'}}":                                              "url",
-		"{database: {existingSecret: db}, nats: {replicas: 2}}":                       "replicas",
-		"{database: {existingSecret: db}, http: {auth: none}}":                        "auth",
-		"{database: {existingSecret: db}, http: {port: 80}}":                          "port",
-		"{database: {existingSecret: db}, setings: {DULY_CHAIN: true}}":               "setings",
-		"{database: {existingSecret: db}, settings: {PATH: /bin}}":                    "PATH",
-		"{database: {existingSecret: db}, replicas: none}":                            "replicas",
-		"{database: {existingSecret: db}, networkPolicy: {egressPorts: ['nats']}}":    "egressPorts",
+		"{}":                             "database",
+		"{database: {url: 'mysql://x'}}": "url",
+		"{database: {existingSecret: db}, nats: {replicas: 2}}":                        "replicas",
+		"{database: {existingSecret: db}, http: {auth: none}}":                         "auth",
+		"{database: {existingSecret: db}, http: {port: 80}}":                           "port",
+		"{database: {existingSecret: db}, setings: {DULY_CHAIN: true}}":                "setings",
+		"{database: {existingSecret: db}, settings: {PATH: /bin}}":                     "PATH",
+		"{database: {existingSecret: db}, replicas: none}":                             "replicas",
+		"{database: {existingSecret: db}, networkPolicy: {egressPorts: ['nats']}}":     "egressPorts",
 		"{database: {existingSecret: db}, serviceMonitor: {enabled: true, path: '/'}}": "serviceMonitor",
 	} {
 		if _, err := render(chartDir, values(t, text)); err == nil || !strings.Contains(err.Error(), want) {
