@@ -19,9 +19,12 @@ import (
 	"duly.dev/duly/internal/redact"
 )
 
-// version is set by the release build; `duly version` adds what the toolchain
-// knows.
-var version = "0.1.0-dev"
+// version and revision are set by the release build; `duly version` adds what the
+// toolchain knows.
+var (
+	version  = "0.1.0-dev"
+	revision = "" // of the source; empty: the toolchain's
+)
 
 // errUnclean makes the program exit with 1 after it has said all there is to say.
 var errUnclean = errors.New("unclean")
@@ -147,11 +150,11 @@ type versionCmd struct {
 
 // Run prints the version.
 func (c *versionCmd) Run(std streams) error {
-	goVersion, revision := "", ""
+	goVersion, revision := "", revision
 	if info, ok := debug.ReadBuildInfo(); ok {
 		goVersion = info.GoVersion
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
+			if s.Key == "vcs.revision" && revision == "" {
 				revision = s.Value
 			}
 		}
