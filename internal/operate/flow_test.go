@@ -26,7 +26,7 @@ type world struct {
 	states  []core.PartitionState
 	lags    map[int]uint64
 	plans   []core.Plan
-	waiting map[string]operate.Count
+	waiting map[string][]operate.ParkedOf
 	parked  func(operate.ParkedFilter) operate.Parked
 	live    []string
 	known   bool
@@ -44,7 +44,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		pauses: map[string]operate.Pause{}, wishes: map[int]core.Wish{}, lags: map[int]uint64{}, waiting: map[string]operate.Count{},
+		pauses: map[string]operate.Pause{}, wishes: map[int]core.Wish{}, lags: map[int]uint64{}, waiting: map[string][]operate.ParkedOf{},
 		states: []core.PartitionState{{Partition: 1, Owner: "n2", Epoch: 7}, {Partition: 0, Owner: "n1", Epoch: 4}, {Partition: 2}},
 		live:   []string{"n1", "n2"}, known: true, now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
 		plans: []core.Plan{
@@ -93,7 +93,7 @@ func (w *world) PutWish(_ context.Context, wish core.Wish) error {
 	return w.failing
 }
 
-func (w *world) WaitingFor(context.Context) (map[string]operate.Count, error) { return w.waiting, nil }
+func (w *world) ParkedAt(context.Context) (map[string][]operate.ParkedOf, error) { return w.waiting, nil }
 func (w *world) Parked(_ context.Context, f operate.ParkedFilter) (operate.Parked, error) {
 	return w.parked(f), nil
 }
@@ -119,7 +119,7 @@ func (w *world) partitioning() *operate.Partitioning {
 }
 
 func (w *world) agents() *operate.LiveAgents {
-	return &operate.LiveAgents{Flow: w, Pauses: w.Pauses, Now: func() time.Time { return w.now }, Instances: func(_ context.Context, names []string) ([]operate.Instance, bool, error) {
+	return &operate.LiveAgents{Flow: w, Pauses: w.Pauses, Breakers: w.Breakers, Absent: func(context.Context) ([]operate.Absence, bool, error) { return w.absent, w.more, nil }, Now: func() time.Time { return w.now }, Instances: func(_ context.Context, names []string) ([]operate.Instance, bool, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.names = names
