@@ -81,7 +81,7 @@ type Breaking struct {
 func (s *Breaking) Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker, error) {
 	now := s.Now()
 	action, target := "breaker."+string(f.State), "agent/"+core.ShortText(f.Agent, ReasonBytesMax)
-	r := f.check(now)
+	r := f.Check(now)
 	if r != nil && r.Field == "state" {
 		action = "breaker.force"
 	}
@@ -164,8 +164,8 @@ func notForced(agent string) *Refusal {
 	return &Refusal{Code: 409, Field: "state", Detail: fmt.Sprintf("the breaker of agent %s is not forced: it decides by itself", agent)}
 }
 
-// check refuses a wish that cannot be; nil: it can.
-func (f *ForceBreaker) check(now time.Time) *Refusal {
+// Check refuses a wish that is wrong in itself; nil: it can be asked.
+func (f *ForceBreaker) Check(now time.Time) *Refusal {
 	if err := core.CheckAgent(f.Agent); err != nil {
 		return wrong("agent", "%v", err)
 	}

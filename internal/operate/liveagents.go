@@ -70,6 +70,13 @@ func (s *LiveAgents) Agents(ctx context.Context) ([]Agent, error) {
 	return slices.Clone(seen), nil
 }
 
+// Forget has the next who asks look again: something that it shows was changed.
+func (s *LiveAgents) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = time.Time{}
+}
+
 func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
 	plans, err := s.Flow.Plans(ctx)
 	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
@@ -106,7 +113,7 @@ type agentBook map[string]*Agent
 func (b agentBook) of(name string) *Agent {
 	a := b[name]
 	if a == nil {
-		a = &Agent{Name: name, Breaker: Breaker{State: core.BreakerClosed}}
+		a = &Agent{Name: name, Steps: []WaitingStep{}, Breaker: Breaker{State: core.BreakerClosed}}
 		b[name] = a
 	}
 	return a

@@ -407,7 +407,7 @@ type Agent struct {
 
 	// Of all that wait for it, parked or in flight.
 	FirstDeadline time.Time     `json:"first_deadline,omitzero" doc:"the earliest: until then none of them is undone for waiting"`
-	Steps         []WaitingStep `json:"steps,omitempty" doc:"that wait for it, the most first, 32 at most"`
+	Steps         []WaitingStep `json:"steps" doc:"that wait for it, the most first, 32 at most"`
 }
 
 // WaitingStepsMax bounds the steps that an agent's view names.

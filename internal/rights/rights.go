@@ -236,7 +236,7 @@ func (b *builder) scheduler() {
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectPausesChanged()}) // without it, it reads them later
 	b.seldom(n.SubjectPausesChanged())                                            // it has changed a breaker
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectAway()})
-	b.seldom(n.StepsSubject(""))                                                  // without these, steps are not told
+	b.seldom(n.StepsSubject("")) // without these, steps are not told
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectWatched()})
 	b.set.Answers = answersSoon
 }
