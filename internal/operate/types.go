@@ -427,6 +427,7 @@ type Overview struct {
 	Groups     int          `json:"groups"`
 	AtRisk     Count        `json:"at_risk"` // tasks whose deadline is nearer than AtRiskWithin
 	AgentsGone []string     `json:"agents_gone"`
+	Breakers   []string     `json:"breakers"`   // agents whose breaker is not closed
 	Operations []Operation  `json:"operations"` // that are braked, paused or running
 	Troubles   []Trouble    `json:"troubles"`   // of this node, as /readyz has them
 	Signals    Signals      `json:"signals"`
