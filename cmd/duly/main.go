@@ -50,7 +50,7 @@ type cli struct {
 	Plan        planCmd        `cmd:"" help:"Look at plans and store them."`
 	Failures    failuresCmd    `cmd:"" help:"Look at what failed alike, and repair it at once."`
 	Op          opCmd          `cmd:"" help:"Look at operations over many tasks, and hold or end them."`
-	Agents      agentsCmd      `cmd:"" help:"List the agents: how many are there, and what waits for them."`
+	Agents      agentsCmd      `cmd:"" help:"Look at the agents: how many are there, and what waits for them; open and close their breakers."`
 	Partitions  partitionsCmd  `cmd:"" help:"Look at the partitions, and move them."`
 	Pause       pauseCmd       `cmd:"" help:"Hold back new commands, and let them go again."`
 	Schedule    scheduleCmd    `cmd:"" help:"Submit tasks again and again: make schedules, look at them, hold them."`

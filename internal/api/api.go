@@ -81,6 +81,7 @@ type Ports struct {
 	Partitions     operate.Partitions
 	Events         operate.Events
 	Pauses         operate.PauseControl
+	Breakers       operate.BreakerControl
 	Versions       operate.PlanControl
 	Tokens         operate.TokenStore
 	Notes          operate.NoteStore

@@ -316,6 +316,11 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true,"reason":"right"}`, 200, `"deprecated":false,"newest":1`},
 		{"POST", "/v1/plans/order/2/deprecate", `{"reason":"r"}`, 404, `no plan \"order\" in version 2`},
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true}`, 400, `reason`},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"auto","reason":"r"}`, 409, `is not forced: it decides by itself`},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"open","until":"2026-01-31T13:00:00Z","reason":"bank is down"}`, 200, `{"state":"open","since":"2026-01-31T12:00:00Z","until":"2026-01-31T13:00:00Z","forced":true,"by":"the-admin","reason":"bank is down"}`},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"closed","reason":"bank is back"}`, 200, `{"state":"closed","since":"2026-01-31T12:00:00Z","forced":true,`},
+		{"PUT", "/v1/agents/shop/breaker", `{"state":"open","reason":"r"}`, 404, `no stored plan has a step at agent \"shop\"`},
+		{"GET", "/v1/agents", "", 200, `"unserved":{"n":2},"away_since":"2026-01-31T12:00:00Z","first_deadline":"2026-01-31T13:00:00Z","steps":[{"type":"order","step":"charge","tasks":2}]`},
 		{"GET", "/v1/pauses", "", 200, `{"pauses":[]}`},
 		{"POST", "/v1/pauses", `{"type":"order","step":"charge","reason":"bank is down","until":"2026-01-31T13:00:00Z"}`, 201, `"by":"the-admin","reason":"bank is down"`},
 		{"DELETE", "/v1/pauses/nope", "", 404, `no pause`},
@@ -345,7 +350,7 @@ func TestRoutes(t *testing.T) {
 		{"PUT", "/v1/schedules/weekly", `{"type":"order","input":1,"cron":"0 0 * * *","zone":"Europe/Belrin"}`, 400, `is Europe/Berlin meant?`},
 		{"PUT", "/v1/schedules/weekly", `{"type":"other","input":1,"every":"1h"}`, 400, `has no plan`},
 		{"GET", "/v1/audit?actor=olga&action=undo&target=task/order&from=2026-01-31T12:00:00Z&to=2026-01-31T12:00:01Z", "", 200, `"reason":"asked by mail"`},
-		{"GET", "/v1/overview", "", 200, `"errors":{"n":1},"groups":1,"at_risk":{"n":3},"agents_gone":["payment.charge"],"operations":[{"id":"op1"`},
+		{"GET", "/v1/overview", "", 200, `"errors":{"n":1},"groups":1,"at_risk":{"n":3},"agents_gone":["payment.charge"],"breakers":["payment.charge"],"operations":[{"id":"op1"`},
 		{"GET", "/v1/overview", "", 200, `"signals":{"tasks":{"n":1},"steps":{"n":1},"since":"2026-01-31T11:00:00Z","near":{"n":1},"next":[{"type":"order","id":"t-0","steps":["approve"],"since":`},
 		{"GET", "/v1/tasks?waits=signal", "", 200, `{"tasks":[{"id":"t-0",`},
 		{"GET", "/v1/tasks?waits=wait", "", 400, `query parameter waits is \"wait\", want signal`},
@@ -381,7 +386,7 @@ func TestNotServed(t *testing.T) {
 		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
 		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
 		"putLogLevel": `{"level":"info"}`, "putSchedule": `{"type":"order","input":{"a":1},"cron":"0 9 * * 1-5","zone":"Europe/Berlin","overlap":"queue","queue":4}`, "putAlertChannel": `{"kind":"webhook"}`,
-		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
+		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "forceBreaker": `{"state":"open","reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
 	}
 	for _, op := range operations(doc) {
 		if slices.Contains(served, op.id) {
@@ -461,6 +466,10 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/v1/operations", `{"token":"x","reason":"r","rate":10001}`, `field rate`},
 		{"PATCH", "/v1/operations/op1", `{"reason":"r"}`, `neither is given`},
 		{"PATCH", "/v1/operations/op1", `{"reason":"r","state":"done"}`, `field state`},
+		{"PUT", "/v1/agents/a..b/breaker", `{"state":"open","reason":"r"}`, `a..b`},
+		{"PUT", "/v1/agents/a/breaker", `{"state":"trial","reason":"r"}`, `field state`},
+		{"PUT", "/v1/agents/a/breaker", `{"state":"open"}`, `reason`},
+		{"PUT", "/v1/agents/a/breaker", `{"state":"open","until":"2026-01-31T12:00:00Z","reason":"r"}`, `until 2026-01-31T12:00:00Z has passed`},
 		{"POST", "/v1/pauses", `{"step":"charge","reason":"r"}`, `name the type as well`},
 		{"POST", "/v1/pauses", `{"label":"x","reason":"r"}`, `label`},
 		{"POST", "/v1/pauses", `{"agent":"a b","reason":"r"}`, `agent`},
@@ -556,6 +565,7 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 	for i, x := range []struct{ method, target, body, action string }{
 		{"POST", "/v1/pauses", `{"reason":"r"}`, "pause.set"},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"closed","reason":"r"}`, "breaker.closed"},
 		{"PUT", "/v1/settings/views/late", `{"query":"a"}`, "view.put"},
 		{"DELETE", "/v1/settings/views/late", "", "view.delete"},
 		{"POST", "/v1/partitions/0/pin", `{"node":"n","reason":"r"}`, "partition.pin"},

@@ -43,6 +43,7 @@
 //
 //	Conn.PutWish, Wish, WatchWishes             where partitions are to be
 //	Conn.AnnouncePauses, OnPausesChanged        what is held back has changed
+//	Conn.Away, ServeAway                        what nodes have in flight that waits for agents
 //	Conn.Instances(ctx, agents), Lags           who answers now, and how far owners are behind
 //
 // # Clients

@@ -244,3 +244,38 @@ func TestInstancesAreBounded(t *testing.T) {
 		t.Errorf("too many names: %+v, %v, %v", all, more, err)
 	}
 }
+
+// TestAway: each node that is asked counts once; who is not among them does not, and who is silent is told as more.
+func TestAway(t *testing.T) {
+	c := ready(t)
+	if all, more, err := c.Away(within(t), []string{"n1"}); err != nil || len(all) != 0 || !more {
+		t.Errorf("no one serves it: %+v, %v, %v", all, more, err)
+	}
+	for _, node := range []string{"n1", "n2", "n2", "stranger"} {
+		sub, err := c.ServeAway(func() wire.AwayReport {
+			return wire.AwayReport{Node: node, Agents: []wire.AwayAgent{{Agent: "pay", Tasks: 2}}}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(sub.Stop)
+	}
+	for _, x := range []struct {
+		nodes []string
+		want  []string
+		more  bool
+	}{{nil, nil, false}, {[]string{"n1", "n2"}, []string{"n1", "n2"}, false}, {[]string{"n1", "n2", "n3"}, []string{"n1", "n2"}, true}} {
+		all, more, err := c.Away(within(t), x.nodes)
+		var got []string
+		for _, r := range all {
+			got = append(got, r.Node)
+			if len(r.Agents) != 1 || r.Agents[0].Tasks != 2 {
+				t.Errorf("%+v", r)
+			}
+		}
+		slices.Sort(got)
+		if err != nil || more != x.more || !slices.Equal(got, x.want) {
+			t.Errorf("of %v: %v, more %v, %v", x.nodes, got, more, err)
+		}
+	}
+}

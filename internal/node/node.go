@@ -19,6 +19,7 @@ import (
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/books"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
@@ -82,6 +83,7 @@ type owner interface {
 	Owned() int
 	Overloaded() bool
 	Snapshot() scheduler.Snapshot
+	Breakers() []core.Breaker
 }
 
 // startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that

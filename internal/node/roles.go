@@ -168,6 +168,11 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer paused.Stop()
+	away, err := n.conn.ServeAway(func() wire.AwayReport { return n.awayReport(s) })
+	if err != nil {
+		return err
+	}
+	defer away.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	roomy, stop := context.WithCancel(ctx)

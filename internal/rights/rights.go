@@ -190,7 +190,7 @@ func (b *builder) ingest() {
 		b.publish(api + "CONSUMER.LIST." + n.StreamTasksAt(i))
 	}
 	// What operators ask of it: which agents live, and where partitions and pauses are to be.
-	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
+	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectAway(), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
@@ -242,7 +242,9 @@ func (b *builder) scheduler() {
 	b.subscribe(n.SubjectPlansApply(), wire.GroupPlans)
 	b.subscribe(n.SubjectPlansChanged(), "")
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectPausesChanged()}) // without it, it reads them later
-	b.seldom(n.StepsSubject(""))                                                  // without these, steps are not told
+	b.seldom(n.SubjectPausesChanged())                                            // it has changed a breaker
+	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectAway()})
+	b.seldom(n.StepsSubject("")) // without these, steps are not told
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectWatched()})
 	b.set.Answers = answersSoon
 }

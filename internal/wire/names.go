@@ -151,7 +151,7 @@ func (n Names) SubjectPlansApply() string { return n.get().root + "plans.apply" 
 // SubjectPlansChanged is where a change of the plans is announced.
 func (n Names) SubjectPlansChanged() string { return n.get().root + "plans.changed" }
 
-// SubjectPausesChanged is where a change of the pauses is announced.
+// SubjectPausesChanged is where a change of the pauses or of the breakers is announced.
 func (n Names) SubjectPausesChanged() string { return n.get().root + "pauses.changed" }
 
 // PatternSubmit selects the request endpoint of all tasks.

@@ -156,6 +156,8 @@ func main() {
 	check("getPlan", err, plan != nil && plan.JSON200 != nil && plan.JSON200.Name == "order", body(plan))
 	agents, err := c.ListAgentsWithResponse(ctx, nil)
 	check("listAgents", err, agents != nil && agents.JSON200 != nil && len(agents.JSON200.Agents) == 2, body(agents))
+	breaker, err := c.ForceBreakerWithResponse(ctx, "payment.charge", client.BreakerRequest{State: "open", Until: &until, Reason: "r"})
+	check("forceBreaker", err, breaker != nil && breaker.JSON200 != nil && breaker.JSON200.State == "open" && breaker.JSON200.By != nil, body(breaker))
 	partitions, err := c.ListPartitionsWithResponse(ctx, nil)
 	check("listPartitions", err, partitions != nil && partitions.JSON200 != nil && len(partitions.JSON200.Partitions) == 4, body(partitions))
 	pinned, err := c.PinPartitionWithResponse(ctx, 1, client.PinRequest{Node: "n", Reason: "r"})
