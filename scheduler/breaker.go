@@ -247,8 +247,8 @@ func (e *entry) unmark() {
 	e.out = 0
 }
 
-// applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed, or where
-// a trial begins.
+// applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed. What is
+// parked where a trial begins is looked at in any round.
 func (s *Shard) applyBreakers() {
 	c, b := &s.cycle, &s.breakers
 	look := func(a *agentCalls) {
@@ -265,12 +265,6 @@ func (s *Shard) applyBreakers() {
 		c.mail.Breakers = nil
 	case b.until == 0 || c.now < b.until:
 		return
-	default:
-		for _, k := range b.known {
-			if k.Until != 0 && k.Until <= c.now {
-				look(b.of(k.Agent))
-			}
-		}
 	}
 	b.until = 0
 	for i := range b.known {

@@ -212,3 +212,28 @@ func TestLimitChanges(t *testing.T) {
 		t.Fatalf("%d do commands are out, want all that are left", n)
 	}
 }
+
+// A command of a task that goes to another node keeps its place until it is over: it may be at work, and its new owner takes
+// one for it as well.
+func TestGoneKeepsItsPlace(t *testing.T) {
+	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
+	r.submit(0, 1)
+	if left := r.run(time.Second); left != 1 {
+		t.Fatalf("%d commands left, want 1", left)
+	}
+	n := r.nodes[0]
+	n.shard().Drop(0)
+	over := r.now.Add(12 * time.Second) // complete-by and grace
+	if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); err != nil {
+		t.Fatal(err)
+	}
+	in := n.sched.Committers()[0].Inbox()
+	in.OpenGate(1, 100)
+	in.Tasks(scheduler.TaskMail{Partition: 1, Pos: 1, Submissions: []core.Submission{{Type: "order", ID: "next", CompleteBy: r.now.Add(time.Hour)}}, Ack: func() {}})
+	if left := r.run(over.Sub(r.now) - time.Second); left != 0 {
+		t.Fatalf("%d commands left while the one that is gone may be at work", left)
+	}
+	if left := r.run(4 * time.Second); left != 1 {
+		t.Fatalf("%d commands left when it is over, want 1", left)
+	}
+}

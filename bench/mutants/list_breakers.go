@@ -1,0 +1,71 @@
+package main
+
+// breakerMutants are faults of breakers and limits: what an agent gets of new work.
+var breakerMutants = []mutant{
+	{
+		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/breaker.go",
+		old: "		steps |= 1 << uint(i)\n		if a.limit != nil {", new: "		if a.limit != nil {",
+		fault: "commands leave to an agent whose breaker is open",
+		run:   "^(TestBreakerParks|TestLimitOverNodes)$",
+	},
+	{
+		name: "trial-without-end", invariant: 11, file: "scheduler/breaker.go",
+		old: "			e.plan.agents[i].tried--\n", new: "",
+		fault: "a trial never gets its commands back, and the breaker stays in it for ever",
+		run:   "^(TestTrialGivesBack|TestBreakerParks)$",
+	},
+	{
+		name: "hopeless-waits", invariant: 11, file: "internal/core/breaker.go",
+		old: "	return d.ev.Back[i].Add(d.p.Steps[i].Least) >= d.t.workUntil(d.p)", new: "	return d.ev.Back[i].Add(d.p.Steps[i].Least) < 0",
+		fault: "a task that cannot wait until its agent is back is not undone until its deadline",
+		run:   "^(TestBackTooLate|TestBreakerGivesUp)$",
+	},
+	{
+		name: "parked-is-not-given-up", invariant: 11, file: "scheduler/breaker.go",
+		old: "p.park[slot], p.giveUp[slot] = true, a.breaker.Back(c.now) != 0", new: "p.park[slot], p.giveUp[slot] = true, false",
+		fault: "a task that is parked when the breaker opens, and cannot wait so long, is not undone until its deadline",
+		run:   "^TestBreakerGivesUp$",
+	},
+	{
+		name: "trial-fails-and-goes-on", invariant: 12, file: "internal/core/breaker.go",
+		old: "		case trial.bad(p.SharePct):\n			return b.open(p, now, trial), true\n", new: "",
+		fault: "a breaker in trial lets more and more through to an agent that fails",
+		run:   "^TestBreakerTrial$",
+	},
+	{
+		name: "forced-is-not-heard", invariant: 12, file: "internal/core/breaker.go",
+		old: "p.SharePct == 0 || b.Holds(now)", new: "p.SharePct == 0",
+		fault: "a breaker that an operator holds decides by itself",
+		run:   "^TestBreakerForced$",
+	},
+	{
+		name: "grant-beyond-the-limit", invariant: 12, file: "internal/core/limit.go",
+		old: "grant.Places = max(min(fair.Places, l.Concurrent-places), mine.Places)", new: "grant.Places = max(fair.Places, mine.Places)",
+		fault: "committers have more places together than the limit",
+		run:   "^(TestGrantsAreFair|TestLimitOverNodes)$",
+	},
+	{
+		name: "grant-outlasted", invariant: 12, file: "scheduler/limit.go",
+		old: "	if now.Add(longest) > l.until {\n		return 0\n	}\n", new: "	_ = longest\n",
+		fault: "a node whose grant has ended sends commands in places that others have",
+		run:   "^TestGrantEnds$",
+	},
+	{
+		name: "gone-is-free", invariant: 12, file: "scheduler/breaker.go",
+		old: "if a := e.plan.agents[i]; none && a.limit != nil {", new: "if a := e.plan.agents[i]; none && a.limit == nil {",
+		fault: "the place of a command whose task went to another node is given away while it runs",
+		run:   "^TestGoneKeepsItsPlace$",
+	},
+	{
+		name: "two-in-one-place", invariant: 12, file: "internal/core/forward.go",
+		old: "d.ev.Few&(1<<uint(i)) != 0 && d.beganAt(ps.Agent)", new: "d.ev.Few&(1<<uint(i)) == 0 && d.ev.Few != 0 && d.beganAt(ps.Agent)",
+		fault: "two steps of a task begin at an agent that has one place",
+		run:   "^TestFewBeginsOne$",
+	},
+	{
+		name: "rate-between-grants", invariant: 11, file: "scheduler/breaker.go",
+		old: "		s.breakers.rateAt = earlier(s.breakers.rateAt, a.limit.next(s.cycle.now, a.out))\n	}\n	return room", new: "	}\n	return room",
+		fault: "a rate lets one command through for each grant that comes",
+		run:   "^TestRateOverNodes$",
+	},
+}
