@@ -106,7 +106,7 @@ func TestTrialGivesBack(t *testing.T) {
 			r.now = c.CompleteBy
 			r.control(core.Control{Kind: core.EventOverdue, Actor: "supervisor", Numbers: []int64{c.Number}})
 		},
-		"partition let go": func(r *rig, c core.Command) {
+		"partition let go": func(r *rig, _ core.Command) {
 			r.shard.Drop(0)
 			r.adopt(0)
 			r.leaves("t1") // sent again, and tried again
