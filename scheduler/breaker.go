@@ -171,9 +171,11 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 		}
 	}
 	e.leaveTrial(false)
-	e.countOut(false)
 	if !s.breakers.gated() {
 		return
+	}
+	if len(s.breakers.limited) > 0 {
+		e.countOut(false)
 	}
 	for i := range out.Effects {
 		x := &out.Effects[i]
@@ -243,6 +245,11 @@ func (e *entry) letGo() {
 // unmark forgets the same before the task goes on by another plan, and is counted again.
 func (e *entry) unmark() {
 	e.leaveTrial(true)
+	e.uncount()
+}
+
+// uncount forgets what it has out.
+func (e *entry) uncount() {
 	each(e.out, func(i int) { e.plan.agents[i].out-- })
 	e.out = 0
 }

@@ -97,6 +97,7 @@ func (s *Shard) applyLimits() {
 		for _, l := range *c.mail.Limits {
 			b.limited[l.Agent] = l
 		}
+		s.countAll()
 		for name, a := range b.agents {
 			is, limited := b.limited[name]
 			switch {
@@ -122,6 +123,21 @@ func (s *Shard) applyLimits() {
 		for _, a := range b.agents {
 			if a.limit != nil && a.limit.limit.RateMilli > 0 {
 				s.lookParked(a)
+			}
+		}
+	}
+}
+
+// countAll counts the commands that are out: where there is no limit that is not known.
+func (s *Shard) countAll() {
+	for _, p := range s.inOrder() {
+		for _, e := range p.tasks {
+			switch {
+			case e.plan == nil:
+			case len(s.breakers.limited) > 0:
+				e.countOut(false)
+			default:
+				e.uncount()
 			}
 		}
 	}

@@ -352,7 +352,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
 			e.plan = was
-			if was != nil {
+			if was != nil && len(s.breakers.limited) > 0 {
 				e.countOut(false)
 			}
 		}
