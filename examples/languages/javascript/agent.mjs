@@ -44,13 +44,18 @@ async function charge(c, bytes) {
   if (bytes > inputMax) throw new Refusal(413, `the command has ${bytes} bytes, the limit is ${inputMax}`);
   const { cents, card } = c.input ?? {};
   if (!Number.isInteger(cents) || cents <= 0) throw new Refusal(422, `cents: ${JSON.stringify(cents)}, want a whole number above 0`);
-  if (card === "slow") await sleep(100); // the bank thinks
-  return ledger.do(c.key, { number: `r-${c.key}`, cents });
+  ledger.begin(c.key, Date.parse(c.complete_by));
+  try {
+    if (card === "slow") await sleep(100); // the bank thinks
+    return ledger.do(c.key, { number: `r-${c.key}`, cents });
+  } finally {
+    ledger.end(c.key);
+  }
 }
 
 function probe(c) {
   const is = ledger.read(c.key);
-  return is && !is.undone ? { v: 1, outcome: "done", result: is.result } : { v: 1, outcome: "absent" };
+  return is && !is.undone ? { v: 1, outcome: "done", result: is.result } : { v: 1, outcome: ledger.working(c.key) ? "in_progress" : "absent" };
 }
 
 // answer carries one command out, and answers it once or, when its time is over, not at all.

@@ -1,7 +1,7 @@
 // A ledger in a folder: one file for each key. To make the file is the effect, so that there is no moment in which an effect
 // stands and the ledger does not say so, whatever dies when and however many instances there are.
 import { createHash, randomUUID } from "node:crypto";
-import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, renameSync, unlinkSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, unlinkSync, writeSync } from "node:fs";
 import { join } from "node:path";
 
 export class Gone extends Error {}
@@ -45,8 +45,28 @@ export class Ledger {
     }
   }
 
-  #file(key) {
-    return join(this.folder, createHash("sha256").update(key).digest("hex") + ".json");
+  // begin says that a do of the key is at work until then, in milliseconds, for probes of all instances.
+  begin(key, until) {
+    renameSync(this.#write({ key, until }), this.#file(key, ".work"));
+  }
+
+  // end says that it is not any more.
+  end(key) {
+    rmSync(this.#file(key, ".work"), { force: true }); // another do of the key may have ended
+  }
+
+  // working is whether a do of the key may be at work.
+  working(key) {
+    try {
+      return Date.now() < JSON.parse(readFileSync(this.#file(key, ".work"), "utf8")).until;
+    } catch (err) {
+      if (err.code === "ENOENT") return false;
+      throw err;
+    }
+  }
+
+  #file(key, kind = ".json") {
+    return join(this.folder, createHash("sha256").update(key).digest("hex") + kind);
   }
 
   // write writes a file of its own, which is on disk before it gets the name of a key.

@@ -62,9 +62,13 @@ class Agent:
         cents = given.get("cents")
         if not isinstance(cents, int) or isinstance(cents, bool) or cents <= 0:
             raise Refusal(422, f"cents: {cents!r}, want a whole number above 0")
-        if given.get("card") == "slow":
-            time.sleep(0.1)  # the bank thinks
-        return self.book.do(c["key"], {"number": "r-" + c["key"], "cents": cents})
+        self.book.begin(c["key"], c["until"])
+        try:
+            if given.get("card") == "slow":
+                time.sleep(0.1)  # the bank thinks
+            return self.book.do(c["key"], {"number": "r-" + c["key"], "cents": cents})
+        finally:
+            self.book.end(c["key"])
 
     def refund(self, c, _):
         self.book.undo(c["key"])
@@ -73,7 +77,7 @@ class Agent:
         found = self.book.read(c["key"])
         if found and not found.get("undone"):
             return {"v": 1, "outcome": "done", "result": found["result"]}
-        return {"v": 1, "outcome": "absent"}
+        return {"v": 1, "outcome": "in_progress" if self.book.working(c["key"]) else "absent"}
 
     def take(self, work):
         def call(reply, data):

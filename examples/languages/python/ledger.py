@@ -7,6 +7,7 @@ whatever dies when and however many instances there are.
 import hashlib
 import json
 import os
+import time
 import uuid
 
 
@@ -48,8 +49,27 @@ class Ledger:
         except FileNotFoundError:
             return None
 
-    def _file(self, key):
-        return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest() + ".json")
+    def begin(self, key, until):
+        """Says that a do of the key is at work until then, for probes of all instances."""
+        os.rename(self._write({"key": key, "until": until}), self._file(key, ".work"))
+
+    def end(self, key):
+        """Says that it is not any more."""
+        try:
+            os.unlink(self._file(key, ".work"))
+        except FileNotFoundError:
+            pass  # another do of the key has ended
+
+    def working(self, key):
+        """Whether a do of the key may be at work."""
+        try:
+            with open(self._file(key, ".work"), encoding="utf-8") as file:
+                return time.time() < json.load(file)["until"]
+        except FileNotFoundError:
+            return False
+
+    def _file(self, key, kind=".json"):
+        return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest() + kind)
 
     def _write(self, what):
         """Writes a file of its own, which is on disk before it gets the name of a key."""
