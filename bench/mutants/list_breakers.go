@@ -40,7 +40,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "grant-beyond-the-limit", invariant: 12, file: "internal/core/limit.go",
-		old: "grant.Places = max(min(fair.Places, l.Concurrent-places), mine.Places)", new: "grant.Places = max(fair.Places, mine.Places)",
+		old: "min(int(fairShare(int64(l.Concurrent), wanted, at)), max(0, l.Concurrent-places))", new: "int(fairShare(int64(l.Concurrent), wanted, at))",
 		fault: "committers have more places together than the limit",
 		run:   "^(TestGrantsAreFair|TestLimitOverNodes)$",
 	},

@@ -67,7 +67,8 @@ func (l *Limit) Claim(now Instant, mine Grant, stored []Grant) ClaimedGrant {
 
 // Share is what a holder may use from now on. mine has what it wants, and the places and the rate that it uses now, below
 // which it cannot go at once; others are the grants of all other holders. A fair share is what the holder is to come down
-// to when commands end: all that ask for more get the same.
+// to when commands end: all that ask for more get the same, and never more than the others
+// leave: undos and takeovers take places that there are not.
 func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Grant) {
 	all := []Grant{mine}
 	places, rate := 0, int64(0)
@@ -95,8 +96,8 @@ func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Gran
 		}
 	}
 	if l.Concurrent > 0 {
-		fair.Places = int(fairShare(int64(l.Concurrent), wanted, at))
-		grant.Places = max(min(fair.Places, l.Concurrent-places), mine.Places)
+		fair.Places = min(int(fairShare(int64(l.Concurrent), wanted, at)), max(0, l.Concurrent-places))
+		grant.Places = max(fair.Places, mine.Places)
 	} else {
 		grant.Places, fair.Places = 0, 0
 	}
@@ -104,8 +105,8 @@ func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Gran
 		for i := range wanted {
 			wanted[i] = min(wanted[i], 1) * l.RateMilli
 		}
-		fair.RateMilli = fairShare(l.RateMilli, wanted, at)
-		grant.RateMilli = max(min(fair.RateMilli, l.RateMilli-rate), mine.RateMilli)
+		fair.RateMilli = min(fairShare(l.RateMilli, wanted, at), max(0, l.RateMilli-rate))
+		grant.RateMilli = max(fair.RateMilli, mine.RateMilli)
 	} else {
 		grant.RateMilli, fair.RateMilli = 0, 0
 	}

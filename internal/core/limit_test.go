@@ -97,6 +97,13 @@ func TestGrantFloor(t *testing.T) {
 	if got.Grant.Places != 4 || got.Fair.Places != 2 {
 		t.Errorf("over its share: %+v", got)
 	}
+	one, taken := Limit{Agent: "pay", Concurrent: 1, RateMilli: 1000}, []Grant{{Holder: "b", Places: 1, RateMilli: 1000, Until: now.Add(time.Hour)}}
+	for turn := range 20 { // an undo takes a place that there is not: no do may follow it
+		got := one.Claim(now.Add(time.Duration(turn)*limitTurn), Grant{Holder: "a", Wanted: 9, Places: 1}, taken)
+		if got.Grant.Places != 1 || got.Fair.Places != 0 || got.Fair.RateMilli != 0 {
+			t.Fatalf("beyond the limit: %+v", got)
+		}
+	}
 	if got := l.Claim(now.Add(time.Second), Grant{Holder: "a", Wanted: 9}, others); got.Grant.Places != 4 {
 		t.Errorf("when all others have ended: %+v", got)
 	}
