@@ -56,6 +56,7 @@ type engine struct {
 	follows    []string // places that events were asked for after
 	events     []operate.Event
 	pauses     []operate.Pause
+	limits     []operate.AgentLimit
 	tokens     map[string]operate.Token
 	trail      []operate.AuditEntry
 	notes      []operate.Note
@@ -81,7 +82,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
+		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
 	}}, e, e, asks, log)
 	if err != nil {
 		t.Fatal(err)
@@ -775,7 +776,7 @@ func TestWordsAreTheAPIs(t *testing.T) {
 		"Task": {taskColumns, taskListColumns}, "Accepted": {submittedColumns}, "Cancelled": {cancelledColumns}, "Record": {journalColumns}, "Answer": {answerColumns},
 		"Plan": {planListColumns}, "PlanStep": {planColumns}, "Group": {groupColumns, groupFields, top.FailureColumns}, "Preview": {previewFields}, "Rehearsal": {rehearsalFields},
 		"ReasonCount": {reasonColumns}, "Member": {memberColumns}, "Operation": {opColumns, opFields, top.OperationColumns}, "Agent": {agentColumns, top.AgentColumns},
-		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields},
+		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields}, "Limit": {limitColumns},
 	} {
 		if doc.Components.Schemas[schema] == nil {
 			t.Errorf("the API describes no %s", schema)

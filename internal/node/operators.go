@@ -17,12 +17,13 @@ import (
 
 // What operators read and change of the flow, on this node's connections.
 
-// Flow is pauses, partitions and agents, as operators see and change them.
+// Flow is pauses, limits, partitions and agents, as operators see and change them.
 type Flow struct {
 	Pauses     operate.PauseControl
 	Partitions operate.Partitions
 	Agents     operate.Agents
 	Plans      operate.PlanControl
+	Limits     operate.LimitControl
 }
 
 // flowStore is what the flow needs of the state store.
@@ -30,6 +31,7 @@ type flowStore interface {
 	operate.FlowReader
 	operate.PauseStore
 	operate.TrailWriter
+	operate.LimitStore
 	operate.VersionStore
 	chainStore
 }
@@ -64,6 +66,7 @@ func (n *Node) flowOf(store flowStore) *Flow {
 			},
 			Chains: n.chainsOf(store),
 		},
+		Limits: &operate.Limiting{Store: store, Trail: store, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Plans:  &operate.Versioning{Store: store, Trail: store, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 		Agents: &operate.LiveAgents{Flow: store, Instances: n.instances, Pauses: store.Pauses, Now: n.now},
 	}

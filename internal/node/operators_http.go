@@ -93,7 +93,7 @@ func (n *Node) ports() api.Ports {
 	}
 	if flow, err := n.Flow(); err == nil {
 		p.Pauses, p.Partitions, p.Agents, p.Versions = flow.Pauses, flow.Partitions, flow.Agents, flow.Plans
-		p.Operations = n.repairs(flow.Agents)
+		p.Limits, p.Operations = flow.Limits, n.repairs(flow.Agents)
 	}
 	return p
 }
