@@ -304,8 +304,10 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			}
 			room := s.cfg.AgentWindow - p.load[slot]
 			least := max(1, s.cfg.AgentWindow/4)
-			if few := s.tryRoom(p.names[slot]); few >= 0 && few < room {
-				room, least = few, 1
+			if parked {
+				if few := s.tryRoom(p.names[slot]); few >= 0 && few < room {
+					room, least = few, 1
+				}
 			}
 			if p.looking[slot] { // it goes on
 				least = 1
@@ -324,6 +326,9 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 				return false, err
 			}
 			again = again || p.fresh[slot]
+			if p.park[slot] {
+				s.tryRoom(p.names[slot]) // when a rate lets the next one through
+			}
 		}
 	}
 	return again, nil

@@ -344,5 +344,10 @@ func (s *Shard) tryRoom(agent string) int {
 	if !s.breakers.gated() {
 		return -1
 	}
-	return s.breakers.of(agent).room(s.cycle.now)
+	a := s.breakers.of(agent)
+	room := a.room(s.cycle.now)
+	if room == 0 && a.limit != nil {
+		s.breakers.rateAt = earlier(s.breakers.rateAt, a.limit.next(s.cycle.now, a.out))
+	}
+	return room
 }

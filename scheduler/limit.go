@@ -56,7 +56,7 @@ func (l *shardLimit) comeDown(out int) { l.places = min(l.places, max(out, l.fai
 // refill counts the rate up to now.
 func (l *shardLimit) refill(now core.Instant) {
 	if passed := now - l.at; passed > 0 && l.rateMilli > 0 {
-		most := max(token, l.rateMilli*token/1000/burstPart)
+		most := max(2*token, l.rateMilli*token/1000/burstPart)
 		l.tokens = min(most, l.tokens+min(int64(passed), int64(time.Hour/time.Microsecond))*l.rateMilli/1000)
 	}
 	l.at = max(l.at, now)

@@ -35,7 +35,7 @@ func newLimitRig(t *testing.T, nodes int, limits ...core.Limit) *limitRig {
 	for i := range nodes {
 		n := &limitNode{bus: &bus{}}
 		n.sched = scheduler.New(scheduler.RunConfig{
-			Config:     scheduler.Config{Node: fmt.Sprint("n", i), Now: func() core.Instant { return r.now }},
+			Config:     scheduler.Config{Node: fmt.Sprint("n", i), Admission: scheduler.NewAdmission(0, -1), Now: func() core.Instant { return r.now }},
 			Partitions: nodes, Shards: 1, Rand: chance("x"), CommitGap: -1, CycleTarget: -1,
 			Limits: scheduler.LimitConfig{Store: r.store, Life: "1"},
 		}, limitStore{r.store}, n.bus, nil, nil, slog.New(slog.DiscardHandler))

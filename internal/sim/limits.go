@@ -155,7 +155,7 @@ func (w *World) checkLimit(t *core.Task, j *core.Record) {
 	holders := int64(2 * len(w.nodes))
 	for i, from := range times {
 		passed := int64(w.now.Sub(from)/time.Microsecond) + (4 * skewMax).Microseconds()
-		if most := l.RateMilli*passed/1_000_000_000 + holders*(1+l.RateMilli/10_000) + 1; int64(len(times)-i) > most {
+		if most := l.RateMilli*passed/1_000_000_000 + holders*(2+l.RateMilli/10_000) + 1; int64(len(times)-i) > most {
 			w.wrong(t.Partition, t.ID, "row %d is the do number %d at agent %s in %d µs, its rate allows %d", j.Seq, len(times)-i, agent, passed, most)
 		}
 	}
